@@ -33,7 +33,7 @@ class Answer:
     again: bool = False
 
     @property
-    def is_no(self) -> bool:
+    def is_not_accepted(self) -> bool:
         """Whether IMDS has not accepted for certain. If it got the request and answered neither way, it may have."""
         return self.error is not None and (self.error.is_refusal or not self.error.may_have_arrived)
 
@@ -42,7 +42,7 @@ class Answer:
         """How it ended, in a few words."""
         if self.error is None:
             return ACCEPTED
-        if not self.is_no:
+        if not self.is_not_accepted:
             return UNCERTAIN_ANSWER if self.error.status else NO_ANSWER
         return REFUSED if self.error.status else NOT_SENT
 
@@ -50,7 +50,7 @@ class Answer:
         """Return the result of an operator's request that was sent."""
         if self.error is None:
             return ACCEPTED
-        if self.is_no and _has_no_answer(one):
+        if self.is_not_accepted and _has_no_answer(one):
             return f"{NO_ANSWER} earlier, then {self.summary.removeprefix('approval ')}: {self.error}"
         return f"{self.summary}: {self.error}"
 
@@ -71,7 +71,7 @@ def answered(
     """
     if answer.error is not None:
         refused = [one.life.event_id for one in due if not _has_no_answer(one)]
-        return (mark_refused(known, refused) if answer.is_no else known), ()
+        return (mark_refused(known, refused) if answer.is_not_accepted else known), ()
     changes: list[Change] = []
     sent_for = {one.life.event_id: one.life.not_before for one in due}
     for approver, event_ids in _by_approver(due).items():

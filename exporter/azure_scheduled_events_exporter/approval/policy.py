@@ -107,12 +107,6 @@ class Match:
         """The smallest number of VMs in Resources that this matches."""
         return 1 if self.scope == {Scope.SELF} else 0
 
-    def open_for(self, life: Lifecycle, now: Timestamp) -> float:
-        """Return for how many seconds this has matched ``life`` by its notice; it matches at ``now``."""
-        if self.notice_left is None or self.notice_left.below is None or life.not_before is None:
-            return math.inf
-        return self.notice_left.below - (life.not_before - now.wall)
-
     def opens_at(self, life: Lifecycle) -> float:
         """Return from when on this matches ``life`` by its notice, seconds since the epoch; -inf if always."""
         if self.notice_left is None or self.notice_left.below is None or life.not_before is None:
@@ -205,7 +199,7 @@ def _timed(rule: Rule, life: Lifecycle, vm_name: str | None, now: Timestamp, imd
     # first seen: the shorter time counts, because an approval cannot be taken back.
     seen_for = min(now.since(life.first_seen), replace(now, wall=imds_time).since(life.first_seen))
     # With notice_left, the turns of all VMs begin when that much notice is left.
-    wait = max(rule.after - seen_for, -rule.match.open_for(life, now)) + turn * rule.takeover
+    wait = max(rule.after - seen_for, rule.match.opens_at(life) - now.wall) + turn * rule.takeover
     if wait > 0 and life.not_before is not None and imds_time + wait >= life.not_before:
         late = f"this VM's turn by rule '{rule.name}'" if turn else f"rule '{rule.name}' approves it"
         obstacle = f"it begins before {late}"

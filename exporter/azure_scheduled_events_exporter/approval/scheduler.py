@@ -160,7 +160,7 @@ class ApprovalScheduler:
             if life.state is State.ADVISORY:
                 self.statuses[life.event_id] = ApprovalStatus(_ADVICE)
             elif life.event_id not in self.statuses and life.is_open_to_approval:
-                rule = self._rule(life, vm_name, now, clock_error)
+                rule = self._decide(life, vm_name, now, clock_error)
                 if rule is not None and now.monotonic >= self._settled_at:
                     due[life.event_id] = Due(life, Approver.EXPORTER, rule)
         return list(due.values()), results
@@ -218,19 +218,19 @@ class ApprovalScheduler:
         if any(rule.dry_run for rule in self._policy.rules):
             self.counts.setdefault(ApprovalOutcome.DRY_RUN, 0)
 
-    def _rule(self, life: Lifecycle, vm_name: str | None, now: Timestamp, clock_error: float) -> str | None:
-        """Return the name of the rule that approves ``life`` now, if any; record the reason if none does."""
+    def _decide(self, life: Lifecycle, vm_name: str | None, now: Timestamp, clock_error: float) -> str | None:
+        """Return the name of the rule that approves ``life`` now, if any; else record and log why not."""
         decision = self._policy.decide(life, vm_name, now, clock_error)
         retry = self._retries.get(life.event_id)
         reason, kind = self._reason(life, decision, retry)
-        is_sent = decision.approve and not decision.dry_run
+        approves = decision.approve and not decision.dry_run
         self.statuses[life.event_id] = ApprovalStatus(reason, None if decision.dry_run else decision.due)
-        if is_sent and retry is None:
+        if approves and retry is None:
             return decision.rule
         is_new = self._log_once(life, decision, reason, kind)
         if decision.approve and decision.dry_run:
             self.counts[ApprovalOutcome.DRY_RUN] += is_new
-        return decision.rule if is_sent and retry is not None and now.monotonic >= retry.at else None
+        return decision.rule if approves and retry is not None and now.monotonic >= retry.at else None
 
     def _reason(self, life: Lifecycle, decision: Decision, retry: _Retry | None) -> tuple[str, str]:
         """Return why ``life`` is not approved, for people, and the part whose change is logged."""

@@ -120,17 +120,28 @@ def test_trace(imds: Simulator, start_exporter: Callable[..., Exporter], hook: S
 
 
 @pytest.mark.parametrize(
-    ("script", "notice", "outcome"),
-    [("exit 3", 60.0, "failed"), ("sleep 60 & sleep 60", 8.0, "timeout")],
-    ids=["fails", "hangs"],
+    ("event_type", "script", "notice", "outcome"),
+    [
+        ("Reboot", "exit 3", 60.0, "failed"),
+        ("Preempt", "sleep 60 & sleep 60", 8.0, "timeout"),
+        ("Preempt", "", 30.0, "ok"),
+    ],
+    ids=["fails", "hangs", "eviction"],
 )
-def test_a_script_that_fails_or_hangs(
-    imds: Simulator, exporter: Exporter, hook: Start, tmp_path: Path, script: str, notice: float, outcome: str
+def test_what_is_not_approved(
+    imds: Simulator,
+    exporter: Exporter,
+    hook: Start,
+    tmp_path: Path,
+    event_type: str,
+    script: str,
+    notice: float,
+    outcome: str,
 ) -> None:
-    """Nothing is approved, a script that hangs is ended with its children before NotBefore, and metrics say so."""
+    """A failure and an eviction are not approved; what hangs ends with its children; metrics say so."""
     started = hook("--approve", "own", script=f'echo $$ >"{tmp_path}/pid"; {script}')
     started.wait_for_line("its journal is followed")
-    imds.set_document([event(notice=notice)])
+    imds.set_document([event(notice=notice, EventType=event_type)])
     exporter.shows(outcome, lambda scrape: scrape.total("hook_runs_total", phase="prepare", outcome=outcome) >= 1)
     assert not approvals(imds)
     group = int((tmp_path / "pid").read_text())
@@ -183,6 +194,8 @@ def test_killed_in_the_middle(imds: Simulator, hook: Start, tmp_path: Path) -> N
     (tmp_path / "third").touch()
     hook()
     eventually(lambda: lines(tmp_path) == ["prepare A", "prepare A", "recover A"], "the recovery")
+    ended = [("prepare", "failed"), ("prepare", "failed"), ("recover", "ok")]
+    eventually(lambda: outcomes(tmp_path) == ended, "what history says")
 
 
 def test_an_event_of_three_vms(imds: Simulator, hook: Start, tmp_path: Path) -> None:
