@@ -97,13 +97,14 @@ def run(config: Config, parsed: argparse.Namespace, command: Sequence[str], sett
         lock = WriterLock(path.with_name(f"{path.name}.hook-{zlib.crc32(' '.join(command).encode()):08x}"))
     except JournalInUseError:
         raise ExporterError(f"hook: another hook with the journal {path} runs {' '.join(command)}") from None
-    with interruptible(), closing(Hook(config, rules, command, settings, log)) as hook:
-        try:
+    try:
+        hook = Hook(config, rules, command, settings, log)
+        with interruptible(), closing(hook):
             hook.run()
-        except (Interrupted, KeyboardInterrupt):
-            return 0
-        finally:
-            lock.release()
+    except (Interrupted, KeyboardInterrupt):
+        return 0
+    finally:
+        lock.release()
 
 
 class Hook:
