@@ -51,7 +51,10 @@ def fleet(seed: str) -> tuple[Story, str]:
             series, _ = ended(each.vm, event, "_x0 1x1")
             rows.append((series, _values(f"{over * INTERVAL}" if value else "_" for value in ends)))
         for step in range(0, STEPS, 4):  # the oracle: shown, or shown within the hold, until somebody saw the end
-            held = any(0 <= (step - at) * INTERVAL < hold for at in shown)
+            ago = min(((step - at) * INTERVAL for at in shown if at <= step), default=hold + 1)
+            if ago == hold and step < over:  # Prometheus 2 counts the first moment of a range, Prometheus 3 does not
+                continue
+            held = ago < hold
             checks.setdefault(f"{alert} {event}", []).append(f"{step * INTERVAL}s:{int(held and step < over)}")
     return Story(seed, tuple(rows), {}), json.dumps(checks)
 
