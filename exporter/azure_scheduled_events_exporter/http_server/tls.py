@@ -5,6 +5,7 @@ Reads certificates and calls OpenSSL. Must not depend on HTTP or decide when to 
 
 import ssl
 from asyncio import sslproto
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,10 +24,18 @@ _CLIENT_AUTH = {  # the toolkit's modes; those that verify nothing are refused
 _VERSIONS = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLSv1_3}
 _UNSUPPORTED = {
     **{key: f"write the PEM text to a file, and {key}_file" for key in ("cert", "key", "client_ca")},
-    "max_version": "the newest version that both sides have is used",
-    "cipher_suites": "OpenSSL's own choice holds; min_version: TLS13 leaves the newest suites only",
     "curve_preferences": "OpenSSL's own choice holds",
 }
+_SUITES = {  # of TLS 1.2, by Go's names, as the toolkit takes them, and by OpenSSL's
+    f"TLS_ECDHE_{key}_WITH_{go}": f"ECDHE-{key}-{openssl}"
+    for key in ("ECDSA", "RSA")
+    for go, openssl in (
+        ("AES_128_GCM_SHA256", "AES128-GCM-SHA256"),
+        ("AES_256_GCM_SHA384", "AES256-GCM-SHA384"),
+        ("CHACHA20_POLY1305_SHA256", "CHACHA20-POLY1305"),
+    )
+}
+_SUITES_OF_TLS13 = ("TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256")
 _NO_CHECK_TIME = 0x200000  # X509_V_FLAG_NO_CHECK_TIME, for which Python has no name
 
 
@@ -67,11 +76,15 @@ def server_tls(section: Section, folder: Path) -> Tls:
     asked = _CLIENT_AUTH[section.choice("client_auth_type", tuple(_CLIENT_AUTH), "NoClientCert")]
     names = section.texts("client_allowed_sans", ())
     lowest = _VERSIONS[section.choice("min_version", tuple(_VERSIONS), "TLS12")]
+    highest = _VERSIONS[section.choice("max_version", tuple(_VERSIONS), "TLS13")]
+    ciphers = _ciphers(section, section.texts("cipher_suites", ()), lowest)
     section.flag("prefer_server_cipher_suites", default=True)  # without a meaning in Go, too
     keys = [key for key in ("cert_file", "key_file", "client_ca_file") if section.text(key, "")]
     section.finish()
     if keys[:2] != ["cert_file", "key_file"]:
         raise section.error("needs a certificate and its key: write cert_file and key_file")
+    if lowest > highest:
+        raise section.error("is newer than max_version: no version is left", "min_version")
     if ("client_ca_file" in keys) is (asked is ssl.CERT_NONE):
         raise section.error("verifying clients needs both: client_ca_file, and client_auth_type", "client_auth_type")
     if "client_allowed_sans" in section and not (names and all(names) and asked is ssl.CERT_REQUIRED):
@@ -80,7 +93,9 @@ def server_tls(section: Section, folder: Path) -> Tls:
     # asyncio gives every TLS connection a buffer of 256 KiB: 512 idle clients would cost 128 MiB. It has no parameter.
     sslproto.SSLProtocol.max_size = _BUFFER
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = lowest
+    context.minimum_version, context.maximum_version = lowest, highest
+    if ciphers:
+        context.set_ciphers(ciphers)
     context.options |= ssl.OP_NO_RENEGOTIATION  # costs the server more than the client
     context.set_alpn_protocols(["http/1.1"])
     ends = _load_pair(context, section, folder)
@@ -89,6 +104,17 @@ def server_tls(section: Section, folder: Path) -> Tls:
         context.verify_mode = asked
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # as in Go: each one in the file is trusted, root or not
     return Tls(context, tuple(folder / section.text(key) for key in keys), frozenset(names), ends)
+
+
+def _ciphers(section: Section, suites: Sequence[str], lowest: ssl.TLSVersion) -> str:
+    """Return OpenSSL's names of the suites of TLS 1.2; those of TLS 1.3 stay, as in Go."""
+    for unknown in sorted({*suites} - {*_SUITES, *_SUITES_OF_TLS13}):
+        known = ", ".join((*_SUITES, *_SUITES_OF_TLS13))
+        raise section.error(f"{unknown[:100]!r} is not supported: known are {known}", "cipher_suites")
+    named = [_SUITES[name] for name in suites if name in _SUITES]
+    if suites and not named and lowest == ssl.TLSVersion.TLSv1_2:
+        raise section.error("names no suite of TLS 1.2: name one, or write min_version: TLS13", "cipher_suites")
+    return ":".join(named)
 
 
 def _load_pair(context: ssl.SSLContext, section: Section, folder: Path) -> float | None:
