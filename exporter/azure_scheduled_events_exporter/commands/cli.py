@@ -2,14 +2,15 @@
 
 import argparse
 import contextlib
+import importlib
 import os
 import re
 import sqlite3
 import sys
 import textwrap
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import NoReturn
 
 from azure_scheduled_events_exporter import __version__, environment_file, logs, standard_streams
@@ -54,7 +55,6 @@ Write durations as 500ms, 1s, 1m30s or 90d. 'run --help' shows all settings.
 _ALL_GROUPS = (*GROUPS, "others")
 _ASKING = ("metadata service", "journal")
 """Settings of commands that ask the metadata service, or follow the journal."""
-_NO_DEFAULTS: Mapping[str, str] = MappingProxyType({})
 _WIDTH = 80
 _UNREAD = 128 + 13
 """The exit status when nobody reads the output: a shell's for a program that SIGPIPE ended."""
@@ -68,6 +68,26 @@ class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Raise instead of printing the whole usage."""
         raise UsageError(f"{message} (see {self.prog} --help)")
+
+
+@dataclass(frozen=True, slots=True)
+class _Command:
+    """A command: its function (None: ``run`` of ``module``), and what its help shows.
+
+    Attributes:
+        shown: the groups of settings that its help lists; without any, it takes no settings.
+        add_arguments: adds its own flags; without it, the function of that name in ``module`` does.
+        module: loaded if this command runs, for its ``DESCRIPTION``, ``SETTINGS`` (other defaults) and flags.
+    """
+
+    name: str
+    function: Callable[[argparse.Namespace], int] | None
+    summary: str
+    shown: Collection[str] = _ALL_GROUPS
+    add_arguments: Callable[[argparse.ArgumentParser], None] | None = None
+    module: str = ""
+    operands: str = ""
+    hidden: Collection[str] = ()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -177,112 +197,50 @@ def _parser(wanted: Sequence[str]) -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     every: dict[str, argparse.ArgumentParser] = {}
     parser.set_defaults(commands=every)
+    for command in _COMMANDS:
+        every[command.name] = _add_command(commands.add_parser, command, is_wanted=command.name in wanted)
+    return parser
 
-    def command(
-        name: str,
-        function: object,
-        summary: str,
-        *,
-        configured: bool = True,
-        operands: str = "",
-        description: str = "",
-        defaults: Mapping[str, str] = _NO_DEFAULTS,
-        hidden: Collection[str] = (),
-        shown: Collection[str] = _ALL_GROUPS,
-    ) -> argparse.ArgumentParser:
-        added = commands.add_parser(
-            name,
-            help=summary,
-            description="\n".join(textwrap.fill(line, _WIDTH) for line in (description or summary).splitlines()),
-            usage=None if name == "assets" else f"{PROGRAM} {name} {operands or '[OPTIONS]'}",
-            epilog=_EPILOG if configured else None,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-            allow_abbrev=False,
-        )
-        added.set_defaults(command=function, name=name)
-        every[name] = added
-        if configured:
-            add_settings(added, defaults, hidden, shown)
-        added.add_argument("--version", action="version", version=f"{PROGRAM} {__version__}", help=argparse.SUPPRESS)
-        return added
 
-    command("run", _run, "Poll the metadata service and serve metrics until stopped.")
-    description, defaults = "", {}
-    if "demo" in wanted:
-        from . import demo as demo_command  # noqa: PLC0415 - the daemon must not load it
-
-        description, defaults = demo_command.DESCRIPTION, {**demo_command.DEFAULTS, **demo_command.JOURNAL}
-    demo = command(
-        "demo",
-        _demo,
-        "Run the exporter with simulated events, off Azure: all scenarios in a loop.",
-        description=description,
-        defaults=defaults,
-        hidden=("imds.endpoint",),
+def _add_command(
+    add_parser: Callable[..., argparse.ArgumentParser], command: _Command, *, is_wanted: bool
+) -> argparse.ArgumentParser:
+    name = command.name
+    module = importlib.import_module(command.module) if is_wanted and command.module else None
+    description = getattr(module, "DESCRIPTION", command.summary)
+    added = add_parser(
+        name,
+        help=command.summary,
+        description="\n".join(textwrap.fill(line, _WIDTH) for line in description.splitlines()),
+        usage=None if name == "assets" else f"{PROGRAM} {name} {command.operands or '[OPTIONS]'}",
+        epilog=_EPILOG if command.shown else None,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
     )
-    demo.add_argument(
+    added.set_defaults(command=command.function or getattr(module, "run", None), name=name)
+    if command.shown:
+        add_settings(added, getattr(module, "SETTINGS", {}), command.hidden, command.shown)
+    added.add_argument("--version", action="version", version=f"{PROGRAM} {__version__}", help=argparse.SUPPRESS)
+    if command.add_arguments is not None:
+        command.add_arguments(added)
+    elif module is not None:
+        module.add_arguments(added)
+    return added
+
+
+def _add_demo(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
         "--speed", metavar="FACTOR", default="60", help="Speed relative to real time, up to 10000. (default 60)"
     )
-    simulate = command("simulate", _simulate, "Simulate the Azure metadata service.", configured=False)
-    if "simulate" in wanted:
-        from azure_scheduled_events_exporter.simulator import command as simulator  # noqa: PLC0415 - the daemon must not load it
 
-        simulator.add_arguments(simulate)
-    events = command("events", _events, "Ask the metadata service once and print the current events.", shown=_ASKING)
-    events.add_argument("--json", action="store_true", help="Print JSON instead of a table.")
-    events.add_argument("--follow", action="store_true", help="Print every transition from now on as one line of JSON.")
-    events.add_argument(
+
+def _add_events(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="Print JSON instead of a table.")
+    parser.add_argument("--follow", action="store_true", help="Print every transition from now on as one line of JSON.")
+    parser.add_argument(
         "--since", metavar="CURSOR", help="With --follow: start after the line with this 'cursor' (or 'seq')."
     )
-    events.add_argument("--mine", action="store_true", help="With --follow: only events of this VM.")
-    approve = command(
-        "approve",
-        _approve,
-        "Approve events: they start now, before NotBefore, on every VM in their Resources.",
-        operands="[EVENT_ID ...] [OPTIONS]",
-        shown=_ASKING,
-    )
-    _add_approve(approve)
-    hook = command(
-        "hook",
-        _hook,
-        "Run a command before an event of this VM, and again when it is over.",
-        operands="[OPTIONS] -- COMMAND [ARGUMENT ...]",
-        shown=_ASKING,
-    )
-    if "hook" in wanted:
-        from . import hook as hook_command  # noqa: PLC0415 - only what a command needs is loaded
-
-        hook_command.add_arguments(hook)
-    history = command(
-        "history",
-        _history,
-        "Print past and current events from the journal, also of a running exporter.",
-        shown=("journal",),
-    )
-    _add_history(history)
-    command("check-config", _check_config, "Validate the configuration and print the effective settings.")
-    doctor = command("doctor", _doctor, "Check the whole chain, from IMDS to the dashboards, and print what to do.")
-    if "doctor" in wanted:
-        from . import doctor as doctor_command  # noqa: PLC0415 - only what a command needs is loaded
-
-        doctor_command.add_arguments(doctor)
-    assets = command(
-        "assets",
-        _assets,
-        "List or export dashboards, alert rules, runbooks, systemd unit, Helm chart and examples.",
-        configured=False,
-    )
-    if "assets" in wanted:
-        from . import assets as assets_command  # noqa: PLC0415 - only what a command needs is loaded
-
-        assets_command.add_arguments(assets)
-    drill = command("drill", _drill, "Test your paging with an alert that is labeled as a drill.", configured=False)
-    if "drill" in wanted:
-        from . import drill as drill_command  # noqa: PLC0415 - the daemon must not load it
-
-        drill_command.add_arguments(drill)
-    return parser
+    parser.add_argument("--mine", action="store_true", help="With --follow: only events of this VM.")
 
 
 def _add_approve(parser: argparse.ArgumentParser) -> None:
@@ -435,13 +393,61 @@ def _doctor(parsed: argparse.Namespace) -> int:
     return doctor_command.run(parsed, written_flags(parsed), os.environ, places)
 
 
-def _assets(parsed: argparse.Namespace) -> int:
-    from . import assets as assets_command  # noqa: PLC0415 - only what a command needs is loaded
-
-    return assets_command.run(parsed)
-
-
-def _drill(parsed: argparse.Namespace) -> int:
-    from . import drill  # noqa: PLC0415 - only what a command needs is loaded
-
-    return drill.run(parsed)
+_PACKAGE = "azure_scheduled_events_exporter"
+_COMMANDS = (
+    _Command("run", _run, "Poll the metadata service and serve metrics until stopped."),
+    _Command(
+        "demo",
+        _demo,
+        "Run the exporter with simulated events, off Azure: all scenarios in a loop.",
+        add_arguments=_add_demo,
+        module=f"{_PACKAGE}.commands.demo",
+        hidden=("imds.endpoint",),
+    ),
+    _Command("simulate", _simulate, "Simulate the Azure metadata service.", (), module=f"{_PACKAGE}.simulator.command"),
+    _Command("events", _events, "Ask the metadata service once and print the current events.", _ASKING, _add_events),
+    _Command(
+        "approve",
+        _approve,
+        "Approve events: they start now, before NotBefore, on every VM in their Resources.",
+        _ASKING,
+        _add_approve,
+        operands="[EVENT_ID ...] [OPTIONS]",
+    ),
+    _Command(
+        "hook",
+        _hook,
+        "Run a command before an event of this VM, and again when it is over.",
+        _ASKING,
+        module=f"{_PACKAGE}.commands.hook",
+        operands="[OPTIONS] -- COMMAND [ARGUMENT ...]",
+    ),
+    _Command(
+        "history",
+        _history,
+        "Print past and current events from the journal, also of a running exporter.",
+        ("journal",),
+        _add_history,
+    ),
+    _Command("check-config", _check_config, "Validate the configuration and print the effective settings."),
+    _Command(
+        "doctor",
+        _doctor,
+        "Check the whole chain, from IMDS to the dashboards, and print what to do.",
+        module=f"{_PACKAGE}.commands.doctor",
+    ),
+    _Command(
+        "assets",
+        None,
+        "List or export dashboards, alert rules, runbooks, systemd unit, Helm chart and examples.",
+        (),
+        module=f"{_PACKAGE}.commands.assets",
+    ),
+    _Command(
+        "drill",
+        None,
+        "Test your paging with an alert that is labeled as a drill.",
+        (),
+        module=f"{_PACKAGE}.commands.drill",
+    ),
+)
