@@ -30,7 +30,7 @@ class Kind(StrEnum):
     HARMLESS = "harmless"  # announced as no interruption, or as a Freeze so short that the sample approves it
     REQUESTED = "requested"  # a user requested it
     WITHOUT_NOTICE = "without_notice"  # a restart that had started when it was first seen: its host failed
-    FAR_AHEAD = "far_ahead"  # NotBefore is more than a day away
+    FAR_AHEAD = "far_ahead"  # NotBefore is more than a day away; no eviction is that
     UNKNOWN_TYPE = "unknown_type"  # a type that is in no table
     ANNOUNCED = "announced"
 
@@ -47,7 +47,9 @@ def kind_of(life: Lifecycle, now: float) -> Kind:
         return Kind.REQUESTED
     if facts and facts.restarts and not life.announced and not life.approved_here:
         return Kind.WITHOUT_NOTICE
-    if life.state is not State.STARTED and (life.not_before or 0.0) - now > FAR_AHEAD_SECONDS:
+    is_eviction = event.event_type == EventType.PREEMPT  # never announced that early: nobody should wait for a mistake
+    far = life.state is not State.STARTED and (life.not_before or 0.0) - now > FAR_AHEAD_SECONDS
+    if far and not is_eviction:
         return Kind.FAR_AHEAD
     return Kind.ANNOUNCED if facts else Kind.UNKNOWN_TYPE
 

@@ -40,6 +40,7 @@ CASES: list[tuple[Kind, dict[str, Any]]] = [
     (Kind.WITHOUT_NOTICE, {"status": "Started", "event_type": "Redeploy", "source": ""}),
     (Kind.FAR_AHEAD, {"not_before": NOW + DAY + 1}),
     (Kind.FAR_AHEAD, {"not_before": NOW + DAY + 1, "event_type": "Teleport"}),
+    (Kind.ANNOUNCED, {"not_before": NOW + DAY + 1, "event_type": "Preempt"}),
     (Kind.ANNOUNCED, {"not_before": NOW + DAY}),
     (Kind.UNKNOWN_TYPE, {"event_type": "Teleport"}),
     (Kind.UNKNOWN_TYPE, {"event_type": "", "status": "Started"}),
