@@ -45,14 +45,14 @@ def account(name: str) -> tuple[int, int]:
     Raises:
         UsageError: there is none, or this is Windows.
     """
-    if sys.platform == "win32":
-        raise UsageError("--process.user: Windows has no root to give up: leave it out")
-    with suppress(KeyError, OverflowError):
-        entry = pwd.getpwuid(int(name)) if name.isdecimal() else pwd.getpwnam(name)
-        return entry.pw_uid, entry.pw_gid
-    if name.isdecimal() and int(name) < 1 << 31:
-        return int(name), int(name)  # a container has numbers without accounts
-    raise UsageError(f"--process.user: there is no user '{name}': name an account, or leave it out")
+    if sys.platform != "win32":
+        with suppress(KeyError, OverflowError):
+            entry = pwd.getpwuid(int(name)) if name.isdecimal() else pwd.getpwnam(name)
+            return entry.pw_uid, entry.pw_gid
+        if name.isdecimal() and int(name) < 1 << 31:
+            return int(name), int(name)  # a container has numbers without accounts
+        raise UsageError(f"--process.user: there is no user '{name}': name an account, or leave it out")
+    raise UsageError("--process.user: Windows has no root to give up: leave it out")
 
 
 def give_up(user: str, port: int, journal: Path | None) -> str:
