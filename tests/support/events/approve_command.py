@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+import psutil
+
 from azure_scheduled_events_exporter.journal.file import file_path, read_only
 from azure_scheduled_events_exporter.simulator import PlannedEvent, Scenario, Simulator, VirtualMachine, What
 from support.programs import COMMAND, PATIENCE, Exporter, environment, eventually
@@ -134,7 +136,8 @@ def _stops_between_writes(exporter: Exporter, state: Path) -> bool:
     polls = exporter.scrape().value("polls_total", outcome="ok") or 0
     exporter.shows("the end of a poll", lambda scrape: (scrape.value("polls_total", outcome="ok") or 0) > polls)
     exporter.process.send_signal(signal.SIGSTOP)
-    os.waitid(os.P_PID, exporter.process.pid, os.WSTOPPED)
+    stopping = psutil.Process(exporter.process.pid)
+    eventually(lambda: stopping.status() == psutil.STATUS_STOPPED, "the exporter has stopped")
     try:
         with closing(sqlite3.connect(file_path(state), timeout=0)) as journal:
             journal.execute("BEGIN IMMEDIATE")
