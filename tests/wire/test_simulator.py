@@ -170,22 +170,14 @@ def test_stop_ends_hanging_connections(fault: str | None) -> None:
     wait_for(lambda: threading.active_count() == threads)
 
 
-@pytest.mark.parametrize(
-    ("head", "status"),
-    [
-        ("Content-Length: 65537", b"413"),
-        ("Content-Length: -1", b"400"),
-        ("Content-Length: " + "9" * 5000, b"400"),
-        ("Transfer-Encoding: chunked", b"400"),
-    ],
-)
-def test_body_without_a_sensible_length_is_refused(simulator: Simulator, head: str, status: bytes) -> None:
+@pytest.mark.parametrize("head", ["Content-Length: 100000", "Content-Length: -1", "Transfer-Encoding: chunked"])
+def test_body_without_a_sensible_length_is_refused(simulator: Simulator, head: str) -> None:
     """A request body that is too large, or does not say how large it is, is refused and the connection closed."""
     where = urlsplit(simulator.url)
     with socket.create_connection((where.hostname or "", where.port or 0), PATIENCE) as opened:
         opened.sendall(f"POST {EVENTS} HTTP/1.1\r\nHost: imds\r\n{head}\r\n\r\n".encode())
         answer = b"".join(iter(lambda: opened.recv(4096), b""))
-        assert answer.split()[1] == status
+        assert answer.split()[1] == b"400"
 
 
 def test_control_over_http(simulator: Simulator) -> None:

@@ -230,7 +230,11 @@ def _add_command(
 
 def _add_demo(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--speed", metavar="FACTOR", default="60", help="Speed relative to real time, up to 10000. (default 60)"
+        "--speed",
+        type=float,
+        metavar="FACTOR",
+        default=60.0,
+        help="Speed relative to real time, up to 10000. (default 60)",
     )
 
 

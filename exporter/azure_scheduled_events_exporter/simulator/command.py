@@ -2,7 +2,6 @@
 
 import argparse
 import os
-import re
 import signal
 import sys
 import textwrap
@@ -14,10 +13,11 @@ from typing import Any, Final
 
 from azure_scheduled_events_exporter import standard_streams
 from azure_scheduled_events_exporter.errors import OutputError, UsageError
+from azure_scheduled_events_exporter.http_server.listen_address import parse_listen_address
 from azure_scheduled_events_exporter.times import format_duration, parse_duration
 
 from .document import is_version
-from .faults import FAULTS
+from .faults import Fault
 from .scenario import find, shipped
 from .server import Simulator
 from .timeline import Happening, What
@@ -26,8 +26,6 @@ _LISTEN: Final = "127.0.0.1:10170"
 _EXPORTER: Final = "azure-scheduled-events-exporter run --journal.path memory --imds.endpoint"
 _USUAL: Final = ("live-migration",)
 _ANY_PORT: Final = "--web.listen-address 127.0.0.1:0"  # of several exporters on one machine
-_HIGHEST_PORT: Final = 65535
-_PORT: Final = re.compile("[0-9]{1,5}")
 _PATIENCE: Final = 3600.0  # seconds; on Windows a wait without end cannot be interrupted
 _END_SECONDS: Final = 1.9  # after a signal, even if nobody reads what happens
 
@@ -45,7 +43,8 @@ _FLAGS: Final[Mapping[str, Mapping[str, Any]]] = {
         "or all. May be repeated; scenarios follow one another. (default live-migration)",
     },
     "--speed": {
-        "default": "1",
+        "default": 1.0,
+        "type": float,
         "metavar": "FACTOR",
         "help": "Speed relative to Azure: at 60, a notice of 15 minutes lasts 15 seconds. (default 1)",
     },
@@ -61,7 +60,7 @@ _FLAGS: Final[Mapping[str, Mapping[str, Any]]] = {
         "default": [],
         "metavar": "NAME[@START[+DURATION]]",
         "help": "Fail from START on (scenario time), for DURATION; by default at once and always. Repeatable. One of: "
-        + ", ".join(FAULTS),
+        + ", ".join(Fault),
     },
     "--first-answer-delay": {
         "default": "0s",
@@ -137,44 +136,23 @@ def line(happening: Happening) -> str:
     return f"{' '.join(words)} ({happening.scenario or 'placed by hand'})"
 
 
-def parse_address(text: str) -> tuple[str, int]:
-    """Return host and port of ``HOST:PORT``; ``:PORT`` means every address of this machine."""
-    host, colon, port = text.rpartition(":")
-    if not colon or not _PORT.fullmatch(port) or int(port) > _HIGHEST_PORT or not _is_host(host):
-        raise UsageError(f"--web.listen-address: '{text[:100]}' is no address: write HOST:PORT, such as {_LISTEN}")
-    return host.removeprefix("[").removesuffix("]") or "0.0.0.0", int(port)  # noqa: S104 - asked for by ':PORT'
-
-
-def _is_host(text: str) -> bool:
-    try:
-        text.encode("idna")  # as the socket does
-    except UnicodeError:
-        return False
-    return True
-
-
 def _simulator(arguments: argparse.Namespace, on_happening: Callable[[Happening], None]) -> Simulator:
-    delays = {}
-    for flag in ("first_answer_delay", "first_event_delay"):
-        try:
-            delays[flag] = parse_duration(getattr(arguments, flag))
-        except ValueError as error:
-            raise UsageError(f"--{flag.replace('_', '-')}: {error}") from None
     try:
-        speed = float(arguments.speed)
-    except ValueError:
-        raise UsageError(f"--speed: '{arguments.speed}' is not a number: write a factor, such as 60") from None
+        delays = [parse_duration(text) for text in (arguments.first_answer_delay, arguments.first_event_delay)]
+        listen = parse_listen_address(arguments.listen_address)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
     newest = arguments.newest_api_version
     if newest and not is_version(newest):
         raise UsageError(f"--newest-api-version: '{newest}' is no version: write a date, such as 2020-07-01")
     return Simulator(
         [scenario for name in arguments.scenario or _USUAL for scenario in find(name)],
-        speed=speed,
+        speed=arguments.speed,
         loop=arguments.loop,
-        address=parse_address(arguments.listen_address),
+        address=(listen.host or "0.0.0.0", listen.port),  # noqa: S104 - asked for by ':PORT'
         faults=arguments.fault,
-        first_answer_delay=delays["first_answer_delay"],
-        first_event_delay=delays["first_event_delay"],
+        first_answer_delay=delays[0],
+        first_event_delay=delays[1],
         empty_body=arguments.empty_body,
         newest_api_version=newest,
         seed=arguments.seed,

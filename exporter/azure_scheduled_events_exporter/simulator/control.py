@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from azure_scheduled_events_exporter.errors import UsageError
 
 from .document import to_json
-from .faults import FAULTS
+from .faults import Fault
 from .scenario import Scenario
 from .service import Answer, Request
 
@@ -48,7 +48,7 @@ class Control:
     def _scenarios(self) -> Answer:
         known = [{"name": each.name, "description": each.description} for each in self._library.values()]
         state = {"playing": self._simulator.playing, "speed": self._simulator.speed}
-        return _json(HTTPStatus.OK, {**state, "scenarios": known, "faults": dict(FAULTS)})
+        return _json(HTTPStatus.OK, {**state, "scenarios": known, "faults": list(Fault)})
 
     def _play(self, order: Mapping[str, object]) -> Answer:
         _only(order, "scenario", "speed", "loop")

@@ -1,11 +1,9 @@
 """Names the faults of IMDS, and when they are active. Uses no network: ``wire`` performs them."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from types import MappingProxyType
-from typing import Final
 
 from azure_scheduled_events_exporter.errors import UsageError
 from azure_scheduled_events_exporter.times import parse_duration
@@ -32,44 +30,22 @@ class Fault(StrEnum):
     VERSION_404 = "version-404"
 
 
-FAULTS: Final[Mapping[Fault, str]] = MappingProxyType(
-    {
-        Fault.THROTTLE: "429 with the plain text of a throttled VM",
-        Fault.TIMEOUT: "the connection is accepted and never answered",
-        Fault.SLOW_DRIP: "the answer comes one byte every 0.2 s, the status line included",
-        Fault.BAD_REQUEST: "400 with a JSON error",
-        Fault.NOT_FOUND: "404 with an XML body, as from another server",
-        Fault.METHOD_NOT_ALLOWED: "405 with a JSON error",
-        Fault.GONE: "410 without a body",
-        Fault.SERVER_ERROR: "500 with a JSON error",
-        Fault.UNAVAILABLE: "503 with plain text",
-        Fault.RESET: "the connection is reset (RST) without an answer",
-        Fault.HALF_BODY: "200 with half of the body that Content-Length promises, then the end of the connection",
-        Fault.NOT_JSON: "200 with an HTML page",
-        Fault.HUGE_BODY: "200 with 8 MiB: the document, blown up with blanks",
-        Fault.EMPTY_BODY: "200 with an empty body, events or not",
-        Fault.PARTIAL_INSTANCE: "`/metadata/instance` has only the VM's name, as while a data provider of IMDS fails",
-        Fault.VERSION_404: "404 instead of 400 to an api-version newer than `--newest-api-version`",
-    }
-)
-
-
 @dataclass(frozen=True, slots=True)
 class FaultPlan:
-    """A fault that begins ``at`` seconds of scenario time and lasts ``seconds``; None means until healed."""
+    """A fault that begins ``at`` so many seconds of scenario time, or of Unix time once :meth:`placed`."""
 
     fault: Fault
     at: float = 0.0
-    seconds: float | None = None
+    seconds: float = math.inf  # until healed
 
+    @property
+    def ends(self) -> float:
+        """The first moment after it."""
+        return self.at + self.seconds
 
-@dataclass(frozen=True, slots=True)
-class Window:
-    """A fault between two times of the simulator's clock, in seconds; the end is excluded."""
-
-    fault: Fault
-    begins: float
-    ends: float = math.inf
+    def placed(self, began: float, speed: float) -> "FaultPlan":
+        """Return it in Unix seconds, for a scenario that ``began`` then and runs at ``speed``."""
+        return FaultPlan(self.fault, began + self.at / speed, self.seconds / speed)
 
 
 def fault_named(name: str) -> Fault:
@@ -88,18 +64,12 @@ def parse_plan(text: str) -> FaultPlan:
         return FaultPlan(fault)
     start, plus, length = when.partition("+")
     try:
-        return FaultPlan(fault, parse_duration(start), parse_duration(length) if plus else None)
+        return FaultPlan(fault, parse_duration(start), parse_duration(length) if plus else math.inf)
     except ValueError as error:
         raise UsageError(f"fault '{text}': {error}; the form is NAME[@START[+DURATION]]") from None
 
 
-def window(plan: FaultPlan, began: float, speed: float) -> Window:
-    """Return when ``plan`` is active in a scenario that ``began`` at that time and runs at ``speed``."""
-    begins = began + plan.at / speed
-    return Window(plan.fault, begins, math.inf if plan.seconds is None else begins + plan.seconds / speed)
-
-
-def active(windows: Iterable[Window], now: float) -> Fault | None:
+def active(plans: Iterable[FaultPlan], now: float) -> Fault | None:
     """Return the fault that is active at ``now``; of several, the last one given."""
-    holding = [each.fault for each in windows if each.begins <= now < each.ends]
+    holding = [each.fault for each in plans if each.at <= now < each.ends]
     return holding[-1] if holding else None

@@ -1,5 +1,6 @@
 """Reads scenarios from YAML files: the VMs, and what happens to them. Uses no clock and no network."""
 
+import math
 import os
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
@@ -122,7 +123,7 @@ class Scenario:
         """Minimum length in seconds of scenario time: until its last fault with an end is over."""
         documents = self.recording.documents if self.recording else ()
         length = documents[-1].time - documents[0].time if documents else 0
-        return max(_SHORTEST, length, *(plan.at + (plan.seconds or 0) for plan in self.faults), 0)
+        return max(_SHORTEST, length, *(plan.ends for plan in self.faults if plan.ends < math.inf), 0)
 
 
 PLACEMENT_GROUP: Final = tuple(
@@ -280,6 +281,8 @@ def _seconds(section: Section, key: str, default: float | None = None) -> float:
 
 
 def _fault(section: Section) -> FaultPlan:
-    plan = FaultPlan(Fault(section.choice("fault", tuple(Fault))), _seconds(section, "at", 0), _moment(section, "for"))
+    fault = Fault(section.choice("fault", tuple(Fault)))
+    lasts = _moment(section, "for")
+    plan = FaultPlan(fault, _seconds(section, "at", 0), math.inf if lasts is None else lasts)
     section.finish()
     return plan

@@ -3,6 +3,7 @@
 The only module of this package that reads the clock and starts threads.
 """
 
+import math
 import threading
 import time
 import uuid
@@ -16,7 +17,7 @@ from azure_scheduled_events_exporter.errors import ExporterError
 
 from .control import Control
 from .document import WireEvent
-from .faults import FaultPlan, Window, fault_named, parse_plan, window
+from .faults import FaultPlan, fault_named, parse_plan
 from .scenario import Scenario, find, load, shipped
 from .service import REQUESTS_PER_SECOND, Answer, Request, Seen, Service
 from .stage import Playlist, Stage
@@ -106,7 +107,7 @@ class Simulator:
         now = self._clock()
         self._service.stage = Stage(self._playlist, at=now, seed=self._seed)
         for plan in self._plans:
-            self._service.inject(window(plan, now, self._playlist.speed))
+            self._service.inject(plan.placed(now, self._playlist.speed))
         self._threads = (
             threading.Thread(target=self._server.serve_forever, args=(0.02,), name="simulator", daemon=True),
             threading.Thread(target=self._follow, name="simulator-clock", daemon=True),
@@ -196,9 +197,7 @@ class Simulator:
         """Fail as ``fault`` from now on, for ``seconds`` of real time or until :meth:`heal`; UsageError: unknown."""
         kind = fault_named(fault)
         with self._changed:
-            now = self._clock()
-            lasting = Window(kind, now) if seconds is None else Window(kind, now, now + seconds)
-            self._service.inject(lasting)
+            self._service.inject(FaultPlan(kind, self._clock(), math.inf if seconds is None else seconds))
 
     def heal(self) -> None:
         """End every active fault."""

@@ -4,8 +4,7 @@ import json
 import math
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from enum import Enum, auto
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Final, cast
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -23,7 +22,7 @@ from .document import (
     to_json,
     version_invalid,
 )
-from .faults import Fault, Window, active
+from .faults import Fault, FaultPlan, active
 from .instance import instance, partial_instance
 from .stage import Stage
 
@@ -42,17 +41,6 @@ REQUESTS_PER_SECOND: Final = 5
 """How many requests IMDS answers a VM in any second."""
 
 
-class Manner(Enum):
-    """How an answer is sent."""
-
-    WHOLE = auto()
-    NEVER = auto()
-    DRIP = auto()
-    RESET = auto()
-    HALF = auto()
-    HUGE = auto()
-
-
 @dataclass(frozen=True, slots=True)
 class Request:
     """One request; the names of ``headers`` are in lower case."""
@@ -65,12 +53,12 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An HTTP answer: status, headers and body, and the :class:`Manner` in which to send them."""
+    """An HTTP answer: status, headers and body, and the fault with which to send them."""
 
     status: int
     body: bytes = b""
     content_type: str = JSON
-    manner: Manner = Manner.WHOLE
+    fault: Fault | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,13 +80,7 @@ class Route:
     query: Mapping[str, list[str]]
 
 
-_MANNERS: Final = {
-    Fault.TIMEOUT: Manner.NEVER,
-    Fault.SLOW_DRIP: Manner.DRIP,
-    Fault.RESET: Manner.RESET,
-    Fault.HALF_BODY: Manner.HALF,
-    Fault.HUGE_BODY: Manner.HUGE,
-}
+_SENT_BADLY: Final = {Fault.TIMEOUT, Fault.SLOW_DRIP, Fault.RESET, Fault.HALF_BODY, Fault.HUGE_BODY}
 
 
 def _error(status: HTTPStatus, message: str) -> Answer:
@@ -118,22 +100,6 @@ _FAULTY: Final = {
 }
 
 
-class Throttle:
-    """The requests answered for one VM during the last second, up to ``limit``; refused ones do not count."""
-
-    __slots__ = ("_admitted",)
-
-    def __init__(self, limit: int = REQUESTS_PER_SECOND) -> None:
-        self._admitted: deque[float] = deque(maxlen=limit)
-
-    def admits(self, now: float) -> bool:
-        """Return whether a request at ``now`` (seconds) is answered, and count it when it is."""
-        if len(self._admitted) == self._admitted.maxlen and now - self._admitted[0] < 1:
-            return False
-        self._admitted.append(now)
-        return True
-
-
 class Service:
     """Checks, throttles and answers requests for a :class:`Stage`, with its faults. Not thread-safe."""
 
@@ -149,7 +115,7 @@ class Service:
     ) -> None:
         self.stage = stage
         self.body: bytes | None = None  # served instead of the document
-        self.windows: tuple[Window, ...] = ()  # faults from outside the scenario
+        self.windows: tuple[FaultPlan, ...] = ()  # faults from outside the scenario
         self.seen: deque[Seen] = deque(maxlen=_KEPT)
         self._delay = first_answer_delay
         self._event_delay = first_event_delay
@@ -157,7 +123,7 @@ class Service:
         self._newest = newest_api_version
         self._requests_per_second = requests_per_second
         self._enabled_at = self._asked_at = -math.inf  # of the service, not of a VM
-        self._throttles: dict[str, Throttle] = {}
+        self._answered: dict[str, deque[float]] = {}  # of each VM, during the last second
 
     def arrived(self, request: Request, now: float) -> float:
         """Count a ``request`` under ``/metadata``; return by how many seconds to delay the answer, while enabling."""
@@ -178,23 +144,23 @@ class Service:
         route = self._route(request.target)
         if route is None or not route.path.startswith("/metadata/"):
             return _error(HTTPStatus.NOT_FOUND, f"Not found. VMs here: {', '.join(self.stage.vms)}")
-        if not self._throttles.setdefault(route.vm, Throttle(self._requests_per_second)).admits(now):
-            return _FAULTY[Fault.THROTTLE]
+        answered = self._answered.setdefault(route.vm, deque(maxlen=self._requests_per_second))
+        if len(answered) == answered.maxlen and now - answered[0] < 1:
+            return _FAULTY[Fault.THROTTLE]  # which does not count
+        answered.append(now)
         fault = active((*self.stage.windows, *self.windows), now)
         if fault in _FAULTY:
             return _FAULTY[fault]
         answer = self._healthy(request, route, now, fault)
-        if fault not in _MANNERS:
-            return answer
-        return Answer(answer.status, answer.body, answer.content_type, _MANNERS[fault])
+        return replace(answer, fault=fault) if fault in _SENT_BADLY else answer
 
-    def inject(self, fault: Window) -> None:
+    def inject(self, fault: FaultPlan) -> None:
         """Add a fault. If several are active, the last one added wins."""
-        self.windows = (*(each for each in self.windows if each.ends > fault.begins), fault)
+        self.windows = (*(each for each in self.windows if each.ends > fault.at), fault)
 
     def heal(self, now: float) -> None:
         """End every fault that is active at ``now``; later ones still begin."""
-        self.windows = tuple(each for each in self.windows if each.begins > now)
+        self.windows = tuple(each for each in self.windows if each.at > now)
         self.stage.stop_faults(now)
 
     def _route(self, target: str) -> Route | None:

@@ -13,7 +13,7 @@ from typing import Final
 from azure_scheduled_events_exporter.errors import UsageError
 
 from .document import WireEvent
-from .faults import Window, window
+from .faults import FaultPlan
 from .replay import Replay
 from .scenario import Scenario, VirtualMachine
 from .timeline import Happening, Timeline, What, begin
@@ -67,7 +67,7 @@ class Stage:
         self.events: tuple[WireEvent, ...] = ()
         self._place = 0
         self._timeline: Timeline
-        self.windows: tuple[Window, ...]
+        self.windows: tuple[FaultPlan, ...]
         self._replay: Replay | None
         self._begin(0, at)
 
@@ -148,7 +148,7 @@ class Stage:
 
     def stop_faults(self, now: float) -> None:
         """End the scenario's faults that are active at ``now``; later ones still begin."""
-        self.windows = tuple(each for each in self.windows if each.begins > now)
+        self.windows = tuple(each for each in self.windows if each.at > now)
 
     @property
     def _last(self) -> bool:
@@ -164,7 +164,7 @@ class Stage:
             speed=self.playlist.speed,
             event_id=lambda index: event_id(self._seed, play, scenario.name, index),
         )
-        self.windows = tuple(window(plan, at, self.playlist.speed) for plan in scenario.faults)
+        self.windows = tuple(FaultPlan.placed(plan, at, self.playlist.speed) for plan in scenario.faults)
         recording = scenario.recording
         self._replay = Replay(recording, at=at, speed=self.playlist.speed) if recording else None
         self._note(())

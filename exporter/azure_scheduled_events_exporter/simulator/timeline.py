@@ -6,7 +6,7 @@ requests, api-versions or the network.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from enum import Enum, StrEnum, auto
+from enum import StrEnum
 
 from .document import WireEvent, not_before_text
 from .scenario import PlannedEvent, Scenario, Starts
@@ -22,15 +22,6 @@ class What(StrEnum):
     COMPLETED = "completed"
     CANCELLED = "cancelled"
     WITHDRAWN = "withdrawn"  # of advice
-
-
-class Phase(Enum):
-    """The phase of an event; only the middle two are in the document."""
-
-    FUTURE = auto()
-    SCHEDULED = auto()
-    STARTED = auto()
-    GONE = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,19 +45,14 @@ class Happening:
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """One event: its phase, its NotBefore and its future changes, earliest first."""
+    """One event: its EventStatus (``""`` outside the document), its NotBefore, and its future changes in order."""
 
     event_id: str
     plan: PlannedEvent
     agenda: tuple[tuple[float, What], ...]
-    phase: Phase = Phase.FUTURE
+    status: str = ""
     not_before: float | None = None
     approved: bool = False
-
-    @property
-    def current(self) -> bool:
-        """Whether the event is in the document."""
-        return self.phase in {Phase.SCHEDULED, Phase.STARTED}
 
     def next_step(self, speed: float) -> "Life":
         """Return the life after the first entry of its agenda."""
@@ -76,14 +62,15 @@ class Life:
             case What.ANNOUNCED:
                 noticed = self.plan.starts is not Starts.AT_ONCE and not self.plan.is_advice
                 not_before = at + self.plan.notice / speed if noticed else None
-                return replace(left, phase=Phase.SCHEDULED, not_before=not_before)
+                status = "Advisory" if self.plan.is_advice else "Scheduled"
+                return replace(left, status=status, not_before=not_before)
             case What.RESCHEDULED:
                 return replace(left, not_before=at + self.plan.new_notice / speed)
             case What.STARTED:
                 end = (at + self.plan.started_for / speed, What.COMPLETED)
-                return replace(left, phase=Phase.STARTED, not_before=None, agenda=(end,))
+                return replace(left, status="Started", not_before=None, agenda=(end,))
             case _:
-                return replace(left, phase=Phase.GONE, not_before=None)
+                return replace(left, status="", not_before=None)
 
     def after_approval(self, at: float, speed: float) -> "Life":
         """Return the life after an approval ``at`` that time: it begins soon, and at NotBefore at the latest."""
@@ -94,10 +81,9 @@ class Life:
 
     def on_wire(self) -> WireEvent:
         """Return the event as the newest api-version shows it."""
-        waiting = "Advisory" if self.plan.is_advice else "Scheduled"
         return {
             "EventId": self.event_id,
-            "EventStatus": "Started" if self.phase is Phase.STARTED else waiting,
+            "EventStatus": self.status,
             "EventType": self.plan.event_type,
             "ResourceType": "VirtualMachine",
             "Resources": list(self.plan.resources),
@@ -132,7 +118,7 @@ class Timeline:
 
     def events(self) -> tuple[WireEvent, ...]:
         """Return the current events in the newest form, in the scenario's order."""
-        return tuple(life.on_wire() for life in self.lives if life.current)
+        return tuple(life.on_wire() for life in self.lives if life.status)
 
     def knows(self, event_id: str) -> bool:
         """Return whether ``event_id`` (in upper or lower case) is a current event; only those can be approved."""
@@ -156,7 +142,7 @@ class Timeline:
     def approve(self, event_id: str, vm: str, at: float) -> tuple["Timeline", tuple[Happening, ...]]:
         """Return the timeline after IMDS received ``vm``'s approval of ``event_id``; a second one changes nothing."""
         life = self._current(event_id)
-        if life is None or life.approved or life.phase is Phase.STARTED or life.plan.is_advice:
+        if life is None or life.approved or life.status != "Scheduled":
             return self, ()
         approved = life.after_approval(at, self.speed)
         lives = tuple(approved if each is life else each for each in self.lives)
@@ -164,7 +150,7 @@ class Timeline:
 
     def _current(self, event_id: str) -> Life | None:
         wanted = event_id.upper()
-        return next((life for life in self.lives if life.current and life.event_id == wanted), None)
+        return next((life for life in self.lives if life.status and life.event_id == wanted), None)
 
     def _happening(self, life: Life, what: What, at: float, vm: str = "") -> Happening:
         plan, name = life.plan, self.scenario.name

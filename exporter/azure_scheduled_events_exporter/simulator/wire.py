@@ -17,12 +17,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Final
 
 from .document import to_json
-from .service import Answer, Manner, Request
+from .faults import Fault
+from .service import Answer, Request
 
 HUGE: Final = 8 << 20
 """Bytes of a huge body."""
 
-_LARGEST_REQUEST: Final = 64 << 10
 _CHUNK: Final = 64 << 10
 _DRIP_SECONDS: Final = 0.2
 _IDLE_SECONDS: Final = 300
@@ -112,49 +112,36 @@ class Handler(BaseHTTPRequestHandler):
     server: Server
 
     def _respond(self) -> None:
-        body = self._body()
-        if body is None:
+        length = self.headers.get("Content-Length", "0")
+        if "Transfer-Encoding" in self.headers or not re.fullmatch("[0-9]{1,5}", length):
+            self.close_connection = True
+            message = "Bad request. Content-Length must say how long the body is: at most 99999 bytes are read"
+            self._send(Answer(HTTPStatus.BAD_REQUEST, to_json({"error": message})))
             return
         headers = {name.lower(): value for name, value in self.headers.items()}
-        self._send(self.server.respond(Request(self.command, self.path, headers, body)))
+        self._send(self.server.respond(Request(self.command, self.path, headers, self.rfile.read(int(length)))))
 
     do_GET = do_POST = do_HEAD = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = _respond  # noqa: N815 - http.server's names
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - http.server's signature
         """Log nothing: the simulator reports requests itself."""
 
-    def _body(self) -> bytes | None:
-        """Return the request's body; None when it was refused."""
-        text = self.headers.get("Content-Length", "0")
-        length = int(text) if re.fullmatch("[0-9]{1,18}", text) else -1
-        if length < 0 or "Transfer-Encoding" in self.headers:
-            self._refuse(HTTPStatus.BAD_REQUEST, "Bad request. Content-Length must say how long the body is")
-            return None
-        if length > _LARGEST_REQUEST:
-            self._refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"At most {_LARGEST_REQUEST} bytes are read")
-            return None
-        return self.rfile.read(length)
-
-    def _refuse(self, status: HTTPStatus, message: str) -> None:
-        self.close_connection = True
-        self._send(Answer(status, to_json({"error": message})))
-
     def _send(self, answer: Answer) -> None:
-        match answer.manner:
-            case Manner.WHOLE:
-                self.wfile.write(self._whole(answer))
-            case Manner.DRIP:
+        match answer.fault:
+            case Fault.SLOW_DRIP:
                 self._drip(self._whole(answer))
-            case Manner.HALF:
+            case Fault.HALF_BODY:
                 self.close_connection = True
                 half = answer.body[: len(answer.body) // 2]
                 self.wfile.write(self._head(answer, max(len(answer.body), 64)) + half)
-            case Manner.HUGE:
+            case Fault.HUGE_BODY:
                 self._huge(answer)
-            case Manner.NEVER:
+            case Fault.TIMEOUT:
                 self._hang()
-            case Manner.RESET:
+            case Fault.RESET:
                 self._reset()
+            case _:
+                self.wfile.write(self._whole(answer))
 
     def _head(self, answer: Answer, length: int) -> bytes:
         return head(answer, length, close=self.close_connection, date=formatdate(usegmt=True))
@@ -171,14 +158,9 @@ class Handler(BaseHTTPRequestHandler):
                 break
 
     def _huge(self, answer: Answer) -> None:
-        """Send a document that is valid except for its size, without holding it in memory."""
+        """Send a document that is valid except for its size."""
         body = answer.body or _DOCUMENT
-        self.wfile.write(self._head(answer, HUGE) + body[:-1])
-        left, blanks = HUGE - len(body), b" " * _CHUNK
-        while left > 0:
-            self.wfile.write(blanks[:left])
-            left -= _CHUNK
-        self.wfile.write(body[-1:])
+        self.wfile.write(self._head(answer, HUGE) + body[:-1] + b" " * (HUGE - len(body)) + body[-1:])
 
     def _hang(self) -> None:
         """Answer nothing until the client or the simulator ends the connection."""

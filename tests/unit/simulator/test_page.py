@@ -6,7 +6,7 @@ import pytest
 
 from azure_scheduled_events_exporter.errors import UsageError
 from azure_scheduled_events_exporter.simulator import Simulator, parse
-from azure_scheduled_events_exporter.simulator.faults import FAULTS
+from azure_scheduled_events_exporter.simulator.faults import Fault
 from azure_scheduled_events_exporter.simulator.scenario import SHIPPED
 from azure_scheduled_events_exporter.simulator.stage import Playlist, Stage
 from support.paths import ROOT
@@ -20,7 +20,7 @@ def test_scenarios_and_faults_are_listed() -> None:
     assert [name for name in re.findall(r"`([a-z0-9-]+)`", PAGE.split("\n## Scenarios\n")[1]) if name in SHIPPED][
         : len(SHIPPED)
     ] == [*SHIPPED]
-    assert [fault for fault in FAULTS if f"`{fault}`" not in PAGE.split("\n## Faults\n")[1]] == []
+    assert [fault for fault in Fault if f"`{fault}`" not in PAGE.split("\n## Faults\n")[1]] == []
 
 
 @pytest.mark.parametrize("text", EXAMPLES)

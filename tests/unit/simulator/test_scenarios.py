@@ -9,7 +9,7 @@ from azure_scheduled_events_exporter.core.event_types import EventType
 from azure_scheduled_events_exporter.errors import UsageError
 from azure_scheduled_events_exporter.simulator import Simulator
 from azure_scheduled_events_exporter.simulator import scenario as scenario_module
-from azure_scheduled_events_exporter.simulator.faults import Fault, FaultPlan, Window, active, parse_plan, window
+from azure_scheduled_events_exporter.simulator.faults import Fault, FaultPlan, active, parse_plan
 from azure_scheduled_events_exporter.simulator.scenario import SHIPPED, find, load, parse, shipped
 from azure_scheduled_events_exporter.simulator.stage import SLOWEST, Playlist, Stage
 
@@ -187,10 +187,10 @@ def test_fault_times_follow_the_speed() -> None:
     """A fault holds from its start to just before its end, in compressed time; the last of several wins."""
     plan = parse_plan("throttle@2m+30s")
     assert plan == FaultPlan(Fault.THROTTLE, 120, 30)
-    windows = (window(plan, 1000, 60), Window(Fault.RESET, 1002.2, 1002.3))
+    windows = (plan.placed(1000, 60), FaultPlan(Fault.RESET, 1002.2, 0.1))
     moments = (1001.9, 1002, 1002.25, 1002.4, 1002.5)
     assert [active(windows, moment) for moment in moments] == [None, "throttle", "reset", "throttle", None]
-    assert active((window(parse_plan("503"), 0, 1),), 1e9) is Fault.UNAVAILABLE
+    assert active((parse_plan("503").placed(0, 1),), 1e9) is Fault.UNAVAILABLE
 
 
 @pytest.mark.parametrize(

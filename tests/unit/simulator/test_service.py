@@ -6,9 +6,9 @@ from collections.abc import Mapping
 import pytest
 
 from azure_scheduled_events_exporter.simulator.document import ADVICE, VERSIONS
-from azure_scheduled_events_exporter.simulator.faults import Fault, Window
+from azure_scheduled_events_exporter.simulator.faults import Fault, FaultPlan
 from azure_scheduled_events_exporter.simulator.scenario import PlannedEvent, Scenario, VirtualMachine, find
-from azure_scheduled_events_exporter.simulator.service import Answer, Manner, Request, Service
+from azure_scheduled_events_exporter.simulator.service import Answer, Request, Service
 from azure_scheduled_events_exporter.simulator.stage import Playlist, Stage
 
 NEWEST = VERSIONS[-1]
@@ -84,7 +84,7 @@ def test_api_versions_that_are_refused() -> None:
         answer = older.ask("2020-07-02", path=path)
         offered = ["2020-07-01", "2019-08-01", "2019-04-01"]
         assert (answer.status, json.loads(answer.body)["newest-versions"]) == (400, offered)
-    older.service.inject(Window(Fault.VERSION_404, 0))
+    older.service.inject(FaultPlan(Fault.VERSION_404, 0))
     assert [older.ask(version).status for version in ("2020-07-01", "2024-07-09")] == [200, 404]
 
 
@@ -131,7 +131,7 @@ def test_advice_takes_no_approval() -> None:
 def test_a_part_of_the_instance_data() -> None:
     """While a data provider of IMDS fails, the answer about a VM has only its name; afterwards it has all."""
     client = Client()
-    client.service.inject(Window(Fault.PARTIAL_INSTANCE, 0, 1.5))
+    client.service.inject(FaultPlan(Fault.PARTIAL_INSTANCE, 0, 1.5))
     part, whole = (json.loads(client.ask("2021-02-01", path="/metadata/instance").body)["compute"] for _ in range(2))
     assert {key: value for key, value in part.items() if value} == {"name": "web_0"}
     assert (whole["name"], whole["vmScaleSetName"]) == ("web_0", "web")
@@ -270,54 +270,39 @@ def test_other_paths_and_methods(method: str, path: str, status: int) -> None:
     assert Client().ask(method=method, path=path).status == status
 
 
-FAULTY = {
-    Fault.THROTTLE: (429, b"Throttle Result: Too Many Requests", Manner.WHOLE),
-    Fault.TIMEOUT: (200, None, Manner.NEVER),
-    Fault.SLOW_DRIP: (200, None, Manner.DRIP),
-    Fault.BAD_REQUEST: (400, b'{"error":"Bad request"}', Manner.WHOLE),
-    Fault.NOT_FOUND: (
-        404,
-        b'<?xml version="1.0" encoding="utf-8"?><Error><Code>ResourceNotFound</Code></Error>',
-        Manner.WHOLE,
-    ),
-    Fault.METHOD_NOT_ALLOWED: (405, b'{"error":"Method not allowed"}', Manner.WHOLE),
-    Fault.GONE: (410, b"", Manner.WHOLE),
-    Fault.SERVER_ERROR: (500, b'{"error":"Internal server error"}', Manner.WHOLE),
-    Fault.UNAVAILABLE: (503, b"The service is unavailable.", Manner.WHOLE),
-    Fault.RESET: (200, None, Manner.RESET),
-    Fault.HALF_BODY: (200, None, Manner.HALF),
-    Fault.NOT_JSON: (
-        200,
-        b"<!DOCTYPE html><html><body><h1>Sign in to continue</h1></body></html>",
-        Manner.WHOLE,
-    ),
-    Fault.HUGE_BODY: (200, None, Manner.HUGE),
-    Fault.EMPTY_BODY: (200, b"", Manner.WHOLE),
+REPLACED = {
+    Fault.THROTTLE: (429, b"Throttle Result: Too Many Requests"),
+    Fault.BAD_REQUEST: (400, b'{"error":"Bad request"}'),
+    Fault.NOT_FOUND: (404, b'<?xml version="1.0" encoding="utf-8"?><Error><Code>ResourceNotFound</Code></Error>'),
+    Fault.METHOD_NOT_ALLOWED: (405, b'{"error":"Method not allowed"}'),
+    Fault.GONE: (410, b""),
+    Fault.SERVER_ERROR: (500, b'{"error":"Internal server error"}'),
+    Fault.UNAVAILABLE: (503, b"The service is unavailable."),
+    Fault.NOT_JSON: (200, b"<!DOCTYPE html><html><body><h1>Sign in to continue</h1></body></html>"),
+    Fault.EMPTY_BODY: (200, b""),
 }
+SENT_BADLY = (Fault.TIMEOUT, Fault.SLOW_DRIP, Fault.RESET, Fault.HALF_BODY, Fault.HUGE_BODY)
 
 
-@pytest.mark.parametrize("fault", FAULTY)
+@pytest.mark.parametrize("fault", [*REPLACED, *SENT_BADLY])
 def test_fault_replaces_the_answer_while_it_lasts(fault: Fault) -> None:
     """Each fault has its own answer from its beginning to its end; before and after all is well."""
     client = Client(EVENTS[0])
     healthy = client.ask()
-    client.service.inject(Window(fault, 2, 4))
-    status, body, manner = FAULTY[fault]
+    client.service.inject(FaultPlan(fault, 2, 2))
+    sent_badly = fault if fault in SENT_BADLY else None
     for _ in range(2):
         answer = client.ask()
-        assert (answer.status, answer.body, answer.manner) == (
-            status,
-            body or (body, healthy.body)[body is None],
-            manner,
-        )
+        assert (answer.status, answer.body) == REPLACED.get(fault, (200, healthy.body))
+        assert answer.fault is sent_badly
     assert client.ask() == healthy
 
 
 def test_healing_ends_what_holds_and_keeps_what_is_to_come() -> None:
     """Healing ends every fault that holds now; a fault of later still comes."""
     client = Client()
-    client.service.inject(Window(Fault.GONE, 0))
-    client.service.inject(Window(Fault.SERVER_ERROR, 3, 4))
+    client.service.inject(FaultPlan(Fault.GONE, 0))
+    client.service.inject(FaultPlan(Fault.SERVER_ERROR, 3, 1))
     assert client.ask().status == 410
     client.service.heal(1)
     assert [client.ask().status for _ in range(3)] == [200, 500, 200]
