@@ -156,17 +156,6 @@ def case(name: str) -> bytes:
     return (CASES / f"{name}.instance.json").read_bytes()
 
 
-def test_part_of_the_answer(service: Service, start_exporter: Start) -> None:
-    """If IMDS sends only a part, the name is used at once, and the rest within 30 s of IMDS having it."""
-    service.instance, service.resources = case("partial"), ["vm_0"]
-    exporter = start_exporter(service.url, "--poll.interval", "250ms")
-    exporter.shows("the scope", lambda now: scopes(now) == {"vm_0": "self"})
-    assert exporter.wait_for_line("IMDS sent only a part of this VM's instance metadata")
-    service.instance = case("full")
-    once(exporter, "instance_info", location="westeurope", scale_set="vmss1", zone="2")
-    once(exporter, "host_info", computer_name="vm000000")
-
-
 @pytest.mark.parametrize("refusal", ["400", "404"])
 def test_unknown_version_of_the_metadata(refusal: str, service: Service, start_exporter: Start) -> None:
     """An IMDS that does not know the newest version is asked with an older one; compute.name is in all of them."""
@@ -240,14 +229,6 @@ def test_learnt_in_the_background(service: Service, start_exporter: Start) -> No
     assert scrape.value("up") == 1
     assert len(exporter.lines("VM name unknown")) == 1
     assert len(exporter.lines("this VM's name is known")) == 1
-
-
-def test_flag_without_identity(service: Service, start_exporter: Start) -> None:
-    """With --instance.name, a VM that IMDS does not identify has no warning of an unknown name."""
-    exporter = start_exporter(service.url, "--instance.name", "vm")
-    warning = "VM identity unknown; labels such as location are missing until it is found"
-    eventually(lambda: exporter.lines(warning), "the warning")
-    assert exporter.lines("VM name unknown") == []
 
 
 def test_asked_every_other_second(service: Service, start_exporter: Start) -> None:

@@ -105,27 +105,6 @@ def _one_per_poll(gate: Gate) -> None:
     assert ("POST", "POST") not in itertools.pairwise(methods)
 
 
-def test_approved_by_another_program(stack: ExitStack, start_exporter: Callable[..., Exporter]) -> None:
-    """A refused approval is retried until the event starts. It is never counted as approved by this exporter."""
-    simulator = stack.enter_context(Simulator(reboot()))
-    gate = stack.enter_context(Gate(simulator.url, 429))
-    exporter = start_exporter(gate.url, *FLAGS)
-    eventually(lambda: len(gate.posts) == 2, "two approvals")
-    (event_id,) = gate.posts[0].event_ids
-    body = f'{{"StartRequests": [{{"EventId": "{event_id}"}}]}}'.encode()
-    assert fetch(simulator.vm_url("vmss_1") + SCHEDULED_EVENTS, "POST", body, Metadata="true").status == 200
-    exporter.shows("external", lambda scrape: latencies(scrape) == {"external": 1})
-    sent = len(gate.posts)
-    polls = exporter.scrape().value("polls_total", outcome="ok") or 0
-    exporter.shows(
-        "more polls than the next pause lasts",
-        lambda scrape: (scrape.value("polls_total", outcome="ok") or 0) > polls + 10,
-    )
-    assert len(gate.posts) == sent
-    assert exporter.scrape().total("event_approved") == 0
-    assert approvals(exporter.scrape()) == {"rejected": sent}
-
-
 def test_another_approver_was_faster(stack: ExitStack, start_exporter: Callable[..., Exporter]) -> None:
     """A refusal is not counted as one if the event has started, because another approver was faster."""
     simulator = stack.enter_context(Simulator(reboot()))
@@ -154,16 +133,6 @@ def test_answer_lost(stack: ExitStack, start_exporter: Callable[..., Exporter]) 
     exporter.shows("its answer is lost", lambda scrape: approvals(scrape) == {"error": 1})
     exporter.shows("polls", lambda s: (s.value("polls_total", outcome="ok") or 0) > 8)
     assert len(gate.posts) == 1
-
-
-def test_refusal_after_a_lost_answer(stack: ExitStack, start_exporter: Callable[..., Exporter]) -> None:
-    """IMDS accepted the first approval but its answer was lost; a refusal of the second one does not undo the first."""
-    simulator = stack.enter_context(Simulator(reboot(approval_delay=4)))
-    gate = stack.enter_context(Gate(simulator.url, Way.LOSE, 429))
-    exporter = start_exporter(gate.url, *FLAGS)
-    exporter.shows("started", lambda scrape: scrape.total("started", scope="self") == 1)
-    assert len(gate.posts) >= 2
-    assert latencies(exporter.scrape()) == {"exporter": 1}
 
 
 def test_one_request_for_all(stack: ExitStack, start_exporter: Callable[..., Exporter]) -> None:
@@ -227,22 +196,6 @@ def test_polls_go_on_without_an_answer(stack: ExitStack, start_exporter: Callabl
     assert not approvals(exporter.scrape())
     gate.ending.set()
     exporter.shows("its answer is lost", lambda scrape: approvals(scrape) == {"error": 1})
-
-
-def test_killed_after_the_answer(stack: ExitStack, start_exporter: Callable[..., Exporter], tmp_path: Path) -> None:
-    """An approval that was accepted before a kill is not asked for again, though the event has not begun."""
-    simulator = stack.enter_context(Simulator(reboot(approval_delay=3600)))
-    gate = stack.enter_context(Gate(simulator.url))
-    flags = (*FLAGS, "--journal.path", str(tmp_path / "state"))
-    exporter = start_exporter(gate.url, *flags)
-    exporter.shows("approved", lambda scrape: scrape.total("event_approved") == 1)
-    exporter.kill()
-    again = start_exporter(gate.url, *flags)
-    again.shows("polls", lambda s: (s.value("polls_total", outcome="ok") or 0) > 6)
-    scrape = again.scrape()
-    assert scrape.total("event_approved") == 1
-    assert scrape.transitions() == {"detected": 1, "approved": 1}
-    assert len(gate.posts) == 1
 
 
 def test_nothing_is_approved_over_the_network(stack: ExitStack, start_exporter: Callable[..., Exporter]) -> None:

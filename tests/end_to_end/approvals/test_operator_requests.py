@@ -102,17 +102,6 @@ def test_no_answer(simulator: Simulator, state: Path, start_exporter: Callable[.
         )
 
 
-def test_no_certain_answer(simulator: Simulator, state: Path) -> None:
-    """After a 5xx or an unknown 2xx the event may be approved: the exit status says so."""
-    with Gate(simulator.url, 202, 500) as gate:
-        for _ in range(2):
-            event_id = event_ids(simulator)["Reboot"]
-            done = approve(gate.url, state, event_id, "--yes")
-            assert done.returncode == 3
-            assert done.stdout.splitlines()[-1].startswith(f"{event_id}: approval without a certain answer")
-            a_second_later(simulator)
-
-
 def test_name_is_not_known(simulator: Simulator, state: Path) -> None:
     """While IMDS does not tell the VM's name, ``--all-mine`` says that, and not that no event waits."""
     with Nameless(simulator.url) as gate:

@@ -49,17 +49,6 @@ class TestCheckConfig:
         assert "two documents more than 1m apart" in command("check-config", "--poll.interval", "1m").stderr
         assert command("check-config", "--poll.interval", "50s").stderr == ""
 
-    def test_passwords(self, tmp_path: Path) -> None:
-        """A password in an address is not printed, and an @ in another setting is no password."""
-        journal = tmp_path / "exporter@blue"
-        flags = ("--alertmanager.url", "http://me:secret@am:9093", "--alertmanager.labels", "owner=a@b")
-        done = command("check-config", "--journal.path", str(journal), *flags)
-        assert (done.returncode, done.stderr) == (0, "")
-        lines = done.stdout.splitlines()
-        assert f"journal.path: {journal}   [--journal.path]" in lines
-        assert "alertmanager.labels: owner=a@b   [--alertmanager.labels]" in lines
-        assert "alertmanager.url: http://***@am:9093   [--alertmanager.url]" in lines
-
     def test_environment_file(self, tmp_path: Path) -> None:
         """Settings of the unit's environment file hold for commands in a shell, with file and line as their place."""
         file = tmp_path / "environment"

@@ -55,25 +55,6 @@ def test_an_event_ends_with_the_first_empty_body(machine: Machine) -> None:
     assert life.ended_at.wall == START + 909
 
 
-def test_an_empty_body_after_a_restart(machine: Machine) -> None:
-    """After a restart too, empty bodies are believed late, and the time in between was not watched."""
-    machine.polls(0, None, event())
-    machine.restarts()
-    for second in (100, 101, 103):
-        machine.polls(second, b"")
-    assert machine.transitions == {"detected": 1}
-    machine.polls(105, b"")
-    assert machine.transitions == {"detected": 1, "lost": 1}
-
-
-@pytest.mark.parametrize(("gap", "end"), [(60, "cancelled"), (61, "lost"), (120, "lost")])
-def test_slow_polling(machine: Machine, gap: float, end: str) -> None:
-    """An event that left while more than 60 s lay between two documents is lost, whatever the poll interval."""
-    machine.polls(0, None, event())
-    machine.polls(gap)
-    assert machine.transitions == {"detected": 1, end: 1}
-
-
 def test_a_suspended_vm_watches_nothing(machine: Machine) -> None:
     """An event that left while its VM was suspended is lost, although the monotonic clock counts no second of that."""
     machine.polls(0, None, event())
@@ -83,14 +64,6 @@ def test_a_suspended_vm_watches_nothing(machine: Machine) -> None:
 
 
 UNREADABLE = b'{"DocumentIncarnation": 2, "Events": [null]}'
-
-
-def test_what_is_unreadable_watches_no_event(machine: Machine) -> None:
-    """A document that cannot be read whole says nothing of the gap before it: what is missing next is lost."""
-    machine.polls(0, None, event())
-    machine.polls(90, UNREADABLE)
-    machine.polls(91)
-    assert machine.transitions == {"detected": 1, "lost": 1}
 
 
 def test_a_boot_is_not_forgotten_over_what_is_unreadable(machine: Machine) -> None:

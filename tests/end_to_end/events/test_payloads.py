@@ -19,7 +19,6 @@ EMPTY = b'{"DocumentIncarnation": 999, "Events": []}'
 REBOOT = (PAYLOADS / "azure_vm-scheduled-events_2021_2_user_reboot.json").read_bytes()
 # What /metadata/instance gave is served in tests/wire/test_instance.py.
 FILES = sorted(path for path in PAYLOADS.iterdir() if not path.name.startswith(("instance_", "README", "error_")))
-REFUSALS = {"error_400_api_version_msdocs.json": 400, "error_400_missing_metadata_header.json": 400}
 
 
 class Service:
@@ -119,28 +118,6 @@ def test_live_migration_from_beginning_to_end(watched: Watched) -> None:
     grown = {name: value - had.get(name, 0) for name, value in after.transitions(**counted).items()}
     assert {name: value for name, value in grown.items() if value} == {"detected": 1, "started": 1, "completed": 1}
     assert after.series("event_info") == []
-
-
-def test_a_refused_body_leaves_the_event(watched: Watched) -> None:
-    """An invalid document or a failed request leaves a pending event unchanged."""
-    watched.serve(REBOOT)
-    for name, status in REFUSALS.items():
-        scrape = watched.serve((PAYLOADS / name).read_bytes(), status)
-        assert scrape.value("up") == 0, name
-        assert scrape.value("pending", event_type="Reboot", scope="self") == 1, name
-        assert scrape.value("document_incarnation") == 2, name
-
-
-def test_empty_body(watched: Watched) -> None:
-    """A 200 with an empty body means "no events", but not at once while an event is current: the poll is good."""
-    watched.serve(REBOOT)
-    scrape = watched.serve(b"")
-    assert scrape.value("up") == 1
-    assert len(scrape.series("event_info")) == 1
-    watched.exporter.shows("the end", lambda now: now.series("event_info") == [])
-    scrape = watched.exporter.scrape()
-    assert scrape.value("up") == 1
-    assert scrape.value("document_incarnation") is None
 
 
 def test_started_event_that_still_has_a_not_before(watched: Watched) -> None:

@@ -45,51 +45,6 @@ def test_a_reboot_in_mid_event(machine: Machine) -> None:
     assert machine.phases == {("Reboot", "scheduled"): 900, ("Reboot", "started"): 60}
 
 
-def test_an_event_that_returned(machine: Machine) -> None:
-    """An event that is in the document again after its end and a restart keeps its history."""
-    machine.polls(0, None, event())
-    machine.polls(50)
-    machine.restarts()
-    machine.polls(300, None, event())
-    machine.restarts()
-    machine.polls(310, None, event())
-    assert machine.transitions == {"detected": 1, "cancelled": 1, "returned": 1}
-    machine.polls(900, None, event(status="Started"))
-    machine.restarts()
-    machine.polls(1500)
-    life = ["detected", "cancelled", "returned", "started", "completed"]
-    assert [transition for _, transition in machine.account] == life
-    assert machine.transitions == dict.fromkeys(life, 1)
-    root = machine.spans["scheduled_event"]
-    assert root.attributes["azure.scheduled_event.outcome"] == "completed"
-    assert [moved.name for moved in root.events] == ["returned"]
-
-
-def test_counters_neither_fall_nor_double(machine: Machine) -> None:
-    """Over many restarts at every stage each transition is counted once, and no counter is ever less."""
-    story = [
-        [event()],
-        [event(), event(EventId="B")],
-        [event(status="Started"), event(EventId="B")],
-        [event(EventId="B", status="Started")],
-        [event(EventId="C", status="Started")],
-        [],
-    ]
-    before: dict[str, int] = {}
-    for step, document in enumerate(story):
-        for _ in range(2):
-            machine.polls(1000.0 + step, None, *document)
-            now = machine.transitions
-            assert all(now[name] >= count for name, count in before.items())
-            before = now
-            machine.restarts()
-            machine.begins()
-            assert machine.transitions == before, "before the first poll"
-    assert before == {"detected": 3, "started": 3, "completed": 3}
-    assert set(machine.account.values()) == {1}
-    assert len(machine.account) == 9
-
-
 def test_what_was_known_is_shown_before_the_first_answer(machine: Machine) -> None:
     """While IMDS does not answer after a restart, the earlier events stay current."""
     machine.polls(0, None, event())

@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from azure_scheduled_events_exporter.approval.policy import (
     DOCUMENTED,
@@ -14,18 +12,15 @@ from azure_scheduled_events_exporter.approval.policy import (
     Decision,
     Match,
     Policy,
-    Range,
     Rule,
 )
-from azure_scheduled_events_exporter.approval.policy_file import covers
-from azure_scheduled_events_exporter.core.document import EventSource, ScheduledEvent, Scope
+from azure_scheduled_events_exporter.core.document import ScheduledEvent, Scope
 from azure_scheduled_events_exporter.core.event_types import EventType
 from azure_scheduled_events_exporter.core.lifecycle import Approval, Approver, Lifecycle, State
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 
 VMS = ("vmss_0", "vmss_1", "vmss_2", "vmss_3", "vmss_4")
 BEGAN = Timestamp(wall=1_000_000.0, monotonic=500.0, boot_id="boot")
-TYPES = ("Freeze", "Reboot", "Redeploy", "Preempt", "Terminate")
 
 
 def after(seconds: float) -> Timestamp:
@@ -229,40 +224,3 @@ def test_turns_of_documented_all() -> None:
     assert all(60 <= each < 120 for each in others)
     assert len(set(others)) > 1
     assert DOCUMENTED_ALL.decide(event, "DB_1", after(30)).due == moments["db_1"], "the same at every poll"
-
-
-# A small world in which every bound, every unknown and every scope meets.
-_bounds = st.sampled_from([0.0, 1.0, 2.0, 5.0, 9.0, 30.0])
-_ranges = st.one_of(
-    st.builds(Range, at_least=_bounds),
-    st.builds(Range, below=_bounds),
-    st.tuples(_bounds, _bounds).filter(lambda pair: pair[0] < pair[1]).map(lambda pair: Range(*pair)),
-)
-_matches = st.builds(
-    Match,
-    event_type=st.none() | st.frozensets(st.sampled_from(EventType), min_size=1),
-    event_source=st.none() | st.frozensets(st.sampled_from(EventSource), min_size=1),
-    scope=st.frozensets(st.sampled_from(Scope), min_size=1),
-    duration=st.none() | _ranges,
-    unknown_duration=st.booleans(),
-    resources=st.none() | _ranges,
-    notice_left=st.none() | _ranges,
-)
-_lives = st.builds(
-    life,
-    st.sampled_from([*TYPES, "Pause"]),
-    st.sampled_from(["Platform", "User", "", "Robot"]),
-    st.none() | st.sampled_from([0.0, 0.5, 1, 2, 4, 5, 8.5, 9, 30, 31]),
-    st.integers(0, 4).map(lambda count: VMS[:count]),
-    vm=st.sampled_from(["vmss_0", "vmss_3", "other", None]),
-    notice=st.none() | st.sampled_from([-10.0, 0.0, 0.5, 1, 2, 4, 5, 9, 10, 30, 31]),
-)
-
-
-@given(_matches, _matches, st.lists(_lives, min_size=1, max_size=20))
-def test_covers(one: Match, other: Match, lives: list[Lifecycle]) -> None:
-    """A rule is called unreachable only if every event that it matches is matched by one before it."""
-    assert covers(one, one)
-    if covers(one, other):
-        for event in lives:
-            assert not other.matches(event, BEGAN) or one.matches(event, BEGAN)

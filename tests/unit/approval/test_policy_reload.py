@@ -80,14 +80,6 @@ def test_edit_before_the_first_look(file: Path) -> None:
     assert rule(ReloadingPolicy(policy, LOG)) == "wait"
 
 
-def test_unchanged_file(file: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A file that did not change is not reported as reloaded."""
-    caplog.set_level(logging.INFO)
-    reloading = ReloadingPolicy(load(file), LOG)
-    assert [rule(reloading) for _ in range(3)] == ["go"] * 3
-    assert caplog.records == []
-
-
 def test_file_that_is_written_again_as_it_was(file: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A deployment that writes the same policy again changes nothing, so no decision is logged or counted again."""
     caplog.set_level(logging.INFO)

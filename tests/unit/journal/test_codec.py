@@ -3,8 +3,6 @@
 import pytest
 
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle
-from azure_scheduled_events_exporter.core.pause import ClockSample
-from azure_scheduled_events_exporter.core.statistics import Statistics
 from azure_scheduled_events_exporter.errors import CodecError, DamagedTextError
 from azure_scheduled_events_exporter.journal.codec import decode, encode
 
@@ -21,22 +19,6 @@ def test_a_bug(text: str) -> None:
     """Intact text that does not fit the class is a bug of the exporter, and is reported as one."""
     with pytest.raises(CodecError, match="bug: Lifecycle cannot be read"):
         decode(Lifecycle, text)
-
-
-@pytest.mark.parametrize("wall", ["NaN", "1e999", "true", '"noon"', "[]", str(1 << 64)])
-def test_a_time_that_is_no_number(wall: str) -> None:
-    """A time that is not a finite number is refused, before anything calculates with it."""
-    with pytest.raises(CodecError, match="stands where float is due"):
-        decode(ClockSample, f'{{"wall": {wall}, "monotonic": 1, "since_boot": 2.5}}')
-
-
-@pytest.mark.parametrize(
-    "entry", ['["Freeze", 1]', '["Freeze", "Platform", "self", "started", "1"]', "[1, 1, 1, 1, 1]", "5", "[]"]
-)
-def test_an_entry_that_is_no_counter(entry: str) -> None:
-    """A counter without its four labels, or whose value is no whole number, is refused."""
-    with pytest.raises(CodecError, match="Statistics cannot be read"):
-        decode(Statistics, f'{{"transitions": [{entry}]}}')
 
 
 def test_a_value_that_has_no_form() -> None:

@@ -4,18 +4,13 @@ import os
 import sqlite3
 import stat
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from azure_scheduled_events_exporter.core.lifecycle import REMEMBERED_ENDS, Change, Transition
-from azure_scheduled_events_exporter.core.statistics import measure
-from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.errors import ExporterError, JournalInUseError
 from azure_scheduled_events_exporter.journal.file import file_path, read_only, writable
-from azure_scheduled_events_exporter.journal.store import Entry
-from support.events.journal_recorder import DAY, START, Open, history
+from support.events.journal_recorder import DAY, Open, history
 
 
 class TestFile:
@@ -36,11 +31,6 @@ class TestFile:
             "scheduled_event",
         }
         assert after.journal.spans_queued() == 4
-
-    def test_all_is_committed_before_record_returns(self, folder: Path, start: Open) -> None:
-        """Another process can read recorded transitions immediately, while the exporter runs."""
-        start(folder).sees("A")
-        assert history(folder) == ["A"]
 
     def test_nobody_else_can_read_it(self, folder: Path, start: Open) -> None:
         """Only the exporter can access the folder and its files, with any umask."""
@@ -108,15 +98,6 @@ class TestOneWriter:
         ):
             start(folder)
 
-    def test_refusal_does_no_harm(self, folder: Path, start: Open) -> None:
-        """The first one continues to write after a second was refused."""
-        first = start(folder)
-        with pytest.raises(JournalInUseError):
-            start(folder)
-        first.sees("A")
-        assert first.is_up()
-        assert history(folder) == ["A"]
-
     def test_another_after_the_first(self, folder: Path, start: Open) -> None:
         """The lock goes with the one that holds it, although its file stays."""
         start(folder).journal.close()
@@ -149,41 +130,3 @@ class TestRetention:
         if on_disk:
             recorder.journal.close()
             assert start(folder).statistics == statistics
-
-    def test_nothing_goes_too_early(self, folder: Path, start: Open) -> None:
-        """Within the retention all is kept."""
-        recorder = start(folder)
-        recorder.sees("A")
-        recorder.after(5).sees()
-        recorder.after(89 * DAY).journal.prune(recorder.now, lambda: True)
-        assert history(folder) == ["A"]
-
-
-class TestLoad:
-    """A long history."""
-
-    def test_ten_thousand_lives(self, folder: Path, start: Open) -> None:
-        """Years of a busy fleet open again, with every life counted."""
-        recorder = start(folder)
-        recorder.sees("MODEL")
-        recorder.after(5).sees()
-        (model,) = recorder.known.ended.values()
-        for first in range(0, 10_000, 500):
-            lives = [
-                replace(model, event=replace(model.event, event_id=f"E{n:05}"), first_seen=Timestamp(START + n))
-                for n in range(first, first + 500)
-            ]
-            changes = [
-                Change(transition, life, recorder.now)
-                for life in lives
-                for transition in (Transition.DETECTED, Transition.CANCELLED)
-            ]
-            recorder.statistics = recorder.statistics.plus(map(measure, changes))
-            recorder.journal.record(Entry(changes, lives), recorder.statistics, recorder.known)
-        recorder.sees("OPEN")
-        recorder.journal.close()
-        after = start(folder)
-        assert after.statistics == recorder.statistics
-        assert after.detected == 10_002
-        assert after.known.current == recorder.known.current
-        assert len(after.known.ended) == REMEMBERED_ENDS

@@ -55,13 +55,6 @@ def tell_for_a_while(
     return asyncio.run(scene())
 
 
-def test_message(listening: tuple[str, socket.socket]) -> None:
-    """Lines arrive as one message."""
-    path, manager = listening
-    assert ServiceManager({"NOTIFY_SOCKET": path}).notify("STOPPING=1", "STATUS=ending")
-    assert heard(manager) == ["STOPPING=1", "STATUS=ending"]
-
-
 def test_ready_comes_first_and_once(listening: tuple[str, socket.socket]) -> None:
     """The manager hears once that the daemon is ready, with the line for people."""
     path, manager = listening
@@ -155,11 +148,6 @@ def test_status_that_fails_is_told(listening: tuple[str, socket.socket]) -> None
 def test_nobody_there(name: str) -> None:
     """Without a manager, or with one that cannot be reached, nothing happens."""
     assert not ServiceManager({"NOTIFY_SOCKET": name} if name else {}).notify("READY=1")
-
-
-def test_telling_nobody_ends_at_once() -> None:
-    """Without a manager no time is spent on it."""
-    asyncio.run(keep_notifying(ServiceManager({}), lambda: 0.0, lambda: "fine"))
 
 
 @pytest.mark.parametrize(

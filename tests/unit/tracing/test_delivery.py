@@ -168,16 +168,6 @@ class TestEnd:
         assert journal.spans_queued() == 0
         assert delivery.exported == 2
 
-    def test_unsent_spans_stay_in_the_journal(self, journal: Journal) -> None:
-        """Spans that could not be sent at shutdown stay in the journal for the next start."""
-        script = Script(LATER)
-        add(journal, "queued")
-        delivery = SpanDelivery(journal, script, LOG)
-        with running(delivery, script):
-            eventually(lambda: script.sent, "the first try")
-            delivery.stop([span("open")], 5.0)
-        assert [each.span.name for each in journal.queued_spans(-1)] == ["queued"]
-
     @pytest.mark.parametrize("pause", [0.0, 300.0], ids=["backoff", "Retry-After"])
     def test_no_pause_holds_it_up(self, journal: Journal, pause: float) -> None:
         """The end comes at once in the middle of any pause."""

@@ -24,7 +24,6 @@ from azure_scheduled_events_exporter.web.event_cards import CARDS
 from azure_scheduled_events_exporter.web.events_api import events_json
 from azure_scheduled_events_exporter.web.history import phases
 from azure_scheduled_events_exporter.web.status_page import page, page_headers
-from azure_scheduled_events_exporter.web.wording import length
 from support.events.status_scene import BLIND, BUSY, FREEZE_ID, NOW, POLLS, QUIET, VM, ended, freeze, reboot
 from support.paths import ROOT
 
@@ -344,15 +343,6 @@ def test_history_tells_the_phases() -> None:
 def test_phases(life: Lifecycle, expected: dict[str, tuple[float, float]]) -> None:
     """A bar has the phases in their order, one ending where the next begins."""
     assert phases(life, NOW) == expected
-
-
-@pytest.mark.parametrize(
-    ("seconds", "words"),
-    [(0.4, "0s"), (59.9, "59s"), (60, "1m"), (872, "14m 32s"), (3600, "1h"), (93784, "1d 2h 3m"), (259200, "3d")],
-)
-def test_length(seconds: float, words: str) -> None:
-    """Lengths of time are told in up to three units, cut off and never rounded up."""
-    assert length(seconds) == words
 
 
 def test_links() -> None:

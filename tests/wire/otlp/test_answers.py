@@ -160,14 +160,6 @@ class TestAnswers:
             assert time.monotonic() - began < 9.0
             assert journal.spans_queued() == 1
 
-    def test_one_span_too_large(self, collector: Collector) -> None:
-        """A single span that is too large is rejected for good, and does not hold up the others."""
-        collector.limit = 0
-        with delivering(OtlpSender(collector.url)) as (journal, delivery):
-            add(journal, delivery, ROOT, CHILD)
-            eventually(lambda: delivery.failed == 2, "both rejected")
-            assert journal.spans_queued() == 0
-
     def test_a_trickle(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """A collector that sends its answer byte by byte is given up when the time for the whole exchange is over."""
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
