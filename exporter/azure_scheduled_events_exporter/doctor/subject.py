@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from azure_scheduled_events_exporter.config import Config
-from azure_scheduled_events_exporter.core.document import Document
 from azure_scheduled_events_exporter.core.instance import Instance
 from azure_scheduled_events_exporter.errors import ExporterError
 from azure_scheduled_events_exporter.tracing.variables import is_on
@@ -20,8 +19,6 @@ class Subject:
         files: the environment files that were read.
         exporter_url: the base address of the exporter that runs here.
         instance: this VM in the instance metadata; None until it has been read.
-        document: the current Scheduled Events; None until they have been read.
-        target: the labels of this exporter's target in a Prometheus; empty while none is known.
     """
 
     config: Config
@@ -29,8 +26,6 @@ class Subject:
     files: Sequence[str]
     exporter_url: str
     instance: Instance | None = field(default=None)
-    document: Document | None = field(default=None)
-    target: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def vm_name(self) -> str:

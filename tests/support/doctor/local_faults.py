@@ -88,12 +88,6 @@ def _blind_exporter(chain: Chain) -> Flags:
     return {"web.listen-address": f"127.0.0.1:{exporter.port}"}
 
 
-def _exporter_elsewhere(chain: Chain) -> Flags:
-    exporter = chain.run_exporter(chain.serve(imds()).url)
-    exporter.shows("a poll", lambda scrape: scrape.value("up"))
-    return {"web.listen-address": f"127.0.0.1:{exporter.port}"}
-
-
 def _journal_fails(chain: Chain) -> Flags:
     blocked = Path(_file(chain, "file", b"no folder")) / "state"
     exporter = chain.run_exporter(chain.simulator.vm_url(VM), "--journal.path", str(blocked))
@@ -123,7 +117,6 @@ LOCAL_FAULTS = (
         "Correct the file",
         flags(**{"alertmanager.url": "http://127.0.0.1:1", "alerts.values": "/nowhere.yaml"}),
     ),
-    Fault("proxy", "proxy", "NO_PROXY", variables(HTTP_PROXY="http://me:sesame@proxy:3128"), "warning"),
     # Metadata service
     Fault(
         "nobody at IMDS' address",
@@ -173,7 +166,6 @@ LOCAL_FAULTS = (
     Fault("password asked", "exporter", "--exporter.http-config.file", beyond(_password), "warning"),
     Fault("blind exporter", "exporter-polls", "metadata service above", beyond(_blind_exporter)),
     Fault("other settings", "exporter-settings", "Restart", flags(**{"poll.interval": "2s"}), "warning"),
-    Fault("exporter elsewhere", "exporter-events", "--imds.endpoint of both", by(_exporter_elsewhere), "warning"),
     Fault("exporter's journal fails", "exporter-journal", "journal above", beyond(_journal_fails)),
     # Collector
     Fault(

@@ -10,13 +10,12 @@ import pytest
 
 from azure_scheduled_events_exporter import __version__
 from azure_scheduled_events_exporter.config import resolve
-from azure_scheduled_events_exporter.core.document import parse_document
 from azure_scheduled_events_exporter.doctor import chain
 from azure_scheduled_events_exporter.doctor.api import Api
 from azure_scheduled_events_exporter.doctor.finding import Finding
 from azure_scheduled_events_exporter.doctor.subject import Subject
 from azure_scheduled_events_exporter.http_server.app import plain
-from support.doctor.doctor_chain import Canned, Reply, as_json, grafana, imds
+from support.doctor.doctor_chain import Canned, Reply, as_json, grafana
 
 Replies = dict[str, Reply]
 _PAGER: dict[str, Any] = {"receiver": "pager", "group_by": ["event_id"], "group_wait": "0s"}
@@ -27,7 +26,6 @@ def examined(
 ) -> list[Finding]:
     """Return the findings of a part of the chain whose server answers with ``replies``, with more settings."""
     subject = Subject(resolve({"instance.name": "web_4", **flags}, {}), {}, (), "http://127.0.0.1:10169")
-    subject.document = parse_document(imds()["/metadata/scheduledevents"][2])
     with Canned(replies) as server:
         api = Api("--url", url or server.url)
         servers = chain.Servers(api, [api], [api], [api])
@@ -70,7 +68,7 @@ def alertmanager(text: str = "", **config: object) -> Replies:
     """Return what an Alertmanager with a configuration answers that is well but for ``config``; or with ``text``."""
     whole = {"route": _PAGER, "receivers": [{"name": "pager", "webhook_configs": [{"url": "http://pager"}]}], **config}
     status = {"config": {"original": text or json.dumps(whole)}, "versionInfo": {"version": "0.28.1"}}
-    return {"/api/v2/status": as_json(status), "/api/v2/silences": as_json([])}
+    return {"/api/v2/status": as_json(status), "/api/v2/alerts": as_json([])}
 
 
 _BOARD = next(path for path in grafana() if "/dashboards/" in path)
@@ -104,39 +102,6 @@ def test_answers_of_another_form(part: str, check: str, replies: Replies) -> Non
     last = examined(part, replies)[-1]
     assert (last.check, last.mark) == (check, "wrong")
     assert "answers in another form than this version knows" in last.sentence
-
-
-_TRACED = {"otlp.endpoint": "http://127.0.0.1:9"}
-_PUSHED = b"azure_scheduled_events_alertmanager_up 1.0\n"
-
-
-@pytest.mark.parametrize(
-    ("metrics", "flags", "sentence"),
-    [
-        (_PUSHED, {}, "Alertmanager accepted the last push."),
-        (b"", _TRACED, "The collector has refused no span; none waits for it."),
-        (
-            b"azure_scheduled_events_spans_queued 6.0\n",
-            _TRACED,
-            "The collector has refused no span; 6 wait for it.",
-        ),
-        (
-            b'azure_scheduled_events_spans_queued 1.0\nazure_scheduled_events_spans_total{outcome="exported"} 5.0\n',
-            {},
-            "The collector has refused no span; 1 waits for it.",
-        ),
-        (
-            b"azure_scheduled_events_spans_queued 0.0\n" + _PUSHED,
-            _TRACED,
-            "Alertmanager accepted the last push. The collector has refused no span; none waits for it.",
-        ),
-    ],
-)
-def test_deliveries(metrics: bytes, flags: Mapping[str, str], sentence: str) -> None:
-    """Of the deliveries, only what is configured is named, and spans that wait are not called delivered."""
-    findings = examined("Exporter", {**exporter(), "/metrics": (200, {}, metrics)}, flags=flags)
-    found = the("exporter-deliveries", findings)
-    assert (found.mark, found.sentence) == ("ok", sentence)
 
 
 def test_target_that_was_not_scraped_yet() -> None:

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from azure_scheduled_events_exporter.doctor.api import Api, NoAnswerError, WrongAnswerError
-from azure_scheduled_events_exporter.doctor.local.machine import proxy_for
 from azure_scheduled_events_exporter.errors import UsageError
 from azure_scheduled_events_exporter.http_client.http_config import HttpConfig
 from support.doctor.doctor_chain import Canned
@@ -105,22 +104,3 @@ def test_a_file_overrides_the_environment(tmp_path: Path, monkeypatch: pytest.Mo
         assert Api("--grafana", "http://grafana.invalid", http).data("/x") == {}
         ((path, _, _),) = proxy.requests
         assert path == "http://grafana.invalid/x"
-
-
-@pytest.mark.parametrize(
-    ("environment", "proxy"),
-    [
-        ({}, ""),
-        ({"HTTP_PROXY": "http://p"}, "http://p"),
-        ({"http_proxy": "http://p", "NO_PROXY": "localhost,169.254.169.254"}, ""),
-        ({"ALL_PROXY": "socks5://p"}, "socks5://p"),
-        ({"HTTPS_PROXY": "http://p"}, ""),
-    ],
-)
-def test_proxy_of_the_metadata_service(
-    environment: dict[str, str], proxy: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A proxy applies unless the address is exempt; only variables are read, nothing is sent."""
-    for name in ("no_proxy", "NO_PROXY"):
-        monkeypatch.delenv(name, raising=False)
-    assert proxy_for("http://169.254.169.254", environment) == proxy

@@ -9,7 +9,6 @@ import pytest
 from azure_scheduled_events_exporter.config import resolve
 from azure_scheduled_events_exporter.doctor.local.journal import Mount, examine, judge_disk, mount_of, mounts
 from azure_scheduled_events_exporter.doctor.subject import Subject
-from azure_scheduled_events_exporter.journal.file import open_to_write
 
 MOUNTINFO = r"""
 22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw,discard
@@ -71,22 +70,6 @@ def closed_folder(tmp_path: Path) -> Iterator[Path]:
     if is_root:
         os.seteuid(0)
     folder.chmod(0o700)
-
-
-@pytest.mark.parametrize(
-    ("owner", "sentence"),
-    [(0, "Root, who owns the journal, can write it."), (65534, "Root and user 65534 can write the journal.")],
-)
-def test_root_can_write(owner: int, sentence: str, tmp_path: Path) -> None:
-    """Run as root, doctor says who else can write the journal, if anybody can."""
-    if os.geteuid() != 0:
-        pytest.fail("this test needs root, to give a file away")
-    path = tmp_path / "journal.sqlite"
-    open_to_write(path).close()
-    os.chown(path, owner, -1)
-    findings = examine(Subject(resolve({"journal.path": str(path)}, {}), {}, (), ""))
-    [found] = [each for each in findings if each.check == "journal-writable"]
-    assert (found.mark, found.sentence) == ("ok", sentence)
 
 
 @pytest.mark.parametrize("below", ["journal.sqlite", "deeper/journal.sqlite"])

@@ -14,7 +14,6 @@ from prometheus_client.parser import text_string_to_metric_families
 from azure_scheduled_events_exporter import __version__, yaml_file
 from azure_scheduled_events_exporter.approval.policy import BUILT_IN
 from azure_scheduled_events_exporter.config import Config
-from azure_scheduled_events_exporter.core.document import Document
 from azure_scheduled_events_exporter.doctor.api import Api, NoAnswerError, WrongAnswerError
 from azure_scheduled_events_exporter.doctor.finding import Finding, Findings, Mark, note, ok, skipped, warning, wrong
 from azure_scheduled_events_exporter.doctor.subject import Subject
@@ -61,9 +60,8 @@ def examine(subject: Subject, api: Api) -> Findings:
     yield _version(state)
     yield _polls(state)
     yield _same_settings(subject.config, metrics)
-    yield _same_events(subject.document, state)
     yield _journal(subject.config, state)
-    yield _deliveries(metrics, is_traced=subject.is_traced, pushes=bool(subject.config.alertmanager_url))
+    yield _pushes(subject.config, metrics)
 
 
 def _served(api: Api) -> Finding:
@@ -173,24 +171,6 @@ def _same_settings(config: Config, metrics: Mapping[str, list[tuple[dict[str, st
     )
 
 
-def _same_events(document: Document | None, state: Mapping[str, Any]) -> Finding:
-    """Compare the exporter's events with the document; the exporter's next poll may show what is new."""
-    if document is None or not state.get("up"):
-        why = "doctor has no document" if document is None else "the exporter's last poll failed"
-        return skipped("exporter-events", f"Not compared with the metadata service: {why}.")
-    wanted = {event.event_id.upper() for event in document.events}
-    shown = {str(event["event_id"]).upper() for event in state["events"]}
-    if shown == wanted:
-        return ok("exporter-events", "The exporter shows the events of the metadata service.")
-    return warning(
-        "exporter-events",
-        f"The exporter does not show the metadata service's events; they differ in "
-        f"{', '.join(sorted(wanted ^ shown)[:3])}.",
-        "Run doctor again after the exporter's next poll. If they still differ, compare the --imds.endpoint of both.",
-        "runbooks/AzureScheduledEventImdsUnreachable.md",
-    )
-
-
 def _journal(config: Config, state: Mapping[str, Any]) -> Finding:
     journal = state.get("journal", {})
     if journal.get("up"):
@@ -205,41 +185,26 @@ def _journal(config: Config, state: Mapping[str, Any]) -> Finding:
     )
 
 
-def _deliveries(metrics: Mapping[str, list[tuple[dict[str, str], float]]], *, is_traced: bool, pushes: bool) -> Finding:
-    """Report spans and pushed alerts that could not be delivered; otherwise what is known of those configured."""
-    failed = sum(value for labels, value in metrics.get("spans_total", ()) if labels.get("outcome") == "failed")
-    if any(value == 0 for _, value in metrics.get("alertmanager_up", ())):
+def _pushes(config: Config, metrics: Mapping[str, list[tuple[dict[str, str], float]]]) -> Finding:
+    """Report whether alerts are delivered; spans that wait are checked with the journal."""
+    accepted = [value for _, value in metrics.get("alertmanager_up", ())]
+    if 0 in accepted:
         return wrong(
             "exporter-deliveries",
             "The exporter cannot push alerts to Alertmanager.",
             "Correct --alertmanager.url; the exporter's log has the reason.",
             "runbooks/AzureScheduledEventAlertsNotPushed.md",
         )
-    if pushes and "alertmanager_up" not in metrics:
+    if accepted:
+        return ok("exporter-deliveries", "Alertmanager accepted the last push.")
+    if config.alertmanager_url:
         return wrong(
             "exporter-deliveries",
             "The exporter pushes no alerts, although --alertmanager.url is set.",
             "Restart the exporter: it has not read this setting.",
             "push-alerts.md#settings",
         )
-    if failed:
-        return warning(
-            "exporter-deliveries",
-            f"The collector has refused {failed:.0f} trace spans.",
-            "The exporter's log has the reason. After a restart it sends again those that the log calls refused; "
-            "rejected ones are lost.",
-            "runbooks/AzureScheduledEventSpansNotDelivered.md",
-        )
-    known = []
-    if "alertmanager_up" in metrics:
-        known.append("Alertmanager accepted the last push.")
-    queued = sum(value for _, value in metrics.get("spans_queued", ()))
-    if is_traced or queued or any(value for _, value in metrics.get("spans_total", ())):
-        waiting = f"{queued:.0f} wait{'s' if queued == 1 else ''} for it" if queued else "none waits for it"
-        known.append(f"The collector has refused no span; {waiting}.")
-    if not known:
-        return note("exporter-deliveries", "The exporter pushes no alerts, and tracing is not configured.")
-    return ok("exporter-deliveries", " ".join(known))
+    return note("exporter-deliveries", "The exporter pushes no alerts.")
 
 
 def _certificate(subject: Subject, host: str, port: int) -> Findings:

@@ -6,7 +6,6 @@ Opens the journal read-only, so it never creates or repairs one.
 import os
 import re
 import shutil
-import sys
 import time
 from collections.abc import Iterable
 from contextlib import closing
@@ -60,7 +59,6 @@ def examine(subject: Subject) -> Findings:
         yield disk
     yield _room(folder)
     if is_readable:
-        yield _writable(path, folder)
         yield from _content(path, is_traced=subject.is_traced)
     else:
         yield skipped("journal-content", "Not checked: what is in the journal.")
@@ -152,22 +150,6 @@ def _readable(path: Path) -> Finding:
         denied = isinstance(error, PermissionError) or not os.access(path, os.R_OK)
         hint = "Run doctor as root." if denied else "Restart the exporter: it sets a damaged journal aside."
         return wrong("journal-readable", f"The journal cannot be read: {error}.", hint, _PAGE)
-
-
-def _writable(path: Path, folder: Path) -> Finding:
-    """Check permissions; the running exporter's own state of its journal is checked with the exporter."""
-    if sys.platform != "win32" and os.geteuid() == 0:
-        owner = path.stat().st_uid
-        who = f"Root and user {owner}" if owner else "Root, who owns the journal,"
-        return ok("journal-writable", f"{who} can write {'the journal' if owner else 'it'}.")
-    if os.access(path, os.W_OK) and os.access(folder, os.W_OK):
-        return ok("journal-writable", "This user can write the journal.")
-    return wrong(
-        "journal-writable",
-        f"This user can read the journal {path}, but not write it.",
-        "Run doctor as root, or as the exporter's user. If this is the exporter's user, give it the folder: chown.",
-        _PAGE,
-    )
 
 
 def _content(path: Path, *, is_traced: bool) -> Findings:

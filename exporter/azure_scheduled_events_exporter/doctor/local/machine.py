@@ -1,16 +1,12 @@
 """Checks this machine: the exporter's configuration, its user, and environment variables that interfere."""
 
-from collections.abc import Mapping
 from pathlib import Path
-from urllib.parse import urlsplit
-
-from requests.utils import select_proxy, should_bypass_proxies
 
 from azure_scheduled_events_exporter import __version__
 from azure_scheduled_events_exporter.config import unknown_variables
-from azure_scheduled_events_exporter.doctor.finding import Finding, Findings, note, ok, warning, wrong
+from azure_scheduled_events_exporter.doctor.finding import Finding, Findings, note, ok, wrong
 from azure_scheduled_events_exporter.doctor.subject import Subject
-from azure_scheduled_events_exporter.errors import ExporterError, without_password
+from azure_scheduled_events_exporter.errors import ExporterError
 from azure_scheduled_events_exporter.http_server.web_config import load
 from azure_scheduled_events_exporter.service import alert_push
 from azure_scheduled_events_exporter.service.privileges import account
@@ -20,7 +16,7 @@ def examine(subject: Subject) -> Findings:
     """Yield the findings about configuration, user and environment."""
     read = f", with the environment of {', '.join(subject.files)}" if subject.files else ""
     yield ok("settings", f"Version {__version__}; the settings are valid{read}.")
-    for check in (_unknown_variables, _user, _web_config, _pushed_alerts, _proxy):
+    for check in (_unknown_variables, _user, _web_config, _pushed_alerts):
         yield check(subject)
 
 
@@ -76,26 +72,3 @@ def _pushed_alerts(subject: Subject) -> Finding:
             "push-alerts.md#settings",
         )
     return ok("pushed-alerts", "The alerts that the exporter pushes, and its credentials for Alertmanager, are valid.")
-
-
-def _proxy(subject: Subject) -> Finding:
-    endpoint = subject.config.imds_endpoint
-    proxy = proxy_for(endpoint, subject.environment)
-    if not proxy:
-        return ok("proxy", "No proxy of the environment applies to the metadata service.")
-    host = urlsplit(endpoint).hostname
-    return warning(
-        "proxy",
-        f"A proxy is set for the metadata service: {without_password(proxy)}. This exporter ignores it; curl, other "
-        "programs and SDKs on this VM do not.",
-        f"Add {host} to NO_PROXY.",
-        "README.md#frequently-asked-questions",
-    )
-
-
-def proxy_for(url: str, environment: Mapping[str, str]) -> str:
-    """Return the proxy that ``environment`` names for ``url``; ``""`` if none applies."""
-    names = {name.lower(): value for name, value in environment.items() if name.lower().endswith("_proxy") and value}
-    if should_bypass_proxies(url, names.get("no_proxy")):
-        return ""
-    return select_proxy(url, {name.removesuffix("_proxy"): value for name, value in names.items()}) or ""

@@ -80,7 +80,7 @@ def _error(answer: Answer, version: str, flag: str = "") -> ImdsError:
 
 
 def examine(subject: Subject) -> Findings:
-    """Yield the findings about the metadata service; sets this VM's name and the current events in ``subject``."""
+    """Yield the findings about the metadata service; sets this VM's name in ``subject``."""
     wire = _Wire(subject.config.imds_endpoint)
     try:
         begun = time.time()
@@ -255,11 +255,11 @@ def _scheduled_events(subject: Subject, wire: _Wire, versions: ApiVersions) -> F
         return
     yield _api_version(versions.usable)
     try:
-        subject.document = parse_document(answer.body)
+        document = parse_document(answer.body)
     except ExporterError as error:
         yield _invalid(str(error))
         return
-    count = len(subject.document.events)
+    count = len(document.events)
     events = f"{count or 'no'} event{'' if count == 1 else 's'}"
     how = f"Scheduled Events are enabled: {events}, answered in {format_duration(round(wire.took, 3))}"
     if wire.took > _SLOW:
@@ -271,8 +271,8 @@ def _scheduled_events(subject: Subject, wire: _Wire, versions: ApiVersions) -> F
         )
     else:
         yield ok("scheduled-events", f"{how}.")
-    yield _document(subject.document)
-    yield _resources(subject, subject.document)
+    yield _document(document)
+    yield _resources(subject, document)
 
 
 def _refused(answer: Answer, version: str) -> Finding:

@@ -31,10 +31,9 @@ def examine(subject: Subject, api: Api) -> Findings:
         status = api.data("/api/v2/status")
         config = yaml.safe_load(status["config"]["original"])
         yield ok("alertmanager-reachable", f"Alertmanager {status['versionInfo']['version']} answers at {api.shown}.")
-        page, ticket, exporter_down = _alerts(subject)
         yield _placeholders(config.get("receivers") or ())
-        yield _inhibitions(config.get("inhibit_rules") or (), page, ticket)
-        yield _silences(api.data("/api/v2/silences"), (page, ticket, exporter_down))
+        yield _inhibitions(config.get("inhibit_rules") or (), kept_labels(subject.config))
+        yield _silences(api.data("/api/v2/alerts", filter='alertname=~"AzureScheduledEvent.+"', active="false"))
         yield skipped(
             "routes",
             "Routes, groups and time intervals are not checked.",
@@ -43,16 +42,6 @@ def examine(subject: Subject, api: Api) -> Findings:
         )
     except ExporterError as error:
         yield unreachable("alertmanager-reachable", "Alertmanager", api, error)
-
-
-def _alerts(subject: Subject) -> tuple[_Labels, _Labels, _Labels]:
-    """Return the labels of a page and of a ticket about events, and of an alert about this exporter."""
-    event = {"event_id": "00000000-0000-0000-0000-000000000000", **dict.fromkeys(kept_labels(subject.config), "any")}
-    page = {"alertname": "AzureScheduledEventReboot", "event_type": "Reboot", "severity": "critical"}
-    ticket = {"alertname": "AzureScheduledEventPreempt", "event_type": "Preempt", "severity": "warning"}
-    target = subject.target or {"job": "azure-scheduled-events-exporter", "instance": f"{subject.vm_name}:10169"}
-    down = {"alertname": "AzureScheduledEventExporterDown", "severity": "warning", "component": "exporter"}
-    return {**event, **page}, {**event, **ticket}, {**target, **down}
 
 
 def _placeholders(receivers: Sequence[Mapping[str, Any]]) -> Finding:
@@ -67,11 +56,14 @@ def _placeholders(receivers: Sequence[Mapping[str, Any]]) -> Finding:
     return ok("receivers", "No receiver has a placeholder that Alertmanager shows.")
 
 
-def _inhibitions(rules: Sequence[Mapping[str, Any]], page: _Labels, ticket: _Labels) -> Finding:
-    """Look for inhibitions that mute alerts about unrelated events.
+def _inhibitions(rules: Sequence[Mapping[str, Any]], kept: Sequence[str]) -> Finding:
+    """Look for inhibitions that mute alerts about unrelated events; ``kept``: the labels that alerts have of targets.
 
     To Alertmanager, a label that both alerts lack is equal. Alerts about events have no ``instance``.
     """
+    event = {"event_id": "00000000-0000-0000-0000-000000000000", **dict.fromkeys(kept, "any")}
+    page = {**event, "alertname": "AzureScheduledEventReboot", "event_type": "Reboot", "severity": "critical"}
+    ticket = {**event, "alertname": "AzureScheduledEventPreempt", "event_type": "Preempt", "severity": "warning"}
     for rule in rules:
         equal = rule.get("equal") or ()
         if any(label in page for label in equal):
@@ -100,28 +92,18 @@ def _inhibitions(rules: Sequence[Mapping[str, Any]], page: _Labels, ticket: _Lab
     return ok("inhibitions", "No inhibition mutes alerts about unrelated events.")
 
 
-def _silences(silences: Sequence[Mapping[str, Any]], alerts: Sequence[_Labels]) -> Finding:
-    for silence in silences:
-        if silence["status"]["state"] != "active":
-            continue
-        matchers = [
-            (
-                each["name"],
-                ("" if each.get("isEqual", True) else "!") + ("~" if each["isRegex"] else "="),
-                each["value"],
-            )
-            for each in silence["matchers"]
-        ]
-        covered = [labels["alertname"] for labels in alerts if all(_matches(each, labels) for each in matchers)]
-        if covered:
-            return wrong(
-                "silences",
-                f"A silence of {silence.get('createdBy') or 'nobody'} covers our alerts, such as {covered[0]}, until "
-                f"{silence['endsAt']}: {silence.get('comment') or 'no comment'}.",
-                f"Expire it if it is not meant for them: amtool silence expire {silence['id']}.",
-                _SET_UP,
-            )
-    return ok("silences", "No active silence covers our alerts.")
+def _silences(muted: Sequence[Mapping[str, Any]]) -> Finding:
+    """Judge our alerts that fire and do not notify; what the shipped inhibitions mute is meant."""
+    silenced = [alert for alert in muted if alert["status"]["silencedBy"]]
+    if not silenced:
+        return ok("silences", "None of our alerts that fire now is silenced.")
+    first = silenced[0]
+    return wrong(
+        "silences",
+        f"Of our alerts that fire now, {len(silenced)} are silenced, such as {first['labels']['alertname']}.",
+        f"Expire the silence if it is not meant for them: amtool silence expire {first['status']['silencedBy'][0]}.",
+        _SET_UP,
+    )
 
 
 def _all(rule: Mapping[str, Any], side: str, labels: _Labels) -> bool:
@@ -129,13 +111,9 @@ def _all(rule: Mapping[str, Any], side: str, labels: _Labels) -> bool:
 
 
 def _matchers(rule: Mapping[str, Any], side: str) -> list[_Matcher]:
-    """Return the matchers of one side of an inhibition, in the present form and in the two older ones."""
+    """Return the matchers of one side of an inhibition."""
     found = [parsed for text in rule.get(f"{side}_matchers") or () for parsed in _MATCHER.findall(str(text))]
-    return [
-        *((name, operator, value.strip().strip('"').replace("\\\\", "\\")) for name, operator, value in found),
-        *((name, "=", str(value)) for name, value in (rule.get(f"{side}_match") or {}).items()),
-        *((name, "=~", str(value)) for name, value in (rule.get(f"{side}_match_re") or {}).items()),
-    ]
+    return [(name, operator, value.strip().strip('"').replace("\\\\", "\\")) for name, operator, value in found]
 
 
 def _matches(matcher: _Matcher, labels: _Labels) -> bool:

@@ -65,7 +65,6 @@ def _target(subject: Subject, api: Api) -> Findings:
             raise
     series = _series(subject, api)
     if not active and series:
-        subject.target = dict(zip(("job", "instance"), min(series), strict=True))
         yield from _stored(api, *min(series))
         return
     found = _targets(subject, api, active, series)
@@ -87,7 +86,6 @@ def _target(subject: Subject, api: Api) -> Findings:
             "fleet.md",
         )
     target = found[0]
-    subject.target = target["labels"]
     name = f"{target['labels'].get('job')}/{target['labels'].get('instance')}"
     if target.get("health") == "unknown" and not target.get("lastError"):
         yield warning(
