@@ -23,8 +23,10 @@ def read(path: Path, largest: int = LARGEST, what: str = "configuration file") -
             raise UnreadableFileError(f"{path}: is a pipe or a device: name a regular file")
         with path.open("rb") as file:
             data = file.read(largest + 1)
-    except (OSError, ValueError) as error:  # ValueError: a name that no file can have
-        raise UnreadableFileError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    except ValueError:
+        raise UnreadableFileError(f"{path}: cannot be read: no file can have this name") from None
+    except OSError as error:
+        raise UnreadableFileError(f"{path}: cannot be read: {error.strerror or error}") from None
     if len(data) > largest:
         raise UsageError(f"{path}: larger than {largest >> 20} MiB: this is not a {what}")
     return data
