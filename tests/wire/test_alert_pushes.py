@@ -167,21 +167,3 @@ def test_certificate_that_is_not_verified(tmp_path: Path, simulator: Simulator) 
             exporter.wait_for_line('msg="alert pushed"')
             assert exporter.terminate() == 0
             assert [line for line in exporter.log.splitlines() if not line.startswith("ts=")] == []
-
-
-def test_configuration_that_becomes_invalid(tmp_path: Path, simulator: Simulator) -> None:
-    """A slip in the HTTP configuration of a running exporter keeps no alert from Alertmanager; the log says it once."""
-    file = tmp_path / "http.yml"
-    file.write_text("basic_auth: {username: me, password: sesame}\n")
-    simulator.set_document([event("FIRST", vm="vm_0")])
-    with Peer() as peer:
-        flags = ("--alertmanager.url", peer.url, "--alertmanager.http-config.file", str(file))
-        with Exporter(simulator.url, tmp_path / "exporter.log", *flags) as exporter:
-            exporter.wait_for_line('msg="alert pushed"')
-            file.write_text("basic_auth: {username: me, pasword: sesame}\n")
-            for number, name in enumerate(("SECOND", "THIRD")):
-                simulator.set_document([event(name, vm="vm_0")])
-                eventually(lambda name=name: ends(peer, name), f"alert {number}")  # type: ignore[misc]  # binds the name
-            assert peer.requests[-1][1]["Authorization"] == "Basic bWU6c2VzYW1l"
-            [line] = exporter.lines("invalid HTTP configuration for Alertmanager, the last valid one stays in effect")
-            assert f"{file}:1: basic_auth: 'password' is missing" in line

@@ -1,6 +1,5 @@
 """The command ``check-config``: settings that are good, and the line that refuses each bad one."""
 
-import re
 import subprocess
 from pathlib import Path
 
@@ -49,18 +48,6 @@ class TestCheckConfig:
         assert "two documents more than 1m apart" in command("check-config", "--poll.interval", "1m").stderr
         assert command("check-config", "--poll.interval", "50s").stderr == ""
 
-    def test_environment_file(self, tmp_path: Path) -> None:
-        """Settings of the unit's environment file hold for commands in a shell, with file and line as their place."""
-        file = tmp_path / "environment"
-        file.write_text(
-            "# settings\n\nAZURE_SCHEDULED_EVENTS_POLL_INTERVAL=3s\nAZURE_SCHEDULED_EVENTS_LOG_LEVEL=debug\n"
-        )
-        done = command("check-config", "--env-file", str(file), AZURE_SCHEDULED_EVENTS_LOG_LEVEL="error")
-        assert (done.returncode, done.stderr) == (0, "")
-        lines = done.stdout.splitlines()
-        assert f"poll.interval: 3s   [{file}:3: AZURE_SCHEDULED_EVENTS_POLL_INTERVAL]" in lines
-        assert "log.level: error   [environment variable AZURE_SCHEDULED_EVENTS_LOG_LEVEL]" in lines
-
     def test_environment_file_that_is_not_there(self) -> None:
         """A file that was named and is missing is an error."""
         assert_one_line(command("events", "--env-file", "/nonexistent/environment"), 2, "/nonexistent/environment")
@@ -92,22 +79,3 @@ class TestCheckConfig:
             check=False,
         )
         assert_one_line(done, 2, "OpenTelemetry cannot use its settings", variable)
-
-    @pytest.mark.parametrize(
-        "name",
-        ["AZURE_SCHEDULED_EVENTS_LOG_LEVLE", "AZURE_SCHEDULED_EVENTS_BOGUS", "AZURE_SCHEDULED_EVENTS_" + "Q" * 60],
-    )
-    def test_unknown_variable(self, name: str) -> None:
-        """A misspelled variable is reported; a suggestion is made only if there is a similar name."""
-        done = command("check-config", **{name: "debug"})
-        assert done.returncode == 0
-        assert re.fullmatch(rf"warning: unknown environment variable {name}: [^\n]+\n", done.stderr)
-        assert ("did you mean AZURE_SCHEDULED_EVENTS_LOG_LEVEL?" in done.stderr) == name.endswith("LEVLE")
-        assert "mean ?" not in done.stderr
-
-    def test_flag_twice(self) -> None:
-        """A flag that is written twice is reported, and its last value is shown."""
-        done = command("check-config", "--alertmanager.url", "http://a", "--alertmanager.url", "http://b")
-        assert done.returncode == 0
-        assert done.stderr == "warning: --alertmanager.url is written more than once: its last value is used\n"
-        assert "alertmanager.url: http://b " in done.stdout

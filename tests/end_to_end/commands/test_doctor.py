@@ -56,23 +56,6 @@ def test_fault(chain: Chain, fault: Fault) -> None:
     assert report.status == (1 if any(each["mark"] == "wrong" for each in report.findings) else 0)
 
 
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (["--poll.interval", "never"], "--poll.interval: 'never' is no duration"),
-        (["--prometheus", "prom:9090"], "--prometheus: 'prom:9090' is not an address: write http://HOST:PORT"),
-        (["--grafana", "http://h", "--grafana.http-config.file", "/nowhere"], "/nowhere: cannot be read"),
-        (["--config.file", "/nowhere"], "/nowhere: cannot be read"),
-    ],
-)
-def test_wrong_use(flags: list[str], message: str) -> None:
-    """A flag that is impossible ends with status 2 and one line, before anything is asked."""
-    done = subprocess.run([COMMAND, "doctor", *flags], env=environment(), capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert message in done.stderr
-    assert done.stderr.count("\n") == 1
-
-
 def test_an_exporter_with_tls(chain: Chain) -> None:
     """An exporter with a certificate of a private authority is as configured, and doctor needs no flag for it."""
     folder = chain.new_folder()

@@ -35,17 +35,6 @@ class TestEvents:
         ):
             assert word in row
 
-    def test_why_an_event_is_not_approved(self, simulator: Simulator, tmp_path: Path) -> None:
-        """The table and the JSON say why the policy does not approve an event."""
-        place_event(simulator)
-        policy = tmp_path / "policy.yaml"
-        policy.write_text("rules:\n  - {name: failover first, action: hold}\n")
-        flags = ("--imds.endpoint", simulator.url, "--approval.policy", str(policy))
-        assert "held by rule 'failover first'" in command("events", *flags).stdout
-        [event] = json.loads(command("events", "--json", *flags).stdout)["events"]
-        assert (event["approval"], event["approval_due"]) == ("held by rule 'failover first'", None)
-        assert "the approval policy is off" in command("events", "--imds.endpoint", simulator.url).stdout
-
     def test_json(self, simulator: Simulator) -> None:
         """Scripts get JSON."""
         not_before = place_event(simulator)
@@ -77,12 +66,6 @@ class TestEvents:
         simulator.inject("timeout")
         with Program([COMMAND, "events", "--imds.endpoint", simulator.url], tmp_path / "events.log") as events:
             assert f"{NAME} demo" in events.wait_for_line(r"waiting up to 130 s for (.*)\n")[1]
-
-    @pytest.mark.parametrize("fault", ["500", "throttle", "not-json", "reset"])
-    def test_imds_fails(self, fault: str, simulator: Simulator) -> None:
-        """If IMDS gives no valid answer, one line reports it and the status is 1."""
-        simulator.inject(fault)
-        assert_one_line(command("events", "--imds.endpoint", simulator.url), 1)
 
     @pytest.mark.parametrize(("body", "kind"), [(b"null", "null"), (b"[]", "an array")])
     def test_another_document(self, body: bytes, kind: str, simulator: Simulator) -> None:

@@ -158,19 +158,6 @@ def _is_of(process: psutil.Process, group: int) -> bool:
         return False
 
 
-def test_events_that_do_not_qualify(imds: Simulator, exporter: Exporter, hook: Start, tmp_path: Path) -> None:
-    """Advice, harmless freezes and other VMs' events start nothing; of an event that has begun it is recorded."""
-    hook()
-    others = [
-        event("ADVICE", EventStatus="Advisory", EventType="SpotRebalanceRecommendation", NotBefore=""),
-        event("SHORT", EventType="Freeze", DurationInSeconds=5),
-        event("PEER", Resources=["vm_1"]),
-    ]
-    imds.set_document([*others, event("LATE", EventType="Preempt", EventStatus="Started", NotBefore="")])
-    exporter.shows("the run", lambda scrape: scrape.total("hook_runs_total", outcome="too_late") == 1)
-    assert lines(tmp_path) == []
-
-
 def test_two_events_at_once(imds: Simulator, hook: Start, tmp_path: Path) -> None:
     """Without an exporter the hook polls itself; it prepares for each event and recovers once, after the last one."""
     hook()

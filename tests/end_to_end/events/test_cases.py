@@ -82,14 +82,6 @@ def test_no_interruption_is_harmless(exporter: Exporter, simulator: Simulator) -
     assert "Memory is lost" not in page
 
 
-def test_a_freeze_days_ahead(exporter: Exporter, simulator: Simulator) -> None:
-    """A Freeze three days ahead is far ahead, or harmless if it is short."""
-    document = case("freeze-three-days")
-    assert kinds(shown(exporter, simulator, document)[0]) == ["harmless"]
-    simulator.serve_body(document.replace(b'"DurationInSeconds": 5', b'"DurationInSeconds": 30'))
-    exporter.shows("the long one", lambda scrape: kinds(scrape) == ["far_ahead"])
-
-
 def test_an_entry_without_an_event_id_ends_nothing(exporter: Exporter, simulator: Simulator) -> None:
     """A document with only an entry without EventId cannot be read whole, so the current event goes on."""
     shown(exporter, simulator, case("reboot-duration-0"))
@@ -98,16 +90,6 @@ def test_an_entry_without_an_event_id_ends_nothing(exporter: Exporter, simulator
     scrape = exporter.scrape()
     assert (kinds(scrape), scrape.series("event_ended_timestamp_seconds")) == (["harmless"], [])
     assert "Events[0] has no EventId" in exporter.log
-
-
-def test_a_restart_by_a_user_that_was_never_scheduled(exporter: Exporter, simulator: Simulator) -> None:
-    """A user's Reboot that Azure's own policy approved is requested, and no notice of 0 s beside host failures."""
-    document = case("reboot-duration-0").replace(b'"Scheduled"', b'"Started"').replace(b'"Platform"', b'"User"')
-    document = document.replace(b'"DurationInSeconds": 0', b'"DurationInSeconds": -1')
-    scrape, event, page = shown(exporter, simulator, document)
-    assert kinds(scrape) == [event["kind"]] == ["requested"]
-    assert scrape.series("notice_seconds_count") == []
-    assert "A user requested it" in page
 
 
 def test_a_type_in_no_table_is_not_approved(exporter: Exporter, simulator: Simulator) -> None:

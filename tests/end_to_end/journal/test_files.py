@@ -15,9 +15,8 @@ import pytest
 
 from azure_scheduled_events_exporter.simulator import Simulator
 from support.events.follower import Follower, event, settled
-from support.events.gate import Nameless
 from support.events.journal_contents import counted, history, rows, vm
-from support.programs import COMMAND, PATIENCE, Exporter, Scrape, environment, eventually
+from support.programs import COMMAND, PATIENCE, Exporter, environment, eventually
 from support.servers.http_peer import Peer
 from trials.storage.image import Image
 from trials.trial import polls_on
@@ -39,13 +38,6 @@ def refused(url: str, path: Path) -> bool:
     return done.returncode == 1 and "writes the journal" in done.stderr
 
 
-def seen(scrape: Scrape) -> tuple[object, ...]:
-    """Return what rules and pages know of events: counters, current events and their times."""
-    names = ("event_info", "event_first_seen_timestamp_seconds", "event_notice_seconds", "event_not_before")
-    series = {name: sorted(map(str, scrape.series(name))) for name in names}
-    return scrape.transitions(), series
-
-
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Image]:
     """Return a mounted file system of its own, with blocks of 1 KiB, of which a mapped page needs several."""
@@ -59,48 +51,6 @@ def disk(tmp_path: Path) -> Iterator[Image]:
 
 class TestDisk:
     """The disk of the journal is full, read-only, or hangs."""
-
-    @pytest.mark.parametrize("trouble", ["full", "full after a kill", "read-only"])
-    def test_a_restart(self, disk: Image, run: Callable[..., Exporter], simulator: Simulator, trouble: str) -> None:
-        """A restart shows what was known before, counts on, and writes all of it when the disk works again."""
-        journal = disk.place / "state" / "journal.sqlite"
-        exporter = run(path=journal)
-        simulator.set_document([event("OVER"), event("A")])
-        counted(exporter, detected=2)
-        simulator.set_document([event("A")])
-        before = seen(counted(exporter, detected=2, cancelled=1))
-        if trouble == "full after a kill":
-            exporter.kill()
-        else:
-            exporter.process.terminate()
-            exporter.process.wait(PATIENCE)
-        if trouble == "read-only":
-            disk.remount("ro")
-        else:
-            disk.fill()
-        exporter = run(path=journal)
-        assert exporter.scrape().value("journal_up") == 0
-        assert seen(exporter.scrape()) == before
-        assert history(journal) == {"OVER", "A"}
-        for command in (["history"], ["events"], ["doctor"]):
-            flags = [
-                "--journal.path",
-                str(journal),
-                *(["--imds.endpoint", simulator.url] if command != ["history"] else []),
-            ]
-            done = subprocess.run([COMMAND, *command, *flags], check=False, capture_output=True, env=environment())
-            assert done.returncode >= 0, f"{command} ended by signal {-done.returncode}"
-        simulator.set_document([event("A"), event("B")])
-        counted(exporter, detected=3, cancelled=1)
-        if trouble == "read-only":
-            disk.remount("rw")
-        else:
-            disk.empty()
-        exporter.shows("the journal on disk", lambda now: now.value("journal_up") == 1)
-        after = seen(exporter.scrape())
-        assert rows(journal) == [("OVER", "detected"), ("A", "detected"), ("OVER", "cancelled"), ("B", "detected")]
-        exporter.kill()
-        assert seen(run(path=journal).scrape()) == after
 
     def test_it_hangs(self, disk: Image, run: Callable[..., Exporter], simulator: Simulator) -> None:
         """While the disk does not answer, a Preempt is shown and pushed; it is on disk in order when it does."""
@@ -217,35 +167,3 @@ class TestAnotherVm:
         assert str(aside) in line
         assert history(aside) == {"THEIRS"}
         assert history(state) == {"OURS"}
-
-    def test_the_disk_fails_before_the_name(
-        self, run: Callable[..., Exporter], simulator: Simulator, state: Path
-    ) -> None:
-        """Nothing of the other VM's events is reported either if the disk fails before IMDS tells this VM's id."""
-        first = run()
-        simulator.set_document([event("THEIRS")])
-        counted(first, detected=1)
-        first.kill()
-        with Simulator(vm(1)) as other, Nameless(other.url) as gate:
-            other.set_document([event("THEIRS")])
-            clone = run(url=gate.url)
-            clone.shows("the events", lambda scrape: scrape.total("event_info") == 1)
-            with closing(sqlite3.connect(state / "journal.sqlite", isolation_level=None)) as backup:
-                backup.execute("BEGIN IMMEDIATE")
-                other.set_document([event("OURS")])
-                clone.shows("the trouble", lambda scrape: scrape.value("journal_up") == 0)
-                assert clone.scrape().transitions()["cancelled"] == 1  # not known to be another VM's
-                gate.named = True
-                clone.shows("its own events", lambda scrape: scrape.transitions() == {"detected": 1})
-            clone.shows("the journal on disk", lambda scrape: scrape.value("journal_up") == 1)
-            counted(clone, detected=1)
-        assert history(state) == {"OURS"}
-
-    def test_the_same_vm_keeps_it(self, run: Callable[..., Exporter], simulator: Simulator, state: Path) -> None:
-        """A restart on the same VM keeps its journal."""
-        exporter = run()
-        simulator.set_document([event("OURS")])
-        counted(exporter, detected=1)
-        exporter.kill()
-        counted(run(), detected=1)
-        assert not list(state.glob("*.set-aside-*"))

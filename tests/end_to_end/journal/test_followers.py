@@ -60,19 +60,6 @@ class TestPosition:
         counted(run(), detected=3)
         follow("--since", cursor).wait_for(("A", "detected"), ("B", "detected"), ("C", "detected"))
 
-    def test_a_number_of_this_journal(
-        self, run: Callable[..., Exporter], follow: Callable[..., Follower], simulator: Simulator
-    ) -> None:
-        """A cursor of the current journal continues directly after its line, as a number does."""
-        exporter = run()
-        simulator.set_document([event("A"), event("B")])
-        counted(exporter, detected=2)
-        whole = follow("--since", "0")
-        whole.wait_for(("A", "detected"), ("B", "detected"))
-        first = whole.printed[0]
-        for since in (first["cursor"], str(first["seq"])):
-            follow("--since", since).wait_for(("B", "detected"))
-
 
 class TestFollowers:
     """Followers while the disk does not work, and without a journal."""

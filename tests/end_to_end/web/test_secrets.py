@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from azure_scheduled_events_exporter.simulator import Simulator
-from deploy.stack.free_port import free_port
 from support.commands import command
 from support.monitoring.collector import Collector, Reply
 from support.programs import COMMAND, Exporter, Program, eventually, fetch
@@ -71,18 +70,6 @@ class TestCollector:
         assert_no_secret("log", exporter.log)
         for file in journal.iterdir():
             assert_no_secret(file.name, file.read_bytes().decode(errors="replace"))
-
-    def test_no_answer(self, simulator: Simulator, start_exporter: Callable[..., Exporter]) -> None:
-        """A collector that cannot be reached is reported without its password."""
-        with simulator:
-            exporter = start_exporter(
-                simulator.url,
-                *("--otlp.endpoint", with_password(f"http://127.0.0.1:{free_port()}"), "--log.level", "debug"),
-                OTEL_EXPORTER_OTLP_HEADERS=HEADERS,
-            )
-            exporter.wait_for_line("no answer")
-            assert_no_secret("pages", shown(exporter))
-        assert_no_secret("log", exporter.log)
 
 
 class TestAlertmanager:

@@ -72,7 +72,6 @@ def alertmanager(text: str = "", **config: object) -> Replies:
 
 
 _BOARD = next(path for path in grafana() if "/dashboards/" in path)
-_RULES = {"name": "azure-scheduled-events", "interval": 5, "rules": []}
 
 
 @pytest.mark.parametrize(
@@ -81,7 +80,6 @@ _RULES = {"name": "azure-scheduled-events", "interval": 5, "rules": []}
         ("Exporter", "exporter", {**exporter(), "/api/v1/events": as_json([])}),
         ("Exporter", "exporter", {**exporter(), "/metrics": (200, {}, b"a{ 1\n")}),
         ("Prometheus", "prometheus-reachable", {"/api/v1/status/buildinfo": as_json([])}),
-        ("Prometheus", "prometheus-reachable", prometheus(rules={"groups": [{"name": None}]})),
         ("Prometheus", "prometheus-reachable", prometheus([target(labels=None)])),
         (
             "Prometheus",
@@ -89,11 +87,7 @@ _RULES = {"name": "azure-scheduled-events", "interval": 5, "rules": []}
             prometheus(query={"result": [{"metric": {}, "values": [["Infinity", "1"]] * 2}]}),
         ),
         ("Alertmanager", "alertmanager-reachable", alertmanager("inhibit_rules: [a]")),
-        ("Alertmanager", "alertmanager-reachable", alertmanager("route: {")),
-        ("Alertmanager", "alertmanager-reachable", alertmanager("[]")),
         ("Grafana", "grafana-reachable", {"/api/health": as_json([])}),
-        ("Grafana", "grafana-reachable", grafana(**{"/api/datasources": as_json({"a": 1})})),
-        ("Grafana", "grafana-reachable", grafana(**{_BOARD: as_json({"dashboard": None})})),
         ("Grafana", "grafana-reachable", grafana(**{_BOARD: as_json({"dashboard": {"panels": ["a"]}})})),
     ],
 )
@@ -128,11 +122,9 @@ def test_loopback_of_another_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ('Get "http://vm000404:10169/metrics": context deadline exceeded', "Open the port"),
         ('Get "http://tls-401.example:10169/metrics": dial tcp: lookup tls-401.example: no such host', "Open the port"),
-        ("server returned HTTP status 404 Not Found", "metrics_path"),
         ("server returned HTTP status 401 Unauthorized", "basic_auth"),
         ('unexpected status code returned when scraping "http://vm:10169/x": 404; expected 200', "metrics_path"),
         ('Get "https://vm:10169/metrics": http: server gave HTTP response to HTTPS client', "tls_config"),
-        ('Get "https://vm:10169/metrics": x509: certificate signed by unknown authority', "tls_config"),
         ('Get "https://vm:10169/metrics": remote error: tls: certificate required', "tls_config"),
     ],
 )
@@ -140,11 +132,6 @@ def test_target_that_cannot_be_scraped(error: str, hint: str) -> None:
     """The advice follows from the error of the scrape, not from the address in it."""
     replies = prometheus([target(health="down", lastError=error)])
     assert hint in the("target", examined("Prometheus", replies)).hint
-
-
-def test_loopback_of_this_machine() -> None:
-    """A Prometheus on this machine reaches the exporter by its loopback address."""
-    assert the("target", examined("Prometheus", prometheus([target()]))).mark == "ok"
 
 
 _OURS = {"source_matchers": ["severity=critical"], "target_matchers": ["severity=warning"], "equal": ["event_id"]}

@@ -1,10 +1,6 @@
 """How the APIs of the chain are asked: deadlines and credentials."""
 
 import base64
-import socket
-import threading
-import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,35 +11,6 @@ from azure_scheduled_events_exporter.http_client.http_config import HttpConfig
 from support.doctor.doctor_chain import Canned
 from support.servers.certificates import Authority
 from support.servers.http_peer import Peer
-
-
-@pytest.fixture
-def dripping() -> Iterator[str]:
-    """A server that sends its headers byte by byte, for ever."""
-    ended = threading.Event()
-    listener = socket.create_server(("127.0.0.1", 0))
-
-    def serve() -> None:
-        connection, _ = listener.accept()
-        with connection:
-            connection.sendall(b"HTTP/1.1 200 OK\r\nX: ")
-            while not ended.wait(0.05):
-                connection.sendall(b"x")
-
-    thread = threading.Thread(target=serve)
-    thread.start()
-    yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-    ended.set()
-    thread.join()
-    listener.close()
-
-
-def test_one_deadline_for_all_of_an_answer(dripping: str) -> None:
-    """A server that drips is given up after the timeout."""
-    begun = time.monotonic()
-    with pytest.raises(NoAnswerError, match=r"no whole answer within 0\.3 s"):
-        Api("--prometheus", dripping).get("/", timeout=0.3)
-    assert time.monotonic() - begun < 2
 
 
 def test_redirects_are_not_followed() -> None:

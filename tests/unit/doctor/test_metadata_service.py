@@ -6,7 +6,6 @@ from azure_scheduled_events_exporter.config import resolve
 from azure_scheduled_events_exporter.doctor.finding import Finding
 from azure_scheduled_events_exporter.doctor.local.metadata_service import examine
 from azure_scheduled_events_exporter.doctor.subject import Subject
-from azure_scheduled_events_exporter.simulator import Simulator
 from support.doctor.doctor_chain import Canned
 from support.paths import ROOT
 from support.servers.imds_peer import CASES
@@ -35,12 +34,6 @@ def test_answers_of_the_metadata_service(status: int, file: str) -> None:
     """Answers that were captured from the metadata service are recognized as its own."""
     with Canned({"/metadata/instance": (status, {}, (_PAYLOADS / file).read_bytes())}) as server:
         assert reached(server.url).mark == "ok"
-
-
-def test_the_simulator() -> None:
-    """The simulator passes for the metadata service."""
-    with Simulator() as simulator:
-        assert reached(simulator.url).mark == "ok"
 
 
 @pytest.mark.parametrize(

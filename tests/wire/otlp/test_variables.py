@@ -1,6 +1,5 @@
 """OpenTelemetry's own variables: which hold, and what goes before them."""
 
-import time
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -8,7 +7,7 @@ import pytest
 
 from azure_scheduled_events_exporter.tracing.delivery import Export, ExportResult
 from azure_scheduled_events_exporter.tracing.otlp import OtlpSender
-from support.monitoring.collector import HANG, Collector
+from support.monitoring.collector import Collector
 from support.monitoring.span_delivery import CHILD, IDENTITY, ROOT, send
 
 
@@ -56,16 +55,6 @@ class TestVariables:
         (request,) = collector.received
         assert request.headers["authorization"] == "Bearer abc"
         assert request.headers["x-tenant"] == "7"
-
-    def test_timeout(self, collector: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A collector that hangs is given up after the time that is configured."""
-        monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "0.5")
-        collector.answer(HANG)
-        began = time.monotonic()
-        verdict = OtlpSender(collector.url).send([ROOT], IDENTITY, None)
-        assert 0.4 < time.monotonic() - began < 8.0, "the default is 10 s"
-        assert not verdict.is_final
-        assert "no answer" in verdict.reason
 
     @pytest.mark.parametrize("sampler", ["traceidratio", "parentbased_traceidratio"])
     def test_a_sampler_keeps_traces_whole(

@@ -11,7 +11,7 @@ import pytest
 from azure_scheduled_events_exporter.http_server.protocol import Limits
 from support.programs import eventually
 from support.servers.certificates import Authority
-from support.servers.serving import BIG, PAGE, read_all, read_answer, request, status
+from support.servers.serving import BIG, PAGE, read_all, read_answer, request
 from support.servers.tls_serving import PLAIN, ask, encrypted, said, trusting, wrapped
 
 
@@ -33,13 +33,6 @@ def test_protocol(file: Path, authority: Authority) -> None:
     with encrypted(file) as running, wrapped(running, context) as client:
         assert client.selected_alpn_protocol() == "http/1.1"
         assert client.version() == "TLSv1.3"
-
-
-def test_body(file: Path, authority: Authority) -> None:
-    """A request with a body is answered, and the connection ends."""
-    with encrypted(file) as running, wrapped(running, trusting(authority)) as client:
-        client.sendall(request("/metrics", "POST", "1.1", "Content-Length: 1000"))
-        assert status(read_all(client)) == 405
 
 
 @pytest.mark.parametrize("begun", [b"", b"\x16\x03\x01\x02\x00\x01"])
