@@ -30,6 +30,8 @@ from azure_scheduled_events_exporter.imds.refusal import NO_ROUTE, refusal
 from azure_scheduled_events_exporter.polling.document_reader import FIRST_TIMEOUT_SECONDS
 from azure_scheduled_events_exporter.times import format_duration
 
+_UNREACHABLE: Final = "runbooks/AzureScheduledEventImdsUnreachable.md"
+_NO_NAME: Final = "README.md#when-it-does-not-work"
 _SLOW: Final = 1.0  # seconds; a healthy answer takes some 6 ms
 _CLOCK_NOTED, _CLOCK_WRONG = 3.0, 20.0
 """Seconds between both clocks; the Date header has a resolution of 1 s, and the alert ClockOff fires above 20 s."""
@@ -99,70 +101,52 @@ def examine(subject: Subject) -> Findings:
 
 
 def _unreachable(endpoint: str, why: str) -> Finding:
-    hint = (
-        f"Let this VM reach {endpoint}: look for a rule of its firewall (iptables-save, nft list ruleset) and for "
-        "IPAddressAllow= of the unit. Not on an Azure VM? Try 'demo' or 'simulate'."
-    )
     return wrong(
         "imds-reachable",
         f"The metadata service at {endpoint} does not answer: {why}.",
-        hint,
-        "runbooks/AzureScheduledEventImdsUnreachable.md",
+        f"Let this VM reach {endpoint}: look for a rule of its firewall (iptables-save, nft list ruleset) and for "
+        "IPAddressAllow= of the unit. Not on an Azure VM? Try 'demo' or 'simulate'.",
+        _UNREACHABLE,
     )
 
 
 def _reachable(endpoint: str, answer: Answer) -> Finding:
-    """Check the statuses that mean the same for every path of the service."""
-    page = "runbooks/AzureScheduledEventImdsUnreachable.md"
-    if answer.status == HTTPStatus.FORBIDDEN and not answer.body.strip():
-        return wrong(
-            "imds-reachable",
-            f"{endpoint} answered 403 without a text{f' ({answer.phrase})' if answer.phrase else ''}.",
-            f"{NO_ROUTE[:1].upper()}{NO_ROUTE[1:]}: look for a proxy or a container network.",
-            page,
-        )
-    if answer.status == HTTPStatus.FORBIDDEN:
-        return wrong(
-            "imds-reachable",
-            f"{endpoint} refuses this process (403: {answer.excerpt}).",
-            "The guest proxy agent (azure-proxy-agent) or a firewall restricts the metadata service. Allow the "
-            "exporter's user and program in its rules.",
-            page,
-        )
-    if answer.status in {HTTPStatus.MISDIRECTED_REQUEST, HTTPStatus.BAD_GATEWAY}:
-        return wrong(
-            "imds-reachable",
-            f"{endpoint} answered {answer.status}, which comes from the guest proxy agent (azure-proxy-agent) or "
-            "another proxy.",
-            "Restart the agent: systemctl restart azure-proxy-agent. Exempt the address from any other proxy.",
-            page,
-        )
-    is_proxy = answer.status in {HTTPStatus.PROXY_AUTHENTICATION_REQUIRED, HTTPStatus.GATEWAY_TIMEOUT}
-    if is_proxy or "via" in answer.headers or not _may_be_imds(answer):
-        what = "A proxy" if is_proxy else "A proxy or another server"
-        seen = answer.headers.get("location") or answer.headers.get("via") or answer.excerpt
-        return wrong(
-            "imds-reachable",
-            f"{what} answers at {endpoint}, not the metadata service ({answer.status}{f', {seen}' if seen else ''}).",
-            "Correct --imds.endpoint, or exempt the address from the transparent proxy.",
-            page,
-        )
-    if answer.status not in {HTTPStatus.OK, HTTPStatus.TOO_MANY_REQUESTS} and "error" not in _json_object(answer):
-        return warning(
-            "imds-reachable",
-            f"{endpoint} answered {answer.status}: the metadata service while it moves, or another server.",
-            "The service may be moving, which takes up to 70 s: run doctor again. Else correct --imds.endpoint.",
-            page,
-        )
-    return ok("imds-reachable", f"The metadata service answers at {endpoint}, without a proxy.")
-
-
-def _may_be_imds(answer: Answer) -> bool:
-    """Return whether the metadata service gives such an answer about this VM; its errors may have any text but HTML."""
-    if answer.status == HTTPStatus.OK:
-        return isinstance(_json_object(answer).get("compute"), dict)
+    """Check whether the metadata service answers; its errors may have any text but HTML."""
+    content = _json_object(answer)
     is_html = answer.body.lstrip()[:9].lower().startswith((b"<!doctype", b"<html"))
-    return answer.status in _ERRORS and not is_html
+    if "via" not in answer.headers and not is_html:
+        is_error = answer.status in _ERRORS
+        throttles = answer.status == HTTPStatus.TOO_MANY_REQUESTS
+        if throttles or (is_error and "error" in content) or isinstance(content.get("compute"), dict):
+            return ok("imds-reachable", f"The metadata service answers at {endpoint}, without a proxy.")
+        if is_error:
+            return warning(
+                "imds-reachable",
+                f"{endpoint} answered {answer.status}: the metadata service while it moves, or another server.",
+                "The service may be moving, which takes up to 70 s: run doctor again. Else correct --imds.endpoint.",
+                _UNREACHABLE,
+            )
+    what, hint = _what_answers(answer)
+    seen = answer.headers.get("location") or answer.headers.get("via") or answer.excerpt or answer.phrase
+    detail = f"{answer.status}, {seen}" if seen else str(answer.status)
+    sentence = f"{what} answers at {endpoint}, not the metadata service ({detail})."
+    return wrong("imds-reachable", sentence, hint, _UNREACHABLE)
+
+
+def _what_answers(answer: Answer) -> tuple[str, str]:
+    """Return what gives such an answer, and what to do about it."""
+    if answer.status == HTTPStatus.FORBIDDEN and not answer.body.strip():
+        hint = f"{NO_ROUTE[:1].upper()}{NO_ROUTE[1:]}: look for a proxy or a container network."
+        return "A proxy or another server", hint
+    if answer.status == HTTPStatus.FORBIDDEN:
+        hint = "Allow the exporter's user and program in the rules of azure-proxy-agent or of the firewall."
+        return "The guest proxy agent (azure-proxy-agent) or a firewall", hint
+    if answer.status in {HTTPStatus.MISDIRECTED_REQUEST, HTTPStatus.BAD_GATEWAY}:
+        hint = "Restart the agent: systemctl restart azure-proxy-agent. Exempt the address from any other proxy."
+        return "The guest proxy agent (azure-proxy-agent) or another proxy", hint
+    is_proxy = answer.status in {HTTPStatus.PROXY_AUTHENTICATION_REQUIRED, HTTPStatus.GATEWAY_TIMEOUT}
+    hint = "Correct --imds.endpoint, or exempt the address from the transparent proxy."
+    return "A proxy" if is_proxy else "A proxy or another server", hint
 
 
 def _json_object(answer: Answer) -> Mapping[str, Any]:
@@ -198,7 +182,7 @@ def _name(subject: Subject, answer: Answer) -> Finding:
             "vm-name",
             f"This VM's name is unknown, so every event has the scope 'unknown': {error}.",
             "Give the name as it appears in Resources: --instance.name.",
-            "README.md#when-it-does-not-work",
+            _NO_NAME,
         )
     subject.instance = instance
     if configured and comparable_name(configured) not in {"", comparable_name(instance.vm_name)}:
@@ -207,14 +191,14 @@ def _name(subject: Subject, answer: Answer) -> Finding:
                 "vm-name",
                 f"--instance.name is {configured}, this VM's host name; Azure calls it {instance.vm_name}.",
                 "Keep it only if Resources of this VM's events name the host.",
-                "README.md#when-it-does-not-work",
+                _NO_NAME,
             )
         return wrong(
             "vm-name",
             f"--instance.name is {configured}, but Azure calls this VM {instance.vm_name}: its own events are "
             "taken for those of other VMs.",
             "Remove --instance.name.",
-            "README.md#when-it-does-not-work",
+            _NO_NAME,
         )
     group = f" of scale set {instance.scale_set}" if instance.scale_set else ""
     return ok("vm-name", f"This VM is {instance.vm_name}{group}.")
@@ -247,7 +231,7 @@ def _scheduled_events(subject: Subject, wire: _Wire, versions: ApiVersions) -> F
             "scheduled-events",
             f"Scheduled Events do not answer: {error}.",
             "The first answer may take two minutes. If it takes longer, redeploy the VM or ask Azure's support.",
-            "runbooks/AzureScheduledEventImdsUnreachable.md",
+            _UNREACHABLE,
         )
         return
     if answer.status != HTTPStatus.OK:
@@ -267,7 +251,7 @@ def _scheduled_events(subject: Subject, wire: _Wire, versions: ApiVersions) -> F
             "scheduled-events",
             f"{how}. That is slow, unless this request was the one that enabled them.",
             "Run doctor again; a healthy answer takes a few milliseconds.",
-            "runbooks/AzureScheduledEventImdsUnreachable.md",
+            _UNREACHABLE,
         )
     else:
         yield ok("scheduled-events", f"{how}.")
@@ -276,7 +260,7 @@ def _scheduled_events(subject: Subject, wire: _Wire, versions: ApiVersions) -> F
 
 
 def _refused(answer: Answer, version: str) -> Finding:
-    page = "runbooks/AzureScheduledEventImdsUnreachable.md"
+    page = _UNREACHABLE
     if answer.status == HTTPStatus.TOO_MANY_REQUESTS:
         page = "runbooks/AzureScheduledEventThrottled.md"
     error = _error(answer, version, "--imds.api-version")
@@ -319,7 +303,7 @@ def _resources(subject: Subject, document: Document) -> Finding:
             "resources",
             f"Resources name {named[host]}, which is this VM's host name; the exporter looks for {subject.vm_name}.",
             f"Set --instance.name {named[host]}.",
-            "README.md#when-it-does-not-work",
+            _NO_NAME,
         )
     if named and not name:
         what = ", ".join(sorted(named.values())[:5])

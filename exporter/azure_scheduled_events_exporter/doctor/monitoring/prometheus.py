@@ -85,21 +85,26 @@ def _target(subject: Subject, api: Api) -> Findings:
             "Keep one scrape configuration: sums over events count it more than once.",
             "fleet.md",
         )
-    target = found[0]
+    yield from _scraped(found[0])
+
+
+def _scraped(target: Mapping[str, Any]) -> Findings:
+    """Check how Prometheus scrapes this exporter as ``target``."""
     name = f"{target['labels'].get('job')}/{target['labels'].get('instance')}"
-    if target.get("health") == "unknown" and not target.get("lastError"):
-        yield warning(
-            "target", f"Prometheus has not scraped {name} yet.", "Run doctor again after one scrape interval.", SET_UP
-        )
+    why = target.get("lastError")
+    if target.get("health") == "unknown" and not why:
+        sentence = f"Prometheus has not scraped {name} yet."
+        yield warning("target", sentence, "Run doctor again after one scrape interval.", SET_UP)
         return
     if target.get("health") != "up":
-        why = target.get("lastError") or target.get("health")
         yield wrong("target", f"Prometheus cannot scrape {name}: {why}.", _scrape_hint(str(why)), _DOWN)
         return
-    if len(found) == 1:
-        yield ok("target", f"Prometheus scrapes this exporter as {name}.")
+    yield ok("target", f"Prometheus scrapes this exporter as {name}.")
     yield _target_labels(target["labels"])
-    yield from _scrapes(target)
+    interval = parse_duration(target.get("scrapeInterval") or "0")
+    yield _interval(interval)
+    # Go's RFC 3339, with nanoseconds
+    yield _recent(time.time() - datetime.fromisoformat(target["lastScrape"]).timestamp(), interval)
 
 
 def _target_labels(labels: Mapping[str, str]) -> Finding:
@@ -163,17 +168,13 @@ def _stored(api: Api, job: str, instance: str) -> Findings:
         yield wrong("target", sentence, "Look at the target's error there, such as vmagent's page /targets.", _DOWN)
         return
     yield ok("target", f"The store has samples of this exporter as {job}/{instance}.")
-    age = time.time() - samples[-1][0]
-    if samples[1:]:
-        recent = samples[-_SCRAPES:]
-        interval = median(later - earlier for (earlier, _), (later, _) in pairwise(recent))
-        yield from _interval(interval)
-        yield from _recent(age, interval)
-    elif age >= SELDOM:
-        yield wrong("scrape-interval", "The store has one sample of the last 15 minutes.", _SCRAPE_OFTEN, SET_UP)
-    else:
-        sentence = "The store has only one sample of this exporter, so its scrape interval is not known."
-        yield warning("scrape-interval", sentence, "Run doctor again in a minute.", SET_UP)
+    if len(samples) == 1:
+        sentence = "The store has one sample of the last 15 minutes, so the scrape interval is not known."
+        yield warning("scrape-interval", sentence, f"Run doctor again in a minute. {_SCRAPE_OFTEN}", SET_UP)
+        return
+    interval = median(later - earlier for (earlier, _), (later, _) in pairwise(samples[-_SCRAPES:]))
+    yield _interval(interval)
+    yield _recent(time.time() - samples[-1][0], interval)
 
 
 def _quoted(name: str) -> str:
@@ -197,31 +198,15 @@ def _scrape_hint(why: str) -> str:
     return "Open the port in the VM's firewall and the network security group."
 
 
-def _scrapes(target: Mapping[str, Any]) -> Findings:
-    interval = parse_duration(target.get("scrapeInterval") or "0")
-    yield from _interval(interval)
-    yield from _recent(time.time() - _moment(target["lastScrape"]), interval)
-
-
-def _interval(interval: float) -> Findings:
-    hint = _SCRAPE_OFTEN
+def _interval(interval: float) -> Finding:
     sentence = f"It is scraped every {format_duration(round(interval, 1))}."
-    if interval >= SELDOM:
-        yield wrong("scrape-interval", sentence, hint, SET_UP)
-    elif interval > OFTEN:
-        yield warning("scrape-interval", sentence, hint, SET_UP)
-    else:
-        yield ok("scrape-interval", sentence)
+    if interval <= OFTEN:
+        return ok("scrape-interval", sentence)
+    return (wrong if interval >= SELDOM else warning)("scrape-interval", sentence, _SCRAPE_OFTEN, SET_UP)
 
 
-def _recent(age: float, interval: float) -> Findings:
+def _recent(age: float, interval: float) -> Finding:
     last = f"The last scrape was {format_duration(max(0, round(age)))} ago."
     if interval and age > _LATE * interval + 5:
-        yield wrong("scrape-recent", last, "See Prometheus' log: it may be overloaded, or its clock is wrong.", _DOWN)
-    else:
-        yield ok("scrape-recent", last)
-
-
-def _moment(text: str) -> float:
-    """Return the seconds since the epoch of a time in Go's RFC 3339 with nanoseconds."""
-    return datetime.fromisoformat(text).timestamp()
+        return wrong("scrape-recent", last, "See Prometheus' log: it may be overloaded, or its clock is wrong.", _DOWN)
+    return ok("scrape-recent", last)

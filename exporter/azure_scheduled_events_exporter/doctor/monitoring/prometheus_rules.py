@@ -75,11 +75,9 @@ def _rules_interval(groups: Sequence[Mapping[str, Any]]) -> Finding:
     longest = max(loaded)
     sentence = f"Rules about events are evaluated every {format_duration(longest)}."
     hint = "Set evaluation.interval to 5s and export the rules again; a Spot VM has 30 seconds of notice or less."
-    if longest >= SELDOM:
-        return wrong("rules-interval", sentence, hint, SET_UP)
-    if longest > OFTEN:
-        return warning("rules-interval", sentence, hint, SET_UP)
-    return ok("rules-interval", sentence)
+    if longest <= OFTEN:
+        return ok("rules-interval", sentence)
+    return (wrong if longest >= SELDOM else warning)("rules-interval", sentence, hint, SET_UP)
 
 
 def _rules_health(groups: Sequence[Mapping[str, Any]]) -> Finding:
@@ -92,10 +90,7 @@ def _rules_health(groups: Sequence[Mapping[str, Any]]) -> Finding:
             "Correct the cause in the error; duplicate series come from a target that is scraped twice.",
             SET_UP,
         )
-    waiting = sum(rule.get("health") != "ok" for rule in every)
-    if waiting:
-        return ok("rules-health", f"No rule fails; {waiting} of {len(every)} are still to be evaluated.")
-    return ok("rules-health", f"All {len(every)} rules are evaluated without an error.")
+    return ok("rules-health", f"None of {len(every)} rules fails.")
 
 
 def _alert_labels(subject: Subject, api: Api) -> Findings:
