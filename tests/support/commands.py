@@ -10,6 +10,7 @@ from email.utils import formatdate
 
 from azure_scheduled_events_exporter.commands.cli import main
 from azure_scheduled_events_exporter.simulator import Simulator
+from support.events.imds_bodies import entry
 from support.programs import COMMAND, environment
 
 NAME = "azure-scheduled-events-exporter"
@@ -53,19 +54,6 @@ def assert_one_line(done: subprocess.CompletedProcess[str], status: int, *words:
 def place_event(simulator: Simulator) -> float:
     """Announce a Reboot of this VM and its neighbor; return its NotBefore."""
     not_before = float(int(time.time()) + 900)
-    simulator.set_document(
-        [
-            {
-                "EventId": EVENT_ID,
-                "EventType": "Reboot",
-                "ResourceType": "VirtualMachine",
-                "Resources": ["vm_0", "vm_1"],
-                "EventStatus": "Scheduled",
-                "NotBefore": formatdate(not_before, usegmt=True),
-                "Description": "Host server is undergoing maintenance.",
-                "EventSource": "Platform",
-                "DurationInSeconds": 30,
-            }
-        ]
-    )
+    shown = {"EventId": EVENT_ID, "Resources": ["vm_0", "vm_1"], "DurationInSeconds": 30}
+    simulator.set_document([entry(NotBefore=formatdate(not_before, usegmt=True), **shown)])
     return not_before

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from support.events.imds_bodies import entry
 from support.paths import PAYLOADS
 from support.programs import Exporter, Scrape, eventually, fetch
 from support.servers.imds_peer import CASES, http_case
@@ -102,15 +103,12 @@ class Service:
     def document(self) -> bytes:
         """Return one Reboot per VM in ``resources``."""
         events = [
-            {
-                "EventId": f"0000000{number}-0000-0000-0000-000000000000",
-                "EventType": "Reboot",
-                "ResourceType": "VirtualMachine",
-                "Resources": [name],
-                "EventStatus": "Started",
-                "NotBefore": "",
-                "EventSource": "Platform",
-            }
+            entry(
+                EventId=f"0000000{number}-0000-0000-0000-000000000000",
+                Resources=[name],
+                EventStatus="Started",
+                NotBefore="",
+            )
             for number, name in enumerate(self.resources)
         ]
         return json.dumps({"DocumentIncarnation": 1, "Events": events}).encode()

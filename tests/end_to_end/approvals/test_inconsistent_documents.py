@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine
+from support.events.imds_bodies import entry
 from support.programs import Exporter, fetch
 from trials.clock import WallClock
 
@@ -45,17 +46,7 @@ def start(imds: Simulator, start_exporter: Callable[..., Exporter], tmp_path: Pa
 
 def event(name: str = "A", *, notice: float = 900.0, **values: object) -> dict[str, object]:
     """Return a Preempt of the first VM; a value of None leaves the field out."""
-    shown = {
-        "EventId": name,
-        "EventType": "Preempt",
-        "ResourceType": "VirtualMachine",
-        "Resources": ["vm_0"],
-        "EventStatus": "Scheduled",
-        "NotBefore": formatdate(time.time() + notice, usegmt=True),
-        "Description": "",
-        "EventSource": "Platform",
-        "DurationInSeconds": -1,
-    }
+    shown = entry(EventId=name, EventType="Preempt", NotBefore=formatdate(time.time() + notice, usegmt=True))
     return {key: value for key, value in {**shown, **values}.items() if value is not None}
 
 

@@ -6,6 +6,7 @@ from email.utils import formatdate
 from pathlib import Path
 
 from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine
+from support.events.imds_bodies import entry
 from support.programs import Exporter, eventually
 
 QUIET = Scenario("quiet", "Nothing happens.", (VirtualMachine("vm_0"),), ())
@@ -15,21 +16,7 @@ APPROVE = "rules: [{name: go, action: approve}]\n"
 
 def place_reboot(simulator: Simulator) -> None:
     """Announce a Reboot of this VM, a quarter of an hour ahead."""
-    simulator.set_document(
-        [
-            {
-                "EventId": "C7061BAC-AFDC-4513-B24B-AA5F13A16123",
-                "EventType": "Reboot",
-                "ResourceType": "VirtualMachine",
-                "Resources": ["vm_0"],
-                "EventStatus": "Scheduled",
-                "NotBefore": formatdate(time.time() + 900, usegmt=True),
-                "Description": "",
-                "EventSource": "User",
-                "DurationInSeconds": -1,
-            }
-        ]
-    )
+    simulator.set_document([entry(NotBefore=formatdate(time.time() + 900, usegmt=True), EventSource="User")])
 
 
 def test_policy_is_read_again(start_exporter: Callable[..., Exporter], tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from azure_scheduled_events_exporter.simulator import Scenario, Simulator, What
 from support.events.approve_command import VMS
+from support.events.imds_bodies import entry
 from support.programs import Exporter, eventually
 
 POLL = ("--poll.interval", "250ms", "--instance.name", "vmss_0")
@@ -24,18 +25,8 @@ def simulator() -> Iterator[Simulator]:
 
 def event(minutes: float = 60, **more: object) -> dict[str, object]:
     """Return a Reboot of the first VM that a user has asked for."""
-    return {
-        "EventId": ID,
-        "EventStatus": "Scheduled",
-        "EventType": "Reboot",
-        "ResourceType": "VirtualMachine",
-        "Resources": ["vmss_0"],
-        "NotBefore": formatdate(time.time() + 60 * minutes, usegmt=True),
-        "Description": "",
-        "EventSource": "User",
-        "DurationInSeconds": -1,
-        **more,
-    }
+    due = formatdate(time.time() + 60 * minutes, usegmt=True)
+    return entry(EventId=ID, Resources=["vmss_0"], NotBefore=due, EventSource="User") | more
 
 
 def approvals(simulator: Simulator) -> list[str]:

@@ -14,6 +14,7 @@ import pytest
 from azure_scheduled_events_exporter.journal.file import read_only
 from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine
 from support.commands import assert_one_line, command
+from support.events.imds_bodies import entry
 from support.monitoring.collector import Collector
 from support.programs import COMMAND, Exporter, Program, environment, eventually
 
@@ -61,17 +62,7 @@ def exporter(imds: Simulator, start_exporter: Callable[..., Exporter], tmp_path:
 
 def event(name: str = "A", *, notice: float = 60.0, **values: object) -> dict[str, object]:
     """Return a Reboot of the first VM."""
-    shown = {
-        "EventId": name,
-        "EventType": "Reboot",
-        "ResourceType": "VirtualMachine",
-        "Resources": ["vm_0"],
-        "EventStatus": "Scheduled",
-        "NotBefore": formatdate(time.time() + notice, usegmt=True),
-        "Description": "",
-        "EventSource": "Platform",
-        "DurationInSeconds": -1,
-    }
+    shown = entry(EventId=name, NotBefore=formatdate(time.time() + notice, usegmt=True))
     return {**shown, **values}
 
 

@@ -12,6 +12,7 @@ import pytest
 from azure_scheduled_events_exporter.core.spans import trace_id
 from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine
 from support.events.follower import Follower, settled
+from support.events.imds_bodies import entry
 from support.monitoring.collector import Collector
 from support.programs import Exporter, Scrape, eventually, fetch
 
@@ -35,18 +36,8 @@ def event(
 ) -> dict[str, object]:
     """Return an event of the first VM; ``not_before`` in Unix seconds, else in an hour."""
     due = formatdate(not_before or time.time() + HOUR, usegmt=True)
-    return {
-        "EventId": ID,
-        "EventStatus": status,
-        "EventType": kind,
-        "ResourceType": "VirtualMachine",
-        "Resources": ["vmss_0"],
-        "NotBefore": "" if status == "Started" else due,
-        "Description": "",
-        "EventSource": "Platform",
-        "DurationInSeconds": -1,
-        **more,
-    }
+    shown = {"EventStatus": status, "EventType": kind, "NotBefore": "" if status == "Started" else due}
+    return entry(EventId=ID, Resources=["vmss_0"]) | shown | more
 
 
 def seen(exporter: Exporter, **transitions: int) -> Scrape:

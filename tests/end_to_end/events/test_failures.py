@@ -10,6 +10,7 @@ import pytest
 
 from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine
 from support.events.gate import Gate, Treatment
+from support.events.imds_bodies import entry
 from support.programs import PATIENCE, Exporter, Scrape, eventually, fetch
 
 QUIET = Scenario("quiet", "Nothing happens.", (VirtualMachine("vm_0"), VirtualMachine("vm_1")), ())
@@ -20,17 +21,7 @@ Start = Callable[..., Exporter]
 
 def reboot(not_before: float) -> dict[str, object]:
     """Return an announced Reboot of this VM and its neighbor."""
-    return {
-        "EventId": EVENT_ID,
-        "EventType": "Reboot",
-        "ResourceType": "VirtualMachine",
-        "Resources": ["vm_0", "vm_1"],
-        "EventStatus": "Scheduled",
-        "NotBefore": formatdate(not_before, usegmt=True),
-        "Description": "Host server is undergoing maintenance.",
-        "EventSource": "Platform",
-        "DurationInSeconds": -1,
-    }
+    return entry(EventId=EVENT_ID, Resources=["vm_0", "vm_1"], NotBefore=formatdate(not_before, usegmt=True))
 
 
 @pytest.fixture

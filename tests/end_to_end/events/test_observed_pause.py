@@ -14,6 +14,7 @@ import pytest
 
 from azure_scheduled_events_exporter.core.spans import trace_id
 from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine
+from support.events.imds_bodies import entry
 from support.events.machine import START, Machine
 from support.monitoring.collector import Collector
 from support.programs import COMMAND, Exporter, Scrape, environment, eventually
@@ -28,17 +29,14 @@ Start = Callable[..., Exporter]
 
 def event(kind: str, status: str, *vms: str, event_id: str = ID) -> dict[str, object]:
     """Return an event of this VM, or of ``vms``; it is due soon, and announced as 5 s."""
-    return {
-        "EventId": event_id,
-        "EventStatus": status,
-        "EventType": kind,
-        "ResourceType": "VirtualMachine",
-        "Resources": list(vms or ("vm_0",)),
-        "NotBefore": formatdate(time.time() + 900, usegmt=True) if status == "Scheduled" else "",
-        "Description": "",
-        "EventSource": "Platform",
-        "DurationInSeconds": 5,
-    }
+    return entry(
+        EventId=event_id,
+        EventStatus=status,
+        EventType=kind,
+        Resources=list(vms or ("vm_0",)),
+        NotBefore=formatdate(time.time() + 900, usegmt=True) if status == "Scheduled" else "",
+        DurationInSeconds=5,
+    )
 
 
 @pytest.fixture

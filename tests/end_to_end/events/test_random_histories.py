@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from azure_scheduled_events_exporter.simulator import Simulator
+from support.events.imds_bodies import entry
 from support.events.life_oracle import LifeOracle, Shown
 from support.events.machine import START, Machine
 
@@ -51,17 +52,14 @@ class RandomImds:
         """Yield the events in the form of a document."""
         for name, each in self.shown.items():
             due = "" if each.not_before is None else formatdate(START + each.not_before, usegmt=True)
-            yield {
-                "EventId": name if self._dice.random() < 0.8 else name.lower(),
-                "EventStatus": each.status,
-                "EventType": each.kind,
-                "ResourceType": "VirtualMachine",
-                "Resources": ["vmss_0" if each.own else "vmss_1"],
-                "NotBefore": due,
-                "Description": "",
-                "EventSource": each.source,
-                "DurationInSeconds": -1,
-            }
+            yield entry(
+                EventId=name if self._dice.random() < 0.8 else name.lower(),
+                EventStatus=each.status,
+                EventType=each.kind,
+                Resources=["vmss_0" if each.own else "vmss_1"],
+                NotBefore=due,
+                EventSource=each.source,
+            )
 
 
 def plays(machine: Machine, dice: random.Random) -> LifeOracle:

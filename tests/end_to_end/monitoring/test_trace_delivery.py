@@ -9,6 +9,7 @@ import pytest
 
 from azure_scheduled_events_exporter.simulator import Simulator
 from support.events.gate import Nameless, Treatment
+from support.events.imds_bodies import entry
 from support.monitoring.collector import ACCEPT, Collector, Reply
 from support.programs import Exporter, eventually
 
@@ -27,17 +28,8 @@ def imds() -> Iterator[Simulator]:
 
 def event(number: int) -> dict[str, object]:
     """Return one of many events."""
-    return {
-        "EventId": f"602D9444-D2CD-49C7-8624-{number:012X}",
-        "EventStatus": "Scheduled",
-        "EventType": "Reboot",
-        "ResourceType": "VirtualMachine",
-        "Resources": ["vmss_0"],
-        "NotBefore": formatdate(time.time() + 900, usegmt=True),
-        "Description": "",
-        "EventSource": "Platform",
-        "DurationInSeconds": -1,
-    }
+    due = formatdate(time.time() + 900, usegmt=True)
+    return entry(EventId=f"602D9444-D2CD-49C7-8624-{number:012X}", Resources=["vmss_0"], NotBefore=due)
 
 
 class _NamedLater(Nameless):

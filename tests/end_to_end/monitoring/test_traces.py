@@ -10,6 +10,7 @@ import pytest
 
 from azure_scheduled_events_exporter.core.spans import span_id, trace_id
 from azure_scheduled_events_exporter.simulator import Scenario, Simulator, What, find
+from support.events.imds_bodies import entry
 from support.monitoring.collector import ACCEPT, HANG, Collector, Reply
 from support.programs import Exporter, eventually
 
@@ -37,17 +38,13 @@ def imds() -> Iterator[Simulator]:
 
 def reboot(status: str = "Scheduled", *, event_id: str = ID, seconds: float = 900.0) -> dict[str, object]:
     """Return a Reboot of two VMs, ``seconds`` before its NotBefore."""
-    return {
-        "EventId": event_id,
-        "EventStatus": status,
-        "EventType": "Reboot",
-        "ResourceType": "VirtualMachine",
-        "Resources": ["vmss_0", "vmss_1"],
-        "NotBefore": formatdate(time.time() + seconds, usegmt=True) if status == "Scheduled" else "",
-        "Description": "Host server is undergoing maintenance.",
-        "EventSource": "Platform",
-        "DurationInSeconds": -1,
-    }
+    return entry(
+        EventId=event_id,
+        EventStatus=status,
+        Resources=["vmss_0", "vmss_1"],
+        NotBefore=formatdate(time.time() + seconds, usegmt=True) if status == "Scheduled" else "",
+        Description="Host server is undergoing maintenance.",
+    )
 
 
 def seen_by(exporter: Exporter, *transitions: str) -> None:

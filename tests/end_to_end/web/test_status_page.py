@@ -20,6 +20,7 @@ from azure_scheduled_events_exporter.simulator import Scenario, Simulator, Virtu
 from azure_scheduled_events_exporter.web.status_page import page as status_page
 from azure_scheduled_events_exporter.web.status_page import page_headers
 from azure_scheduled_events_exporter.web.wording import ago, left, length
+from support.events.imds_bodies import entry
 from support.events.status_scene import NOW, PICTURED, SCENES
 from support.picture_texts import IMAGES, keep, words_of_page
 from support.programs import PATIENCE, Exporter
@@ -63,18 +64,8 @@ Start = Callable[..., Exporter]
 
 def event(**changes: object) -> dict[str, object]:
     """Return a new, announced Reboot of this VM in an hour, as IMDS sends it."""
-    return {
-        "EventId": str(uuid.uuid4()).upper(),
-        "EventType": "Reboot",
-        "ResourceType": "VirtualMachine",
-        "Resources": ["vm_0", "vm_1"],
-        "EventStatus": "Scheduled",
-        "NotBefore": formatdate(time.time() + 3600, usegmt=True),
-        "Description": "Host server is undergoing maintenance.",
-        "EventSource": "Platform",
-        "DurationInSeconds": -1,
-        **changes,
-    }
+    due = formatdate(time.time() + 3600, usegmt=True)
+    return entry(EventId=str(uuid.uuid4()).upper(), Resources=["vm_0", "vm_1"], NotBefore=due) | changes
 
 
 @pytest.fixture(scope="module")

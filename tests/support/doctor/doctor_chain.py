@@ -15,6 +15,7 @@ from azure_scheduled_events_exporter import assets
 from azure_scheduled_events_exporter.simulator import PlannedEvent, Scenario, Simulator, VirtualMachine
 from deploy.stack.free_port import free_port
 from support.commands import command
+from support.events.imds_bodies import entry
 from support.monitoring.collector import Collector
 from support.monitoring.paging import Stack
 from support.programs import Exporter, Program, debian, eventually, fetch
@@ -88,17 +89,13 @@ def grafana(**changed: Reply) -> dict[str, Reply]:
 
 def imds(name: str = VM, host_name: str = "", resources: tuple[str, ...] = (), **headers: str) -> dict[str, Reply]:
     """Return the answers of a metadata service for a VM, with one event if ``resources`` are given."""
-    event = {
-        "EventId": "C7061BAC-AFDC-4513-B24B-AA5F13A16123",
-        "EventType": "Freeze",
-        "ResourceType": "VirtualMachine",
-        "Resources": list(resources),
-        "EventStatus": "Scheduled",
-        "NotBefore": "Mon, 11 Apr 2044 22:26:58 GMT",
-        "Description": "",
-        "EventSource": "Platform",
-        "DurationInSeconds": 5,
-    }
+    event = entry(
+        EventId="C7061BAC-AFDC-4513-B24B-AA5F13A16123",
+        EventType="Freeze",
+        Resources=list(resources),
+        NotBefore="Mon, 11 Apr 2044 22:26:58 GMT",
+        DurationInSeconds=5,
+    )
     document = {"DocumentIncarnation": 1, "Events": [event] if resources else []}
     compute = {"name": name, "vmId": "1", "osProfile": {"computerName": host_name}}
     return {

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from support.events.imds_bodies import entry
 from support.programs import COMMAND, Program, eventually
 
 NOT_BEFORE = "Mon, 11 Apr 2072 22:26:58 GMT"
@@ -15,17 +16,13 @@ def event(
     name: str, status: str = "Scheduled", vm: str = "vmss_0", not_before: str = NOT_BEFORE, kind: str = "Reboot"
 ) -> dict[str, object]:
     """Return an event to place by hand."""
-    return {
-        "EventId": name,
-        "EventType": kind,
-        "EventStatus": status,
-        "ResourceType": "VirtualMachine",
-        "Resources": [vm],
-        "NotBefore": "" if status == "Started" else not_before,
-        "Description": "",
-        "EventSource": "Platform",
-        "DurationInSeconds": -1,
-    }
+    return entry(
+        EventId=name,
+        EventType=kind,
+        EventStatus=status,
+        Resources=[vm],
+        NotBefore="" if status == "Started" else not_before,
+    )
 
 
 class Follower(Program):

@@ -15,6 +15,7 @@ from azure_scheduled_events_exporter.errors import Outcome
 from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
 from azure_scheduled_events_exporter.service.daemon import Exporter
 from azure_scheduled_events_exporter.simulator import Simulator
+from support.events.imds_bodies import entry
 from support.programs import eventually
 
 START = 1_700_000_000.0
@@ -152,15 +153,5 @@ class Machine:
 
 def event(kind: str = "Reboot", status: str = "Scheduled", **more: object) -> dict[str, object]:
     """Return an event of the first VM, with 900 s of notice from START; ``more`` are keys of the document."""
-    return {
-        "EventId": ID,
-        "EventStatus": status,
-        "EventType": kind,
-        "ResourceType": "VirtualMachine",
-        "Resources": ["vmss_0"],
-        "NotBefore": formatdate(START + 900, usegmt=True) if status == "Scheduled" else "",
-        "Description": "",
-        "EventSource": "Platform",
-        "DurationInSeconds": -1,
-        **more,
-    }
+    due = formatdate(START + 900, usegmt=True) if status == "Scheduled" else ""
+    return entry(EventId=ID, EventStatus=status, EventType=kind, Resources=["vmss_0"], NotBefore=due) | more
