@@ -52,11 +52,11 @@ class EventFacts(NamedTuple):
     meaning: str
     participle: str
     loss: str
-    reboots: bool
-    deletes: bool
     usual_notice: float
     usual_started: float
     severity: str
+    reboots: bool = False
+    deletes: bool = False
     since: str = "2017-03-01"
     usual_source: str = "Platform"
 
@@ -85,8 +85,6 @@ class EventType(StrEnum):
             "may lag until it is corrected.",
             participle="paused",
             loss=f"Memory and open files are kept. CPU and network stop during the pause. {LONG_DISCONNECTION}",
-            reboots=False,
-            deletes=False,
             usual_notice=900.0,
             usual_started=600.0,
             severity="warning",
@@ -99,7 +97,6 @@ class EventType(StrEnum):
             participle="rebooted",
             loss="Memory is lost. Disks are kept.",
             reboots=True,
-            deletes=False,
             usual_notice=900.0,
             usual_started=600.0,
             severity="critical",
@@ -112,7 +109,6 @@ class EventType(StrEnum):
             participle="moved to another host",
             loss="Memory and ephemeral disks (temporary and local) are lost. Other disks are kept.",
             reboots=True,
-            deletes=False,
             usual_notice=600.0,
             usual_started=600.0,
             severity="critical",

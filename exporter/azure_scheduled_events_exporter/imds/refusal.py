@@ -27,15 +27,9 @@ _APPROVAL_HINTS: Mapping[int, str] = {
 def refusal(
     asked: str, status: int, phrase: str, body: bytes, *, version: str | None = None, flag: str = ""
 ) -> ImdsError:
-    """Return the error for an answer with this ``status``, reason ``phrase`` and ``body``.
+    """Return the error for an answer of ``asked`` with this ``status``, reason ``phrase`` and ``body``.
 
-    Args:
-        asked: the address in the message.
-        status: of the answer.
-        phrase: of its first line.
-        body: of the answer.
-        version: the api-version of the request; None for an approval.
-        flag: the setting that the version is from.
+    The request had the api-version ``version``, from the setting ``flag``; None for an approval.
     """
     text = body[:4096].decode("utf-8", "replace")
     try:

@@ -25,23 +25,9 @@ _KEPT_HEADERS: Final = {
 }
 """The headers that are kept if their value has this form; another one may hold a name."""
 _WORD: Final = re.compile(r"[A-Za-z]{1,24}")  # of an event type that nobody has seen yet; a longer text may be a name
-_KNOWN_KEYS: Final = frozenset(
-    {
-        "DocumentIncarnation",
-        "Events",
-        "EventId",
-        "EventType",
-        "ResourceType",
-        "Resources",
-        "EventStatus",
-        "NotBefore",
-        "Description",
-        "EventSource",
-        "DurationInSeconds",
-    }
-)
 _WORDS: Final = frozenset({"EventType", "EventStatus", "EventSource", "ResourceType"})
 _NUMBERS: Final = frozenset({"DurationInSeconds", "DocumentIncarnation"})
+_KNOWN_KEYS: Final = _WORDS | _NUMBERS | {"Events", "EventId", "Resources", "NotBefore", "Description"}
 _TIME: Final = re.compile(r"[A-Z][a-z]{2}, \d{1,2} [A-Z][a-z]{2} \d{4} [\d:]+ GMT|\d{4}-[\dT:.+Z-]+")
 _NUMBER: Final = re.compile(r"-?\d{1,9}")
 

@@ -18,9 +18,7 @@ from .replay import Replay
 from .scenario import Scenario, VirtualMachine
 from .timeline import Happening, Timeline, What, begin
 
-SLOWEST: Final = (
-    0.001  # with times of up to ``scenario.LONGEST``, NotBefore stays within the years that a date can have
-)
+SLOWEST: Final = 0.001  # with ``scenario.LONGEST``, NotBefore stays within the years that a date can have
 FASTEST: Final = 10_000.0
 _KEPT: Final = 10_000  # happenings: days of a loop, a few MiB
 

@@ -32,20 +32,6 @@ _DOCUMENT: Final = b'{"DocumentIncarnation":1,"Events":[]}'
 Respond = Callable[[Request], Answer]
 
 
-def head(answer: Answer, length: int, *, close: bool, date: str) -> bytes:
-    """Return the status line and headers that announce a body of ``length`` bytes."""
-    lines = [
-        f"HTTP/1.1 {answer.status} {HTTPStatus(answer.status).phrase}",
-        f"Content-Type: {answer.content_type}",
-        "Server: IMDS-simulator",
-        f"Date: {date}",
-        f"Content-Length: {length}",
-    ]
-    if close:
-        lines.append("Connection: close")
-    return "\r\n".join([*lines, "", ""]).encode("latin-1")
-
-
 class Server(ThreadingHTTPServer):
     """A server that answers with ``respond``; :meth:`end` closes it and every connection at once."""
 
@@ -144,7 +130,16 @@ class Handler(BaseHTTPRequestHandler):
                 self.wfile.write(self._whole(answer))
 
     def _head(self, answer: Answer, length: int) -> bytes:
-        return head(answer, length, close=self.close_connection, date=formatdate(usegmt=True))
+        """Return the status line and headers that announce a body of ``length`` bytes."""
+        lines = [
+            f"HTTP/1.1 {answer.status} {HTTPStatus(answer.status).phrase}",
+            f"Content-Type: {answer.content_type}",
+            "Server: IMDS-simulator",
+            f"Date: {formatdate(usegmt=True)}",
+            f"Content-Length: {length}",
+            *(["Connection: close"] if self.close_connection else []),
+        ]
+        return "\r\n".join([*lines, "", ""]).encode("latin-1")
 
     def _whole(self, answer: Answer) -> bytes:
         body = b"" if self.command == "HEAD" else answer.body
