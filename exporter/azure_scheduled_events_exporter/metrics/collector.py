@@ -7,10 +7,8 @@ same objects. A scrape must not call IMDS or wait for a poll.
 
 import platform
 from collections.abc import Callable, Iterable, Mapping
-from enum import StrEnum
+from operator import attrgetter
 from typing import Any
-
-from prometheus_client import Metric, ProcessCollector
 
 from azure_scheduled_events_exporter import __version__
 from azure_scheduled_events_exporter.core.document import RESOURCES_SHOWN
@@ -27,7 +25,6 @@ from .samples import (
     impact,
     instance_info,
     not_before,
-    outcomes,
 )
 from .spec import Labels, MetricSpec
 
@@ -35,18 +32,12 @@ _EVENT = ("event_id", "event_type", "scope")
 _EVENTS_SHOWN = "Dashboards show the events themselves."
 
 
-class SpanOutcome(StrEnum):
-    """The outcomes of trace spans."""
+def _value(name: str, kind: str, text: str, path: str, not_shown: str = "") -> MetricSpec:
+    """Return a row of one series, the value at ``path`` in the snapshot; None for no series."""
+    field, read = _reader(path)
 
-    EXPORTED = "exported"
-    FAILED = "failed"
-
-
-def _value(name: str, kind: str, text: str, field: str, value: Callable[[Any], Any], not_shown: str = "") -> MetricSpec:
-    """Return a row of one series, whose value is read from one field of the snapshot; None for no series."""
-
-    def samples(read: object) -> Iterable[tuple[Labels, Any]]:
-        number = value(read)
+    def samples(value: object) -> Iterable[tuple[Labels, Any]]:
+        number = read(value)
         return [] if number is None else [((), number)]
 
     return MetricSpec(name, kind, (), text, (field,), samples, not_shown)
@@ -57,53 +48,46 @@ def _event(name: str, text: str, value: Callable[[Lifecycle], float | None]) -> 
     return MetricSpec(name, "gauge", _EVENT, text, ("shown",), each(value))
 
 
-def _tally(
-    name: str, kind: str, labels: Labels, text: str, read: Callable[[Any], Mapping[Any, Any]], not_shown: str = ""
-) -> MetricSpec:
-    """Return a row whose series are the entries of a field of the statistics."""
-    return MetricSpec(name, kind, labels, text, ("statistics",), lambda field: read(field).items(), not_shown)
+def _tally(name: str, kind: str, labels: Labels, text: str, path: str, not_shown: str = "") -> MetricSpec:
+    """Return a row whose series are the entries of the mapping at ``path`` in the snapshot."""
+    field, read = _reader(path)
+    return MetricSpec(name, kind, labels, text, (field,), lambda value: read(value).items(), not_shown)
 
 
-def _hooks(
-    name: str, kind: str, labels: Labels, text: str, read: Callable[[Any], Mapping[Any, Any]], not_shown: str = ""
-) -> MetricSpec:
-    """Return a row whose series are the entries of a field of the statistics of hooks; none before the first run."""
-    return MetricSpec(name, kind, labels, text, ("hooks",), lambda hooks: read(hooks).items(), not_shown)
-
-
-def _outcomes(
-    name: str, text: str, field: str, read: Callable[[Any], Mapping[StrEnum, int]], not_shown: str = ""
-) -> MetricSpec:
+def _outcomes(name: str, text: str, path: str) -> MetricSpec:
     """Return a row of a counter by outcome."""
-    return MetricSpec(name, "counter", ("outcome",), text, (field,), lambda value: outcomes(read(value)), not_shown)
+    field, read = _reader(path)
+
+    def samples(value: object) -> Iterable[tuple[Labels, int]]:
+        return (((str(outcome),), number) for outcome, number in read(value).items())
+
+    return MetricSpec(name, "counter", ("outcome",), text, (field,), samples)
+
+
+def _reader(path: str) -> tuple[str, Callable[[Any], Any]]:
+    """Return the field of the snapshot in which ``path`` begins, and the function that reads the rest of it."""
+    field, _, rest = path.partition(".")
+    return field, attrgetter(rest) if rest else lambda value: value
 
 
 METRICS = (
-    _value("up", "gauge", "1 if the last poll got a valid answer, 0 if it failed.", "polls", lambda polls: polls.up),
-    _value(
-        "poll_interval_seconds", "gauge", "Configured time between polls.", "poll_interval", lambda interval: interval
-    ),
-    _outcomes("polls_total", "Polls of IMDS by outcome.", "polls", lambda polls: polls.outcomes),
-    _value(
-        "poll_duration_seconds",
-        "histogram",
-        "Duration of a poll, whatever its outcome.",
-        "polls",
-        lambda polls: polls.durations,
-    ),
-    _value(
+    _value("up", "gauge", "1 if the last poll got a valid answer, 0 if it failed.", "polls.up"),
+    _value("poll_interval_seconds", "gauge", "Configured time between polls.", "poll_interval"),
+    _outcomes("polls_total", "Polls of IMDS by outcome.", "polls.outcomes"),
+    _value("poll_duration_seconds", "histogram", "Duration of a poll, whatever its outcome.", "polls.durations"),
+    MetricSpec(
         "last_success_timestamp_seconds",
         "gauge",
+        (),
         "Time of the last valid answer; 0 before the first.",
-        "polls",
-        lambda polls: polls.last_success or 0,
+        ("polls",),
+        lambda polls: [((), polls.last_success or 0)],
     ),
     _value(
         "document_incarnation",
         "gauge",
         "DocumentIncarnation of the newest document; absent if it has none.",
         "incarnation",
-        lambda incarnation: incarnation,
         "For diagnosis: it means nothing to who only runs VMs.",
     ),
     _value(
@@ -111,7 +95,6 @@ METRICS = (
         "counter",
         "Number of documents that differed from the one before.",
         "document_changes",
-        lambda changes: changes,
         "For diagnosis: the events that changed are shown.",
     ),
     MetricSpec(
@@ -225,7 +208,7 @@ METRICS = (
         "counter",
         ("event_type", "event_source", "scope", "transition"),
         "Transitions in the life of events.",
-        lambda statistics: statistics.transitions,
+        "statistics.transitions",
     ),
     _tally(
         "approval_latency_seconds",
@@ -233,35 +216,35 @@ METRICS = (
         ("event_type", "approved_by"),
         "Time from first seen to approved, of events of this VM and of approvals given here; approved_by is deadline "
         "if NotBefore came without an approval.",
-        lambda statistics: statistics.approval_latency,
+        "statistics.approval_latency",
     ),
     _tally(
         "notice_seconds",
         "histogram",
         ("event_type",),
         "Time from first seen to NotBefore, of events of this VM: the notice really given.",
-        lambda statistics: statistics.notice,
+        "statistics.notice",
     ),
     _tally(
         "phase_duration_seconds",
         "histogram",
         ("event_type", "phase"),
         "Time that events of this VM spent in a phase.",
-        lambda statistics: statistics.phases,
+        "statistics.phases",
     ),
     _tally(
         "observed_pause_seconds",
         "histogram",
         ("event_type",),
         "Longest pause of this VM while an event of it was Started.",
-        lambda statistics: statistics.pauses,
+        "statistics.pauses",
     ),
     _tally(
         "observed_pauses_total",
         "counter",
         ("event_type",),
         "Pauses of this VM of 0.1 s or more while an event of it was Started.",
-        lambda statistics: statistics.pause_counts,
+        "statistics.pause_counts",
         "The table of pauses shows the longest one of each event, which is what a user notices.",
     ),
     MetricSpec(
@@ -284,75 +267,47 @@ METRICS = (
         "alertmanager_up",
         "gauge",
         "1 if every Alertmanager accepted the last push of alerts; absent without an Alertmanager.",
-        "pushes",
-        lambda pushes: pushes.up,
+        "pushes.up",
     ),
     _outcomes(
         "alertmanager_alerts_total",
         "Alerts pushed to Alertmanager by its answer; an alert is pushed again while it holds.",
-        "pushes",
-        lambda pushes: pushes.alerts,
+        "pushes.alerts",
     ),
-    _outcomes(
-        "approval_requests_total",
-        "Requests to approve events by the answer of IMDS.",
-        "approval_requests",
-        lambda requests: requests,
-    ),
-    _hooks(
+    _outcomes("approval_requests_total", "Requests to approve events by the answer of IMDS.", "approval_requests"),
+    _tally(
         "hook_runs_total",
         "counter",
         ("event_type", "phase", "outcome"),
         "Runs of the hook's command on this VM: ok, failed, timeout, or too_late.",
-        lambda hooks: hooks.runs,
+        "hooks.runs",
     ),
-    _hooks(
+    _tally(
         "hook_duration_seconds",
         "histogram",
         ("event_type", "phase"),
         "How long the hook's command ran.",
-        lambda hooks: hooks.durations,
-        not_shown="For the owner of the script, who knows how long it may take.",
+        "hooks.durations",
+        "For the owner of the script, who knows how long it may take.",
     ),
-    _hooks(
+    _tally(
         "hook_seconds_left",
         "histogram",
         ("event_type",),
         "Time left to NotBefore when the hook had prepared; negative when late.",
-        lambda hooks: hooks.seconds_left,
-        not_shown="As the duration; a run that is late raises AzureScheduledEventHookFailed.",
+        "hooks.seconds_left",
+        "As the duration; a run that is late raises AzureScheduledEventHookFailed.",
     ),
-    _value(
-        "journal_up",
-        "gauge",
-        "1 while transitions are written to disk before they are reported.",
-        "journal",
-        lambda journal: journal.up,
-    ),
-    _value(
-        "journal_errors_total",
-        "counter",
-        "Failed attempts to write the journal.",
-        "journal",
-        lambda journal: journal.errors,
-    ),
-    _outcomes(
+    _value("journal_up", "gauge", "1 while transitions are written to disk before they are reported.", "journal.up"),
+    _value("journal_errors_total", "counter", "Failed attempts to write the journal.", "journal.errors"),
+    MetricSpec(
         "spans_total",
+        "counter",
+        ("outcome",),
         "Trace spans by the answer of the collector.",
-        "deliveries",
-        lambda spans: {SpanOutcome.EXPORTED: spans.exported, SpanOutcome.FAILED: spans.failed},
+        ("deliveries",),
+        lambda spans: [(("exported",), spans.exported), (("failed",), spans.failed)],
     ),
-    _value(
-        "spans_queued",
-        "gauge",
-        "Trace spans that no collector has accepted yet.",
-        "deliveries",
-        lambda spans: spans.queued,
-    ),
+    _value("spans_queued", "gauge", "Trace spans that no collector has accepted yet.", "deliveries.queued"),
 )
 SPECS: Mapping[str, MetricSpec] = {spec.name: spec for spec in METRICS}
-
-
-def process_metrics() -> Iterable[Metric]:
-    """Return CPU time, memory, descriptors and start of this process."""
-    return ProcessCollector(registry=None).collect()

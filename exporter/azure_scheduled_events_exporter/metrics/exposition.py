@@ -7,13 +7,13 @@ objects of the snapshot; only countdowns and the metrics of the process are writ
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from prometheus_client import Metric
+from prometheus_client import Metric, ProcessCollector
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from azure_scheduled_events_exporter.polling.snapshot import Snapshot
 
-from .collector import METRICS, process_metrics
+from .collector import METRICS
 from .spec import MetricSpec
 
 SHARED_SECONDS = 0.1
@@ -61,7 +61,7 @@ class Exposition:
         shared = self._bodies.get(is_openmetrics)
         if shared is None or shared[0] is not snapshot or not 0 <= now - shared[1] < SHARED_SECONDS:
             texts = [self._text(metric, snapshot, now, (is_openmetrics, write)) for metric in METRICS]
-            texts.append(write(_Family(*process_metrics())).removesuffix(_END))
+            texts.append(write(_Family(*ProcessCollector(registry=None).collect())).removesuffix(_END))
             body = b"".join([*texts, _END if is_openmetrics else b""])
             shared = self._bodies[is_openmetrics] = snapshot, now, body
         return Rendering(shared[2], content_type)

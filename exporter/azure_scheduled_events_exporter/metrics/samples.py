@@ -3,8 +3,7 @@
 They get fields of a snapshot and know neither names nor help of the metrics.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from enum import StrEnum
+from collections.abc import Callable, Iterable, Mapping
 
 from azure_scheduled_events_exporter.approval.scheduler import ApprovalStatus
 from azure_scheduled_events_exporter.core.document import RESOURCES_SHOWN, Scope
@@ -33,13 +32,6 @@ Samples = Iterable[tuple[Labels, float]]
 Lives = Mapping[str, Lifecycle]
 
 
-def announced(lives: Iterable[Lifecycle]) -> Iterator[tuple[Lifecycle, float]]:
-    """Yield the lifecycles of events that have not started, each with its NotBefore."""
-    for life in lives:
-        if life.is_pending and life.event.not_before is not None:
-            yield life, life.event.not_before
-
-
 def event_labels(life: Lifecycle) -> Labels:
     """Return the values of the labels event_id, event_type and scope."""
     return life.event_id, life.event.event_type, str(life.scope)
@@ -55,9 +47,10 @@ def each(value: Callable[[Lifecycle], float | None]) -> Callable[[Lives], Sample
     return samples
 
 
-def not_before(current: Lives) -> Samples:
-    """Return NotBefore, wall-clock seconds, of each event that has not started."""
-    return ((event_labels(life), moment) for life, moment in announced(current.values()))
+@each
+def not_before(life: Lifecycle) -> float | None:
+    """Return NotBefore, wall-clock seconds, of an event that has not started."""
+    return life.event.not_before if life.is_pending else None
 
 
 def count(which: Callable[[Lifecycle], bool]) -> Callable[[Lives, str | None], Samples]:
@@ -124,8 +117,3 @@ def _of_vm(identity: Instance | None, vm_name: str | None) -> Mapping[str, str]:
     values = {label: str(getattr(known, label)) for label in INSTANCE_LABELS}
     lowered = {label: values[label].lower() for label in ("resource_group", "subscription_id", "scale_set")}
     return {**values, **lowered, "vm_name": vm_name or known.vm_name, "computer_name": known.host_name}
-
-
-def outcomes(counts: Mapping[StrEnum, int]) -> Samples:
-    """Return the count of each outcome."""
-    return (((str(outcome),), number) for outcome, number in counts.items())
