@@ -3,8 +3,6 @@
 import json
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -12,7 +10,7 @@ import pytest
 from support.events.imds_bodies import entry
 from support.paths import PAYLOADS
 from support.programs import Exporter, Scrape, eventually, fetch
-from support.servers.imds_peer import CASES, http_case
+from support.servers.imds_peer import CASES, Peer, answer, http_case
 
 AKS = PAYLOADS / "instance_aks_vmss_uniform_v2021-02-01.json"
 TEAMCITY = PAYLOADS / "instance_teamcity_msdocs_v2023-07-01.json"
@@ -45,60 +43,37 @@ LABELS = {
 Start = Callable[..., Exporter]
 
 
-class Service:
+class Service(Peer):
     """An IMDS whose answers about the VM are set by hand; its document names one VM per event."""
 
     def __init__(self) -> None:
         self.instance: bytes | None = None  # None: 404
-        self.refusal: bytes | None = None  # the whole answer to a version that is not known
+        self.refusal = answer(b"", "404 Not Found")  # the whole answer to a version that is not known
         self.versions: tuple[str, ...] = ("2021-02-01",)  # those that are known
         self.hang = False
         self.asked = 0  # how often it was asked about the VM
         self.resources = ["vm"]
-        self.released = threading.Event()
         self.may_poll = threading.Event()
         self.may_poll.set()
         self.polled = threading.Event()
         self.polled_unnamed = False  # whether a poll came before the answer about the VM, while polls were held
-        service = self
+        super().__init__(lambda connection, request: connection.sendall(self._answer(request)))
 
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_GET(self) -> None:
-                path, _, version = self.path.partition("?api-version=")
-                if path == "/metadata/instance" and version not in service.versions:
-                    self.wfile.write(service.refusal or b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
-                elif path == "/metadata/instance":
-                    service.asked += 1
-                    if service.hang:
-                        service.released.wait()
-                    if not service.may_poll.is_set():
-                        service.polled_unnamed |= service.polled.wait(0.3)
-                    self._send(service.instance)
-                elif self.path.startswith("/metadata/scheduledevents?"):
-                    service.polled.set()
-                    service.may_poll.wait()
-                    self._send(service.document())
-                else:
-                    self._send(None)
-
-            def _send(self, body: bytes | None) -> None:
-                assert self.headers["Metadata"] == "true"
-                self.send_response(404 if body is None else 200)
-                self.send_header("Content-Length", str(len(body or b"")))
-                self.end_headers()
-                with suppress(ConnectionError):  # the exporter has ended
-                    self.wfile.write(body or b"")
-
-            def log_message(self, *_: object) -> None:
-                """Keep quiet."""
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
-        self._thread.start()
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+    def _answer(self, request: bytes) -> bytes:
+        assert b"Metadata: true" in request
+        path, _, version = request.split()[1].decode().partition("?api-version=")
+        if path == "/metadata/scheduledevents":
+            self.polled.set()
+            self.may_poll.wait()
+            return answer(self.document())
+        if version not in self.versions:
+            return self.refusal
+        self.asked += 1
+        if self.hang:
+            self.ending.wait()
+        if not self.may_poll.is_set():
+            self.polled_unnamed |= self.polled.wait(0.3)
+        return answer(b"", "404 Not Found") if self.instance is None else answer(self.instance)
 
     def document(self) -> bytes:
         """Return one Reboot per VM in ``resources``."""
@@ -115,11 +90,8 @@ class Service:
 
     def end(self) -> None:
         """Stop serving."""
-        self.released.set()
         self.may_poll.set()
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        super().end()
 
 
 @pytest.fixture

@@ -4,11 +4,9 @@ import json
 import os
 import re
 import socket
-import ssl
 import subprocess
 import sys
 import time
-import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,8 +17,7 @@ from azure_scheduled_events_exporter.commands.cli import main
 from azure_scheduled_events_exporter.simulator import Simulator
 from deploy.stack.free_port import free_port
 from support.commands import EVENT_ID, NAME, assert_one_line, command, place_event
-from support.programs import COMMAND, PATIENCE, Exporter, Program, Scrape, environment, eventually, fetch
-from support.servers.certificates import Authority
+from support.programs import COMMAND, Exporter, Program, Scrape, environment, eventually, fetch
 
 COMMANDS = ("run", "demo", "simulate", "events", "check-config")
 FLAGS = (
@@ -223,23 +220,6 @@ class TestDemo:
             eventually(look, f"all five event types; seen {seen}", 90)
             assert demo.terminate() == 0
         assert "Traceback" not in demo.log
-
-    def test_tls(self, tmp_path: Path) -> None:
-        """With TLS configured, the printed addresses and the command use https and work unchanged."""
-        authority = Authority(tmp_path)
-        authority.server()
-        file = tmp_path / "web.yml"
-        file.write_text("tls_server_config: {cert_file: server.pem, key_file: server.key}\n")
-        flags = ("--web.listen-address", "127.0.0.1:0", "--web.config.file", str(file))
-        with Program([COMMAND, "demo", *flags], tmp_path / "demo.log") as demo:
-            url = demo.wait_for_line(r"metrics +(https://127\.0\.0\.1:\d+/metrics)\n")[1]
-            assert demo.wait_for_line(r"page +(\S+)\n")[1] == url.removesuffix("metrics")
-            assert demo.wait_for_line(r"watch +curl -sk (\S+) ")[1] == url
-            assert demo.wait_for_line(r"simulator +(http://127\.0\.0\.1:\d+)/")
-            trusting = ssl.create_default_context(cafile=str(authority.own.certificate))
-            handlers = (urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=trusting))
-            with urllib.request.build_opener(*handlers).open(url, timeout=PATIENCE) as answer:
-                assert answer.status == 200
 
     @pytest.mark.parametrize("name", ["demo", "simulate"])
     def test_reader_that_has_gone(self, name: str) -> None:

@@ -7,13 +7,12 @@ import json
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
 
 import pytest
 
 from support.paths import PAYLOADS
 from support.programs import Exporter, Scrape
+from support.servers.imds_peer import Peer, answer
 
 EMPTY = b'{"DocumentIncarnation": 999, "Events": []}'
 REBOOT = (PAYLOADS / "azure_vm-scheduled-events_2021_2_user_reboot.json").read_bytes()
@@ -21,38 +20,16 @@ REBOOT = (PAYLOADS / "azure_vm-scheduled-events_2021_2_user_reboot.json").read_b
 FILES = sorted(path for path in PAYLOADS.iterdir() if not path.name.startswith(("instance_", "README", "error_")))
 
 
-class Service:
+class Service(Peer):
     """An IMDS with configurable answers."""
 
     def __init__(self) -> None:
         self.status, self.body = 200, EMPTY
-        service = self
+        super().__init__(lambda connection, request: connection.sendall(self._answer(request)))
 
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_GET(self) -> None:
-                known = self.path.startswith("/metadata/scheduledevents?")
-                status, body = (service.status, service.body) if known else (404, b"")
-                self.send_response(status)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *_: object) -> None:
-                """Keep quiet."""
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self._thread = Thread(target=self._server.serve_forever, args=(0.02,))
-        self._thread.start()
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
-
-    def end(self) -> None:
-        """Stop serving."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+    def _answer(self, request: bytes) -> bytes:
+        known = request.startswith(b"GET /metadata/scheduledevents?")
+        return answer(self.body, f"{self.status} As Set") if known else answer(b"", "404 Not Found")
 
 
 @dataclass(frozen=True)

@@ -213,14 +213,3 @@ def test_documented_all_is_the_sample(scope: str, source: str, duration: float |
     late = after(200)
     assert DOCUMENTED_ALL.decide(event, name, late).approve is approves
     assert DOCUMENTED.decide(event, name, late).approve is (approves and scope == "self")
-
-
-def test_turns_of_documented_all() -> None:
-    """The VM of Resources approves at once, the others after its turn, at moments that their names spread."""
-    event = sample_event("peer", source="User")
-    moments = {name: DOCUMENTED_ALL.decide(event, name, BEGAN).due for name in ("vmss_0", "vmss_9", "db_1", "db_2")}
-    assert moments["vmss_0"] == BEGAN.wall
-    others = sorted(due - BEGAN.wall for name, due in moments.items() if due is not None and name != "vmss_0")
-    assert all(60 <= each < 120 for each in others)
-    assert len(set(others)) > 1
-    assert DOCUMENTED_ALL.decide(event, "DB_1", after(30)).due == moments["db_1"], "the same at every poll"

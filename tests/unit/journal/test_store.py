@@ -17,7 +17,6 @@ from azure_scheduled_events_exporter.core.lifecycle import (
     Approval,
     Change,
     Lifecycle,
-    Lifecycles,
     Move,
     State,
     Transition,
@@ -172,32 +171,6 @@ class TestRoundTrip:
             assert kept(store) == [change_record(change) for change in changes]
             assert store.restore().statistics == Statistics().plus(map(measure, changes))
 
-    @PATIENCE
-    @given(CHANGES, LIVES)
-    def test_every_tally(self, changes: list[Change], lives: list[Lifecycle]) -> None:
-        """The sum that a fresh file begins with comes back, series that are 0 included, and so do all lives."""
-        with closing(fresh()) as store:
-            whole = Restored(
-                Lifecycles({life.event_id: life for life in lives}), Statistics().plus(map(measure, changes))
-            )
-            store.begin_with(whole, {}, 0)
-            assert store.restore().statistics == whole.statistics
-            assert list(store.history()) == sorted(lives, key=lambda each: (each.first_seen.wall, each.event_id))
-
-    def test_open_and_ended_lives(self, store: Store) -> None:
-        """Open lives are current again; ended ones are remembered whole, in case they return."""
-        write(store, Entry(lives=[life("OPEN"), life("ENDED", ended=5.0)]))
-        lifecycles = store.restore().lifecycles
-        assert list(lifecycles.current.values()) == [life("OPEN")]
-        assert lifecycles.ended == {"ENDED": life("ENDED", ended=5.0)}
-
-    def test_a_life_is_replaced_by_its_next_form(self, store: Store) -> None:
-        """The history has each event once, in its last state."""
-        write(store, Entry(lives=[life("A")]))
-        write(store, Entry(lives=[life("A", ended=5.0)]))
-        assert list(store.history()) == [life("A", ended=5.0)]
-        assert store.restore().lifecycles.current == {}
-
     def test_the_oldest_ends_are_forgotten_first(self, store: Store) -> None:
         """Of very many ended events the newest are remembered, in their order."""
         write(store, Entry(lives=[life(f"E{n}", ended=float(n)) for n in range(1500)]))
@@ -231,12 +204,6 @@ class TestSpans:
         end(store, [waiting[-1], QueuedSpan(99, span("never there"))])
         assert [each.name for each in spans_of(store)] == ["b"]
         assert store.spans_queued() == 1
-
-    def test_told_again(self, store: Store) -> None:
-        """A span that is added again replaces the earlier one and gets a new number."""
-        write(store, Entry(spans=[span("a"), span("b")]))
-        write(store, Entry(spans=[span("a", 7.0)]))
-        assert spans_of(store) == [span("a", 7.0), span("b")]
 
     def test_replaced_in_flight(self, store: Store) -> None:
         """A span that is replaced while its older form is being sent still waits."""
@@ -274,13 +241,6 @@ class TestPrune:
                 assert store.restore().statistics == statistics
             left = [change for change in changes if change.at.wall >= max([0, *cuts])]
             assert kept(store) == [change_record(change) for change in left]
-
-    def test_forgets_what_has_ended_long_ago(self, store: Store) -> None:
-        """Old ends leave the history; an open life stays however old it is, and so do undelivered spans."""
-        write(store, Entry(lives=[life("OLD", ended=5.0), life("NEW", ended=50.0), life("OPEN")], spans=[span("a")]))
-        store.prune(10.0)
-        assert {each.event_id for each in store.history()} == {"NEW", "OPEN"}
-        assert store.spans_queued() == 1
 
     def test_forgets_what_was_refused_long_ago(self, store: Store) -> None:
         """A refused span stays for the retention after its first refusal, however often it is sent again."""

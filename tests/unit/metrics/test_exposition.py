@@ -138,15 +138,6 @@ def test_the_countdown_is_of_the_moment_of_the_scrape() -> None:
     assert Scrape(scraped.render().body.decode()).value(name, event_id="FREEZE") == -5.5
 
 
-def test_a_change_shows_in_the_next_scrape() -> None:
-    """Cached text is replaced as soon as the state changes."""
-    states = [full_life(), lived((0, []))]
-    scraped = Exposition(lambda: states[0], lambda: NOON)
-    assert Scrape(scraped.render().body.decode()).series("event_info")
-    states.pop(0)
-    assert not Scrape(scraped.render().body.decode()).series("event_info")
-
-
 def test_every_field_of_the_snapshot_shows_when_it_changes() -> None:
     """A change of any input of a metric appears in the next scrape."""
     before = full_life()
