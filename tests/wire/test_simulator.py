@@ -203,11 +203,6 @@ def test_control_over_http(simulator: Simulator) -> None:
     ("path", "body", "complaint"),
     [
         ("play", {"scenario": "/etc/passwd"}, "'scenario' must be all or among live-migration, .*, quiet, not"),
-        (
-            "play",
-            {"scenario": "rollout", "speed": 0},
-            "speed 0 cannot be used: it must be at least 0.001 and at most 10000",
-        ),
         ("play", {"scenario": "rollout", "speed": 1e-9}, "speed 1e-09 cannot be used: it must be at least 0.001"),
         ("play", {"scenario": "rollout", "speed": 10**400}, "'speed' must be a number"),
         ("play", {"scenario": []}, "there is no scenario to play"),
