@@ -187,17 +187,15 @@ def _file(text: str) -> str:
     return text
 
 
+def _user(text: str, what: str = "user") -> str:
+    if not text.isprintable():
+        raise ValueError(f"{text!r} is not a {what}: it contains control characters or invalid text")
+    return text
+
+
 def _name(text: str) -> str | None:
     # The name is part of every scrape, and one character that UTF-8 cannot encode would break them all.
-    if not text.isprintable():
-        raise ValueError(f"{text!r} is not a VM name: it contains control characters or invalid text")
-    return text or None
-
-
-def _user(text: str) -> str:
-    if not text.isprintable():
-        raise ValueError(f"{text!r} is not a user: it contains control characters or invalid text")
-    return text
+    return _user(text, "VM name") or None
 
 
 def _path(text: str) -> str:

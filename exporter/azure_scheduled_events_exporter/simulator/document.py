@@ -5,20 +5,13 @@ import re
 from collections.abc import Mapping, Sequence
 from email.utils import formatdate
 from math import floor
-from types import MappingProxyType
 from typing import Final
 
 from azure_scheduled_events_exporter.core.event_types import EventType
 
 WireEvent = Mapping[str, object]
 
-_FIELDS_SINCE: Final = MappingProxyType(
-    {
-        "Description": "2019-04-01",
-        "EventSource": "2019-08-01",
-        "DurationInSeconds": "2020-07-01",
-    }
-)
+_FIELDS_SINCE: Final = {"Description": "2019-04-01", "EventSource": "2019-08-01", "DurationInSeconds": "2020-07-01"}
 
 PREVIEW: Final = "2017-03-01"
 """The version that needs no ``Metadata: true`` and puts an underscore before resource names."""
@@ -38,7 +31,7 @@ VERSIONS: Final = (
 ADVICE: Final = "SpotRebalanceRecommendation"
 """The type of an event of EventStatus Advisory: nothing is scheduled."""
 
-_TYPES_SINCE: Final = MappingProxyType({**{str(each): each.facts.since for each in EventType}, ADVICE: VERSIONS[-1]})
+_TYPES_SINCE: Final = {**{str(each): each.facts.since for each in EventType}, ADVICE: VERSIONS[-1]}
 _DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 
 HEADER_MISSING: Final = {"error": "Bad request: . Required metadata header not specified"}

@@ -27,7 +27,6 @@ from .wire import Server
 Choice = str | Path | Scenario
 """A shipped scenario's name (or ``all``), the path of a file, or a scenario."""
 
-_FIRST_ADDRESS = ("127.0.0.1", 0)
 _LONGEST_WAIT = 3600.0
 
 
@@ -53,7 +52,7 @@ class Simulator:
         *,
         speed: float = 1.0,
         loop: bool = False,
-        address: tuple[str, int] = _FIRST_ADDRESS,
+        address: tuple[str, int] = ("127.0.0.1", 0),
         faults: Sequence[FaultPlan | str] = (),
         first_answer_delay: float = 0.0,
         first_event_delay: float = 0.0,
@@ -69,11 +68,9 @@ class Simulator:
         self._on_happening = on_happening
         self._plans = tuple(parse_plan(fault) if isinstance(fault, str) else fault for fault in faults)
         self._playlist = Playlist(_scenarios(scenario), speed, loop)
-        text = uuid.uuid4().hex if seed is None else str(seed)
-        self._seed = text
-        stage = Stage(self._playlist, at=self._clock(), seed=text)
+        self._seed = uuid.uuid4().hex if seed is None else str(seed)
         self._service = Service(
-            stage,
+            Stage(self._playlist, at=self._clock(), seed=self._seed),
             first_answer_delay=first_answer_delay,
             first_event_delay=first_event_delay,
             empty_body=empty_body,
