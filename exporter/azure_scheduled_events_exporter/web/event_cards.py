@@ -13,15 +13,17 @@ from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycle, 
 from azure_scheduled_events_exporter.core.spans import trace_id
 from azure_scheduled_events_exporter.times import iso_time
 
-from .html import Markup, joined, tag
+from .html import Child, Markup, joined, tag
 from .importance import in_order
 from .wording import APPROVERS, KINDS, SOURCES, clipped, foreign, impact, left, meaning, moment, since, standing, title
 
 CARDS = 20
 """Maximum number of cards: a VM has a few events, and a document of thousands must not slow down the page."""
 
+WHOSE = {Scope.SELF: "this VM", Scope.PEER: "other VMs", Scope.UNKNOWN: "possibly this VM"}
+"""The words for the VMs of an event."""
+
 _NAMES = 10
-_OWN = {Scope.SELF: "this VM", Scope.PEER: "other VMs", Scope.UNKNOWN: "possibly this VM"}
 _HINT = "To let it begin now, for all affected VMs, run as root on this VM (in a container or pod: inside it): "
 # Only an id in Azure's own format may appear in a command for people to copy.
 _GUID = re.compile(r"[0-9A-F]{8}(-[0-9A-F]{4}){3}-[0-9A-F]{12}", re.ASCII)
@@ -48,7 +50,7 @@ def _card(life: Lifecycle, status: ApprovalStatus | None, vm_name: str | None, n
             tag("h3", foreign(title(life)), id=f"{key}-title"),
             tag("span", foreign(standing(life)), class_="chip state"),
             tag("span", "approved", class_="chip approved") if approved else None,
-            tag("span", _OWN[life.scope], class_=f"chip {life.scope}"),
+            tag("span", WHOSE[life.scope], class_=f"chip {life.scope}"),
         ),
         _when(life, kind, now),
         tag("p", meaning(life), class_="meaning"),
@@ -74,8 +76,7 @@ def _card(life: Lifecycle, status: ApprovalStatus | None, vm_name: str | None, n
 def _when(life: Lifecycle, kind: Kind, now: float) -> Markup:
     """Return when the event begins, in the largest type of the page, with a remark."""
     not_before = life.event.not_before
-    when: Markup
-    remarks: tuple[Markup | str | None, ...]
+    remarks: tuple[Child, ...]
     if life.state is State.STARTED:
         began = life.started_at or life.first_seen
         remark = None
@@ -92,13 +93,8 @@ def _when(life: Lifecycle, kind: Kind, now: float) -> Markup:
         remarks = ("The event has no readable NotBefore. It may begin at any moment.",)
     else:
         ahead, until = not_before - now, iso_time(not_before)
-        timer: dict[str, str | float | bool] = {
-            "datetime": until,
-            "data_until": not_before,
-            "data_overdue": ahead <= -1,
-            "role": "timer",
-        }
-        when = tag("time", left(ahead), **timer)
+        overdue = ahead <= -1
+        when = tag("time", left(ahead), datetime=until, data_until=not_before, data_overdue=overdue, role="timer")
         remark = "Approved: it may begin earlier than NotBefore, at any moment." if life.approved_by else None
         remarks = ("NotBefore ", moment(not_before), ". ", remark)
     return tag("div", tag("p", when, class_="when"), tag("p", *remarks, class_="remark"))

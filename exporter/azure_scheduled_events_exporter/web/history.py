@@ -17,6 +17,7 @@ from .wording import APPROVERS, OUTCOMES, foreign, length, moment, paused, stand
 
 _CURRENT = 20  # current events shown beside those that ended
 _NARROWEST = 0.5  # percent of a bar: a phase of seconds in a life of days stays visible
+_KEYS = {"waiting": "scheduled", "approved": "approved, not started", "started": "started", "deadline": "NotBefore"}
 _WHOSE = {Scope.SELF: "this VM", Scope.PEER: "other VMs", Scope.UNKNOWN: "VM unknown"}
 
 
@@ -33,12 +34,7 @@ def timeline(shown: Sequence[Lifecycle], now: float) -> Markup:
         "Each bar is one event, from first seen to its end or NotBefore, on its own scale: ",
         *(
             tag("span", tag("span", class_=f"key {name}"), f" {words} ", class_="entry")
-            for name, words in (
-                ("waiting", "scheduled"),
-                ("approved", "approved, not started"),
-                ("started", "started"),
-                ("deadline", "NotBefore"),
-            )
+            for name, words in _KEYS.items()
         ),
         class_="legend",
     )

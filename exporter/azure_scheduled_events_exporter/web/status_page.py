@@ -11,10 +11,9 @@ from pathlib import Path
 
 from azure_scheduled_events_exporter import DOCUMENTATION, __version__
 from azure_scheduled_events_exporter.core.document import Scope
-from azure_scheduled_events_exporter.core.lifecycle import Lifecycle
 from azure_scheduled_events_exporter.polling.snapshot import Polls, Snapshot
 
-from .event_cards import cards
+from .event_cards import WHOSE, cards
 from .history import lives, timeline
 from .html import Markup, joined, tag
 from .importance import in_order
@@ -25,6 +24,8 @@ LATE_SECONDS = 15.0
 """The last answer is outdated if it is older than two poll intervals plus this."""
 
 _REFRESH_SECONDS = 5  # without JavaScript
+_LINKS = {"/api/v1/events": "Events as JSON", "/-/healthy": "Health", "/-/ready": "Readiness"}
+_PAGES = {"status-page.md": "this page", "runbooks/": "what to do about each alert"}
 _PLACE = {
     "scale set": "scale_set",
     "zone": "zone",
@@ -93,8 +94,7 @@ def page(snapshot: Snapshot, now: float, telemetry_path: str) -> bytes:
 def _is_seen(snapshot: Snapshot, now: float) -> bool:
     """Return whether the snapshot is current: missing data is never shown as "no events"."""
     last = snapshot.polls.last_success
-    late = last is None or now - last > 2 * snapshot.poll_interval + LATE_SECONDS
-    return snapshot.polls.up and not late
+    return snapshot.polls.up and last is not None and now - last <= 2 * snapshot.poll_interval + LATE_SECONDS
 
 
 def _main(snapshot: Snapshot, now: float, *, seen: bool) -> Markup:
@@ -206,37 +206,26 @@ def _exporter(snapshot: Snapshot) -> Markup:
 
 
 def _footer(telemetry_path: str) -> Markup:
+    links = {telemetry_path: "Metrics", **_LINKS}
     # Relative, so that they work behind a proxy with a path prefix.
-    links = (
-        (telemetry_path, "Metrics"),
-        ("/api/v1/events", "Events as JSON"),
-        ("/-/healthy", "Health"),
-        ("/-/ready", "Readiness"),
-    )
-    items = [tag("li", tag("a", text, href=f".{path}")) for path, text in links]
+    items = [tag("li", tag("a", text, href=f".{path}")) for path, text in links.items()]
     return tag(
         "footer",
         tag("nav", tag("ul", *items), aria_label="More from this exporter"),
         tag(
             "p",
             "Documentation: ",
-            tag("a", "this page", href=f"{DOCUMENTATION}status-page.md"),
-            ", ",
-            tag("a", "what to do about each alert", href=f"{DOCUMENTATION}runbooks/"),
+            joined(*(tag("a", text, href=f"{DOCUMENTATION}{path}") for path, text in _PAGES.items()), between=", "),
             ".",
             class_="remark",
         ),
     )
 
 
-def _first(snapshot: Snapshot) -> Lifecycle | None:
-    return next(iter(in_order(snapshot.current.values())), None)
-
-
 def _title(snapshot: Snapshot, *, seen: bool) -> str:
     """Return the title: the most important fact."""
     vm = snapshot.vm_name or "this VM"
-    first = _first(snapshot)
+    first = next(iter(in_order(snapshot.current.values())), None)
     if not seen:
         return f"{_doubt(snapshot.polls)} - {vm}"
     if first is None:
@@ -247,12 +236,11 @@ def _title(snapshot: Snapshot, *, seen: bool) -> str:
 
 def _announcement(snapshot: Snapshot, *, seen: bool) -> str:
     """Return the text that screen readers announce when it changes; it contains no times."""
-    first = _first(snapshot)
+    first = next(iter(in_order(snapshot.current.values())), None)
     shown = "can be read" if snapshot.polls.partial else "was last known"
     sight = "IMDS answers." if seen else f"{_doubt(snapshot.polls)}; the page shows what {shown}."
     if first is None:
         return f"{sight} {'No events.' if seen else 'It is unknown whether there are events.'}"
     others = len(snapshot.current) - 1
-    whose = {Scope.SELF: "this VM", Scope.PEER: "other VMs", Scope.UNKNOWN: "possibly this VM"}[first.scope]
     more = f" And {others} more." if others else ""
-    return f"{sight} {title(first)} of {whose}, {standing(first)}.{more}"
+    return f"{sight} {title(first)} of {WHOSE[first.scope]}, {standing(first)}.{more}"

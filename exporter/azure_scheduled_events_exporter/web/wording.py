@@ -42,7 +42,6 @@ APPROVERS: Mapping[Approver, str] = {
     Approver.DEADLINE: "not approved: it started at NotBefore",
 }
 
-
 KINDS: Mapping[Kind, str] = {
     Kind.ANNOUNCED: "announced by Azure",
     Kind.REQUESTED: "requested by a user",
