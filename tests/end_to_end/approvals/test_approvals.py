@@ -13,7 +13,6 @@ from azure_scheduled_events_exporter.simulator import (
 from support.programs import Exporter
 
 VMS = tuple(VirtualMachine(f"vmss_{number}", scale_set="vmss") for number in range(5))
-QUIET = Scenario("quiet", "Nothing happens.", VMS, ())
 FAST = ("--poll.interval", "250ms")
 
 

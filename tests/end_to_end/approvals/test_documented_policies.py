@@ -12,9 +12,6 @@ from support.programs import COMMAND, Exporter, environment, fetch
 from trials.trial import polls_on
 
 VMS = tuple(VirtualMachine(f"vmss_{number}", scale_set="vmss") for number in range(3))
-QUIET = Scenario("quiet", "Nothing happens.", VMS, ())
-REQUESTED = PlannedEvent("Reboot", ("vmss_0",), source="User", announced_at=0.0, approval_delay=600.0)
-USER_EVENT = Scenario("requested", "Somebody restarts the first VM.", VMS, (REQUESTED,))
 DUE = "event_approval_due_timestamp_seconds"
 HELD = """\
 rules:
@@ -25,11 +22,6 @@ HELD_EVENTS = (
     PlannedEvent("Redeploy", ("vmss_0",), source="User", announced_at=0.0),
     PlannedEvent("Reboot", ("vmss_0",), source="User", announced_at=0.0),
 )
-
-
-def posts(simulator: Simulator) -> list[str]:
-    """Return which VMs sent approvals."""
-    return [seen.vm for seen in simulator.requests if seen.method == "POST"]
 
 
 def test_what_a_policy_does_not_approve_yet(start_exporter: Callable[..., Exporter], tmp_path: Path) -> None:

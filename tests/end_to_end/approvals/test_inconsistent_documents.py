@@ -21,7 +21,6 @@ rules:
   - {name: go on, action: approve}
 """
 NEVER_TYPED = "IMDS shows no EventType for it, so no rule decides; without approval it begins at NotBefore"
-Document = list[dict[str, object]]
 
 
 @pytest.fixture

@@ -14,30 +14,13 @@ import pytest
 
 from azure_scheduled_events_exporter import __version__
 from azure_scheduled_events_exporter.commands.cli import main
+from azure_scheduled_events_exporter.config import SETTINGS
 from azure_scheduled_events_exporter.simulator import Simulator
 from deploy.stack.free_port import free_port
 from support.commands import EVENT_ID, NAME, assert_one_line, command, place_event
 from support.programs import COMMAND, Exporter, Program, Scrape, environment, eventually, fetch
 
 COMMANDS = ("run", "demo", "simulate", "events", "check-config")
-FLAGS = (
-    "imds.endpoint",
-    "imds.api-version",
-    "imds.timeout",
-    "poll.interval",
-    "instance.name",
-    "web.listen-address",
-    "web.telemetry-path",
-    "web.config.file",
-    "journal.path",
-    "journal.retention",
-    "approval.policy",
-    "otlp.endpoint",
-    "tracing.scope",
-    "log.level",
-    "log.format",
-    "config.file",
-)
 
 
 def helped(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
@@ -76,8 +59,8 @@ class TestHelp:
     def test_settings(self, name: str, capsys: pytest.CaptureFixture[str]) -> None:
         """The help of run and check-config names every flag with its default, and the other ways to set it."""
         said = " ".join(helped(capsys, name, "--help").split())
-        for flag in FLAGS:
-            assert f"--{flag} " in said
+        for setting in SETTINGS:
+            assert f"--{setting.flag} " in said
         for default in ("http://169.254.169.254", "2020-07-01", "10s", "1s", ":10169", "/metrics", "90d", "logfmt"):
             assert f"(default {default})" in said
         assert "AZURE_SCHEDULED_EVENTS_POLL_INTERVAL" in said

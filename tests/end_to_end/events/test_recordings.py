@@ -22,7 +22,6 @@ LENGTH = 10.0  # seconds that a scenario takes here
 Start = Callable[..., Exporter]
 Lives = dict[str, tuple[tuple[str, ...], str]]
 BODIES = [path.read_bytes() for path in sorted(PAYLOADS.glob("*.json")) if not path.name.startswith(("error", "inst"))]
-EMPTY = b'{"DocumentIncarnation": 999, "Events": []}'
 TIMES = (
     *("announced_at", "notice", "started_for", "approval_delay", "cancelled_at", "rescheduled_at"),
     "new_notice",

@@ -14,8 +14,6 @@ from support.monitoring.collector import ACCEPT, Collector, Reply
 from support.programs import Exporter, eventually
 
 Start = Callable[..., Exporter]
-POLL = ("--poll.interval", "300ms", "--instance.name", "vmss_0")
-EVENTS = 76
 
 
 @pytest.fixture

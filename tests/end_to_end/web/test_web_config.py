@@ -24,7 +24,6 @@ from support.servers.certificates import Authority
 QUIET = Scenario("quiet", "Nothing happens.", (VirtualMachine("vm_0"),), ())
 PAGE = ROOT / "docs" / "web-config.md"
 FILES = [block for block in blocks(PAGE) if block.language == "yaml" and "scrape_configs" not in block.text]
-PATHS = ("/", "/metrics", "/api/v1/events", "/nowhere")
 GUARDED = """\
 tls_server_config:
   cert_file: server.pem

@@ -23,7 +23,6 @@ from support.programs import eventually
 LOG = logging.getLogger("tests.tracing")
 YES = ExportResult(Export.ACCEPTED)
 LATER = ExportResult(Export.LATER, reason="503")
-NO = ExportResult(Export.ACCEPTED, rejected=1000, reason="404")
 
 
 class Script:
