@@ -107,12 +107,6 @@ class TestUsage:
         said = capsys.readouterr()
         assert_one_line(subprocess.CompletedProcess(arguments, status, said.out, said.err), 2, word)
 
-    def test_status_of_the_process(self) -> None:
-        """The process ends with that status."""
-        nope = [COMMAND, "run", "--nope"]
-        done = subprocess.run(nope, env=environment(), capture_output=True, text=True, check=False)
-        assert_one_line(done, 2, "--nope", "--help")
-
 
 class TestRun:
     """The daemon's beginning."""
