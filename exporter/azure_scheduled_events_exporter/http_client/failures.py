@@ -43,10 +43,9 @@ def failure_reason(error: BaseException) -> str:
 
 
 def _is_about_header(error: BaseException) -> bool:
-    is_encoding = isinstance(error, UnicodeEncodeError) and error.encoding == "latin-1"  # as http.client writes headers
-    return (
-        is_encoding or isinstance(error, requests.exceptions.InvalidHeader) or str(error).startswith("Invalid header")
-    )
+    if isinstance(error, UnicodeEncodeError):
+        return error.encoding == "latin-1"  # as http.client writes headers
+    return isinstance(error, requests.exceptions.InvalidHeader) or str(error).startswith("Invalid header")
 
 
 def causes_of(error: BaseException) -> Iterator[BaseException]:

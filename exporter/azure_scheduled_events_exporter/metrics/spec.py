@@ -62,8 +62,8 @@ class MetricSpec:
         """Return the fields of the snapshot that ``samples`` gets."""
         return tuple(getattr(snapshot, field) for field in self.reads)
 
-    def family(self, snapshot: Snapshot, now: float = 0.0) -> Metric:
-        """Return the metric in prometheus_client's form; ``now`` is wall-clock seconds."""
+    def family(self, snapshot: Snapshot) -> Metric:
+        """Return the metric in prometheus_client's form; the value of a countdown is its moment."""
         # prometheus_client's own name of a counter has no suffix.
         metric = Metric(self.full_name.removesuffix("_total"), self.help, self.type)
         for values, value in self.samples(*self.inputs(snapshot)):
@@ -71,7 +71,7 @@ class MetricSpec:
             if isinstance(value, Histogram):
                 _add_histogram(metric, labels, value)
             else:
-                metric.add_sample(self.full_name, labels, value - now if self.is_countdown else value)
+                metric.add_sample(self.full_name, labels, value)
         return metric
 
 
