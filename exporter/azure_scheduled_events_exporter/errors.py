@@ -23,7 +23,7 @@ import contextlib
 import difflib
 import re
 import sqlite3
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from enum import StrEnum
 
 
@@ -160,3 +160,11 @@ def without_password(text: str) -> str:
 def closest(word: str, known: Collection[str]) -> str | None:
     """Return the one of ``known`` that is most similar to ``word``; None if none is similar."""
     return next(iter(difflib.get_close_matches(word, known, 1)), None)
+
+
+def table(rows: Sequence[Sequence[str]]) -> str:
+    """Return ``rows`` as lines of aligned columns; no cell can end its row or control the terminal."""
+    rows = [[printable(cell) for cell in row] for row in rows]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
+    return "".join(line.rstrip() + "\n" for line in lines)

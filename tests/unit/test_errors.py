@@ -2,8 +2,7 @@
 
 import pytest
 
-from azure_scheduled_events_exporter.commands.table import table
-from azure_scheduled_events_exporter.errors import printable, without_password
+from azure_scheduled_events_exporter.errors import printable, table, without_password
 
 
 def test_no_cell_ends_its_row_or_controls_the_terminal() -> None:

@@ -9,6 +9,7 @@ but no answer came. When this command ends for any reason, it withdraws requests
 they expire.
 """
 
+import argparse
 import getpass
 import signal
 import sys
@@ -33,6 +34,7 @@ from azure_scheduled_events_exporter.errors import (
     OutputError,
     UsageError,
     printable,
+    table,
 )
 from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
 from azure_scheduled_events_exporter.journal.file import (
@@ -47,7 +49,7 @@ from azure_scheduled_events_exporter.service.endpoint import with_endpoint
 
 from .events import COLUMNS, event_row
 from .interruption import Interrupted, ignore_signals, interrupted_afterwards, interruptible
-from .table import table
+from .settings import config_without_policy
 
 _LOOK_SECONDS = 0.1
 _AGAIN_SECONDS = 1.0  # until the next poll, without an exporter
@@ -74,7 +76,18 @@ class Requests(Protocol):
         """Withdraw the requests that have no result yet, so that they are not sent."""
 
 
-def run(config: Config, event_ids: Sequence[str], *, all_mine: bool, yes: bool) -> int:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of ``approve`` to ``parser``."""
+    parser.add_argument("event_ids", metavar="EVENT_ID", nargs="*", help="Events to approve.")
+    parser.add_argument(
+        "--all-mine",
+        action="store_true",
+        help="Approve all Scheduled events of this VM, including Preempt and Terminate, which delete it.",
+    )
+    parser.add_argument("--yes", action="store_true", help="Do not ask for confirmation.")
+
+
+def run(parsed: argparse.Namespace) -> int:
     """Approve; return the exit status.
 
     It is 0 if all events are approved or have started, 3 if that is not known of all, 128 and the signal's number if a
@@ -83,13 +96,14 @@ def run(config: Config, event_ids: Sequence[str], *, all_mine: bool, yes: bool) 
     Raises:
         ExporterError: nothing to approve, no access, or no answer.
     """
-    if bool(event_ids) == all_mine:
+    config = config_without_policy(parsed)
+    if bool(parsed.event_ids) == parsed.all_mine:
         raise UsageError("approve: give EventIds, or --all-mine")
     if config.journal_path == MEMORY:
         raise UsageError("--journal.path: 'memory' cannot be shared: name the journal of the running exporter")
     with interruptible():
         try:
-            return _approve(config, event_ids, yes=yes)
+            return _approve(config, parsed.event_ids, yes=parsed.yes)
         except Interrupted as interrupted:
             return interrupted.exit_status
 

@@ -1,10 +1,12 @@
 """The command ``check-config``: validates the configuration and prints the effective settings and where each is set."""
 
+import argparse
+import os
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 
 from azure_scheduled_events_exporter.config import resolve, unknown_variables, warnings, written
+from azure_scheduled_events_exporter.config.flags import repeated_flags, written_flags
 from azure_scheduled_events_exporter.errors import named_by, without_password
 from azure_scheduled_events_exporter.http_server.web_config import load as load_web_config
 from azure_scheduled_events_exporter.service.alert_push import check as check_alerts
@@ -12,13 +14,19 @@ from azure_scheduled_events_exporter.service.privileges import account
 from azure_scheduled_events_exporter.tracing.sender import otlp_sender
 from azure_scheduled_events_exporter.tracing.variables import doubts, is_on
 
+from .settings import take_environment
 
-def run(flags: Mapping[str, str], environment: Mapping[str, str], places: Mapping[str, str]) -> int:
+
+def run(parsed: argparse.Namespace) -> int:
     """Print every setting with its value and place; return the exit status.
 
     Raises:
         UsageError: a setting is invalid.
     """
+    for flag in repeated_flags(parsed):
+        print(f"warning: {flag} is written more than once: its last value is used", file=sys.stderr)
+    places = take_environment(parsed)
+    flags, environment = written_flags(parsed), os.environ
     config = resolve(flags, environment, places)
     if config.process_user:
         account(config.process_user)

@@ -8,15 +8,13 @@ import re
 import sqlite3
 import sys
 import textwrap
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NoReturn
 
-from azure_scheduled_events_exporter import __version__, environment_file, logs, standard_streams
+from azure_scheduled_events_exporter import __version__, logs, standard_streams
 from azure_scheduled_events_exporter.config import (
     CONFIG_FILE_FLAG,
-    ENV_FILE_FLAG,
     Config,
     environment_name,
     resolve,
@@ -32,6 +30,8 @@ from azure_scheduled_events_exporter.errors import (
     without_password,
 )
 from azure_scheduled_events_exporter.service.ending import Ending
+
+from .settings import config_of, config_without_policy, from_file
 
 PROGRAM = "azure-scheduled-events-exporter"
 _DESCRIPTION = """\
@@ -58,8 +58,6 @@ _ASKING = ("metadata service", "journal")
 _WIDTH = 80
 _UNREAD = 128 + 13
 """The exit status when nobody reads the output: a shell's for a program that SIGPIPE ended."""
-_WITHOUT_UNIT_FILE = ("run", "demo")
-"""Commands that do not read the unit's environment file by default: to ``run``, systemd passes it."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -72,20 +70,20 @@ class _Parser(argparse.ArgumentParser):
 
 @dataclass(frozen=True, slots=True)
 class _Command:
-    """A command: its function (None: ``run`` of ``module``), and what its help shows.
+    """A command, and what its help shows.
 
     Attributes:
         shown: the groups of settings that its help lists; without any, it takes no settings.
-        add_arguments: adds its own flags; without it, the function of that name in ``module`` does.
-        module: loaded if this command runs, for its ``DESCRIPTION``, ``SETTINGS`` (other defaults) and flags.
+        module: loaded if this command runs, for its ``run``, ``add_arguments``, ``DESCRIPTION`` and ``SETTINGS`` (other
+            defaults).
+        function: runs it instead of ``run``.
     """
 
     name: str
-    function: Callable[[argparse.Namespace], int] | None
     summary: str
     shown: Collection[str] = _ALL_GROUPS
-    add_arguments: Callable[[argparse.ArgumentParser], None] | None = None
     module: str = ""
+    function: Callable[[argparse.Namespace], int] | None = None
     operands: str = ""
     hidden: Collection[str] = ()
 
@@ -221,91 +219,9 @@ def _add_command(
     if command.shown:
         add_settings(added, getattr(module, "SETTINGS", {}), command.hidden, command.shown)
     added.add_argument("--version", action="version", version=f"{PROGRAM} {__version__}", help=argparse.SUPPRESS)
-    if command.add_arguments is not None:
-        command.add_arguments(added)
-    elif module is not None:
+    if module is not None and hasattr(module, "add_arguments"):
         module.add_arguments(added)
     return added
-
-
-def _add_demo(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--speed",
-        type=float,
-        metavar="FACTOR",
-        default=60.0,
-        help="Speed relative to real time, up to 10000. (default 60)",
-    )
-
-
-def _add_events(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="Print JSON instead of a table.")
-    parser.add_argument("--follow", action="store_true", help="Print every transition from now on as one line of JSON.")
-    parser.add_argument(
-        "--since", metavar="CURSOR", help="With --follow: start after the line with this 'cursor' (or 'seq')."
-    )
-    parser.add_argument("--mine", action="store_true", help="With --follow: only events of this VM.")
-
-
-def _add_approve(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("event_ids", metavar="EVENT_ID", nargs="*", help="Events to approve.")
-    parser.add_argument(
-        "--all-mine",
-        action="store_true",
-        help="Approve all Scheduled events of this VM, including Preempt and Terminate, which delete it.",
-    )
-    parser.add_argument("--yes", action="store_true", help="Do not ask for confirmation.")
-
-
-def _add_history(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="Print JSON instead of a table.")
-    parser.add_argument(
-        "--documents",
-        metavar="NUMBER",
-        nargs="?",
-        const="",
-        help="List the documents that the metadata service sent, or print the one of this number as it came.",
-    )
-    parser.add_argument("--record", metavar="FILE", help="Write these documents to FILE (.json), to attach or replay.")
-    parser.add_argument("--redact", action="store_true", help="With --record: replace names, ids and texts.")
-
-
-def _environment(parsed: argparse.Namespace) -> Mapping[str, str]:
-    """Add the variables of the environment file to this process; return where each of them is set.
-
-    A variable that this process already has takes precedence.
-    """
-    found, places = _from_file(parsed, os.environ)
-    os.environ.update(found)
-    return places
-
-
-def _from_file(parsed: argparse.Namespace, variables: Mapping[str, str]) -> tuple[Mapping[str, str], Mapping[str, str]]:
-    """Return what the environment file adds to ``variables``, and where each of it is set."""
-    flag = written_flags(parsed).get(ENV_FILE_FLAG) or variables.get(environment_name(ENV_FILE_FLAG))
-    path = Path(flag) if flag else environment_file.UNIT_FILE
-    if not flag:
-        if parsed.name in _WITHOUT_UNIT_FILE or not environment_file.may_exist(path):
-            return {}, {}
-        if not os.access(path, os.R_OK):
-            print(f"{PROGRAM}: {path} cannot be read by this user, so its settings are not used", file=sys.stderr)
-            return {}, {}
-    found = {name: each for name, each in environment_file.load(path).items() if name not in variables}
-    return (
-        {name: value for name, (value, _) in found.items()},
-        {name: f"{path}:{line}: {name}" for name, (_, line) in found.items()},
-    )
-
-
-def _config(parsed: argparse.Namespace) -> Config:
-    places = _environment(parsed)
-    return resolve(written_flags(parsed), os.environ, places)
-
-
-def _config_without_policy(parsed: argparse.Namespace) -> Config:
-    """Return the settings with the policy off: a broken policy file must not stop a command that does not use it."""
-    places = _environment(parsed)
-    return resolve({**written_flags(parsed), "approval.policy": "off"}, os.environ, places)
 
 
 def _run(parsed: argparse.Namespace) -> int:
@@ -314,11 +230,11 @@ def _run(parsed: argparse.Namespace) -> int:
         from azure_scheduled_events_exporter.service import daemon  # noqa: PLC0415 - only what a command needs is loaded
 
         variables = dict(os.environ)
-        config = _config(parsed)
+        config = config_of(parsed)
         log = logs.set_up(config.log_level, config.log_format)
 
         def read_again() -> Config:
-            found, places = _from_file(parsed, variables)
+            found, places = from_file(parsed, variables)
             return resolve(written_flags(parsed), {**variables, **found}, places)
 
         for name, meant in unknown_variables(os.environ):
@@ -329,127 +245,68 @@ def _run(parsed: argparse.Namespace) -> int:
         return daemon.run(config, log, ending=ending, read_again=read_again)
 
 
-def _demo(parsed: argparse.Namespace) -> int:
-    from . import demo  # noqa: PLC0415 - only what a command needs is loaded
-
-    _environment(parsed)
-    return demo.run(written_flags(parsed), os.environ, parsed.speed)
-
-
-def _simulate(parsed: argparse.Namespace) -> int:
-    from azure_scheduled_events_exporter.simulator import command  # noqa: PLC0415 - only what a command needs is loaded
-
-    return int(command.run(parsed))
-
-
-def _approve(parsed: argparse.Namespace) -> int:
-    from . import approve as approve_command  # noqa: PLC0415 - only what a command needs is loaded
-
-    return approve_command.run(
-        _config_without_policy(parsed), parsed.event_ids, all_mine=parsed.all_mine, yes=parsed.yes
-    )
-
-
 def _hook(parsed: argparse.Namespace) -> int:
     from . import hook as hook_command  # noqa: PLC0415 - only what a command needs is loaded
 
-    config = _config_without_policy(parsed)
+    config = config_without_policy(parsed)
     return hook_command.run(config, parsed, parsed.run_by_hook, written_flags(parsed))
-
-
-def _events(parsed: argparse.Namespace) -> int:
-    if parsed.follow:
-        from . import follow as follow_command  # noqa: PLC0415 - only what a command needs is loaded
-
-        return follow_command.run(_config_without_policy(parsed), since=parsed.since, mine=parsed.mine)
-    if parsed.since or parsed.mine:
-        raise UsageError("events: --since and --mine need --follow")
-    from . import events as events_command  # noqa: PLC0415 - only what a command needs is loaded
-
-    return events_command.run(_config(parsed), as_json=parsed.json)
-
-
-def _history(parsed: argparse.Namespace) -> int:
-    from . import history as history_command  # noqa: PLC0415 - only what a command needs is loaded
-
-    return history_command.run(
-        _config_without_policy(parsed),
-        as_json=parsed.json,
-        documents=parsed.documents,
-        record=parsed.record,
-        redact=parsed.redact,
-    )
-
-
-def _check_config(parsed: argparse.Namespace) -> int:
-    from . import check_config  # noqa: PLC0415 - only what a command needs is loaded
-
-    for flag in repeated_flags(parsed):
-        print(f"warning: {flag} is written more than once: its last value is used", file=sys.stderr)
-    places = _environment(parsed)
-    return check_config.run(written_flags(parsed), os.environ, places)
-
-
-def _doctor(parsed: argparse.Namespace) -> int:
-    from . import doctor as doctor_command  # noqa: PLC0415 - only what a command needs is loaded
-
-    places = _environment(parsed)
-    return doctor_command.run(parsed, written_flags(parsed), os.environ, places)
 
 
 _PACKAGE = "azure_scheduled_events_exporter"
 _COMMANDS = (
-    _Command("run", _run, "Poll the metadata service and serve metrics until stopped."),
+    _Command("run", "Poll the metadata service and serve metrics until stopped.", function=_run),
     _Command(
         "demo",
-        _demo,
         "Run the exporter with simulated events, off Azure: all scenarios in a loop.",
-        add_arguments=_add_demo,
         module=f"{_PACKAGE}.commands.demo",
         hidden=("imds.endpoint",),
     ),
-    _Command("simulate", _simulate, "Simulate the Azure metadata service.", (), module=f"{_PACKAGE}.simulator.command"),
-    _Command("events", _events, "Ask the metadata service once and print the current events.", _ASKING, _add_events),
+    _Command("simulate", "Simulate the Azure metadata service.", (), module=f"{_PACKAGE}.simulator.command"),
+    _Command(
+        "events",
+        "Ask the metadata service once and print the current events.",
+        _ASKING,
+        module=f"{_PACKAGE}.commands.events",
+    ),
     _Command(
         "approve",
-        _approve,
         "Approve events: they start now, before NotBefore, on every VM in their Resources.",
         _ASKING,
-        _add_approve,
+        module=f"{_PACKAGE}.commands.approve",
         operands="[EVENT_ID ...] [OPTIONS]",
     ),
     _Command(
         "hook",
-        _hook,
         "Run a command before an event of this VM, and again when it is over.",
         _ASKING,
+        function=_hook,
         module=f"{_PACKAGE}.commands.hook",
         operands="[OPTIONS] -- COMMAND [ARGUMENT ...]",
     ),
     _Command(
         "history",
-        _history,
         "Print past and current events from the journal, also of a running exporter.",
         ("journal",),
-        _add_history,
+        module=f"{_PACKAGE}.commands.history",
     ),
-    _Command("check-config", _check_config, "Validate the configuration and print the effective settings."),
+    _Command(
+        "check-config",
+        "Validate the configuration and print the effective settings.",
+        module=f"{_PACKAGE}.commands.check_config",
+    ),
     _Command(
         "doctor",
-        _doctor,
         "Check the whole chain, from IMDS to the dashboards, and print what to do.",
         module=f"{_PACKAGE}.commands.doctor",
     ),
     _Command(
         "assets",
-        None,
         "List or export dashboards, alert rules, runbooks, systemd unit, Helm chart and examples.",
         (),
         module=f"{_PACKAGE}.commands.assets",
     ),
     _Command(
         "drill",
-        None,
         "Test your paging with an alert that is labeled as a drill.",
         (),
         module=f"{_PACKAGE}.commands.drill",

@@ -1,12 +1,15 @@
 """The command ``demo``: runs the exporter and the built-in simulator in one process, and prints what happens."""
 
+import argparse
+import os
 import threading
 import time
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from azure_scheduled_events_exporter import logs
 from azure_scheduled_events_exporter.config import resolve, written
+from azure_scheduled_events_exporter.config.flags import written_flags
 from azure_scheduled_events_exporter.errors import UsageError
 from azure_scheduled_events_exporter.http_server.listen_address import ListenAddress
 from azure_scheduled_events_exporter.journal.file import MEMORY
@@ -15,6 +18,8 @@ from azure_scheduled_events_exporter.service.privileges import give_up
 from azure_scheduled_events_exporter.simulator import Happening, Simulator, What
 from azure_scheduled_events_exporter.simulator.command import say
 from azure_scheduled_events_exporter.times import format_duration
+
+from .settings import take_environment
 
 DESCRIPTION = """\
 Run the exporter with simulated events, off Azure: all scenarios in a loop.
@@ -33,15 +38,28 @@ _ONLY_FLAGS = ("alertmanager.url", "otlp.endpoint", "approval.policy")
 _COLLECTOR = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 
 
-def run(flags: Mapping[str, str], environment: MutableMapping[str, str], speed: float) -> int:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of ``demo`` to ``parser``."""
+    parser.add_argument(
+        "--speed",
+        type=float,
+        metavar="FACTOR",
+        default=60.0,
+        help="Speed relative to real time, up to 10000. (default 60)",
+    )
+
+
+def run(parsed: argparse.Namespace) -> int:
     """Play all scenarios in a loop until SIGINT or SIGTERM; return the exit status.
 
-    Variables that name a collector are removed from ``environment``, which OpenTelemetry's library reads.
+    Variables that name a collector are removed from the environment, which OpenTelemetry's library reads.
 
     Raises:
         UsageError: a flag is impossible.
         ExporterError: the address is taken.
     """
+    take_environment(parsed)
+    flags, environment = written_flags(parsed), os.environ
     if "imds.endpoint" in flags:
         raise UsageError("--imds.endpoint: 'demo' has its own simulator: use 'run' for another endpoint")
     given = {setting.flag: (text, place) for setting, text, place in written(flags, environment) if place}
@@ -52,7 +70,7 @@ def run(flags: Mapping[str, str], environment: MutableMapping[str, str], speed: 
     config = resolve({**defaults, **JOURNAL, **dict.fromkeys(_ONLY_FLAGS, ""), **flags}, environment)
     give_up(config.process_user, config.web_listen_address.port, None)  # before the simulator has threads
     lines = _Lines()
-    with Simulator("all", speed=speed, loop=True, on_happening=lines.happened) as simulator:
+    with Simulator("all", speed=parsed.speed, loop=True, on_happening=lines.happened) as simulator:
         config = replace(config, imds_endpoint=simulator.url)
         log = logs.set_up(config.log_level, config.log_format)
 
@@ -69,7 +87,7 @@ def run(flags: Mapping[str, str], environment: MutableMapping[str, str], speed: 
                 f"  watch      {curl} {base}{config.web_telemetry_path} | grep -E '^azure_.*_event_(info|seconds)'\n"
                 f"  simulator  {simulator.url}/simulator/record\n\n"
                 f"The exporter runs on VM {simulator.vms[0]} of {len(simulator.vms)}. All scenarios run in a loop at "
-                f"{speed:g} times real speed.\n"
+                f"{parsed.speed:g} times real speed.\n"
                 "Press Ctrl-C to stop. What Azure would do now, in UTC:"
             )
 

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import sys
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,6 +11,7 @@ from typing import Final
 
 from azure_scheduled_events_exporter import __version__, logs
 from azure_scheduled_events_exporter.config import DISCOVER, Config, resolve
+from azure_scheduled_events_exporter.config.flags import written_flags
 from azure_scheduled_events_exporter.doctor import chain
 from azure_scheduled_events_exporter.doctor.api import Api
 from azure_scheduled_events_exporter.doctor.finding import Finding, Findings, Mark, wrong
@@ -18,6 +20,8 @@ from azure_scheduled_events_exporter.doctor.subject import Subject
 from azure_scheduled_events_exporter.errors import ExporterError, printable, without_password
 from azure_scheduled_events_exporter.http_client import http_config
 from azure_scheduled_events_exporter.service.endpoint import with_endpoint
+
+from .settings import take_environment
 
 DESCRIPTION: Final = """\
 Check the whole chain, from the metadata service to the dashboards, and print what is wrong and what to do.
@@ -54,16 +58,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         add(flag, dest=f"{name}_http", metavar="FILE", help=text)
 
 
-def run(
-    parsed: argparse.Namespace, flags: Mapping[str, str], environment: Mapping[str, str], places: Mapping[str, str]
-) -> int:
+def run(parsed: argparse.Namespace) -> int:
     """Check the chain and print what is found; return the exit status: 1 if something is wrong.
-
-    ``places`` has the file and line of variables from a file.
 
     Raises:
         UsageError: a flag is impossible.
     """
+    places = take_environment(parsed)
+    flags, environment = written_flags(parsed), os.environ
     resolve(flags, {})  # an invalid flag is a usage error; invalid settings elsewhere are findings
     try:
         config = resolve(flags, environment, places)

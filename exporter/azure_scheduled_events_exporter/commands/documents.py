@@ -8,15 +8,13 @@ from pathlib import Path
 
 from azure_scheduled_events_exporter import __version__
 from azure_scheduled_events_exporter.core.document import parse_document
-from azure_scheduled_events_exporter.errors import ExporterError, UsageError
+from azure_scheduled_events_exporter.errors import ExporterError, UsageError, table
 from azure_scheduled_events_exporter.file_replacement import replace
 from azure_scheduled_events_exporter.journal.documents import read_documents
 from azure_scheduled_events_exporter.journal.file import FAILURES, documents_path, file_path, own_files, reason
 from azure_scheduled_events_exporter.recording.file import RecordedDocument, Recording, parse, to_text
 from azure_scheduled_events_exporter.recording.redaction import LEFT, redact
 from azure_scheduled_events_exporter.times import iso_time
-
-from .table import table
 
 _COLUMNS = ("Number", "Came", "Incarnation", "Events", "Bytes", "Refused")
 _Numbered = Sequence[tuple[int, RecordedDocument]]

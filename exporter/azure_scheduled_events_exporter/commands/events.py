@@ -3,6 +3,7 @@
 Needs no running exporter. If there is one whose journal this user can read, what it knows of the events is used.
 """
 
+import argparse
 import sqlite3
 import sys
 import threading
@@ -25,6 +26,8 @@ from azure_scheduled_events_exporter.errors import (
     ImdsError,
     InvalidDocumentError,
     Outcome,
+    UsageError,
+    table,
 )
 from azure_scheduled_events_exporter.imds.api_versions import event_versions
 from azure_scheduled_events_exporter.imds.client import ImdsClient
@@ -37,7 +40,7 @@ from azure_scheduled_events_exporter.service.endpoint import NOT_ON_AZURE, with_
 from azure_scheduled_events_exporter.times import format_duration
 from azure_scheduled_events_exporter.web.events_api import events_json
 
-from .table import table
+from .settings import config_of, config_without_policy
 
 COLUMNS = (
     *("EventId", "Type", "Status", "Source", "Scope", "NotBefore", "Impact"),
@@ -47,23 +50,39 @@ _NOTICE_SECONDS = 5.0
 """An answer usually takes milliseconds; after this time, the command prints what it waits for."""
 
 
-def run(config: Config, *, as_json: bool) -> int:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of ``events`` to ``parser``."""
+    parser.add_argument("--json", action="store_true", help="Print JSON instead of a table.")
+    parser.add_argument("--follow", action="store_true", help="Print every transition from now on as one line of JSON.")
+    parser.add_argument(
+        "--since", metavar="CURSOR", help="With --follow: start after the line with this 'cursor' (or 'seq')."
+    )
+    parser.add_argument("--mine", action="store_true", help="With --follow: only events of this VM.")
+
+
+def run(parsed: argparse.Namespace) -> int:
     """Print the current events to standard output; return the exit status: 1 if some of them cannot be read.
 
     Raises:
         ExporterError: IMDS gave no valid answer.
     """
+    if parsed.follow:
+        from . import follow  # noqa: PLC0415 - only what a command needs is loaded
+
+        return follow.run(config_without_policy(parsed), since=parsed.since, mine=parsed.mine)
+    if parsed.since or parsed.mine:
+        raise UsageError("events: --since and --mine need --follow")
+    return _once(config_of(parsed), as_json=parsed.json)
+
+
+def _once(config: Config, *, as_json: bool) -> int:
     log = logs.set_up("error", "logfmt")
     endpoint = with_endpoint(config, log).imds_endpoint
     client = ImdsClient(
         endpoint, event_versions(config.imds_api_version), RateLimiter(), threading.Event().wait, config.imds_timeout
     )
     # First the events, so that an IMDS that cannot be reached is reported once.
-    body = _scheduled_events(client, endpoint, max(FIRST_TIMEOUT_SECONDS, config.imds_timeout))
-    try:
-        document = parse_document(body)
-    except InvalidDocumentError as error:
-        raise ExporterError(f"{endpoint} answered no Scheduled Events document: {error}") from None
+    document = _document(client, endpoint, max(FIRST_TIMEOUT_SECONDS, config.imds_timeout))
     identity, vm_name = None, config.instance_name
     if vm_name is None:
         try:
@@ -114,7 +133,7 @@ def _seen_before(config: Config, document: Document) -> Lifecycles:
     return Lifecycles({event.event_id: known[event.event_id] for event in document.events if event.event_id in known})
 
 
-def _scheduled_events(client: ImdsClient, endpoint: str, timeout: float) -> bytes:
+def _document(client: ImdsClient, endpoint: str, timeout: float) -> Document:
     """Request the document; print what to do while no answer comes or if none came."""
     waiting = f"waiting up to {timeout:g} s for {endpoint}, whose first answer may take two minutes; {NOT_ON_AZURE}"
     notice = threading.Timer(_NOTICE_SECONDS, print, [waiting], {"file": sys.stderr})
@@ -129,7 +148,10 @@ def _scheduled_events(client: ImdsClient, endpoint: str, timeout: float) -> byte
         notice.cancel()
     if body is None:
         raise ExporterError(f"{endpoint} answered 304 (unchanged) to a first request")
-    return body
+    try:
+        return parse_document(body)
+    except InvalidDocumentError as error:
+        raise ExporterError(f"{endpoint} answered no Scheduled Events document: {error}") from None
 
 
 def event_row(life: Lifecycle, now: float) -> tuple[str, ...]:

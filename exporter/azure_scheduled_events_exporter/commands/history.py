@@ -1,22 +1,22 @@
 """The command ``history``: prints the journal for people or as JSON, also while the exporter runs."""
 
+import argparse
 import json
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from azure_scheduled_events_exporter.config import Config
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle
 from azure_scheduled_events_exporter.core.records import Record, life_record, seconds_between
-from azure_scheduled_events_exporter.errors import UsageError
+from azure_scheduled_events_exporter.errors import UsageError, table
 from azure_scheduled_events_exporter.journal.file import MEMORY, read_only
 from azure_scheduled_events_exporter.journal.hook_runs import HookRun
 from azure_scheduled_events_exporter.times import format_duration, iso_time
 from azure_scheduled_events_exporter.web.wording import paused
 
 from . import documents as documents_command
-from .table import table
+from .settings import config_without_policy
 
 _COLUMNS = (
     *("First seen", "Type", "Source", "Scope", "Notice", "Approved", "Took", "Paused", "Hook"),
@@ -24,32 +24,46 @@ _COLUMNS = (
 )
 
 
-def run(
-    config: Config, *, as_json: bool, documents: str | None = None, record: str | None = None, redact: bool = False
-) -> int:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of ``history`` to ``parser``."""
+    parser.add_argument("--json", action="store_true", help="Print JSON instead of a table.")
+    parser.add_argument(
+        "--documents",
+        metavar="NUMBER",
+        nargs="?",
+        const="",
+        help="List the documents that the metadata service sent, or print the one of this number as it came.",
+    )
+    parser.add_argument("--record", metavar="FILE", help="Write these documents to FILE (.json), to attach or replay.")
+    parser.add_argument("--redact", action="store_true", help="With --record: replace names, ids and texts.")
+
+
+def run(parsed: argparse.Namespace) -> int:
     """Print every event in the journal, the oldest first; return the exit status.
 
-    Or list the stored ``documents`` (``""``), print the one with a number, or write all to the file ``record``.
+    Or list the stored documents, print the one with a number, or write all to a file.
 
     Raises:
         ExporterError: there is no journal, or it cannot be read.
     """
+    config = config_without_policy(parsed)
+    documents, record = parsed.documents, parsed.record
     if config.journal_path == MEMORY:
         raise UsageError("--journal.path: 'memory' keeps no history: name the journal of the running exporter")
-    if redact and record is None:
+    if parsed.redact and record is None:
         raise UsageError("history: --redact needs --record FILE")
     if documents is not None and record is not None:
         raise UsageError("history: --documents and --record cannot be used together")
-    if as_json and (documents is not None or record is not None):
+    if parsed.json and (documents is not None or record is not None):
         raise UsageError("history: --json is for events: leave it out with --documents and --record")
     if record == "":
         raise UsageError("history: --record: has no value: name a file")
     if record is not None:
-        return documents_command.record(Path(config.journal_path), Path(record), redacted=redact)
+        return documents_command.record(Path(config.journal_path), Path(record), redacted=parsed.redact)
     if documents is not None:
         return documents_command.show(Path(config.journal_path), documents)
     lives, runs = _read(Path(config.journal_path))
-    if as_json:
+    if parsed.json:
         sys.stdout.write(json.dumps([_record(life, runs) for life in lives], indent=2) + "\n")
     elif lives:
         sys.stdout.write(table([_COLUMNS, *(_row(life, runs) for life in lives)]))
