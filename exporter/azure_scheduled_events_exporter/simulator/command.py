@@ -137,10 +137,14 @@ def line(happening: Happening) -> str:
 
 def _simulator(arguments: argparse.Namespace, on_happening: Callable[[Happening], None]) -> Simulator:
     try:
-        delays = [parse_duration(text) for text in (arguments.first_answer_delay, arguments.first_event_delay)]
+        flag = "--first-answer-delay"
+        first_answer = parse_duration(arguments.first_answer_delay)
+        flag = "--first-event-delay"
+        first_event = parse_duration(arguments.first_event_delay)
+        flag = "--web.listen-address"
         listen = parse_listen_address(arguments.listen_address)
     except ValueError as error:
-        raise UsageError(str(error)) from None
+        raise UsageError(f"{flag}: {error}") from None
     newest = arguments.newest_api_version
     if newest and not is_version(newest):
         raise UsageError(f"--newest-api-version: '{newest}' is no version: write a date, such as 2020-07-01")
@@ -150,8 +154,8 @@ def _simulator(arguments: argparse.Namespace, on_happening: Callable[[Happening]
         loop=arguments.loop,
         address=(listen.host or "0.0.0.0", listen.port),  # noqa: S104 - asked for by ':PORT'
         faults=arguments.fault,
-        first_answer_delay=delays[0],
-        first_event_delay=delays[1],
+        first_answer_delay=first_answer,
+        first_event_delay=first_event,
         newest_api_version=newest,
         seed=arguments.seed,
         on_happening=on_happening,

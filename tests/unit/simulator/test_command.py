@@ -95,8 +95,8 @@ def test_list_prints_every_scenario_with_its_description(capsys: pytest.CaptureF
         (["--speed", "nan"], "speed nan cannot be used"),
         (["--fault", "418"], "'418' is no fault: choose from throttle"),
         (["--newest-api-version", "newest"], "--newest-api-version: 'newest' is no version: write a date"),
-        (["--first-answer-delay", "2"], "'2' is no duration"),
-        (["--web.listen-address", "10170"], "'10170' is no listen address: write host:port"),
+        (["--first-answer-delay", "2"], "--first-answer-delay: '2' is no duration"),
+        (["--web.listen-address", "10170"], "--web.listen-address: '10170' is no listen address: write host:port"),
     ],
 )
 def test_impossible_flag_is_refused(flags: list[str], complaint: str) -> None:
