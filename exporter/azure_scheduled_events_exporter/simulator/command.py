@@ -72,6 +72,7 @@ _FLAGS: Final[Mapping[str, Mapping[str, Any]]] = {
         "metavar": "DURATION",
         "help": "Show no events for so long after the first answer, as IMDS does for up to 5m. (default 0s)",
     },
+    "--empty-body": {"action": "store_true", "help": "Answer 200 with an empty body while there are no events."},
     "--newest-api-version": {
         "default": "",
         "metavar": "DATE",
@@ -156,6 +157,7 @@ def _simulator(arguments: argparse.Namespace, on_happening: Callable[[Happening]
         faults=arguments.fault,
         first_answer_delay=first_answer,
         first_event_delay=first_event,
+        empty_body=arguments.empty_body,
         newest_api_version=newest,
         seed=arguments.seed,
         on_happening=on_happening,

@@ -37,7 +37,7 @@ class Simulator:
     ``faults`` are plans or their text (``throttle@2m+30s``), in scenario time from the start.
     ``first_answer_delay`` (real seconds) delays the first answers, as IMDS does while it enables Scheduled Events, and
     again after a day without a request; documents have no events for ``first_event_delay`` (real seconds) after that.
-    Versions after ``newest_api_version`` are
+    ``empty_body`` answers 200 without a body when there are no events. Versions after ``newest_api_version`` are
     refused; ``""`` refuses none. With a ``seed`` the EventIds are the same every time. More ``requests_per_second``
     than IMDS admits are for soaks. ``on_happening`` is called with everything that happens, in a thread of the
     simulator. ``clock`` gives Unix seconds and must not jump; the default follows the monotonic clock.
@@ -56,6 +56,7 @@ class Simulator:
         faults: Sequence[FaultPlan | str] = (),
         first_answer_delay: float = 0.0,
         first_event_delay: float = 0.0,
+        empty_body: bool = False,
         newest_api_version: str = "",
         requests_per_second: int = REQUESTS_PER_SECOND,
         seed: str | int | None = None,
@@ -72,6 +73,7 @@ class Simulator:
             Stage(self._playlist, at=self._clock(), seed=self._seed),
             first_answer_delay=first_answer_delay,
             first_event_delay=first_event_delay,
+            empty_body=empty_body,
             newest_api_version=newest_api_version,
             requests_per_second=requests_per_second,
         )

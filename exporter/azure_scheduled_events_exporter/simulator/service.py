@@ -109,6 +109,7 @@ class Service:
         *,
         first_answer_delay: float = 0,
         first_event_delay: float = 0,
+        empty_body: bool = False,
         newest_api_version: str = "",
         requests_per_second: int = REQUESTS_PER_SECOND,
     ) -> None:
@@ -118,6 +119,7 @@ class Service:
         self.seen: deque[Seen] = deque(maxlen=_KEPT)
         self._delay = first_answer_delay
         self._event_delay = first_event_delay
+        self._empty_body = empty_body
         self._newest = newest_api_version
         self._requests_per_second = requests_per_second
         self._enabled_at = self._asked_at = -math.inf  # of the service, not of a VM
@@ -209,6 +211,8 @@ class Service:
             return Answer(HTTPStatus.OK, body)
         is_enabling = now < self._enabled_at + self._event_delay
         events = [] if is_enabling else events_in(self._events_of(vm), version)
+        if self._empty_body and not events:
+            return Answer(HTTPStatus.OK)
         # Different from the incarnation with the events, because the same value means the same events.
         return Answer(HTTPStatus.OK, document_body(events, 0 if is_enabling else self.stage.incarnation))
 

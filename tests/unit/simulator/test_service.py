@@ -29,9 +29,13 @@ NO_HEADER = {"error": "Bad request: . Required metadata header not specified"}
 class Client:
     """Asks a service at moments one second apart, so that it is never throttled."""
 
-    def __init__(self, *events: PlannedEvent, delay: float = 0, newest_api_version: str = "") -> None:
+    def __init__(
+        self, *events: PlannedEvent, empty_body: bool = False, delay: float = 0, newest_api_version: str = ""
+    ) -> None:
         stage = Stage(Playlist((Scenario("test", "", VMS, events),)), at=0, seed="seed")
-        self.service = Service(stage, first_answer_delay=delay, newest_api_version=newest_api_version)
+        self.service = Service(
+            stage, empty_body=empty_body, first_answer_delay=delay, newest_api_version=newest_api_version
+        )
         self.now = 0.0
 
     def ask(
@@ -150,6 +154,14 @@ def test_document_looks_as_captured() -> None:
         "EventSource": "Platform",
         "DurationInSeconds": 5,
     }
+
+
+def test_empty_body_mode_says_nothing_when_there_is_nothing() -> None:
+    """In empty-body mode a 200 carries no byte while there are no events, and the document when there are."""
+    client = Client(EVENTS[3], empty_body=True)
+    assert client.ask("2017-08-01") == Answer(200, b"")  # it does not know Preempt
+    assert json.loads(client.ask().body)["DocumentIncarnation"] == 2
+    assert json.loads(Client().ask().body) == {"DocumentIncarnation": 1, "Events": []}
 
 
 def test_approval_takes_several_ids_in_any_case() -> None:
