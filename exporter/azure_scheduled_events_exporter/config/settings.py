@@ -6,7 +6,9 @@ To add a setting, add a row to ``SETTINGS`` and a field to :class:`Config`. Must
 
 import os
 import re
+import stat
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -187,6 +189,14 @@ def _file(text: str) -> str:
     return text
 
 
+def _journal(text: str) -> str:
+    with suppress(OSError):  # what cannot be reached now may be later
+        mode = Path(_file(text)).stat().st_mode
+        if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # SQLite would wait for a pipe's other end
+            raise ValueError(f"{text}: is a pipe or a device: name a regular file or a folder")
+    return _file(text)
+
+
 def _user(text: str, what: str = "user") -> str:
     if not text.isprintable():
         raise ValueError(f"{text!r} is not a {what}: it contains control characters or invalid text")
@@ -273,7 +283,7 @@ SETTINGS = (
     Setting(
         "journal.path",
         "",
-        _file,
+        _journal,
         "Folder or file of the journal, which keeps events across restarts. 'memory' keeps none.",
         "PATH",
     ),

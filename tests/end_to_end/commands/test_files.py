@@ -15,6 +15,7 @@ FILES = {
     "policy": ("check-config", "--approval.policy", "{}"),
     "web.config.file": ("check-config", "--web.config.file", "{}"),
     "http-config": ("check-config", "--alertmanager.url", NOWHERE, "--alertmanager.http-config.file", "{}"),
+    "journal": ("approve", "--all-mine", "--yes", "--imds.endpoint", NOWHERE, "--journal.path", "{}"),
     "scenario": ("simulate", "--scenario", "{}"),
 }
 
