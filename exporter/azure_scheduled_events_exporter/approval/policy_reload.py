@@ -2,6 +2,7 @@
 
 import logging
 import threading
+from collections import deque
 from pathlib import Path
 
 from azure_scheduled_events_exporter.errors import UnreadableFileError, UsageError
@@ -28,14 +29,18 @@ class ReloadingPolicy:
         self._stamp: _Stamp | None = None  # the file may have changed since the policy was read
         self._missing = False
         self._error = ""
-        self._found_changed = False
+        self._found: deque[None] = deque()  # one for each change; both ends may be used by different threads
+        self._looking = threading.Lock()
         self._asked = threading.Event()
         self._thread: threading.Thread | None = None
         self.has_changed = False
 
     def current(self) -> Policy:
         """Return the policy, and let the thread look whether its file has changed, for the next call."""
-        self.has_changed, self._found_changed = self._found_changed, False
+        self.has_changed = False
+        while self._found:
+            self._found.popleft()
+            self.has_changed = True
         if self._path is not None:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, args=(self._path,), name="policy", daemon=True)
@@ -51,15 +56,17 @@ class ReloadingPolicy:
 
     def look(self, path: Path) -> None:
         """Read the file again if it has changed since the last look."""
-        stamp = _stamp(path)
-        if stamp is not None and stamp != self._stamp:
-            was_read, before = self._stamp is not None, self.policy
-            self._stamp = stamp
-            self._reload(path)
-            self._found_changed |= was_read or self.policy is not before
-        elif stamp is None and not self._missing:
-            self._log.error("approval policy file is missing: the last valid policy stays", extra=facts(file=path))
-        self._missing = stamp is None
+        with self._looking:
+            stamp = _stamp(path)
+            if stamp is not None and stamp != self._stamp:
+                was_read, before = self._stamp is not None, self.policy
+                self._stamp = stamp
+                self._reload(path)
+                if was_read or self.policy is not before:
+                    self._found.append(None)
+            elif stamp is None and not self._missing:
+                self._log.error("approval policy file is missing: the last valid policy stays", extra=facts(file=path))
+            self._missing = stamp is None
 
     def _reload(self, path: Path) -> None:
         from .policy_file import load  # noqa: PLC0415 - loaded with the first policy file already
