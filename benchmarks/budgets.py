@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from benchmarks import change_latency, journal
@@ -301,7 +302,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         folder = Path(name)
         bench = Bench(installed, simulator, folder, effort)
         note(bench.starts())
-        for row in (*bench.costs(collector.url), *bench.scrapes(), *bench.series()):
+        for row in chain(bench.costs(collector.url), bench.scrapes(), bench.series()):
             note(row)
         note(bench.change())
         for row in journalled(folder, effort):

@@ -70,7 +70,7 @@ class DocumentGaps:
         return max(now.since(self.last), since_boot) > WATCHED_WITHIN_SECONDS
 
     def document_came(self, now: Timestamp, *, has_gap: bool) -> None:
-        """Take note of a document; ``has_gap``: a gap before it still counts, since it was not observed as a whole."""
+        """Remember that a document came; with ``has_gap``, an event can still have started unseen before it."""
         self.last, self._last_since_boot, self._has_gap = now, self._clock.reading().since_boot, has_gap
 
 
