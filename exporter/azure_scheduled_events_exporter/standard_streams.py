@@ -58,10 +58,11 @@ def checked() -> Iterator[None]:
     try:
         yield
     finally:
-        try:
-            sys.stderr.flush()
-        except OSError:  # Python would change the exit status to 120 for what nobody reads
-            discard(sys.stderr)
+        for stream in (sys.stdout, sys.stderr):
+            try:
+                stream.flush()
+            except (OSError, OutputError):  # Python would change the exit status to 120 for what nobody reads
+                discard(stream)
         sys.stdout, sys.stderr = before
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from azure_scheduled_events_exporter.commands.cli import PROGRAM, _parser, main
+from azure_scheduled_events_exporter.commands.cli import PROGRAM, main, parser_of
 from azure_scheduled_events_exporter.config import SETTINGS
 from azure_scheduled_events_exporter.errors import UsageError
 from azure_scheduled_events_exporter.metrics.collector import SPECS
@@ -309,14 +309,12 @@ def in_containers() -> Iterator[Command]:
 
 
 def check_ours(command: Command) -> None:
-    """Parse as the program does, and each setting as it does; a word in capitals stands for a value.
-
-    What ``hook`` runs stands behind ``--``.
-    """
+    """Parse as the program does, and each setting as it does; a word in capitals stands for a value."""
     words = command.arguments
-    words = words[: words.index("--")] if "--" in words else words
+    if not words or words[0] in {"--help", "--version"}:
+        return
     try:
-        parsed, unknown = _parser(words[:1]).parse_known_args(words)
+        parsed, unknown = parser_of(words[0]).parse_known_args(words[1:])
     except SystemExit:  # --help and --version
         return
     except UsageError as error:

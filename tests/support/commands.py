@@ -33,8 +33,6 @@ def command(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
     try:
         with redirect_stdout(output), redirect_stderr(errors):
             status = main(arguments)
-    except SystemExit as ended:  # after --help
-        status = int(ended.code or 0)
     finally:
         os.environ.clear()
         os.environ.update(before)

@@ -11,7 +11,6 @@ they expire.
 
 import argparse
 import getpass
-import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -102,10 +101,7 @@ def run(parsed: argparse.Namespace) -> int:
     if config.journal_path == MEMORY:
         raise UsageError("--journal.path: 'memory' cannot be shared: name the journal of the running exporter")
     with interruptible():
-        try:
-            return _approve(config, parsed.event_ids, yes=parsed.yes)
-        except Interrupted as interrupted:
-            return interrupted.exit_status
+        return _approve(config, parsed.event_ids, yes=parsed.yes)
 
 
 def _approve(config: Config, event_ids: Sequence[str], *, yes: bool) -> int:
@@ -270,8 +266,8 @@ def _requested(
         deadline = time.monotonic() + patience
         while len(requests.results(numbers)) < len(numbers) and time.monotonic() < deadline:
             look()
-    except (Interrupted, KeyboardInterrupt) as interrupted:
-        status = interrupted.exit_status if isinstance(interrupted, Interrupted) else 128 + signal.SIGINT
+    except Interrupted as interrupted:
+        status = interrupted.exit_status
     except ExporterError as error:  # IMDS fails after the request was sent, or before
         failure = error
     finally:

@@ -22,7 +22,7 @@ _FOR = {"azure-monitor": (_VALUES, "alerts/README.md", "alerts/azure-monitor/", 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the actions of ``assets`` to ``parser``."""
-    actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
+    actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True, prog=parser.prog)
     actions.add_parser("list", help="List all files.", description="List all files.").set_defaults(target=None)
     export_parser = actions.add_parser(
         "export", help="Copy all files into a folder.", description="Copy all files into a folder."

@@ -32,6 +32,7 @@ DEFAULTS = {"web.listen-address": "127.0.0.1:10169", "poll.interval": "250ms", "
 # This overrides the environment, so that simulated events cannot get into the journal of a real exporter.
 JOURNAL = {"journal.path": MEMORY}
 SETTINGS = {**DEFAULTS, **JOURNAL}
+HIDDEN = ("imds.endpoint",)
 # Only accepted as flags. The environment may be that of a real exporter (``docker exec … demo``), whose Alertmanager
 # and collector must not receive simulated events.
 _ONLY_FLAGS = ("alertmanager.url", "otlp.endpoint", "approval.policy")

@@ -3,7 +3,7 @@
 import argparse
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 
 from azure_scheduled_events_exporter import environment_file
@@ -14,38 +14,24 @@ _WITHOUT_UNIT_FILE = ("run", "demo")
 """Commands that do not read the unit's environment file by default: to ``run``, systemd passes it."""
 
 
-def take_environment(parsed: argparse.Namespace) -> Mapping[str, str]:
-    """Add the variables of the environment file to this process; return where each of them is set.
-
-    A variable that this process already has takes precedence.
-    """
-    found, places = from_file(parsed, os.environ)
-    os.environ.update(found)
-    return places
-
-
-def from_file(parsed: argparse.Namespace, variables: Mapping[str, str]) -> tuple[Mapping[str, str], Mapping[str, str]]:
-    """Return what the environment file adds to ``variables``, and where each of it is set."""
+def take_environment(parsed: argparse.Namespace, variables: MutableMapping[str, str] = os.environ) -> Mapping[str, str]:
+    """Add to ``variables`` those of the environment file that they do not have; return where each of these is set."""
     flag = written_flags(parsed).get(ENV_FILE_FLAG) or variables.get(environment_name(ENV_FILE_FLAG))
     path = Path(flag) if flag else environment_file.UNIT_FILE
-    if not flag:
-        if parsed.name in _WITHOUT_UNIT_FILE or not environment_file.may_exist(path):
-            return {}, {}
-        if not os.access(path, os.R_OK):
-            why = "cannot be read by this user, so its settings are not used"
-            print(f"azure-scheduled-events-exporter: {path} {why}", file=sys.stderr)
-            return {}, {}
+    if not flag and (parsed.name in _WITHOUT_UNIT_FILE or not environment_file.may_exist(path)):
+        return {}
+    if not flag and not os.access(path, os.R_OK):
+        why = "cannot be read by this user, so its settings are not used"
+        print(f"azure-scheduled-events-exporter: {path} {why}", file=sys.stderr)
+        return {}
     found = {name: each for name, each in environment_file.load(path).items() if name not in variables}
-    return (
-        {name: value for name, (value, _) in found.items()},
-        {name: f"{path}:{line}: {name}" for name, (_, line) in found.items()},
-    )
+    variables.update({name: value for name, (value, _) in found.items()})
+    return {name: f"{path}:{line}: {name}" for name, (_, line) in found.items()}
 
 
-def config_of(parsed: argparse.Namespace) -> Config:
+def config_of(parsed: argparse.Namespace, variables: MutableMapping[str, str] = os.environ) -> Config:
     """Return the settings of a command."""
-    places = take_environment(parsed)
-    return resolve(written_flags(parsed), os.environ, places)
+    return resolve(written_flags(parsed), variables, take_environment(parsed, variables))
 
 
 def config_without_policy(parsed: argparse.Namespace) -> Config:

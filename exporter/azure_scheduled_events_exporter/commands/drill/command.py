@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from azure_scheduled_events_exporter.alertmanager.client import TIMEOUT_SECONDS, AlertmanagerClient
-from azure_scheduled_events_exporter.commands.interruption import Interrupted, interruptible
+from azure_scheduled_events_exporter.commands.interruption import interruptible
 from azure_scheduled_events_exporter.config import ENVIRONMENT_PREFIX, parse_assignments, resolve
 from azure_scheduled_events_exporter.errors import UsageError
 from azure_scheduled_events_exporter.http_server.listen_address import ListenAddress, parse_listen_address
@@ -80,17 +80,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the drill; return the exit status: 128 and the signal's number if one came.
+    """Run the drill; return the exit status.
 
     Raises:
         UsageError: a flag is invalid.
         ExporterError: Alertmanager cannot be reached, refuses the alert, or does not notify in time.
     """
     with interruptible():
-        try:
-            _run({name.replace("_", "-"): value for name, value in vars(arguments).items()})
-        except Interrupted as interrupted:
-            return interrupted.exit_status
+        _run({name.replace("_", "-"): value for name, value in vars(arguments).items()})
     return 0
 
 

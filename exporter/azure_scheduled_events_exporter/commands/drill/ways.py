@@ -83,7 +83,7 @@ class Drill:
             measurement = self._announce(stage, f"{self.alert.name} should fire")
             try:
                 measurement.page()
-            except (Interrupted, KeyboardInterrupt):
+            except Interrupted:
                 after = 0
                 raise
             except ExporterError as error:

@@ -23,7 +23,9 @@ from typing import NoReturn
 
 from azure_scheduled_events_exporter import logs
 from azure_scheduled_events_exporter.commands.interruption import Interrupted, interruptible
+from azure_scheduled_events_exporter.commands.settings import config_without_policy
 from azure_scheduled_events_exporter.config import Config
+from azure_scheduled_events_exporter.config.flags import written_flags
 from azure_scheduled_events_exporter.core.kinds import Kind
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle
 from azure_scheduled_events_exporter.core.records import Record, current_record
@@ -63,6 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("--marks", Path, "FOLDER", None, "With --approve all: a folder that all VMs of an event share."),
     ):
         parser.add_argument(flag, type=read, metavar=metavar, default=default, help=text)
+    parser.add_argument("command_line", nargs="*", help=argparse.SUPPRESS)
     parser.add_argument(
         "--approve",
         choices=("never", "own", "all"),
@@ -72,14 +75,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(config: Config, parsed: argparse.Namespace, command: Sequence[str], settings: Mapping[str, str]) -> int:
+def run(parsed: argparse.Namespace) -> int:
     """Run until a signal ends it; return the exit status.
-
-    ``settings`` are the flags of the command line, for ``approve``.
 
     Raises:
         ExporterError: an option is wrong, the journal cannot be written, or another hook runs the same command.
     """
+    config, command = config_without_policy(parsed), parsed.command_line
     rules = Rules(**{each.name: getattr(parsed, each.name) for each in fields(Rules)})
     if not command:
         raise UsageError("hook: name the command to run behind --, for example: hook -- /usr/local/bin/my-script")
@@ -98,10 +100,10 @@ def run(config: Config, parsed: argparse.Namespace, command: Sequence[str], sett
     except JournalInUseError:
         raise ExporterError(f"hook: another hook with the journal {path} runs {' '.join(command)}") from None
     try:
-        hook = Hook(config, rules, command, settings, log)
+        hook = Hook(config, rules, command, written_flags(parsed), log)
         with interruptible(), closing(hook):
             hook.run()
-    except (Interrupted, KeyboardInterrupt):
+    except Interrupted:
         return 0
     finally:
         lock.release()
