@@ -83,7 +83,7 @@ PLACES = st.integers(0, 1 << 20)
 CHANGES = st.lists(st.tuples(PLACES, st.binary(min_size=1, max_size=40)), min_size=1, max_size=20)
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(CHANGES)
 def test_any_bytes(changes: list[tuple[int, bytes]]) -> None:
     """Bytes anywhere in the file are changed."""
@@ -122,7 +122,7 @@ def with_value(whole: Any, path: tuple[str | int, ...], value: object) -> object
     return whole
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_any_value_in_json(data: st.DataObject) -> None:
     """A value in the JSON of some rows is any other value."""
@@ -139,7 +139,7 @@ def test_any_value_in_json(data: st.DataObject) -> None:
         check(bytes(connection.serialize()))
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_any_value_in_a_column(data: st.DataObject) -> None:
     """A value in any column of any table is any other value."""

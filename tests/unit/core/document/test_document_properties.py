@@ -174,7 +174,7 @@ NOT_BEFORE_PIECES = st.sampled_from(
 
 
 @given(st.lists(NOT_BEFORE_PIECES, max_size=12).map("".join))
-@settings(PATIENT, max_examples=300)
+@settings(PATIENT)
 def test_any_text_like_a_not_before(text: str) -> None:
     """No text made of what times are made of is more than an unreadable time."""
     assert isinstance(parse_not_before(text), float | None)

@@ -258,7 +258,7 @@ def observed(histograms: object) -> int:
 
 def test_every_life() -> None:
     """No transition is reported twice or out of order, and each event ends, with any IMDS, clocks and restarts."""
-    run_state_machine_as_test(Lives, settings=settings(PATIENCE, max_examples=80, stateful_step_count=30))
+    run_state_machine_as_test(Lives, settings=settings(PATIENCE, stateful_step_count=30))
 
 
 @given(
@@ -267,7 +267,7 @@ def test_every_life() -> None:
     gone=st.integers(1, 8000),
     step=st.sampled_from([1, 7, 30, 60]),
 )
-@settings(PATIENCE, max_examples=60)
+@settings(PATIENCE)
 def test_what_really_happened(notice: int, start: int | None, gone: int, step: int) -> None:
     """An exporter that polls steadily reports what really happened to an event, and the approver."""
     assume(start is None or start + step < gone)
