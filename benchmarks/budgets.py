@@ -1,88 +1,75 @@
 """What the exporter costs beside its budgets, and how the costs grow: the tables of docs/performance.md.
 
-Run: ``make bench`` or ``PYTHONPATH=tests python -m benchmarks.budgets [--write] [--peer CMD --peer-url URL]``.
-Measures the exporter as it is installed, on Debian's Python where there is one. With ``--write`` the page in docs is
-renewed between its marks. Everything stays on loopback; ten minutes on a quiet machine.
+Run: ``make bench`` or ``PYTHONPATH=tests python -m benchmarks.budgets [--write] [--peer CMD --peer-url URL]``. With
+``--write`` the page in docs is renewed between its marks. Everything stays on loopback; ten minutes on a quiet machine.
 """
 
 import argparse
 import os
 import platform
+import random
 import shlex
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 
-from benchmarks import change_latency, journal
-from benchmarks.apart import Documents, quiet_simulator
-from benchmarks.measured import Installation, Measurement
+from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine
+from benchmarks import journal
+from benchmarks.measured import Measurement
 from deploy.stack.free_port import free_port
 from support.monitoring.collector import HANG, Collector
-from support.programs import debian
+from support.paths import ROOT
+from support.programs import COMMAND, debian, eventually, fetch
 
-ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "performance.md"
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 MILLI = 1000.0
+LOOK_SECONDS = 0.005  # between two looks at /metrics for a change
+QUIET = Scenario("quiet", "Nothing happens.", (VirtualMachine("vm_0"),), ())
 
 
 @dataclass(frozen=True)
 class Effort:
-    """How much to measure: runs of each figure, polls, scrapes, changes, transitions, ended and current events."""
+    """How much to measure: runs of each figure, seconds of polls, scrapes, changes, transitions, current events."""
 
     runs: int = 5
     polls: int = 20
     scrapes: int = 1000
     changes: int = 100
-    transitions: int = journal.TRANSITIONS
-    lives: int = journal.LIVES
+    transitions: int = 2000
     events: tuple[int, ...] = (0, 1, 10, 100, 1000)
 
 
-QUICK = Effort(runs=1, polls=2, scrapes=100, changes=2, transitions=60, lives=journal.TOGETHER, events=(0, 10))
+QUICK = Effort(runs=1, polls=2, scrapes=100, changes=2, transitions=60, events=(0, 10))
 
 
 @dataclass(frozen=True)
 class Row:
-    """One figure: its runs in ``unit``, and its budget, if it has one; the verdict is on the median."""
+    """One figure: its runs in ``unit``, and its budget; the verdict is on the median."""
 
     what: str
-    budget: float | None
+    budget: float
     unit: str
-    runs: tuple[float, ...]
+    runs: Sequence[float]
 
     @property
     def missed(self) -> bool:
         """Whether the median is over the budget."""
-        return self.budget is not None and statistics.median(self.runs) > self.budget
+        return statistics.median(self.runs) > self.budget
 
     def __str__(self) -> str:
         spread = f"{min(self.runs):.3g} to {max(self.runs):.3g}" if len(self.runs) > 1 else ""
-        unit = f" {self.unit}" if self.unit else ""
-        budget = "" if self.budget is None else f"{self.budget:g}{unit}"
-        verdict = "" if self.budget is None else "**missed**" if self.missed else "met"
-        return f"| {self.what} | {budget} | {statistics.median(self.runs):.3g}{unit} | {spread} | {verdict} |"
+        verdict = "**missed**" if self.missed else "met"
+        median = f"{statistics.median(self.runs):.3g} {self.unit}"
+        return f"| {self.what} | {self.budget:g} {self.unit} | {median} | {spread} | {verdict} |"
 
 
-@dataclass(frozen=True)
-class Point:
-    """The costs with so many current events: seconds, seconds, MiB, MiB."""
-
-    events: int
-    scrape: float
-    poll: float
-    memory: float
-    journal: float
-
-
-def events(count: int, changed: int = 0) -> list[Mapping[str, object]]:
+def events(count: int, changed: int = 0, first: int = 0) -> list[Mapping[str, object]]:
     """Return ``count`` events as short as IMDS writes them; ``changed`` moves their NotBefore."""
     return [
         {
@@ -96,20 +83,19 @@ def events(count: int, changed: int = 0) -> list[Mapping[str, object]]:
             "EventSource": "Platform",
             "DurationInSeconds": 5,
         }
-        for number in range(count)
+        for number in range(first, first + count)
     ]
 
 
-def percentile(values: Sequence[float], share: float) -> float:
-    """Return the value below which so many of 100 lie."""
-    return statistics.quantiles(values, n=100, method="inclusive")[round(share) - 1]
+def percentile(seconds: Sequence[float], share: int) -> float:
+    """Return the milliseconds below which so many of 100 lie."""
+    return statistics.quantiles(seconds, n=100, method="inclusive")[share - 1] * MILLI
 
 
 class Bench:
-    """Every measurement, on one installation and one simulator."""
+    """Every measurement of the exporter, on one simulator."""
 
-    def __init__(self, installed: Installation, simulator: Documents, folder: Path, effort: Effort) -> None:
-        self._installed = installed
+    def __init__(self, simulator: Simulator, folder: Path, effort: Effort) -> None:
         self._simulator = simulator
         self._folder = folder
         self._effort = effort
@@ -120,38 +106,47 @@ class Bench:
         """An exporter that shows ``count`` events, with a journal on disk."""
         self._simulator.set_document(events(count))
         self._journals += 1
-        path = self._folder / f"journal-{self._journals}"
-        with self._installed.start(self._simulator.where(), "--journal.path", str(path), *flags) as exporter:
-            shown = b'_pending{event_type="Freeze",scope="self"} %d.0' % count
-            wanted = shown if count else b"azure_scheduled_events_up 1.0"
-            deadline = time.monotonic() + 60
-            while wanted not in exporter.body():
-                if time.monotonic() > deadline:
-                    raise RuntimeError(f"{count} events are not shown")
-                time.sleep(0.1)
+        address = f"127.0.0.1:{free_port()}"
+        command = [COMMAND, "run", "--imds.endpoint", self._simulator.url, "--web.listen-address", address]
+        command += ["--journal.path", str(self._folder / f"journal-{self._journals}"), *flags]
+        shown = b'_pending{event_type="Freeze",scope="self"} %d.0' % count
+        with Measurement(command, f"http://{address}/metrics") as exporter:
+            eventually(lambda: (shown if count else b"events_up 1.0") in fetch(exporter.url).body, "the events")
             yield exporter
 
-    def journal_size(self) -> float:
-        """Return the MiB of the newest journal."""
-        files = self._folder.glob(f"journal-{self._journals}*/*") or ()
-        return sum(each.stat().st_size for each in files if each.is_file()) / (1 << 20)
+    def rows(self, collector: str, hanging: str) -> Iterator[Row]:
+        """Yield each figure that has a budget."""
+        each = range(self._effort.runs)
+        yield Row("start of the process to the first answer of `/metrics`", 0.4, "s", [self._start() for _ in each])
+        for tracing, budget, flags in (("off", 42, ()), ("on", 48, ("--otlp.endpoint", collector))):
+            memory = [self._at_rest(1, *flags)[1] for _ in each]
+            yield Row(f"resident memory, tracing {tracing}", budget, "MiB", memory)
+        polls = [self._at_rest(0)[0] for _ in each]
+        yield Row("processor time of a poll, document unchanged, no event", 1.8, "ms", polls)
+        for count, clients, most, what in (
+            (0, 1, 2, "idle"),
+            (10, 1, 2, "10 current events"),
+            (1000, 1, 10, "1,000 current events"),
+            (90, 50, 30, "50 scrapers at once, 90 current events"),
+        ):
+            with self.running(count) as exporter:
+                exporter.scrapes(50)
+                runs = [exporter.scrapes(self._effort.scrapes * (1 + clients // 10), clients) for _ in each]
+            yield Row(f"scrape, {what}, p99", most, "ms", [percentile(run, 99) for run in runs])
+        text = f"a change in IMDS to `/metrics`, p99 of {self._effort.changes}, polling every 1 s"
+        yield Row(text, 1.1, "s", [percentile(list(self._changes()), 99) / MILLI])
+        taken = [journal.transitions(self._folder / f"transitions-{run}", self._effort.transitions) for run in each]
+        yield Row("journalled transition, median", 3, "ms", [run[0] * MILLI for run in taken])
+        yield Row("journalled transition, p99", 15, "ms", [run[1] * MILLI for run in taken])
+        yield Row("SIGTERM to exit, with a collector that hangs", 2, "s", [self._end(hanging) for _ in each])
 
-    def starts(self) -> Row:
-        """Start of the process to the first answer."""
-        taken = []
-        for _ in range(2 * self._effort.runs):
-            with self.running() as exporter:
-                taken.append(exporter.started)
-        return Row("start of the process to the first answer of `/metrics`", 0.4, "s", tuple(taken))
+    def _start(self) -> float:
+        with self.running() as exporter:
+            return exporter.started
 
-    def costs(self, collector: str) -> Iterator[Row]:
-        """Memory after many scrapes, and the processor time of polls alone."""
-        for name, budget, flags in (("off", 42, ()), ("on", 48, ("--otlp.endpoint", collector))):
-            memory = [self._at_rest(1, *flags)[1] for _ in range(self._effort.runs)]
-            yield Row(f"resident memory, tracing {name}", budget, "MiB", tuple(memory))
-        for count, most, state in ((0, 1.8, "no event"), (1, None, "an event of this VM announced")):
-            polls = [self._at_rest(count)[0] for _ in range(self._effort.runs)]
-            yield Row(f"processor time of a poll, document unchanged, {state}", most, "ms", tuple(polls))
+    def _end(self, collector: str) -> float:
+        with self.running(1, "--otlp.endpoint", collector) as exporter:
+            return exporter.end()
 
     def _at_rest(self, count: int, *flags: str) -> tuple[float, float]:
         """Return the milliseconds of processor per second, and the MiB, of an exporter to which nothing happens."""
@@ -164,167 +159,93 @@ class Bench:
             exporter.scrapes(10)
             return poll, exporter.memory()
 
-    def scrapes(self) -> Iterator[Row]:
-        """Scrapes one after another, and many at once."""
-        for count, budget in ((0, 2), (10, 2), (1000, 10)):
-            with self.running(count) as exporter:
-                exporter.scrapes(50)
-                runs = [exporter.scrapes(self._effort.scrapes) for _ in range(self._effort.runs)]
-            name = "idle" if not count else f"{count:,} current events"
-            yield Row(f"scrape, {name}, p99", budget, "ms", tuple(percentile(run, 99) * MILLI for run in runs))
-        with self.running(90) as exporter:
-            series = sum(not line.startswith(b"#") for line in exporter.body().splitlines())
-            exporter.scrapes(50)
-            runs = [exporter.scrapes(5 * self._effort.scrapes, clients=50) for _ in range(self._effort.runs)]
-        text = f"scrape, 50 scrapers at once, {series:,} series, p99"
-        yield Row(text, 30, "ms", tuple(percentile(run, 99) * MILLI for run in runs))
-
-    def series(self) -> Iterator[Row]:
-        """Series at rest, and of each current event."""
-        counts = []
-        for count in (0, 10):
-            with self.running(count) as exporter:
-                counts.append(sum(not line.startswith(b"#") for line in exporter.body().splitlines()))
-        yield Row("series, idle", 100, "", (counts[0],))
-        yield Row("series, per current event", 10, "", ((counts[1] - counts[0]) / 10,))
-
-    def ends(self, hanging: str) -> Row:
-        """SIGTERM to exit, with a collector that hangs."""
-        taken = []
-        for _ in range(self._effort.runs):
-            with self.running(1, "--otlp.endpoint", hanging) as exporter:
-                taken.append(exporter.end())
-        return Row("SIGTERM to exit, with a collector that hangs", 2, "s", tuple(taken))
-
-    def change(self) -> Row:
-        """A change in IMDS to /metrics."""
-        changes = self._effort.changes
+    def _changes(self) -> Iterator[float]:
+        """Yield the seconds from each change in IMDS to ``/metrics``, late by up to ``LOOK_SECONDS``."""
         with self.running() as exporter:
-            taken = change_latency.latencies(self._simulator, exporter.port, changes)
-        text = f"a change in IMDS to `/metrics`, p99 of {changes}, polling every 1 s"
-        return Row(text, 1.1, "s", (percentile(taken, 99),))
+            for number in range(self._effort.changes):
+                time.sleep(random.random())  # a change is seen right after a poll: any moment up to the next one
+                (event,) = changed = events(1, first=number)
+                begun = time.monotonic()
+                self._simulator.set_document(changed)
+                while str(event["EventId"]).encode() not in fetch(exporter.url).body:
+                    time.sleep(LOOK_SECONDS)
+                yield time.monotonic() - begun
 
-    def point(self, count: int) -> Point:
-        """The costs with ``count`` current events, NotBefore of all of them moving at every poll."""
+    def growth(self, count: int) -> str:
+        """Return the costs with ``count`` current events as a row; NotBefore of all of them moves at every poll."""
         with self.running(count) as exporter:
-            scrape = statistics.median(exporter.scrapes(100 if count >= 1000 else 500))
-            before = exporter.processor()
-            rounds = 5
+            scrape = statistics.median(exporter.scrapes(100)) * MILLI
+            before, rounds = exporter.processor(), 5
             for number in range(1, rounds + 1):
                 self._simulator.set_document(events(count, number))
                 time.sleep(max(1.1, count / 300))
-            poll = (exporter.processor() - before) / rounds
-            return Point(count, scrape, poll, exporter.memory(), self.journal_size())
-
-
-def journalled(folder: Path, effort: Effort) -> Iterator[Row]:
-    """The journal on this disk."""
-    runs = [journal.transitions(folder / f"transitions-{each}", effort.transitions) for each in range(effort.runs)]
-    yield Row("journalled transition, median", 3, "ms", tuple(run[0] * MILLI for run in runs))
-    yield Row("journalled transition, p99", 15, "ms", tuple(run[1] * MILLI for run in runs))
-    journal.fill(folder, effort.lives)
-    opened = tuple(journal.opening(folder, effort.lives) for _ in range(effort.runs))
-    yield Row(f"opening a journal of {effort.lives:,} ended events", 1, "s", opened)
+            poll = (exporter.processor() - before) / rounds * MILLI
+            return f"| {count:,} | {scrape:.2f} ms | {poll:.1f} ms | {exporter.memory():.1f} MiB |"
 
 
 def beside(name: str, server: Measurement) -> str:
-    """Return a server's memory and scrapes as a row."""
+    """Return a server's start, memory and scrapes as a row."""
     with server:
         server.scrapes(50)
         taken = server.scrapes(300)
-        return (
-            f"| {name} | {server.started:.2f} s | {server.memory():.1f} MiB | "
-            f"{statistics.median(taken) * MILLI:.2f} / {percentile(taken, 99) * MILLI:.2f} ms | "
-            f"{len(server.body()) / 1024:.0f} KiB |"
-        )
+        scrape = f"{percentile(taken, 50):.2f} / {percentile(taken, 99):.2f} ms"
+        size = len(fetch(server.url).body) / 1024
+        return f"| {name} | {server.started:.2f} s | {server.memory():.1f} MiB | {scrape} | {size:.0f} KiB |"
 
 
-def table(rows: Sequence[Row], points: Sequence[Point], others: Sequence[str], python: str) -> str:
-    """Return the text between the marks of the page."""
-    system = platform.freedesktop_os_release().get("PRETTY_NAME", platform.platform())
-    return "\n".join(
-        (
-            f"{os.cpu_count()} shared cores, {system}, {python}; medians, and the spread of the runs.",
-            "",
-            "| what | budget | median | runs | |",
-            "| --- | --- | --- | --- | --- |",
-            *map(str, rows),
-            "",
-            "How the costs grow with the number of current events:",
-            "",
-            "| current events | scrape, median | poll in which all changed | memory | journal |",
-            "| --- | --- | --- | --- | --- |",
-            *(
-                f"| {each.events:,} | {each.scrape * MILLI:.2f} ms | {each.poll * MILLI:.1f} ms "
-                f"| {each.memory:.1f} MiB | {each.journal:.2f} MiB |"
-                for each in points
-            ),
-            "",
-            "Side by side, each program started once in the same run (so the start is one measurement, not a median):",
-            "",
-            "| exporter | start | memory | scrape p50 / p99 | exposition |",
-            "| --- | --- | --- | --- | --- |",
-            *others,
-        )
-    )
+def others(peer: str, peer_url: str) -> Iterator[str]:
+    """Yield a row for each exporter that is measured beside this one."""
+    address = f"127.0.0.1:{free_port()}"
+    node = [debian("prometheus-node-exporter"), f"--web.listen-address={address}", "--log.level=error"]
+    yield beside("Debian's prometheus-node-exporter", Measurement(node, f"http://{address}/metrics"))
+    if peer:
+        command = shlex.split(peer)
+        yield beside(Path(command[0]).name, Measurement(command, peer_url))
 
 
-def write(text: str) -> None:
-    """Put ``text`` between the marks of the page."""
-    page = PAGE.read_text()
-    head, _, rest = page.partition(BEGIN)
-    PAGE.write_text(f"{head}{BEGIN}\n{text}\n{END}{rest.partition(END)[2]}")
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, print, and return 1 when a budget is missed."""
+def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    debians = "/usr/bin/python3"
-    parser.add_argument("--python", default=debians if Path(debians).exists() else sys.executable)
     parser.add_argument("--write", action="store_true", help="renew docs/performance.md")
-    parser.add_argument("--peer", help="the command line of another exporter to measure beside it")
-    parser.add_argument("--peer-url", help="where that one serves its metrics")
+    parser.add_argument("--peer", default="", help="the command line of another exporter to measure beside it")
+    parser.add_argument("--peer-url", default="", help="where that one serves its metrics")
     parser.add_argument("--quick", action="store_true", help="only try every measurement; the figures mean little")
-    parsed = parser.parse_args(arguments)
-    effort = QUICK if parsed.quick else Effort()
-    rows: list[Row] = []
+    return parser.parse_args()
 
-    def note(row: Row) -> None:
-        rows.append(row)
-        print(row, flush=True)
 
-    with (
-        tempfile.TemporaryDirectory() as name,
-        Installation(ROOT, parsed.python) as installed,
-        quiet_simulator() as simulator,
-        Collector() as collector,
-    ):
-        folder = Path(name)
-        bench = Bench(installed, simulator, folder, effort)
-        note(bench.starts())
-        for row in chain(bench.costs(collector.url), bench.scrapes(), bench.series()):
-            note(row)
-        note(bench.change())
-        for row in journalled(folder, effort):
-            note(row)
-        with Collector(HANG) as deaf:
-            note(bench.ends(deaf.url))
-        note(Row("run-time dependencies on disk", 40, "MiB", (installed.size(),)))
-        points = [bench.point(count) for count in effort.events]
-        simulator.set_document([])
-        others = [beside("this one, idle", installed.start(simulator.where(), "--journal.path", "memory"))]
-        address = f"127.0.0.1:{free_port()}"
-        node = [debian("prometheus-node-exporter"), f"--web.listen-address={address}", "--log.level=error"]
-        others.append(beside("Debian's prometheus-node-exporter", Measurement(node, f"http://{address}/metrics")))
-        if parsed.peer:
-            peer = shlex.split(parsed.peer)
-            others.append(beside(Path(peer[0]).name, Measurement(peer, parsed.peer_url)))
-        version = subprocess.run([parsed.python, "-V"], capture_output=True, text=True, check=True).stdout.strip()
-    text = table(rows, points, others, version)
-    print(text)
-    if parsed.write:
-        write(text)
-    return int(any(row.missed for row in rows))
+def main() -> int:
+    """Measure, print, and return 1 when a budget is missed."""
+    options = _options()
+    effort = QUICK if options.quick else Effort()
+    lines: list[str] = []
+
+    def note(*texts: object) -> None:
+        lines.extend(map(str, texts))
+        print(*texts, sep="\n", flush=True)
+
+    system = platform.freedesktop_os_release().get("PRETTY_NAME", platform.platform())
+    note(f"{os.cpu_count()} shared cores, {system}, Python {platform.python_version()}; medians, and the spread of the")
+    note("runs.", "", "| what | budget | median | runs | |", "| --- | --- | --- | --- | --- |")
+    missed = False
+    with tempfile.TemporaryDirectory() as folder, Simulator(QUIET) as simulator:
+        bench = Bench(simulator, Path(folder), effort)
+        with Collector() as collector, Collector(HANG) as deaf:
+            for row in bench.rows(collector.url, deaf.url):
+                note(row)
+                missed = missed or row.missed
+        note("", "How the costs grow with the number of current events:", "")
+        note("| current events | scrape, median | poll in which all changed | memory |", "| --- | --- | --- | --- |")
+        for count in effort.events:
+            note(bench.growth(count))
+        note("", "Side by side, each program started once in the same run:", "")
+        note("| exporter | start | memory | scrape p50 / p99 | exposition |", "| --- | --- | --- | --- | --- |")
+        with bench.running() as exporter:
+            note(beside("this one, idle", exporter))
+        for each in others(options.peer, options.peer_url):
+            note(each)
+    if options.write:
+        head, _, rest = PAGE.read_text().partition(BEGIN)
+        PAGE.write_text("\n".join((f"{head}{BEGIN}", *lines, END)) + rest.partition(END)[2])
+    return int(missed)
 
 
 if __name__ == "__main__":

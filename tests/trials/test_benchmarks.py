@@ -24,14 +24,13 @@ def run(benchmark: str, *flags: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_budgets_are_measured() -> None:
-    """The benchmark installs the wheel, measures each budget, and prints its table with units."""
+    """The benchmark measures each budget, and prints its table with units."""
     done = run("budgets", "--quick")
     assert done.returncode in {0, 1}, done.stderr  # 1: a budget was missed, as they are on a busy machine
     rows = [line for line in done.stdout.splitlines() if line.endswith(("| met |", "| **missed** |"))]
     measured = {line.split(" | ")[0].removeprefix("| ") for line in rows}
     assert {"resident memory, tracing off", "resident memory, tracing on", "scrape, idle, p99"} <= measured
-    assert len(measured) == 16
-    assert "an event of this VM announced |  |" in done.stdout, "a figure without a budget has no verdict"
+    assert len(measured) == 12
     assert "prometheus-node-exporter" in done.stdout
 
 
