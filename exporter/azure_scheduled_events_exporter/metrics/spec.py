@@ -1,7 +1,8 @@
 """Defines a row of the table of metrics, and converts it to a metric of prometheus_client. Contains no metric."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from prometheus_client import Metric
 from prometheus_client.utils import floatToGoString
@@ -18,6 +19,7 @@ https://github.com/Azure/prometheus-collector/issues/260
 """
 
 Labels = tuple[str, ...]
+Samples = Iterable[tuple[Labels, float | Histogram]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,54 +27,58 @@ class MetricSpec:
     """One row of the table.
 
     Attributes:
+        type: gauge, counter or histogram.
         name: without the prefix.
-        kind: gauge, counter, histogram or countdown; a countdown is a gauge whose samples are wall-clock times, shown
-            as the seconds until then at the moment of the scrape.
-        labels: names of the labels.
         help: one sentence.
-        reads: the fields of the snapshot that ``samples`` gets.
-        samples: returns label values and value of each series; the value of a histogram is a :class:`Histogram`.
+        read: gets the fields of the snapshot that its parameters name. It returns a value (None for no series), or a
+            value for each label value: a mapping, or pairs. A value is a number or a :class:`Histogram`.
+        labels: names of the labels.
         not_shown: why no dashboard shows it and no alert reads it; empty if one does.
+        is_countdown: whether values are wall-clock times, shown as the seconds until then at the moment of the scrape.
     """
 
+    type: str
     name: str
-    kind: str
-    labels: Labels
     help: str
-    reads: tuple[str, ...]
-    samples: Callable[..., Iterable[tuple[Labels, float | Histogram]]]
+    read: Callable[..., Any]
+    labels: Labels = ()
     not_shown: str = ""
-
-    @property
-    def type(self) -> str:
-        """The type in the exposition."""
-        return "gauge" if self.is_countdown else self.kind
-
-    @property
-    def is_countdown(self) -> bool:
-        """Whether the value depends on the moment of the scrape."""
-        return self.kind == "countdown"
+    is_countdown: bool = False
 
     @property
     def full_name(self) -> str:
         """The name in the exposition."""
         return PREFIX + self.name
 
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The fields of the snapshot that ``read`` gets."""
+        code = self.read.__code__
+        return code.co_varnames[: code.co_argcount]
+
     def inputs(self, snapshot: Snapshot) -> tuple[object, ...]:
-        """Return the fields of the snapshot that ``samples`` gets."""
+        """Return these fields of ``snapshot``."""
         return tuple(getattr(snapshot, field) for field in self.reads)
 
     def family(self, snapshot: Snapshot) -> Metric:
         """Return the metric in prometheus_client's form; the value of a countdown is its moment."""
         # prometheus_client's own name of a counter has no suffix.
         metric = Metric(self.full_name.removesuffix("_total"), self.help, self.type)
-        for values, value in self.samples(*self.inputs(snapshot)):
+        for values, value in _samples(self.read(*self.inputs(snapshot))):
             labels = dict(zip(self.labels, map(_label_value, values), strict=True))
             if isinstance(value, Histogram):
                 _add_histogram(metric, labels, value)
             else:
                 metric.add_sample(self.full_name, labels, value)
         return metric
+
+
+def _samples(found: Any) -> Samples:  # noqa: ANN401 - what ``read`` returns
+    if isinstance(found, Mapping):
+        return ((key if isinstance(key, tuple) else (str(key),), value) for key, value in found.items())
+    if isinstance(found, Iterable):
+        return found
+    return () if found is None else [((), found)]
 
 
 def _label_value(value: str) -> str:
