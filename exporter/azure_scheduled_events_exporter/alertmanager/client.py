@@ -14,15 +14,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
-import requests
-import urllib3
-
 from azure_scheduled_events_exporter import __version__
 from azure_scheduled_events_exporter.errors import ExporterError, one_line, without_password
 from azure_scheduled_events_exporter.http_client import http_config
-from azure_scheduled_events_exporter.http_client.deadline import CutOffAdapter, Deadline
-from azure_scheduled_events_exporter.http_client.failures import WEB_PAGE, failure_reason, is_web_page
-from azure_scheduled_events_exporter.http_client.sessions import Session, user_of
+from azure_scheduled_events_exporter.http_client.deadline import CutOffAdapter
+from azure_scheduled_events_exporter.http_client.failures import WEB_PAGE, is_web_page
+from azure_scheduled_events_exporter.http_client.sessions import Answer, NoAnswerError, Session, user_of
 
 from .pushes import PushOutcome
 
@@ -98,23 +95,14 @@ class AlertmanagerClient:
 
     def _exchange(self, method: str, path: str, **content: Any) -> bytes:  # noqa: ANN401 - as requests takes it
         self._authenticate()
-        # To connect to one address, so that a name's second address has its turn; and to read, which the deadline ends.
-        content |= {"timeout": (self._timeout / 2, 2 * self._timeout), "stream": True, "allow_redirects": False}
-        deadline = Deadline(self._timeout, self._adapter.cut_off)
-        body, failure = b"", ""
+        if self._stopped:
+            raise AlertmanagerError("the exporter is ending")
         try:
-            if self._stopped:
-                raise ConnectionAbortedError("the exporter is ending")
-            with deadline, self._session.request(method, self.shown + path, **content) as response:
-                body = response.raw.read(_LARGEST_ANSWER, decode_content=True)
-                _check(response, body)
-        except (requests.RequestException, urllib3.exceptions.HTTPError, OSError, ValueError) as error:
-            failure = failure_reason(error)
-        if deadline.passed:  # also where the libraries take a connection that was cut off for a whole answer
-            failure = f"no whole answer within {self._timeout:g} s"
-        if failure:
-            raise AlertmanagerError(failure)
-        return body
+            answer = self._session.exchange(method, self.shown + path, self._timeout, _LARGEST_ANSWER, **content)
+        except NoAnswerError as error:
+            raise AlertmanagerError(str(error)) from None
+        _check(answer)
+        return answer.body
 
     def _authenticate(self) -> None:
         if self._file is None:
@@ -133,7 +121,7 @@ class AlertmanagerClient:
             http_config.apply(config, self._session)
             self._config = config
 
-    def _new_session(self) -> requests.Session:
+    def _new_session(self) -> Session:
         session = Session(self._adapter)
         session.trust_env = False  # no proxy, netrc or certificates from the environment
         session.auth = self._user
@@ -155,15 +143,15 @@ def _time(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat()
 
 
-def _check(response: requests.Response, body: bytes) -> None:
+def _check(answer: Answer) -> None:
     """Raise AlertmanagerError unless the answer is one of an Alertmanager that did what it was asked."""
-    status = response.status_code
-    if is_web_page(response.headers, body) and status in range(200, 300):
+    status, headers, body = answer.status, answer.headers, answer.body
+    if is_web_page(headers, body) and status in range(200, 300):
         raise AlertmanagerError(f"answered {status} with {WEB_PAGE}, so it is no Alertmanager; check its address")
     if status in range(200, 300):
         return
     if status in range(300, 400):
-        place = one_line(without_password(response.headers.get("Location", "")))
+        place = one_line(without_password(headers.get("Location", "")))
         reason = f"answered {status}: the redirect to {place} is not followed; give the address of Alertmanager itself"
         raise AlertmanagerError(reason, PushOutcome.REJECTED)
     said = one_line(body[:4096].decode("utf-8", "replace"))

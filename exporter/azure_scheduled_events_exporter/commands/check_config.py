@@ -3,14 +3,11 @@
 import argparse
 import os
 import sys
-from pathlib import Path
 
 from azure_scheduled_events_exporter.config import resolve, unknown_variables, warnings, written
 from azure_scheduled_events_exporter.config.flags import repeated_flags, written_flags
-from azure_scheduled_events_exporter.errors import named_by, without_password
-from azure_scheduled_events_exporter.http_server.web_config import load as load_web_config
-from azure_scheduled_events_exporter.service.alert_push import check as check_alerts
-from azure_scheduled_events_exporter.service.privileges import account
+from azure_scheduled_events_exporter.doctor.settings import check_named
+from azure_scheduled_events_exporter.errors import without_password
 from azure_scheduled_events_exporter.tracing.sender import otlp_sender
 from azure_scheduled_events_exporter.tracing.variables import doubts, is_on
 
@@ -28,13 +25,7 @@ def run(parsed: argparse.Namespace) -> int:
     places = take_environment(parsed)
     flags, environment = written_flags(parsed), os.environ
     config = resolve(flags, environment, places)
-    if config.process_user:
-        account(config.process_user)
-    if config.web_config_file is not None:
-        with named_by("--web.config.file"):
-            load_web_config(Path(config.web_config_file))
-    if config.alertmanager_url or config.alertmanager_http_config_file or config.alerts_values:
-        check_alerts(config)
+    check_named(config)
     traced = is_on(config.otlp_endpoint, environment)
     if traced:
         otlp_sender(config.otlp_endpoint)  # refuses what OpenTelemetry refuses; sends nothing

@@ -5,7 +5,7 @@ import json
 import os
 import sys
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -13,10 +13,9 @@ from azure_scheduled_events_exporter import __version__, logs
 from azure_scheduled_events_exporter.config import DISCOVER, Config, resolve
 from azure_scheduled_events_exporter.config.flags import written_flags
 from azure_scheduled_events_exporter.doctor import chain
-from azure_scheduled_events_exporter.doctor.api import Api
+from azure_scheduled_events_exporter.doctor.exporter import url_of
 from azure_scheduled_events_exporter.doctor.finding import Finding, Findings, Mark, wrong
-from azure_scheduled_events_exporter.doctor.local.exporter import url_of
-from azure_scheduled_events_exporter.doctor.subject import Subject
+from azure_scheduled_events_exporter.doctor.subject import Api, Subject
 from azure_scheduled_events_exporter.errors import ExporterError, printable, without_password
 from azure_scheduled_events_exporter.http_client import http_config
 from azure_scheduled_events_exporter.service.endpoint import with_endpoint
@@ -31,13 +30,7 @@ nothing has asked for them within 24 hours. The exit status is 1 if a line is ma
 _SERVERS: Final = ("prometheus", "alertmanager", "grafana")
 _WITH_HTTP_CONFIG: Final = ("exporter", "prometheus", "grafana")
 """Servers with a flag for credentials; those for Alertmanager are a setting of the exporter."""
-_SIGNS: Final[Mapping[Mark, str]] = {
-    Mark.OK: "√",
-    Mark.NOTE: "i",
-    Mark.SKIPPED: "-",
-    Mark.WARNING: "‼",
-    Mark.WRONG: "\N{MULTIPLICATION SIGN}",
-}
+_SIGNS: Final[Mapping[Mark, str]] = dict(zip(Mark, "√i-‼\N{MULTIPLICATION SIGN}", strict=True))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -65,42 +58,38 @@ def run(parsed: argparse.Namespace) -> int:
         UsageError: a flag is impossible.
     """
     places = take_environment(parsed)
-    flags, environment = written_flags(parsed), os.environ
+    flags = written_flags(parsed)
     resolve(flags, {})  # an invalid flag is a usage error; invalid settings elsewhere are findings
     try:
-        config = resolve(flags, environment, places)
+        config = resolve(flags, os.environ, places)
     except ExporterError as error:
         hint = "Correct it; 'check-config' shows all settings."
-        found = wrong(
-            "settings", f"The settings are wrong, so the exporter cannot start: {error}.", hint, "systemd.md#settings"
-        )
+        found = wrong("settings", f"The settings are wrong, so the exporter cannot start: {error}.", hint)
         return _report([("This machine", iter([found]))], as_json=parsed.json)
-    servers = _servers(parsed, config)
+    subject = _subject(parsed, config)
     try:
         if config.imds_endpoint == DISCOVER:
-            config = with_endpoint(config, logs.set_up("warning", "logfmt"))
+            subject.config = with_endpoint(config, logs.set_up("warning", "logfmt"))
     except ExporterError as error:
-        found = wrong("imds-endpoint", f"{error}.", "Name the address with --imds.endpoint.", "discovery.md")
+        found = wrong("imds-endpoint", f"{error}.", "Name the address with --imds.endpoint.")
         return _report([("Metadata service", iter([found]))], as_json=parsed.json)
-    files = sorted({place.rpartition(": ")[0].rpartition(":")[0] for place in places.values()})
-    subject = Subject(config, environment, files, servers.exporter.shown)
     if not parsed.json:
-        print(f"doctor asks {_asked(config, servers)}.\n", flush=True)
-    return _report(chain.examine(subject, servers), as_json=parsed.json)
+        print(f"doctor asks {_asked(subject)}.\n", flush=True)
+    return _report(chain.examine(subject), as_json=parsed.json)
 
 
-def _asked(config: Config, servers: chain.Servers) -> str:
+def _asked(subject: Subject) -> str:
     """Return the servers that are asked, before they are."""
-    apis = (servers.exporter, *servers.prometheus, *servers.alertmanager, *servers.grafana)
-    collector = (without_password(config.otlp_endpoint),) if config.otlp_endpoint else ()
-    return ", ".join((f"the metadata service at {config.imds_endpoint}", *(api.shown for api in apis), *collector))
+    apis = (subject.exporter, *subject.prometheus, *subject.alertmanager, *subject.grafana)
+    collector = (without_password(subject.config.otlp_endpoint),) if subject.config.otlp_endpoint else ()
+    service = f"the metadata service at {subject.config.imds_endpoint}"
+    return ", ".join((service, *(api.shown for api in apis), *collector))
 
 
-def _servers(parsed: argparse.Namespace, config: Config) -> chain.Servers:
-    """Return the servers that flags name; without a flag, the Alertmanagers that the exporter pushes to."""
+def _subject(parsed: argparse.Namespace, config: Config) -> Subject:
+    """Return what is examined: the servers that flags name; without a flag, the Alertmanagers that get pushes."""
     files = {name: getattr(parsed, f"{name}_http") for name in _WITH_HTTP_CONFIG}
     files["alertmanager"] = config.alertmanager_http_config_file
-
     # The exporter uses no proxy, neither do checks of what it asks.
     direct = {"exporter"} if parsed.alertmanager else {"exporter", "alertmanager"}
 
@@ -108,66 +97,56 @@ def _servers(parsed: argparse.Namespace, config: Config) -> chain.Servers:
         file = files[name]
         http = http_config.load(Path(file)) if file else None
         if name == "exporter" and not parsed.exporter and http is None:
-            # Its certificate may name another address, and is compared with the configured one. No password is sent.
-            http = http_config.HttpConfig(insecure=True)
+            http = http_config.HttpConfig(
+                insecure=True
+            )  # its certificate may name another address; nothing secret is sent
         return tuple(Api(f"--{name}", url, http, proxies=name not in direct) for url in urls)
 
-    exporter = apis("exporter", [parsed.exporter or url_of(config)])[0]
-    alertmanagers: tuple[Api, ...] = ()
     try:
         alertmanagers = apis("alertmanager", parsed.alertmanager or config.alertmanager_url)
     except ExporterError:
         if parsed.alertmanager:
-            raise  # otherwise it is a setting of the exporter, which is checked with the others
-    return chain.Servers(
-        exporter, apis("prometheus", parsed.prometheus), alertmanagers, apis("grafana", parsed.grafana)
-    )
+            raise
+        alertmanagers = ()  # a setting of the exporter, which is checked with the others
+    (exporter,) = apis("exporter", [parsed.exporter or url_of(config)])
+    others = apis("prometheus", parsed.prometheus), alertmanagers, apis("grafana", parsed.grafana)
+    return Subject(config, os.environ, exporter, *others)
 
 
-def _report(parts: "Iterator[tuple[str, Findings]] | list[tuple[str, Findings]]", *, as_json: bool) -> int:
+def _report(parts: Iterable[tuple[str, Findings]], *, as_json: bool) -> int:
     """Print every finding as soon as its check ends; return the exit status."""
-    marks = []
-    printed = []
+    found = []
     for title, findings in parts:
         if not as_json:
             print(f"{title}\n{'-' * len(title)}", flush=True)
         for finding in findings:
-            marks.append(finding.mark)
-            if as_json:
-                printed.append(_as_record(title, finding))
-            else:
-                print("\n".join(_lines(finding)), flush=True)
+            found.append((title, finding))
+            if not as_json:
+                print(_line(finding), flush=True)
         if not as_json:
             print(flush=True)
-    status = int(Mark.WRONG in marks)
-    counts = {mark: marks.count(mark) for mark in Mark}
+    counts = {mark: sum(finding.mark is mark for _, finding in found) for mark in Mark}
+    status = int(counts[Mark.WRONG] > 0)
     if as_json:
-        print(json.dumps({"version": __version__, "ok": not status, "counts": counts, "findings": printed}, indent=2))
+        records = [_record(title, finding) for title, finding in found]
+        print(json.dumps({"version": __version__, "ok": not status, "counts": counts, "findings": records}, indent=2))
     else:
-        done, skipped = len(marks) - counts[Mark.SKIPPED], counts[Mark.SKIPPED]
+        done, skipped = len(found) - counts[Mark.SKIPPED], counts[Mark.SKIPPED]
         print(f"{done} checks: {counts[Mark.WRONG]} wrong, {counts[Mark.WARNING]} warnings; {skipped} skipped.")
     return status
 
 
-def _lines(finding: Finding) -> list[str]:
-    lines = [f"{_sign(finding.mark)} {printable(finding.sentence)}"]
-    if finding.hint:
-        lines.append(f"    {printable(finding.hint)}")
-    if finding.link:
-        lines.append(f"    See {finding.link}")
-    return lines
-
-
-def _sign(mark: Mark) -> str:
-    """Return the mark as a symbol, or as a word if the terminal cannot show the symbol."""
+def _line(finding: Finding) -> str:
+    sign = _SIGNS[finding.mark]
     try:
-        _SIGNS[mark].encode(sys.stdout.encoding or "ascii")
-    except UnicodeEncodeError:
-        return "WRONG" if mark is Mark.WRONG else mark
-    return _SIGNS[mark]
+        sign.encode(sys.stdout.encoding or "ascii")
+    except UnicodeEncodeError:  # the terminal cannot show the symbol
+        sign = "WRONG" if finding.mark is Mark.WRONG else finding.mark
+    more = (finding.hint, finding.link and f"See {finding.link}")
+    return "".join((f"{sign} {printable(finding.sentence)}", *(f"\n    {printable(each)}" for each in more if each)))
 
 
-def _as_record(title: str, finding: Finding) -> dict[str, str]:
+def _record(title: str, finding: Finding) -> dict[str, str]:
     return {
         "part": title,
         "check": finding.check,

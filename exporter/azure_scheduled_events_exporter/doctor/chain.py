@@ -3,73 +3,55 @@
 Decides only the order, and turns an exception in a part into a finding, so that the report always reaches its end.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 
-from azure_scheduled_events_exporter.errors import one_line, without_password
+from azure_scheduled_events_exporter.errors import ExporterError, one_line, without_password
+from azure_scheduled_events_exporter.http_client.failures import WEB_PAGE
 
-from .api import Api
+from . import alertmanager, exporter, grafana, journal, metadata_service, prometheus, settings, tracing
 from .finding import Findings, skipped, wrong
-from .local import exporter, journal, machine, metadata_service, tracing
-from .monitoring import alertmanager, grafana, prometheus
-from .subject import Subject
+from .subject import Subject, WrongAnswerError
 
 
-@dataclass(frozen=True, slots=True)
-class Servers:
-    """The servers to check beyond this machine."""
-
-    exporter: Api
-    prometheus: Sequence[Api] = ()
-    alertmanager: Sequence[Api] = ()
-    grafana: Sequence[Api] = ()
-
-
-def examine(subject: Subject, servers: Servers) -> Iterator[tuple[str, Findings]]:
+def examine(subject: Subject) -> Iterator[tuple[str, Findings]]:
     """Yield each part of the chain with its findings; consume all findings of one part before the next."""
-    for title, check, what, findings in _parts(subject, servers):
-        yield title, _to_the_end(check, what, findings)
-
-
-def _parts(subject: Subject, servers: Servers) -> Iterator[tuple[str, str, str, Findings]]:
-    """Yield each part's title, the check to which an exception belongs, the part's name in a sentence, its findings."""
-    yield "This machine", "settings", "This machine", machine.examine(subject)
-    yield "Metadata service", "imds-reachable", "The metadata service", metadata_service.examine(subject)
-    yield "Journal", "journal-readable", "The journal", journal.examine(subject)
-    yield (
-        "Exporter",
-        "exporter",
-        f"The exporter at {servers.exporter.shown}",
-        exporter.examine(subject, servers.exporter),
-    )
-    yield "Traces", "otlp", "The collector", tracing.examine(subject)
-    for title, given in (
-        ("Prometheus", servers.prometheus),
-        ("Alertmanager", servers.alertmanager),
-        ("Grafana", servers.grafana),
+    parts = [
+        ("This machine", "settings", "", settings.examine(subject)),
+        ("Metadata service", "imds-reachable", "", metadata_service.examine(subject)),
+        ("Journal", "journal-content", "", journal.examine(subject)),
+        ("Exporter", "exporter", subject.exporter.shown, exporter.examine(subject)),
+        ("Traces", "otlp", "", tracing.examine(subject)),
+    ]
+    for title, apis, check in (
+        ("Prometheus", subject.prometheus, prometheus.examine),
+        ("Alertmanager", subject.alertmanager, alertmanager.examine),
+        ("Grafana", subject.grafana, grafana.examine),
     ):
-        if not given:
-            flag = f"--{title.lower()}"
-            finding = skipped(f"{flag[2:]}-reachable", f"Not checked: no {flag} is given.")
-            yield title, finding.check, title, iter([finding])
-    for api in servers.prometheus:
-        yield "Prometheus", "prometheus-reachable", f"Prometheus at {api.shown}", prometheus.examine(subject, api)
-    for api in servers.alertmanager:
-        what = f"Alertmanager at {api.shown}"
-        yield "Alertmanager", "alertmanager-reachable", what, alertmanager.examine(subject, api)
-    for api in servers.grafana:
-        yield "Grafana", "grafana-reachable", f"Grafana at {api.shown}", grafana.examine(api)
+        name = f"{title.lower()}-reachable"
+        parts += [(title, name, api.shown, check(subject, api)) for api in apis]
+        if not apis:
+            parts.append((title, name, "", iter([skipped(name, f"Not checked: no --{title.lower()} is given.")])))
+    for title, check_name, address, findings in parts:
+        yield title, _to_the_end(title, check_name, address, findings)
 
 
-def _to_the_end(check: str, what: str, findings: Findings) -> Findings:
+def _to_the_end(title: str, check: str, address: str, findings: Findings) -> Findings:
     """Yield the findings; if an exception ends them, also one about it."""
+    what = f"{title} at {address}" if address else title
+    flag = f"--{title.lower()}"
     try:
         yield from findings
+    except ExporterError as error:
+        hint = f"Start it, or correct the address: {flag} URL."
+        if WEB_PAGE in str(error):
+            hint = f"Correct {flag}, or let this machine pass the proxy or sign-in page that answers there."
+        if isinstance(error, WrongAnswerError) and error.status in {401, 403}:
+            hint = f"Name a user in the address, or credentials in {flag}.http-config.file."
+        yield wrong(check, f"{what} cannot be asked: {error}.", hint)
     except Exception as error:  # noqa: BLE001 - of an answer that nobody foresaw, anything may come
         reason = without_password(one_line(f"{type(error).__name__}: {error}"))
-        yield wrong(
-            check,
-            f"{what} answers in another form than this version knows, so its other checks are missing ({reason}).",
-            "Correct the address if another program answers there; otherwise report it, with both versions.",
-            "doctor.md#checks",
+        sentence = (
+            f"{what} answers in another form than this version knows, so its other checks are missing ({reason})."
         )
+        hint = "Correct the address if another program answers there; otherwise report it, with both versions."
+        yield wrong(check, sentence, hint)

@@ -1,8 +1,9 @@
-"""The result of one check. Must not depend on parts of the chain or on how findings are printed."""
+"""The result of one check, and the page about it. Must not know how a check works or how a finding is printed."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 
 from azure_scheduled_events_exporter import DOCUMENTATION
 
@@ -11,10 +12,48 @@ class Mark(StrEnum):
     """How a check ended. Only ``WRONG`` makes the command fail."""
 
     OK = "ok"
-    NOTE = "note"
+    NOTE = "note"  # neither right nor wrong, such as a feature that is not used
     SKIPPED = "skipped"
     WARNING = "warning"
     WRONG = "wrong"
+
+
+PAGES: Mapping[str, str] = {
+    "settings": "systemd.md#settings",
+    "variables": "systemd.md#settings",
+    "imds-endpoint": "discovery.md",
+    "imds-reachable": "runbooks/AzureScheduledEventImdsUnreachable.md",
+    "clock": "runbooks/AzureScheduledEventClockOff.md",
+    "vm-name": "README.md#when-it-does-not-work",
+    "scheduled-events": "runbooks/AzureScheduledEventImdsUnreachable.md",
+    "journal-content": "README.md#when-it-does-not-work",
+    "journal-disk": "runbooks/AzureScheduledEventJournalNotOnDisk.md",
+    "served": "runbooks/AzureScheduledEventExporterDown.md",
+    "certificate": "web-config.md",
+    "exporter": "doctor.md#credentials",
+    "exporter-version": "systemd.md#upgrade",
+    "exporter-polls": "runbooks/AzureScheduledEventImdsUnreachable.md",
+    "exporter-journal": "runbooks/AzureScheduledEventJournalNotOnDisk.md",
+    "exporter-deliveries": "runbooks/AzureScheduledEventAlertsNotPushed.md",
+    "otlp": "README.md#when-it-does-not-work",
+    "prometheus-reachable": "doctor.md#credentials",
+    "target": "runbooks/AzureScheduledEventExporterDown.md",
+    "target-labels": "how-the-rules-work.md",
+    "scrape-interval": "alerts.md#set-it-up",
+    "rules-loaded": "alerts.md#set-it-up",
+    "rules-version": "alerts.md#set-it-up",
+    "rules-health": "alerts.md#set-it-up",
+    "alerting": "alerts.md#set-it-up",
+    "alert-labels": "push-alerts.md#settings",
+    "alertmanager-reachable": "doctor.md#credentials",
+    "receivers": "alerts.md#set-it-up",
+    "inhibitions": "alerts.md#set-it-up",
+    "silences": "alerts.md#set-it-up",
+    "grafana-reachable": "doctor.md#credentials",
+    "dashboards": "dashboards.md",
+    "data-source": "dashboards.md",
+}
+"""Every check with the page that says more, as a path below ``docs/``. docs/doctor.md lists the checks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,48 +61,23 @@ class Finding:
     """One line of the report.
 
     Attributes:
-        check: the check's name; docs/doctor.md has a row for each.
-        mark: how it ended.
+        mark: how the check ended.
+        check: its name, one of :data:`PAGES`.
         sentence: the result, for people.
-        hint: what to do about it; ``""`` when it is ok.
-        page: the page with more information, as a path below ``docs/``.
+        hint: what to do about it; ``""`` if there is nothing to do.
     """
 
-    check: str
     mark: Mark
+    check: str
     sentence: str
     hint: str = ""
-    page: str = ""
 
     @property
     def link(self) -> str:
-        """The address of :attr:`page`."""
-        return f"{DOCUMENTATION}{self.page}" if self.page else ""
+        """The address of the page about it; ``""`` if there is nothing to do."""
+        return f"{DOCUMENTATION}{PAGES[self.check]}" if self.mark in {Mark.WARNING, Mark.WRONG} else ""
 
 
 Findings = Iterator[Finding]
 
-
-def ok(check: str, sentence: str) -> Finding:
-    """Return a finding of a check that passed."""
-    return Finding(check, Mark.OK, sentence)
-
-
-def note(check: str, sentence: str) -> Finding:
-    """Return a finding that is neither right nor wrong, such as a feature that is not used."""
-    return Finding(check, Mark.NOTE, sentence)
-
-
-def skipped(check: str, sentence: str, hint: str = "", page: str = "") -> Finding:
-    """Return that something was not checked; ``sentence`` says why."""
-    return Finding(check, Mark.SKIPPED, sentence, hint, page)
-
-
-def warning(check: str, sentence: str, hint: str, page: str) -> Finding:
-    """Return a finding that does not make the command fail."""
-    return Finding(check, Mark.WARNING, sentence, hint, page)
-
-
-def wrong(check: str, sentence: str, hint: str, page: str) -> Finding:
-    """Return a finding that makes the command fail."""
-    return Finding(check, Mark.WRONG, sentence, hint, page)
+ok, note, skipped, warning, wrong = (partial(Finding, mark) for mark in Mark)

@@ -4,12 +4,31 @@ Must not decide which server is asked, or what its answer means.
 """
 
 import base64
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import requests
+import urllib3
 
-from .deadline import CutOffAdapter
+from azure_scheduled_events_exporter.errors import ExporterError
+
+from .deadline import CutOffAdapter, Deadline
+from .failures import failure_reason
+
+
+class NoAnswerError(ExporterError):
+    """The server did not answer in time, or cannot be reached; the message is the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer of any status; ``headers`` are looked up in any case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
 
 
 class Session(requests.Session):
@@ -21,8 +40,30 @@ class Session(requests.Session):
 
     def __init__(self, adapter: CutOffAdapter) -> None:
         super().__init__()
+        self._adapter = adapter
         self.mount("http://", adapter)
         self.mount("https://", adapter)
+
+    def exchange(self, method: str, url: str, timeout: float, largest: int, **content: Any) -> Answer:  # noqa: ANN401 - as requests takes it
+        """Return the answer to one request, within ``timeout`` seconds in total; a body is cut at ``largest`` bytes.
+
+        Raises:
+            NoAnswerError: none came, or not all of it.
+        """
+        # To connect to one address, so that a name's second address has its turn; and to read, which the deadline ends.
+        content |= {"timeout": (timeout / 2, 2 * timeout), "stream": True, "allow_redirects": False}
+        deadline = Deadline(timeout, self._adapter.cut_off)
+        failure = ""
+        try:
+            with deadline, self.request(method, url, **content) as response:
+                body = response.raw.read(largest, decode_content=True)
+        except (requests.RequestException, urllib3.exceptions.HTTPError, OSError, ValueError) as error:
+            failure = failure_reason(error)
+        if deadline.passed:  # also where the libraries take a connection that was cut off for a whole answer
+            failure = f"no whole answer within {timeout:g} s"
+        if failure:
+            raise NoAnswerError(failure)
+        return Answer(response.status_code, response.headers, body)
 
     def get_redirect_target(self, resp: Any) -> str | None:  # noqa: ANN401, ARG002 - as requests calls it
         """Return None: for a redirect, requests would read the whole body into memory, also if it is not followed."""

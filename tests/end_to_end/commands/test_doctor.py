@@ -31,7 +31,7 @@ def test_healthy_chain(chain: Chain) -> None:
     report = doctor(chain.flags)
     assert report.complaints == [], report.complaints
     assert report.status == 0, report.output
-    assert len(report.findings) >= 35
+    assert len(report.findings) >= 28
 
 
 def test_lines_for_people(chain: Chain) -> None:

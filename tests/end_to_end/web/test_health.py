@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from azure_scheduled_events_exporter.config import Config, resolve
-from azure_scheduled_events_exporter.doctor.api import Api
-from azure_scheduled_events_exporter.doctor.local.exporter import examine
-from azure_scheduled_events_exporter.doctor.subject import Subject
+from azure_scheduled_events_exporter.doctor.exporter import examine
+from azure_scheduled_events_exporter.doctor.subject import Api, Subject
 from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
 from azure_scheduled_events_exporter.service.daemon import Exporter
 from azure_scheduled_events_exporter.service.routes import routes
@@ -45,8 +44,7 @@ def posts(team: Peer) -> int:
 
 def doctor_says(config: Config, url: str) -> dict[str, str]:
     """Return what ``doctor`` advises about the exporter at ``url``, and whether it is one."""
-    subject = Subject(config, {}, (), url)
-    findings = {finding.check: finding for finding in examine(subject, Api("--exporter", url))}
+    findings = {finding.check: finding for finding in examine(Subject(config, {}, Api("--exporter", url)))}
     return {"served": findings["served"].mark, "exporter-polls": findings["exporter-polls"].hint}
 
 

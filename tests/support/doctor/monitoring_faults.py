@@ -70,13 +70,6 @@ def _other_version(text: str) -> str:
     return text.replace("rules_version: ", "rules_version: 0.0.")
 
 
-def _seldom(text: str) -> str:
-    rules = yaml.safe_load(text)
-    for group in rules["groups"]:
-        group["interval"] = "1m"
-    return yaml.safe_dump(rules)
-
-
 def _labeled_alerts(chain: Chain) -> Flags:
     """As the Prometheus operator configures it: one external label is dropped from alerts, and one is not."""
     config: dict[str, Any] = {
@@ -142,11 +135,10 @@ MONITORING_FAULTS = (
     Fault(
         "target labels with our names",
         "target-labels",
-        "exported_vm_name, exported_zone",
+        "relabel_configs",
         beyond(_labeled_target),
         "warning",
     ),
-    Fault("scraped seldom", "scrape-interval", "5s", scraping(scrape_interval="6s"), "warning"),
     Fault(
         "scraped twice",
         "target",
@@ -156,7 +148,6 @@ MONITORING_FAULTS = (
     ),
     Fault("no rules", "rules-loaded", "rule_files", prometheus(rule_files=[])),
     Fault("other rules", "rules-version", "assets export", prometheus(rules=_other_version), "warning"),
-    Fault("rules seldom evaluated", "rules-interval", "evaluation.interval", prometheus(rules=_seldom)),
     Fault("a rule fails", "rules-health", "Correct the cause in the error", beyond(_rule_fails)),
     Fault("alerts with another label", "alert-labels", "prometheus=ns/name.", beyond(_labeled_alerts), "warning"),
     Fault("no Alertmanager known", "alerting", "alerting.alertmanagers", prometheus(alerting={})),

@@ -11,9 +11,8 @@ import pytest
 from azure_scheduled_events_exporter import __version__
 from azure_scheduled_events_exporter.config import resolve
 from azure_scheduled_events_exporter.doctor import chain
-from azure_scheduled_events_exporter.doctor.api import Api
 from azure_scheduled_events_exporter.doctor.finding import Finding
-from azure_scheduled_events_exporter.doctor.subject import Subject
+from azure_scheduled_events_exporter.doctor.subject import Api, Subject
 from azure_scheduled_events_exporter.http_server.app import plain
 from support.doctor.doctor_chain import Canned, Reply, as_json, grafana
 
@@ -25,11 +24,12 @@ def examined(
     part: str, replies: Mapping[str, Reply], url: str = "", flags: Mapping[str, str] = MappingProxyType({})
 ) -> list[Finding]:
     """Return the findings of a part of the chain whose server answers with ``replies``, with more settings."""
-    subject = Subject(resolve({"instance.name": "web_4", **flags}, {}), {}, (), "http://127.0.0.1:10169")
+    config = resolve({"instance.name": "web_4", **flags}, {})
     with Canned(replies) as server:
         api = Api("--url", url or server.url)
-        servers = chain.Servers(api, [api], [api], [api])
-        return next(list(findings) for title, findings in chain.examine(subject, servers) if title == part)
+        exporter = api if part == "Exporter" else Api("--exporter", "http://127.0.0.1:10169")
+        subject = Subject(config, {}, exporter, [api], [api], [api])
+        return next(list(findings) for title, findings in chain.examine(subject) if title == part)
 
 
 def the(check: str, findings: list[Finding]) -> Finding:
@@ -60,8 +60,8 @@ def prometheus(targets: object = (), **changed: object) -> Replies:
 def target(**changed: object) -> dict[str, object]:
     """Return a target as Prometheus lists it."""
     labels = {"job": "azure-scheduled-events-exporter", "instance": "127.0.0.1:10169"}
-    seen = {"health": "up", "lastError": "", "lastScrape": "2044-04-11T22:26:58.123456789Z", "scrapeInterval": "5s"}
-    return {"labels": labels, "scrapeUrl": "http://127.0.0.1:10169/metrics", **seen, **changed}
+    url = "http://127.0.0.1:10169/metrics"
+    return {"labels": labels, "scrapeUrl": url, "health": "up", "lastError": "", **changed}
 
 
 def alertmanager(text: str = "", **config: object) -> Replies:
@@ -78,17 +78,16 @@ _BOARD = next(path for path in grafana() if "/dashboards/" in path)
     ("part", "check", "replies"),
     [
         ("Exporter", "exporter", {**exporter(), "/api/v1/events": as_json([])}),
-        ("Exporter", "exporter", {**exporter(), "/metrics": (200, {}, b"a{ 1\n")}),
         ("Prometheus", "prometheus-reachable", {"/api/v1/status/buildinfo": as_json([])}),
         ("Prometheus", "prometheus-reachable", prometheus([target(labels=None)])),
         (
             "Prometheus",
             "prometheus-reachable",
-            prometheus(query={"result": [{"metric": {}, "values": [["Infinity", "1"]] * 2}]}),
+            prometheus(query={"result": [{"metric": {"job": "a"}, "values": [["b", "1"]] * 2}]}),
         ),
         ("Alertmanager", "alertmanager-reachable", alertmanager("inhibit_rules: [a]")),
         ("Grafana", "grafana-reachable", {"/api/health": as_json([])}),
-        ("Grafana", "grafana-reachable", grafana(**{_BOARD: as_json({"dashboard": {"panels": ["a"]}})})),
+        ("Grafana", "grafana-reachable", grafana(**{_BOARD: as_json([])})),
     ],
 )
 def test_answers_of_another_form(part: str, check: str, replies: Replies) -> None:
@@ -100,7 +99,7 @@ def test_answers_of_another_form(part: str, check: str, replies: Replies) -> Non
 
 def test_target_that_was_not_scraped_yet() -> None:
     """Between discovery and the first scrape, nothing is known to be wrong."""
-    fresh = target(health="unknown", lastScrape="0001-01-01T00:00:00Z")
+    fresh = target(health="unknown")
     found = the("target", examined("Prometheus", prometheus([fresh])))
     assert (found.mark, "not scraped" in found.sentence) == ("warning", True)
 
@@ -140,9 +139,9 @@ _OURS = {"source_matchers": ["severity=critical"], "target_matchers": ["severity
 @pytest.mark.parametrize(
     ("source", "target", "equal", "words"),
     [
-        ("severity=critical", "severity=warning", ["instance"], "the tickets of every other event"),
+        ("severity=critical", "severity=warning", ["instance"], "with severity=critical fires"),
         ('severity="critical"', '{severity=~"warning|info"}', ["instance", "namespace"], "[instance, namespace]"),
-        ("alertname=Down", 'severity=~".+"', [], "an alert with alertname=Down fires"),
+        ("alertname=Down", 'severity=~".+"', [], "with alertname=Down fires"),
         ("severity=critical", 'alertname!~"AzureScheduledEvent.+"', ["instance"], ""),
         ("severity=critical", "severity=warning", ["alertname"], ""),
         ("severity=critical", "team=db", ["instance"], ""),
@@ -195,11 +194,12 @@ def test_a_store_without_a_list_of_targets() -> None:
 @pytest.mark.parametrize(
     ("ages", "mark", "words"),
     [
-        ((200,), "warning", "one sample of the last 15 minutes"),
+        ((200,), "skipped", "fewer than two scrapes"),
         ((310, 10), "wrong", "scraped every 5m"),
+        (range(60, 0, -6), "warning", "scraped every 6s"),
         ((*range(900, 300, -60), *range(60, 0, -5)), "ok", "scraped every 5s"),
     ],
-    ids=["one", "every five minutes", "more often since a minute"],
+    ids=["one", "every five minutes", "every six seconds", "more often since a minute"],
 )
 def test_samples_of_a_store(ages: Sequence[int], mark: str, words: str) -> None:
     """Rare samples are wrong, one sample says nothing yet, and the last minute counts."""

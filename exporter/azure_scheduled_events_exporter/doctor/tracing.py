@@ -2,14 +2,14 @@
 
 from typing import Final
 
-from azure_scheduled_events_exporter.doctor.finding import Findings, note, ok, warning, wrong
-from azure_scheduled_events_exporter.doctor.subject import Subject
 from azure_scheduled_events_exporter.errors import ExporterError, without_password
 from azure_scheduled_events_exporter.http_client.failures import WEB_PAGE
 from azure_scheduled_events_exporter.tracing.sender import otlp_sender
 from azure_scheduled_events_exporter.tracing.variables import is_on, turned_off_by
 
-_PAGE: Final = "README.md#when-it-does-not-work"
+from .finding import Findings, note, ok, warning, wrong
+from .subject import Subject
+
 _TIMEOUT: Final = 10.0
 
 
@@ -21,25 +21,21 @@ def examine(subject: Subject) -> Findings:
             variable = turned_off_by(environment)
             if endpoint and variable:
                 what = f"Tracing is off, although --otlp.endpoint is set: the environment has {variable}."
-                yield warning("otlp", what, "Remove the variable, or the endpoint if you want no traces.", _PAGE)
+                yield warning("otlp", what, "Remove the variable, or the endpoint if you want no traces.")
             else:
-                yield note(
-                    "otlp", f"Tracing is off: {f'{variable} is set' if variable else 'no OTLP endpoint is set'}."
-                )
+                yield note("otlp", f"Tracing is off: {variable or 'no OTLP endpoint'} is set.")
             return
         sender = otlp_sender(endpoint)
     except ExporterError as error:
-        yield wrong("otlp", f"Tracing cannot start: {error}.", "Correct the OTEL_* variables.", _PAGE)
+        yield wrong("otlp", f"Tracing cannot start: {error}.", "Correct the OTEL_* variables.")
         return
     names = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
     where = without_password(endpoint or next(environment[name] for name in names if environment.get(name, "").strip()))
-    result = sender.probe(_TIMEOUT)
-    if not result.reason:
+    why = sender.probe(_TIMEOUT).reason
+    if why:
+        yield wrong("otlp", f"The collector at {where} does not accept spans: {why}.", _hint(where, why))
+    else:
         yield ok("otlp", f"The collector at {where} accepts an empty export.")
-        return
-    yield wrong(
-        "otlp", f"The collector at {where} does not accept spans: {result.reason}.", _hint(where, result.reason), _PAGE
-    )
 
 
 def _hint(where: str, why: str) -> str:

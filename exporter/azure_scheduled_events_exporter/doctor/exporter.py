@@ -1,0 +1,147 @@
+"""Checks the exporter that runs here: which program serves the port, and what it reports."""
+
+import re
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any, Final
+
+from azure_scheduled_events_exporter import __version__, yaml_file
+from azure_scheduled_events_exporter.config import Config
+from azure_scheduled_events_exporter.errors import ExporterError
+from azure_scheduled_events_exporter.http_client.sessions import NoAnswerError
+from azure_scheduled_events_exporter.http_server.access import EXPIRES_SOON_SECONDS
+from azure_scheduled_events_exporter.http_server.app import plain
+from azure_scheduled_events_exporter.http_server.web_config import load
+from azure_scheduled_events_exporter.polling.liveness import HANGS
+
+from .finding import Finding, Findings, Mark, note, ok, skipped, warning, wrong
+from .subject import Api, Subject, WrongAnswerError
+
+_ACCEPTED: Final = re.compile(r"^azure_scheduled_events_alertmanager_up\{.*\} (\S+)$", re.MULTILINE)
+
+
+def url_of(config: Config) -> str:
+    """Return the address at which the exporter that ``config`` describes answers programs of this machine."""
+    host = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(  # noqa: S104 - compared, not bound
+        config.web_listen_address.host, config.web_listen_address.host
+    )
+    scheme = "http"
+    if config.web_config_file is not None:
+        with suppress(ExporterError):
+            # Who cannot read the key can still see whether there is TLS.
+            scheme = "https" if "tls_server_config" in yaml_file.load(Path(config.web_config_file)) else "http"
+    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{config.web_listen_address.port}"
+
+
+def examine(subject: Subject) -> Findings:
+    """Yield the findings about the exporter."""
+    api, config = subject.exporter, subject.config
+    served = _served(api)
+    yield served
+    if api.shown.startswith("https:"):
+        yield from _certificate(config)
+    if served.mark is not Mark.OK:
+        yield skipped("exporter", "Not checked: the exporter's own view.")
+        return
+    try:
+        state: Mapping[str, Any] = api.data("/api/v1/events")
+        accepted = [float(value) for value in _ACCEPTED.findall(api.text(config.web_telemetry_path))]
+    except WrongAnswerError as error:
+        if error.status not in {401, 403}:
+            raise
+        hint = (
+            "Name a file with basic_auth, and with tls_config if the system does not trust the exporter's certificate: "
+            "--exporter.http-config.file."
+        )
+        yield warning("exporter", "The exporter asks for a password, so its own view was not checked.", hint)
+        return
+    yield _version(state)
+    yield _polls(state)
+    yield _journal(config, state)
+    yield _pushes(config, accepted)
+
+
+def _served(api: Api) -> Finding:
+    try:
+        # This path needs no password. A server that requires client certificates answers with the reason.
+        said = api.text("/-/healthy").strip()
+    except NoAnswerError as error:
+        hint = (
+            "systemctl status azure-scheduled-events-exporter says why it is not running. If it runs with TLS, give "
+            "doctor its --web.config.file, or a file whose tls_config trusts its certificate: "
+            "--exporter.http-config.file."
+        )
+        return wrong("served", f"No exporter answers at {api.shown}: {error}.", hint)
+    except WrongAnswerError as error:
+        said = str(error)
+    if plain(HTTPStatus.FORBIDDEN).body.decode().strip() in said:
+        sentence = f"The exporter at {api.shown} serves only clients whose certificate has a name that it allows."
+        return warning("served", sentence, "Give doctor such a certificate: --exporter.http-config.file.")
+    if said == "alive" or said.endswith(HANGS):
+        return ok("served", f"The exporter answers at {api.shown}.")
+    hint = "Correct --exporter, without a path, or --web.listen-address, or end that program."
+    return wrong("served", f"At {api.shown}, another program answers, not this exporter.", hint)
+
+
+def _version(state: Mapping[str, Any]) -> Finding:
+    running = state.get("version")
+    if running == __version__:
+        return ok("exporter-version", f"The running exporter has version {running}, as installed.")
+    sentence = f"The running exporter has version {running}, installed is {__version__}."
+    hint = "Restart the exporter: systemctl restart azure-scheduled-events-exporter."
+    return warning("exporter-version", sentence, hint)
+
+
+def _polls(state: Mapping[str, Any]) -> Finding:
+    if state.get("up"):
+        return ok("exporter-polls", f"The exporter's last poll succeeded ({state.get('last_success')}).")
+    failure = state.get("failure") or "none has succeeded yet"
+    hint = "See the checks of the metadata service above. If they are ok, only the exporter's user or unit is refused."
+    if failure.endswith(HANGS):
+        hint = "Find out what it waits for, such as the disk of its journal or of its log, and restart it."
+    return wrong("exporter-polls", f"The exporter's last poll failed: {failure}.", hint)
+
+
+def _journal(config: Config, state: Mapping[str, Any]) -> Finding:
+    journal = state.get("journal", {})
+    if journal.get("up"):
+        return ok("exporter-journal", "The exporter writes its journal.")
+    if config.journal_path == "memory":
+        return note("exporter-journal", "The exporter keeps its journal in memory, as configured.")
+    sentence = f"The exporter cannot write its journal ({journal.get('errors')} errors)."
+    return wrong("exporter-journal", sentence, "See the checks of the journal above, and the exporter's log.")
+
+
+def _pushes(config: Config, accepted: list[float]) -> Finding:
+    """Report whether each Alertmanager has ``accepted`` the last push."""
+    if 0 in accepted:
+        sentence, hint = "cannot push alerts to Alertmanager", "Correct --alertmanager.url; the log has the reason."
+    elif config.alertmanager_url and not accepted:
+        sentence, hint = "pushes no alerts, although --alertmanager.url is set", "Restart it: it has not read this."
+    elif accepted:
+        return ok("exporter-deliveries", "Alertmanager accepted the last push.")
+    else:
+        return note("exporter-deliveries", "The exporter pushes no alerts.")
+    return wrong("exporter-deliveries", f"The exporter {sentence}.", hint)
+
+
+def _certificate(config: Config) -> Findings:
+    """Report when the certificate expires."""
+    if config.web_config_file is None:
+        return
+    try:
+        tls = load(Path(config.web_config_file)).tls
+    except ExporterError:
+        return  # reported with the settings
+    if tls is None or tls.ends is None:
+        return
+    left = tls.ends - time.time()
+    sentence = f"The exporter's certificate is valid for another {max(0.0, left) / 86400:.0f} days."
+    if left >= EXPIRES_SOON_SECONDS:
+        yield ok("certificate", sentence)
+    else:
+        hint = "Renew it; the exporter reads it again by itself."
+        yield (wrong if left <= 0 else warning)("certificate", sentence, hint)

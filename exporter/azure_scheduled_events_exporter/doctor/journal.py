@@ -1,0 +1,77 @@
+"""Checks the journal: readable, and on a disk that survives a reboot.
+
+Opens the journal read-only, so it never creates or repairs one.
+"""
+
+import os
+import sqlite3
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+
+from azure_scheduled_events_exporter.errors import ExporterError
+from azure_scheduled_events_exporter.journal.file import MEMORY, file_path, read_only
+
+from .finding import Finding, Findings, Mark, ok, skipped, warning, wrong
+from .subject import Subject
+
+_MOUNTS: Final = Path("/proc/self/mountinfo")
+_LOST: Final = {
+    **dict.fromkeys(("tmpfs", "ramfs", "devtmpfs"), "which a reboot erases"),
+    **dict.fromkeys(("overlay", "aufs"), "the container's own layer, which goes away with the container"),
+}
+"""File systems that keep nothing, and when they lose it."""
+
+
+def examine(subject: Subject) -> Findings:
+    """Yield the findings about the journal."""
+    if subject.config.journal_path == MEMORY:
+        sentence = "The journal is kept in memory: a restart during an event loses what was seen."
+        yield warning("journal-disk", sentence, "Set --journal.path to a folder on a disk.")
+        return
+    path = file_path(Path(subject.config.journal_path))
+    found = _content(path)
+    yield found
+    disk = _disk(path)
+    if found.mark is Mark.OK or disk.mark is Mark.WRONG:
+        yield disk
+
+
+def _content(path: Path) -> Finding:
+    try:
+        with closing(read_only(path)) as store:
+            lives = list(store.history())
+    except (ExporterError, sqlite3.Error, ValueError) as error:
+        hint = (
+            "Run doctor as root, with the exporter's settings. A restart of the exporter sets a damaged journal aside."
+        )
+        return wrong("journal-content", f"The journal cannot be read: {error}.", hint)
+    mine = sum(life.scope == "self" for life in lives)
+    return ok("journal-content", f"Events in the journal: {len(lives)}, of this VM: {mine}.")
+
+
+def _disk(path: Path) -> Finding:
+    """Return whether the file at ``path``, which need not exist, survives a reboot and a redeploy."""
+    folder = next(each for each in path.parents if os.path.exists(each))  # noqa: PTH110 - Path.exists raises without rights
+    kind = _file_system(folder)
+    lost = f"{kind}, {_LOST[kind]}" if kind in _LOST else ""
+    # Azure puts this file at the root of a VM's temporary disk.
+    if any(any(each.glob("DATALOSS_WARNING_README*")) for each in (folder, *folder.parents)):
+        lost = "the VM's temporary disk, which a redeploy or a host failure erases"
+    if not lost and not kind:
+        return skipped("journal-disk", "Not checked: this system does not say on which disk the journal is.")
+    if not lost:
+        return ok("journal-disk", "The journal is on a disk that survives a reboot.")
+    hint = "Set --journal.path to a folder on the OS disk or a data disk, in a container to a volume."
+    return wrong("journal-disk", f"The journal {path} is on {lost}.", hint)
+
+
+def _file_system(folder: Path) -> str:
+    """Return the type of file system that has ``folder``, by proc_pid_mountinfo(5); ``""`` if it is not listed."""
+    if sys.platform == "win32" or not _MOUNTS.exists():
+        return ""
+    device = folder.stat().st_dev
+    number = f"{os.major(device)}:{os.minor(device)}"
+    lines = (line.split() for line in _MOUNTS.read_text("utf-8").splitlines())
+    return next((fields[fields.index("-") + 1] for fields in lines if fields[2] == number), "")

@@ -1,0 +1,99 @@
+"""Checks the metadata service: reachable, Scheduled Events enabled, this VM's name known, clocks in agreement.
+
+Asks it as the exporter does, with at most one request in 1.1 s: with the four of a running exporter they stay within
+the five a second that Azure allows a VM.
+"""
+
+import threading
+import time
+
+from azure_scheduled_events_exporter.core.document import Document, comparable_name, parse_document
+from azure_scheduled_events_exporter.core.instance import parse_instance
+from azure_scheduled_events_exporter.errors import ExporterError
+from azure_scheduled_events_exporter.imds.api_versions import event_versions
+from azure_scheduled_events_exporter.imds.client import ImdsClient
+from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
+from azure_scheduled_events_exporter.polling.document_reader import FIRST_TIMEOUT_SECONDS
+from azure_scheduled_events_exporter.times import format_duration
+
+from .finding import Finding, Findings, ok, skipped, warning, wrong
+from .subject import Subject
+
+_CLOCK_NOTED, _CLOCK_WRONG = 3.0, 20.0
+"""Seconds between both clocks; the Date header has a resolution of 1 s, and the alert ClockOff fires above 20 s."""
+
+
+def examine(subject: Subject) -> Findings:
+    """Yield the findings about the metadata service; sets this VM's identity in ``subject``."""
+    config = subject.config
+    versions = event_versions(config.imds_api_version)
+    client = ImdsClient(
+        config.imds_endpoint, versions, RateLimiter(1, 1.1), threading.Event().wait, config.imds_timeout
+    )
+    why = ""
+    try:
+        subject.instance = parse_instance(client.instance(config.imds_timeout))
+        yield ok("imds-reachable", f"The metadata service answers at {config.imds_endpoint}.")
+        yield _clock(client.server_time())
+    except ExporterError as error:
+        why = str(error)
+        hint = (
+            f"Let this VM reach {config.imds_endpoint}: look for a firewall (iptables-save, nft list ruleset), "
+            "a proxy, azure-proxy-agent, and IPAddressAllow= of the unit. Not on an Azure VM? Try 'demo' or 'simulate'."
+        )
+        yield wrong("imds-reachable", f"The metadata service does not answer as it should: {why}.", hint)
+    if not client.reached:
+        yield skipped("scheduled-events", "Not checked: Scheduled Events, the clock and this VM's name.")
+        return
+    document = None
+    try:
+        body = client.scheduled_events(FIRST_TIMEOUT_SECONDS) or b""
+        document = parse_document(body)
+        yield _events(document, versions.usable)
+    except ExporterError as error:
+        hint = "The first answer may take two minutes; a service that moves answers again after 70 s. Run doctor again."
+        yield wrong("scheduled-events", f"Scheduled Events cannot be read: {error}.", hint)
+    yield _name(subject, document, why)
+
+
+def _clock(azure: float | None) -> Finding:
+    if azure is None:
+        return skipped("clock", "Not checked: the metadata service sends no Date header.")
+    off = azure + 0.5 - time.time()
+    if abs(off) <= _CLOCK_NOTED:
+        return ok("clock", "This VM's clock agrees with Azure's.")
+    sentence = f"This VM's clock is {format_duration(round(abs(off)))} {'behind' if off > 0 else 'ahead of'} Azure's."
+    hint = "Start time synchronization: chronyd with the host's clock /dev/ptp_hyperv."
+    return (wrong if abs(off) > _CLOCK_WRONG else warning)("clock", sentence, hint)
+
+
+def _events(document: Document, version: str) -> Finding:
+    if document.unreadable:
+        hint = "Save the answer and report it: an exporter keeps its last known events meanwhile."
+        return wrong("scheduled-events", f"An event cannot be read: {'; '.join(document.unreadable)}.", hint)
+    count = len(document.events)
+    return ok(
+        "scheduled-events",
+        f"Scheduled Events are enabled: {count} event{'' if count == 1 else 's'}, by api-version {version}.",
+    )
+
+
+def _name(subject: Subject, document: Document | None, why: str) -> Finding:
+    """Check whether the name that the exporter uses is the one in Resources, which may be that of the host."""
+    instance, name = subject.instance, subject.vm_name
+    if not name:
+        sentence = f"This VM's name is unknown, so every event has the scope 'unknown': {why}."
+        return wrong("vm-name", sentence, "Give the name as it appears in Resources: --instance.name.")
+    used = comparable_name(name)
+    named = {comparable_name(each): each for event in document.events for each in event.resources} if document else {}
+    host = comparable_name(instance.host_name) if instance else ""
+    if host in named and used not in named:
+        sentence = f"Resources name {named[host]}, this VM's host name, but the exporter looks for {name}."
+        return wrong("vm-name", sentence, f"Set --instance.name {named[host]}.")
+    if instance and used not in {comparable_name(instance.vm_name), *named}:
+        sentence = (
+            f"--instance.name is {name}, but Azure calls this VM {instance.vm_name}: its events count as others'."
+        )
+        return wrong("vm-name", sentence, "Remove --instance.name, unless Resources name this VM so.")
+    group = f" of scale set {instance.scale_set}" if instance and instance.scale_set else ""
+    return ok("vm-name", f"This VM is {name}{group}.")

@@ -1,0 +1,48 @@
+"""Checks the settings: the account and files that they name, and environment variables that interfere."""
+
+from pathlib import Path
+
+from azure_scheduled_events_exporter import __version__
+from azure_scheduled_events_exporter.config import Config, unknown_variables, warnings
+from azure_scheduled_events_exporter.errors import ExporterError, named_by
+from azure_scheduled_events_exporter.http_server.web_config import load
+from azure_scheduled_events_exporter.service import alert_push
+from azure_scheduled_events_exporter.service.privileges import account
+
+from .finding import Findings, ok, warning, wrong
+from .subject import Subject
+
+
+def check_named(config: Config) -> None:
+    """Check the account and the files that settings name; ``resolve`` has read the policy only.
+
+    Raises:
+        ExporterError: the exporter could not use one of them.
+    """
+    if config.process_user:
+        account(config.process_user)
+    if config.web_config_file is not None:
+        with named_by("--web.config.file"):
+            load(Path(config.web_config_file))
+    if config.alertmanager_url or config.alertmanager_http_config_file or config.alerts_values:
+        alert_push.check(config)
+
+
+def examine(subject: Subject) -> Findings:
+    """Yield the findings about settings and environment."""
+    try:
+        check_named(subject.config)
+        yield ok("settings", f"Version {__version__}; the settings are valid.")
+    except ExporterError as error:
+        hint = "Correct it; if only the exporter's user may read the file, run doctor as root."
+        yield wrong("settings", f"The exporter cannot start: {error}.", hint)
+    for doubt in warnings(subject.config):
+        yield warning("settings", f"{doubt}.", "Change it, or leave it out.")
+    found = [
+        f"{name} (did you mean {meant}?)" if meant else name for name, meant in unknown_variables(subject.environment)
+    ]
+    if found:
+        hint = "Correct or remove them, then restart the exporter."
+        yield wrong("variables", f"The exporter ignores these environment variables: {', '.join(found)}.", hint)
+    else:
+        yield ok("variables", "No environment variable is misspelled.")

@@ -1,0 +1,109 @@
+"""What doctor says of the metadata service and of the journal's disk."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from azure_scheduled_events_exporter.config import resolve
+from azure_scheduled_events_exporter.doctor import journal, metadata_service
+from azure_scheduled_events_exporter.doctor.finding import Finding
+from azure_scheduled_events_exporter.doctor.subject import Api, Subject
+from support.doctor.doctor_chain import Canned, Reply
+from support.servers.imds_peer import CASES
+
+_HTML = b"<!DOCTYPE html><html><head><title>404 Not Found</title></head></html>"
+_INSTANCE = (CASES / "full.instance.json").read_bytes()
+_UNKNOWN = b'{"error": "Not found. Invalid version requested"}'
+_EVENT = (
+    b'{"DocumentIncarnation": 1, "Events": [{"EventId": "A", "EventType": "Reboot", "Resources": ["vm_0"], '
+    b'"EventStatus": "Scheduled", "NotBefore": "Mon, 11 Apr 2033 22:26:58 GMT"}]}'
+)
+
+
+def subject(**settings: str) -> Subject:
+    """Return an installation with these settings."""
+    return Subject(resolve(settings, {}), {}, Api("--exporter", "http://127.0.0.1:1"))
+
+
+def findings(instance: Reply, events: Reply, **settings: str) -> dict[str, Finding]:
+    """Return what doctor finds about a service with these answers, by check."""
+    with Canned({"/metadata/instance": instance, "/metadata/scheduledevents": events}) as server:
+        found = metadata_service.examine(subject(**{"imds.endpoint": server.url, **settings}))
+        return {each.check: each for each in found}
+
+
+@pytest.mark.parametrize(("status", "body"), [(407, b""), (200, _HTML), (200, b'{"status": "success"}')])
+def test_other_servers(status: int, body: bytes) -> None:
+    """A proxy or a web server is not taken for the metadata service, nor its clock for Azure's."""
+    found = findings((status, {}, body), (status, {}, body))
+    assert {name: each.mark for name, each in found.items()} == {
+        "imds-reachable": "wrong",
+        "scheduled-events": "wrong",
+        "vm-name": "wrong",
+    }
+
+
+def test_api_version_that_the_service_does_not_know() -> None:
+    """The flag and what the service offers are named."""
+    found = findings((200, {}, _INSTANCE), (404, {}, _UNKNOWN), **{"imds.api-version": "2024-07-09"})
+    assert "answered 404" in found["scheduled-events"].sentence
+    assert "set --imds.api-version" in found["scheduled-events"].sentence
+    offers = b'{"error": "Bad request. api-version is invalid", "newest-versions": ["2017-12-01", "2017-08-01"]}'
+    found = findings((200, {}, _INSTANCE), (400, {}, offers))
+    assert "offers 2017-12-01, 2017-08-01" in found["scheduled-events"].sentence
+
+
+def test_events_while_the_name_is_unknown() -> None:
+    """An answer about events is reported although that about the VM fails."""
+    found = findings((404, {}, _UNKNOWN), (200, {}, _EVENT))
+    assert found["scheduled-events"].mark == "ok"
+    assert found["vm-name"].mark == "wrong"
+    assert "/metadata/instance answered 404" in found["vm-name"].sentence
+
+
+def test_name_of_the_host() -> None:
+    """A host name that is given for the VM's name is found."""
+    found = findings((200, {}, _INSTANCE), (200, {}, _EVENT), **{"instance.name": "vm000000"})
+    assert found["vm-name"].mark == "wrong"
+    assert "Azure calls this VM vm_0" in found["vm-name"].sentence
+
+
+def test_an_event_that_cannot_be_read() -> None:
+    """A document with an entry that no exporter can read is wrong, although it is JSON."""
+    found = findings(
+        (200, {}, _INSTANCE), (200, {}, b'{"DocumentIncarnation": 1, "Events": [{"EventType": "Reboot"}]}')
+    )
+    assert "An event cannot be read" in found["scheduled-events"].sentence
+
+
+def test_temporary_disk(tmp_path: Path) -> None:
+    """A journal below a folder with Azure's warning is on the temporary disk."""
+    (tmp_path / "DATALOSS_WARNING_README.txt").touch()
+    (_, disk) = journal.examine(subject(**{"journal.path": str(tmp_path / "state" / "journal.sqlite")}))
+    assert (disk.check, disk.mark) == ("journal-disk", "wrong")
+    assert "temporary disk" in disk.sentence
+
+
+@pytest.fixture
+def closed_folder(tmp_path: Path) -> Iterator[Path]:
+    """A folder that this process may not look into; as root, it becomes another user."""
+    folder = tmp_path / "closed"
+    folder.mkdir(mode=0o000)
+    tmp_path.chmod(0o755)
+    is_root = os.geteuid() == 0
+    if is_root:
+        os.seteuid(65534)
+    yield folder
+    if is_root:
+        os.seteuid(0)
+    folder.chmod(0o700)
+
+
+@pytest.mark.parametrize("below", ["journal.sqlite", "deeper/journal.sqlite"])
+def test_folder_that_cannot_be_searched(closed_folder: Path, below: str) -> None:
+    """Without the right to search the folder, doctor says to run it as root."""
+    first, *_ = journal.examine(subject(**{"journal.path": str(closed_folder / below)}))
+    assert (first.check, first.mark) == ("journal-content", "wrong")
+    assert "as root" in first.hint
