@@ -1,7 +1,7 @@
 """The command ``approve``: an operator on this VM approves events.
 
-If an exporter is running, the request is queued in its journal, so that the exporter journals, sends and counts it.
-Without one, this process says so on standard error, polls once and sends it itself. Both need write access to the
+A request is queued in the journal of the running exporter, which journals, sends and counts it. Without an exporter,
+this process says so on standard error, and is one until the request has a result. Both need write access to the
 journal's folder: approvals cannot be requested over the network.
 
 The exit status is 0 only if all events are approved, now or before, or have started. It is 3 if IMDS may have accepted,
@@ -11,13 +11,13 @@ they expire.
 
 import argparse
 import getpass
+import logging
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
 
 from azure_scheduled_events_exporter import logs, standard_streams
 from azure_scheduled_events_exporter.approval.policy import OFF
@@ -36,13 +36,9 @@ from azure_scheduled_events_exporter.errors import (
     table,
 )
 from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
-from azure_scheduled_events_exporter.journal.file import (
-    MEMORY,
-    check_may_be_opened,
-    is_written,
-    read_only,
-    writable,
-)
+from azure_scheduled_events_exporter.journal.file import MEMORY, check_may_be_opened, is_written, writable
+from azure_scheduled_events_exporter.journal.requests import ApprovalRequests
+from azure_scheduled_events_exporter.journal.store import Store
 from azure_scheduled_events_exporter.service import daemon
 from azure_scheduled_events_exporter.service.endpoint import with_endpoint
 
@@ -50,8 +46,9 @@ from .events import COLUMNS, event_row
 from .interruption import Interrupted, ignore_signals, interrupted_afterwards, interruptible
 from .settings import config_without_policy
 
+DESCRIPTION = "Approve events: they start now, before NotBefore, on every VM in their Resources."
 _LOOK_SECONDS = 0.1
-_AGAIN_SECONDS = 1.0  # until the next poll, without an exporter
+_POLL_SECONDS = 1.0  # without an exporter
 _THROTTLED_POLLS = 5  # another approve, or other programs of this VM, may have used up the limit of IMDS
 _PATIENCE_SECONDS = 15.0  # beyond the time of one request: the exporter looks for requests at every poll
 _STARTING_SECONDS = 3.0  # until an exporter that starts has opened its journal
@@ -60,19 +57,6 @@ _WITHDRAWN = "withdrawn before it was sent"
 _NO_NAME = "(none named)"
 _MAY_BE_APPROVED = 3
 """The exit status if IMDS may have accepted: what was prepared for the event must stay so."""
-
-
-class Requests(Protocol):
-    """Where approval requests are queued: the running exporter's journal, or this process' own."""
-
-    def add(self, lives: Iterable[Lifecycle], operator: str, created: float, expires: float) -> list[int]:
-        """Queue requests to approve events as they were shown; return their numbers."""
-
-    def results(self, numbers: Iterable[int]) -> dict[int, str]:
-        """Return the results of those requests that have one."""
-
-    def withdraw(self, numbers: Iterable[int], result: str, *, sent_too: bool = False) -> None:
-        """Withdraw the requests that have no result yet, so that they are not sent."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -100,90 +84,61 @@ def run(parsed: argparse.Namespace) -> int:
         raise UsageError("approve: give EventIds, or --all-mine")
     if config.journal_path == MEMORY:
         raise UsageError("--journal.path: 'memory' cannot be shared: name the journal of the running exporter")
-    with interruptible():
-        return _approve(config, parsed.event_ids, yes=parsed.yes)
-
-
-def _approve(config: Config, event_ids: Sequence[str], *, yes: bool) -> int:
-    log = logs.set_up("error", config.log_format)
-    check_may_be_opened(Path(config.journal_path))  # without an exporter, this command would set it aside
-    config = replace(with_endpoint(config, log), approval_policy=OFF)
-    rate_limiter = RateLimiter()
-    confirmed: list[Lifecycle] = []
-
-    def start() -> daemon.Exporter:
-        return daemon.Exporter(config, log, rate_limiter=rate_limiter)
-
-    try:
-        exporter = start()
-    except JournalInUseError:
-        return _beside(config, event_ids, confirmed, yes=yes)
-    try:
-        _check_writable(exporter, config)
-        exporter.identification.ask()
-        _poll(exporter)
-        confirmed = _chosen(exporter.poller.snapshot.current, event_ids)
-        if any(life.is_open_to_approval for life in confirmed):
-            _say_that_no_exporter_sends(config, yes=yes)
-        if not yes:
-            exporter.stop()  # release the journal, so that an exporter can start while a person thinks
-            if not _agreed(confirmed, yes=yes):
-                return 1
-            try:
-                exporter = start()
-            except JournalInUseError:
-                return _beside(config, event_ids, confirmed, yes=yes)
-            _check_writable(exporter, config)
-            exporter.identification.ask()
-            _poll(exporter)
+    with interruptible(), ExitStack() as stack:
+        log = logs.set_up("error", config.log_format)
+        check_may_be_opened(Path(config.journal_path))  # without an exporter, this command would set it aside
+        config = with_endpoint(config, log)
+        limiter = RateLimiter()
+        store = stack.enter_context(_journal(config, log, limiter, says=True))
+        chosen = _chosen(store.current(), parsed.event_ids)
+        needs_answer = not parsed.yes and any(life.is_open_to_approval for life in chosen)
+        if not needs_answer:
+            _print(_question(chosen))
         else:
-            _agreed(confirmed, yes=yes)
-        return _alone(exporter, confirmed, config)
+            stack.close()  # an exporter can start while a person thinks
+            print(_question(chosen), flush=True)
+            if not _agreed():
+                return 1
+            store = stack.enter_context(_journal(config, log, limiter))
+        return _requested(store.requests, chosen, config)
+
+
+@contextmanager
+def _journal(config: Config, log: logging.Logger, limiter: RateLimiter, *, says: bool = False) -> Iterator[Store]:
+    """Open the journal, while an exporter sends what is requested in it: the one that runs, or one of this process."""
+    path = Path(config.journal_path)
+    # It pushes no alerts, which it would not live to resolve.
+    own = replace(config, poll_interval=_POLL_SECONDS, alertmanager_url=(), approval_policy=OFF)
+    exporter = None
+    with suppress(JournalInUseError):
+        exporter = daemon.Exporter(own, log, rate_limiter=limiter)
+    try:
+        if exporter is None:
+            _wait_for_writer(path)
+        else:
+            if says:
+                _say_that_no_exporter_sends(path)
+            exporter.start()
+            _wait_for_poll(exporter)
+        with closing(writable(path)) as store:
+            yield store
     finally:
-        exporter.stop()
+        if exporter is not None:
+            exporter.stop()
 
 
-def _check_writable(exporter: daemon.Exporter, config: Config) -> None:
-    if not exporter.journal.state.up:
-        raise ExporterError(f"the journal {config.journal_path} cannot be written, so nothing is sent: try as root")
-
-
-def _say_that_no_exporter_sends(config: Config, *, yes: bool) -> None:
+def _say_that_no_exporter_sends(path: Path) -> None:
     """Print that this command sends the request: a running exporter of another user neither logs nor counts it."""
     line = (
-        f"approve: no exporter writes the journal {config.journal_path}, so this command sends the request itself. "
-        f"If an exporter runs here as another user, {'' if yes else 'answer no and '}run approve as that user (root): "
+        f"approve: no exporter writes the journal {path}, so this command sends the request itself. "
+        "If an exporter runs here as another user, run approve as that user (root) instead: "
         "then the exporter sends, logs and counts it"
     )
     with suppress(OSError):
         print(line, file=sys.stderr, flush=True)
 
 
-def _beside(config: Config, event_ids: Sequence[str], confirmed: Sequence[Lifecycle], *, yes: bool) -> int:
-    """Queue the requests in the journal of the running exporter, and wait for their results."""
-    path = Path(config.journal_path)
-    _check_is_written(path)
-    chosen = confirmed
-    if not chosen:
-        store = read_only(path)
-        chosen = _chosen(store.current(), event_ids)
-        store.close()
-        if not _agreed(chosen, yes=yes):
-            return 1
-    store = writable(path)
-    # A poll for each event too: after a refusal of all together, each is sent alone.
-    patience = config.imds_timeout + config.poll_interval * (1 + len(chosen)) + _PATIENCE_SECONDS
-
-    def wait() -> None:
-        time.sleep(_LOOK_SECONDS)
-
-    try:
-        return _requested(store.requests, chosen, config, patience, wait, wait)
-    finally:
-        store.close()
-
-
-def _check_is_written(path: Path) -> None:
+def _wait_for_writer(path: Path) -> None:
     """Wait for an exporter that is just starting. One whose disk fails finds no request in the journal's file."""
     deadline = time.monotonic() + _STARTING_SECONDS
     while not is_written(path):
@@ -195,122 +150,56 @@ def _check_is_written(path: Path) -> None:
         time.sleep(_LOOK_SECONDS)
 
 
-def _alone(exporter: daemon.Exporter, chosen: Sequence[Lifecycle], config: Config) -> int:
-    """Poll, approve, and write the result to the journal for the next exporter."""
-
-    def look() -> None:
-        if polled:
-            time.sleep(_AGAIN_SECONDS)  # no result yet: IMDS throttles, or has refused several events together
-        polled.append(True)
-        _poll(exporter)
-
-    def settle() -> None:
+def _wait_for_poll(exporter: daemon.Exporter) -> None:
+    """Wait until the journal has what IMDS shows now. Raises ExporterError: IMDS does not answer."""
+    while True:
+        polls = exporter.latest().polls
+        if polls.up or polls.partial:
+            return
+        ended, throttled = sum(polls.outcomes.values()), polls.outcomes[Outcome.THROTTLED]
+        if ended > throttled or ended == _THROTTLED_POLLS:
+            raise ExporterError(f"{polls.failure}; try again" if throttled else polls.failure)
         time.sleep(_LOOK_SECONDS)
-        exporter.poller.take_answer()
-
-    polled: list[bool] = []
-    patience = _AGAIN_SECONDS * len(chosen) + _PATIENCE_SECONDS
-    return _requested(_Own(exporter), chosen, config, patience, look, settle)
 
 
-class _Own:
-    """The requests in the journal that this process writes."""
-
-    def __init__(self, exporter: daemon.Exporter) -> None:
-        self._journal = exporter.journal
-
-    def add(self, lives: Iterable[Lifecycle], operator: str, created: float, expires: float) -> list[int]:
-        """Queue requests; ExporterError: the journal cannot be written."""
-        numbers = self._journal.ask(lambda store: store.requests.add(lives, operator, created, expires), None)
-        if numbers is None:
-            raise ExporterError("the journal cannot be written, so nothing is sent")
-        return numbers
-
-    def results(self, numbers: Iterable[int]) -> dict[int, str]:
-        """Return the results of those requests that have one."""
-        return self._journal.ask(lambda store: store.requests.results(numbers), {})
-
-    def withdraw(self, numbers: Iterable[int], result: str, *, sent_too: bool = False) -> None:
-        """Withdraw the requests that have no result yet."""
-        self._journal.withdraw_requests(numbers, result, sent_too=sent_too)
-
-
-def _requested(
-    requests: Requests,
-    chosen: Sequence[Lifecycle],
-    config: Config,
-    patience: float,
-    look: Callable[[], None],
-    settle: Callable[[], None],
-) -> int:
-    """Queue requests, wait for their results, for ``patience`` seconds at most, and return the exit status.
-
-    Args:
-        requests: where they are queued.
-        chosen: the events to approve.
-        config: the configuration.
-        patience: in seconds.
-        look: waits a moment, sends what is due, and records the answers of IMDS that have come.
-        settle: waits a moment, and records the answers of IMDS that have come.
-
-    Raises:
-        ExporterError: ``look`` failed, and no event may have been approved.
-    """
+def _requested(requests: ApprovalRequests, chosen: Sequence[Lifecycle], config: Config) -> int:
+    """Queue requests, wait for their results, print them, and return the exit status."""
+    # A poll for each event too: after a refusal of all together, each is sent alone.
+    patience = config.imds_timeout + config.poll_interval * (1 + len(chosen)) + _PATIENCE_SECONDS
     wall = time.time()
     numbers: list[int] = []
     status = 1
-    failure: ExporterError | None = None
     try:
         with interrupted_afterwards():  # else the request may be on the disk, and nobody knows its number
             numbers = requests.add(chosen, _operator(), wall, wall + patience)
         deadline = time.monotonic() + patience
         while len(requests.results(numbers)) < len(numbers) and time.monotonic() < deadline:
-            look()
+            time.sleep(_LOOK_SECONDS)
     except Interrupted as interrupted:
         status = interrupted.exit_status
-    except ExporterError as error:  # IMDS fails after the request was sent, or before
-        failure = error
     finally:
         # After the command has reported a failure, the exporter must not send the approval later.
         ignore_signals()
-        results = _withdrawn(requests, numbers, config.imds_timeout + _IN_FLIGHT_SECONDS, settle)
-    if not numbers:  # interrupted before anything was queued
-        return status
-    _report(chosen, numbers, results)
+        results = _withdrawn(requests, numbers, config.imds_timeout + _IN_FLIGHT_SECONDS)
     final = [results.get(number, UNKNOWN_RESULT) for number in numbers]
-    if all(map(is_approved, final)):
+    _print("\n".join(f"{life.event_id}: {result}" for life, result in zip(chosen, final, strict=False)))
+    if final and all(map(is_approved, final)):
         return 0
-    if any(map(may_be_approved, final)):
-        return _MAY_BE_APPROVED
-    if failure is not None:
-        raise failure
-    return status
+    return _MAY_BE_APPROVED if any(map(may_be_approved, final)) else status
 
 
-def _withdrawn(
-    requests: Requests, numbers: Sequence[int], seconds: float, settle: Callable[[], None]
-) -> Mapping[int, str]:
+def _withdrawn(requests: ApprovalRequests, numbers: Sequence[int], seconds: float) -> Mapping[int, str]:
     """Withdraw requests without a result; wait for those being sent, because they cannot be withdrawn."""
-    requests.withdraw(numbers, _WITHDRAWN)
     deadline = time.monotonic() + seconds
-    while len(results := requests.results(numbers)) < len(numbers) and time.monotonic() < deadline:
-        settle()
-        requests.withdraw(numbers, _WITHDRAWN)  # what IMDS has refused may be marked to be sent again
-    if len(results) < len(numbers):
-        requests.withdraw(numbers, UNKNOWN_RESULT, sent_too=True)
+    while True:
+        requests.withdraw(numbers, _WITHDRAWN)  # again and again: what IMDS refused may be marked to be sent again
         results = requests.results(numbers)
-    return results
-
-
-def _poll(exporter: daemon.Exporter) -> None:
-    for _ in range(_THROTTLED_POLLS):
-        outcome = exporter.poller.poll()
-        if outcome is not Outcome.THROTTLED:
-            break
-        time.sleep(_AGAIN_SECONDS)
-    if not exporter.poller.has_read:
-        failure = exporter.poller.snapshot.polls.failure
-        raise ExporterError(f"{failure}; try again" if outcome is Outcome.THROTTLED else failure)
+        if len(results) == len(numbers):
+            return results
+        if time.monotonic() >= deadline:
+            requests.withdraw(numbers, UNKNOWN_RESULT, sent_too=True)
+            return requests.results(numbers)
+        time.sleep(_LOOK_SECONDS)
 
 
 def _chosen(current: Mapping[str, Lifecycle], event_ids: Sequence[str]) -> list[Lifecycle]:
@@ -333,20 +222,17 @@ def _chosen(current: Mapping[str, Lifecycle], event_ids: Sequence[str]) -> list[
     return chosen
 
 
-def _agreed(chosen: Sequence[Lifecycle], *, yes: bool) -> bool:
-    """Show the events to approve and their VMs, and ask for confirmation if any of them waits for an approval."""
-    open_lives = [life for life in chosen if life.is_open_to_approval]
-    names = dict.fromkeys(name for life in open_lives for name in life.event.resources)
+def _question(chosen: Sequence[Lifecycle]) -> str:
+    """Return the events and, if any of them waits for an approval, what approving does to which VMs."""
     rows = table([COLUMNS, *(event_row(life, time.time()) for life in chosen)])
-    hit = printable(", ".join(names)) or _NO_NAME
-    shown = f"{rows}Approving lets this begin now, for every VM in Resources: {hit}{_deletions(open_lives)}"
+    open_lives = [life for life in chosen if life.is_open_to_approval]
     if not open_lives:
-        _show(rows.rstrip("\n"))  # the result gives the reason
-        return True
-    if yes:
-        _show(shown)
-        return True
-    print(shown, flush=True)
+        return rows.rstrip("\n")  # the result gives the reason
+    hit = printable(", ".join(dict.fromkeys(name for life in open_lives for name in life.event.resources)))
+    return f"{rows}Approving lets this begin now, for every VM in Resources: {hit or _NO_NAME}{_deletions(open_lives)}"
+
+
+def _agreed() -> bool:
     if not sys.stdin.isatty():
         raise UsageError("approve: standard input is not a terminal: add --yes")
     try:
@@ -364,20 +250,12 @@ def _deletions(lives: Iterable[Lifecycle]) -> str:
     return f"\nApproving deletes or evicts now, and this cannot be undone: {printable(', '.join(hit))}" if hit else ""
 
 
-def _report(chosen: Sequence[Lifecycle], numbers: Sequence[int], results: Mapping[int, str]) -> None:
-    for life, number in zip(chosen, numbers, strict=True):
-        _show(f"{life.event_id}: {results.get(number, UNKNOWN_RESULT)}")
-
-
-def _show(text: str) -> None:
-    """Print a line. What is approved, and the exit status, do not depend on whether anybody reads it."""
+def _print(text: str) -> None:
+    """Print. What is approved, and the exit status, do not depend on whether anybody can read it."""
     try:
         print(text, flush=True)
-    except (BrokenPipeError, OutputError) as error:
+    except (BrokenPipeError, OutputError):
         standard_streams.discard(sys.stdout)
-        if isinstance(error, OutputError):
-            with suppress(OSError):
-                print(error, file=sys.stderr)
 
 
 def _operator() -> str:

@@ -22,11 +22,11 @@ FINAL = "Approving deletes or evicts now, and this cannot be undone: "
 PROGRAM = "azure-scheduled-events-exporter"
 
 
-def sends_itself(state: Path, *, yes: bool = True) -> str:
+def sends_itself(state: Path) -> str:
     """Return the line by which the command says that no exporter sends its request."""
     return (
         f"approve: no exporter writes the journal {state}, so this command sends the request itself. "
-        f"If an exporter runs here as another user, {'' if yes else 'answer no and '}run approve as that user (root): "
+        "If an exporter runs here as another user, run approve as that user (root) instead: "
         "then the exporter sends, logs and counts it\n"
     )
 
