@@ -5,6 +5,9 @@ from dataclasses import dataclass
 
 from support.paths import DATA
 
+NAMES = ("document", "identity", "policy", "configuration", "web_config", "values")
+"""Of all targets. Their modules are imported where they run."""
+
 SEPARATOR = b"\0"
 """Between the parts of an input, where a target takes several."""
 
@@ -31,7 +34,8 @@ def files(folder: str, pattern: str = "*") -> list[bytes]:
     return [path.read_bytes() for path in sorted((DATA / folder).glob(pattern))]
 
 
-def one_line(message: str) -> None:
-    """A complaint is one line that a terminal takes as it is."""
+def one_line(message: str, where: object = "") -> None:
+    """A complaint is one line that a terminal takes as it is, and begins with ``where``."""
     assert message, "an error without a message"
+    assert message.startswith(str(where)), f"does not say where: {message}"
     assert message.isprintable(), f"not one printable line: {message!r}"

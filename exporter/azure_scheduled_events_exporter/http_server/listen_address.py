@@ -7,7 +7,8 @@ from dataclasses import dataclass
 _HIGHEST_PORT = 65535
 _LABEL = "[0-9A-Za-z_-]{1,63}"
 _ADDRESS = re.compile(
-    rf"(?:\[(?P<ipv6>[0-9A-Za-z_.~@:%-]+)\]|(?P<host>(?:{_LABEL}(?:\.{_LABEL})*\.?)?)):(?P<port>\d{{1,5}})", re.ASCII
+    rf"(?:\[(?P<ipv6>(?=[^\]]*:)[0-9A-Za-z_.~@:%-]+)\]|(?P<host>(?:{_LABEL}(?:\.{_LABEL})*\.?)?)):(?P<port>\d{{1,5}})",
+    re.ASCII,
 )
 
 

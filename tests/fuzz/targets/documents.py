@@ -1,7 +1,6 @@
 """Targets: what IMDS says of events and of this VM."""
 
 import json
-from collections.abc import Iterator
 from dataclasses import astuple, replace
 from datetime import UTC, datetime, timedelta
 
@@ -14,24 +13,14 @@ from azure_scheduled_events_exporter.core.document import (
 from azure_scheduled_events_exporter.core.instance import parse_instance
 from azure_scheduled_events_exporter.errors import ExporterError, InvalidDocumentError
 from azure_scheduled_events_exporter.imds.refusal import refusal
-from fuzz.target import SEPARATOR, Target, files, one_line
+from fuzz.target import Target, files, one_line
 
 END_OF_CALENDAR = 253402300800.0  # a zone may put the last day of the year 9999 behind it
-_SEQUENCES = ("msdocs_livemigration_*", "azure_vm-scheduled-events_2021_*")
 
 
 def bodies() -> list[bytes]:
     """Return every captured body that is JSON."""
     return files("payloads", "*.json")
-
-
-def lives() -> Iterator[bytes]:
-    """Yield captured documents one after another, as an event lives, and each one before an empty document."""
-    empty = files("payloads", "doc_zero_incarnation_empty.json")[0]
-    for pattern in _SEQUENCES:
-        yield SEPARATOR.join(b"\x21" + body for body in files("payloads", pattern))
-    for body in bodies():
-        yield SEPARATOR.join((b"\x20" + body, b"\x23" + body.replace(b'Scheduled"', b'Started"'), b"\x02" + empty))
 
 
 def check_document(body: bytes) -> None:

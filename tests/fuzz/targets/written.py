@@ -1,7 +1,6 @@
 """Targets: files that people write, and values on the command line."""
 
 import math
-import struct
 import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
@@ -52,18 +51,13 @@ def _file(content: bytes) -> Path:
     return path
 
 
-def _complaint(error: UsageError, path: Path) -> None:
-    one_line(str(error))
-    assert str(error).startswith(str(path)), f"does not say where: {error}"
-
-
 def check_policy(content: bytes) -> None:
     """A policy file is refused in one line that names it, or gives rules that decide about any event."""
     path = _file(content)
     try:
         policy = policy_file.load(path)
     except UsageError as error:
-        _complaint(error, path)
+        one_line(str(error), path)
         return
     assert policy.rules
     assert len({rule.name for rule in policy.rules}) == len(policy.rules)
@@ -114,11 +108,8 @@ def check_configuration(data: bytes) -> None:
     assert str(parse_listen_address(str(config.web_listen_address))) == str(config.web_listen_address)
     for seconds in (config.imds_timeout, config.poll_interval, config.journal_retention):
         assert 0 < seconds < math.inf
-    for text in (config.imds_endpoint, config.otlp_endpoint or "", config.instance_name or ""):
-        assert text.isprintable(), f"taken as it is: {text!r}"
-    for text in (config.journal_path, config.web_config_file or ""):
-        assert "\0" not in text
-    assert config.web_telemetry_path.startswith("/")
+    for text in (config.imds_endpoint, config.otlp_endpoint or "", config.instance_name or "", config.journal_path):
+        assert text.isprintable() or text is config.journal_path and "\0" not in text, f"taken as it is: {text!r}"
 
 
 def check_web_config(content: bytes) -> None:
@@ -129,19 +120,13 @@ def check_web_config(content: bytes) -> None:
     try:
         found = web_config.load(path)
     except UsageError as error:
-        _complaint(error, path)
-        if secret and not set(content) & set(b"'\"|>"):
-            _no_secret(str(error))
+        one_line(str(error), path)
+        assert not secret or set(content) & set(b"'\"|>") or _HASH.decode() not in str(error)
         return
     assert found != web_config.WebConfig() or b"http_server_config" in content
-    if secret:
-        _no_secret(repr(found))
+    assert not secret or _HASH.decode() not in repr(found)
     for name, value in found.headers:
         h11.Response(status_code=200, headers=[(name, value)])
-
-
-def _no_secret(text: str) -> None:
-    assert _HASH.decode() not in text, f"a secret stands in {text}"
 
 
 def check_values(data: bytes) -> None:
@@ -167,18 +152,12 @@ def check_values(data: bytes) -> None:
     if moment is not None:
         assert moment >= 0, "before the epoch"
         assert moment >= END_OF_CALENDAR or parse_not_before(iso_time(moment)) == math.floor(moment)
-    for number in _numbers(data):
+    with suppress(ValueError):
+        number = float(data)
         one_line(iso_time(number))
         if abs(number) < _AGES:
             for words in (format_duration(number), length(abs(number)), left(number), ago(number), impact(abs(number))):
                 one_line(words)
-
-
-def _numbers(data: bytes) -> Iterator[float]:
-    with suppress(struct.error):
-        yield struct.unpack("<d", data[:8])[0]
-    with suppress(ValueError):
-        yield float(data)
 
 
 def _written_values() -> Iterator[bytes]:
@@ -197,14 +176,9 @@ def _configurations() -> Iterator[bytes]:
 
 
 def _web_configs() -> Iterator[bytes]:
-    yield from files("good_web_config")
     yield from (line.encode() for line in (DATA / "bad_web_config.txt").read_text().splitlines()[1::2])
     yield b"basic_auth_users:\n" + _USER
     yield b"tls_server_config:\n  cert_file: a.pem\n  key_file: a.key\nhttp_server_config:\n  http2: false\n"
-    yield (
-        b"tls_server_config:\n  cert_file: a.pem\n  key_file: a.key\n  client_auth_type: RequireAndVerifyClientCert\n"
-        b"  client_ca_file: ca.pem\n  client_allowed_sans: [web]\n  min_version: TLS12\n"
-    )
     yield b"http_server_config:\n  headers:\n    X-Frame-Options: deny\n    Strict-Transport-Security: max-age=1\n"
 
 
@@ -219,14 +193,7 @@ TARGETS = {
     "configuration": Target(
         check_configuration,
         _configurations,
-        (
-            *_YAML,
-            *(f"{setting.flag}: ".encode() for setting in SETTINGS),
-            b"\0",
-            b"discover",
-            b"documented",
-            b"http://",
-        ),
+        (*_YAML, *(f"{each.flag}: ".encode() for each in SETTINGS), b"\0", b"discover", b"documented", b"http://"),
         2048,
     ),
     "values": Target(

@@ -31,6 +31,7 @@ class TestListenAddress:
             "10169",
             "::1:10169",
             "[]:1",
+            "[web%1]:1",
             ":65536",
             ":http",
             "a b:1",
