@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from http import HTTPStatus
 from typing import TYPE_CHECKING, cast
@@ -17,6 +18,8 @@ from .service import Answer, Request
 
 if TYPE_CHECKING:
     from .server import Simulator
+
+_Reply = Mapping[str, object]  # a JSON object, also of a request
 
 
 class Control:
@@ -33,46 +36,42 @@ class Control:
         writes = {"/play": self._play, "/fault": self._fault, "/heal": self._heal}
         if path not in reads and path not in writes:
             known = ", ".join(f"/simulator{each}" for each in (*reads, *writes))
-            return _json(HTTPStatus.NOT_FOUND, {"error": f"not found; there are {known}"})
-        if request.method != ("GET" if path in reads else "POST"):
-            message = f"use {'GET' if path in reads else 'POST'} for /simulator{path}"
-            return _json(HTTPStatus.METHOD_NOT_ALLOWED, {"error": message})
+            return _json({"error": f"not found; there are {known}"}, HTTPStatus.NOT_FOUND)
+        method = "GET" if path in reads else "POST"
+        if request.method != method:
+            return _json({"error": f"use {method} for /simulator{path}"}, HTTPStatus.METHOD_NOT_ALLOWED)
         try:
-            return reads[path]() if path in reads else writes[path](_read(request.body))
+            return _json(reads[path]() if path in reads else writes[path](_read(request.body)))
         except UsageError as error:
-            return _json(HTTPStatus.BAD_REQUEST, {"error": str(error)})
+            return _json({"error": str(error)}, HTTPStatus.BAD_REQUEST)
 
-    def _record(self) -> Answer:
-        return _json(HTTPStatus.OK, {"record": [asdict(each) for each in self._simulator.record]})
+    def _record(self) -> _Reply:
+        return {"record": [asdict(each) for each in self._simulator.record]}
 
-    def _scenarios(self) -> Answer:
+    def _scenarios(self) -> _Reply:
         known = [{"name": each.name, "description": each.description} for each in self._library.values()]
         state = {"playing": self._simulator.playing, "speed": self._simulator.speed}
-        return _json(HTTPStatus.OK, {**state, "scenarios": known, "faults": list(Fault)})
+        return {**state, "scenarios": known, "faults": list(Fault)}
 
-    def _play(self, order: Mapping[str, object]) -> Answer:
+    def _play(self, order: _Reply) -> _Reply:
         _only(order, "scenario", "speed", "loop")
-        names = order.get("scenario")
-        scenarios = (
-            [each for name in names for each in self._find(name)] if isinstance(names, list) else self._find(names)
-        )
-        speed = _number(order, "speed")
-        loop = order.get("loop", False)
+        names, loop = order.get("scenario"), order.get("loop", False)
+        scenarios = [each for name in (names if isinstance(names, list) else [names]) for each in self._find(name)]
         if not isinstance(loop, bool):
             raise UsageError("'loop' must be true or false")
-        self._simulator.play(scenarios, speed, loop=loop)
-        return _json(HTTPStatus.OK, {"playing": [each.name for each in scenarios], "speed": self._simulator.speed})
+        self._simulator.play(scenarios, _number(order, "speed"), loop=loop)
+        return {"playing": [each.name for each in scenarios], "speed": self._simulator.speed}
 
-    def _fault(self, order: Mapping[str, object]) -> Answer:
+    def _fault(self, order: _Reply) -> _Reply:
         _only(order, "fault", "seconds")
         name, seconds = str(order.get("fault", "")), _number(order, "seconds")
         self._simulator.inject(name, seconds)
-        return _json(HTTPStatus.OK, {"fault": name, "seconds": seconds})
+        return {"fault": name, "seconds": seconds}
 
-    def _heal(self, order: Mapping[str, object]) -> Answer:
+    def _heal(self, order: _Reply) -> _Reply:
         _only(order)
         self._simulator.heal()
-        return _json(HTTPStatus.OK, {"fault": None})
+        return {"fault": None}
 
     def _find(self, name: object) -> list[Scenario]:
         if name == "all":
@@ -82,27 +81,26 @@ class Control:
         return [self._library[name]]
 
 
-def _json(status: HTTPStatus, value: object) -> Answer:
-    return Answer(status, to_json(value))
+def _json(reply: _Reply, status: HTTPStatus = HTTPStatus.OK) -> Answer:
+    return Answer(status, to_json(reply))
 
 
-def _read(body: bytes) -> Mapping[str, object]:
-    try:
+def _read(body: bytes) -> _Reply:
+    order = None
+    with suppress(ValueError, RecursionError):
         order = json.loads(body or b"{}")
-    except (ValueError, RecursionError):
-        order = None
     if not isinstance(order, dict):
         raise UsageError('the body must be a JSON object, such as {"fault": "throttle", "seconds": 30}')
     return cast("dict[str, object]", order)
 
 
-def _only(order: Mapping[str, object], *known: str) -> None:
+def _only(order: _Reply, *known: str) -> None:
     for key in order:
         if key not in known:
             raise UsageError(f"unknown key '{key}'; known here: {', '.join(known) or 'none'}")
 
 
-def _number(order: Mapping[str, object], key: str) -> float | None:
+def _number(order: _Reply, key: str) -> float | None:
     value = order.get(key)
     if value is None:
         return None

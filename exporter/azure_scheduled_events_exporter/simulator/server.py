@@ -3,11 +3,12 @@
 The only module of this package that reads the clock and starts threads.
 """
 
+import contextlib
 import math
 import threading
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -60,7 +61,7 @@ class Simulator:
         newest_api_version: str = "",
         requests_per_second: int = REQUESTS_PER_SECOND,
         seed: str | int | None = None,
-        on_happening: Callable[[Happening], None] | None = None,
+        on_happening: Callable[[Happening], None] = lambda _: None,
         clock: Callable[[], float] | None = None,
     ) -> None:
         self._clock = clock or steady_clock()
@@ -71,11 +72,11 @@ class Simulator:
         self._seed = uuid.uuid4().hex if seed is None else str(seed)
         self._service = Service(
             Stage(self._playlist, at=self._clock(), seed=self._seed),
-            first_answer_delay=first_answer_delay,
-            first_event_delay=first_event_delay,
-            empty_body=empty_body,
-            newest_api_version=newest_api_version,
-            requests_per_second=requests_per_second,
+            first_answer_delay,
+            first_event_delay,
+            empty_body,
+            newest_api_version,
+            requests_per_second,
         )
         self._changed = threading.Condition()
         self._server: Server | None = None
@@ -143,28 +144,26 @@ class Simulator:
     @property
     def vms(self) -> tuple[str, ...]:
         """The names of all VMs; the first one uses :attr:`url`."""
-        with self._changed:
-            return tuple(self._service.stage.vms)
+        with self._as_of_now() as stage:
+            return tuple(stage.vms)
 
     @property
     def playing(self) -> str:
         """The name of the scenario being played."""
-        with self._changed:
-            self._service.stage.advance(self._clock())
-            return self._service.stage.scenario.name
+        with self._as_of_now() as stage:
+            return stage.scenario.name
 
     @property
     def speed(self) -> float:
         """How many times faster than written the scenario runs."""
-        with self._changed:
-            return self._service.stage.playlist.speed
+        with self._as_of_now() as stage:
+            return stage.playlist.speed
 
     @property
     def record(self) -> tuple[Happening, ...]:
         """What really happened so far, oldest first; the last 10,000."""
-        with self._changed:
-            self._service.stage.advance(self._clock())
-            return self._service.stage.record
+        with self._as_of_now() as stage:
+            return stage.record
 
     @property
     def requests(self) -> tuple[Seen, ...]:
@@ -186,9 +185,9 @@ class Simulator:
 
         Returns the incarnation, which increases if the events differ from those before.
         """
-        with self._changed:
+        with self._as_of_now() as stage:
             self._service.body = None
-            return self._service.stage.place(events, self._clock())
+            return stage.place(events, self._clock())
 
     def inject(self, fault: str, seconds: float | None = None) -> None:
         """Fail as ``fault`` from now on, for ``seconds`` of real time or until :meth:`heal`; UsageError: unknown."""
@@ -207,10 +206,15 @@ class Simulator:
         Raises as the class does.
         """
         scenarios = _scenarios(scenario)
+        with self._as_of_now() as stage:
+            stage.play(Playlist(scenarios, stage.playlist.speed if speed is None else speed, loop), self._clock())
+
+    @contextlib.contextmanager
+    def _as_of_now(self) -> Iterator[Stage]:
+        """During the block, no other thread uses the stage; afterwards, the clock's thread looks what is next."""
         with self._changed:
-            stage = self._service.stage
-            pace = stage.playlist.speed if speed is None else speed
-            stage.play(Playlist(scenarios, pace, loop), self._clock())
+            self._service.stage.advance(self._clock())
+            yield self._service.stage
             self._changed.notify_all()
 
     def _respond(self, request: Request) -> Answer:
@@ -220,10 +224,8 @@ class Simulator:
             wait = self._service.arrived(request, self._clock())
         if wait:
             self._stopping.wait(min(wait, threading.TIMEOUT_MAX))
-        with self._changed:
-            answer = self._service.answer(request, self._clock())
-            self._changed.notify_all()
-        return answer
+        with self._as_of_now():
+            return self._service.answer(request, self._clock())
 
     def _follow(self) -> None:
         """Run in a thread: advance the stage at every change and report what happened."""
@@ -232,16 +234,13 @@ class Simulator:
             with self._changed:
                 stage = self._service.stage
                 stage.advance(self._clock())
-                fresh = stage.record[-(stage.happened - reported) :] if stage.happened > reported else ()
-                reported = stage.happened
-            for happening in fresh if self._on_happening else ():
-                self._on_happening(happening)  # type: ignore[misc]  # the loop is empty without one
-            with self._changed:
-                stage = self._service.stage
-                if stage.happened == reported and not self._stopping.is_set():
-                    due = stage.next_at
-                    wait = _LONGEST_WAIT if due is None else due - self._clock()
+                count, reported = stage.happened - reported, stage.happened
+                fresh = stage.record[-count:] if count else ()
+                if not fresh and not self._stopping.is_set():
+                    wait = _LONGEST_WAIT if stage.next_at is None else stage.next_at - self._clock()
                     self._changed.wait(min(max(wait, 0.001), _LONGEST_WAIT))
+            for happening in fresh:
+                self._on_happening(happening)
 
 
 def steady_clock() -> Callable[[], float]:

@@ -4,7 +4,7 @@ import json
 import math
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from typing import Final, cast
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -100,30 +100,25 @@ _FAULTY: Final = {
 }
 
 
+@dataclass(slots=True)
 class Service:
-    """Checks, throttles and answers requests for a :class:`Stage`, with its faults. Not thread-safe."""
+    """Checks, throttles and answers requests for a :class:`Stage`, with its faults. Not thread-safe.
 
-    def __init__(
-        self,
-        stage: Stage,
-        *,
-        first_answer_delay: float = 0,
-        first_event_delay: float = 0,
-        empty_body: bool = False,
-        newest_api_version: str = "",
-        requests_per_second: int = REQUESTS_PER_SECOND,
-    ) -> None:
-        self.stage = stage
-        self.body: bytes | None = None  # served instead of the document
-        self.windows: tuple[FaultPlan, ...] = ()  # faults from outside the scenario
-        self.seen: deque[Seen] = deque(maxlen=_KEPT)
-        self._delay = first_answer_delay
-        self._event_delay = first_event_delay
-        self._empty_body = empty_body
-        self._newest = newest_api_version
-        self._requests_per_second = requests_per_second
-        self._enabled_at = self._asked_at = -math.inf  # of the service, not of a VM
-        self._answered: dict[str, deque[float]] = {}  # of each VM, during the last second
+    ``body`` is served instead of the document, and ``windows`` are faults from outside the scenario.
+    """
+
+    stage: Stage
+    first_answer_delay: float = 0
+    first_event_delay: float = 0
+    empty_body: bool = False
+    newest_api_version: str = ""
+    requests_per_second: int = REQUESTS_PER_SECOND
+    body: bytes | None = None
+    windows: tuple[FaultPlan, ...] = ()
+    seen: deque[Seen] = field(default_factory=lambda: deque(maxlen=_KEPT))
+    _enabled_at: float = -math.inf  # of the service, not of a VM
+    _asked_at: float = -math.inf
+    _answered: dict[str, deque[float]] = field(default_factory=dict)  # of each VM, during the last second
 
     def arrived(self, request: Request, now: float) -> float:
         """Count a ``request`` under ``/metadata``; return by how many seconds to delay the answer, while enabling."""
@@ -134,7 +129,7 @@ class Service:
         if route.path != _EVENTS:
             return 0.0
         if now - self._asked_at >= DISABLED_AFTER_SECONDS:
-            self._enabled_at = now + self._delay
+            self._enabled_at = now + self.first_answer_delay
         self._asked_at = now
         return max(0.0, self._enabled_at - now)
 
@@ -144,7 +139,7 @@ class Service:
         route = self._route(request.target)
         if route is None or not route.path.startswith("/metadata/"):
             return _error(HTTPStatus.NOT_FOUND, f"Not found. VMs here: {', '.join(self.stage.vms)}")
-        answered = self._answered.setdefault(route.vm, deque(maxlen=self._requests_per_second))
+        answered = self._answered.setdefault(route.vm, deque(maxlen=self.requests_per_second))
         if len(answered) == answered.maxlen and now - answered[0] < 1:
             return _FAULTY[Fault.THROTTLE]  # which does not count
         answered.append(now)
@@ -199,19 +194,19 @@ class Service:
             return Answer(HTTPStatus.BAD_REQUEST, to_json(HEADER_MISSING))
         if "x-forwarded-for" in headers:
             return Answer(HTTPStatus.BAD_REQUEST, to_json(FORWARDED))
-        if is_version(version) and (not self._newest or version <= self._newest):
+        if is_version(version) and (not self.newest_api_version or version <= self.newest_api_version):
             return None
         if fault is Fault.VERSION_404:
             return Answer(HTTPStatus.NOT_FOUND, to_json(VERSION_UNKNOWN))
-        return Answer(HTTPStatus.BAD_REQUEST, to_json(version_invalid(self._newest or NEWEST)))
+        return Answer(HTTPStatus.BAD_REQUEST, to_json(version_invalid(self.newest_api_version or NEWEST)))
 
     def _document(self, version: str, vm: str, now: float) -> Answer:
         body = self.body if self.body is not None else self.stage.recorded(now)
         if body is not None:
             return Answer(HTTPStatus.OK, body)
-        is_enabling = now < self._enabled_at + self._event_delay
+        is_enabling = now < self._enabled_at + self.first_event_delay
         events = [] if is_enabling else events_in(self._events_of(vm), version)
-        if self._empty_body and not events:
+        if self.empty_body and not events:
             return Answer(HTTPStatus.OK)
         # Different from the incarnation with the events, because the same value means the same events.
         return Answer(HTTPStatus.OK, document_body(events, 0 if is_enabling else self.stage.incarnation))

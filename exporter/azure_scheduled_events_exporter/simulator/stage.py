@@ -16,7 +16,7 @@ from .document import WireEvent
 from .faults import FaultPlan
 from .replay import Replay
 from .scenario import Scenario, VirtualMachine
-from .timeline import Happening, Timeline, What, begin
+from .timeline import Happening, Life, What, begin
 
 SLOWEST: Final = 0.001  # with ``scenario.LONGEST``, NotBefore stays within the years that a date can have
 FASTEST: Final = 10_000.0
@@ -50,66 +50,62 @@ def event_id(seed: str, *place: object) -> str:
 class Stage:
     """The current events, their incarnation and the record of what happened.
 
-    ``events`` are the current ones in the newest form; ``windows`` are the faults of the scenario being played.
+    ``scenario`` is being played, and ``windows`` are its faults; ``events`` are the current ones in the newest form.
     """
 
     def __init__(self, playlist: Playlist, *, at: float, seed: str) -> None:
         self.playlist = playlist
         self.incarnation = 1
         self.happened = 0  # number of all happenings; the record keeps the last ones
+        self.events: tuple[WireEvent, ...] = ()
+        self.windows: tuple[FaultPlan, ...] = ()
+        self._lives: list[Life] = []
         self._record: deque[Happening] = deque(maxlen=_KEPT)
         self._seed = seed
         self._plays = 0
-        self._reached = at
         self._placed: tuple[WireEvent, ...] | None = None
-        self.events: tuple[WireEvent, ...] = ()
-        self._place = 0
-        self._timeline: Timeline
-        self.windows: tuple[FaultPlan, ...]
-        self._replay: Replay | None
+        self._reached = at
         self._begin(0, at)
-
-    @property
-    def scenario(self) -> Scenario:
-        """The scenario being played."""
-        return self._timeline.scenario
 
     @property
     def record(self) -> tuple[Happening, ...]:
         """What happened, oldest first; the last 10,000."""
         return tuple(self._record)
 
-    def recorded(self, now: float) -> bytes | None:
-        """Return the body to serve at ``now`` while a recording is played, else None."""
-        return self._replay.body(now) if self._replay is not None and self._placed is None else None
-
-    @property
-    def next_at(self) -> float | None:
-        """The moment of the next change, None when nothing is to come."""
-        due, over = self._timeline.next_at, self._timeline.over_at
-        if over is None or self._last:
-            return due
-        if self._replay is None:
-            return over
-        return None if self._replay.ended_at is None else max(over, self._replay.ended_at)
-
     @property
     def vms(self) -> Mapping[str, VirtualMachine]:
         """All VMs of the playlist by name; the first is the one at the root, the first description wins."""
         found: dict[str, VirtualMachine] = {}
-        for scenario in self.playlist.scenarios:
-            for vm in scenario.vms:
-                found.setdefault(vm.name, vm)
+        for vm in (vm for scenario in self.playlist.scenarios for vm in scenario.vms):
+            found.setdefault(vm.name, vm)
         return found
+
+    @property
+    def next_at(self) -> float | None:
+        """The moment of the next change, None when nothing is to come."""
+        due = min((life.agenda[0][0] for life in self._lives if life.agenda), default=None)
+        if due is not None or (not self.playlist.loop and self._place == len(self.playlist.scenarios) - 1):
+            return due
+        over = max(self._changed_at, self._began + self.scenario.shortest / self.playlist.speed)
+        if self._replay is None:
+            return over
+        return None if self._replay.ended_at is None else max(over, self._replay.ended_at)
+
+    def recorded(self, now: float) -> bytes | None:
+        """Return the body to serve at ``now`` while a recording is played, else None."""
+        return self._replay.body(now) if self._replay is not None and self._placed is None else None
 
     def advance(self, now: float) -> None:
         """Apply all changes due at ``now``, each at its own time."""
         while (due := self.next_at) is not None and due <= now:
-            if self._timeline.next_at is None:
+            if not any(life.agenda for life in self._lives):
                 self._begin(self._place + 1, due)
                 continue
-            self._timeline, happenings = self._timeline.step()
-            self._note(happenings)
+            for life in self._lives:
+                for what in life.advance(due):
+                    self._note(life, what, due)
+            self._changed_at = due
+            self._show()
         self._reached = max(self._reached, now)
 
     def play(self, playlist: Playlist, now: float) -> None:
@@ -123,62 +119,62 @@ class Stage:
         """Serve ``events`` instead of the scenario's (None: the scenario's again); return the incarnation."""
         self.advance(now)
         self._placed = None if events is None else tuple(dict(event) for event in events)
-        self._note(())
+        self._show()
         return self.incarnation
 
     def knows(self, event_id: str) -> bool:
-        """Return whether ``event_id``, in upper or lower case, is a current event."""
+        """Return whether ``event_id``, in upper or lower case, is a current event; only those can be approved."""
         if self._replay is not None and self._placed is None:
             return self._replay.knows(event_id)
-        if self._placed is None:
-            return self._timeline.knows(event_id)
-        return self._placed_event(event_id) is not None
+        return self._find(event_id) is not None
 
     def approve(self, event_id: str, vm: str, now: float) -> None:
         """Receive an approval from the simulated VM ``vm``; an event placed by hand is recorded but not started."""
-        placed = self._placed_event(event_id)
-        if placed is not None:
-            self._note((_approval(placed, vm, now),))
-        elif self._placed is None and self._replay is None:  # a recording continues unchanged
-            self._timeline, happenings = self._timeline.approve(event_id, vm, now)
-            self._note(happenings)
+        if self._placed is None:  # a recording has no lives: it continues unchanged
+            for life in self._lives:
+                if life.event_id == event_id.upper() and life.approve(now):
+                    self._note(life, What.APPROVED, now, vm)
+        elif event := self._find(event_id):
+            self._record.append(_approval(event, vm, now))
+            self.happened += 1
         self.advance(now)
 
     def stop_faults(self, now: float) -> None:
         """End the scenario's faults that are active at ``now``; later ones still begin."""
         self.windows = tuple(each for each in self.windows if each.at > now)
 
-    @property
-    def _last(self) -> bool:
-        return not self.playlist.loop and self._place == len(self.playlist.scenarios) - 1
-
     def _begin(self, place: int, at: float) -> None:
         self._place = place % len(self.playlist.scenarios)
         self._plays += 1
-        scenario, play = self.playlist.scenarios[self._place], self._plays
-        self._timeline = begin(
-            scenario,
-            at=at,
-            speed=self.playlist.speed,
-            event_id=lambda index: event_id(self._seed, play, scenario.name, index),
+        self._began = self._changed_at = at
+        scenario, play, speed = self.playlist.scenarios[self._place], self._plays, self.playlist.speed
+        self.scenario = scenario
+        self._lives = begin(
+            scenario, at=at, speed=speed, event_id=lambda index: event_id(self._seed, play, scenario.name, index)
         )
-        self.windows = tuple(FaultPlan.placed(plan, at, self.playlist.speed) for plan in scenario.faults)
+        self.windows = tuple(FaultPlan.placed(plan, at, speed) for plan in scenario.faults)
         recording = scenario.recording
-        self._replay = Replay(recording, at=at, speed=self.playlist.speed) if recording else None
-        self._note(())
+        self._replay = Replay(recording, at=at, speed=speed) if recording else None
+        self._show()
 
-    def _note(self, happenings: Sequence[Happening]) -> None:
-        self._record.extend(happenings)
-        self.happened += len(happenings)
-        shown = self._timeline.events() if self._placed is None else self._placed
+    def _note(self, life: Life, what: What, at: float, vm: str = "") -> None:
+        plan, name = life.plan, self.scenario.name
+        about = (life.event_id, plan.event_type, plan.source, plan.resources)
+        self._record.append(Happening(*about, what, at, vm, name, life.not_before))
+        self.happened += 1
+
+    def _show(self) -> None:
+        """Show what is current now; a change gives the document another incarnation."""
+        shown = self._placed
+        if shown is None:
+            shown = tuple(life.on_wire() for life in self._lives if life.status)
         if shown != self.events:
             self.events = shown
             self.incarnation += 1
 
-    def _placed_event(self, event_id: str) -> WireEvent | None:
+    def _find(self, event_id: str) -> WireEvent | None:
         wanted = event_id.upper()
-        found = (event for event in self._placed or () if str(event.get("EventId")).upper() == wanted)
-        return next(found, None)
+        return next((event for event in self.events if str(event.get("EventId")).upper() == wanted), None)
 
 
 def _approval(event: WireEvent, vm: str, at: float) -> Happening:

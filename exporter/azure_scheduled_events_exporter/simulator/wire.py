@@ -7,14 +7,15 @@ import contextlib
 import os
 import re
 import socket
+import socketserver
 import struct
 import sys
 import threading
 from collections.abc import Callable
 from email.utils import formatdate
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Final
+from http.server import BaseHTTPRequestHandler
+from typing import Any, Final
 
 from .document import to_json
 from .faults import Fault
@@ -26,13 +27,12 @@ HUGE: Final = 8 << 20
 _CHUNK: Final = 64 << 10
 _DRIP_SECONDS: Final = 0.2
 _IDLE_SECONDS: Final = 300
-_JOIN_SECONDS: Final = 1.0
 _DOCUMENT: Final = b'{"DocumentIncarnation":1,"Events":[]}'
 
 Respond = Callable[[Request], Answer]
 
 
-class Server(ThreadingHTTPServer):
+class Server(socketserver.ThreadingTCPServer):
     """A server that answers with ``respond``; :meth:`end` closes it and every connection at once."""
 
     daemon_threads = True
@@ -43,50 +43,34 @@ class Server(ThreadingHTTPServer):
     def __init__(self, address: tuple[str, int], respond: Respond) -> None:
         self.respond = respond
         self.stopping = threading.Event()
-        self._connections: dict[socket.socket, threading.Thread] = {}
-        self._lock = threading.Lock()
+        self._connections: set[socket.socket] = set()
         if ":" in address[0]:
             self.address_family = socket.AF_INET6
         super().__init__(address, Handler)
 
-    def server_bind(self) -> None:
-        """Bind without asking DNS for a name, which can take seconds."""
-        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, int(self.allow_reuse_address))
-        self.socket.bind(self.server_address)
-        self.server_address = self.socket.getsockname()
-        self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
+    def process_request(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - passed on unchanged
+        """Serve a connection in a thread of its own, and remember it."""
+        self._connections.add(request)
+        super().process_request(request, client_address)
 
-    def process_request(self, request: object, client_address: object) -> None:
-        """Serve a connection in a new thread and record both."""
-        assert isinstance(request, socket.socket)  # noqa: S101 - what TCPServer.get_request gives
-        thread = threading.Thread(target=self.process_request_thread, args=(request, client_address), daemon=True)
-        with self._lock:
-            self._connections[request] = thread
-        thread.start()
-
-    def shutdown_request(self, request: object) -> None:
+    def shutdown_request(self, request: Any) -> None:  # noqa: ANN401 - passed on unchanged
         """Close a connection and forget it."""
-        assert isinstance(request, socket.socket)  # noqa: S101 - what TCPServer.get_request gives
-        with self._lock:
-            self._connections.pop(request, None)
+        self._connections.discard(request)
         super().shutdown_request(request)
 
-    def handle_error(self, request: object, client_address: object) -> None:
+    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - passed on unchanged
         """Log nothing if a client disconnects: clients of a faulty service do that."""
         if not isinstance(sys.exception(), OSError):
-            super().handle_error(request, client_address)  # type: ignore[arg-type]
+            super().handle_error(request, client_address)
 
     def end(self) -> None:
-        """Stop accepting, close every connection, and wait briefly for the threads."""
+        """Stop accepting, and close every connection."""
         self.stopping.set()
         self.shutdown()
         self.server_close()
-        with self._lock:
-            connections = dict(self._connections)
-        for connection, thread in connections.items():
+        for connection in list(self._connections):
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
-            thread.join(_JOIN_SECONDS)
 
 
 class Handler(BaseHTTPRequestHandler):

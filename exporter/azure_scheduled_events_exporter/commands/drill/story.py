@@ -50,8 +50,9 @@ def alert_of_story(story: Scenario, catalog: Catalog, now: float) -> Alert:
     Raises:
         UsageError: the event raises none.
     """
-    timeline, _ = begin(story, at=now, speed=1, event_id=lambda _: f"{DRILL}-{uuid.uuid4()}".upper()).step()
-    document = parse_document(document_body(timeline.events(), 1))
+    [planned] = begin(story, at=now, speed=1, event_id=lambda _: f"{DRILL}-{uuid.uuid4()}".upper())
+    planned.advance(now)
+    document = parse_document(document_body([planned.on_wire()], 1))
     vm = parse_instance(to_json(instance(story.vms[0])))
     known, _ = observe(Lifecycles(), document, ObservationContext(Timestamp(now), vm.vm_name))
     [life] = known.current.values()
