@@ -78,12 +78,6 @@ def documents_path(file: Path) -> Path:
     return file.with_name(file.name + ".documents")
 
 
-def own_files(path: Path) -> tuple[Path, ...]:
-    """Return all files that the journal at ``path`` has, or may have."""
-    file = file_path(path)
-    return (file, *(Path(f"{file}{suffix}") for suffix in _LOGS), lock_path(file), documents_path(file))
-
-
 def identity(path: Path | str) -> FileIdentity | None:
     """Return the identity of the file at ``path`` now; None if there is none. Raises OSError: it cannot be reached."""
     try:

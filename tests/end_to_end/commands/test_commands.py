@@ -94,8 +94,7 @@ class TestUsage:
             (("simulate", "--scenario", "x" * 300), "is no scenario"),
             (("check-config", "--approval.policy", f"{'x' * 300}.yaml"), "--approval.policy"),
             (("events", "--poll.interval", ""), "--poll.interval: has no value: write one, such as 1s"),
-            (("history", "--documents", "--json"), "--json is for events"),
-            (("history", "--record", "file.json", "--documents"), "--documents and --record cannot be used together"),
+            (("history", "--documents", "--json"), "argument --json: not allowed with argument --documents"),
             (("drill", "--alertmanager", "http://h", "--alertmanager.http-config.file", "/no"), "file: /no: "),
         ],
     )
