@@ -14,7 +14,7 @@ from .rule import Alert, Group, Recording
 from .scrape import kubernetes_scrape
 from .series import INFO
 from .settings import Settings
-from .texts import without_queries
+from .texts import for_azure_monitor
 from .yaml_text import NOTE, to_yaml
 
 _SEVERITIES = {"critical": 0, "warning": 2, "info": 3}
@@ -84,7 +84,7 @@ def _rule(rule: Alert | Recording, settings: Settings) -> dict[str, Any]:
         **({"for": f"PT{round(parse_duration(rule.holds))}S"} if rule.holds else {}),
         "severity": _SEVERITIES.get(rule.severity, _OWN_WORD),
         "labels": {"severity": rule.severity, **rule.labels},
-        "annotations": {name: without_queries(text) for name, text in annotations(rule, settings).items()},
+        "annotations": annotations(rule, settings, for_azure_monitor),
         "resolveConfiguration": {"autoResolved": True, "timeToResolve": "PT5M"},
         "actions": [{"actionGroupId": "[parameters('actionGroupId')]"}],
     }

@@ -1,21 +1,20 @@
-"""The alerts of events: one row for each kind of event, and type where types differ.
+"""The alerts of events: one for each kind of event, and for each type where types differ.
 
 The exporter decides of which kind an event is (``core.kinds``). An event has one kind, so it has one alert. The rules
-are made from this table, and so is the catalog of the alerts that exporters push.
+and the alerts that exporters push are the same.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from types import MappingProxyType
 
-from azure_scheduled_events_exporter.core.event_types import EventFacts, EventType
+from azure_scheduled_events_exporter.core.event_types import EventType
 from azure_scheduled_events_exporter.core.kinds import Kind
 from azure_scheduled_events_exporter.times import format_duration
 
-from .rule import PREFIX, Alert, Dashboard, Recording, promql
+from .rule import PREFIX, Alert, Dashboard, Events, Recording, promql
 from .series import BLIND, ENDED, EVENT, EVENT_ENDED, EVENT_SEEN, INFO
 from .settings import Settings
-from .texts import TIME, VMS, for_rules
 
 MINUTE = 60
 HOLDS: Mapping[str, int] = MappingProxyType(
@@ -36,112 +35,87 @@ NO_IMPACT_HOLD = 5 * MINUTE
 _OWN, _PEERS = 'scope="self"', 'scope!="self"'
 _SCOPE_DELAY = "15s"
 """How long peers wait for the event's own VMs, whose labels take precedence: three scrapes."""
-
-
-@dataclass(frozen=True, slots=True)
-class EventAlert:
-    """One row of the table.
-
-    Attributes:
-        name: without prefix.
-        kind: of ``core.kinds``; types: the event types, () for all.
-        severity: the default.
-        summary, description: texts with :data:`VMS` and :data:`TIME`, and ``{event_type}``.
-        meaning: when it fires, for people.
-        hold: for how many seconds it lasts after the event was last shown.
-    """
-
-    name: str
-    kind: Kind
-    types: tuple[str, ...]
-    severity: str
-    summary: str
-    description: str
-    meaning: str
-    hold: int = OTHER_HOLD
-
-
+_RESTARTS = tuple(str(each) for each in EventType if each.facts.restarts)
 _SUMMARIES: Mapping[str, str] = MappingProxyType(
     {
-        EventType.TERMINATE: f"{VMS} will be deleted.",
-        EventType.PREEMPT: f"Azure evicts {VMS}.",
-        EventType.REDEPLOY: f"Azure moves {VMS} to another host.",
-        EventType.REBOOT: f"Azure reboots {VMS}.",
-        EventType.FREEZE: f"Azure pauses {VMS}.",
+        EventType.TERMINATE: "{vms} will be deleted.",
+        EventType.PREEMPT: "Azure evicts {vms}.",
+        EventType.REDEPLOY: "Azure moves {vms} to another host.",
+        EventType.REBOOT: "Azure reboots {vms}.",
+        EventType.FREEZE: "Azure pauses {vms}.",
     }
 )
 
 
-def _announced(event_type: EventType) -> EventAlert:
-    facts: EventFacts = event_type.facts
-    return EventAlert(
-        str(event_type),
-        Kind.ANNOUNCED,
-        (event_type,),
-        facts.severity,
-        _SUMMARIES.get(event_type, f"{VMS} will be {facts.participle}."),
-        f"{TIME} {facts.loss}",
-        f"A VM will be {facts.participle}, announced by Azure.",
-        HOLDS[event_type],
-    )
+def _row(events: Events, name: str, severity: str, meaning: str, summary: str, description: str) -> Alert:
+    """Return a row of the table; its expression depends on settings."""
+    meaning = f"{meaning} Held for {format_duration(events.hold)}."
+    return Alert(PREFIX + name, "", severity, summary, description, Dashboard.VM, meaning, events=events)
 
 
-_RESTARTS = tuple(str(each) for each in EventType if each.facts.restarts)
-
-EVENT_ALERTS: tuple[EventAlert, ...] = (
-    *(_announced(each) for each in reversed(EventType)),
-    EventAlert(
+_EVENT_ALERTS = (
+    *(
+        _row(
+            Events(Kind.ANNOUNCED, (each,), HOLDS[each]),
+            each,
+            each.facts.severity,
+            f"A VM will be {each.facts.participle}, announced by Azure.",
+            _SUMMARIES.get(each, f"{{vms}} will be {each.facts.participle}."),
+            f"{{time}} {each.facts.loss}",
+        )
+        for each in reversed(EventType)
+    ),
+    _row(
+        Events(Kind.WITHOUT_NOTICE, _RESTARTS, HOLDS[EventType.REDEPLOY]),
         "WithoutNotice",
-        Kind.WITHOUT_NOTICE,
-        _RESTARTS,
         "critical",
-        f"{VMS} went down without notice.",
-        "A {event_type} had already started when it was first seen, as when a host fails. Memory is lost; "
-        "after a Redeploy, ephemeral disks too.",
         "A Reboot or Redeploy had already started when it was first seen.",
-        HOLDS[EventType.REDEPLOY],
+        "{vms} went down without notice.",
+        "{time} Nobody announced this {event_type}, as when a host fails. Memory is lost; "
+        "after a Redeploy, ephemeral disks too.",
     ),
-    EventAlert(
+    _row(
+        Events(Kind.REQUESTED, (), OTHER_HOLD),
         "Requested",
-        Kind.REQUESTED,
-        (),
         "warning",
-        f"A user requested a {{event_type}} of {VMS}.",
-        f"{TIME} Nothing to do if you know of the request.",
         "A user requested an event, such as a restart in the portal or a scale-in.",
+        "A user requested a {event_type} of {vms}.",
+        "{time} Nothing to do if you know of the request.",
     ),
-    EventAlert(
+    _row(
+        Events(Kind.UNKNOWN_TYPE, (), OTHER_HOLD),
         "UnknownType",
-        Kind.UNKNOWN_TYPE,
-        (),
         "warning",
-        f"Azure announces a {{event_type}}: {VMS}.",
-        f"{TIME} This version does not know what such an event does.",
         "An event within 24 h has a type that this version does not know.",
+        "Azure announces a {event_type}: {vms}.",
+        "{time} This version does not know what such an event does.",
     ),
-    EventAlert(
+    _row(
+        Events(Kind.FAR_AHEAD, _RESTARTS, NO_IMPACT_HOLD),
         "DegradedHost",
-        Kind.FAR_AHEAD,
-        _RESTARTS,
         "warning",
-        f"The host of {VMS} is predicted to fail.",
-        f"{TIME} The host may fail sooner: drain the VM and acknowledge the event (command approve) as soon as "
-        "possible; the VM then moves at once.",
         "A Reboot or Redeploy is more than 24 h ahead, as for a degraded host.",
-        NO_IMPACT_HOLD,
+        "The host of {vms} is predicted to fail.",
+        "{time} The host may fail sooner: drain the VM and acknowledge the event (command approve) as soon as "
+        "possible; the VM then moves at once.",
     ),
-    EventAlert(
+    _row(
+        Events(Kind.ADVISORY, (), NO_IMPACT_HOLD),
         "EvictionRisk",
-        Kind.ADVISORY,
-        (),
         "info",
-        f"{VMS} may be evicted soon.",
-        "Azure advises to move the work elsewhere. Nothing is scheduled, and an approval has no effect.",
         "Azure advises that a Spot VM may be evicted.",
-        NO_IMPACT_HOLD,
+        "{vms} may be evicted soon.",
+        "Azure advises to move the work elsewhere. Nothing is scheduled, and an approval has no effect.",
     ),
 )
-"""Every alert of an event. The first row with the kind and type of an event is its alert."""
+"""The first row with the kind and type of an event is its alert."""
+
+
+def event_alerts(settings: Settings) -> Iterator[Alert]:
+    """Yield the alerting rules, which exporters push too."""
+    for each in _EVENT_ALERTS:
+        if each.events:
+            yield replace(each, expression=_expression(each.events, settings.items("labels.keep")))
 
 
 def event_recordings(settings: Settings) -> tuple[Recording, ...]:
@@ -174,57 +148,38 @@ def event_seen() -> Recording:
     return Recording(EVENT_SEEN, seen, "1 for a current event, 0 if only exporters without access to IMDS show it")
 
 
-def event_alerts(settings: Settings) -> Iterator[Alert]:
-    """Yield the alerting rules."""
-    for each in EVENT_ALERTS:
-        yield Alert(
-            PREFIX + each.name,
-            _expression(each, settings),
-            each.severity,
-            for_rules(each.summary),
-            for_rules(each.description),
-            Dashboard.VM,
-            f"{each.meaning} Held for {format_duration(each.hold)}.",
-        )
-
-
-def _expression(each: EventAlert, settings: Settings) -> str:
+def _expression(events: Events, kept: tuple[str, ...]) -> str:
     """Fires from what the event's own VMs show, and holds what was recorded until somebody saw its end.
 
     What peers show is read as recorded: the same event from 10,000 VMs is read once. With kept labels, those of own
     VMs count; peers count only if no own VM shows the event, as of a few scrapes ago, so that own VMs come first.
     """
-    kept = settings.items("labels.keep")
     by = ", ".join(("event_id", "event_type", *kept))
     but = ""
-    if each.kind is Kind.WITHOUT_NOTICE:  # another exporter may have seen the announcement
+    if events.kind is Kind.WITHOUT_NOTICE:  # another exporter may have seen the announcement
         but = f'\nunless on (event_id) last_over_time({EVENT}{{kind="announced"}}[1h])'
-    rows = f"{INFO}{_matcher(each, _OWN)}\n  or\n  {_held(each, kept=bool(kept))}"
+    rows = f"{INFO}{_matcher(events, _OWN)}\n  or\n  {_held(events, kept=bool(kept))}"
     return f"max by ({by}) (\n  {rows}\n)\nunless on (event_id) {EVENT_ENDED}{but}"
 
 
-def _held(each: EventAlert, *, kept: bool) -> str:
-    rows = _recorded(each)
+def _held(events: Events, *, kept: bool) -> str:
+    """Return what was recorded of the events, unless they have changed to a kind that ends this alert."""
+
+    def recorded(scope: str = "", offset: str = "") -> str:
+        return f"last_over_time({EVENT}{_matcher(events, scope)}[{format_duration(events.hold)}]{offset})"
+
+    rows = recorded()
     if kept:
         own = f"last_over_time({EVENT}{{{_OWN}}}[{format_duration(max(HOLDS.values()))}])"
-        peers = _recorded(each, _PEERS, f" offset {_SCOPE_DELAY}")
-        rows = f"({_recorded(each, _OWN)} or {peers} unless on (event_id) {own})"
-    return f"{rows} unless on (event_id) {_taken_over(each)}"
+        rows = f"({recorded(_OWN)} or {recorded(_PEERS, f' offset {_SCOPE_DELAY}')} unless on (event_id) {own})"
+    if events.hold > NO_IMPACT_HOLD:
+        taken_over = f'{EVENT}{{kind=~"far_ahead|harmless"}}'
+    else:
+        taken_over = f'last_over_time({EVENT}{{kind!="{events.kind}"}}[{format_duration(NO_IMPACT_HOLD)}])'
+    return f"{rows} unless on (event_id) {taken_over}"
 
 
-def _taken_over(each: EventAlert) -> str:
-    """Return the kinds to which the event has changed, so that this alert is not held."""
-    if each.hold > NO_IMPACT_HOLD:
-        return f'{EVENT}{{kind=~"far_ahead|harmless"}}'
-    return f'last_over_time({EVENT}{{kind!="{each.kind}"}}[{format_duration(NO_IMPACT_HOLD)}])'
-
-
-def _recorded(each: EventAlert, scope: str = "", offset: str = "") -> str:
-    """Return what was recorded of the event while it is held."""
-    return f"last_over_time({EVENT}{_matcher(each, scope)}[{format_duration(each.hold)}]{offset})"
-
-
-def _matcher(each: EventAlert, scope: str) -> str:
-    sign = "=" if len(each.types) == 1 else "=~"
-    of_types = f'event_type{sign}"{"|".join(each.types)}"' if each.types else ""
-    return "{" + ",".join(filter(None, (of_types, f'kind="{each.kind}"', scope))) + "}"
+def _matcher(events: Events, scope: str) -> str:
+    sign = "=" if len(events.types) == 1 else "=~"
+    of_types = f'event_type{sign}"{"|".join(events.types)}"' if events.types else ""
+    return "{" + ",".join(filter(None, (of_types, f'kind="{events.kind}"', scope))) + "}"

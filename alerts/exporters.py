@@ -49,7 +49,7 @@ def late_alerts() -> Iterator[Alert]:
         "Overdue",
         f"time() - max by (event_id, event_type) ({NOT_BEFORE} {_SEEING}) > {_OVERDUE}\n{_PLAIN}\n"
         f"unless on (event_id) {STARTED}\nunless on (event_id) {EVENT_ENDED}",
-        "A {{ $labels.event_type }} has not started {{ $value | humanizeDuration }} after its NotBefore.",
+        "A {event_type} has not started {value humanizeDuration} after its NotBefore.",
         "It may start at any moment.",
         f"An event is still Scheduled {format_duration(_OVERDUE)} after its NotBefore.",
     )
@@ -57,7 +57,7 @@ def late_alerts() -> Iterator[Alert]:
         "StartedTooLong",
         f"time() - min by (event_id, event_type) ({STARTED} {_SEEING}) > {_TOO_LONG}\n{_PLAIN}\n"
         f"unless on (event_id) {EVENT_ENDED}",
-        "A {{ $labels.event_type }} started {{ $value | humanizeDuration }} ago and has not ended.",
+        "A {event_type} started {value humanizeDuration} ago and has not ended.",
         "The VM may be stuck, or another impact may follow.",
         f"An exporter with access to IMDS has shown an event as Started for {format_duration(_TOO_LONG)}.",
     )
@@ -65,7 +65,7 @@ def late_alerts() -> Iterator[Alert]:
         "NotApproved",
         f"time() - min by (event_id, event_type) ({APPROVAL_DUE}) > {_NOT_APPROVED}\n"
         f"unless on (event_id) {APPROVED} == 1\nunless on (event_id) {STARTED}\nunless on (event_id) {EVENT_ENDED}",
-        "The policy should have approved a {{ $labels.event_type }} {{ $value | humanizeDuration }} ago.",
+        "The policy should have approved a {event_type} {value humanizeDuration} ago.",
         "Without an approval it starts at its NotBefore or later.",
         f"The approval that a policy gives is {format_duration(_NOT_APPROVED)} late, and the event has not started.",
     )
@@ -76,7 +76,7 @@ def exporter_alerts(settings: Settings) -> Iterator[Alert]:
     yield _alert(
         "ImdsUnreachable",
         f"{BLIND} == 1",
-        "{{ $labels.instance }} gets no answer from IMDS.",
+        "{instance} gets no answer from IMDS.",
         "It sees no new events, and shows the last known ones.",
         "The last poll failed, for 3 minutes. The first answer after Scheduled Events were enabled may take 2.",
         "3m",
@@ -84,7 +84,7 @@ def exporter_alerts(settings: Settings) -> Iterator[Alert]:
     yield _alert(
         "DocumentInvalid",
         f'{BLIND} == 1\nand on (job, instance) increase({POLLS}{{outcome="invalid_document"}}[2m]) > 0',
-        "{{ $labels.instance }} cannot read the answer of IMDS.",
+        "{instance} cannot read the answer of IMDS.",
         "It sees no new events, and shows the last known ones.",
         "IMDS answers, but not with a document that can be read, for 2 minutes.",
         "2m",
@@ -92,7 +92,7 @@ def exporter_alerts(settings: Settings) -> Iterator[Alert]:
     yield _alert(
         "Throttled",
         f'(increase({POLLS}{{outcome="throttled"}}[5m]) > 0)\n/ ignoring (outcome) increase({EVERY_POLL}[5m]) > 0.2',
-        "IMDS throttles {{ $value | humanizePercentage }} of the polls of {{ $labels.instance }}.",
+        "IMDS throttles {value humanizePercentage} of the polls of {instance}.",
         "All clients of IMDS on this VM together send more than 5 requests a second.",
         "More than 20 % of the polls of 5 minutes are throttled, for 5 minutes.",
         "5m",
@@ -101,7 +101,7 @@ def exporter_alerts(settings: Settings) -> Iterator[Alert]:
         "ExporterDown",
         f"{BLIND} == 0\nunless on (job, instance) {VM_AWAY}\n"
         f'unless on (job, instance) ALERTS{{alertname="{NOT_BACK}"}}',
-        "The exporter {{ $labels.instance }} does not answer.",
+        "The exporter {instance} does not answer.",
         "Events of its VM are not seen, unless other VMs of its set show them.",
         "A target does not answer for 10 minutes, its VM is not away with an event, and VmNotBack is not raised.",
         "10m",
@@ -117,7 +117,7 @@ def exporter_alerts(settings: Settings) -> Iterator[Alert]:
     yield _alert(
         "JournalNotOnDisk",
         f"{JOURNAL_UP} == 0",
-        "{{ $labels.instance }} cannot write its journal.",
+        "{instance} cannot write its journal.",
         "Entries wait in memory until the disk works again. A restart before that loses them.",
         "The journal could not be written for 5 minutes.",
         "5m",
@@ -132,14 +132,14 @@ def exporter_alerts(settings: Settings) -> Iterator[Alert]:
             )
             and on (job, instance) increase({APPROVAL_REQUESTS}{{outcome=~"rejected|error"}}[5m]) > 0
         """),
-        "IMDS refused an approval of {{ $labels.instance }}.",
+        "IMDS refused an approval of {instance}.",
         "The policy asks again. Without an approval the event starts at its NotBefore or later.",
         "IMDS refused an approval within 5 minutes, and the event is still not approved, by nobody else either.",
     )
     yield _alert(
         "AlertsNotPushed",
         f"{ALERTMANAGER_UP} == 0",
-        "{{ $labels.instance }} cannot push alerts to an Alertmanager.",
+        "{instance} cannot push alerts to an Alertmanager.",
         "What that Alertmanager does not get is raised by the rules only.",
         "A push has failed for 5 minutes.",
         "5m",
@@ -147,7 +147,7 @@ def exporter_alerts(settings: Settings) -> Iterator[Alert]:
     yield _alert(
         "SpansNotDelivered",
         f'{SPANS_QUEUED} > 100\nor\nmax without (outcome) (increase({SPANS}{{outcome="failed"}}[20m]) > 0)',
-        "Trace spans of {{ $labels.instance }} do not reach the collector.",
+        "Trace spans of {instance} do not reach the collector.",
         "Spans that wait are delivered later. Those that the collector refused are lost.",
         "More than 100 spans wait, or the collector refused some within 20 minutes, for 15 minutes.",
         "15m",
@@ -155,7 +155,7 @@ def exporter_alerts(settings: Settings) -> Iterator[Alert]:
     yield _alert(
         "ClockOff",
         f"abs({LAST_SUCCESS} - timestamp({LAST_SUCCESS})) > {_CLOCK}\n{_SEEING}",
-        "The clock of {{ $labels.instance }} is off by {{ $value | humanizeDuration }}.",
+        "The clock of {instance} is off by {value humanizeDuration}.",
         "Countdowns and times of events are wrong by as much.",
         f"The clock of a VM differs from Prometheus' by more than {_CLOCK} s, for 5 minutes.",
         "5m",
@@ -175,8 +175,8 @@ def _hook_failed() -> Alert:
               ({failed} unless {failed} offset 15m) and on (job, instance) {UP} offset 15m
             )
         """),
-        "The hook of {{ $labels.instance }} ended with {{ $labels.outcome }}.",
-        "A {{ $labels.event_type }} began, or will begin, with the work of the hook undone.",
+        "The hook of {instance} ended with {outcome}.",
+        "A {event_type} began, or will begin, with the work of the hook undone.",
         "A run of the command hook failed, timed out or came too late within 15 minutes.",
     )
 

@@ -42,7 +42,6 @@ def _group(group: Group, settings: Settings) -> dict[str, Any]:
 
 
 def _rule(alert: Alert, settings: Settings) -> dict[str, Any]:
-    texts = annotations(alert, settings)
     return {
         "uid": alert.name.replace("AzureScheduledEvent", "azure-scheduled-event-")[:_LONGEST_UID],
         "title": alert.name,
@@ -52,7 +51,7 @@ def _rule(alert: Alert, settings: Settings) -> dict[str, Any]:
         # With Error, a Prometheus that does not answer pages for each critical rule; with OK, it resolves pages.
         "execErrState": "KeepLast",
         "for": alert.holds or "0s",
-        "annotations": {name: for_grafana(text) for name, text in texts.items()},
+        "annotations": annotations(alert, settings, for_grafana),
         "labels": {"severity": alert.severity, **alert.labels},
         "isPaused": False,
     }

@@ -1,6 +1,7 @@
 """The rules in the forms that Prometheus, vmalert and the Prometheus operator read."""
 
 import hashlib
+from collections.abc import Callable
 from typing import Any
 
 from azure_scheduled_events_exporter import __version__
@@ -9,20 +10,22 @@ from .exporters import NO_EXPORTERS
 from .groups import groups
 from .rule import Alert, Group, Recording
 from .settings import Settings
+from .texts import for_rules
 from .yaml_text import to_yaml
 
 VERSION_ANNOTATION = "rules_version"
 """The annotation of NoExporters that tells ``doctor`` which rules are loaded; settings do not change it."""
 
 
-def annotations(alert: Alert, settings: Settings) -> dict[str, str]:
-    """Return the annotations of the alert, for Prometheus and vmalert."""
-    return {
-        "summary": alert.summary,
-        "description": alert.description,
-        "runbook_url": f"{settings.text('runbooks.url')}/{alert.name}.md",
-        **({"dashboard_url": f"{settings.text('dashboards.url')}/{alert.dashboard}"} if alert.dashboard else {}),
-    }
+def links(alert: Alert, settings: Settings) -> dict[str, str]:
+    """Return the annotations with the addresses of the runbook and, if one tells more, of a dashboard."""
+    dashboard = {"dashboard_url": f"{settings.text('dashboards.url')}/{alert.dashboard}"} if alert.dashboard else {}
+    return {"runbook_url": f"{settings.text('runbooks.url')}/{alert.name}.md", **dashboard}
+
+
+def annotations(alert: Alert, settings: Settings, form: Callable[[str], str] = for_rules) -> dict[str, str]:
+    """Return the annotations of the alert, their texts in the form of one engine."""
+    return {"summary": form(alert.summary), "description": form(alert.description), **links(alert, settings)}
 
 
 def rules_version() -> str:

@@ -1,19 +1,16 @@
 """The alerts that exporters push to Alertmanager themselves, as the exporter reads them.
 
-Each is the alert of a rule, from the same table: same name, labels and texts. An event has one of them at most, which
-its kind and type select.
+Each is the alert of a rule: same name, labels and texts. An event has one of them at most, which its kind and type
+select.
 """
 
 import json
 from collections.abc import Iterator
 from typing import Any
 
-from .events import EVENT_ALERTS
 from .groups import alerts
-from .prometheus import annotations
-from .rule import PREFIX
+from .prometheus import links
 from .settings import Settings
-from .texts import for_push
 
 
 def pushed_alerts(settings: Settings) -> str:
@@ -22,17 +19,14 @@ def pushed_alerts(settings: Settings) -> str:
 
 
 def _rows(settings: Settings) -> Iterator[dict[str, Any]]:
-    rules = {alert.name: alert for alert in alerts(settings)}
-    for each in EVENT_ALERTS:
-        if (rule := rules.get(PREFIX + each.name)) is None:  # disabled
-            continue
-        links = annotations(rule, settings)
-        texts = {"summary": for_push(each.summary), "description": for_push(each.description)}
-        yield {
-            "name": rule.name,
-            "kind": each.kind,
-            "event_types": each.types,
-            "hold_seconds": each.hold,
-            "labels": {"severity": rule.severity, **rule.labels},
-            "annotations": {**links, **texts, "dashboard_url": f"{links['dashboard_url']}?var-vm={{vm}}"},
-        }
+    for each in alerts(settings):
+        if each.events:
+            texts = {"summary": each.summary, "description": each.description, **links(each, settings)}
+            yield {
+                "name": each.name,
+                "kind": each.events.kind,
+                "event_types": each.events.types,
+                "hold_seconds": each.events.hold,
+                "labels": {"severity": each.severity, **each.labels},
+                "annotations": {**texts, "dashboard_url": f"{texts['dashboard_url']}?var-vm={{vm}}"},
+            }

@@ -3,7 +3,10 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from textwrap import dedent
 from types import MappingProxyType
+
+from azure_scheduled_events_exporter.core.kinds import Kind
 
 PREFIX = "AzureScheduledEvent"
 """Every alert's name begins with it."""
@@ -27,6 +30,18 @@ class Recording:
 
 
 @dataclass(frozen=True, slots=True)
+class Events:
+    """The events of an alert: of one kind and some types, all if ``types`` is empty.
+
+    The alert lasts for ``hold`` seconds after its event was last shown.
+    """
+
+    kind: Kind
+    types: tuple[str, ...]
+    hold: int
+
+
+@dataclass(frozen=True, slots=True)
 class Alert:
     """An alerting rule.
 
@@ -34,11 +49,12 @@ class Alert:
         name: CamelCase with the prefix, up to 40 characters; also the name of its runbook.
         expression: PromQL; every series of its result is one alert.
         severity: critical pages, warning makes a ticket, info only shows; a team may use words of its own.
-        summary: one sentence; description: what follows from it and what to do. Both are templates.
+        summary: one sentence; description: what follows from it and what to do; with the placeholders of ``texts``.
         dashboard: where to look, if a dashboard tells more than the text.
+        meaning: when it fires and ends, for the reference and the head of its runbook, without placeholders.
         holds: how long the expression must hold before it fires, as Prometheus writes durations; "" at once.
         labels: more labels of every alert.
-        meaning: when it fires and ends, for the reference and the head of its runbook, without templates.
+        events: of an alert that exporters push too, what it is about.
     """
 
     name: str
@@ -50,6 +66,7 @@ class Alert:
     meaning: str
     holds: str = ""
     labels: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    events: Events | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +88,4 @@ class Group:
 
 def promql(text: str) -> str:
     """Return PromQL without the indentation that it has in a source file."""
-    lines = text.strip("\n").split("\n")
-    indent = min(len(line) - len(line.lstrip()) for line in lines if line.strip())
-    return "\n".join(line[indent:].rstrip() for line in lines).strip()
+    return dedent(text).strip()

@@ -1,43 +1,56 @@
-"""The facts in the texts of event alerts, in the forms that rules, pushed alerts and Grafana need.
+"""The texts of alerts. In the table, facts stand in braces, as exporters that push alerts fill them in.
 
-A text of the table has :data:`VMS`, :data:`TIME` and ``{event_type}``.
+``{vms}`` are the VMs of the event, and ``{time}`` is a sentence with its time. Any other name is a label, and
+``{value FORMAT}`` the value of the expression.
 """
 
-from .series import IMPACT, INFO, NOT_BEFORE
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
 
-VMS = "@VMS@"
-"""In a text: the VMs of the event and their resource group."""
-TIME = "@TIME@"
-"""In a text: a sentence with the time at which the event starts."""
+from .series import IMPACT, INFO
 
-_VMS = (  # a longer window would take most of an evaluation: each VM of a placement group shows the event
-    f"{{{{ with printf \"last_over_time({INFO}{{event_id='%s'}}[15m])\" $labels.event_id | query }}}}"
-    '{{ . | first | label "resources" }}{{ else }}a VM{{ end }}'
-    f"{{{{ with printf \"{IMPACT}{{event_id='%s'}}\" $labels.event_id | query }}}}"
-    ' (resource group {{ . | first | label "resource_group" }}){{ end }}'
-)
-_TIME = (
-    f"{{{{ with printf \"min({NOT_BEFORE}{{event_id='%s'}}) > time()\" $labels.event_id | query }}}}"
-    "Starts at {{ . | first | value | humanizeTimestamp }} or once approved."
-    "{{ else }}It may have started.{{ end }}"
+_LABEL_OR_VALUE = re.compile(r"\{(\w+)(?: (\w+))?\}")
+_VMS, _TIME = "{vms}", "{time} "
+
+
+def _query(vector: str, found: str, otherwise: str) -> str:
+    return f'{{{{ with printf "{vector}" $labels.event_id | query }}}}{found}{otherwise}{{{{ end }}}}'
+
+
+# These queries are most of an evaluation, so each reads one series. Only if the VM has no exporter, its peers are read.
+_NAMES = '{{ . | first | label "resources" }}{{ else }}'
+_PEERS = _query(f"last_over_time({INFO}{{event_id='%s'}}[15m])", _NAMES, "a VM")
+_FACTS: Mapping[str, str] = MappingProxyType(
+    {
+        _VMS: _query(f"last_over_time({INFO}{{event_id='%s',scope='self'}}[1h])", _NAMES, _PEERS),
+        _TIME: _query(
+            f"last_over_time({IMPACT}{{event_id='%s'}}[1h])",
+            "Impact from {{ . | first | value | humanizeTimestamp }}, ",
+            'resource group {{ . | first | label "resource_group" }}. ',
+        ),
+    }
 )
 
 
 def for_rules(text: str) -> str:
-    """Return the text as a template of Prometheus and vmalert, with one short query for each fact."""
-    return text.replace("{event_type}", "{{ $labels.event_type }}").replace(VMS, _VMS).replace(TIME, _TIME)
+    """Return the text as a template of Prometheus and vmalert."""
+    return _filled(text, _FACTS, "$labels.", "$value")
 
 
-def for_push(text: str) -> str:
-    """Return the text for exporters that push: they fill in names in single braces."""
-    return text.replace(VMS, "{vms}").replace(TIME, "{time}")
+def for_azure_monitor(text: str) -> str:
+    """Return the same without queries, which Azure Monitor cannot do."""
+    return _filled(text, {_VMS: "the VMs of event {event_id}", _TIME: ""}, "$labels.", "$value")
 
 
 def for_grafana(text: str) -> str:
-    """Return a template of :func:`for_rules` in the form that Grafana reads."""
-    return without_queries(text).replace("$labels.", ".Labels.").replace("$value", '(index .Values "B").Value')
+    """Return a template of Grafana, which cannot query either."""
+    return _filled(text, {_VMS: "the VMs of event {event_id}", _TIME: ""}, ".Labels.", '(index .Values "B").Value')
 
 
-def without_queries(text: str) -> str:
-    """Return a template of :func:`for_rules` without queries, which Grafana and Azure Monitor cannot do."""
-    return text.replace(_VMS, "the VMs of event {{ $labels.event_id }}").replace(f"{_TIME} ", "").replace(_TIME, "")
+def _filled(text: str, facts: Mapping[str, str], label: str, value: str) -> str:
+    for name, template in facts.items():
+        text = text.replace(name, template)
+    return _LABEL_OR_VALUE.sub(
+        lambda found: f"{{{{ {value} | {found[2]} }}}}" if found[2] else f"{{{{ {label}{found[1]} }}}}", text
+    )

@@ -61,8 +61,8 @@ def _scale_set_hit() -> Alert:
             )) >= 2
         """),
         "critical",
-        "{{ $value | humanizePercentage }} of scale set {{ $labels.scale_set }} are away at the same moment.",
-        "At least two events hit it within a minute. Resource group {{ $labels.resource_group }}. Its capacity, memory "
+        "{value humanizePercentage} of scale set {scale_set} are away at the same moment.",
+        "At least two events hit it within a minute. Resource group {resource_group}. Its capacity, memory "
         "and ephemeral disks may be lost at once.",
         Dashboard.FLEET,
         "At least two events, and half of the VMs of a scale set are away or will be within 60 s. "
@@ -84,8 +84,8 @@ def _not_back(settings: Settings) -> Alert:
             and on (job, instance) {BLIND} == 0
         """),
         "critical",
-        "{{ $labels.vm_name }} has not come back from its {{ $labels.event_type }}.",
-        "Its exporter has not answered for 15 minutes since the event began at {{ $value | humanizeTimestamp }}, "
+        "{vm_name} has not come back from its {event_type}.",
+        "Its exporter has not answered for 15 minutes since the event began at {value humanizeTimestamp}, "
         "and has not seen its end.",
         Dashboard.VM,
         "The impact of an event has begun, and the VM has not answered for 15 minutes. Ends when it answers, "
@@ -109,7 +109,7 @@ def _maintenance(settings: Settings) -> Alert:
         MAINTENANCE,
         f"max by ({labels}) (\n  {rows}\n)",
         "info",
-        "Azure works on {{ $labels.vm_name }}.",
+        "Azure works on {vm_name}.",
         "It may be away for some minutes. Your own alerts about it can be inhibited meanwhile.",
         Dashboard.VM,
         "From 60 s before the impact of an event until 5 minutes after the VM was last away; at most 35 minutes "

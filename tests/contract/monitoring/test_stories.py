@@ -389,24 +389,24 @@ def test_kept_labels(tmp_path: Path) -> None:
 
 
 AT = "1970-01-01 00:10:00 +0000 UTC"
-STARTS, MAY_HAVE = f"Starts at {AT} or once approved. ", "It may have started. "
+IMPACT = f"Impact from {AT}, resource group rg. "
 LOST = "Memory is lost. Disks are kept."
 DRAIN = (
     "The host may fail sooner: drain the VM and acknowledge the event (command approve) as soon as possible; the VM "
     "then moves at once."
 )
 TEXTS = (  # event, alert, at which minute, summary, description
-    ("R", "Reboot", 5, "Azure reboots a (resource group rg).", STARTS + LOST),
-    ("R", "Reboot", 20, "Azure reboots a.", MAY_HAVE + LOST),
-    ("R", "Reboot", 28, "Azure reboots a VM.", MAY_HAVE + LOST),
+    ("R", "Reboot", 5, "Azure reboots a.", IMPACT + LOST),
+    ("R", "Reboot", 28, "Azure reboots a.", IMPACT + LOST),
     (
         "P",
         "Preempt",
         5,
-        "Azure evicts b (resource group rg).",
-        STARTS + "The VM is deleted or deallocated. Memory and ephemeral disks are lost.",
+        "Azure evicts b.",
+        IMPACT + "The VM is deleted or deallocated. Memory and ephemeral disks are lost.",
     ),
-    ("D", "DegradedHost", 5, "The host of c (resource group rg) is predicted to fail.", STARTS + DRAIN),
+    ("D", "DegradedHost", 5, "The host of c is predicted to fail.", IMPACT + DRAIN),
+    ("Q", "Requested", 5, "A user requested a Reboot of d.", "Nothing to do if you know of the request."),
     (
         "R",
         "VmNotBack",
@@ -429,9 +429,9 @@ def test_texts(tmp_path: Path) -> None:
         rows += [
             info(vm, event, event_type, kind, "1x39 stale"),
             impact(vm, event, event_type, 600, "x39 stale"),
-            moment("not_before_timestamp_seconds", vm, event, event_type, "600x39 stale"),
         ]
-    types = {event: event_type for _, event, event_type, _ in events}
+    rows.append(info("d", "Q", "Reboot", "requested", "1x39 stale", "peer"))
+    types = {"Q": "Reboot", **{event: event_type for _, event, event_type, _ in events}}
     raised = {rule["alert"]: rule for group in _shipped() for rule in group["rules"] if "alert" in rule}
     checks = []
     for event, name, minute, summary, description in TEXTS:
