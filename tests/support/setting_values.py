@@ -15,6 +15,8 @@ VERSION = "is not an api-version: write a date such as 2020-07-01, or 'auto'"
 DURATION = "is no duration: write a number and a unit, such as 500ms, 1s, 1m30s or 90d"
 ENDPOINT = "is not a base address: write http://HOST[:PORT], or 'discover'"
 RANGE = "is out of range: from 10ms (busy) to 12h (after 24h Azure stops sending events)"
+TIMEOUT = "is out of range: more than 0, at most 1h"
+RESERVED = "is reserved: choose a path other than / and outside /-/ and /api/"
 ADDRESS = (
     "is no listen address: write host:port with a port from 0 to 65535, such as :10169 (all interfaces), "
     "127.0.0.1:10169 or [::1]:10169"

@@ -59,7 +59,7 @@ class Command:
     """
 
     summary: str
-    settings: Collection[str] = (*GROUPS, "others")
+    settings: Collection[str] = tuple(GROUPS)
     operands: str = "[OPTIONS]"
     module: str = ""
 

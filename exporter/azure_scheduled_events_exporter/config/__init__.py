@@ -12,7 +12,7 @@ from .resolution import (
     unknown_variables,
     written,
 )
-from .settings import DISCOVER, ENVIRONMENT_PREFIX, SETTINGS, Config, Setting, environment_name, warnings
+from .settings import DISCOVER, ENVIRONMENT_PREFIX, SETTINGS, Config, environment_name, warnings
 
 __all__ = [
     "CONFIG_FILE_FLAG",
@@ -21,7 +21,6 @@ __all__ = [
     "ENV_FILE_FLAG",
     "SETTINGS",
     "Config",
-    "Setting",
     "environment_name",
     "parse_assignments",
     "resolve",

@@ -4,12 +4,12 @@ Must not know what a setting means: ``config.settings`` has the table. ``config.
 """
 
 import argparse
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 
 from azure_scheduled_events_exporter import environment_file
 
 from .resolution import CONFIG_FILE_FLAG, ENV_FILE_FLAG
-from .settings import SETTINGS, Setting
+from .settings import SETTINGS
 
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "metadata service": ("imds", "poll", "instance"),
@@ -25,27 +25,11 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
 FLAGS = {CONFIG_FILE_FLAG, ENV_FILE_FLAG, *(setting.flag for setting in SETTINGS)}
 
 
-class _SettingFlag(argparse.Action):
-    """Takes the value of a setting; ``repeated`` has the flags of which it replaced an earlier, different value."""
-
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,  # noqa: ARG002 - argparse passes it
-        namespace: argparse.Namespace,
-        values: object,
-        option_string: str | None = None,  # noqa: ARG002 - as above
-    ) -> None:
-        """Argparse calls this each time that the flag is written."""
-        if getattr(namespace, self.dest, values) != values:
-            namespace.repeated = {*getattr(namespace, "repeated", ()), f"--{self.dest}"}
-        setattr(namespace, self.dest, values)
-
-
 def add_settings(
     parser: argparse.ArgumentParser,
     defaults: Mapping[str, str],
     hidden: Collection[str],
-    groups: Collection[str] = (*GROUPS, "others"),
+    groups: Collection[str] = tuple(GROUPS),
 ) -> None:
     """Add every setting, in groups that follow the command's own options.
 
@@ -53,49 +37,32 @@ def add_settings(
     the command refuses them. Settings of other ``groups`` are taken, because files and variables of a service have
     them, but are not in the help.
     """
-    for group, settings in _grouped(defaults):
-        is_shown = group in groups or group == "files"
-        added = parser.add_argument_group(f"settings: {group}") if is_shown else parser
-        for flag, metavar, text in settings:
-            shown = text if is_shown and flag not in hidden else argparse.SUPPRESS
-            added.add_argument(
-                f"--{flag}", action=_SettingFlag, dest=flag, metavar=metavar, default=argparse.SUPPRESS, help=shown
-            )
+    for group, words in GROUPS.items():
+        chosen = [setting for setting in SETTINGS if setting.flag.partition(".")[0] in words]
+        added = parser.add_argument_group(f"settings: {group}") if group in groups else parser
+        for each in chosen:
+            default = defaults.get(each.flag, each.default)
+            text = each.help + (f" (default {default})" if default else "")
+            _add(added, each.flag, each.metavar, text if group in groups and each.flag not in hidden else "")
+    files = parser.add_argument_group("settings: files")
+    unit = f"Except for run and demo, the default is {environment_file.UNIT_FILE} if it exists."
+    for flag, text in (
+        (CONFIG_FILE_FLAG, "Configuration file (YAML)."),
+        (ENV_FILE_FLAG, f"File of environment variables. {unit}"),
+    ):
+        _add(files, flag, "FILE", "" if flag in hidden else text)
 
 
-def _grouped(defaults: Mapping[str, str]) -> Iterator[tuple[str, list[tuple[str, str, str]]]]:
-    """Every group of settings, with flag, metavar and help of each."""
-    left = list(SETTINGS)
-    for group, words in [*GROUPS.items(), ("others", ())]:
-        chosen = [setting for setting in left if not words or setting.flag.partition(".")[0] in words]
-        left = [setting for setting in left if setting not in chosen]
-        rows = [(each.flag, each.metavar, _help(each, defaults.get(each.flag, each.default))) for each in chosen]
-        if rows:
-            yield group, rows
-    unit = environment_file.UNIT_FILE
-    yield (
-        "files",
-        [
-            (CONFIG_FILE_FLAG, "FILE", "Configuration file (YAML)."),
-            (
-                ENV_FILE_FLAG,
-                "FILE",
-                f"File of environment variables. Except for run and demo, the default is {unit} if it exists.",
-            ),
-        ],
-    )
-
-
-def _help(setting: Setting, default: str) -> str:
-    """Return the help of a setting for argparse, which replaces ``%``."""
-    return (setting.help + (f" (default {default})" if default else "")).replace("%", "%%")
+def _add(parser: argparse._ActionsContainer, flag: str, metavar: str, text: str) -> None:
+    shown = text.replace("%", "%%") or argparse.SUPPRESS
+    parser.add_argument(f"--{flag}", action="append", dest=flag, metavar=metavar, default=argparse.SUPPRESS, help=shown)
 
 
 def written_flags(parsed: argparse.Namespace) -> dict[str, str]:
     """Return the settings that were written as flags, by name."""
-    return {name: value for name, value in vars(parsed).items() if name in FLAGS}
+    return {name: values[-1] for name, values in vars(parsed).items() if name in FLAGS}
 
 
 def repeated_flags(parsed: argparse.Namespace) -> list[str]:
     """Return the flags that were written more than once, with different values."""
-    return sorted(getattr(parsed, "repeated", ()))
+    return sorted(f"--{name}" for name, values in vars(parsed).items() if name in FLAGS and len(set(values)) > 1)

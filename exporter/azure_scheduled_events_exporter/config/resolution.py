@@ -97,23 +97,23 @@ def state_folder(environment: Mapping[str, str], platform: str = sys.platform, u
         return str(Path(environment.get("PROGRAMDATA", r"C:\ProgramData")) / name)
     if hasattr(os, "geteuid") and (os.geteuid() if user is None else user) == 0:
         return f"/var/lib/{name}"
-    state = Path(environment.get("XDG_STATE_HOME", ""))
-    if not state.is_absolute():  # unset, or to be ignored by the XDG Base Directory Specification
-        state = Path(environment.get("HOME") or os.path.expanduser("~")) / ".local" / "state"  # noqa: PTH111 - Path.expanduser raises where there is none
-    if not state.is_absolute():
-        raise UsageError("--journal.path: HOME is not set, so there is no default folder: name one, or 'memory'")
-    return str(state / name)
+    home = environment.get("HOME") or os.path.expanduser("~")  # noqa: PTH111 - Path.expanduser raises where there is none
+    # A relative path in XDG_STATE_HOME is to be ignored, by the XDG Base Directory Specification.
+    for state in (Path(environment.get("XDG_STATE_HOME", "")), Path(home) / ".local" / "state"):
+        if state.is_absolute():
+            return str(state / name)
+    raise UsageError("--journal.path: HOME is not set, so there is no default folder: name one, or 'memory'")
 
 
 def unknown_variables(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Yield the variables with the exporter's prefix that are not settings, each with the likeliest intended name."""
-    known = [environment_name(CONFIG_FILE_FLAG), environment_name(ENV_FILE_FLAG)]
-    known += [setting.environment for setting in SETTINGS]
+    flags = (CONFIG_FILE_FLAG, ENV_FILE_FLAG, *(setting.flag for setting in SETTINGS))
+    # Every name has the prefix; compared with it, all are similar.
+    known = [environment_name(flag).removeprefix(ENVIRONMENT_PREFIX) for flag in flags]
     for name in sorted(environment):
-        if name.startswith(ENVIRONMENT_PREFIX) and not name.startswith(_NOT_OURS) and name not in known:
-            # Every name has the prefix; compared with it, all are similar.
-            ends = [each.removeprefix(ENVIRONMENT_PREFIX) for each in known]
-            meant = closest(name.removeprefix(ENVIRONMENT_PREFIX), ends)
+        end = name.removeprefix(ENVIRONMENT_PREFIX)
+        if end not in (name, *known) and not name.startswith(_NOT_OURS):
+            meant = closest(end, known)
             yield name, ENVIRONMENT_PREFIX + meant if meant else ""
 
 

@@ -1,16 +1,17 @@
 """The table of settings: the name, default, help and valid values of each, and all of them as one frozen result.
 
-To add a setting, add a row to ``SETTINGS`` and a field to :class:`Config`. Must not know where a value comes from
+To add a setting, add a field to :class:`Config`. Must not know where a value comes from
 (``config.resolution``).
 """
 
 import os
 import re
 import stat
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from datetime import date
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -30,32 +31,6 @@ _OWN_LABELS = frozenset({"alertname", "event_id", "event_type", "event_status", 
 
 
 @dataclass(frozen=True, slots=True)
-class Config:
-    """All settings, validated. Durations are in seconds."""
-
-    imds_endpoint: str
-    imds_api_version: str
-    imds_timeout: float
-    poll_interval: float
-    instance_name: str | None
-    web_listen_address: ListenAddress
-    web_telemetry_path: str
-    web_config_file: str | None
-    journal_path: str
-    journal_retention: float
-    approval_policy: Policy
-    otlp_endpoint: str | None
-    tracing_scope: str
-    alertmanager_url: tuple[str, ...]
-    alertmanager_labels: Mapping[str, str]
-    alertmanager_http_config_file: str | None
-    alerts_values: str | None
-    process_user: str
-    log_level: str
-    log_format: str
-
-
-@dataclass(frozen=True, slots=True)
 class Setting:
     """One row of the table.
 
@@ -63,15 +38,15 @@ class Setting:
         flag: its name; also a key of the configuration file.
         default: as a user would write it; ``""`` for none.
         parse: checks and converts; a ValueError's message says what is wrong.
-        help: one sentence.
         metavar: the placeholder of the value in help.
+        help: one sentence.
     """
 
     flag: str
     default: str
     parse: Callable[[str], Any]
-    help: str
     metavar: str
+    help: str
 
     @property
     def environment(self) -> str:
@@ -98,11 +73,7 @@ def _endpoint(text: str) -> str:
     if text == DISCOVER:
         return text
     text = text.rstrip("/")
-    parts = checked(text, "a base address", f"http://HOST[:PORT], or '{DISCOVER}'", secure=False)
-    before, metadata, _ = f"{parts.path}/".partition("/metadata/")
-    if metadata:
-        base = f"{parts.scheme}://{parts.netloc}{before}"
-        raise ValueError(f"{text!r} has a path that the exporter adds itself: write {base}")
+    checked(text, "a base address", f"http://HOST[:PORT], or '{DISCOVER}'", secure=False)
     return text
 
 
@@ -116,25 +87,14 @@ def _api_version(text: str) -> str:
     return text
 
 
-def _positive_duration(text: str) -> float:
-    seconds = parse_duration(text)
-    if seconds <= 0:
-        raise ValueError(f"{text!r} is too short: it must be more than 0")
-    return seconds
+def _duration(least: float, most: float, allowed: str) -> Callable[[str], float]:
+    def parse(text: str) -> float:
+        seconds = parse_duration(text)
+        if not least <= seconds <= most:
+            raise ValueError(f"{text!r} is out of range: {allowed}")
+        return seconds
 
-
-def _timeout(text: str) -> float:
-    seconds = _positive_duration(text)
-    if seconds > 3600:  # noqa: PLR2004 - the message says it
-        raise ValueError(f"{text!r} is too long: 1h at most")
-    return seconds
-
-
-def _interval(text: str) -> float:
-    seconds = parse_duration(text)
-    if not 0.01 <= seconds <= 86400 / 2:  # noqa: PLR2004 - the message says why
-        raise ValueError(f"{text!r} is out of range: from 10ms (busy) to 12h (after 24h Azure stops sending events)")
-    return seconds
+    return parse
 
 
 def _choice(*choices: str) -> Callable[[str], str]:
@@ -179,42 +139,29 @@ def _labels(text: str) -> Mapping[str, str]:
     return labels
 
 
-def _optional(text: str) -> str | None:
-    return _file(text) or None
+def _text(what: str) -> Callable[[str], str | None]:
+    def parse(text: str) -> str | None:
+        if not text.isprintable():  # in every scrape, one character that UTF-8 cannot encode would break them all
+            raise ValueError(f"{text!r} is not a {what}: it contains control characters or invalid text")
+        return text or None
 
-
-def _file(text: str) -> str:
-    if "\0" in text:
-        raise ValueError(f"{text!r} is not a path: it contains a NUL character")
-    return text
+    return parse
 
 
 def _journal(text: str) -> str:
+    path = _text("path")(text) or ""
     with suppress(OSError):  # what cannot be reached now may be later
-        mode = Path(_file(text)).stat().st_mode
+        mode = Path(path).stat().st_mode
         if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # SQLite would wait for a pipe's other end
             raise ValueError(f"{text}: is a pipe or a device: name a regular file or a folder")
-    return _file(text)
-
-
-def _user(text: str, what: str = "user") -> str:
-    if not text.isprintable():
-        raise ValueError(f"{text!r} is not a {what}: it contains control characters or invalid text")
-    return text
-
-
-def _name(text: str) -> str | None:
-    # The name is part of every scrape, and one character that UTF-8 cannot encode would break them all.
-    return _user(text, "VM name") or None
+    return path
 
 
 def _path(text: str) -> str:
     if not text.startswith("/") or not text.isprintable() or any(c in text for c in " ?#%"):
         raise ValueError(f"{text!r} is not a valid path: it must begin with / and contain no spaces, '?', '#' or '%'")
-    if text == "/":
-        raise ValueError("'/' is the status page: choose another path")
-    if text.startswith(("/-/", "/api/")):
-        raise ValueError(f"{text!r} is reserved: choose a path outside /-/ and /api/")
+    if text == "/" or text.startswith(("/-/", "/api/")):
+        raise ValueError(f"{text!r} is reserved: choose a path other than / and outside /-/ and /api/")
     return text
 
 
@@ -229,119 +176,131 @@ def _policy(text: str) -> Policy:
     return load(Path(text))
 
 
-def _one_of(names: Sequence[str]) -> str:
-    return " or ".join([", ".join(names[:-1]), names[-1]])
+def _setting(flag: str, default: str, parse: Callable[[str], Any], metavar: str, help: str) -> Any:  # noqa: A002, ANN401 - a field
+    return field(metadata={"setting": Setting(flag, default, parse, metavar, help)})
 
 
-SETTINGS = (
-    Setting(
+@dataclass(frozen=True, slots=True)
+class Config:
+    """All settings, validated, and the table of them. Durations are in seconds."""
+
+    imds_endpoint: str = _setting(
         "imds.endpoint",
         "http://169.254.169.254",
         _endpoint,
-        f"Base address of the metadata service (IMDS). '{DISCOVER}' finds it by DHCP option 245.",
         "URL",
-    ),
-    Setting(
+        f"Base address of the metadata service (IMDS). '{DISCOVER}' finds it by DHCP option 245.",
+    )
+    imds_api_version: str = _setting(
         "imds.api-version",
         API_VERSION,
         _api_version,
-        f"Version of the Scheduled Events API: a date, or '{AUTO}' for the newest that this IMDS answers.",
         "VERSION",
-    ),
-    Setting(
+        f"Version of the Scheduled Events API: a date, or '{AUTO}' for the newest that this IMDS answers.",
+    )
+    imds_timeout: float = _setting(
         "imds.timeout",
         "10s",
-        _timeout,
+        _duration(0.001, 3600, "more than 0, at most 1h"),
+        "DURATION",
         "Time limit of a whole request, at most 1h. Until the first answer, requests wait up to 130s, because they may "
         "enable Scheduled Events; only the connection has this limit then, too.",
-        "DURATION",
-    ),
-    Setting(
+    )
+    poll_interval: float = _setting(
         "poll.interval",
         "1s",
-        _interval,
+        _duration(0.01, 43200, "from 10ms (busy) to 12h (after 24h Azure stops sending events)"),
+        "DURATION",
         "Time between polls, 10ms to 12h. Missed polls are skipped. Polls are at least 275ms apart, because IMDS "
         "answers five requests a second to a VM. After a 429 the time doubles, but not beyond 5s.",
-        "DURATION",
-    ),
-    Setting(
+    )
+    instance_name: str | None = _setting(
         "instance.name",
         "",
-        _name,
-        "Name of this VM as it appears in Resources. If unset, it is read from IMDS.",
+        _text("VM name"),
         "NAME",
-    ),
-    Setting("web.listen-address", ":10169", parse_listen_address, "Address to serve metrics on.", "[HOST]:PORT"),
-    Setting("web.telemetry-path", "/metrics", _path, "Path of the metrics.", "PATH"),
-    Setting(
+        "Name of this VM as it appears in Resources. If unset, it is read from IMDS.",
+    )
+    web_listen_address: ListenAddress = _setting(  # noqa: RUF009 - a field
+        "web.listen-address", ":10169", parse_listen_address, "[HOST]:PORT", "Address to serve metrics on."
+    )
+    web_telemetry_path: str = _setting("web.telemetry-path", "/metrics", _path, "PATH", "Path of the metrics.")
+    web_config_file: str | None = _setting(
         "web.config.file",
         "",
-        _optional,
-        "TLS and basic authentication, in the format of the Prometheus exporter-toolkit. Reloaded when it changes.",
+        _text("path"),
         "FILE",
-    ),
-    Setting(
+        "TLS and basic authentication, in the format of the Prometheus exporter-toolkit. Reloaded when it changes.",
+    )
+    journal_path: str = _setting(
         "journal.path",
         "",
         _journal,
-        "Folder or file of the journal, which keeps events across restarts. 'memory' keeps none.",
         "PATH",
-    ),
-    Setting("journal.retention", "90d", _positive_duration, "How long ended events stay in the journal.", "DURATION"),
-    Setting(
+        "Folder or file of the journal, which keeps events across restarts. 'memory' keeps none.",
+    )
+    journal_retention: float = _setting(
+        "journal.retention",
+        "90d",
+        _duration(0.001, inf, "more than 0"),
+        "DURATION",
+        "How long ended events stay in the journal.",
+    )
+    approval_policy: Policy = _setting(  # noqa: RUF009 - a field
         "approval.policy",
         "off",
         _policy,
-        f"Events to approve: {', '.join(BUILT_IN)}, or the path of a policy file.",
         "POLICY",
-    ),
-    Setting("otlp.endpoint", "", _collector, "OpenTelemetry collector (OTLP over HTTP) that receives traces.", "URL"),
-    Setting(
-        "tracing.scope",
-        "self",
-        _choice("self", "all"),
-        "Events to trace: self (events of this VM) or all.",
-        "SCOPE",
-    ),
-    Setting(
+        f"Events to approve: {', '.join(BUILT_IN)}, or the path of a policy file.",
+    )
+    otlp_endpoint: str | None = _setting(
+        "otlp.endpoint", "", _collector, "URL", "OpenTelemetry collector (OTLP over HTTP) that receives traces."
+    )
+    tracing_scope: str = _setting(
+        "tracing.scope", "self", _choice("self", "all"), "SCOPE", "Events to trace: self (events of this VM) or all."
+    )
+    alertmanager_url: tuple[str, ...] = _setting(
         "alertmanager.url",
         "",
         _alertmanagers,
-        "Alertmanager to push alerts of this VM's events to without waiting for a scrape. Several with commas.",
         "URL[,URL]",
-    ),
-    Setting(
+        "Alertmanager to push alerts of this VM's events to without waiting for a scrape. Several with commas.",
+    )
+    alertmanager_labels: Mapping[str, str] = _setting(
         "alertmanager.labels",
         "",
         _labels,
-        "Labels to add to pushed alerts: those that your Prometheus adds as external_labels.",
         "NAME=VALUE[,...]",
-    ),
-    Setting(
+        "Labels to add to pushed alerts: those that your Prometheus adds as external_labels.",
+    )
+    alertmanager_http_config_file: str | None = _setting(
         "alertmanager.http-config.file",
         "",
-        _optional,
-        "Users, tokens and TLS towards Alertmanager, in the format of Prometheus' HTTP client configuration.",
+        _text("path"),
         "FILE",
-    ),
-    Setting(
+        "Users, tokens and TLS towards Alertmanager, in the format of Prometheus' HTTP client configuration.",
+    )
+    alerts_values: str | None = _setting(
         "alerts.values",
         "",
-        _optional,
-        "Values file that your alert rules were rendered with, so that pushed alerts have the same severities.",
+        _text("path"),
         "FILE",
-    ),
-    Setting(
+        "Values file that your alert rules were rendered with, so that pushed alerts have the same severities.",
+    )
+    process_user: str | None = _setting(
         "process.user",
         "",
-        _user,
-        "User to switch to when started as root. If unset, the process stays uid 0 but drops most capabilities.",
+        _text("user"),
         "USER",
-    ),
-    Setting("log.level", "info", _log_level, f"Minimum severity to log: {_one_of(LEVELS)}.", "LEVEL"),
-    Setting("log.format", "logfmt", _choice(*FORMATS), f"Log format: {_one_of(FORMATS)}.", "FORMAT"),
-)
+        "User to switch to when started as root. If unset, the process stays uid 0 but drops most capabilities.",
+    )
+    log_level: str = _setting(
+        "log.level", "info", _log_level, "LEVEL", "Minimum severity to log: debug, info, warning or error."
+    )
+    log_format: str = _setting("log.format", "logfmt", _choice(*FORMATS), "FORMAT", "Log format: logfmt or json.")
 
+
+SETTINGS: tuple[Setting, ...] = tuple(each.metadata["setting"] for each in fields(Config))
 
 _LATE_SECONDS = 10.0
 """By how much a poll may be late, for example because the one before got no answer within its time limit."""

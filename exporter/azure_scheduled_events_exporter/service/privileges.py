@@ -55,7 +55,7 @@ def account(name: str) -> tuple[int, int]:
     raise UsageError("--process.user: Windows has no root to give up: leave it out")
 
 
-def give_up(user: str, port: int, journal: Path | None) -> str:
+def give_up(user: str | None, port: int, journal: Path | None) -> str:
     """Give up root; return a message for the log, or ``""`` if this process is not root.
 
     Args:

@@ -9,7 +9,7 @@ from azure_scheduled_events_exporter.config import resolve
 from azure_scheduled_events_exporter.errors import UsageError
 from azure_scheduled_events_exporter.http_server.listen_address import ListenAddress
 from support.paths import DATA
-from support.setting_values import ADDRESS, DURATION, ENDPOINT, KNOWN, RANGE, VERSION
+from support.setting_values import ADDRESS, DURATION, ENDPOINT, KNOWN, RANGE, RESERVED, TIMEOUT, VERSION
 
 BAD = DATA / "bad_config"
 
@@ -61,17 +61,17 @@ COMPLAINTS = {
     "not_utf8": ":1: is not UTF-8 text: save the file as UTF-8",
     "quote_left_open": ":3: is not valid YAML: found unexpected end of stream",
     "user_with_nul": ":1: process.user: 'a\\x00b' is not a user: it contains control characters or invalid text",
-    "retention_of_zero": ":1: journal.retention: '0' is too short: it must be more than 0",
+    "retention_of_zero": ":1: journal.retention: '0' is out of range: more than 0",
     "section_without_keys": ":1: imds: has no settings: write them below it, indented, or leave it out",
     "tab_as_indentation": ":2: is not valid YAML: found character '\\t' that cannot start any token",
-    "telemetry_path_of_the_status_page": ":1: web.telemetry-path: '/' is the status page: choose another path",
+    "telemetry_path_of_the_status_page": f":1: web.telemetry-path: '/' {RESERVED}",
     "telemetry_path_relative": (
         ":1: web.telemetry-path: 'metrics' is not a valid path: it must begin with / and contain no spaces, "
         "'?', '#' or '%'"
     ),
-    "telemetry_path_taken": (":1: web.telemetry-path: '/-/healthy' is reserved: choose a path outside /-/ and /api/"),
-    "timeout_of_zero": ":1: imds.timeout: '0s' is too short: it must be more than 0",
-    "timeout_too_long": ":1: imds.timeout: '100y' is too long: 1h at most",
+    "telemetry_path_taken": f":1: web.telemetry-path: '/-/healthy' {RESERVED}",
+    "timeout_of_zero": f":1: imds.timeout: '0s' {TIMEOUT}",
+    "timeout_too_long": f":1: imds.timeout: '100y' {TIMEOUT}",
     "top_is_a_list": ":2: must be a mapping of keys to values",
     "top_is_a_text": ":1: must be a mapping of keys to values",
     "tracing_scope_unknown": ":1: tracing.scope: 'peer' is none of self, all",

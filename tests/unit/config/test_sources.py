@@ -51,7 +51,7 @@ def test_defaults() -> None:
         alertmanager_labels={},
         alertmanager_http_config_file=None,
         alerts_values=None,
-        process_user="",
+        process_user=None,
         log_level="info",
         log_format="logfmt",
     )
