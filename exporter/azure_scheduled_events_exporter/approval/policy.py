@@ -15,11 +15,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from azure_scheduled_events_exporter.core.document import EventSource, ScheduledEvent, Scope, comparable_name
+from azure_scheduled_events_exporter.core.document import EventSource, Scope, comparable_name
 from azure_scheduled_events_exporter.core.event_types import EventType
 from azure_scheduled_events_exporter.core.kinds import SHORT_FREEZE_SECONDS
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, State
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
+from azure_scheduled_events_exporter.times import iso_time
 
 _STEPS = 30
 """Points of a turn at which VMs outside Resources may approve: 2 s apart, so that the next VM sees an approval."""
@@ -28,9 +29,8 @@ TAKEOVER_SECONDS = 60.0
 """How long each VM of Resources waits for the one before it, unless the rule sets ``takeover``."""
 
 CLOCK_ERROR_SECONDS = 10.0
-"""If the wall clock is off by more, no rule decides by the notice that is left: NotBefore is by the clock of Azure."""
-
-_WRONG_CLOCK = f"this VM's clock is more than {CLOCK_ERROR_SECONDS:g} s off the clock of IMDS, so"
+"""If the wall clock is off by more, the clock of IMDS decides. One that is right is not corrected, so that a decision
+does not change with each answer of IMDS."""
 
 
 class Action(StrEnum):
@@ -46,10 +46,6 @@ class Range:
 
     at_least: float | None = None
     below: float | None = None
-
-    def holds(self, value: float) -> bool:
-        """Return whether ``value`` is in the range."""
-        return (self.at_least is None or value >= self.at_least) and (self.below is None or value < self.below)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,37 +66,28 @@ class Match:
     resources: Range | None = None
     notice_left: Range | None = None
 
-    def matches(self, life: Lifecycle, now: Timestamp, *, any_notice: bool = False, any_scope: bool = False) -> bool:
-        """Return whether the rule matches ``life`` at ``now``, or with ``any_notice`` at some time.
+    def matches(self, life: Lifecycle, now: float, *, any_scope: bool = False) -> bool:
+        """Return whether the rule matches ``life`` at ``now``, seconds since the epoch by the clock of IMDS.
 
         An event that has been this VM's keeps the scope ``self``, whatever the last document names. With ``any_scope``,
         one of its scopes matches; otherwise all have to.
         """
         scopes = {life.scope, Scope.SELF} if life.is_mine else {life.scope}
         event = life.event
-        left = None if life.not_before is None else life.not_before - now.wall
         return (
             (self.event_type is None or event.event_type in self.event_type)
             and (self.event_source is None or event.source in self.event_source)
             and (bool(scopes & self.scope) if any_scope else scopes <= self.scope)
             and self.allows_duration(event.duration_seconds)
-            and self.allows_resources(max(life.most_resources, event.resource_count))
-            and (self.allows_notice(left) or (any_notice and left is not None))
+            and _holds(self.resources, max(life.most_resources, event.resource_count))
+            and _holds(self.notice_left, None if life.not_before is None else life.not_before - now)
         )
 
     def allows_duration(self, seconds: float | None) -> bool:
         """Return whether the rule matches events with this announced duration; None if they announce none."""
         if self.duration is None:
             return not self.unknown_duration or seconds is None
-        return self.duration.holds(seconds) if seconds is not None else self.unknown_duration
-
-    def allows_resources(self, count: float) -> bool:
-        """Return whether the rule matches events of ``count`` VMs."""
-        return self.resources is None or self.resources.holds(count)
-
-    def allows_notice(self, left: float | None) -> bool:
-        """Return whether the rule matches events with so many seconds to NotBefore; None if they have none."""
-        return self.notice_left is None or (left is not None and self.notice_left.holds(left))
+        return _holds(self.duration, seconds) if seconds is not None else self.unknown_duration
 
     @property
     def fewest_resources(self) -> int:
@@ -136,86 +123,101 @@ class Rule:
     dry_run: bool = False
     line: int = 0
 
-    def decides(self, life: Lifecycle, now: Timestamp, *, any_notice: bool) -> bool:
-        """Return whether this rule decides about ``life`` if none before it does; what is held stays held."""
-        return self.match.matches(life, now, any_notice=any_notice, any_scope=self.action is Action.HOLD)
-
 
 @dataclass(frozen=True, slots=True)
 class Decision:
     """The decision of a policy about one event now.
 
     Attributes:
-        approve: whether to approve it now.
+        approve: whether to approve it now, or in a dry run to log that a rule would.
+        reason: one clause, for people: why it is not approved, or which rule approves it.
         rule: the name of the rule that decided; ``""`` when none matches.
         dry_run: whether to log only.
         due: when the rule approves it, seconds since the epoch, also if that has passed; None if never, or if the event
             begins earlier.
-        turn: which turn this VM has among those that may approve it, from 0 on.
-        obstacle: why no rule may decide, or why the rule comes too late, for people; ``""`` if neither is the case.
     """
 
     approve: bool
+    reason: str
     rule: str = ""
     dry_run: bool = False
     due: float | None = None
-    turn: float = 0.0
-    obstacle: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Ordered rules under a name."""
+    """Ordered rules under a name: that of a built-in policy, or the path of the file."""
 
     name: str
     rules: tuple[Rule, ...] = ()
 
+    @property
+    def is_built_in(self) -> bool:
+        """Whether the policy is part of this program."""
+        return self is BUILT_IN.get(self.name)
+
     def decide(self, life: Lifecycle, vm_name: str | None, now: Timestamp, clock_error: float = 0.0) -> Decision:
-        """Return the decision about ``life`` at ``now`` on the VM called ``vm_name``.
+        """Return the decision about ``life``, which is open to approval, at ``now`` on the VM called ``vm_name``.
 
         ``clock_error`` is how many seconds ``now.wall`` is ahead of the clock of IMDS; 0 if that is unknown.
         """
-        if life.state is not State.SCHEDULED or not life.is_open_to_approval:
-            return Decision(approve=False)
-        if obstacle := _obstacle(life.event):
-            return Decision(approve=False, obstacle=obstacle)
-        # A clock that is right is not corrected, so that a decision does not change with each answer of IMDS.
-        clock_error = clock_error if abs(clock_error) > CLOCK_ERROR_SECONDS else 0.0
-        is_wrong = clock_error != 0.0
-        rule = next((rule for rule in self.rules if rule.decides(life, now, any_notice=is_wrong)), None)
-        if rule is None:
-            return Decision(approve=False)
-        if is_wrong and rule.match.notice_left is not None:  # not the next rule: it may approve what this one holds
-            return Decision(approve=False, obstacle=f"{_WRONG_CLOCK} rule '{rule.name}' with notice_left cannot decide")
-        if rule.action is Action.HOLD:
-            return Decision(approve=False, rule=rule.name)
-        return _timed(rule, life, vm_name, now, now.wall - clock_error)
+        right = replace(now, wall=now.wall - clock_error) if abs(clock_error) > CLOCK_ERROR_SECONDS else now
+        reason = self._obstacle(life)
+        for rule in () if reason else self.rules:
+            is_hold = rule.action is Action.HOLD  # what is held stays held, so any of the event's scopes counts
+            if rule.match.matches(life, right.wall, any_scope=is_hold):
+                if is_hold:
+                    return Decision(approve=False, reason=f"held by rule '{rule.name}'", rule=rule.name)
+                # Across boots this is by the wall clock. If that is wrong now, it may have been right or wrong when the
+                # event was first seen: the shorter time counts, because an approval cannot be taken back.
+                seen_for = min(now.since(life.first_seen), right.since(life.first_seen))
+                return _timed(rule, life, vm_name, right.wall, seen_for)
+        reason = f"{reason or 'no rule matches it'}; without approval it begins at NotBefore"
+        return Decision(approve=False, reason=reason)
+
+    def _obstacle(self, life: Lifecycle) -> str:
+        """Return why no rule may decide about an event, for people; ``""`` if rules may."""
+        if not self.rules:
+            return "the approval policy is off"
+        if life.state is not State.SCHEDULED:
+            return "its status is not known, so no rule decides"
+        if not life.event.event_type:
+            return "IMDS shows no EventType for it, so no rule decides"
+        if life.event.is_contradictory:
+            return "one document has several entries for it that differ, so no rule decides"
+        return ""
 
 
-def _timed(rule: Rule, life: Lifecycle, vm_name: str | None, now: Timestamp, imds_time: float) -> Decision:
-    """Return the decision of ``rule``, which approves ``life``: now or when; ``imds_time`` is now by Azure's clock."""
+def _timed(rule: Rule, life: Lifecycle, vm_name: str | None, now: float, seen_for: float) -> Decision:
+    """Return the decision of ``rule``, which approves ``life``: now or when; ``now`` is by the clock of IMDS."""
+    name = f"rule '{rule.name}'"
     turn = _turn(life, vm_name) if _takes_turns(rule, life) else 0
-    # Across boots this is by the wall clock. If that is wrong now, it may have been right or wrong when the event was
-    # first seen: the shorter time counts, because an approval cannot be taken back.
-    seen_for = min(now.since(life.first_seen), replace(now, wall=imds_time).since(life.first_seen))
     # With notice_left, the turns of all VMs begin when that much notice is left.
-    wait = max(rule.after - seen_for, rule.match.opens_at(life) - now.wall) + turn * rule.takeover
-    if wait > 0 and life.not_before is not None and imds_time + wait >= life.not_before:
-        late = f"this VM's turn by rule '{rule.name}'" if turn else f"rule '{rule.name}' approves it"
-        obstacle = f"it begins before {late}"
-        return Decision(approve=False, rule=rule.name, dry_run=rule.dry_run, turn=turn, obstacle=obstacle)
+    opens = rule.match.opens_at(life)
+    wait = max(rule.after - seen_for, opens - now) + turn * rule.takeover
+    if wait > 0 and life.not_before is not None and now + wait >= life.not_before:
+        late = f"this VM's turn by {name}" if turn else f"{name} approves it"
+        return Decision(approve=False, reason=f"it begins before {late}", rule=rule.name, dry_run=rule.dry_run)
     # Computed from the event's own times, so that it is the same at every poll.
-    due = max(life.first_seen.wall + rule.after, rule.match.opens_at(life)) + turn * rule.takeover
-    return Decision(approve=wait <= 0, rule=rule.name, dry_run=rule.dry_run, due=due, turn=turn)
+    due = max(life.first_seen.wall + rule.after, opens) + turn * rule.takeover
+    when = f"at {iso_time(due)}" if wait > 0 else "now"
+    if rule.dry_run:
+        reason = f"{name} would approve it {when} (dry run)"
+    elif wait > 0:
+        waits = "waiting for its turn" if turn else "waiting"
+        reason = f"{waits}: {name} approves it {when} if nobody else has"
+    else:
+        reason = f"due now by {name}"
+    return Decision(wait <= 0, reason, rule.name, rule.dry_run, due)
 
 
-def _obstacle(event: ScheduledEvent) -> str:
-    """Return why no rule may decide about ``event``, for people; ``""`` if rules may."""
-    if not event.event_type:
-        return "IMDS shows no EventType for it, so no rule decides"
-    if event.is_contradictory:
-        return "one document has several entries for it that differ, so no rule decides"
-    return ""
+def _holds(wanted: Range | None, value: float | None) -> bool:
+    """Return whether ``value`` is in a range; None for an event that has none."""
+    return wanted is None or (
+        value is not None
+        and (wanted.at_least is None or value >= wanted.at_least)
+        and (wanted.below is None or value < wanted.below)
+    )
 
 
 def _takes_turns(rule: Rule, life: Lifecycle) -> bool:

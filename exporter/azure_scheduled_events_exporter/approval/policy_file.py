@@ -9,6 +9,7 @@ from pathlib import Path
 from azure_scheduled_events_exporter import yaml_file
 from azure_scheduled_events_exporter.core.document import EventSource, Scope
 from azure_scheduled_events_exporter.core.event_types import EventType
+from azure_scheduled_events_exporter.text_file import read_text
 from azure_scheduled_events_exporter.yaml_file import Section
 
 from .policy import TAKEOVER_SECONDS, Action, Match, Policy, Range, Rule
@@ -23,11 +24,12 @@ def load(path: Path) -> Policy:
     Raises:
         UsageError: the file cannot be read, has an unknown key or an impossible value, or a rule that can never decide.
     """
-    return read(yaml_file.load(path), str(path))
+    return parse(read_text(path), str(path))
 
 
-def read(top: Section, name: str) -> Policy:
-    """Return the policy in the mapping ``top``. Raises as :func:`load` does."""
+def parse(text: str, name: str) -> Policy:
+    """Return the policy in a file's ``text``. Raises as :func:`load` does."""
+    top = yaml_file.parse(text, name)
     dry_run = top.flag("dry_run", default=False)
     sections = top.sections("rules")
     top.finish()
@@ -120,15 +122,11 @@ def _range(section: Section, key: str, *, durations: bool) -> Range | None:
         raise section.error(f"'{section.text(key)}' is not a range: write {example}", key)
     inner = section.section(key)
     assert inner is not None  # noqa: S101 - the key is there
-    bounds: dict[str, float | None] = {}
     for bound in ("at_least", "below"):
-        if bound not in inner:
-            inner.known(bound)
-            bounds[bound] = None
-        else:
-            bounds[bound] = inner.duration(bound) if durations else inner.number(bound)
+        inner.known(bound)
     inner.finish()
-    found = Range(bounds["at_least"], bounds["below"])
+    read = inner.duration if durations else inner.number
+    found = Range(*(read(bound) if bound in inner else None for bound in ("at_least", "below")))
     if found == Range():
         raise section.error("names no bound: write at_least, below, or both", key)
     if found.at_least is not None and found.below is not None and found.at_least >= found.below:

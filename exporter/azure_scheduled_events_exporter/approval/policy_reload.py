@@ -1,97 +1,63 @@
 """Reads the policy file again when it changes. An invalid file leaves the policy that was in effect in place."""
 
 import logging
-import threading
-from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 
 from azure_scheduled_events_exporter.errors import UnreadableFileError, UsageError
 from azure_scheduled_events_exporter.logs import facts
+from azure_scheduled_events_exporter.text_file import read_text
 
-from .policy import BUILT_IN, Policy
+from .policy import Policy
 
-_Stamp = tuple[int, int, int]
+_LOOK_SECONDS = 1.0
 
 
 class ReloadingPolicy:
-    """The policy in effect. A thread reads its file, because a disk may hang and a long file takes time.
+    """The policy in effect.
+
+    What is approved cannot be taken back, and a rule whose ``match`` is not written yet matches every event of this VM.
+    So a file is read only when two looks, a second apart, have found the same content.
 
     Attributes:
         policy: in effect.
-        has_changed: whether the file has changed since the last :meth:`current`.
     """
 
     def __init__(self, policy: Policy, log: logging.Logger) -> None:
         self.policy = policy
         self._log = log
-        # A built-in policy has no file. The name of any other is the path that it was read from.
-        self._path = None if policy is BUILT_IN.get(policy.name) else Path(policy.name)
-        self._stamp: _Stamp | None = None  # the file may have changed since the policy was read
-        self._missing = False
+        self._found = ""  # by the last look
+        self._read: str | None = None  # the content that was applied or refused last
         self._error = ""
-        self._found: deque[None] = deque()  # one for each change; both ends may be used by different threads
-        self._looking = threading.Lock()
-        self._asked = threading.Event()
-        self._thread: threading.Thread | None = None
-        self.has_changed = False
 
-    def current(self) -> Policy:
-        """Return the policy, and let the thread look whether its file has changed, for the next call."""
-        self.has_changed = False
-        while self._found:
-            self._found.popleft()
-            self.has_changed = True
-        if self._path is not None:
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, args=(self._path,), name="policy", daemon=True)
-                self._thread.start()
-            self._asked.set()
-        return self.policy
+    def run(self, wait: Callable[[float], bool]) -> None:
+        """Look at the file until ``wait`` returns True. In a thread of its own: a disk may hang."""
+        while not self.policy.is_built_in and not wait(_LOOK_SECONDS):
+            self.look()
 
-    def _run(self, path: Path) -> None:
-        while True:
-            self._asked.wait()
-            self._asked.clear()
-            self.look(path)
+    def look(self) -> None:
+        """Read the file again if it has changed and this look finds what the last one has found."""
+        from . import policy_file  # noqa: PLC0415 - loaded with the first policy file already
 
-    def look(self, path: Path) -> None:
-        """Read the file again if it has changed since the last look."""
-        with self._looking:
-            stamp = _stamp(path)
-            if stamp is not None and stamp != self._stamp:
-                was_read, before = self._stamp is not None, self.policy
-                self._stamp = stamp
-                self._reload(path)
-                if was_read or self.policy is not before:
-                    self._found.append(None)
-            elif stamp is None and not self._missing:
-                self._log.error("approval policy file is missing: the last valid policy stays", extra=facts(file=path))
-            self._missing = stamp is None
-
-    def _reload(self, path: Path) -> None:
-        from .policy_file import load  # noqa: PLC0415 - loaded with the first policy file already
-
+        path = Path(self.policy.name)
         try:
-            policy = load(path)
+            text, before = read_text(path), self._found
+            self._found = text
+            if text != before or text == self._read:
+                return
+            self._read = text
+            policy = policy_file.parse(text, str(path))
         except UsageError as error:
             if isinstance(error, UnreadableFileError):
-                self._stamp = None  # becoming readable does not change it
+                self._read = None
             if str(error) != self._error:
-                self._error = str(error)
-                message = "changed approval policy is invalid: the last valid policy stays"
-                self._log.error(message, extra=facts(error=error))
-        else:
-            if policy != self.policy or self._error:
-                self._log.info("approval policy reloaded", extra=facts(file=path, rules=len(policy.rules)))
-            if policy != self.policy:  # else the same object: its decisions stay logged and counted
-                self.policy = policy
-            self._error = ""
-
-
-def _stamp(path: Path) -> _Stamp | None:
-    """Return the stamp by which a change of the file is detected; None if the file cannot be found."""
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_mtime_ns, status.st_size, status.st_ino
+                self._log.error(
+                    "approval policy file is missing or invalid: the last valid policy stays", extra=facts(error=error)
+                )
+            self._error = str(error)
+            return
+        if policy != self.policy or self._error:
+            self._log.info("approval policy reloaded", extra=facts(file=path, rules=len(policy.rules)))
+        if policy != self.policy:  # else the same object: its decisions stay logged and counted
+            self.policy = policy
+        self._error = ""

@@ -20,8 +20,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from azure_scheduled_events_exporter import logs, standard_streams
+from azure_scheduled_events_exporter.approval.operator_requests import UNKNOWN_RESULT, is_approved, may_be_approved
 from azure_scheduled_events_exporter.approval.policy import OFF
-from azure_scheduled_events_exporter.approval.scheduler import UNKNOWN_RESULT, is_approved, may_be_approved
 from azure_scheduled_events_exporter.config import Config
 from azure_scheduled_events_exporter.core.document import Scope
 from azure_scheduled_events_exporter.core.event_types import EVENT_FACTS

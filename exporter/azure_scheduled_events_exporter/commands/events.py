@@ -103,7 +103,7 @@ def _once(config: Config, *, as_json: bool) -> int:
             vm_name=vm_name,
             identity=identity,
             incarnation=document.incarnation,
-            approval_policy=approvals.policy,
+            approval_policy=approvals.policy_name,
             approval_statuses=approvals.statuses,
         ).showing(known, (), now)
         sys.stdout.write(events_json(snapshot, now).decode())

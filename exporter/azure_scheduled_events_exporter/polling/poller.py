@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from azure_scheduled_events_exporter.alertmanager.pushes import Pushes
-from azure_scheduled_events_exporter.approval.answer import answered, requested
-from azure_scheduled_events_exporter.approval.sender import ApprovalSender
+from azure_scheduled_events_exporter.approval.sender import ApprovalSender, answered
+from azure_scheduled_events_exporter.core.approvals import mark_requested
 from azure_scheduled_events_exporter.core.document import Document
 from azure_scheduled_events_exporter.core.instance import Instance
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
@@ -86,7 +86,7 @@ class Poller:
             delivery.identity = Instance(settings.vm_name)
         self.state = State(settings, journal, delivery, clock, wait, log)
         self._show(
-            approval_policy=approvals.policy,
+            approval_policy=approvals.scheduler.policy_name,
             journal=journal.state,
             hooks=journal.inbox.hooks,
             deliveries=self._deliveries(),
@@ -188,7 +188,7 @@ class Poller:
         return Outcome.INVALID_DOCUMENT, failure
 
     def _approve(self, document: Document) -> None:
-        """Send all due approvals in one request, which is written to the journal before it is sent."""
+        """Send a due approval, which is written to the journal before it is sent."""
         vm_name = self.snapshot.vm_name
         shown = {event.event_id for event in document.events}
         is_confirmed = vm_name is not None or self.state.owner_is_known
@@ -196,8 +196,9 @@ class Poller:
         due = self._approvals.due(
             self.state.known, shown, vm_name, is_name_confirmed=is_confirmed, server_time=server_time
         )
-        if due:
-            self.state.record(requested(self.state.known, due, self._clock.now()))
+        if due is not None:
+            now = self._clock.now()
+            self.state.record(mark_requested(self.state.known, [due.life.event_id], due.approver, now))
             self._approvals.send(due)
             self.take_answer(ANSWER_SECONDS)
         self._show_approvals()
@@ -210,14 +211,15 @@ class Poller:
         answer = self._approvals.answer(wait)
         if answer is None:
             return
-        due, result = answer
-        self._approved = result.error is None
-        self.state.record(*answered(self.state.known, due, result, self._clock.now()))
-        self._approvals.settle(due, result)
+        due, error = answer
+        self._approved = error is None
+        self.state.record(*answered(self.state.known, due, error, self._clock.now()))
+        self._approvals.settle(due, error)
         self._show_approvals()
 
     def _show_approvals(self) -> None:
-        self._show(approval_requests=self._approvals.counts, approval_statuses=self._approvals.statuses)
+        scheduler = self._approvals.scheduler
+        self._show(approval_requests=dict(scheduler.counts), approval_statuses=dict(scheduler.statuses))
 
     def _keep_journal(self, now: Timestamp) -> None:
         """Maintain the journal: check its file and its owner, and remove old entries."""

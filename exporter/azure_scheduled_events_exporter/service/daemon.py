@@ -1,9 +1,9 @@
 """Run one exporter: threads, HTTP routes, start and shutdown.
 
-The main thread serves HTTP and handles signals (``service.ending``). One thread polls, one asks who this
-VM is, one for each request sends approvals, one delivers spans, one logs when a poll hangs, and one for
-each Alertmanager pushes alerts. They read the snapshot that the poller publishes, which never changes. The journal and
-the rate limiter of IMDS, which they share, have locks of their own.
+The main thread serves HTTP and handles signals (``service.ending``). One thread polls, one asks who this VM is, one
+reads the policy file again, one for each request sends approvals, one delivers spans, one logs when a poll hangs, and
+one for each Alertmanager pushes alerts. They read the snapshot that the poller publishes, which never changes. The
+journal and the rate limiter of IMDS, which they share, have locks of their own.
 """
 
 import asyncio
@@ -96,10 +96,12 @@ class Exporter:
         peers_too = config.tracing_scope == "all"
         settings = Settings(config.poll_interval, config.imds_timeout, config.instance_name, peers_too, limiter.spacing)
         now = self._clock.now
+        approvals = ApprovalSender(config.approval_policy, approving, self.journal, config.imds_timeout, now, log)
+        self._approval_policy = approvals.scheduler.policy
         self.poller = Poller(
             settings,
             self._polling_client,
-            ApprovalSender(config.approval_policy, approving, self.journal, config.imds_timeout, now, log),
+            approvals,
             self.journal,
             self._delivery,
             self._alerts,
@@ -114,7 +116,7 @@ class Exporter:
     def start(self) -> None:
         """Start the threads that learn this VM's name, poll, deliver spans, push alerts, and log when a poll hangs."""
         pushing = [worker.run for worker in self._alerts.workers] if self._alerts else []
-        for work in (self._identify, self._poll, self._trace, self._watch, *pushing):
+        for work in (self._identify, self._poll, self._policy, self._trace, self._watch, *pushing):
             name = "push" if work in pushing else work.__name__.strip("_")
             thread = threading.Thread(target=self._guarded, args=(work,), name=name, daemon=True)
             thread.start()
@@ -165,6 +167,9 @@ class Exporter:
         if not self._knows_name:
             self.identification.asked.wait(_IDENTITY_HEAD_START)
         self.poller.run()
+
+    def _policy(self) -> None:
+        self._approval_policy.run(self._wait)
 
     def _watch(self) -> None:
         """Log when a poll begins to hang and when polls go on. In a thread of its own: the log may be what hangs."""

@@ -122,11 +122,11 @@ def test_a_document_that_contradicts_itself(imds: Simulator, start: Callable[[st
     assert sent(imds) == 0
 
 
-@pytest.mark.parametrize("offset", [0, 3600])
+@pytest.mark.parametrize("offset", [-3600, 0, 3600])
 def test_rules_by_the_notice_that_is_left(
     imds: Simulator, start_exporter: Callable[..., Exporter], tmp_path: Path, offset: int
 ) -> None:
-    """While the clock of the VM is wrong, a rule for the last minutes approves nothing, nor does a rule below it."""
+    """Rules decide by the time that is left by the clock of IMDS, also while the clock of the VM is wrong."""
     policy = tmp_path / "policy.yaml"
     policy.write_text(
         "rules:\n"
@@ -140,13 +140,5 @@ def test_rules_by_the_notice_that_is_left(
     early, short = event(notice=3000, EventType="Freeze"), event("B", notice=200, EventType="Reboot")
     shows(imds, exporter, early, short)
     shown = {each["event_id"]: each for each in json.loads(fetch(f"{exporter.url}/api/v1/events").body)["events"]}
-    if offset == 0:
-        assert shown["A"]["approval"] == "held by rule 'wait'"
-        assert (shown["B"]["approved_by"], sent(imds)) == ("exporter", 1)
-        return
-    wrong = "this VM's clock is more than 10 s off the clock of IMDS, so rule '{}' with notice_left cannot decide"
-    assert shown["A"]["approval"].startswith(wrong.format("wait"))
-    assert shown["B"]["approval"].startswith(wrong.format("shortly before"))
-    assert sent(imds) == 0
-    clock.set(0)
-    exporter.shows("the approval", lambda now: now.total("event_approved", event_id="B") == 1)
+    assert shown["A"]["approval"] == "held by rule 'wait'"
+    assert (shown["B"]["approved_by"], sent(imds)) == ("exporter", 1)

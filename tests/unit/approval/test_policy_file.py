@@ -14,12 +14,11 @@ from azure_scheduled_events_exporter.approval.policy import (
     Range,
     Rule,
 )
-from azure_scheduled_events_exporter.approval.policy_file import load, read
+from azure_scheduled_events_exporter.approval.policy_file import load, parse
 from azure_scheduled_events_exporter.config import resolve
 from azure_scheduled_events_exporter.core.document import EventSource, Scope
 from azure_scheduled_events_exporter.core.event_types import EventType
 from azure_scheduled_events_exporter.errors import UsageError
-from azure_scheduled_events_exporter.yaml_file import parse
 from support.paths import DATA
 
 BAD = DATA / "bad_policy"
@@ -101,7 +100,7 @@ def test_very_many_rules() -> None:
     match = "{{notice_left: {{below: {0}s}}}}"
     rules = "".join(f"- {{action: hold, match: {match.format(number + 1)}}}\n" for number in range(101))
     with pytest.raises(UsageError, match="has 101 rules: at most 100 are allowed"):
-        read(parse(f"rules:\n{rules}", "policy.yaml"), "policy.yaml")
+        parse(f"rules:\n{rules}", "policy.yaml")
 
 
 @pytest.mark.parametrize("name", COMPLAINTS)

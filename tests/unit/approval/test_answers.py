@@ -1,0 +1,62 @@
+"""What becomes of an event when IMDS accepts a request to approve it, refuses it, or does not answer."""
+
+import pytest
+
+from azure_scheduled_events_exporter.approval.operator_requests import result_of
+from azure_scheduled_events_exporter.approval.scheduler import Due
+from azure_scheduled_events_exporter.approval.sender import answered
+from azure_scheduled_events_exporter.core.approvals import mark_requested
+from azure_scheduled_events_exporter.core.document import Document, EventStatus, ScheduledEvent
+from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycles, Transition
+from azure_scheduled_events_exporter.core.observation import ObservationContext, observe
+from azure_scheduled_events_exporter.core.timestamp import Timestamp
+from azure_scheduled_events_exporter.errors import ImdsError, Outcome
+
+NOW = Timestamp(1_700_000_000.0, 1000.0, "boot")
+REFUSED = ImdsError(Outcome.HTTP_ERROR, "400", status=400)
+UNSENT = ImdsError(Outcome.CONNECTION_ERROR, "refused", may_have_arrived=False)
+SILENT = ImdsError(Outcome.TIMEOUT, "no answer")
+
+
+@pytest.fixture
+def known() -> Lifecycles:
+    """Return one event."""
+    event = ScheduledEvent("A", "Reboot", EventStatus.SCHEDULED, "Platform", ("vm",), None)
+    return observe(Lifecycles(), Document(1, (event,)), ObservationContext(NOW, "vm"))[0]
+
+
+def due(known: Lifecycles) -> Due:
+    """Return the event, which an operator wants to approve now."""
+    return Due(known.current["A"], Approver.OPERATOR, "ada", 7)
+
+
+def requested(known: Lifecycles) -> Lifecycles:
+    """Return the event while the request is under way."""
+    return mark_requested(known, ["A"], Approver.OPERATOR, NOW)
+
+
+def test_accepted(known: Lifecycles) -> None:
+    """The event is approved by the one who wanted it, and nothing is under way any more."""
+    after, [change] = answered(requested(known), due(known), None, NOW)
+    assert (change.transition, change.lifecycle.approved_by) == (Transition.APPROVED, Approver.OPERATOR)
+    assert after.current["A"].request is None
+    assert result_of(known.current["A"], None) == "accepted"
+
+
+@pytest.mark.parametrize(
+    ("error", "result"), [(REFUSED, "approval refused: 400"), (UNSENT, "approval not sent: refused")]
+)
+def test_refused(error: ImdsError, result: str, known: Lifecycles) -> None:
+    """A refusal leaves the event as it was, and so does a request that never left this machine."""
+    assert answered(requested(known), due(known), error, NOW) == (known, ())
+    assert result_of(known.current["A"], error) == result
+
+
+def test_no_answer(known: Lifecycles) -> None:
+    """Without an answer the approval stays under way, also if IMDS refuses another request later."""
+    silent, _ = answered(requested(known), due(known), SILENT, NOW)
+    refused, _ = answered(requested(silent), due(silent), REFUSED, NOW)
+    for after in (silent, refused):
+        assert after.current["A"].request is not None
+    result = result_of(silent.current["A"], REFUSED)
+    assert result == "approval without an answer earlier, then refused: 400"
