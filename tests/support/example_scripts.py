@@ -5,9 +5,7 @@ import re
 import subprocess
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 from typing import Self
 
 import psutil
@@ -15,6 +13,7 @@ import psutil
 from azure_scheduled_events_exporter.simulator import PlannedEvent, Scenario, Simulator, VirtualMachine, What
 from support.paths import ROOT
 from support.programs import COMMAND, PATIENCE, Exporter, environment
+from support.servers.http_peer import HttpServer, Request, Response
 
 EXAMPLES = ROOT / "deploy" / "examples"
 PAGE = ROOT / "docs" / "approvals.md"
@@ -168,18 +167,7 @@ class Stage:
         if leader:
             marker.touch()
 
-        class Member(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                self.send_response(200 if self.path == "/primary" and marker.exists() else 503)
-                self.end_headers()
-
-            def log_message(self, *_: object) -> None:
-                """Print nothing."""
-
-        server = self._stack.enter_context(ThreadingHTTPServer(("127.0.0.1", 0), Member))
-        Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}).start()
-        self._stack.callback(server.shutdown)
-        return f"http://127.0.0.1:{server.server_port}"
+        return self._stack.enter_context(Patroni(marker)).url
 
     def cordon(self, *, for_an_event: bool = False) -> None:
         """Make kubectl say that the node is cordoned, by an operator or by the hook."""
@@ -196,6 +184,18 @@ class Stage:
         """Make the substitutes fail or succeed."""
         marker = Path(f"{self.file}.broken")
         marker.touch() if on else marker.unlink()
+
+
+class Patroni(HttpServer):
+    """Patroni's API on the leader while ``marker`` exists."""
+
+    def __init__(self, marker: Path) -> None:
+        super().__init__()
+        self._marker = marker
+
+    def respond(self, request: Request) -> Response:
+        """Say whether this is the primary."""
+        return Response(200 if request.path == "/primary" and self._marker.exists() else 503)
 
 
 class Script:

@@ -1,16 +1,12 @@
 """The status page in a real browser: ``run`` against the simulator, looked at with Chromium."""
 
-import http.server
 import re
 import shutil
 import signal
-import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from email.utils import formatdate
-from http import HTTPStatus
 from typing import Literal
 
 import pytest
@@ -24,6 +20,7 @@ from support.events.imds_bodies import entry
 from support.events.status_scene import NOW, PICTURED, SCENES
 from support.picture_texts import IMAGES, keep, words_of_page
 from support.programs import PATIENCE, Exporter
+from support.servers.http_peer import HttpServer, Request, Response
 
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 FLAGS = (
@@ -306,35 +303,14 @@ def test_script_and_server_tell_times_alike(exporter: Exporter, context: Browser
     assert told == [[length(abs(one)), left(one), ago(one)] for one in moments]
 
 
-class _Scenes(http.server.BaseHTTPRequestHandler):
-    """The page as it looks at a fixed moment."""
+class Scenes(HttpServer):
+    """Serves /busy, /quiet and /blind as the exporter would at a fixed moment."""
 
-    def do_GET(self) -> None:
-        """Serve /busy, /quiet and /blind as the exporter would."""
-        scene = SCENES.get(self.path[1:])
-        self.send_response(HTTPStatus.OK if scene else HTTPStatus.NOT_FOUND)
-        self.send_header("Content-Type", "text/html; charset=utf-8")
-        for name, value in page_headers():
-            self.send_header(name, value)
-        self.end_headers()
-        if scene:
-            self.wfile.write(status_page(scene, NOW, "/metrics"))
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
-
-
-@contextmanager
-def scenes() -> Iterator[str]:
-    """Serve the page at fixed moments; gives the base address."""
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Scenes) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_address[1]}"
-        finally:
-            server.shutdown()
-            thread.join()
+    def respond(self, request: Request) -> Response:
+        """Return the page."""
+        headers = {"Content-Type": "text/html; charset=utf-8", **dict(page_headers())}
+        scene = SCENES.get(request.path[1:])
+        return Response(200, status_page(scene, NOW, "/metrics"), headers) if scene else Response(404)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -344,10 +320,10 @@ def test_readable_on_every_screen(
 ) -> None:
     """In light and dark, on a desk and on a telephone, all text has the contrast of WCAG AA and nothing is cut off."""
     size = ViewportSize(width=width, height=1250)
-    with scenes() as base, browser.new_context(viewport=size, color_scheme=scheme) as context:
+    with Scenes() as scenes, browser.new_context(viewport=size, color_scheme=scheme) as context:
         page = context.new_page()
         for scene in SCENES:
-            page.goto(f"{base}/{scene}")
+            page.goto(f"{scenes.url}/{scene}")
             assert page.evaluate(CONTRAST) == []
             assert page.evaluate("document.documentElement.scrollWidth") == width
             name = PICTURED.get((scene, scheme, width))

@@ -1,13 +1,12 @@
 """A complete healthy chain for ``doctor``, and substitutes for servers that are not installed here."""
 
 import json
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from email.utils import formatdate
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import yaml
 
@@ -19,6 +18,7 @@ from support.events.imds_bodies import entry
 from support.monitoring.collector import Collector
 from support.monitoring.paging import Stack
 from support.programs import Exporter, Program, debian, eventually, fetch
+from support.servers.http_peer import HttpServer, Request, Response
 
 FAST = {
     "scrape.interval": "1s",
@@ -28,41 +28,20 @@ VM = "web_4"
 Reply = tuple[int, Mapping[str, str], bytes]
 
 
-class Canned:
-    """A server that answers each path with what ``replies`` has for it, else 404; a context manager."""
+class Canned(HttpServer):
+    """A server that answers each path with what ``replies`` has for it, else 404."""
 
     def __init__(self, replies: Mapping[str, Reply]) -> None:
+        super().__init__()
+        self._replies = replies
         self.requests: list[Mapping[str, str]] = []  # the headers of each
-        requests = self.requests
 
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_GET(self) -> None:
-                path = self.path.partition("?")[0]
-                requests.append(dict(self.headers))
-                status, headers, body = replies.get(path, (404, {}, b'{"message":"Not found"}'))
-                self.send_response_only(status)
-                for name, value in {"Date": self.date_time_string(), **headers}.items():
-                    self.send_header(name, value)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name of the base class
-                """Say nothing."""
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.port = self._server.server_port
-        self.url = f"http://127.0.0.1:{self.port}"
-
-    def __enter__(self) -> Self:
-        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+    def respond(self, request: Request) -> Response:
+        """Look up the path."""
+        self.requests.append(request.headers)
+        missing: Reply = (404, {}, b'{"message":"Not found"}')
+        status, headers, body = self._replies.get(request.path.partition("?")[0], missing)
+        return Response(status, body, {"Date": formatdate(usegmt=True), **headers})
 
 
 def as_json(content: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Reply:

@@ -1,19 +1,15 @@
 """A proxy in front of a simulator that refuses, loses or delays approvals on the command of a test."""
 
 import json
-import sys
 import threading
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum, auto
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Self
 
-from support.programs import PATIENCE
+from support.programs import PATIENCE, fetch
+from support.servers.http_peer import HttpServer, Request, Response
 
 
 class Way(Enum):
@@ -40,29 +36,28 @@ class Arrival:
     treated: Treatment = Way.PASS
 
 
-class Gate:
-    """Listens on a free port of 127.0.0.1 and forwards to ``target``; a context manager.
-
-    The rules are for one approval each; the last one stays.
-    """
+class Gate(HttpServer):
+    """Forwards to ``target``. The rules are for one approval each; the last one stays."""
 
     def __init__(self, target: str, *rules: Rule) -> None:
+        super().__init__()
         self.target = target
         self.rules = list(rules or [Way.PASS])
         self.arrivals: list[Arrival] = []
-        self.ending = threading.Event()
         self.lock = threading.Lock()
-        self._server = _Server(self)
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
 
-    def __enter__(self) -> Self:
-        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.ending.set()
-        self._server.shutdown()
-        self._server.server_close()
+    def respond(self, request: Request) -> Response | None:
+        """Apply the rule, and forward."""
+        treated = self.take(request.method, request.path, request.body)
+        if isinstance(treated, int):
+            return Response(treated, b'{"error": "not today"}')
+        answer = None
+        if treated is not Way.HANG:
+            headers = {"Metadata": "true", "Content_Type": "application/json"}
+            answer = fetch(self.target + request.path, request.method, request.body or None, **headers)
+        if treated in {Way.HANG, Way.LATE}:
+            self.ending.wait(PATIENCE)
+        return Response(answer.status, answer.body) if answer and treated is Way.PASS else None
 
     def treat(self, *rules: Rule) -> None:
         """Treat the next approvals like this; the last rule stays."""
@@ -90,67 +85,6 @@ class Gate:
             treated = rule(event_ids) if callable(rule) else rule
             self.arrivals.append(Arrival(time.monotonic(), method, path, event_ids, treated))
             return treated
-
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-
-    def __init__(self, gate: Gate) -> None:
-        self.gate = gate
-        super().__init__(("127.0.0.1", 0), _Handler)
-
-    def handle_error(self, request: object, client_address: object) -> None:
-        """Say nothing of clients that were killed."""
-        if not isinstance(sys.exc_info()[1], ConnectionError):
-            super().handle_error(request, client_address)  # type: ignore[arg-type] # handed on as they come
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: _Server
-    protocol_version = "HTTP/1.1"
-
-    def do_GET(self) -> None:
-        """Forward a request."""
-        self._handle(b"")
-
-    def do_POST(self) -> None:
-        """Apply the gate's rule."""
-        self._handle(self.rfile.read(int(self.headers["Content-Length"])))
-
-    def _handle(self, body: bytes) -> None:
-        gate = self.server.gate
-        treated = gate.take(self.command, self.path, body)
-        if isinstance(treated, int):
-            self._answer(treated, b'{"error": "not today"}')
-            return
-        answer = (0, b"") if treated is Way.HANG else self._hand_on(body)
-        if treated in {Way.HANG, Way.LATE}:
-            gate.ending.wait(PATIENCE)
-        if treated is Way.PASS:
-            self._answer(*answer)
-        else:
-            self.close_connection = True
-
-    def _hand_on(self, body: bytes) -> tuple[int, bytes]:
-        url = self.server.gate.target + self.path
-        headers = {"Metadata": "true", "Content-Type": "application/json"}
-        request = urllib.request.Request(url, body or None, headers, method=self.command)  # noqa: S310 - http only
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        try:
-            with opener.open(request, timeout=PATIENCE) as response:
-                return response.status, response.read()
-        except urllib.error.HTTPError as error:
-            with error:
-                return error.code, error.read()
-
-    def _answer(self, status: int, body: bytes) -> None:
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class calls it so
-        """Say nothing."""
 
 
 class Nameless(Gate):

@@ -7,8 +7,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Self
+from typing import Any
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceRequest,
@@ -18,6 +17,7 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from support.programs import eventually
+from support.servers.http_peer import HttpServer, Request, Response
 
 
 @dataclass(frozen=True)
@@ -66,57 +66,51 @@ class Received:
     reply: Reply
 
 
-class Collector:
-    """Listens on a free port of 127.0.0.1, the same one after every :meth:`start`; a context manager.
+class Collector(HttpServer):
+    """Takes spans in. The replies are given to one request each; the last one stays."""
 
-    The replies are given to one request each; the last one stays.
-    """
+    protocol = "HTTP/1.0"  # no connection outlives :meth:`stop`
 
     def __init__(self, *replies: Reply) -> None:
+        super().__init__()
         self._replies = list(replies or [ACCEPT])
         self._lock = threading.Lock()
-        self._server: _Server | None = None
-        self._port = 0
         self.received: list[Received] = []
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-    @property
-    def url(self) -> str:
-        """Its base address."""
-        return f"http://127.0.0.1:{self._port}"
-
-    def start(self) -> None:
-        """Listen (again)."""
-        self._server = _Server(self._port, self)
-        self._port = self._server.server_address[1]
-        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
-
-    def stop(self) -> None:
-        """Refuse connections from now on; requests that hang end without an answer."""
-        server, self._server = self._server, None
-        if server is not None:
-            server.ending.set()
-            server.shutdown()
-            server.server_close()
 
     def answer(self, *replies: Reply) -> None:
         """Answer the next requests like this; the last one stays."""
         with self._lock:
             self._replies = list(replies)
 
-    def take(self, path: str, headers: Mapping[str, str], body: bytes) -> Reply:
-        """Take note of a request and return how to answer it."""
-        request = ExportTraceServiceRequest.FromString(body)
+    def respond(self, request: Request) -> Response | None:
+        """Decode and answer."""
+        headers = {name.lower(): value for name, value in request.headers.items()}
+        body = request.body
+        match headers.get("content-encoding"):
+            case "gzip":
+                body = gzip.decompress(body)
+            case "deflate":
+                body = zlib.decompress(body)
+        spans = tuple(_spans(ExportTraceServiceRequest.FromString(body)))
         with self._lock:
             reply = self._replies[0] if len(self._replies) == 1 else self._replies.pop(0)
-            self.received.append(Received(time.time(), path, headers, tuple(_spans(request)), reply))
-        return reply
+            self.received.append(Received(time.time(), request.path, headers, spans, reply))
+        if reply.hang:
+            self.ending.wait()
+            return None
+        if reply.drips:
+            request.handler.wfile.write(b"HTTP/1.1 200 OK\r\nX-Slow: ")
+            with suppress(OSError):  # the client has given up
+                while not self.ending.wait(0.1):
+                    request.handler.wfile.write(b"x")
+            return None
+        answer = ExportTraceServiceResponse()
+        if reply.rejected:
+            answer.partial_success.rejected_spans = reply.rejected
+            answer.partial_success.error_message = "no room"
+        content = answer.SerializeToString() if reply.body is None else reply.body
+        length = {"Content-Length": str(len(content) + 100 * reply.breaks)}
+        return Response(reply.status, content, {"Content-Type": "application/x-protobuf", **length, **reply.headers})
 
     @property
     def accepted(self) -> list[Told]:
@@ -135,51 +129,6 @@ class Collector:
         """Return one VM's spans by name, once exactly ``names`` have been accepted."""
         eventually(lambda: self.names(trace_id) == sorted(names), f"spans {names}, not {self.names(trace_id)}")
         return {span.name: span for span in self.spans(trace_id).values()}
-
-
-class _Server(ThreadingHTTPServer):
-    def __init__(self, port: int, collector: Collector) -> None:
-        self.collector = collector
-        self.ending = threading.Event()
-        super().__init__(("127.0.0.1", port), _Handler)
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: _Server
-
-    def do_POST(self) -> None:
-        """Decode and answer."""
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        match self.headers.get("Content-Encoding"):
-            case "gzip":
-                body = gzip.decompress(body)
-            case "deflate":
-                body = zlib.decompress(body)
-        headers = {name.lower(): value for name, value in self.headers.items()}
-        reply = self.server.collector.take(self.path, headers, body)
-        if reply.hang:
-            self.server.ending.wait()
-            return
-        if reply.drips:
-            self.wfile.write(b"HTTP/1.1 200 OK\r\nX-Slow: ")
-            with suppress(OSError):  # the client has given up
-                while not self.server.ending.wait(0.1):
-                    self.wfile.write(b"x")
-            return
-        answer = ExportTraceServiceResponse()
-        if reply.rejected:
-            answer.partial_success.rejected_spans = reply.rejected
-            answer.partial_success.error_message = "no room"
-        content = answer.SerializeToString() if reply.body is None else reply.body
-        self.send_response(reply.status)
-        for name, value in {"Content-Type": "application/x-protobuf", **reply.headers}.items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(content) + 100 * reply.breaks))
-        self.end_headers()
-        self.wfile.write(content)
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class calls it so
-        """Say nothing."""
 
 
 def _spans(request: ExportTraceServiceRequest) -> list[Told]:

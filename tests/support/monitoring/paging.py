@@ -3,12 +3,10 @@
 import json
 import operator
 import re
-import threading
 import time
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Any, Self
@@ -19,6 +17,7 @@ from alerts import Settings, render, resolve
 from alerts.scrape import scrape_examples
 from deploy.stack.free_port import free_port
 from support.programs import PATIENCE, Program, debian, eventually, fetch
+from support.servers.http_peer import HttpServer, Request, Response
 
 JOB = "azure-scheduled-events-exporter"
 
@@ -42,38 +41,17 @@ class Notification:
         ]
 
 
-class Receiver:
+class Receiver(HttpServer):
     """A webhook that stores notifications; every path is one receiver."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.notifications: list[Notification] = []
-        kept = self.notifications
 
-        class _Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
-                kept.append(Notification(self.path, time.monotonic(), json.loads(body)))
-                self.send_response(200)
-                self.send_header("Content-Length", "0")
-                self.end_headers()
-
-            def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name of the base class
-                """Say nothing."""
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
+    def respond(self, request: Request) -> Response:
+        """Store it."""
+        self.notifications.append(Notification(request.path, time.monotonic(), json.loads(request.body)))
+        return Response()
 
     def webhooks(self) -> list[Notification]:
         """Return what came in Alertmanager's own form: pages and tickets."""

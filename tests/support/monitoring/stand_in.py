@@ -1,44 +1,20 @@
 """A stand-in for an exporter: serves the series of a story that a test moves on."""
 
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
-from typing import Self
+from support.servers.http_peer import HttpServer, Request, Response
 
 
-class StandIn:
+class StandIn(HttpServer):
     """Serves what :meth:`show` was given last; answers 503 while it shows nothing, as a VM that is away."""
 
     def __init__(self, vm: str) -> None:
+        super().__init__()
         self.vm, self.text = vm, ""
-        shown = self
+        self.target = f"127.0.0.1:{self.port}"
 
-        class _Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                body = shown.text.encode()
-                self.send_response(200 if body else 503)
-                self.send_header("Content-Type", "text/plain; version=0.0.4")
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name of the base class
-                """Say nothing."""
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
-        self.target = f"127.0.0.1:{self._server.server_port}"
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
+    def respond(self, _: Request) -> Response:
+        """Return the series."""
+        kind = {"Content-Type": "text/plain; version=0.0.4"}
+        return Response(200 if self.text else 503, self.text.encode(), kind)
 
     def show(self, *events: str, up: int = 1, impact_at: int | None = None) -> None:
         """Show this VM and ``events``: each ``ID TYPE KIND``, or ``ID ended AT``; ``impact_at``: when they hit it."""
