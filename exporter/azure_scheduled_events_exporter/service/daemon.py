@@ -40,7 +40,7 @@ from .endpoint import with_endpoint
 from .identification import Identification
 from .privileges import give_up
 from .routes import OPEN_PATHS, routes
-from .sd_notify import ServiceManager, keep_notifying
+from .sd_notify import ServiceManager
 
 if TYPE_CHECKING:
     from azure_scheduled_events_exporter.alertmanager.push import AlertPush
@@ -92,7 +92,11 @@ class Exporter:
         self.journal = journal or Journal(path, config.journal_retention, log)
         self._delivery = _delivery(config, self.journal, log) if reports else None
         self._clock = clock or system_clock()
-        self._alerts = self._alert_push(config) if reports and config.alertmanager_url else None
+        self._alerts: AlertPush | None = None
+        if reports and config.alertmanager_url:
+            from .alert_push import alert_push  # noqa: PLC0415 - only with an Alertmanager
+
+            self._alerts = alert_push(config, self.latest, self._clock.now, self._polling_client.server_time, log)
         peers_too = config.tracing_scope == "all"
         settings = Settings(config.poll_interval, config.imds_timeout, config.instance_name, peers_too, limiter.spacing)
         now = self._clock.now
@@ -114,13 +118,16 @@ class Exporter:
         )
 
     def start(self) -> None:
-        """Start the threads that learn this VM's name, poll, deliver spans, push alerts, and log when a poll hangs."""
-        pushing = [worker.run for worker in self._alerts.workers] if self._alerts else []
-        for work in (self._identify, self._poll, self._policy, self._trace, self._watch, *pushing):
-            name = "push" if work in pushing else work.__name__.strip("_")
-            thread = threading.Thread(target=self._guarded, args=(work,), name=name, daemon=True)
+        """Start all threads."""
+        work = [("identify", self.identification.run), ("poll", self._poll), ("watch", self._watch)]
+        work += [("policy", partial(self._approval_policy.run, self._wait))]
+        work += [("trace", partial(self._trace, self._delivery))] if self._delivery else []
+        work += [("push", worker.run) for worker in (self._alerts.workers if self._alerts else ())]
+        self._threads = [
+            threading.Thread(target=self._guarded, args=(run,), name=name, daemon=True) for name, run in work
+        ]
+        for thread in self._threads:
             thread.start()
-            self._threads.append(thread)
 
     def stop(self) -> None:
         """End all threads in less than 2 s, including those that wait."""
@@ -139,11 +146,6 @@ class Exporter:
         self.poller.state.record_heartbeat()
         self.journal.close()
 
-    def _alert_push(self, config: Config) -> "AlertPush":
-        from .alert_push import alert_push  # noqa: PLC0415 - only with an Alertmanager
-
-        return alert_push(config, self.latest, self._clock.now, self._polling_client.server_time, self._log)
-
     def latest(self) -> Snapshot:
         """Return the newest snapshot."""
         return self.poller.latest()
@@ -157,19 +159,13 @@ class Exporter:
             work()
         except Exception:  # noqa: BLE001 - whatever it is
             message = "internal error in a thread; the exporter exits and must be restarted"
-            self._log.exception(message, extra=facts(thread=work.__name__))
+            self._log.exception(message, extra=facts(thread=threading.current_thread().name))
             self.failed()
-
-    def _identify(self) -> None:
-        self.identification.run()
 
     def _poll(self) -> None:
         if not self._knows_name:
             self.identification.asked.wait(_IDENTITY_HEAD_START)
         self.poller.run()
-
-    def _policy(self) -> None:
-        self._approval_policy.run(self._wait)
 
     def _watch(self) -> None:
         """Log when a poll begins to hang and when polls go on. In a thread of its own: the log may be what hangs."""
@@ -182,18 +178,17 @@ class Exporter:
                 self._log.info("the poll loop goes on")
             was_hanging = polls.hanging
 
-    def _trace(self) -> None:
+    def _trace(self, delivery: SpanDelivery) -> None:
         """Deliver spans; they wait in the journal, so a failure here is no reason to stop polling."""
         named = self.identification.asked if self._knows_name else self.identification.complete
         named.wait(_NAMED_SPANS_SECONDS)  # spans from before a restart belong to this VM too
-        while self._delivery is not None:
+        while True:
             try:
-                self._delivery.run()
+                return delivery.run()
             except Exception:  # noqa: BLE001 - whatever it is
                 self._log.exception("span delivery failed; retrying", extra=facts(seconds=_TRACE_AGAIN_SECONDS))
-                if not self._wait(_TRACE_AGAIN_SECONDS):
-                    continue
-            return
+                if self._wait(_TRACE_AGAIN_SECONDS):
+                    return None
 
 
 def _delivery(config: Config, journal: Journal, log: logging.Logger) -> SpanDelivery | None:
@@ -284,7 +279,7 @@ async def _serve(
     exporter.start()
     manager = ServiceManager(os.environ)
     notifications = asyncio.create_task(
-        keep_notifying(manager, poller.liveness.overdue_seconds, lambda: status_line(poller.latest()))
+        manager.keep_notifying(poller.liveness.overdue_seconds, lambda: status_line(poller.latest()))
     )
     await ending.wait()
     notifications.cancel()

@@ -76,7 +76,10 @@ class Ending:
 
     def begin(self) -> None:
         """Begin the end: from now on the process has :data:`LONGEST_SECONDS`. Any thread may call."""
-        self._start_limit()
+        if self._limit is None:  # never cancelled, because a thread can delay the exit of the interpreter
+            self._limit = threading.Timer(LONGEST_SECONDS, lambda: os._exit(self.status))
+            self._limit.daemon = True
+            self._limit.start()
         if self._loop is not None and self._begun is not None:
             with contextlib.suppress(RuntimeError):  # the loop is closed: the end is nearly over
                 self._loop.call_soon_threadsafe(self._begun.set)
@@ -92,13 +95,3 @@ class Ending:
         elif self._loop is not None:
             with contextlib.suppress(RuntimeError):  # the loop is closed: the end is nearly over
                 self._loop.call_soon_threadsafe(self.read_again)
-
-    def _start_limit(self) -> None:
-        """Exit in time. The timer is never cancelled, because a thread can delay the exit of the interpreter."""
-        if self._limit is None:
-            self._limit = threading.Timer(LONGEST_SECONDS, self._leave)
-            self._limit.daemon = True
-            self._limit.start()
-
-    def _leave(self) -> None:
-        os._exit(self.status)

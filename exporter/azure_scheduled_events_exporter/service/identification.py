@@ -16,11 +16,11 @@ from azure_scheduled_events_exporter.logs import facts
 
 from .endpoint import NOT_ON_AZURE
 
-_NAME_PAUSES = (1.0, 2.0)
-"""Seconds between attempts while the name is unknown; the last one repeats. Until then no event counts as this VM's,
-and an eviction leaves 30 s or less."""
+_NAME_SECONDS = 2.0
+"""Longest pause between attempts while the name is unknown: until then no event counts as this VM's, and an eviction
+leaves 30 s or less."""
 
-_LABEL_PAUSES = (1.0, 2.0, 5.0, 10.0, 20.0)
+_LABELS_SECONDS = 16.0
 """The same while only labels are missing: IMDS may answer with a part while one of its own providers fails."""
 
 _AGAIN_SECONDS = 600.0
@@ -76,15 +76,15 @@ class Identification:
             if failure and before is None and not failed:
                 self._warn(failure)
             failed = 0 if self._identity is not before else failed + 1
-            if self._wait(self._pause(failed, failure)):
+            longest = _LABELS_SECONDS if self._given or self._identity else _NAME_SECONDS
+            pause = min(longest, max(1.0, failed))
+            if self.complete.is_set():
+                pause = _RETRY_SECONDS if failure else _AGAIN_SECONDS
+            if self._wait(pause):
                 return
 
     def ask(self) -> str:
-        """Ask once. Return why that failed, or ``""``.
-
-        Raises:
-            Stopped: the process is to end.
-        """
+        """Ask once. Return why that failed, or ``""``. Stopped: the process is to end."""
         try:
             identity = parse_instance(self._client.instance(self._timeout))
         except ExporterError as error:
@@ -92,20 +92,13 @@ class Identification:
         before = self._identity
         if before is not None and not identity.is_complete:  # what is missing now has not changed
             identity = replace(before, **{name: value for name, value in asdict(identity).items() if value})
-        if identity == before:
-            return ""
-        self._identity = identity
-        self._learn(identity)
-        if identity.is_complete:
-            self.complete.set()
-        self._report(before, identity)
+        if identity != before:
+            self._identity = identity
+            self._learn(identity)
+            if identity.is_complete:
+                self.complete.set()
+            self._report(before, identity)
         return ""
-
-    def _pause(self, failed: int, failure: str) -> float:
-        if self.complete.is_set():
-            return _RETRY_SECONDS if failure else _AGAIN_SECONDS
-        pauses = _LABEL_PAUSES if self._given or self._identity else _NAME_PAUSES
-        return pauses[min(max(0, failed - 1), len(pauses) - 1)]
 
     def _warn(self, failure: str) -> None:
         message = "VM name unknown; event scope is 'unknown' until it is found"

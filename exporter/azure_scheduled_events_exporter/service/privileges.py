@@ -26,17 +26,10 @@ if sys.platform != "win32":
     import pwd
 
 _FOLDER = "azure-scheduled-events-exporter"
-_PRIVATE, _OPEN = 0o700, 0o755
 _FIRST_OPEN_PORT = 1024
 _PR_SET_KEEPCAPS, _PR_SET_NO_NEW_PRIVS = 8, 38
-_CAP_DAC_OVERRIDE, _CAP_NET_BIND_SERVICE = 1, 10
+_CAP_DAC_OVERRIDE, _CAP_NET_BIND_SERVICE = 1 << 1, 1 << 10
 _CAPABILITY_VERSION_3 = 0x20080522
-_SETS = struct.Struct("=6I")  # effective, permitted, inheritable: of the first 32 capabilities, then of the rest
-
-
-def is_root() -> bool:
-    """Return whether this process runs as root."""
-    return hasattr(os, "geteuid") and os.geteuid() == 0
 
 
 def account(name: str) -> tuple[int, int]:
@@ -67,15 +60,22 @@ def give_up(user: str | None, port: int, journal: Path | None) -> str:
         UsageError: there is no such user, or this process may not become it.
         ExporterError: the system refused, or ``user`` could not read the program.
     """
-    if sys.platform == "win32" or not is_root():
-        if user and account(user)[0] != getattr(os, "geteuid", lambda: -1)():
+    uid, gid = account(user) if user else (0, 0)
+    if sys.platform == "win32" or os.geteuid() != 0:
+        if user and uid != getattr(os, "geteuid", lambda: -1)():
             raise UsageError(f"--process.user: only root can become '{user}': start it as root, or as that user")
         return ""
-    binding = (1 << _CAP_NET_BIND_SERVICE) if 0 < port < _FIRST_OPEN_PORT else 0
-    if not user or account(user)[0] == 0:
-        return _drop_capabilities((1 << _CAP_DAC_OVERRIDE) | binding)
+    kept = _CAP_NET_BIND_SERVICE if 0 < port < _FIRST_OPEN_PORT else 0
+    if not uid:
+        try:
+            _reduce_capabilities(kept | _CAP_DAC_OVERRIDE)
+        except (OSError, AttributeError):  # a sandbox forbids it and has already dropped them; only Linux has them
+            return "stays uid 0; capabilities could not be changed here"
+        return "stays uid 0 with few capabilities; set --process.user to switch to a user"
     try:
-        _become(*account(user), binding, journal)
+        if journal is not None:
+            _hand_over(journal, uid, gid)
+        _become(uid, gid, kept)
     except OSError as error:
         raise ExporterError(f"root could not be given up: {error.strerror or error} (--process.user)") from None
     for program in (os.__file__, str(exporter.__file__)):  # parts of both are loaded later
@@ -85,32 +85,16 @@ def give_up(user: str | None, port: int, journal: Path | None) -> str:
     return f"given up for {user}"
 
 
-def _become(uid: int, gid: int, kept: int, journal: Path | None) -> None:
-    if sys.platform == "win32":
-        return
-    if journal is not None:
-        _hand_over(journal, uid, gid)
-    linux = sys.platform == "linux"
-    if linux:
-        _prctl(_PR_SET_NO_NEW_PRIVS)
-    if linux and kept:
-        _prctl(_PR_SET_KEEPCAPS)
-    os.setgroups([])
-    os.setgid(gid)
-    os.setuid(uid)
-    if linux and kept:
-        _reduce_capabilities(kept)
-
-
-def _drop_capabilities(kept: int) -> str:
-    if sys.platform != "linux":
-        return "stays root: capabilities can be dropped on Linux only"
-    try:
-        _prctl(_PR_SET_NO_NEW_PRIVS)  # otherwise a child process could regain them
-        _reduce_capabilities(kept)
-    except OSError:  # a sandbox or container forbids this and has already dropped them
-        return "stays uid 0; capabilities could not be changed here"
-    return "stays uid 0 with few capabilities; set --process.user to switch to a user"
+def _become(uid: int, gid: int, kept: int) -> None:
+    if sys.platform != "win32":
+        is_linux = sys.platform == "linux"
+        if is_linux:
+            _libc("prctl", _PR_SET_KEEPCAPS, 1, 0, 0, 0)
+        os.setgroups([])
+        os.setgid(gid)
+        os.setuid(uid)
+        if is_linux:
+            _reduce_capabilities(kept)
 
 
 def _hand_over(journal: Path, uid: int, gid: int) -> None:
@@ -119,13 +103,10 @@ def _hand_over(journal: Path, uid: int, gid: int) -> None:
         return
     file = file_path(journal)
     folder = file.parent
-    if not folder.exists():
-        missing = [each for each in folder.parents if not each.exists()]
-        folder.mkdir(mode=_PRIVATE, parents=True)
-        for each in missing:
-            each.chmod(_OPEN)  # whatever the umask: the user must reach the folder
-        os.chown(folder, uid, gid)
-    elif folder.name == _FOLDER:
+    if not folder.exists() or folder.name == _FOLDER:
+        for missing in [each for each in reversed((folder, *folder.parents)) if not each.exists()]:
+            missing.mkdir()
+            missing.chmod(0o700 if missing == folder else 0o755)  # whatever the umask: the user must reach the folder
         os.chown(folder, uid, gid, follow_symlinks=False)
     for each in folder.glob(f"{glob.escape(file.name)}*"):
         with suppress(OSError):  # a symbolic link is not followed
@@ -138,19 +119,14 @@ def _hand_over(journal: Path, uid: int, gid: int) -> None:
                 os.close(descriptor)
 
 
-def _prctl(option: int) -> None:
-    _libc("prctl", option, 1, 0, 0, 0)
-
-
 def _reduce_capabilities(kept: int) -> None:
-    """Drop all capabilities except the bits in ``kept``; child processes inherit none."""
+    """Drop all capabilities except the bits in ``kept``, of the first 32; child processes cannot regain them."""
+    _libc("prctl", _PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     header = ctypes.create_string_buffer(struct.pack("=Ii", _CAPABILITY_VERSION_3, 0), 8)
-    sets = ctypes.create_string_buffer(_SETS.size)
+    sets = ctypes.create_string_buffer(24)  # effective, permitted, inheritable: of the first 32, then of the rest
     _libc("capget", header, sets)
-    effective, permitted, inheritable, *rest = _SETS.unpack(sets.raw)
-    wanted = kept & permitted
-    if (effective, permitted, inheritable, *rest) != (wanted, wanted, 0, 0, 0, 0):
-        _libc("capset", header, ctypes.create_string_buffer(_SETS.pack(wanted, wanted, 0, 0, 0, 0), _SETS.size))
+    kept &= struct.unpack("=6I", sets.raw)[1]
+    _libc("capset", header, struct.pack("=6I", kept, kept, 0, 0, 0, 0))
 
 
 def _libc(function: str, *arguments: object) -> None:

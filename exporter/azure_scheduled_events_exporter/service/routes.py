@@ -18,21 +18,18 @@ _HTML = "text/html; charset=utf-8"
 _TEXT = "text/plain; charset=utf-8"
 
 
-class _Rendered:
-    """A handler that renders at most once a second, for any number of clients and changes of the snapshot."""
+def _rendered(read: Callable[[], Snapshot], render: Callable[[Snapshot, float], Response]) -> Handler:
+    """Return a handler that renders at most once a second, for any number of clients and changes of the snapshot."""
+    kept: tuple[float, Response] | None = None
 
-    def __init__(self, read: Callable[[], Snapshot], render: Callable[[Snapshot, float], Response]) -> None:
-        self._read = read
-        self._render = render
-        self._at = float("-inf")  # monotonic, so that setting the clock does not matter
-        self._response = Response(503, b"", _TEXT)
+    def handle(_: Request) -> Response:
+        nonlocal kept
+        now = time.monotonic()  # setting the clock does not matter
+        if kept is None or now - kept[0] >= _RENDERED_SECONDS:
+            kept = now, render(read(), time.time())
+        return kept[1]
 
-    def __call__(self, _: Request) -> Response:
-        now = time.monotonic()
-        if now - self._at >= _RENDERED_SECONDS:
-            self._response = self._render(self._read(), time.time())
-            self._at = now
-        return self._response
+    return handle
 
 
 def routes(read: Callable[[], Snapshot], telemetry_path: str) -> Mapping[str, Handler]:
@@ -62,8 +59,8 @@ def routes(read: Callable[[], Snapshot], telemetry_path: str) -> Mapping[str, Ha
         return Response(200, events_json(snapshot, now), "application/json", (("Cache-Control", "no-store"),))
 
     return {
-        "/": _Rendered(read, status_page),
-        "/api/v1/events": _Rendered(read, events),
+        "/": _rendered(read, status_page),
+        "/api/v1/events": _rendered(read, events),
         "/-/healthy": healthy,
         "/-/ready": ready,
         telemetry_path: metrics,

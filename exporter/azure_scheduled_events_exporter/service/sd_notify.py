@@ -31,17 +31,16 @@ class ServiceManager:
     """
 
     def __init__(self, environment: Mapping[str, str]) -> None:
-        self._address = _address(environment.get("NOTIFY_SOCKET", ""))
-        self.watchdog_seconds = _watchdog(environment) if self._address else None
-
-    @property
-    def is_there(self) -> bool:
-        """Whether there is a service manager to notify."""
-        return self._address is not None
+        name = environment.get("NOTIFY_SOCKET", "")  # a path, or ``@name`` in the abstract namespace
+        self._address = name.replace("@", "\0", 1) if name[:1] == "@" else name if name[:1] == "/" else ""
+        mine = str(os.getpid())
+        time = environment.get("WATCHDOG_USEC", "") if environment.get("WATCHDOG_PID", mine) == mine else ""
+        is_number = self._address and time.isascii() and time.isdigit()
+        self.watchdog_seconds = (int(time) / 1e6 or None) if is_number else None
 
     def notify(self, *lines: str) -> bool:
         """Send ``lines`` as one message without blocking; return whether it was sent."""
-        if self._address is None or sys.platform == "win32":
+        if not self._address or sys.platform == "win32":
             return False
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notifier:
@@ -51,55 +50,29 @@ class ServiceManager:
             return False
         return True
 
+    async def keep_notifying(self, overdue_seconds: Callable[[], float], status_line: Callable[[], str]) -> None:
+        """Send READY=1, then status and watchdog messages until cancelled. Call it once the port answers requests.
 
-async def keep_notifying(
-    manager: ServiceManager, overdue_seconds: Callable[[], float], status_line: Callable[[], str]
-) -> None:
-    """Send READY=1, then status and watchdog messages until cancelled. Call it once the port answers requests.
+        Args:
+            overdue_seconds: returns by how many seconds the poll loop exceeds its expected waits; at most 0 if it is
+                healthy.
+            status_line: returns the status that ``systemctl status`` shows.
 
-    Args:
-        manager: the receiver.
-        overdue_seconds: returns by how many seconds the poll loop exceeds its expected waits; at most 0 if it is
-            healthy.
-        status_line: returns the status that ``systemctl status`` shows.
-
-    With a watchdog, WATCHDOG=1 is sent while this loop runs and polls are overdue by less than half of
-    ``watchdog_seconds``.
-    """
-    if not manager.is_there:
-        return
-    patience = manager.watchdog_seconds
-    tick = _TICK_SECONDS if patience is None else min(_TICK_SECONDS, patience / 4)
-    is_ready, sent = False, ""
-    while True:
-        status = f"STATUS={one_line(_text_of(status_line), _LONGEST_STATUS)}"
-        lines = [] if is_ready else ["READY=1"]
-        if status != sent:
-            lines.append(status)
-        if patience is not None and overdue_seconds() < patience / 2:
-            lines.append("WATCHDOG=1")
-        if lines and manager.notify(*lines):
-            is_ready, sent = True, status
-        await asyncio.sleep(tick)
-
-
-def _text_of(status_line: Callable[[], str]) -> str:
-    try:
-        return status_line()
-    except Exception as error:  # noqa: BLE001 - a status that cannot be rendered must not cause a restart
-        return f"running; status unavailable: {error!r}"
-
-
-def _address(text: str) -> str | None:
-    """Return the socket's address: a path, or ``@name`` in the abstract namespace; None for any other form."""
-    if sys.platform == "win32" or text[:1] not in {"/", "@"}:
-        return None
-    return f"\0{text[1:]}" if text.startswith("@") else text
-
-
-def _watchdog(environment: Mapping[str, str]) -> float | None:
-    if environment.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
-        return None  # the watchdog is meant for another process
-    microseconds = environment.get("WATCHDOG_USEC", "")
-    is_number = microseconds.isascii() and microseconds.isdigit()
-    return int(microseconds) / 1e6 if is_number and int(microseconds) else None
+        With a watchdog, WATCHDOG=1 is sent while this loop runs and polls are overdue by less than half of
+        ``watchdog_seconds``.
+        """
+        patience = self.watchdog_seconds
+        tick = min(_TICK_SECONDS, patience / 4) if patience else _TICK_SECONDS
+        ready, sent = ["READY=1"], ""
+        while self._address:
+            try:
+                status = status_line()
+            except Exception as error:  # noqa: BLE001 - a status that cannot be rendered must not cause a restart
+                status = f"running; status unavailable: {error!r}"
+            status = f"STATUS={one_line(status, _LONGEST_STATUS)}"
+            lines = [*ready, *([status] if status != sent else [])]
+            if patience and overdue_seconds() < patience / 2:
+                lines.append("WATCHDOG=1")
+            if lines and self.notify(*lines):
+                ready, sent = [], status
+            await asyncio.sleep(tick)

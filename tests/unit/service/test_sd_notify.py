@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from azure_scheduled_events_exporter.service.sd_notify import ServiceManager, keep_notifying
+from azure_scheduled_events_exporter.service.sd_notify import ServiceManager
 
 QUICK = "400000"  # microseconds of a watchdog that is fed every 0.1 s
 
@@ -42,7 +42,7 @@ def tell_for_a_while(
     async def scene() -> list[str]:
         loop = asyncio.get_running_loop()
         manager.settimeout(0)
-        notifications = loop.create_task(keep_notifying(ServiceManager(environment), overdue_seconds, words))
+        notifications = loop.create_task(ServiceManager(environment).keep_notifying(overdue_seconds, words))
         lines: list[str] = []
         async with asyncio.timeout(30):
             while not enough(lines):
@@ -112,7 +112,7 @@ def test_full_queue_is_no_wait_and_no_loss(listening: tuple[str, socket.socket])
 
     async def scene() -> None:
         notifications = asyncio.create_task(
-            keep_notifying(ServiceManager({"NOTIFY_SOCKET": path, "WATCHDOG_USEC": QUICK}), lambda: 0.0, words)
+            ServiceManager({"NOTIFY_SOCKET": path, "WATCHDOG_USEC": QUICK}).keep_notifying(lambda: 0.0, words)
         )
         async with asyncio.timeout(30):
             await enough.wait()
