@@ -65,21 +65,3 @@ def test_the_drawing_names_modules() -> None:
     modules = re.findall(r"\b([a-z_]+/[a-z_]+)\b", drawn)
     assert len(modules) > 6
     assert [each for each in modules if not (PACKAGE / f"{each}.py").exists()] == []
-
-
-def test_tests_and_benchmarks_do_not_depend_on_each_other() -> None:
-    """Tests import nothing of benchmarks; benchmarks use what is in tests/support, as the tests do."""
-    tests = sorted((ROOT / "tests").rglob("*.py"))
-    assert not [path for path in tests if re.search(r"(?m)^\s*(from|import) benchmarks", path.read_text("utf-8"))]
-    benchmarks = sorted((ROOT / "benchmarks").glob("*.py"))
-    assert benchmarks
-    wrong = r"(?m)^\s*(from|import) (unit|wire|end_to_end|contract|fuzz|trials)\b"
-    assert not [path for path in benchmarks if re.search(wrong, path.read_text("utf-8"))]
-
-
-def test_no_package_is_larger_than_a_dozen_modules() -> None:
-    """Each package can be taken in at once: it has at most twelve modules, and its docstring says its role."""
-    for package in [PACKAGE, *(path.parent for path in PACKAGE.glob("*/**/__init__.py"))]:
-        modules = [path.stem for path in package.glob("*.py") if path.name != "__init__.py"]
-        assert len(modules) <= 12, f"{package.name} has {len(modules)} modules: group them"
-        assert ast.get_docstring(ast.parse((package / "__init__.py").read_text(encoding="utf-8"))), package

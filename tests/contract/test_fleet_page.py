@@ -275,10 +275,3 @@ def test_install(tmp_path: Path) -> None:
     done = subprocess.run(["/bin/sh", "-c", script, "install"], env=env, capture_output=True, text=True, check=False)
     assert done.returncode != 0
     assert "usage: install VERSION" in done.stderr
-
-
-def test_the_unit_runs_what_is_installed() -> None:
-    """The unit starts the program from the folder that the script installs it into."""
-    unit = (ROOT / "deploy" / "systemd" / "azure-scheduled-events-exporter.service").read_text()
-    (home,) = re.findall(r"^home=(.*)$", (ROLLOUT / "install").read_text(), re.MULTILINE)
-    assert f"ExecStart={home}/bin/azure-scheduled-events-exporter run\n" in unit

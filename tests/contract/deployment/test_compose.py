@@ -13,15 +13,12 @@ import pytest
 import yaml
 
 from alerts import settings
-from azure_scheduled_events_exporter.commands.cli import main
 from azure_scheduled_events_exporter.simulator import find
 from deploy.stack import compose
 from deploy.stack.compose import Service
-from deploy.stack.part import OURS, pages_of, program_of
-from deploy.stack.wiring import Wiring
+from deploy.stack.part import OURS
 from support.commands import command
 from support.paths import ROOT
-from support.programs import debian
 
 FOLDER = ROOT / "deploy" / "compose"
 FILE = FOLDER / "compose.yaml"
@@ -157,36 +154,6 @@ def test_intervals() -> None:
     assert config["scrape_configs"][0]["job_name"] == OURS
 
 
-@pytest.fixture(scope="module")
-def translated(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What Prometheus and Alertmanager are given, with the volume as `assets export` fills it."""
-    folder = tmp_path_factory.mktemp("stack")
-    absent = frozenset({"tempo", "grafana"})
-    wiring = Wiring(SERVICES, absent, {port: port for s in SERVICES.values() for port in s.ports.values()}, {}, folder)
-    for service in SERVICES.values():
-        wiring.prepare(service)
-    assert main(wiring.command(SERVICES["assets"])) == 0
-    return folder
-
-
-def test_promtool_accepts_prometheus(translated: Path) -> None:
-    """Prometheus takes its configuration and the rules that it finds in the volume."""
-    config = translated / "prometheus" / "etc" / "prometheus" / "prometheus.yml"
-    assert str(translated / "volumes" / "assets" / "alerts") in config.read_text()
-    tool(debian("promtool"), "check", "config", str(config))
-
-
-def test_amtool_accepts_alertmanager(translated: Path) -> None:
-    """Alertmanager uses the configuration in the volume, and notifies only the webhook of the pages."""
-    config = translated / "volumes" / "assets" / "alerts" / "alertmanager" / "alertmanager.yml"
-    assert config.stat().st_mode & 0o004  # Alertmanager's user is not the one of the export
-    tool(debian("amtool"), "check-config", str(config))
-    told = [receiver for receiver in yaml.safe_load(config.read_text())["receivers"] if receiver["name"] != "show"]
-    for receiver, path in zip(told, ("pager", "tickets"), strict=True):
-        assert receiver.keys() == {"name", "webhook_configs"}
-        assert receiver["webhook_configs"][0]["url"] == f"http://127.0.0.1:9099/{path}"
-
-
 def test_grafana_datasources() -> None:
     """Grafana has one data source of each kind that the dashboards choose from, with the uid that the alerts name."""
     sources = load("grafana/datasources.yaml")
@@ -213,35 +180,3 @@ def test_addresses() -> None:
     assert re.findall(r"^\| <(http://127\.0\.0\.1:[^>]+)> \|", text, re.MULTILINE) == [url for url, _ in ADDRESSES]
     published = {f"127.0.0.1:{port}" for service in SERVICES.values() for port in service.ports.values()}
     assert {url.split("/")[2] for url, _ in ADDRESSES} == published
-
-
-def wiring(services: dict[str, Service], folder: Path) -> Wiring:
-    """Return how ``services`` are wired here, each published port one higher."""
-    here = {name: program_of(service) for name, service in services.items()}
-    absent = frozenset(name for name, program in here.items() if program is None)
-    ports = {port: port + 1 for service in services.values() for port in service.ports.values()}
-    return Wiring(services, absent, ports, {name: pages_of(service) for name, service in services.items()}, folder)
-
-
-def test_without_containers(tmp_path: Path) -> None:
-    """Names become addresses of this machine, mounts become files, and what is about Grafana and Tempo is left out."""
-    here = wiring(SERVICES, tmp_path)
-    assert here.environment(SERVICES["web-2"]) == {
-        "AZURE_SCHEDULED_EVENTS_IMDS_ENDPOINT": "http://127.0.0.1:10171/vm/web-2",
-        "AZURE_SCHEDULED_EVENTS_WEB_LISTEN_ADDRESS": "127.0.0.1:10183",
-        "AZURE_SCHEDULED_EVENTS_JOURNAL_PATH": f"{tmp_path}/web-2/var/lib/{OURS}",
-    }
-    assert here.command(SERVICES["alertmanager"]) == [
-        f"--config.file={tmp_path}/volumes/assets/alerts/alertmanager/alertmanager.yml",
-        f"--storage.path={tmp_path}/alertmanager/alertmanager",
-        "--web.listen-address=127.0.0.1:9094",
-        "--web.external-url=http://127.0.0.1:9094/",
-        "--cluster.listen-address=",
-    ]
-    addresses = here.environment(SERVICES["pages"])["ADDRESSES"]
-    assert "3000" not in addresses
-    assert "http://127.0.0.1:9091/api/v1/alerts " in addresses
-    here.prepare(SERVICES["assets"])
-    values = (tmp_path / "assets" / "etc" / "demo" / "values.yaml").read_text()
-    assert "pager.webhook-url: http://127.0.0.1:9100/pager\n" in values
-    assert "dashboards.url" not in values

@@ -25,12 +25,6 @@ ETC = "/etc/azure-scheduled-events-exporter"
 ANNOTATIONS_MOST = 256 << 10  # bytes: kubectl apply keeps a copy of what it applies in one
 
 
-def test_files_of_the_chart_are_generated() -> None:
-    """Dashboards, rules and version in the chart are those of the exporter: nobody edits a copy."""
-    done = subprocess.run([ROOT / "scripts" / "chart", "--check"], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_kubernetes_takes_it(charts: dict[str, list[Manifest]], name: str) -> None:
     """Every manifest is what Kubernetes' own schema says, without an unknown key, in old and new versions."""

@@ -287,14 +287,3 @@ class TestDeb:
         libraries = sorted(path.name for path in tree.rglob("*.so"))
         assert libraries == ["_bcrypt.abi3.so", "_message.abi3.so"], "others would bind it to one version of Python"
         assert "Depends: python3 (>= 3.11)" in (tree / "DEBIAN" / "control").read_text()
-
-    def test_paths(self, tree: Path, released: Checkout) -> None:
-        """No file names the folder that it was built in."""
-        here = str(released.folder).encode()
-        assert not [path for path in tree.rglob("*") if path.is_file() and here in path.read_bytes()]
-
-
-def test_make_hands_the_version_on() -> None:
-    """`make release VERSION=…` runs the script with that version."""
-    said = subprocess.check_output(["make", "-n", "release", f"VERSION={VERSION}"], cwd=ROOT, text=True)
-    assert 'scripts/release "$VERSION"' in said

@@ -126,14 +126,6 @@ def test_every_supported_python_is_tested() -> None:
     assert project["requires-python"] == f">={named[0]}"
 
 
-def test_static_checks_are_run_once() -> None:
-    """Lint runs in a job of its own and not again with every Python, and a plain `make test` has it."""
-    found = jobs(GITHUB / "workflows" / "ci.yml")
-    assert any(step.get("run") == "make check" for step in found["lint"]["steps"])
-    assert any(step.get("env") == {"STATIC_CHECKS": "no"} for step in found["test"]["steps"])
-    assert '[ "${STATIC_CHECKS:-yes}" = no ] || scripts/check' in (ROOT / "scripts" / "test").read_text()
-
-
 def test_what_is_published_is_built_once() -> None:
     """PyPI, the release and the attestations get the very files that one job has built and checked."""
     release = GITHUB / "workflows" / "release.yml"

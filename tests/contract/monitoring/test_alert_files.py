@@ -3,7 +3,6 @@
 import json
 import re
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -40,30 +39,6 @@ def tool(*arguments: str) -> str:
     done = subprocess.run([debian(program), *rest], capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
-
-
-def test_files_are_generated() -> None:
-    """Generated files equal the generator's output, and none is missing."""
-    done = subprocess.run(
-        [sys.executable, "-m", "alerts", "--check"], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-
-
-def test_difference_is_found(tmp_path: Path) -> None:
-    """A changed, a missing and a stray file are each named."""
-    command = [sys.executable, "-m", "alerts", "--output", str(tmp_path)]
-    subprocess.run(command, cwd=ROOT, check=True)
-    (tmp_path / "README.md").write_text("mine")
-    (tmp_path / "values.yaml").unlink()
-    (tmp_path / "more.txt").write_text("")
-    done = subprocess.run([*command, "--check"], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    assert [line.split("/")[-1].split()[0] for line in done.stderr.splitlines()] == [
-        "values.yaml",
-        "README.md",
-        "more.txt",
-    ]
 
 
 def test_promtool_accepts_rules() -> None:

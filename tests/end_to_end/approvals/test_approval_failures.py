@@ -120,21 +120,6 @@ def test_another_approver_was_faster(stack: ExitStack, start_exporter: Callable[
     assert latencies(exporter.scrape()) == {"external": 1}
 
 
-def test_answer_lost(stack: ExitStack, start_exporter: Callable[..., Exporter]) -> None:
-    """An approval whose answer was lost is counted as accepted if the event then starts early."""
-    simulator = stack.enter_context(Simulator(reboot()))
-    gate = stack.enter_context(Gate(simulator.url, Way.LOSE))
-    exporter = start_exporter(gate.url, *FLAGS)
-    exporter.shows("started", lambda scrape: scrape.total("started", scope="self") == 1)
-    scrape = exporter.scrape()
-    assert latencies(scrape) == {"exporter": 1}
-    assert scrape.total("event_approved") == 1
-    assert scrape.transitions() == {"detected": 1, "approved": 1, "started": 1}
-    exporter.shows("its answer is lost", lambda scrape: approvals(scrape) == {"error": 1})
-    exporter.shows("polls", lambda s: (s.value("polls_total", outcome="ok") or 0) > 8)
-    assert len(gate.posts) == 1
-
-
 def test_one_request_for_each_event(stack: ExitStack, start_exporter: Callable[..., Exporter]) -> None:
     """Each event that is due has a request of its own, so that one that IMDS refuses does not hold up the others."""
     simulator = stack.enter_context(Simulator(reboot(approval_delay=3600, count=3)))
@@ -195,23 +180,3 @@ def test_polls_go_on_without_an_answer(stack: ExitStack, start_exporter: Callabl
     assert not approvals(exporter.scrape())
     gate.ending.set()
     exporter.shows("its answer is lost", lambda scrape: approvals(scrape) == {"error": 1})
-
-
-def test_nothing_is_approved_over_the_network(stack: ExitStack, start_exporter: Callable[..., Exporter]) -> None:
-    """No request to the exporter's port approves an event, with any method and path."""
-    simulator = stack.enter_context(Simulator(reboot()))
-    exporter = start_exporter(simulator.url, "--poll.interval", "250ms")
-    exporter.shows("the event", lambda scrape: scrape.total("pending", scope="self") == 1)
-    (event_id,) = [labels["event_id"] for labels, _ in exporter.scrape().series("event_info")]
-    body = f'{{"StartRequests": [{{"EventId": "{event_id}"}}]}}'.encode()
-    served = ["/", "/metrics", "/api/v1/events", "/-/healthy", "/-/ready"]
-    unserved = ["/approve", "/api/v1/approve", f"/api/v1/events/{event_id}", "/-/approve", SCHEDULED_EVENTS]
-    for path in [*served, *unserved]:
-        for method in ("POST", "PUT", "PATCH", "DELETE", "OPTIONS"):
-            status = fetch(exporter.url + path, method, body, Metadata="true").status
-            assert status in {404, 405}, (method, path, status)
-        get = fetch(f"{exporter.url}{path}{'&' if '?' in path else '?'}approve={event_id}").status
-        assert get == (200 if path in served else 404), path
-    exporter.shows("polls", lambda s: (s.value("polls_total", outcome="ok") or 0) > 4)
-    assert not [seen for seen in simulator.requests if seen.method == "POST"]
-    assert exporter.scrape().total("pending", scope="self") == 1

@@ -4,8 +4,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from socketserver import StreamRequestHandler, TCPServer
-from threading import Thread
 
 import pytest
 
@@ -82,18 +80,3 @@ def test_environment_file(simulator: Simulator, start_exporter: Start, tmp_path:
     assert not check(ENV_FILE=str(file))
     assert "not healthy: " in check(ENV_FILE=str(file), WEB_LISTEN_ADDRESS=f"127.0.0.1:{free_port()}")
     assert "environment: cannot be read" in check(ENV_FILE=str(tmp_path / "missing" / "environment"))
-
-
-def test_another_server_is_not_healthy() -> None:
-    """A server that speaks neither HTTP nor TLS is no exporter."""
-
-    class Greeter(StreamRequestHandler):
-        def handle(self) -> None:
-            self.wfile.write(b"220 mail.example.org 200 ESMTP\r\n")
-
-    with TCPServer(("127.0.0.1", 0), Greeter) as server:
-        Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}).start()
-        try:
-            assert "not healthy: " in check(WEB_LISTEN_ADDRESS=f"127.0.0.1:{server.server_address[1]}")
-        finally:
-            server.shutdown()

@@ -104,16 +104,6 @@ def test_started_in_the_background(simulator: Simulator, start_exporter: Start) 
     assert_ends(exporter, signal.SIGINT)
 
 
-def test_while_imds_hangs(simulator: Simulator, start_exporter: Start) -> None:
-    """A request that hangs is given up."""
-    exporter = start_exporter(simulator.url, "--imds.timeout", "1m")
-    exporter.shows("a poll", lambda now: now.value("up") == 1)
-    simulator.inject("slow-drip")
-    asked = len(simulator.requests)
-    eventually(lambda: len(simulator.requests) > asked, "the request that hangs")
-    assert_ends(exporter, signal.SIGTERM)
-
-
 def test_during_the_first_request(start_exporter: Start) -> None:
     """The first request, which may take two minutes, is given up too."""
     with Simulator(QUIET, first_answer_delay=120) as simulator:

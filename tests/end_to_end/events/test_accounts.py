@@ -1,6 +1,5 @@
 """What running exporters report of an event is what happened to it: over boots, empty bodies, returns and pauses."""
 
-import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -14,7 +13,7 @@ from azure_scheduled_events_exporter.simulator import Scenario, Simulator, Virtu
 from support.events.follower import Follower, settled
 from support.events.imds_bodies import entry
 from support.monitoring.collector import Collector
-from support.programs import Exporter, Scrape, eventually, fetch
+from support.programs import Exporter, Scrape, eventually
 
 ID = "602D9444-D2CD-49C7-8624-8643E7171297"
 VMS = tuple(VirtualMachine(f"vmss_{number}", scale_set="vmss") for number in range(3))
@@ -81,23 +80,3 @@ def test_an_event_that_returns(imds: Simulator, start_exporter: Start, tmp_path:
         (root,) = [span for span in collector.spans(trace_id(ID)).values() if span.name == "scheduled_event"]
         assert "returned" in [name for name, _ in root.events]
         assert root.attributes["azure.scheduled_event.outcome"] == "completed"
-
-
-def test_resource_type(imds: Simulator, start_exporter: Start, tmp_path: Path) -> None:
-    """ResourceType is in the log, in ``events --follow``, in the JSON of current events and in spans, in no label."""
-    state = tmp_path / "state"
-    with Collector() as collector:
-        exporter = start_exporter(imds.url, *FAST, "--journal.path", str(state), "--otlp.endpoint", collector.url)
-        with Follower(imds.url, state, tmp_path / "follower") as follower:
-            settled(follower)
-            imds.set_document([event(ResourceType="VirtualMachineScaleSet")])
-            seen(exporter, detected=1)
-            (line,) = exporter.lines("event detected")
-            assert "resource_type=VirtualMachineScaleSet" in line
-            (current,) = json.loads(fetch(f"{exporter.url}/api/v1/events").body)["events"]
-            assert current["resource_type"] == "VirtualMachineScaleSet"
-            follower.wait_for((ID, "detected"))
-            assert follower.printed[0]["resource_type"] == "VirtualMachineScaleSet"
-        span = collector.wait_for("detected", trace_id=trace_id(ID))["detected"]
-        assert span.attributes["azure.scheduled_event.resource_type"] == "VirtualMachineScaleSet"
-        assert b"VirtualMachineScaleSet" not in fetch(f"{exporter.url}/metrics").body

@@ -92,13 +92,6 @@ def test_an_entry_without_an_event_id_ends_nothing(exporter: Exporter, simulator
     assert "Events[0] has no EventId" in exporter.log
 
 
-def test_a_type_in_no_table_is_not_approved(exporter: Exporter, simulator: Simulator) -> None:
-    """The documented policy approves nothing of which nobody knows what it does, whoever requested it."""
-    document = case("reboot-duration-0").replace(b'"Reboot"', b'"OfTomorrow"').replace(b'"Platform"', b'"User"')
-    event = shown(exporter, simulator, document)[1]
-    assert "no rule matches it" in str(event["approval"])
-
-
 def test_many_names_reschedule_at_every_poll(exporter: Exporter, simulator: Simulator) -> None:
     """Of an event with 60,000 names, log and journal get a hundred, this VM's among them, and all are counted."""
     names = json.dumps([*(f"vm_{number}" for number in range(1, 60_000)), "vm_0"]).encode()

@@ -1,6 +1,5 @@
 """IMDS fails during a pending event: no event is lost, the failure is visible, and the exporter recovers by itself."""
 
-import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -96,44 +95,6 @@ def _fails_and_recovers(simulator: Simulator, exporter: Exporter, fault: str, ou
     assert f"outcome={outcome}" in first
     assert 'msg="IMDS poll failed"' in first
     assert 'msg="IMDS answers again"' in last
-
-
-def test_event_gone_after_an_outage(simulator: Simulator, start_exporter: Start) -> None:
-    """An event that left the document during a short outage ends with the first answer, and only then."""
-    simulator.set_document([reboot(time.time() + 3600)])
-    exporter = start_exporter(simulator.url, "--poll.interval", "250ms")
-    exporter.shows("the event", has_polled)
-    simulator.inject("503")
-    exporter.shows("the failure", lambda now: now.value("up") == 0)
-    simulator.set_document([])
-    polls = exporter.scrape().total("polls_total")
-    exporter.shows("two more polls", lambda now: now.total("polls_total") >= polls + 2)
-    assert exporter.scrape().series("event_info")
-    simulator.heal()
-    exporter.shows("the end", lambda now: not now.series("event_info"))
-    assert exporter.scrape().transitions(event_type="Reboot") == {"detected": 1, "cancelled": 1}
-
-
-def test_throttled(simulator: Simulator, start_exporter: Start) -> None:
-    """429 slows polling down, more with each one, and the old pace comes back after it."""
-    exporter = start_exporter(simulator.url, "--poll.interval", "300ms", "--instance.name", "vm_0")
-    exporter.shows("a poll", lambda now: now.value("up") == 1)
-    simulator.inject("throttle")
-    began = simulator.now()
-
-    def gaps() -> list[float]:
-        polls = [seen.at for seen in simulator.requests if seen.path.endswith("scheduledevents") and seen.at >= began]
-        return [second - first for first, second in itertools.pairwise(polls)]
-
-    eventually(lambda: any(gap > 1.0 for gap in gaps()), "a pace of less than a third")
-    (line,) = exporter.lines('msg="IMDS poll failed"')
-    assert line.endswith('all its programs together; polling slower"')
-    assert exporter.scrape().value("up") == 0
-    simulator.heal()
-    exporter.shows("recovery", lambda now: now.value("up") == 1)
-    count = len(gaps())
-    eventually(lambda: any(gap < 0.5 for gap in gaps()[count:]), "the old pace")
-    assert exporter.scrape().value("poll_interval_seconds") == 0.3
 
 
 class _Enabling(Gate):

@@ -2,11 +2,9 @@
 
 import argparse
 import re
-import socketserver
-import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -14,10 +12,8 @@ import pytest
 from alerts import resolve
 from alerts.pushed import pushed_alerts
 from azure_scheduled_events_exporter.alertmanager.alert import parse_catalog
-from azure_scheduled_events_exporter.alertmanager.client import AlertmanagerClient
 from azure_scheduled_events_exporter.commands import drill
 from azure_scheduled_events_exporter.commands.drill.story import alert_of_story, story_of
-from azure_scheduled_events_exporter.commands.drill.team import Team
 from azure_scheduled_events_exporter.errors import ExporterError, UsageError
 from azure_scheduled_events_exporter.simulator.scenario import SHIPPED
 from deploy.stack.free_port import free_port
@@ -102,12 +98,6 @@ def test_receiver_without_an_integration(tmp_path: Path) -> None:
             run("--alertmanager", team.url, "--timeout", "20s", "--scenario", "spot-preempt")
 
 
-def test_status_that_is_not_allowed() -> None:
-    """A drill goes on if a proxy before Alertmanager does not let it read the configuration."""
-    with Peer(status=403) as proxy:
-        assert Team(AlertmanagerClient(proxy.url, None)).notifies(["pager"])
-
-
 def test_info_reaches_nobody(team: tuple[Alertmanager, Receiver], tmp_path: Path) -> None:
     """A drill of an event with severity info prints that nobody was notified, and why."""
     values = tmp_path / "values.yaml"
@@ -142,14 +132,6 @@ def test_credentials(flags: tuple[str, ...], tmp_path: Path) -> None:
         assert {headers.get("Authorization") for _, headers, _ in peer.requests} == {"Bearer sesame"}
 
 
-def test_no_alertmanager() -> None:
-    """A wrong address is reported in one line."""
-    with pytest.raises(ExporterError, match=r"Alertmanager at http://127\S+: Connection refused$"):
-        run("--alertmanager", f"http://127.0.0.1:{free_port()}")
-    with pytest.raises(UsageError, match="is not an Alertmanager"):
-        run("--alertmanager", "alerts:9093")
-
-
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
@@ -167,44 +149,6 @@ def test_impossible_flags(flags: tuple[str, ...], said: str) -> None:
         with pytest.raises(UsageError, match=re.escape(said)):
             run("--alertmanager", peer.url, *flags)
         assert peer.requests == []
-
-
-def test_event_without_vms(tmp_path: Path) -> None:
-    """A scenario of one's own whose event names no VM is refused."""
-    scenario = tmp_path / "nobody.yaml"
-    scenario.write_text("description: Nobody.\nevents: [{type: Reboot, resources: []}]\n")
-    with pytest.raises(UsageError, match="is not one scenario with events"):
-        run("--alertmanager", "http://127.0.0.1:1", "--scenario", str(scenario))
-
-
-@contextmanager
-def dripping() -> Iterator[str]:
-    """Serve answers that come byte by byte, for two seconds each; yield the address."""
-    ended = threading.Event()
-
-    class Drip(socketserver.BaseRequestHandler):
-        def handle(self) -> None:
-            self.request.recv(1 << 16)
-            self.request.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 40\r\n\r\n")
-            with suppress(OSError):
-                for _ in range(40):
-                    if not ended.wait(0.05):
-                        self.request.sendall(b"#")
-
-    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Drip) as server:
-        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-        try:
-            yield f"http://127.0.0.1:{server.server_address[1]}"
-        finally:
-            ended.set()
-            server.shutdown()
-
-
-@pytest.mark.parametrize("flags", [(), ("--push",), ("--maintenance", "alertname=InstanceDown")])
-def test_answer_byte_by_byte(flags: tuple[str, ...]) -> None:
-    """An Alertmanager whose answer comes byte by byte is given up after the time limit of the drill."""
-    with dripping() as url, pytest.raises(ExporterError, match=r": no whole answer within 0\.5 s$"):
-        run("--alertmanager", url, "--timeout", "500ms", *flags)
 
 
 @pytest.mark.parametrize("flags", [(), ("--maintenance", "alertname=InstanceDown")])
@@ -254,27 +198,6 @@ def test_posted_is_what_is_pushed(
     assert {**posted["labels"], "event_id": ""} == {**pushed["labels"], "event_id": "", "drill": "true"}
     assert posted["labels"]["owner"] == "web"
     assert posted["receivers"] == pushed["receivers"]
-
-
-@pytest.mark.parametrize("body", [b"[1]", b"[{}]", b'[{"status": 1, "receivers": 2}]', b"{}x", b"7"])
-def test_alerts_of_another_form(body: bytes) -> None:
-    """A server that answers with something else than alerts is reported in one line."""
-    with Peer(body=body) as peer, pytest.raises(ExporterError, match="not with alerts: is it an Alertmanager"):
-        Team(AlertmanagerClient(peer.url, None)).holding('drill="true"', "Any")
-
-
-def test_braces_in_the_name_of_a_receiver() -> None:
-    """Counts are read whatever other labels contain; what is no number is left out."""
-    body = rb"""
-alertmanager_notification_requests_total{integration="webhook",receiver_name="a}b"} 3
-alertmanager_notification_requests_total{receiver_name="{c\"} ,integration=",integration="webhook"} 4
-alertmanager_notification_requests_total{integration="x"} abc
-alertmanager_notification_requests_failed_total{integration="email",receiver_name="\\"} 1
-"""
-    with Peer(body=body) as peer:
-        sent = Team(AlertmanagerClient(peer.url, None)).sent()
-    assert sent.delivered == {"webhook": 7}
-    assert sent.failed == {"email": 1}
 
 
 def test_alert_is_the_rules_own() -> None:

@@ -3,7 +3,6 @@
 What follows three minutes after the end of an event is in ``tests/trials/pushes.py`` and ``unit/alertmanager``.
 """
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -15,7 +14,7 @@ from alerts import resolve
 from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine
 from support.events.follower import event
 from support.monitoring.paging import Alertmanager, Receiver, receivers
-from support.programs import Exporter, eventually, fetch
+from support.programs import Exporter, eventually
 
 VMS = tuple(VirtualMachine(f"vmss_{number}", scale_set="web") for number in range(2))
 
@@ -67,28 +66,6 @@ def test_one_page(tmp_path: Path, team: tuple[Alertmanager, Receiver], simulator
             eventually(lambda: len(pages(receiver)) > 1, "the next page")
     prefix = "AzureScheduledEvent"
     assert pages(receiver) == [("BOTH", f"{prefix}Reboot", "firing"), ("NEXT", f"{prefix}Redeploy", "firing")]
-
-
-def test_labels(team: tuple[Alertmanager, Receiver], simulator: Simulator, tmp_path: Path) -> None:
-    """Pushed alerts carry the labels that a Prometheus would add, in any script."""
-    flags = ("--alertmanager.url", team[0].url, "--alertmanager.labels", "cluster=one,team=東京")
-    simulator.set_document([event("MINE")])
-    with Exporter(simulator.url, tmp_path / "labels.log", *flags):
-        url = f"{team[0].url}/api/v2/alerts?filter=cluster%3Done"
-        (alert,) = eventually(lambda: json.loads(fetch(url).body), "an alert with the label")
-    assert alert["labels"]["team"] == "東京"
-
-
-def test_figures_before_the_first_answer(tmp_path: Path) -> None:
-    """While IMDS is being enabled, which takes up to two minutes, the figures of pushing are there already."""
-    with (
-        Simulator(Scenario("quiet", "", VMS, ()), first_answer_delay=60) as imds,
-        Exporter(imds.url, tmp_path / "early.log", "--alertmanager.url", "http://127.0.0.1:1") as exporter,
-    ):
-        scrape = exporter.scrape()
-    assert (scrape.value("up"), scrape.value("alertmanager_up")) == (0, 0)
-    outcomes = {labels["outcome"] for labels, _ in scrape.series("alertmanager_alerts_total")}
-    assert outcomes == {"accepted", "rejected", "error"}
 
 
 def test_results_wait_for_no_poll(

@@ -204,17 +204,6 @@ def test_pages_and_tickets(phone: tuple[Program, str]) -> None:
     assert page.index("resolved Reboot") < page.index("TICKET   Reboot") < page.index("PAGE     Reboot")
 
 
-def test_runbooks(phone: tuple[Program, str]) -> None:
-    """It serves the runbooks that a page names, and no other file."""
-    _, url = phone
-    assert fetch(f"{url}/runbooks/Known.md").body == b"# Known"
-    assert [fetch(f"{url}/runbooks/{name}").status for name in ("Unknown.md", "../secret.md", "%2e%2e/secret.md")] == [
-        404,
-        404,
-        404,
-    ]
-
-
 def complaints(stack: Program, folder: Path) -> tuple[int, list[str]]:
     """Return the exit status of doctor on the running stack, and the checks that are not ok."""
     prometheus = stack.wait_for_line(LISTENING + "/api/v1/alerts +Prometheus: ")[1]

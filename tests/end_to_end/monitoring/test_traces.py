@@ -11,7 +11,7 @@ import pytest
 from azure_scheduled_events_exporter.core.spans import span_id, trace_id
 from azure_scheduled_events_exporter.simulator import Scenario, Simulator, What, find
 from support.events.imds_bodies import entry
-from support.monitoring.collector import ACCEPT, HANG, Collector, Reply
+from support.monitoring.collector import Collector
 from support.programs import Exporter, eventually
 
 Start = Callable[..., Exporter]
@@ -186,23 +186,6 @@ def test_the_end_in_mid_event(collector: Collector, imds: Simulator, start_expor
     assert whole["scheduled"].end == whole["started"].start, "no hole where the exporter was not running"
 
 
-def test_the_end_with_a_collector_that_hangs(
-    collector: Collector, imds: Simulator, start_exporter: Start, tmp_path: Path
-) -> None:
-    """A collector that hangs delays the end by less than two seconds, and nothing is lost."""
-    flags = [*POLL, "--otlp.endpoint", collector.url, "--journal.path", str(tmp_path / "journal")]
-    collector.answer(HANG)
-    exporter = start_exporter(imds.url, *flags)
-    imds.set_document([reboot()])
-    eventually(lambda: collector.received, "the request that hangs")
-    began = time.monotonic()
-    assert exporter.terminate() == 0
-    assert time.monotonic() - began < 20.0, "2 s on a machine that is not busy with tests"
-    collector.answer(ACCEPT)
-    start_exporter(imds.url, *flags)
-    collector.wait_for("detected", trace_id=TRACE)
-
-
 def test_a_collector_that_is_away(collector: Collector, imds: Simulator, start_exporter: Start, tmp_path: Path) -> None:
     """A collector that is down for the whole event gets every span once it is back, also after a kill."""
     collector.stop()
@@ -226,31 +209,3 @@ def test_a_collector_that_is_away(collector: Collector, imds: Simulator, start_e
     assert spans["started"].start == spans["scheduled"].end
     for transition, nanoseconds in told.items():
         assert -0.1 < nanoseconds / 1e9 - times[transition] < 15.0, transition
-
-
-def test_a_collector_in_trouble(collector: Collector, imds: Simulator, start_exporter: Start) -> None:
-    """While a collector answers 503, then 429, then hangs, polls keep their interval, and nothing is lost."""
-    collector.answer(Reply(503), Reply(429, {"Retry-After": "2"}), HANG, ACCEPT)
-    flags = [*POLL, "--otlp.endpoint", collector.url]
-    exporter = start_exporter(imds.url, *flags, OTEL_EXPORTER_OTLP_TIMEOUT="5")
-    imds.set_document([reboot()])
-    collector.wait_for("detected", trace_id=TRACE)
-    assert [request.reply.status for request in collector.received[:2]] == [503, 429]
-    assert [request.reply.hang for request in collector.received] == [False, False, True, False]
-    hung, accepted = collector.received[2].at, collector.received[3].at  # at least the 5 s of the timeout lie between
-    polls = [each for each in imds.requests if each.path.endswith("scheduledevents") and hung < each.at < accepted]
-    assert len(polls) >= 3
-    scrape = exporter.scrape()
-    assert scrape.value("up") == 1
-    assert scrape.value("spans_total", outcome="failed") == 0
-
-
-def test_without_tracing(collector: Collector, imds: Simulator, start_exporter: Start) -> None:
-    """OpenTelemetry's own switch turns tracing off, and the log names the trace all the same."""
-    exporter = start_exporter(imds.url, *POLL, "--otlp.endpoint", collector.url, OTEL_SDK_DISABLED="true")
-    imds.set_document([reboot()])
-    seen_by(exporter, "detected")
-    (line,) = exporter.lines("event detected")
-    assert f"trace_id={TRACE}" in line
-    assert exporter.scrape().value("spans_queued") in {0, None}
-    assert collector.received == []

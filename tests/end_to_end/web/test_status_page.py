@@ -242,28 +242,6 @@ def test_exporter_that_cannot_be_reached(simulator: Simulator, start_exporter: S
     assert_never_reloaded(page)
 
 
-def test_failing_imds_is_red_and_keeps_the_events(
-    simulator: Simulator, exporter: Exporter, context: BrowserContext
-) -> None:
-    """If IMDS fails, the page turns red with the reason, and shows the last known events until IMDS answers."""
-    simulator.set_document([event()])
-    page = opened(context, exporter.url)
-    expect(page.locator("#imds")).to_contain_text("IMDS answers")
-    expect(page.locator("article")).to_be_visible()
-    simulator.inject("503")
-    sight = page.locator("#imds")
-    expect(sight).to_contain_text("IMDS gives no valid answer")
-    expect(sight).to_contain_text("503")
-    assert page.evaluate("getComputedStyle(document.getElementById('imds')).backgroundColor") == "rgb(168, 16, 43)"
-    expect(page.get_by_role("heading", level=2).first).to_have_text("Current events, as last known")
-    expect(page.locator("article")).to_contain_text("Restarts this VM.")
-    expect(page).to_have_title("IMDS gives no valid answer - vm_0")
-    simulator.heal()
-    expect(sight).to_contain_text("IMDS answers")
-    expect(page.get_by_role("heading", level=2).first).to_have_text("Current events")
-    assert_never_reloaded(page)
-
-
 def test_keyboard_and_screen_reader(simulator: Simulator, exporter: Exporter, context: BrowserContext) -> None:
     """The first key leads past everything to the events, focus can be seen, and all parts have names and headings."""
     simulator.set_document([event()])
@@ -333,10 +311,3 @@ def test_readable_on_every_screen(
         page.evaluate("showFailure('no connection')")
         expect(page.get_by_role("alert")).to_be_visible()
         assert page.evaluate(CONTRAST) == []
-
-
-def test_pictures_of_the_documentation() -> None:
-    """docs/status-page.md shows the pictures that this module takes, and none is too large to load at night."""
-    text = (IMAGES.parent / "status-page.md").read_text(encoding="utf-8")
-    assert sorted(re.findall(r"\(images/(.+?)\)", text)) == sorted(PICTURED.values())
-    assert all(10_000 < (IMAGES / name).stat().st_size < 200_000 for name in PICTURED.values())
