@@ -3,7 +3,6 @@
 import argparse
 import os
 import threading
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -15,9 +14,8 @@ from azure_scheduled_events_exporter.http_server.listen_address import ListenAdd
 from azure_scheduled_events_exporter.journal.file import MEMORY
 from azure_scheduled_events_exporter.service import daemon
 from azure_scheduled_events_exporter.service.privileges import give_up
-from azure_scheduled_events_exporter.simulator import Happening, Simulator, What
-from azure_scheduled_events_exporter.simulator.command import say
-from azure_scheduled_events_exporter.times import format_duration
+from azure_scheduled_events_exporter.simulator import Happening, Simulator
+from azure_scheduled_events_exporter.simulator.command import line, say
 
 from .settings import take_environment
 
@@ -70,66 +68,39 @@ def run(parsed: argparse.Namespace) -> int:
     ignored += [f"environment variable {name}" for name in _COLLECTOR if environment.pop(name, "")]
     config = resolve({**defaults, **JOURNAL, **dict.fromkeys(_ONLY_FLAGS, ""), **flags}, environment)
     give_up(config.process_user, config.web_listen_address.port, None)  # before the simulator has threads
-    lines = _Lines()
-    with Simulator("all", speed=parsed.speed, loop=True, on_happening=lines.happened) as simulator:
+    introduced = threading.Event()
+
+    def happened(happening: Happening) -> None:
+        introduced.wait()  # the introduction, which has the port, comes first
+        say(line(happening))
+
+    with Simulator("all", speed=parsed.speed, loop=True, on_happening=happened) as simulator:
         config = replace(config, imds_endpoint=simulator.url)
-        log = logs.set_up(config.log_level, config.log_format)
 
         def started(scheme: str, port: int) -> None:
             base = f"{scheme}://{ListenAddress(config.web_listen_address.host or 'localhost', port)}"
-            # Few certificates contain a loopback address.
-            curl = "curl -sk" if scheme == "https" else "curl -s"
-            lines.introduce(
-                "This is a demo: the exporter watches simulated VMs. Nothing is sent to Azure.\n"
-                f"{_ignoring(ignored)}\n"
-                f"  page       {base}/\n"
-                f"  metrics    {base}{config.web_telemetry_path}\n"
-                f"  events     {base}/api/v1/events\n"
-                f"  watch      {curl} {base}{config.web_telemetry_path} | grep -E '^azure_.*_event_(info|seconds)'\n"
-                f"  simulator  {simulator.url}/simulator/record\n\n"
-                f"The exporter runs on VM {simulator.vms[0]} of {len(simulator.vms)}. All scenarios run in a loop at "
-                f"{parsed.speed:g} times real speed.\n"
-                "Press Ctrl-C to stop. What Azure would do now, in UTC:"
-            )
+            say(_introduction(base, config.web_telemetry_path, simulator, parsed.speed, ignored))
+            introduced.set()
 
-        return daemon.run(config, log, started)
+        try:
+            return daemon.run(config, logs.set_up(config.log_level, config.log_format), started)
+        finally:
+            introduced.set()  # otherwise, the simulator's thread would not end
 
 
-def _ignoring(places: Sequence[str]) -> str:
-    """Return a line that names the settings that the demo ignores; ``""`` if there are none."""
+def _introduction(base: str, metrics: str, simulator: Simulator, speed: float, ignored: Sequence[str]) -> str:
     flags = ", ".join(f"--{flag}" for flag in _ONLY_FLAGS)
-    return f"Ignored: {', '.join(places)}. The demo takes {flags} only as flags.\n" if places else ""
-
-
-class _Lines:
-    """Prints the introduction first, then what the simulator does."""
-
-    def __init__(self) -> None:
-        self._early: list[str] | None = []  # kept until the introduction is printed, which contains the port
-        self._lock = threading.Lock()
-
-    def introduce(self, text: str) -> None:
-        with self._lock:
-            early, self._early = self._early or [], None
-            say("\n".join([text, *early]))
-
-    def happened(self, happening: Happening) -> None:
-        with self._lock:
-            if self._early is None:
-                say(_line(happening))
-            else:
-                self._early.append(_line(happening))
-
-
-def _line(happening: Happening) -> str:
-    """Return one line: what happened to which VM, and for a pending event when it begins."""
-    vms = ", ".join(happening.resources)
-    text = f"{_clock(happening.at)}  {happening.scenario}: {happening.event_type} of {vms} {happening.what}"
-    if happening.not_before is None or happening.what is What.APPROVED:
-        return text
-    left = format_duration(round(happening.not_before - happening.at))
-    return f"{text}, NotBefore {_clock(happening.not_before)} (in {left})"
-
-
-def _clock(moment: float) -> str:
-    return time.strftime("%H:%M:%S", time.gmtime(moment))
+    curl = "curl -sk" if base.startswith("https") else "curl -s"  # few certificates contain a loopback address
+    return (
+        "This is a demo: the exporter watches simulated VMs. Nothing is sent to Azure.\n"
+        + (f"Ignored: {', '.join(ignored)}. The demo takes {flags} only as flags.\n" if ignored else "")
+        + "\n"
+        f"  page       {base}/\n"
+        f"  metrics    {base}{metrics}\n"
+        f"  events     {base}/api/v1/events\n"
+        f"  watch      {curl} {base}{metrics} | grep -E '^azure_.*_event_(info|seconds)'\n"
+        f"  simulator  {simulator.url}/simulator/record\n\n"
+        f"The exporter runs on VM {simulator.vms[0]} of {len(simulator.vms)}. All scenarios run in a loop at "
+        f"{speed:g} times real speed.\n"
+        "Press Ctrl-C to stop. What Azure would do now, in UTC:"
+    )

@@ -22,7 +22,7 @@ def test_simulated_events_stay_inside(tmp_path: Path) -> None:
         }
         with Program([COMMAND, "demo", *FLAGS], tmp_path / "demo.log", **settings) as demo:
             ignored = demo.wait_for_line(r"Ignored: (.*)\n")[1]
-            demo.wait_for_line("Preempt of .* completed")
+            demo.wait_for_line("completed +Preempt")
             assert demo.terminate() == 0
         assert real.requests == []
     assert "environment variable AZURE_SCHEDULED_EVENTS_ALERTMANAGER_URL, " in ignored
