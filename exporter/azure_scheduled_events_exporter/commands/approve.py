@@ -43,7 +43,7 @@ from azure_scheduled_events_exporter.service import daemon
 from azure_scheduled_events_exporter.service.endpoint import with_endpoint
 
 from .events import COLUMNS, event_row
-from .interruption import Interrupted, ignore_signals, interrupted_afterwards, interruptible
+from .interruption import Interrupted, ignore_signals, interruptible
 from .settings import config_without_policy
 
 DESCRIPTION = "Approve events: they start now, before NotBefore, on every VM in their Resources."
@@ -170,8 +170,7 @@ def _requested(requests: ApprovalRequests, chosen: Sequence[Lifecycle], config: 
     numbers: list[int] = []
     status = 1
     try:
-        with interrupted_afterwards():  # else the request may be on the disk, and nobody knows its number
-            numbers = requests.add(chosen, _operator(), wall, wall + patience)
+        numbers = requests.add(chosen, _operator(), wall, wall + patience)
         deadline = time.monotonic() + patience
         while len(requests.results(numbers)) < len(numbers) and time.monotonic() < deadline:
             time.sleep(_LOOK_SECONDS)
@@ -180,9 +179,11 @@ def _requested(requests: ApprovalRequests, chosen: Sequence[Lifecycle], config: 
     finally:
         # After the command has reported a failure, the exporter must not send the approval later.
         ignore_signals()
+        numbers = numbers or [request.number for request in requests.open() if request.created == wall]
         results = _withdrawn(requests, numbers, config.imds_timeout + _IN_FLIGHT_SECONDS)
     final = [results.get(number, UNKNOWN_RESULT) for number in numbers]
-    _print("\n".join(f"{life.event_id}: {result}" for life, result in zip(chosen, final, strict=False)))
+    for life, result in zip(chosen, final, strict=False):  # none if it was interrupted before they were queued
+        _print(f"{life.event_id}: {result}")
     if final and all(map(is_approved, final)):
         return 0
     return _MAY_BE_APPROVED if any(map(may_be_approved, final)) else status

@@ -31,10 +31,7 @@ _EPILOG = (
     "variable overrides the file, and the file overrides the default. Write durations as 500ms, 1s, 1m30s or 90d. "
     "'run --help' shows all settings."
 )
-_ASKING = ("metadata service", "journal")
-"""Settings of commands that ask the metadata service, or follow the journal."""
-_UNREAD = 128 + 13
-"""The exit status when nobody reads the output: a shell's for a program that SIGPIPE ended."""
+_ASKING = ("metadata service", "journal")  # settings of commands that ask the one, or follow the other
 
 
 class _Parser(argparse.ArgumentParser):
@@ -47,9 +44,7 @@ class _Parser(argparse.ArgumentParser):
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command, and what its help shows.
-
-    Its module has ``run``, and may have ``add_arguments``, ``DESCRIPTION`` and ``SETTINGS`` (other defaults).
+    """A command. Its module has ``run``, and may have ``add_arguments``, ``DESCRIPTION``, ``SETTINGS`` and ``HIDDEN``.
 
     Attributes:
         summary: its line in the help of the program.
@@ -108,10 +103,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     with standard_streams.checked():
         try:
-            try:
-                status = _run(sys.argv[1:] if arguments is None else arguments)
-            except SystemExit as ended:  # after --help and --version
-                status = int(ended.code or 0)
+            status = _run(sys.argv[1:] if arguments is None else arguments)
             sys.stdout.flush()
         except ExporterError as error:
             return _failed(str(error), error.exit_status)
@@ -124,7 +116,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except (Interrupted, KeyboardInterrupt) as interrupted:
             return interrupted.exit_status if isinstance(interrupted, Interrupted) else 130
         except BrokenPipeError:
-            return _UNREAD
+            return 128 + 13  # as a shell reports a program that SIGPIPE ended
         return status
 
 
@@ -137,7 +129,7 @@ def _failed(text: str, status: int = 1) -> int:
 def _run(words: Sequence[str]) -> int:
     name = words[0] if words else ""
     if name in {"-h", "--help", "--version"}:
-        print(_VERSION if name == "--version" else _HELP, end="\n" if name == "--version" else "")
+        sys.stdout.write(f"{_VERSION}\n" if name == "--version" else _HELP)
         return 0
     if name.lstrip("-").partition("=")[0] in FLAGS:
         shown = without_password(name)
@@ -147,7 +139,10 @@ def _run(words: Sequence[str]) -> int:
         hint = f"did you mean '{meant}'?" if meant else f"choose from {', '.join(COMMANDS)}"
         raise UsageError(f"unknown command '{name}': {hint} (see --help)" if name else f"name a command: {hint}")
     parser = parser_of(name)
-    parsed, unknown = parser.parse_known_args(words[1:])
+    try:
+        parsed, unknown = parser.parse_known_args(words[1:])
+    except SystemExit:  # after --help and --version
+        return 0
     if unknown:
         known = [*re.findall(r"--[a-z][\w.-]*", parser.format_help()), *(f"--{flag}" for flag in FLAGS)]
         likely = [closest(word.partition("=")[0], known) for word in unknown if word.startswith("-")]

@@ -7,16 +7,14 @@ import argparse
 import sqlite3
 import sys
 import threading
-import time
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 from azure_scheduled_events_exporter import logs
 from azure_scheduled_events_exporter.approval.scheduler import ApprovalScheduler
 from azure_scheduled_events_exporter.config import Config
 from azure_scheduled_events_exporter.core.document import Document, parse_document
-from azure_scheduled_events_exporter.core.instance import parse_instance
+from azure_scheduled_events_exporter.core.instance import Instance, parse_instance
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, Lifecycles, State
 from azure_scheduled_events_exporter.core.observation import ObservationContext, observe
 from azure_scheduled_events_exporter.core.records import current_record
@@ -32,7 +30,7 @@ from azure_scheduled_events_exporter.errors import (
 from azure_scheduled_events_exporter.imds.api_versions import event_versions
 from azure_scheduled_events_exporter.imds.client import ImdsClient
 from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
-from azure_scheduled_events_exporter.journal.file import MEMORY, read_only
+from azure_scheduled_events_exporter.journal.file import read_only
 from azure_scheduled_events_exporter.polling.clock import system_clock
 from azure_scheduled_events_exporter.polling.document_reader import FIRST_TIMEOUT_SECONDS
 from azure_scheduled_events_exporter.polling.snapshot import Polls, Snapshot
@@ -83,39 +81,41 @@ def _once(config: Config, *, as_json: bool) -> int:
     )
     # First the events, so that an IMDS that cannot be reached is reported once.
     document = _document(client, endpoint, max(FIRST_TIMEOUT_SECONDS, config.imds_timeout))
-    identity, vm_name = None, config.instance_name
-    if vm_name is None:
-        try:
-            identity = parse_instance(client.instance(config.imds_timeout))
-            vm_name = identity.vm_name
-        except ExporterError as error:
-            print(f"this VM's name is not known, so every scope is 'unknown': {error}", file=sys.stderr)
+    identity = None if config.instance_name else _identity(client, config.imds_timeout)
+    vm_name = config.instance_name or (identity.vm_name if identity else None)
     moment = system_clock().now()
     known, _ = observe(_seen_before(config, document), document, ObservationContext(moment, vm_name))
     approvals = ApprovalScheduler(config.approval_policy, log)  # used only for the reasons: nothing is sent
     approvals.due(known, vm_name, (), moment, client.server_time())
-    now = time.time()
+    failure = "; ".join(document.unreadable)
+    snapshot = Snapshot(
+        polls=Polls(up=not failure, last_success=moment.wall, failure=failure),
+        poll_interval=config.poll_interval,
+        vm_name=vm_name,
+        identity=identity,
+        incarnation=document.incarnation,
+        approval_policy=approvals.policy_name,
+        approval_statuses=approvals.statuses,
+    ).showing(known, (), moment.wall)
     if as_json:
-        polls = replace(Polls(), up=not document.unreadable, last_success=now, failure="; ".join(document.unreadable))
-        snapshot = Snapshot(
-            polls=polls,
-            poll_interval=config.poll_interval,
-            vm_name=vm_name,
-            identity=identity,
-            incarnation=document.incarnation,
-            approval_policy=approvals.policy_name,
-            approval_statuses=approvals.statuses,
-        ).showing(known, (), now)
-        sys.stdout.write(events_json(snapshot, now).decode())
-    elif known.current:
+        sys.stdout.write(events_json(snapshot, moment.wall).decode())
+    elif snapshot.current:
         reasons = {event_id: status.reason for event_id, status in approvals.statuses.items()}
-        rows = [(*event_row(life, now), reasons.get(event_id, "")) for event_id, life in known.current.items()]
+        rows = [(*event_row(life, moment.wall), reasons.get(name, "")) for name, life in snapshot.current.items()]
         sys.stdout.write(table([(*COLUMNS, "Approval"), *rows]))
-    elif not document.unreadable:
+    elif not failure:
         print("No events.")
     for complaint in (*document.unreadable, *document.remarks):
         print(complaint, file=sys.stderr)
-    return 1 if document.unreadable else 0
+    return 1 if failure else 0
+
+
+def _identity(client: ImdsClient, timeout: float) -> Instance | None:
+    try:
+        return parse_instance(client.instance(timeout))
+    except ExporterError as error:
+        print(f"this VM's name is not known, so every scope is 'unknown': {error}", file=sys.stderr)
+        return None
 
 
 def _seen_before(config: Config, document: Document) -> Lifecycles:
@@ -123,8 +123,6 @@ def _seen_before(config: Config, document: Document) -> Lifecycles:
 
     Without it, they count as first seen now, so the time at which a rule with ``after`` approves is not known.
     """
-    if config.journal_path == MEMORY:
-        return Lifecycles()
     try:
         with closing(read_only(Path(config.journal_path))) as store:
             known = store.current()
@@ -160,21 +158,13 @@ def event_row(life: Lifecycle, now: float) -> tuple[str, ...]:
     left = record["seconds_until_not_before"]
     when = str(record["not_before"] or "unknown")
     if isinstance(left, float):
-        when += (
-            f" (in {format_duration(round(left))})" if left >= 0 else f" (overdue by {format_duration(round(-left))})"
-        )
+        length = format_duration(round(abs(left)))
+        when += f" (in {length})" if left >= 0 else f" (overdue by {length})"
     elif life.state is State.STARTED:
         when = "has begun"
-    seconds = life.event.duration_seconds
+    event = life.event
+    impact = "unknown" if event.duration_seconds is None else format_duration(event.duration_seconds)
     return (
-        life.event_id,
-        life.event.event_type,
-        str(record["event_status"]),
-        life.event.source,
-        str(life.scope),
-        when,
-        "unknown" if seconds is None else format_duration(seconds),
-        life.event.resource_type,
-        ", ".join(life.event.resources),
-        life.event.description,
+        *(life.event_id, event.event_type, str(record["event_status"]), event.source, str(life.scope), when, impact),
+        *(event.resource_type, ", ".join(event.resources), event.description),
     )

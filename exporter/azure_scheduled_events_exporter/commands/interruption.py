@@ -27,19 +27,6 @@ def interruptible() -> AbstractContextManager[None]:
     return _handled(interrupt)
 
 
-@contextmanager
-def interrupted_afterwards() -> Iterator[None]:
-    """Delay these signals until the block ends, so that the command knows whether it did its work.
-
-    If the block fails, its error ends the command, and signals that came are forgotten.
-    """
-    held: list[int] = []
-    with _handled(lambda number, _: held.append(number)):
-        yield
-    for number in held:  # the first one that is not ignored ends this
-        signal.raise_signal(number)
-
-
 def ignore_signals() -> None:
     """Ignore these signals until the process ends: a late one must not change the exit status of what is done."""
     for number in _NUMBERS:
