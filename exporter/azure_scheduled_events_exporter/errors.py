@@ -1,21 +1,5 @@
 """The exceptions that modules share, and how a message quotes and suggests.
 
-* :class:`ExporterError`: one line with what is wrong, where, and what to do; the command exits with status 1
-
-  * :class:`UsageError`: a flag, variable or file has an impossible value; the command exits with status 2
-
-    * :class:`UnreadableFileError`: a file cannot be read
-
-  * :class:`ImdsError`: a request to IMDS got no usable answer
-  * :class:`InvalidDocumentError`: the body of an answer is not a Scheduled Events document
-  * :class:`OutputError`: standard output cannot be written
-  * :class:`JournalInUseError`: another process writes the journal
-  * :class:`CodecError`: a bug in how values are written to the journal
-
-* :class:`NotUsableError`: a file is not a journal; caught together with SQLite's own errors
-* :class:`DamagedTextError`: a row of the journal is not what was written
-* :class:`Stopped`: no error; the process is to end
-
 Imports nothing of the package; every module may use it.
 """
 

@@ -1,13 +1,13 @@
 """Reads YAML files that people write, strictly: every error names file and line.
 
 Must not depend on the meaning of a file. Every scalar is text until a reader requests another type, so ``off`` is never
-a boolean and ``2020-07-01`` never a date.
+a boolean and ``2020-07-01`` never a date. Aliases are refused, because a few lines of them can stand for millions of
+keys; anchors and tags are, because a password without quotes can look like one.
 """
 
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TypeVar, cast
 
 import yaml
 
@@ -17,12 +17,21 @@ from .times import parse_duration
 
 _TRUE, _FALSE = ("true", "yes", "on"), ("false", "no", "off")
 _DEEPEST = 30  # levels; far below the limit of Python, which would end other code in its middle too
-_NAMED = re.compile(r"\b(alias|anchor|tag handle) .*")  # and its name, which may be a password without quotes
-_MOST_KEYS = 10_000  # limit of keys in a file: aliases of aliases can turn a few lines into millions
+_OPENING = (
+    *(yaml.BlockMappingStartToken, yaml.BlockSequenceStartToken),
+    *(yaml.FlowMappingStartToken, yaml.FlowSequenceStartToken),
+)
+_CLOSING = (yaml.BlockEndToken, yaml.FlowMappingEndToken, yaml.FlowSequenceEndToken)
+_REFUSED = (yaml.AliasToken, yaml.AnchorToken, yaml.TagToken)
+
+_Value = TypeVar("_Value")
 
 
 class Section:
-    """One mapping of a YAML file, read key by key; :meth:`finish` then refuses the keys that were not read."""
+    """One mapping of a YAML file, read key by key; :meth:`finish` then refuses the keys that were not read.
+
+    Every reading method takes a default for a key that is not there; without one, that is an error.
+    """
 
     def __init__(self, source: str, node: yaml.MappingNode, name: str = "") -> None:
         self.source = source
@@ -68,60 +77,32 @@ class Section:
         return isinstance(self._nodes.get(key), yaml.ScalarNode)
 
     def text(self, key: str, default: str | None = None) -> str:
-        """Return the text at ``key``; without one, ``default``, or an error if that is None."""
-        node = self._node(key)
-        if node is None:
-            if default is None:
-                raise self.error(f"'{key}' is missing")
-            return default
-        if not isinstance(node, yaml.ScalarNode):
-            raise self.error("must be one value, not a list or a mapping", key)
-        return _plain(node)
+        """Return the text at ``key``."""
+        return self._parsed(key, str, default)
 
     def number(self, key: str, default: float | None = None) -> float:
         """Return the number at ``key``, which must not be negative."""
-        if key not in self and default is not None:
-            self._known.append(key)
-            return default
-        text = self.text(key)
-        try:
-            value = float(text)
-        except ValueError:
-            raise self.error(f"'{text}' is not a number", key) from None
-        if not 0 <= value < float("inf"):
-            raise self.error(f"must be a number, 0 or more, not {text}", key)
-        return value
+        return self._parsed(key, _number, default)
 
     def duration(self, key: str, default: float | None = None) -> float:
         """Return the seconds at ``key``, written as ``1m30s``."""
-        if key not in self and default is not None:
-            self._known.append(key)
-            return default
-        try:
-            return parse_duration(self.text(key))
-        except ValueError as error:
-            raise self.error(str(error), key) from None
+        return self._parsed(key, parse_duration, default)
 
     def flag(self, key: str, *, default: bool) -> bool:
         """Return whether the value at ``key`` is true, yes or on."""
-        text = self.text(key, "true" if default else "false").lower()
-        if text not in _TRUE + _FALSE:
-            raise self.error(f"'{text}' is neither true nor false", key)
-        return text in _TRUE
+        return self._parsed(key, _flag, default)
 
-    def choice(self, key: str, choices: tuple[str, ...], default: str | None = None) -> str:
+    def choice(self, key: str, choices: Sequence[str], default: str | None = None) -> str:
         """Return the text at ``key``, which must be one of ``choices``."""
         text = self.text(key, default)
         if text not in choices:
             raise self.error(f"'{text}' is none of {', '.join(choices)}", key)
         return text
 
-    def texts(self, key: str, default: tuple[str, ...] | None = None) -> tuple[str, ...]:
+    def texts(self, key: str, default: tuple[str, ...]) -> tuple[str, ...]:
         """Return the list of texts at ``key``; a single text counts as a list of one."""
         node = self._node(key)
         if node is None:
-            if default is None:
-                raise self.error(f"'{key}' is missing")
             return default
         items = node.value if isinstance(node, yaml.SequenceNode) else [node]
         if not all(isinstance(item, yaml.ScalarNode) for item in items):
@@ -149,61 +130,62 @@ class Section:
                 raise UsageError(f"{self.source}:{item.start_mark.line + 1}: {key}: every entry must be a mapping")
         return tuple(Section(self.source, item, f"{key}[{i}]") for i, item in enumerate(node.value))
 
-    def flat(
-        self, budget: Iterator[int] | None = None, *, lists: bool = False, levels: int = _DEEPEST
-    ) -> Mapping[str, tuple[str, int]]:
+    def flat(self, *, lists: bool = False) -> Mapping[str, tuple[str, int]]:
         """Return every scalar below this section by its dotted key, with its line; marks all as known.
 
-        ``budget`` has an item for every key that may still be read, and ``levels`` limits their nesting. With
-        ``lists``, a list of plain values is one text with a line for each value; otherwise it is refused.
+        With ``lists``, a list of plain values is one text with a line for each value; otherwise it is refused.
         """
-        budget = budget or iter(range(_MOST_KEYS))
         found: dict[str, tuple[str, int]] = {}
         for key, node in self._nodes.items():
-            if next(budget, None) is None:
-                raise self.error(f"more than {_MOST_KEYS} keys: this is not a configuration file", key)
             self._known.append(key)
             if isinstance(node, yaml.MappingNode):
-                if not levels:  # such as an alias of the mapping that contains it
-                    raise self.error("nested too deeply", key)
-                inner = Section(self.source, node, key).flat(budget, lists=lists, levels=levels - 1)
+                inner = Section(self.source, node, key).flat(lists=lists)
                 entries = {f"{key}.{rest}": entry for rest, entry in inner.items()}
-            elif isinstance(node, yaml.ScalarNode):
-                entries = {key: (_plain(node), self._lines[key])}
             elif lists and isinstance(node, yaml.SequenceNode):
-                entries = {key: ("".join(f"{item}\n" for item in self.texts(key)), self._lines[key])}
+                entries = {key: ("".join(f"{item}\n" for item in self.texts(key, ())), self._lines[key])}
+            elif isinstance(node, yaml.ScalarNode):
+                entries = {key: (self.text(key), self._lines[key])}
             else:
                 raise self.error("must be one value, not a list", key)
-            for dotted, entry in entries.items():
-                if dotted in found:
-                    raise self.error(f"'{dotted}' appears twice: keep one", key)
-                found[dotted] = entry
+            twice = found.keys() & entries.keys()
+            if twice:
+                raise self.error(f"'{min(twice)}' appears twice: keep one", key)
+            found |= entries
         return found
 
     def _node(self, key: str) -> yaml.Node | None:
         self._known.append(key)
         return self._nodes.get(key)
 
-
-class _Loader(yaml.SafeLoader):
-    """Reads YAML, but refuses nesting beyond :data:`_DEEPEST` levels, long before Python's recursion limit."""
-
-    levels = _DEEPEST
-
-    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:  # noqa: ANN401 - passed on
-        """Return the next node."""
-        if not self.levels:
-            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
-            raise yaml.MarkedYAMLError(problem="nested too deeply", problem_mark=mark)
-        self.levels -= 1
-        node = super().compose_node(parent, index)
-        self.levels += 1
-        return node
+    def _parsed(self, key: str, parse: Callable[[str], _Value], default: _Value | None) -> _Value:
+        node = self._node(key)
+        if node is None and default is None:
+            raise self.error(f"'{key}' is missing")
+        if node is None:
+            return cast("_Value", default)
+        if not isinstance(node, yaml.ScalarNode):
+            raise self.error("must be one value, not a list or a mapping", key)
+        nothing = node.tag == "tag:yaml.org,2002:null"  # nothing, ~ or null
+        try:
+            return parse("" if nothing else str(node.value))
+        except ValueError as error:
+            raise self.error(str(error), key) from None
 
 
-def _plain(node: yaml.ScalarNode) -> str:
-    """Return the text of a scalar; None for YAML's null (nothing, ~, null)."""
-    return "" if node.tag == "tag:yaml.org,2002:null" else str(node.value)
+def _number(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        raise ValueError(f"'{text}' is not a number") from None
+    if not 0 <= value < float("inf"):
+        raise ValueError(f"must be a number, 0 or more, not {text}")
+    return value
+
+
+def _flag(text: str) -> bool:
+    if text.lower() not in _TRUE + _FALSE:
+        raise ValueError(f"'{text.lower()}' is neither true nor false")
+    return text.lower() in _TRUE
 
 
 def load(path: Path) -> Section:
@@ -219,13 +201,13 @@ def load(path: Path) -> Section:
 def parse(text: str, source: str) -> Section:
     """Read YAML from ``text``; ``source`` names it in error messages. Raises as :func:`load` does."""
     try:
-        node = yaml.compose(text, Loader=_Loader)
+        _check_tokens(text, source)
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         # "expected a single document" is in the context, "but found another document" in the problem.
-        whole = error.context and (not error.problem or error.problem.startswith("but "))
-        problem = f"{error.context} {error.problem or ''}".strip() if whole else error.problem
-        problem = _NAMED.sub(r"\1: put a value that begins with *, & or ! in quotes", str(problem))
+        problem = error.problem or ""
+        problem = f"{error.context} {problem}" if not problem or problem.startswith("but ") else problem
         raise UsageError(f"{source}:{line}: is not valid YAML: {problem}") from None
     except yaml.YAMLError as error:
         raise UsageError(f"{source}: is not valid YAML: {' '.join(str(error).split())}") from None
@@ -235,3 +217,15 @@ def parse(text: str, source: str) -> Section:
     if not isinstance(node, yaml.MappingNode):
         raise UsageError(f"{source}:{node.start_mark.line + 1}: must be a mapping of keys to values")
     return Section(source, node)
+
+
+def _check_tokens(text: str, source: str) -> None:
+    """Refuse what this module does not read, before it is composed: that takes a level of Python's stack for each."""
+    depth = 0
+    for token in yaml.scan(text, Loader=yaml.SafeLoader):
+        depth += isinstance(token, _OPENING) - isinstance(token, _CLOSING)
+        problem = "nested too deeply" if depth > _DEEPEST else ""
+        if isinstance(token, _REFUSED):
+            problem = "YAML's aliases, anchors and tags are not read: put a value that begins with *, & or ! in quotes"
+        if problem:
+            raise UsageError(f"{source}:{token.start_mark.line + 1}: {problem}")

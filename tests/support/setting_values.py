@@ -15,6 +15,7 @@ VERSION = "is not an api-version: write a date such as 2020-07-01, or 'auto'"
 DURATION = "is no duration: write a number and a unit, such as 500ms, 1s, 1m30s or 90d"
 ENDPOINT = "is not a base address: write http://HOST[:PORT], or 'discover'"
 RANGE = "is out of range: from 10ms (busy) to 12h (after 24h Azure stops sending events)"
+QUOTE = "YAML's aliases, anchors and tags are not read: put a value that begins with *, & or ! in quotes"
 TIMEOUT = "is out of range: more than 0, at most 1h"
 RESERVED = "is reserved: choose a path other than / and outside /-/ and /api/"
 ADDRESS = (

@@ -6,7 +6,7 @@ import pytest
 
 from azure_scheduled_events_exporter.approval import policy_file
 from azure_scheduled_events_exporter.commands.cli import main
-from azure_scheduled_events_exporter.config import CONFIG_FILE_FLAG, resolve
+from azure_scheduled_events_exporter.config import resolve
 from azure_scheduled_events_exporter.errors import UsageError
 
 
@@ -27,16 +27,6 @@ def test_a_flag_with_controls_is_complained_about_in_one_line(capsys: pytest.Cap
     said = capsys.readouterr().err
     assert said.count("\n") == 1
     assert said.removesuffix("\n").isprintable()
-
-
-@pytest.mark.parametrize("leaf", ["{x: 1, y: 2}", "{}"])
-def test_aliases_of_aliases_end_quickly(tmp_path: Path, leaf: str) -> None:
-    """A configuration file of forty lines that means a trillion keys is refused at once, by name."""
-    lines = [f"a0: &a0 {leaf}", *(f"a{i}: &a{i} {{x: *a{i - 1}, y: *a{i - 1}}}" for i in range(1, 40))]
-    path = tmp_path / "config.yaml"
-    path.write_text("\n".join(lines))
-    with pytest.raises(UsageError, match="more than 10000 keys"):
-        resolve({CONFIG_FILE_FLAG: str(path)}, {})
 
 
 @pytest.mark.parametrize(
