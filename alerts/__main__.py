@@ -2,13 +2,14 @@
 
 import argparse
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from azure_scheduled_events_exporter.config import parse_assignments
 from azure_scheduled_events_exporter.errors import ExporterError
 
 from .generate import chart_files, render
-from .runbooks import runbooks
+from .reference import runbooks
 from .settings import Settings, load, resolve
 
 _FOLDER = Path(__file__).parent / "generated"
@@ -25,19 +26,18 @@ def main() -> int:
     parser.add_argument("--chart", action="store_true", help="write the files of the Helm chart instead")
     arguments = parser.parse_args()
     try:
-        rendered = (chart_files if arguments.chart else render)(_settings(arguments.values, arguments.set))
+        settings = _settings(arguments.values, arguments.set)
+        rendered = chart_files(settings) if arguments.chart else render(settings)
+        files = {arguments.output / name: text for name, text in rendered.items()}
+        if arguments.output == _FOLDER:
+            files |= dict(runbooks(_RUNBOOKS))
     except ExporterError as error:
         print(f"alerts: {error}", file=sys.stderr)
         return error.exit_status
-    shipped = arguments.output == _FOLDER
-    heads = dict(runbooks(_RUNBOOKS)) if shipped else {}
     if arguments.check:
-        return _check(arguments.output, rendered) or _check_heads(heads)
-    for name, text in rendered.items():
-        path = arguments.output / name
+        return _check(arguments.output, files)
+    for path, text in files.items():
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    for path, text in heads.items():
         path.write_text(text, encoding="utf-8")
     return 0
 
@@ -47,26 +47,17 @@ def _settings(values: Path | None, assignments: list[str]) -> Settings:
     return load(values, chosen) if values else resolve(chosen)
 
 
-def _check(folder: Path, rendered: dict[str, str]) -> int:
-    there = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
-    differing = [
-        name
-        for name, text in rendered.items()
-        if name not in there or (folder / name).read_text(encoding="utf-8") != text
+def _check(folder: Path, files: Mapping[Path, str]) -> int:
+    wrong = [
+        f"{path} differs from its source: run python -m alerts"
+        for path, text in files.items()
+        if not path.exists() or path.read_text(encoding="utf-8") != text
     ]
-    stray = sorted(there - rendered.keys())
-    for name in differing:
-        print(f"alerts: {folder / name} differs from its source: run python -m alerts", file=sys.stderr)
-    for name in stray:
-        print(f"alerts: {folder / name} has no source: remove it", file=sys.stderr)
-    return 1 if differing or stray else 0
-
-
-def _check_heads(heads: dict[Path, str]) -> int:
-    differing = [path for path, text in heads.items() if path.read_text(encoding="utf-8") != text]
-    for path in differing:
-        print(f"alerts: the head of {path} differs from its source: run python -m alerts", file=sys.stderr)
-    return 1 if differing else 0
+    there = {path for path in folder.rglob("*") if path.is_file()}
+    wrong += [f"{path} has no source: remove it" for path in sorted(there - files.keys())]
+    for each in wrong:
+        print(f"alerts: {each}", file=sys.stderr)
+    return 1 if wrong else 0
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Generates the configuration of Alertmanager: one page for each event, without duplicates."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import yaml
@@ -20,22 +20,15 @@ RESEND_DELAY = "10s"
 """How often Prometheus has to send its alerts again, so that an Alertmanager that restarts knows of a maintenance
 before the alerts that it inhibits have waited for their ``group_wait``. Prometheus' default is a minute."""
 
-_STACK_INHIBITIONS: tuple[dict[str, Any], ...] = (
-    {
-        "source_matchers": ['severity="critical"'],
-        "target_matchers": ['severity=~"warning|info"'],
-        "equal": ["namespace", "alertname"],
-    },
-    {
-        "source_matchers": ['severity="warning"'],
-        "target_matchers": ['severity="info"'],
-        "equal": ["namespace", "alertname"],
-    },
-    {
-        "source_matchers": ['alertname="InfoInhibitor"'],
-        "target_matchers": ['severity="info"'],
-        "equal": ["namespace"],
-    },
+
+def _inhibition(source: Sequence[str], target: Sequence[str], *equal: str) -> dict[str, Any]:
+    return {"source_matchers": [*source], "target_matchers": [*target], "equal": [*equal]}
+
+
+_STACK_INHIBITIONS = (
+    _inhibition(['severity="critical"'], ['severity=~"warning|info"'], "namespace", "alertname"),
+    _inhibition(['severity="warning"'], ['severity="info"'], "namespace", "alertname"),
+    _inhibition(['alertname="InfoInhibitor"'], ['severity="info"'], "namespace"),
     {"target_matchers": ['alertname="InfoInhibitor"']},
 )
 """The chart's own inhibitions, as of kube-prometheus-stack 80."""
@@ -59,12 +52,11 @@ def alertmanager_config(settings: Settings) -> str:
 
 def fragment(settings: Settings) -> str:
     """Return what an existing configuration needs: its lists get the items of the lists here."""
-    names = {"tickets": "azure-tickets", "pager": "azure-pager", "show": "azure-show"}
     content = {
         "templates": ["templates/*.tmpl"],
-        "route": {"routes": [_renamed(_route(settings), names)]},
+        "route": {"routes": [_route(settings, "azure-")]},
         "inhibit_rules": _inhibitions(settings),
-        "receivers": [{**each, "name": names[each["name"]]} for each in _receivers(settings)],
+        "receivers": _receivers(settings, "azure-"),
     }
     return to_yaml(
         content,
@@ -109,16 +101,6 @@ def _unfilled(config: Mapping[str, Any]) -> tuple[str, ...]:
     return ()
 
 
-def _renamed(route: Any, names: Mapping[str, str]) -> Any:  # noqa: ANN401 - a part of a route
-    """Return ``route`` with other names of receivers."""
-    if isinstance(route, dict):
-        return {
-            key: names[value] if key == "receiver" else _renamed(value, names) if key == "routes" else value
-            for key, value in route.items()
-        }
-    return [_renamed(each, names) for each in route]
-
-
 def _global(settings: Settings) -> dict[str, Any]:
     if not settings.text("tickets.email-to"):
         return {"resolve_timeout": "5m"}
@@ -129,9 +111,9 @@ def _global(settings: Settings) -> dict[str, Any]:
     }
 
 
-def _times(settings: Settings) -> dict[str, Any]:
+def _times(settings: Settings, prefix: str = "") -> dict[str, Any]:
     return {
-        "receiver": "tickets",
+        "receiver": f"{prefix}tickets",
         "group_by": ["alertname", "job"],
         "group_wait": settings.duration("group.wait"),
         "group_interval": settings.duration("group.interval"),
@@ -139,7 +121,7 @@ def _times(settings: Settings) -> dict[str, Any]:
     }
 
 
-def _route(settings: Settings) -> dict[str, Any]:
+def _route(settings: Settings, prefix: str = "") -> dict[str, Any]:
     """The tree of routes; a group is one page, so events are grouped by nothing but their id.
 
     VmNotBack is a page of its own: in the event's group it would wait for ``group_interval``, and an incident that
@@ -151,7 +133,7 @@ def _route(settings: Settings) -> dict[str, Any]:
     by_place = {"group_by": ["alertname", "subscription_id", "resource_group", "scale_set"]}
     critical = {
         "matchers": ['severity="critical"'],
-        "receiver": "pager",
+        "receiver": f"{prefix}pager",
         **at_once,
         **by_place,
         "routes": [alone, {"matchers": [_EVENT], **by_event}],
@@ -159,9 +141,9 @@ def _route(settings: Settings) -> dict[str, Any]:
     urgent = {"matchers": [_EVENT, f'alertname=~"{PREFIX}(Preempt|WithoutNotice)"'], **at_once, **by_event}
     return {
         "matchers": [_OURS],
-        **_times(settings),
+        **_times(settings, prefix),
         "routes": [
-            {"matchers": ['severity="info"'], "receiver": "show"},
+            {"matchers": ['severity="info"'], "receiver": f"{prefix}show"},
             critical,
             {**alone, **at_once},
             urgent,
@@ -185,21 +167,17 @@ def _inhibitions(settings: Settings) -> list[dict[str, Any]]:
     beside = "|".join((*LATE, NOT_BACK, f"{PREFIX}DegradedHost"))
     target = ("job", "instance", *_within(settings, "job", "instance"))
     return [
-        {
-            "source_matchers": [_OURS, _EVENT, 'severity="critical"', f'alertname!="{NOT_BACK}"'],
-            "target_matchers": [_OURS, _EVENT, 'severity=~"warning|info"', f'alertname!~"{beside}"'],
-            "equal": ["event_id"],
-        },
-        {
-            "source_matchers": [f'alertname="{EXPORTER_DOWN}"'],
-            "target_matchers": [_OURS, 'component="exporter"', f'alertname!="{EXPORTER_DOWN}"'],
-            "equal": [*target],
-        },
-        {
-            "source_matchers": [f'alertname="{DOCUMENT_INVALID}"'],
-            "target_matchers": [f'alertname="{IMDS_UNREACHABLE}"'],
-            "equal": [*target],
-        },
+        _inhibition(
+            [_OURS, _EVENT, 'severity="critical"', f'alertname!="{NOT_BACK}"'],
+            [_OURS, _EVENT, 'severity=~"warning|info"', f'alertname!~"{beside}"'],
+            "event_id",
+        ),
+        _inhibition(
+            [f'alertname="{EXPORTER_DOWN}"'],
+            [_OURS, 'component="exporter"', f'alertname!="{EXPORTER_DOWN}"'],
+            *target,
+        ),
+        _inhibition([f'alertname="{DOCUMENT_INVALID}"'], [f'alertname="{IMDS_UNREACHABLE}"'], *target),
         *_maintenance(settings),
     ]
 
@@ -213,11 +191,8 @@ def _maintenance(settings: Settings) -> Iterator[dict[str, Any]]:
     for target in settings.items("maintenance.targets"):
         for label in labels:
             there = f'{label}!=""'
-            yield {
-                "source_matchers": [f'alertname="{MAINTENANCE}"', there],
-                "target_matchers": [*_matchers(target), f'alertname!~"{PREFIX}.+"', there],
-                "equal": [label, *_within(settings, label)],
-            }
+            matchers = [*_matchers(target), f'alertname!~"{PREFIX}.+"', there]
+            yield _inhibition([f'alertname="{MAINTENANCE}"', there], matchers, label, *_within(settings, label))
 
 
 def _within(settings: Settings, *but: str) -> list[str]:
@@ -233,52 +208,35 @@ def _matchers(target: str) -> list[str]:
     return matchers or [f'alertname="{target}"']
 
 
-def _slack(settings: Settings) -> dict[str, Any]:
-    return {
-        "api_url": settings.text("chat.slack-url"),
-        "channel": settings.text("chat.slack-channel"),
+def _receivers(settings: Settings, prefix: str = "") -> list[dict[str, Any]]:
+    """Return the receivers, each with what its settings fill in."""
+    text = settings.text
+    of_slack = {"api_url": text("chat.slack-url"), "channel": text("chat.slack-channel"), "send_resolved": True}
+    slack = ("chat.slack-url", "slack_configs", {**of_slack, "title": _SUBJECT, "text": _TEXT})
+    pagerduty = {"severity": "critical", "description": _SUBJECT, "details": {"text": _TEXT}}
+    opsgenie = {"message": _SUBJECT, "description": _TEXT, "priority": "P1"}
+    mail = {
+        "to": text("tickets.email-to"),
         "send_resolved": True,
-        "title": _SUBJECT,
+        "headers": {"Subject": _SUBJECT},
         "text": _TEXT,
+        "html": '{{ template "azure_scheduled_events.html" . }}',
     }
 
+    def receiver(name: str, *configs: tuple[str, str, dict[str, Any]]) -> dict[str, Any]:
+        return {"name": f"{prefix}{name}", **{key: [config] for setting, key, config in configs if text(setting)}}
 
-def _receivers(settings: Settings) -> list[dict[str, Any]]:
-    return [_pager(settings), _tickets(settings), {"name": "show"}]
+    def webhook(name: str) -> tuple[str, str, dict[str, Any]]:
+        return name, "webhook_configs", {"url": text(name), "send_resolved": True}
 
-
-def _webhook(url: str) -> dict[str, Any]:
-    return {"url": url, "send_resolved": True}
-
-
-def _pager(settings: Settings) -> dict[str, Any]:
-    receiver: dict[str, Any] = {"name": "pager"}
-    if key := settings.text("pager.pagerduty-key"):
-        pagerduty = {"routing_key": key, "severity": "critical", "description": _SUBJECT, "details": {"text": _TEXT}}
-        receiver["pagerduty_configs"] = [pagerduty]
-    if key := settings.text("pager.opsgenie-key"):
-        opsgenie = {"api_key": key, "message": _SUBJECT, "description": _TEXT, "priority": "P1"}
-        receiver["opsgenie_configs"] = [opsgenie]
-    if url := settings.text("pager.webhook-url"):
-        receiver["webhook_configs"] = [_webhook(url)]
-    if settings.text("chat.slack-url"):
-        receiver["slack_configs"] = [_slack(settings)]
-    return receiver
-
-
-def _tickets(settings: Settings) -> dict[str, Any]:
-    receiver: dict[str, Any] = {"name": "tickets"}
-    if url := settings.text("tickets.webhook-url"):
-        receiver["webhook_configs"] = [_webhook(url)]
-    if address := settings.text("tickets.email-to"):
-        mail = {
-            "to": address,
-            "send_resolved": True,
-            "headers": {"Subject": _SUBJECT},
-            "text": _TEXT,
-            "html": '{{ template "azure_scheduled_events.html" . }}',
-        }
-        receiver["email_configs"] = [mail]
-    if settings.text("chat.slack-url"):
-        receiver["slack_configs"] = [_slack(settings)]
-    return receiver
+    return [
+        receiver(
+            "pager",
+            ("pager.pagerduty-key", "pagerduty_configs", {"routing_key": text("pager.pagerduty-key"), **pagerduty}),
+            ("pager.opsgenie-key", "opsgenie_configs", {"api_key": text("pager.opsgenie-key"), **opsgenie}),
+            webhook("pager.webhook-url"),
+            slack,
+        ),
+        receiver("tickets", webhook("tickets.webhook-url"), ("tickets.email-to", "email_configs", mail), slack),
+        receiver("show"),
+    ]

@@ -11,7 +11,7 @@ from azure_scheduled_events_exporter.times import parse_duration
 from .groups import groups
 from .prometheus import annotations
 from .rule import Alert, Group, Recording
-from .scrape import kubernetes_scrape
+from .scrape import scrape_job
 from .series import INFO
 from .settings import Settings
 from .texts import for_azure_monitor
@@ -32,7 +32,7 @@ def azure_monitor_rules(settings: Settings) -> str:
         "parameters": {
             "workspaceId": _parameter("Resource id of the Azure Monitor workspace."),
             "actionGroupId": _parameter("Resource id of the action group that is notified."),
-            "location": _parameter("Region of the workspace.", "[resourceGroup().location]"),
+            "location": _parameter("Region of the workspace.", defaultValue="[resourceGroup().location]"),
         },
         "resources": [_group(group, settings) for group in groups(settings)],
     }
@@ -41,7 +41,7 @@ def azure_monitor_rules(settings: Settings) -> str:
 
 def ama_metrics_config(settings: Settings) -> str:
     """Return the ConfigMap with which the metrics add-on of AKS scrapes the exporter's pods."""
-    jobs = kubernetes_scrape(settings)["scrape_configs"]
+    jobs = [scrape_job("kubernetes", settings)]
     resource = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -51,12 +51,8 @@ def ama_metrics_config(settings: Settings) -> str:
     return to_yaml(resource, "For the metrics add-on of AKS; add its job to yours if you have this ConfigMap already.")
 
 
-def _parameter(description: str, default: str = "") -> dict[str, Any]:
-    return {
-        "type": "string",
-        **({"defaultValue": default} if default else {}),
-        "metadata": {"description": description},
-    }
+def _parameter(description: str, **more: str) -> dict[str, Any]:
+    return {"type": "string", **more, "metadata": {"description": description}}
 
 
 def _group(group: Group, settings: Settings) -> dict[str, Any]:

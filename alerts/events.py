@@ -12,7 +12,7 @@ from azure_scheduled_events_exporter.core.event_types import EventType
 from azure_scheduled_events_exporter.core.kinds import Kind
 from azure_scheduled_events_exporter.times import format_duration
 
-from .rule import PREFIX, Alert, Dashboard, Events, Recording, promql
+from .rule import PREFIX, Alert, Events, Recording, promql
 from .series import BLIND, ENDED, EVENT, EVENT_ENDED, EVENT_SEEN, INFO
 from .settings import Settings
 
@@ -50,7 +50,7 @@ _SUMMARIES: Mapping[str, str] = MappingProxyType(
 def _row(events: Events, name: str, severity: str, meaning: str, summary: str, description: str) -> Alert:
     """Return a row of the table; its expression depends on settings."""
     meaning = f"{meaning} Held for {format_duration(events.hold)}."
-    return Alert(PREFIX + name, "", severity, summary, description, Dashboard.VM, meaning, events=events)
+    return Alert(PREFIX + name, "", severity, summary, description, "vm", meaning, events=events)
 
 
 _EVENT_ALERTS = (

@@ -4,27 +4,8 @@ from collections.abc import Iterator
 
 from azure_scheduled_events_exporter.times import format_duration
 
-from .rule import PREFIX, Alert, Dashboard, promql
-from .series import (
-    ALERTMANAGER_UP,
-    APPROVAL_DUE,
-    APPROVAL_REQUESTS,
-    APPROVED,
-    BLIND,
-    EVENT,
-    EVENT_ENDED,
-    EVERY_POLL,
-    HOOK_RUNS,
-    JOURNAL_UP,
-    LAST_SUCCESS,
-    NOT_BEFORE,
-    POLLS,
-    SPANS,
-    SPANS_QUEUED,
-    STARTED,
-    UP,
-    VM_AWAY,
-)
+from .rule import PREFIX, Alert, promql
+from .series import APPROVAL_DUE, APPROVED, BLIND, EVENT, EVENT_ENDED, METRIC, NOT_BEFORE, STARTED, UP, VM_AWAY
 from .settings import Settings
 from .vms import NOT_BACK
 
@@ -83,7 +64,7 @@ def exporter_alerts(settings: Settings) -> Iterator[Alert]:
     )
     yield _alert(
         "DocumentInvalid",
-        f'{BLIND} == 1\nand on (job, instance) increase({POLLS}{{outcome="invalid_document"}}[2m]) > 0',
+        f'{BLIND} == 1\nand on (job, instance) increase({METRIC}polls_total{{outcome="invalid_document"}}[2m]) > 0',
         "{instance} cannot read the answer of IMDS.",
         "It sees no new events, and shows the last known ones.",
         "IMDS answers, but not with a document that can be read, for 2 minutes.",
@@ -91,7 +72,8 @@ def exporter_alerts(settings: Settings) -> Iterator[Alert]:
     )
     yield _alert(
         "Throttled",
-        f'(increase({POLLS}{{outcome="throttled"}}[5m]) > 0)\n/ ignoring (outcome) increase({EVERY_POLL}[5m]) > 0.2',
+        f'(increase({METRIC}polls_total{{outcome="throttled"}}[5m]) > 0)\n'
+        f"/ ignoring (outcome) increase({METRIC}poll_duration_seconds_count[5m]) > 0.2",
         "IMDS throttles {value humanizePercentage} of the polls of {instance}.",
         "All clients of IMDS on this VM together send more than 5 requests a second.",
         "More than 20 % of the polls of 5 minutes are throttled, for 5 minutes.",
@@ -116,7 +98,7 @@ def exporter_alerts(settings: Settings) -> Iterator[Alert]:
     )
     yield _alert(
         "JournalNotOnDisk",
-        f"{JOURNAL_UP} == 0",
+        f"{METRIC}journal_up == 0",
         "{instance} cannot write its journal.",
         "Entries wait in memory until the disk works again. A restart before that loses them.",
         "The journal could not be written for 5 minutes.",
@@ -130,7 +112,7 @@ def exporter_alerts(settings: Settings) -> Iterator[Alert]:
               unless on (event_id) {APPROVED} == 1
               unless on (event_id) {STARTED}
             )
-            and on (job, instance) increase({APPROVAL_REQUESTS}{{outcome=~"rejected|error"}}[5m]) > 0
+            and on (job, instance) increase({METRIC}approval_requests_total{{outcome=~"rejected|error"}}[5m]) > 0
         """),
         "IMDS refused an approval of {instance}.",
         "The policy asks again. Without an approval the event starts at its NotBefore or later.",
@@ -138,7 +120,7 @@ def exporter_alerts(settings: Settings) -> Iterator[Alert]:
     )
     yield _alert(
         "AlertsNotPushed",
-        f"{ALERTMANAGER_UP} == 0",
+        f"{METRIC}alertmanager_up == 0",
         "{instance} cannot push alerts to an Alertmanager.",
         "What that Alertmanager does not get is raised by the rules only.",
         "A push has failed for 5 minutes.",
@@ -146,15 +128,17 @@ def exporter_alerts(settings: Settings) -> Iterator[Alert]:
     )
     yield _alert(
         "SpansNotDelivered",
-        f'{SPANS_QUEUED} > 100\nor\nmax without (outcome) (increase({SPANS}{{outcome="failed"}}[20m]) > 0)',
+        f"{METRIC}spans_queued > 100\nor\n"
+        f'max without (outcome) (increase({METRIC}spans_total{{outcome="failed"}}[20m]) > 0)',
         "Trace spans of {instance} do not reach the collector.",
         "Spans that wait are delivered later. Those that the collector refused are lost.",
         "More than 100 spans wait, or the collector refused some within 20 minutes, for 15 minutes.",
         "15m",
     )
+    last = f"{METRIC}last_success_timestamp_seconds"
     yield _alert(
         "ClockOff",
-        f"abs({LAST_SUCCESS} - timestamp({LAST_SUCCESS})) > {_CLOCK}\n{_SEEING}",
+        f"abs({last} - timestamp({last})) > {_CLOCK}\n{_SEEING}",
         "The clock of {instance} is off by {value humanizeDuration}.",
         "Countdowns and times of events are wrong by as much.",
         f"The clock of a VM differs from Prometheus' by more than {_CLOCK} s, for 5 minutes.",
@@ -165,7 +149,7 @@ def exporter_alerts(settings: Settings) -> Iterator[Alert]:
 
 def _hook_failed() -> Alert:
     """The first failure is the first sample of its series, which ``increase`` of Prometheus does not count."""
-    failed = f'{HOOK_RUNS}{{outcome=~"failed|timeout|too_late"}}'
+    failed = f'{METRIC}hook_runs_total{{outcome=~"failed|timeout|too_late"}}'
     return _alert(
         "HookFailed",
         promql(f"""
@@ -182,8 +166,8 @@ def _hook_failed() -> Alert:
 
 
 def _late(name: str, expression: str, summary: str, description: str, meaning: str) -> Alert:
-    return Alert(PREFIX + name, expression, "warning", summary, description, Dashboard.VM, meaning)
+    return Alert(PREFIX + name, expression, "warning", summary, description, "vm", meaning)
 
 
 def _alert(name: str, expression: str, summary: str, description: str, meaning: str, holds: str = "") -> Alert:
-    return Alert(PREFIX + name, expression, "warning", summary, description, None, meaning, holds, _EXPORTER)
+    return Alert(PREFIX + name, expression, "warning", summary, description, "", meaning, holds, _EXPORTER)

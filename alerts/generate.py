@@ -1,15 +1,15 @@
 """All that is generated, by its path below ``alerts/generated/``. Reads and writes no file."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import MappingProxyType
 
 from .alertmanager import alertmanager_config, fragment, kube_prometheus_stack_values
 from .azure_monitor import ama_metrics_config, azure_monitor_rules
 from .grafana import grafana_rules
-from .prometheus import prometheus_rule_resource, prometheus_rules
-from .pushed import pushed_alerts
+from .prometheus import prometheus_rule_resource, prometheus_rules, pushed_alerts
 from .reference import exporter_values_file, reference, values_file
-from .scrape import scrape_examples
+from .scrape import DISCOVERIES, scrape_example
 from .settings import Settings
 from .templates import TEMPLATES
 
@@ -28,10 +28,7 @@ GENERATED: Mapping[str, Callable[[Settings], str]] = MappingProxyType(
         "alertmanager/templates/azure-scheduled-events.tmpl": lambda _: TEMPLATES,
         "values.yaml": values_file,
         "README.md": reference,
-        **{
-            f"prometheus/{name}": lambda settings, name=name: scrape_examples(settings)[name]  # type: ignore[misc]  # the default binds the name
-            for name in ("prometheus-azure-sd.yml", "prometheus-file-sd.yml", "prometheus-kubernetes-sd.yml")
-        },
+        **{f"prometheus/prometheus-{name}-sd.yml": partial(scrape_example, name) for name in DISCOVERIES},
     }
 )
 

@@ -3,6 +3,7 @@
 The PromQL stays as it is; Grafana's templates cannot query, so that its texts name events instead of VMs.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 from azure_scheduled_events_exporter.times import format_duration, parse_duration
@@ -46,7 +47,7 @@ def _rule(alert: Alert, settings: Settings) -> dict[str, Any]:
         "uid": alert.name.replace("AzureScheduledEvent", "azure-scheduled-event-")[:_LONGEST_UID],
         "title": alert.name,
         "condition": "C",
-        "data": _queries(alert, settings),
+        "data": list(_queries(alert, settings)),
         "noDataState": "OK",  # no series is no alert
         # With Error, a Prometheus that does not answer pages for each critical rule; with OK, it resolves pages.
         "execErrState": "KeepLast",
@@ -57,25 +58,21 @@ def _rule(alert: Alert, settings: Settings) -> dict[str, Any]:
     }
 
 
-def _queries(alert: Alert, settings: Settings) -> list[dict[str, Any]]:
-    """Return the query, its last values, and a condition per series: one for all would lose their labels."""
+def _queries(alert: Alert, settings: Settings) -> Iterator[dict[str, Any]]:
+    """Yield the query, its last values, and a condition per series: one for all would lose their labels."""
     source = settings.text("grafana.datasource")
-    asked = {"datasource": {"type": "prometheus", "uid": source}, "instant": True, "range": False}
-    decided = {"type": "gt", "params": [_ANY_VALUE]}
-    reduced = {"expression": "A", "type": "reduce", "reducer": "last", "settings": {"mode": "dropNN"}}
-    return [
-        _query("A", source, {"expr": alert.expression, **asked}),
-        _query("B", _EXPRESSION, reduced),
-        _query("C", _EXPRESSION, {"expression": "B", "type": "threshold", "conditions": [{"evaluator": decided}]}),
-    ]
-
-
-def _query(name: str, source: str, model: dict[str, Any]) -> dict[str, Any]:
-    is_expression = source == _EXPRESSION
-    kind = {"datasource": {"type": source, "uid": source}} if is_expression else {}
-    return {
-        "refId": name,
-        "relativeTimeRange": {"from": 0 if is_expression else _WINDOW, "to": 0},
-        "datasourceUid": source,
-        "model": {"refId": name, **kind, **model},
-    }
+    prometheus = {"datasource": {"type": "prometheus", "uid": source}, "instant": True, "range": False}
+    grafana = {"datasource": {"type": _EXPRESSION, "uid": _EXPRESSION}}
+    decided = {"evaluator": {"type": "gt", "params": [_ANY_VALUE]}}
+    for name, uid, window, model in (
+        ("A", source, _WINDOW, {"expr": alert.expression, **prometheus}),
+        (
+            "B",
+            _EXPRESSION,
+            0,
+            {**grafana, "expression": "A", "type": "reduce", "reducer": "last", "settings": {"mode": "dropNN"}},
+        ),
+        ("C", _EXPRESSION, 0, {**grafana, "expression": "B", "type": "threshold", "conditions": [decided]}),
+    ):
+        times = {"from": window, "to": 0}
+        yield {"refId": name, "relativeTimeRange": times, "datasourceUid": uid, "model": {"refId": name, **model}}

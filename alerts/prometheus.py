@@ -1,13 +1,14 @@
-"""The rules in the forms that Prometheus, vmalert and the Prometheus operator read."""
+"""The rules in the forms that Prometheus, vmalert, the Prometheus operator, and exporters that push alerts read."""
 
 import hashlib
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from azure_scheduled_events_exporter import __version__
 
 from .exporters import NO_EXPORTERS
-from .groups import groups
+from .groups import alerts, groups
 from .rule import Alert, Group, Recording
 from .settings import Settings
 from .texts import for_rules
@@ -17,15 +18,18 @@ VERSION_ANNOTATION = "rules_version"
 """The annotation of NoExporters that tells ``doctor`` which rules are loaded; settings do not change it."""
 
 
-def links(alert: Alert, settings: Settings) -> dict[str, str]:
+def _links(alert: Alert, settings: Settings) -> dict[str, str]:
     """Return the annotations with the addresses of the runbook and, if one tells more, of a dashboard."""
-    dashboard = {"dashboard_url": f"{settings.text('dashboards.url')}/{alert.dashboard}"} if alert.dashboard else {}
-    return {"runbook_url": f"{settings.text('runbooks.url')}/{alert.name}.md", **dashboard}
+    dashboard = f"{settings.text('dashboards.url')}/azure-scheduled-events-{alert.dashboard}"
+    return {
+        "runbook_url": f"{settings.text('runbooks.url')}/{alert.name}.md",
+        **({"dashboard_url": dashboard} if alert.dashboard else {}),
+    }
 
 
 def annotations(alert: Alert, settings: Settings, form: Callable[[str], str] = for_rules) -> dict[str, str]:
     """Return the annotations of the alert, their texts in the form of one engine."""
-    return {"summary": form(alert.summary), "description": form(alert.description), **links(alert, settings)}
+    return {"summary": form(alert.summary), "description": form(alert.description), **_links(alert, settings)}
 
 
 def rules_version() -> str:
@@ -77,3 +81,25 @@ def _rule(rule: Alert | Recording, settings: Settings) -> dict[str, Any]:
         "labels": {"severity": rule.severity, **rule.labels},
         "annotations": annotations(rule, settings),
     }
+
+
+def pushed_alerts(settings: Settings) -> str:
+    """Return the alerts that exporters push as JSON: for each kind and its types (all, if there are none) the alert.
+
+    An event has one of them at most, the alert of its rule, with the same name, labels and texts.
+    """
+    return json.dumps({"alerts": list(_pushed(settings))}, indent=2, sort_keys=True) + "\n"
+
+
+def _pushed(settings: Settings) -> Iterator[dict[str, Any]]:
+    for each in alerts(settings):
+        if each.events:
+            texts = {"summary": each.summary, "description": each.description, **_links(each, settings)}
+            yield {
+                "name": each.name,
+                "kind": each.events.kind,
+                "event_types": each.events.types,
+                "hold_seconds": each.events.hold,
+                "labels": {"severity": each.severity, **each.labels},
+                "annotations": {**texts, "dashboard_url": f"{texts['dashboard_url']}?var-vm={{vm}}"},
+            }

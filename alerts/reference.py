@@ -1,14 +1,16 @@
-"""Generates the reference page: alerts, recorded series and settings."""
+"""Generates what people read: the reference page, files of settings, and the heads of runbooks."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 
 from azure_scheduled_events_exporter import DOCUMENTATION
+from azure_scheduled_events_exporter.errors import ExporterError
 
 from .groups import alerts, groups
-from .setting import Form, Setting
-from .settings import PLACEHOLDERS, SETTINGS, Settings
+from .settings import PLACEHOLDERS, SETTINGS, Form, Setting, Settings
 
 _RECEIVERS = ("pager.", "chat.", "tickets.")
+_BODY = "## Impact\n"
 _HEAD = f"""\
 # Alerts, recorded series and settings
 
@@ -20,10 +22,36 @@ How to use them: [docs/alerts.md]({DOCUMENTATION}alerts.md).
 
 def reference(settings: Settings) -> str:
     """Return the page, in Markdown."""
-    parts = [_HEAD, "## Alerts\n", _table(("alert", "severity", "for", "when"), _alert_rows(settings))]
-    parts += ["## Recorded series\n", _table(("series", "meaning"), _recording_rows(settings))]
-    parts += ["## Settings\n", _table(("setting", "default", "range", "meaning"), _setting_rows())]
-    return "\n".join(parts)
+    runbooks = settings.text("runbooks.url")
+    rules = [
+        (f"[{each.name}]({runbooks}/{each.name}.md)", each.severity, each.holds or "at once", each.meaning)
+        for each in alerts(settings)
+    ]
+    recordings = [(f"`{each.record}`", each.meaning) for group in groups(settings) for each in group.recordings()]
+    rows = [(f"`{each.name}`", _default(each), each.range, each.help) for each in SETTINGS.values()]
+    return "\n".join(
+        (
+            _HEAD,
+            _table("Alerts", ("alert", "severity", "for", "when"), rules),
+            _table("Recorded series", ("series", "meaning"), recordings),
+            _table("Settings", ("setting", "default", "range", "meaning"), rows),
+        )
+    )
+
+
+def runbooks(folder: Path) -> Iterator[tuple[Path, str]]:
+    """Yield each runbook in ``folder`` with the text that it should have: its head, and what is written by hand.
+
+    Raises:
+        ExporterError: a runbook is missing, or has no section that follows the head.
+    """
+    for alert in alerts(Settings()):
+        path = folder / f"{alert.name}.md"
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        if _BODY not in text:
+            raise ExporterError(f"{path}: write this runbook, with a section Impact")
+        severity = f"Severity: {alert.severity}{f', after {alert.holds}' if alert.holds else ''}."
+        yield path, f"# {alert.name}\n\n## Meaning\n\n{alert.meaning}\n\n{severity}\n\n{text[text.index(_BODY) :]}"
 
 
 def values_file(settings: Settings) -> str:
@@ -57,28 +85,12 @@ def _quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def _alert_rows(settings: Settings) -> list[tuple[str, ...]]:
-    rows: list[tuple[str, ...]] = []
-    for each in alerts(settings):
-        page = f"[{each.name}]({settings.text('runbooks.url')}/{each.name}.md)"
-        rows.append((page, each.severity, each.holds or "at once", each.meaning))
-    return rows
-
-
-def _recording_rows(settings: Settings) -> list[tuple[str, ...]]:
-    return [(f"`{each.record}`", each.meaning) for group in groups(settings) for each in group.recordings()]
-
-
-def _setting_rows() -> list[tuple[str, ...]]:
-    return [(f"`{each.name}`", _default(each), each.range, each.help) for each in SETTINGS.values()]
-
-
 def _default(setting: Setting) -> str:
     if any(sign in setting.default for sign in PLACEHOLDERS):
         return "to be filled in"
     return ", ".join(f"`{line}`" for line in setting.default.splitlines()) or "empty"
 
 
-def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+def _table(title: str, head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
     lines = ["| " + " | ".join(row) + " |" for row in (head, tuple("---" for _ in head), *rows)]
-    return "\n".join(lines) + "\n"
+    return "\n".join((f"## {title}\n", *lines, ""))

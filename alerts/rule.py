@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from textwrap import dedent
 from types import MappingProxyType
 
@@ -10,14 +9,6 @@ from azure_scheduled_events_exporter.core.kinds import Kind
 
 PREFIX = "AzureScheduledEvent"
 """Every alert's name begins with it."""
-
-
-class Dashboard(StrEnum):
-    """The uids of the shipped dashboards."""
-
-    FLEET = "azure-scheduled-events-fleet"
-    VM = "azure-scheduled-events-vm"
-    EXPORTER = "azure-scheduled-events-exporter"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +41,7 @@ class Alert:
         expression: PromQL; every series of its result is one alert.
         severity: critical pages, warning makes a ticket, info only shows; a team may use words of its own.
         summary: one sentence; description: what follows from it and what to do; with the placeholders of ``texts``.
-        dashboard: where to look, if a dashboard tells more than the text.
+        dashboard: which dashboard tells more than the text, vm or fleet; "" if none does.
         meaning: when it fires and ends, for the reference and the head of its runbook, without placeholders.
         holds: how long the expression must hold before it fires, as Prometheus writes durations; "" at once.
         labels: more labels of every alert.
@@ -62,7 +53,7 @@ class Alert:
     severity: str
     summary: str
     description: str
-    dashboard: Dashboard | None
+    dashboard: str
     meaning: str
     holds: str = ""
     labels: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))

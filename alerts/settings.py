@@ -5,16 +5,15 @@ refused by name, so that no generated file can be nonsense.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from pathlib import Path
 from types import MappingProxyType
 
 from azure_scheduled_events_exporter import DOCUMENTATION, yaml_file
 from azure_scheduled_events_exporter.errors import UsageError, closest
 from azure_scheduled_events_exporter.times import format_duration, parse_duration
-
-from .setting import Form, Setting
 
 PLACEHOLDERS = ("REPLACE", "example.com")
 """The placeholders of addresses and keys that only the owner of a fleet knows."""
@@ -23,7 +22,9 @@ _NAME = r"[a-zA-Z_][a-zA-Z0-9_]*"
 _RESERVED = "alertname|severity|component|scope|kind|drill|vm_id|vm_name|computer_name|job|instance|__.*|event_.*"
 """Labels that the rules use themselves, so that a label of a target cannot have their place."""
 _LABEL = rf"(?!(?:{_RESERVED})(?:=|$)){_NAME}"
+_NOT_RESERVED = "but none of those that the rules set themselves"
 _ALERT = r"[A-Za-z]+"
+_URL = (r"(https?://\S+)?", "an address that begins with http:// or https://")
 
 EQUAL_SOURCE = re.compile(_NAME)
 """The part of a form of ``maintenance.equal`` that is replaced by a value of the VM; a suffix may follow."""
@@ -40,110 +41,160 @@ MAINTENANCE_TARGETS: Mapping[str, str] = MappingProxyType(
 """The usual names of alerts that say no more than that a VM is away."""
 
 
-def _url(name: str, default: str, help_: str) -> Setting:
-    return Setting(name, default, help_, r"(https?://\S+)?", "an address that begins with http:// or https://")
+class Form(Enum):
+    """How a value is written. A list is a text with a line for each item, and a map one with lines KEY=VALUE."""
+
+    TEXT = auto()
+    LIST = auto()
+    MAP = auto()
 
 
-def _list(
-    name: str,
-    help_: str,
-    form: str,
-    text: str,
-    default: str = "",
-    regexps: Callable[[str], Iterable[str]] | None = None,
-) -> Setting:
-    return Setting(name, default, help_, form, text, Form.LIST, regexps=regexps or (lambda _: ()))
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One row of the table.
+
+    ``pattern`` is the regular expression of a text, or of an item of a list or map, and ``possible`` the same for
+    people. ``limits`` make it a duration, and bound it (seconds).
+    ``regexps`` finds the regular expressions in a value.
+    """
+
+    name: str
+    default: str
+    help: str
+    pattern: str = ""
+    possible: str = "text"
+    form: Form = Form.TEXT
+    limits: tuple[float, float] = (0.0, 0.0)
+    regexps: str = "(?!)"
+
+    def check(self, text: str) -> str:
+        """Return ``text`` if it is a possible value; UsageError: it is not."""
+        if self.form in {Form.LIST, Form.MAP}:
+            return self._check_items(text)
+        if any(character in text for character in '"\\\n{}'):
+            raise UsageError(f"{self.name}: must not contain quotes, backslashes, braces or line breaks")
+        if any(self.limits):
+            try:
+                value = parse_duration(text)
+            except ValueError as error:
+                raise UsageError(f"{self.name}: {error}") from None
+            if not self.limits[0] <= value <= self.limits[1]:
+                raise UsageError(f"{self.name}: {text} is out of range: {self.range}")
+        self._check_item(text)
+        return text
+
+    @property
+    def range(self) -> str:
+        """The possible values, as error messages and pages show them."""
+        return self.possible if not any(self.limits) else " to ".join(map(format_duration, self.limits))
+
+    def _check_items(self, text: str) -> str:
+        # Several matchers with commas are one item: taken apart, each of them would select more alerts.
+        separator = "\n" if "\n" in text or re.fullmatch(self.pattern, text.strip()) else ","
+        items = [item.strip() for item in text.split(separator) if item.strip()]
+        for item in items:
+            self._check_item(item)
+        by_key = {item.partition("=")[0] if self.form is Form.MAP else item: item for item in items}
+        return "".join(f"{item}\n" for item in by_key.values())
+
+    def _check_item(self, text: str) -> None:
+        if self.pattern and not re.fullmatch(self.pattern, text):
+            raise UsageError(f"{self.name}: '{text}' is not possible: {self.possible}")
+        for each in re.findall(self.regexps, text):
+            try:
+                re.compile(each)
+            except re.error as error:
+                raise UsageError(f"{self.name}: '{each}' is no regular expression: {error}") from None
 
 
-def _map(name: str, help_: str, form: str, text: str) -> Setting:
-    return Setting(name, "", help_, form, text, Form.MAP)
-
-
-def _length(name: str, default: str, help_: str, least: float, most: float) -> Setting:
-    return Setting(name, default, help_, form=Form.DURATION, least=least, most=most)
-
-
-SETTINGS: Mapping[str, Setting] = MappingProxyType(
-    {
-        each.name: each
-        for each in (
-            Setting(
-                "job",
-                ".*azure-scheduled-events.*",
-                "The scrape jobs of the exporters, a regular expression.",
-                regexps=lambda text: (text,),
-            ),
-            _list("alerts.disabled", "Alerts that the rules leave out.", _ALERT, "a list of names of alerts"),
-            _map(
-                "severities",
-                "Severities by alert, in the words of your company. Routes of the shipped Alertmanager know critical, "
-                "warning and info.",
-                rf"{_ALERT}=[a-zA-Z0-9_-]+",
-                "names of alerts, each with a word",
-            ),
-            _map(
-                "labels.add",
-                "Labels that every alert gets, such as the team that owns the fleet.",
-                rf"{_LABEL}=[^\s\"\\{{}}][^\"\\{{}}]*",
-                "names of labels, each with a value, but none of those that the rules set themselves",
-            ),
-            _list(
-                "labels.keep",
-                "Labels of targets that alerts about events and VMs carry, such as team or env.",
-                _LABEL,
-                "a list of names of labels, but none of those that the rules set themselves",
-            ),
-            Setting(
-                "runbooks.url", f"{DOCUMENTATION}runbooks", "Address of the runbooks; an alert's page is URL/NAME.md."
-            ),
-            Setting("dashboards.url", "https://grafana.example.com/d", "Where Grafana shows dashboards; URL/UID."),
-            Setting("grafana.datasource", "prometheus", "The uid of Grafana's Prometheus data source."),
-            _length("scrape.interval", "5s", "Time between scrapes, in the examples of scrape configurations.", 1, 120),
-            _length(
-                "evaluation.interval",
-                "5s",
-                "Time between evaluations of the rules about events. Those about VMs are evaluated every third time, "
-                "those about exporters every sixth.",
-                1,
-                60,
-            ),
-            _list(
-                "maintenance.equal",
-                "Labels that the team's own alerts have of a VM, and how they are written there.",
-                _EQUAL,
-                "a list of labels: LABEL, or LABEL=SOURCE and a suffix, such as instance=host:9100",
-                default="instance\n",
-            ),
-            _list(
-                "maintenance.within",
-                "Labels that an inhibited alert must share besides, if one VM's label may be another's elsewhere.",
-                _NAME,
-                "a list of names of labels, such as cluster",
-            ),
-            _list(
-                "maintenance.targets",
-                "The team's own alerts that are inhibited while their VM is in maintenance.",
-                _TARGET,
-                f"a list of {', '.join(MAINTENANCE_TARGETS)}, names of alerts, or matchers",
-                regexps=lambda item: [
-                    quoted or plain for _, sign, quoted, plain in MATCHER.findall(item) if "~" in sign
-                ],
-            ),
-            _length("group.wait", "30s", "Wait before the first notification of a warning.", 0, 3600),
-            _length("group.interval", "30s", "Time between notifications about one event.", 1, _DAY),
-            _length("group.repeat", "4h", "Time before a notification is repeated.", 60, 30 * _DAY),
-            Setting("pager.pagerduty-key", "REPLACE-WITH-PAGERDUTY-ROUTING-KEY", "Events API v2; empty: no PagerDuty."),
-            Setting("pager.opsgenie-key", "REPLACE-WITH-OPSGENIE-API-KEY", "Empty: no Opsgenie."),
-            _url("pager.webhook-url", "https://pager.example.com/webhook", "Empty: no webhook for pages."),
-            _url("chat.slack-url", "https://hooks.slack.com/services/REPLACE/WITH/YOURS", "Empty: no Slack."),
-            Setting("chat.slack-channel", "#azure-maintenance", "Channel for pages and tickets."),
-            _url("tickets.webhook-url", "https://tickets.example.com/webhook", "Empty: no webhook for tickets."),
-            Setting("tickets.email-to", "on-call@example.com", "Empty: no e-mail."),
-            Setting("tickets.email-from", "alertmanager@example.com", "The sender."),
-            Setting("tickets.email-smarthost", "smtp.example.com:587", "The mail server.", r"\S+:\d+", "HOST:PORT"),
-        )
-    }
+_TABLE = (
+    Setting(
+        "job",
+        ".*azure-scheduled-events.*",
+        "The scrape jobs of the exporters, a regular expression.",
+        regexps="^.*$",
+    ),
+    Setting("alerts.disabled", "", "Alerts that the rules leave out.", _ALERT, "a list of names of alerts", Form.LIST),
+    Setting(
+        "severities",
+        "",
+        "Severities by alert, in the words of your company. Routes of the shipped Alertmanager know critical, "
+        "warning and info.",
+        rf"{_ALERT}=[a-zA-Z0-9_-]+",
+        "names of alerts, each with a word",
+        Form.MAP,
+    ),
+    Setting(
+        "labels.add",
+        "",
+        "Labels that every alert gets, such as the team that owns the fleet.",
+        rf"{_LABEL}=[^\s\"\\{{}}][^\"\\{{}}]*",
+        f"names of labels, each with a value, {_NOT_RESERVED}",
+        Form.MAP,
+    ),
+    Setting(
+        "labels.keep",
+        "",
+        "Labels of targets that alerts about events and VMs carry, such as team or env.",
+        _LABEL,
+        f"a list of names of labels, {_NOT_RESERVED}",
+        Form.LIST,
+    ),
+    Setting("runbooks.url", f"{DOCUMENTATION}runbooks", "Address of the runbooks; an alert's page is URL/NAME.md."),
+    Setting("dashboards.url", "https://grafana.example.com/d", "Where Grafana shows dashboards; URL/UID."),
+    Setting("grafana.datasource", "prometheus", "The uid of Grafana's Prometheus data source."),
+    Setting(
+        "scrape.interval",
+        "5s",
+        "Time between scrapes, in the examples of scrape configurations.",
+        limits=(1, 120),
+    ),
+    Setting(
+        "evaluation.interval",
+        "5s",
+        "Time between evaluations of the rules about events. Those about VMs are evaluated every third time, "
+        "those about exporters every sixth.",
+        limits=(1, 60),
+    ),
+    Setting(
+        "maintenance.equal",
+        "instance\n",
+        "Labels that the team's own alerts have of a VM, and how they are written there.",
+        _EQUAL,
+        "a list of labels: LABEL, or LABEL=SOURCE and a suffix, such as instance=host:9100",
+        Form.LIST,
+    ),
+    Setting(
+        "maintenance.within",
+        "",
+        "Labels that an inhibited alert must share besides, if one VM's label may be another's elsewhere.",
+        _NAME,
+        "a list of names of labels, such as cluster",
+        Form.LIST,
+    ),
+    Setting(
+        "maintenance.targets",
+        "",
+        "The team's own alerts that are inhibited while their VM is in maintenance.",
+        _TARGET,
+        f"a list of {', '.join(MAINTENANCE_TARGETS)}, names of alerts, or matchers",
+        Form.LIST,
+        regexps=r"[=!]~\s*\"?([^\"\\{},]*)",
+    ),
+    Setting("group.wait", "30s", "Wait before the first notification of a warning.", limits=(0, 3600)),
+    Setting("group.interval", "30s", "Time between notifications about one event.", limits=(1, _DAY)),
+    Setting("group.repeat", "4h", "Time before a notification is repeated.", limits=(60, 30 * _DAY)),
+    Setting("pager.pagerduty-key", "REPLACE-WITH-PAGERDUTY-ROUTING-KEY", "Events API v2; empty: no PagerDuty."),
+    Setting("pager.opsgenie-key", "REPLACE-WITH-OPSGENIE-API-KEY", "Empty: no Opsgenie."),
+    Setting("pager.webhook-url", "https://pager.example.com/webhook", "Empty: no webhook for pages.", *_URL),
+    Setting("chat.slack-url", "https://hooks.slack.com/services/REPLACE/WITH/YOURS", "Empty: no Slack.", *_URL),
+    Setting("chat.slack-channel", "#azure-maintenance", "Channel for pages and tickets."),
+    Setting("tickets.webhook-url", "https://tickets.example.com/webhook", "Empty: no webhook for tickets.", *_URL),
+    Setting("tickets.email-to", "on-call@example.com", "Empty: no e-mail."),
+    Setting("tickets.email-from", "alertmanager@example.com", "The sender."),
+    Setting("tickets.email-smarthost", "smtp.example.com:587", "The mail server.", r"\S+:\d+", "HOST:PORT"),
 )
+SETTINGS: Mapping[str, Setting] = MappingProxyType({each.name: each for each in _TABLE})
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from azure_scheduled_events_exporter.core.event_types import EventType
 
-from .rule import PREFIX, Alert, Dashboard, Recording, promql
+from .rule import PREFIX, Alert, Recording, promql
 from .series import BLIND, ENDED, EVENT, IMPACT, INSTANCE, UP, VM_AWAY, VM_BACK
 from .settings import EQUAL_SOURCE, Settings
 
@@ -64,7 +64,7 @@ def _scale_set_hit() -> Alert:
         "{value humanizePercentage} of scale set {scale_set} are away at the same moment.",
         "At least two events hit it within a minute. Resource group {resource_group}. Its capacity, memory "
         "and ephemeral disks may be lost at once.",
-        Dashboard.FLEET,
+        "fleet",
         "At least two events, and half of the VMs of a scale set are away or will be within 60 s. "
         "Events that follow each other do not raise it.",
     )
@@ -87,7 +87,7 @@ def _not_back(settings: Settings) -> Alert:
         "{vm_name} has not come back from its {event_type}.",
         "Its exporter has not answered for 15 minutes since the event began at {value humanizeTimestamp}, "
         "and has not seen its end.",
-        Dashboard.VM,
+        "vm",
         "The impact of an event has begun, and the VM has not answered for 15 minutes. Ends when it answers, "
         "or 2 h after it last did.",
         holds="15m",
@@ -111,7 +111,7 @@ def _maintenance(settings: Settings) -> Alert:
         "info",
         "Azure works on {vm_name}.",
         "It may be away for some minutes. Your own alerts about it can be inhibited meanwhile.",
-        Dashboard.VM,
+        "vm",
         "From 60 s before the impact of an event until 5 minutes after the VM was last away; at most 35 minutes "
         "(Preempt, Terminate 15) after its exporter last answered.",
     )

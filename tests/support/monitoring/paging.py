@@ -14,7 +14,7 @@ from typing import Any, Self
 import yaml
 
 from alerts import Settings, render, resolve
-from alerts.scrape import scrape_examples
+from alerts.scrape import scrape_example
 from deploy.stack.free_port import free_port
 from support.programs import PATIENCE, Program, debian, eventually, fetch
 from support.servers.http_peer import HttpServer, Request, Response
@@ -136,9 +136,7 @@ class RuledPrometheus(Program):
         flags: Sequence[str] = (),
     ) -> None:
         write(folder, "prometheus/", settings)
-        config = yaml.safe_load(
-            scrape_examples(settings)["prometheus-file-sd.yml"].replace("127.0.0.1:9093", alertmanager)
-        )
+        config = yaml.safe_load(scrape_example("file", settings).replace("127.0.0.1:9093", alertmanager))
         config["scrape_configs"][0].update(job)
         config["scrape_configs"] += team.jobs
         config["rule_files"].append("team-rules.yml")
