@@ -39,8 +39,7 @@ DISCOVERIES: Mapping[str, tuple[Mapping[str, Any], tuple[str, ...]]] = MappingPr
             },
             (
                 "Finds every VM of a subscription that carries the tag azure_scheduled_events=true.",
-                "Azure allows 12,000 reads an hour, and this reads once for each VM and refresh: "
-                "docs/fleet.md, Discovery.",
+                "Azure allows 12,000 reads an hour. This reads once for each VM and refresh: docs/fleet.md, Discovery.",
                 "From 3.4, Prometheus may need client_id for a system-assigned identity too: docs/fleet.md, Shards.",
             ),
         ),
