@@ -7,11 +7,12 @@ connections.
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from azure_scheduled_events_exporter.errors import UsageError
 from azure_scheduled_events_exporter.logs import facts
+from azure_scheduled_events_exporter.text_file import read
 from azure_scheduled_events_exporter.times import iso_time
 
 from .app import Request, Response, plain
@@ -23,7 +24,7 @@ EXPIRES_SOON_SECONDS = 7 * 86400.0
 """How long before its expiry a certificate causes a warning."""
 _PAUSE = 1.0  # seconds between two checks of the files
 _REALM = 'Basic realm="azure-scheduled-events-exporter", charset="UTF-8"'  # without a realm some browsers do not ask
-_Stamps = Mapping[Path, tuple[int, ...] | None]
+_Contents = list[bytes | None]
 
 
 class WebAccess:
@@ -40,12 +41,12 @@ class WebAccess:
         self._open_paths = frozenset(open_paths)
         self._pause = pause
         self._log = log
-        self._files: tuple[Path, ...] = (path,)
-        self._seen: _Stamps = {}
-        self._settling: _Stamps = {}
+        self._files: tuple[Path, ...] = ()
+        self._found: _Contents = []  # by the last look
+        self._applied: _Contents = []
         self._config = WebConfig()
         self._users = Users()
-        self._apply(self._read(), "web configuration loaded")
+        self._apply(self._load(), "web configuration loaded")
 
     @property
     def tls(self) -> Tls | None:
@@ -74,38 +75,35 @@ class WebAccess:
         shown = ""
         while True:
             await asyncio.sleep(self._pause)
-            if not self._has_changed():
-                continue
             try:
-                self._apply(await asyncio.to_thread(self._read), "web configuration reloaded")
+                config = await asyncio.to_thread(self._look)
             except Exception as error:  # noqa: BLE001 - whatever it is, access stays as it was
                 reason = str(error) if isinstance(error, UsageError) else repr(error)
                 if reason != shown:
                     message = "invalid web configuration, the last valid one stays in effect"
                     self._log.error(message, extra=facts(error=reason))
-                shown, self._seen = reason, {}  # read again soon: it may be another file that is repaired
+                shown, self._applied = reason, []  # read again soon: it may be another file that is repaired
             else:
+                if config is None:
+                    continue
                 shown = ""
+                self._apply(config, "web configuration reloaded")
                 changed()
 
     def close(self) -> None:
         """End the thread of password checks."""
         self._users.close()
 
-    def _has_changed(self) -> bool:
-        """Return whether the files have changed and are stable: a key may be written after its certificate."""
-        now = _stamps(self._files)
-        is_stable, self._settling = now == self._settling, now
-        return is_stable and now != self._seen
+    def _look(self) -> WebConfig | None:
+        """Read the files again if they have changed and are stable: a key may be written after its certificate."""
+        found = _contents(self._files)
+        is_stable, self._found = found == self._found, found
+        return self._load() if is_stable and found != self._applied else None
 
-    def _read(self) -> WebConfig:
-        """Read file and certificates."""
-        self._seen = _stamps(self._files)
+    def _load(self) -> WebConfig:
         config = load(self._path)
-        files = (self._path, *(config.tls.files if config.tls else ()))
-        if files != self._files:  # read again, so that no change since then is missed
-            self._files = files
-            return self._read()
+        self._files = (self._path, *(config.tls.files if config.tls else ()))
+        self._applied = _contents(self._files)
         return config
 
     def _apply(self, config: WebConfig, message: str) -> None:
@@ -119,14 +117,12 @@ class WebAccess:
             self._log.warning("the TLS certificate %s", state, extra=facts(file=file, expires=iso_time(ends)))
 
 
-def _stamps(files: Iterable[Path]) -> _Stamps:
-    """Return times of modification and of the last chmod or chown, size and inode of each file; None if missing."""
-    stamps: dict[Path, tuple[int, ...] | None] = {}
+def _contents(files: Iterable[Path]) -> _Contents:
+    """Return the content of each file; None for one that cannot be read."""
+    contents: _Contents = []
     for file in files:
         try:
-            status = file.stat()
-        except OSError:
-            stamps[file] = None
-        else:
-            stamps[file] = (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino)
-    return stamps
+            contents.append(read(file))
+        except UsageError:
+            contents.append(None)
+    return contents

@@ -1,4 +1,4 @@
-"""Runs uvicorn on the event loop of the caller: listens, serves an application, and stops at once.
+"""Listens, serves an application with uvicorn's protocol on the event loop of the caller, and stops at once.
 
 Must not know what is served or who may read.
 """
@@ -31,24 +31,11 @@ _LARGEST_HEADER = 16 * 1024  # bytes; more than any scraper, proxy or browser se
 _LIMITS = Limits()
 
 
-class _Uvicorn(uvicorn.Server):
-    """uvicorn without its signal handlers and without its timer, which would wake the process ten times a second."""
-
-    def __init__(self, config: uvicorn.Config, state: State) -> None:
-        super().__init__(config)
-        self.server_state = state
-        self.force_exit = True  # stop waits for no connection
-        self.stopping = asyncio.Event()
-
-    def capture_signals(self) -> contextlib.AbstractContextManager[None]:  # type: ignore[override]
-        return contextlib.nullcontext()
-
-    async def main_loop(self) -> None:
-        await self.stopping.wait()
-
-
 class Server:
     """Serves ``routes`` at ``address``. Call start, read ``port`` and call stop on one event loop.
+
+    uvicorn's own server is not used: it has signal handlers, waits for connections at its end, and wakes the process
+    ten times a second.
 
     Attributes:
         port: the bound port, after start.
@@ -66,8 +53,21 @@ class Server:
         self._address = address
         self._access = access
         self._state = State(limits, lambda: access.tls if access else None, log)
-        self._app = App(routes, access, log)
-        self._tasks: list[asyncio.Task[None]] = []
+        self._config = uvicorn.Config(
+            cast("Any", App(routes, access, log)),
+            http=Connection,
+            ws="none",
+            lifespan="off",
+            interface="asgi3",
+            log_config=None,
+            log_level=logging.ERROR,  # what is wrong with a request is no news
+            access_log=False,
+            proxy_headers=False,
+            timeout_keep_alive=limits.idle_seconds,
+            h11_max_incomplete_event_size=_LARGEST_HEADER,
+        )
+        self._listening: asyncio.Server | None = None
+        self._watching: asyncio.Task[None] | None = None
         self.port = address.port
 
     async def start(self) -> None:
@@ -86,42 +86,22 @@ class Server:
         self.port = int(listener.getsockname()[1])
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # inherited; without it an answer waits 40 ms
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
-        config = uvicorn.Config(
-            cast("Any", self._app),
-            http=Connection,
-            ws="none",
-            lifespan="off",
-            interface="asgi3",
-            log_config=None,
-            log_level=logging.ERROR,  # what is wrong with a request is no news
-            access_log=False,
-            proxy_headers=False,
-            server_header=False,
-            date_header=False,
-            backlog=_ACCEPTED,
-            timeout_keep_alive=self._state.limits.idle_seconds,
-            h11_max_incomplete_event_size=_LARGEST_HEADER,
+        self._listening = await asyncio.get_running_loop().create_server(
+            lambda: Connection(self._config, self._state, {}), sock=listener, backlog=_ACCEPTED
         )
-        self._uvicorn = _Uvicorn(config, self._state)
-        self._tasks = [asyncio.create_task(self._uvicorn.serve([listener]))]
-        while not self._uvicorn.started and not self._tasks[0].done():  # noqa: ASYNC110 - uvicorn has no event for it
-            await asyncio.sleep(0)
         listener.listen(_BACKLOG)  # asyncio has set it to the number that it accepts at once
         if self._access:
-            self._tasks.append(asyncio.create_task(self._access.watch(self._retire)))
+            self._watching = asyncio.create_task(self._access.watch(self._retire))
 
     async def stop(self) -> None:
         """Stop listening and close every connection at once, also in the middle of a response."""
-        if not self._tasks:
-            return
-        serving, *watching = self._tasks
-        for task in watching:
-            task.cancel()
+        if self._listening:
+            self._listening.close()
         for connection in list(self._state.open):
             connection.shutdown()
-        self._uvicorn.stopping.set()
-        await asyncio.gather(serving, *watching, return_exceptions=True)
-        if self._access:
+        if self._access and self._watching:
+            self._watching.cancel()
+            await asyncio.gather(self._watching, return_exceptions=True)
             self._access.close()
 
     def _retire(self) -> None:
