@@ -1,6 +1,6 @@
-"""The current events of the status page as cards, those of this VM first.
+"""The current events of the status page as cards (``card.html``), those of this VM first.
 
-Pure; reads lifecycles and must not depend on the rest of the page.
+Reads lifecycles and must not depend on the rest of the page.
 """
 
 import re
@@ -13,15 +13,13 @@ from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycle, 
 from azure_scheduled_events_exporter.core.spans import trace_id
 from azure_scheduled_events_exporter.times import iso_time
 
-from .html import Child, Markup, joined, tag
-from .importance import in_order
-from .wording import APPROVERS, KINDS, SOURCES, clipped, foreign, impact, left, meaning, moment, since, standing, title
+from . import wording
+from .html import Child, Markup, filled, joined, tag
+from .status_line import in_order
+from .wording import clipped, foreign, impact, left, meaning, moment, since, standing, title
 
 CARDS = 20
 """Maximum number of cards: a VM has a few events, and a document of thousands must not slow down the page."""
-
-WHOSE = {Scope.SELF: "this VM", Scope.PEER: "other VMs", Scope.UNKNOWN: "possibly this VM"}
-"""The words for the VMs of an event."""
 
 _NAMES = 10
 _HINT = "To let it begin now, for all affected VMs, run as root on this VM (in a container or pod: inside it): "
@@ -41,63 +39,55 @@ def cards(
 
 def _card(life: Lifecycle, status: ApprovalStatus | None, vm_name: str | None, now: float) -> Markup:
     event, kind = life.event, kind_of(life, now)
-    key = f"event-{trace_id(event.event_id)}"
-    approved = life.approved_by is not None and life.state is State.SCHEDULED
-    return tag(
-        "article",
-        tag(
-            "header",
-            tag("h3", foreign(title(life)), id=f"{key}-title"),
-            tag("span", foreign(standing(life)), class_="chip state"),
-            tag("span", "approved", class_="chip approved") if approved else None,
-            tag("span", WHOSE[life.scope], class_=f"chip {life.scope}"),
-        ),
-        _when(life, kind, now),
-        tag("p", meaning(life), class_="meaning"),
-        tag(
-            "dl",
-            _entry("Kind", KINDS[kind]),
-            _entry("Announced impact", impact(event.duration_seconds)),
-            _entry(f"Affected VMs ({event.resource_count})", _names(event, vm_name)),
-            _entry("Approval", _approval(life, status), class_="wide"),
-            _entry("Description", foreign(event.description) if event.description else "none", class_="wide"),
-            _entry("Source", foreign(SOURCES.get(event.source, event.source))),
-            _entry("Resource type", foreign(event.resource_type) if event.resource_type else "not given"),
-            _entry("First seen", joined(moment(life.first_seen.wall), " (", since(life.first_seen.wall, now), ")")),
-            _entry("EventId", tag("code", foreign(event.event_id))),
-            _entry("Trace id", tag("code", trace_id(event.event_id))),
-        ),
-        id=key,
-        class_=f"{life.scope} {'started' if life.state is State.STARTED else 'waiting'}",
-        aria_labelledby=f"{key}-title",
+    is_approved = life.approved_by is not None and life.state is State.SCHEDULED
+    when, remark = _when(life, kind, now)
+    return filled(
+        "card.html",
+        key=f"event-{trace_id(event.event_id)}",
+        scope=life.scope,
+        state="started" if life.state is State.STARTED else "waiting",
+        title=foreign(title(life)),
+        standing=foreign(standing(life)),
+        approved=tag("span", "approved", class_="chip approved") if is_approved else None,
+        whose=wording.WHOSE[life.scope],
+        when=when,
+        remark=remark,
+        meaning=meaning(life),
+        kind=wording.KINDS[kind],
+        impact=impact(event.duration_seconds),
+        count=str(event.resource_count),
+        names=_names(event, vm_name),
+        approval=_approval(life, status),
+        description=foreign(event.description) if event.description else "none",
+        source=foreign(wording.SOURCES.get(event.source, event.source)),
+        resource_type=foreign(event.resource_type) if event.resource_type else "not given",
+        first_seen=moment(life.first_seen.wall),
+        since=since(life.first_seen.wall, now),
+        event_id=foreign(event.event_id),
+        trace_id=trace_id(event.event_id),
     )
 
 
-def _when(life: Lifecycle, kind: Kind, now: float) -> Markup:
-    """Return when the event begins, in the largest type of the page, with a remark."""
+def _when(life: Lifecycle, kind: Kind, now: float) -> tuple[Child, Child]:
+    """Return when the event begins, in the largest type of the page, and a remark."""
     not_before = life.event.not_before
-    remarks: tuple[Child, ...]
     if life.state is State.STARTED:
         began = life.started_at or life.first_seen
-        remark = None
+        remark = "It is happening now, or has just happened. "
         if began == life.first_seen and not life.proven_by_boot:
-            remark = "It had already started when it was first seen: no notice."
+            without_notice = "It had already started when it was first seen: no notice."
             if kind is Kind.REQUESTED:
-                remark = "A user requested it, and Azure approved it at once: it was never Scheduled."
-        when = joined("started ", since(began.wall, now))
-        remarks = ("It is happening now, or has just happened. ", remark)
-    elif kind is Kind.ADVISORY:
-        when, remarks = Markup("nothing scheduled"), ("It may be withdrawn.",)
-    elif not_before is None:
-        when = Markup("time unknown")
-        remarks = ("The event has no readable NotBefore. It may begin at any moment.",)
-    else:
-        ahead, until = not_before - now, iso_time(not_before)
-        overdue = ahead <= -1
-        when = tag("time", left(ahead), datetime=until, data_until=not_before, data_overdue=overdue, role="timer")
-        remark = "Approved: it may begin earlier than NotBefore, at any moment." if life.approved_by else None
-        remarks = ("NotBefore ", moment(not_before), ". ", remark)
-    return tag("div", tag("p", when, class_="when"), tag("p", *remarks, class_="remark"))
+                without_notice = "A user requested it, and Azure approved it at once: it was never Scheduled."
+            remark += without_notice
+        return joined("started ", since(began.wall, now)), remark
+    if kind is Kind.ADVISORY:
+        return "nothing scheduled", "It may be withdrawn."
+    if not_before is None:
+        return "time unknown", "The event has no readable NotBefore. It may begin at any moment."
+    ahead, until = not_before - now, iso_time(not_before)
+    when = tag("time", left(ahead), datetime=until, data_until=not_before, data_overdue=ahead <= -1, role="timer")
+    sooner = "Approved: it may begin earlier than NotBefore, at any moment." if life.approved_by else None
+    return when, joined("NotBefore ", moment(not_before), ". ", sooner)
 
 
 def _names(event: ScheduledEvent, vm_name: str | None) -> Markup:
@@ -113,7 +103,7 @@ def _approval(life: Lifecycle, status: ApprovalStatus | None) -> Markup:
     event_id = life.event_id
     if life.approved_by is not None:
         at = life.approved_at
-        return joined(APPROVERS[life.approved_by], ", " if at else None, moment(at.wall) if at else None)
+        return joined(wording.APPROVERS[life.approved_by], ", " if at else None, moment(at.wall) if at else None)
     if life.state is State.STARTED:
         return Markup("not needed: it has started")
     if life.state is State.ADVISORY:
@@ -128,7 +118,3 @@ def _approval(life: Lifecycle, status: ApprovalStatus | None) -> Markup:
         return joined("not yet: ", said)
     command = tag("code", f"azure-scheduled-events-exporter approve {event_id}")
     return joined("not yet: ", said, tag("p", _HINT, command, class_="hint"))
-
-
-def _entry(term: str, value: Markup | str, class_: str | None = None) -> Markup:
-    return tag("div", tag("dt", term), tag("dd", value), class_=class_)

@@ -5,20 +5,18 @@ Pure; reads lifecycles and must not depend on the rest of the page.
 
 from collections.abc import Mapping, Sequence
 
-from azure_scheduled_events_exporter.core.document import Scope
 from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycle, State
 from azure_scheduled_events_exporter.core.spans import trace_id
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.polling.snapshot import Snapshot
 
 from .html import Markup, joined, tag
-from .importance import in_order
-from .wording import APPROVERS, OUTCOMES, foreign, length, moment, paused, standing, title
+from .status_line import in_order
+from .wording import APPROVERS, OUTCOMES, WHOSE, foreign, length, moment, paused, standing, title
 
 _CURRENT = 20  # current events shown beside those that ended
 _NARROWEST = 0.5  # percent of a bar: a phase of seconds in a life of days stays visible
 _KEYS = {"waiting": "scheduled", "approved": "approved, not started", "started": "started", "deadline": "NotBefore"}
-_WHOSE = {Scope.SELF: "this VM", Scope.PEER: "other VMs", Scope.UNKNOWN: "VM unknown"}
 
 
 def lives(snapshot: Snapshot) -> list[Lifecycle]:
@@ -48,7 +46,7 @@ def _row(life: Lifecycle, now: float) -> Markup:
         tag(
             "p",
             tag("strong", foreign(title(life))),
-            tag("span", _WHOSE[life.scope], class_=f"chip {life.scope}"),
+            tag("span", WHOSE[life.scope], class_=f"chip {life.scope}"),
             moment(life.first_seen.wall),
             tag("span", foreign(outcome), class_=f"chip {life.outcome or 'now'}", title=why),
             class_="life",

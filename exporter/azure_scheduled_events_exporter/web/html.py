@@ -1,15 +1,19 @@
-"""Builds HTML from elements. Plain text is always escaped, so no text can become markup.
+"""Builds HTML from templates and elements. Plain text is always escaped, so no text can become markup.
 
 Must not depend on the content of a page.
 """
 
 import html
+import re
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from string import Template
 
 
 @dataclass(frozen=True, slots=True)
 class Markup:
-    """Text that is already HTML. Only :func:`tag` and constants of this project may create it."""
+    """Text that is already HTML. Only this module and constants of this project may create it."""
 
     text: str
 
@@ -35,3 +39,19 @@ def joined(*children: Child, between: str = "") -> Markup:
     """Return ``children`` one after another, with ``between`` between them."""
     texts = (child.text if isinstance(child, Markup) else html.escape(child) for child in children if child is not None)
     return Markup(html.escape(between).join(texts))
+
+
+def filled(template: str, **values: Child) -> Markup:
+    """Return the file ``template`` beside this module with ``values`` in the place of its names; None is no text."""
+    return Markup(_template(template).substitute({name: joined(value).text for name, value in values.items()}))
+
+
+@cache
+def _template(name: str) -> Template:
+    return Template(re.sub(r"\n\s*", "", file_text(name)))
+
+
+@cache
+def file_text(name: str) -> str:
+    """Return the text of a file beside this module, which is read once."""
+    return Path(__file__).with_name(name).read_text(encoding="utf-8")

@@ -1,15 +1,30 @@
-"""Writes the line that ``systemctl status`` shows. Pure.
+"""Writes the line that ``systemctl status`` shows, and orders events by importance. Pure.
 
 It contains times, not ages, because it is not updated while nothing changes.
 """
+
+from collections.abc import Iterable
 
 from azure_scheduled_events_exporter.core.document import Scope
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, State
 from azure_scheduled_events_exporter.polling.snapshot import Snapshot
 from azure_scheduled_events_exporter.times import iso_time
 
-from .importance import in_order
 from .wording import standing, title
+
+
+def in_order(lives: Iterable[Lifecycle]) -> list[Lifecycle]:
+    """Return the events by importance: those of this VM, then those that have started, then by NotBefore."""
+    never = float("inf")
+    return sorted(
+        lives,
+        key=lambda life: (
+            life.scope is Scope.PEER,
+            life.state is not State.STARTED,
+            never if life.event.not_before is None else life.event.not_before,
+            life.event_id,
+        ),
+    )
 
 
 def status_line(snapshot: Snapshot) -> str:

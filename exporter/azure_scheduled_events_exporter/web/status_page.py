@@ -1,31 +1,27 @@
 """The status page ``/``: one HTML document, described in ``docs/status-page.md``.
 
 Reads a snapshot. ``web.html`` escapes every text from IMDS, and the page's security policy allows only the one script
-whose hash it names. Style and script are files beside this module, read once.
+whose hash it names. Template (``status.html``; its links are relative, so that they work behind a proxy with a path
+prefix), style and script are files beside this module.
 """
 
 import base64
 import hashlib
 from functools import cache
-from pathlib import Path
 
 from azure_scheduled_events_exporter import DOCUMENTATION, __version__
 from azure_scheduled_events_exporter.core.document import Scope
 from azure_scheduled_events_exporter.polling.snapshot import Polls, Snapshot
 
-from .event_cards import WHOSE, cards
+from .event_cards import cards
 from .history import lives, timeline
-from .html import Markup, joined, tag
-from .importance import in_order
-from .wording import moment, since, standing, title
+from .html import Child, Markup, file_text, filled, joined, tag
+from .status_line import in_order
+from .wording import WHOSE, moment, since, standing, title
 
-NAME = "azure-scheduled-events-exporter"
 LATE_SECONDS = 15.0
 """The last answer is outdated if it is older than two poll intervals plus this."""
 
-_REFRESH_SECONDS = 5  # without JavaScript
-_LINKS = {"/api/v1/events": "Events as JSON", "/-/healthy": "Health", "/-/ready": "Readiness"}
-_PAGES = {"status-page.md": "this page", "runbooks/": "what to do about each alert"}
 _PLACE = {
     "scale set": "scale_set",
     "zone": "zone",
@@ -35,11 +31,6 @@ _PLACE = {
     "priority": "priority",
     "resource group": "resource_group",
 }
-
-
-@cache
-def _file(name: str) -> str:
-    return Path(__file__).with_name(name).read_text(encoding="utf-8")
 
 
 def page_headers() -> tuple[tuple[str, str], ...]:
@@ -53,80 +44,41 @@ def page_headers() -> tuple[tuple[str, str], ...]:
 
 @cache
 def _hash(name: str) -> str:
-    return f"'sha256-{base64.b64encode(hashlib.sha256(_file(name).encode()).digest()).decode()}'"
+    return f"'sha256-{base64.b64encode(hashlib.sha256(file_text(name).encode()).digest()).decode()}'"
 
 
 def page(snapshot: Snapshot, now: float, telemetry_path: str) -> bytes:
     """Return the body of ``/`` at ``now``, wall-clock seconds."""
     seen = _is_seen(snapshot, now)
-    document = tag(
-        "html",
-        tag(
-            "head",
-            Markup('<meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1">'),
-            Markup('<meta name="color-scheme" content="light dark">'),
-            Markup(f'<noscript><meta http-equiv="refresh" content="{_REFRESH_SECONDS}"></noscript>'),
-            tag("title", _title(snapshot, seen=seen)),
-            tag("style", Markup(_file("status.css"))),
-        ),
-        tag(
-            "body",
-            tag("a", "Skip to the current events", href="#events", class_="skip"),
-            tag("header", tag("p", f"{NAME} {__version__}"), class_="product"),
-            tag(
-                "div",
-                tag("p", role="alert"),
-                tag("p", "The page shows the state of ", tag("time", id="server-time"), ".", class_="remark"),
-                id="lost",
-                hidden=True,
-            ),
-            tag("p", id="announcement", role="status", class_="unseen"),
-            _main(snapshot, now, seen=seen),
-            _footer(telemetry_path),
-            tag("script", Markup(_file("status.js"))),
-        ),
-        lang="en",
-        data_version=__version__,
-    )
-    return f"<!doctype html>\n{document.text}\n".encode()
+    shown, current = lives(snapshot), list(snapshot.current.values())
+    sight, imds = _sight(snapshot, now, seen=seen)
+    return filled(
+        "status.html",
+        version=__version__,
+        title=_title(snapshot, seen=seen),
+        style=Markup(file_text("status.css")),
+        script=Markup(file_text("status.js")),
+        now=str(now),
+        announcement=_announcement(snapshot, seen=seen),
+        sight=sight,
+        imds=imds,
+        vm=_vm(snapshot),
+        doubtful=None if seen else "doubtful",
+        as_of=None if seen or not current else ", as last known",
+        events=cards(current, snapshot.approval_statuses, snapshot.vm_name, now)
+        if current
+        else _none(snapshot, seen=seen),
+        history=timeline(shown, now) if shown else tag("p", "The history of this exporter has no event."),
+        exporter=_exporter(snapshot),
+        telemetry_path=telemetry_path,
+        documentation=DOCUMENTATION,
+    ).text.encode()
 
 
 def _is_seen(snapshot: Snapshot, now: float) -> bool:
     """Return whether the snapshot is current: missing data is never shown as "no events"."""
     last = snapshot.polls.last_success
     return snapshot.polls.up and last is not None and now - last <= 2 * snapshot.poll_interval + LATE_SECONDS
-
-
-def _main(snapshot: Snapshot, now: float, *, seen: bool) -> Markup:
-    shown = lives(snapshot)
-    current = list(snapshot.current.values())
-    return tag(
-        "main",
-        _sight(snapshot, now, seen=seen),
-        _vm(snapshot),
-        tag(
-            "section",
-            tag("h2", "Current events" if seen or not current else "Current events, as last known", id="current"),
-            cards(current, snapshot.approval_statuses, snapshot.vm_name, now)
-            if current
-            else _none(snapshot, seen=seen),
-            id="events",
-            class_=None if seen else "doubtful",
-            tabindex="-1",
-            aria_labelledby="current",
-        ),
-        tag(
-            "section",
-            tag("h2", "History", id="past"),
-            timeline(shown, now) if shown else tag("p", "The history of this exporter has no event."),
-            id="history",
-            aria_labelledby="past",
-        ),
-        _exporter(snapshot),
-        id="main",
-        data_now=now,
-        data_announcement=_announcement(snapshot, seen=seen),
-    )
 
 
 def _doubt(polls: Polls) -> str:
@@ -141,48 +93,37 @@ def _is_starting(polls: Polls) -> bool:
     return not any(polls.outcomes.values()) and not polls.hanging
 
 
-def _sight(snapshot: Snapshot, now: float, *, seen: bool) -> Markup:
-    """Return the section that shows whether IMDS answers."""
+def _sight(snapshot: Snapshot, now: float, *, seen: bool) -> tuple[str, Markup]:
+    """Return the class and the content of the section that shows whether IMDS answers."""
     polls = snapshot.polls
     last = polls.last_success
     if seen and last is not None:
-        words = tag("p", tag("strong", "IMDS answers"), " last answer ", since(last, now))
-        return tag("section", words, id="imds", class_="seen", aria_label="Metadata service")
-    reason = polls.failure or "polls do not return"
-    if _is_starting(polls):
-        reason = "The first answer may take two minutes."
+        return "seen", tag("p", tag("strong", "IMDS answers"), " last answer ", since(last, now))
+    known: Child = "It is unknown whether there are events."
     if polls.partial:
-        known = Markup("The page shows what can be read. Events may be missing, and none is taken for over.")
+        known = "The page shows what can be read. Events may be missing, and none is taken for over."
     elif last is not None:
         known = joined("Last answer ", since(last, now), ", ", moment(last), ". The page shows what was known then.")
     elif snapshot.current:
-        known = Markup("The page shows what was known before this exporter started.")
-    else:
-        known = Markup("It is unknown whether there are events.")
-    return tag(
-        "section",
-        tag("p", tag("strong", _doubt(polls))),
-        tag("p", tag("bdi", reason)),
-        tag("p", known),
-        id="imds",
-        class_="starting" if _is_starting(polls) else "blind",
-        aria_label="Metadata service",
-    )
+        known = "The page shows what was known before this exporter started."
+    starting = _is_starting(polls)
+    reason = "The first answer may take two minutes." if starting else polls.failure or "polls do not return"
+    doubt = tag("p", tag("strong", _doubt(polls)))
+    return "starting" if starting else "blind", joined(doubt, tag("p", tag("bdi", reason)), tag("p", known))
 
 
 def _vm(snapshot: Snapshot) -> Markup:
     who = snapshot.identity
     if not snapshot.vm_name:
         unknown = "The name of this VM is not known yet, so the exporter cannot tell which events affect it."
-        return tag("section", tag("h1", "This VM"), tag("p", unknown, class_="warning"), id="vm", aria_label="This VM")
+        return joined(tag("h1", "This VM"), tag("p", unknown, class_="warning"))
     known = [(key, getattr(who, field)) for key, field in _PLACE.items()] if who else []
     entries = [tag("div", tag("dt", key), tag("dd", tag("bdi", value))) for key, value in known if value]
-    heading = tag("h1", tag("bdi", snapshot.vm_name))
     wrong = None
     if snapshot.is_misnamed and who:
         text = "--instance.name is not the name of this VM in IMDS, so its events count as those of another VM: "
         wrong = tag("p", text, tag("bdi", who.vm_name), ".", class_="warning")
-    return tag("section", heading, wrong, tag("dl", *entries) if entries else None, id="vm", aria_label="This VM")
+    return joined(tag("h1", tag("bdi", snapshot.vm_name)), wrong, tag("dl", *entries) if entries else None)
 
 
 def _none(snapshot: Snapshot, *, seen: bool) -> Markup:
@@ -197,29 +138,12 @@ def _none(snapshot: Snapshot, *, seen: bool) -> Markup:
     return joined(quiet, tag("p", unsure, class_="unsure"))
 
 
-def _exporter(snapshot: Snapshot) -> Markup:
+def _exporter(snapshot: Snapshot) -> str:
     journal = "on disk" if snapshot.journal.up else "in memory only and is lost when the exporter stops"
     facts = [f"polls every {snapshot.poll_interval:g}s", f"the journal is {journal}"]
     if snapshot.deliveries.queued:
         facts.append(f"{snapshot.deliveries.queued} trace spans are waiting for the collector")
-    return tag("p", f"This exporter: {', '.join(facts)}.", id="exporter", class_="remark")
-
-
-def _footer(telemetry_path: str) -> Markup:
-    links = {telemetry_path: "Metrics", **_LINKS}
-    # Relative, so that they work behind a proxy with a path prefix.
-    items = [tag("li", tag("a", text, href=f".{path}")) for path, text in links.items()]
-    return tag(
-        "footer",
-        tag("nav", tag("ul", *items), aria_label="More from this exporter"),
-        tag(
-            "p",
-            "Documentation: ",
-            joined(*(tag("a", text, href=f"{DOCUMENTATION}{path}") for path, text in _PAGES.items()), between=", "),
-            ".",
-            class_="remark",
-        ),
-    )
+    return ", ".join(facts)
 
 
 def _title(snapshot: Snapshot, *, seen: bool) -> str:

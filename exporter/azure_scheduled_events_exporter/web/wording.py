@@ -27,6 +27,9 @@ SOURCES: Mapping[str, str] = {
     "": "unknown: this api-version does not say",
 }
 
+WHOSE = {Scope.SELF: "this VM", Scope.PEER: "other VMs", Scope.UNKNOWN: "possibly this VM"}
+"""The words for the VMs of an event."""
+
 OUTCOMES: Mapping[Transition, tuple[str, str]] = {
     Transition.COMPLETED: ("completed", "The event started and ended."),
     Transition.CANCELLED: ("cancelled", "The event disappeared before NotBefore: Azure cancelled it."),
