@@ -191,18 +191,13 @@ def _scenario(section: Section, name: str) -> Scenario:
 
 def _vm(section: Section) -> VirtualMachine:
     name = section.text("name")
-    if not name or "/" in name:
-        raise section.error("must be a VM's name: not empty and without '/'", "name")
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        raise section.error("must be a VM's name: half a surrogate pair is no character", "name") from None
+    if not name or "/" in name or not name.isprintable():
+        raise section.error("must be a VM's name: not empty, without '/', and of printable characters", "name")
     usual = VirtualMachine(name, own_events_only=section.flag("own_events_only", default=False))
     texts = [field.name for field in fields(usual) if field.name not in {"name", "own_events_only"}]
     values: dict[str, Any] = {key: section.text(key, getattr(usual, key)) for key in texts}
-    vm = replace(usual, **values)
     section.finish()
-    return vm
+    return replace(usual, **values)
 
 
 def _event(section: Section, vms: tuple[str, ...]) -> PlannedEvent:

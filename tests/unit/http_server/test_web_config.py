@@ -51,12 +51,6 @@ def test_error(text: str, error: str, folder: Path) -> None:
     assert "$2" not in shown
 
 
-def test_no_file(tmp_path: Path) -> None:
-    """A file that is not there is refused by name."""
-    with pytest.raises(UsageError, match=r"web\.yml: cannot be read: No such file or directory"):
-        load(tmp_path / "web.yml")
-
-
 def test_every_key(folder: Path) -> None:
     """Every key of the toolkit's format has the meaning that its page describes; paths are relative to the file."""
     path = write(

@@ -65,17 +65,6 @@ def test_incarnation_changes_exactly_when_the_events_change(played: Stage, actio
         highest = played.incarnation
 
 
-@given(STAGES, st.lists(TENTHS, max_size=20))
-def test_looking_changes_nothing(watched: Stage, moments: list[float]) -> None:
-    """How often anybody looks has no influence on what happens, nor on the incarnation."""
-    blind = Stage(watched.playlist, at=0, seed="s")
-    for moment in sorted(moments):
-        watched.advance(moment)
-    watched.advance(1000)
-    blind.advance(1000)
-    assert (watched.record, watched.incarnation) == (blind.record, blind.incarnation)
-
-
 def act(played: Stage, action: str, now: float) -> None:
     """Do what a client or a tester might do at that moment."""
     if action == "approve" and played.events:

@@ -179,10 +179,18 @@ def test_this_vm_and_its_place() -> None:
         (reboot(), "Kindwithout notice: the host has probably failed"),
         (freeze(state=State.ADVISORY, status="Advisory"), "Kindadvice: nothing is scheduled"),
         (freeze(resource_type="Moon"), "Resource typeMoon"),
+        (freeze(), "in 14m 32s"),
+        (freeze(not_before=NOW - 75), "overdue by 1m 15s"),
+        (freeze(not_before=NOW - 0.9), "due now"),
+        (freeze(not_before=None), "time unknown"),
+        (freeze(state=State.STARTED, started_at=Timestamp(NOW - 8)), "started 8s ago"),
+        (reboot(), "It had already started when it was first seen: no notice."),
+        (freeze(state=State.OTHER, status="Paused"), "FreezePaused"),
+        (freeze(state=State.ADVISORY, status="Advisory", not_before=None), "nothing scheduled"),
     ],
 )
-def test_kind_and_resource_type(life: Lifecycle, words: str) -> None:
-    """A card says what kind of event it is, and of what."""
+def test_card(life: Lifecycle, words: str) -> None:
+    """A card says what kind of event it is, of what, and when it begins, has begun, or that nobody knows."""
     assert words in Page(replace(QUIET, current={life.event_id: life})).text
 
 
@@ -215,24 +223,6 @@ def test_meaning_in_plain_words(event_type: str, words: str) -> None:
     text = Page(replace(QUIET, current={FREEZE_ID: freeze(event_type=event_type, duration_seconds=0.0)})).text
     assert "Azure announces no interruption" in text
     assert words not in text
-
-
-@pytest.mark.parametrize(
-    ("life", "words"),
-    [
-        (freeze(), "in 14m 32s"),
-        (freeze(not_before=NOW - 75), "overdue by 1m 15s"),
-        (freeze(not_before=NOW - 0.9), "due now"),
-        (freeze(not_before=None), "time unknown"),
-        (freeze(state=State.STARTED, started_at=Timestamp(NOW - 8)), "started 8s ago"),
-        (reboot(), "It had already started when it was first seen: no notice."),
-        (freeze(state=State.OTHER, status="Paused"), "FreezePaused"),
-        (freeze(state=State.ADVISORY, status="Advisory", not_before=None), "nothing scheduled"),
-    ],
-)
-def test_when_it_begins(life: Lifecycle, words: str) -> None:
-    """A card says when the event begins, that it is overdue, that it has begun, or that nobody knows."""
-    assert words in Page(replace(QUIET, current={life.event_id: life})).text
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,8 @@
-"""The server under TLS: handshakes, pages, and clients that do not speak TLS or stop in the middle."""
+"""The server under TLS: handshakes, versions, pages, and clients that do not speak TLS or stop in the middle."""
 
 import logging
 import socket
+import ssl
 import struct
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -12,7 +13,7 @@ from azure_scheduled_events_exporter.http_server.protocol import Limits
 from support.programs import eventually
 from support.servers.certificates import Authority
 from support.servers.serving import BIG, PAGE, read_all, read_answer, request
-from support.servers.tls_serving import PLAIN, ask, encrypted, said, trusting, wrapped
+from support.servers.tls_serving import PLAIN, ask, encrypted, let_in, said, trusting, wrapped
 
 
 def test_page(file: Path, authority: Authority) -> None:
@@ -86,12 +87,19 @@ def test_reset(file: Path, authority: Authority, caplog: pytest.LogCaptureFixtur
     assert caplog.text == ""  # asyncio has its own logger
 
 
-def test_never_reads(file: Path, authority: Authority) -> None:
-    """A client that never reads its large page is cut off."""
-    with (
-        encrypted(file, Limits(response_seconds=0.5)) as running,
-        trusting(authority).wrap_socket(running.connect(receive_buffer=4096), server_hostname="localhost") as client,
-    ):
-        client.sendall(request("/huge"))
-        eventually(lambda: any(one.is_busy for one in running.server._state.open), "the answer")
-        eventually(lambda: not running.server._state.open, "the end of the connection")
+def test_least(file: Path, authority: Authority) -> None:
+    """min_version refuses clients of TLS 1.2."""
+    file.write_text(PLAIN.replace("}", ", min_version: TLS13}"))
+    old = trusting(authority)
+    old.maximum_version = ssl.TLSVersion.TLSv1_2
+    with encrypted(file) as running:
+        assert not let_in(running, old)
+        assert let_in(running, trusting(authority))
+
+
+def test_suites(file: Path, authority: Authority) -> None:
+    """max_version holds the server to TLS 1.2, and cipher_suites to a suite of it."""
+    suite = "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384"
+    file.write_text(PLAIN.replace("}", f", max_version: TLS12, cipher_suites: [{suite}]}}"))
+    with encrypted(file) as running, wrapped(running, trusting(authority)) as client:
+        assert client.cipher() == ("ECDHE-ECDSA-AES256-GCM-SHA384", "TLSv1.2", 256)
