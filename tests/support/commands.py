@@ -22,12 +22,13 @@ def command(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
 
     In this process, except for ``run``, which gives up capabilities that later tests need.
     """
+    env = {"COLUMNS": "100", **env}
     if arguments[:1] == ("run",):
         return subprocess.run(
-            [COMMAND, *arguments], env=environment(COLUMNS="100", **env), capture_output=True, text=True, check=False
+            [COMMAND, *arguments], env=environment(**env), capture_output=True, text=True, check=False
         )
     output, errors, before = io.StringIO(), io.StringIO(), dict(os.environ)
-    clean = {name: value for name, value in environment(COLUMNS="100").items() if not name.lower().endswith("_proxy")}
+    clean = {name: value for name, value in environment().items() if not name.lower().endswith("_proxy")}
     os.environ.clear()
     os.environ.update(clean, **env)
     try:

@@ -15,67 +15,52 @@ NOWHERE = (
 )
 
 
-class TestCheckConfig:
-    """The effective settings, and where each is set."""
-
-    def test_good(self, tmp_path: Path) -> None:
-        """Every setting is listed with its value and where it is set."""
-        file = tmp_path / "config.yml"
-        file.write_text("imds.timeout: 5s\n")
-        done = command(
-            *("check-config", "--config.file", str(file), "--log.level", "debug"),
-            AZURE_SCHEDULED_EVENTS_POLL_INTERVAL="2s",
-        )
-        assert (done.returncode, done.stderr) == (0, "")
-        for line in (
-            "log.level: debug   [--log.level]",
-            "poll.interval: 2s   [environment variable AZURE_SCHEDULED_EVENTS_POLL_INTERVAL]",
-            f"imds.timeout: 5s   [{file}:1: imds.timeout]",
-            "imds.api-version: 2020-07-01   [default]",
-            f"journal.path: {state_folder(environment())}   [default]",
-        ):
-            assert line in done.stdout.splitlines()
-
-    def test_warnings(self) -> None:
-        """Settings that hide something are valid, and each is warned of: an old api-version, and rare polls."""
-        done = command("check-config", "--imds.api-version", "2017-03-01", "--poll.interval", "2m")
-        assert done.returncode == 0
-        version, interval = done.stderr.splitlines()
-        assert "2017-03-01 does not show events of type" in version
-        assert "Preempt" in version
-        assert "Terminate" in version
-        assert "--poll.interval 2m is longer than 50s" in interval
-        assert "two documents more than 1m apart" in command("check-config", "--poll.interval", "1m").stderr
-        assert command("check-config", "--poll.interval", "50s").stderr == ""
-
-    def test_environment_file_that_is_not_there(self) -> None:
-        """A file that was named and is missing is an error."""
-        assert_one_line(command("events", "--env-file", "/nonexistent/environment"), 2, "/nonexistent/environment")
-
-    @pytest.mark.parametrize(
-        ("text", "where", "words"),
-        [
-            ("poll.intervall: 2s\n", ":1", ("poll.intervall", "poll.interval")),
-            ("log.level: info\npoll.interval: often\n", ":2", ("poll.interval", "often")),
-            ("poll: [\n", "", ()),
-        ],
-        ids=["unknown key", "bad value", "no YAML"],
+def test_good(tmp_path: Path) -> None:
+    """Every setting is listed with its value and where it is set."""
+    file = tmp_path / "config.yml"
+    file.write_text("imds.timeout: 5s\n")
+    done = command(
+        *("check-config", "--config.file", str(file), "--log.level", "debug"),
+        AZURE_SCHEDULED_EVENTS_POLL_INTERVAL="2s",
     )
-    def test_bad(self, text: str, where: str, words: tuple[str, ...], tmp_path: Path) -> None:
-        """An error is one line with its place, and the status is 2."""
-        file = tmp_path / "config.yml"
-        file.write_text(text)
-        assert_one_line(command("check-config", "--config.file", str(file)), 2, f"{file}{where}", *words)
+    assert (done.returncode, done.stderr) == (0, "")
+    for line in (
+        "log.level: debug   [--log.level]",
+        "poll.interval: 2s   [environment variable AZURE_SCHEDULED_EVENTS_POLL_INTERVAL]",
+        f"imds.timeout: 5s   [{file}:1: imds.timeout]",
+        "imds.api-version: 2020-07-01   [default]",
+        f"journal.path: {state_folder(environment())}   [default]",
+    ):
+        assert line in done.stdout.splitlines()
 
-    @pytest.mark.parametrize("name", ["check-config", "run"])
-    def test_variables_of_opentelemetry(self, name: str) -> None:
-        """A variable that OpenTelemetry refuses while it is imported is refused by both commands."""
-        variable = "OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT"
-        done = subprocess.run(
-            [COMMAND, name, *NOWHERE],
-            env=environment(OTEL_EXPORTER_OTLP_ENDPOINT="http://127.0.0.1:9", **{variable: "x"}),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert_one_line(done, 2, "OpenTelemetry cannot use its settings", variable)
+
+def test_warnings() -> None:
+    """Settings that hide something are valid, and each is warned of: an old api-version, and rare polls."""
+    done = command("check-config", "--imds.api-version", "2017-03-01", "--poll.interval", "2m")
+    assert done.returncode == 0
+    version, interval = done.stderr.splitlines()
+    assert "2017-03-01 does not show events of type" in version
+    assert "Preempt" in version
+    assert "Terminate" in version
+    assert "--poll.interval 2m is longer than 50s" in interval
+    assert "two documents more than 1m apart" in command("check-config", "--poll.interval", "1m").stderr
+    assert command("check-config", "--poll.interval", "50s").stderr == ""
+
+
+def test_environment_file_that_is_not_there() -> None:
+    """A file that was named and is missing is an error."""
+    assert_one_line(command("events", "--env-file", "/nonexistent/environment"), 2, "/nonexistent/environment")
+
+
+@pytest.mark.parametrize("name", ["check-config", "run"])
+def test_variables_of_opentelemetry(name: str) -> None:
+    """A variable that OpenTelemetry refuses while it is imported is refused by both commands."""
+    variable = "OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT"
+    done = subprocess.run(
+        [COMMAND, name, *NOWHERE],
+        env=environment(OTEL_EXPORTER_OTLP_ENDPOINT="http://127.0.0.1:9", **{variable: "x"}),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert_one_line(done, 2, "OpenTelemetry cannot use its settings", variable)

@@ -12,73 +12,51 @@ from support.commands import EVENT_ID, NAME, assert_one_line, command, place_eve
 from support.programs import COMMAND, Program
 
 
-class TestEvents:
-    """One question to IMDS, without a daemon."""
+def test_table(simulator: Simulator) -> None:
+    """People get a table: who, what, when, whose; if there are no events, a sentence says so."""
+    done = command("events", "--imds.endpoint", simulator.url)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "No events.\n", "")
+    place_event(simulator)
+    done = command("events", "--imds.endpoint", simulator.url)
+    assert (done.returncode, done.stderr) == (0, "")
+    head, row = done.stdout.splitlines()
+    assert head.split()[:4] == ["EventId", "Type", "Status", "Source"]
+    for word in (EVENT_ID, "Reboot", "Scheduled", "Platform", "self", "vm_0, vm_1", "30s", "(in 1", "VirtualMachine"):
+        assert word in row
 
-    def test_table(self, simulator: Simulator) -> None:
-        """People get a table: who, what, when, whose."""
-        place_event(simulator)
-        done = command("events", "--imds.endpoint", simulator.url)
-        assert (done.returncode, done.stderr) == (0, "")
-        head, row = done.stdout.splitlines()
-        assert head.split()[:4] == ["EventId", "Type", "Status", "Source"]
-        for word in (
-            EVENT_ID,
-            "Reboot",
-            "Scheduled",
-            "Platform",
-            "self",
-            "vm_0, vm_1",
-            "30s",
-            "(in 1",
-            "VirtualMachine",
-        ):
-            assert word in row
 
-    def test_json(self, simulator: Simulator) -> None:
-        """Scripts get JSON."""
-        not_before = place_event(simulator)
-        done = command("events", "--json", "--imds.endpoint", simulator.vm_url("vm_1"))
-        assert (done.returncode, done.stderr) == (0, "")
-        content = json.loads(done.stdout)
-        assert content["up"] is True
-        assert content["vm_name"] == "vm_1"
-        [event] = content["events"]
-        assert event["event_id"] == EVENT_ID
-        assert event["scope"] == "self"
-        assert event["resources"] == ["vm_0", "vm_1"]
-        assert event["seconds_until_not_before"] == pytest.approx(not_before - time.time(), abs=20)
+def test_json(simulator: Simulator) -> None:
+    """Scripts get JSON."""
+    not_before = place_event(simulator)
+    done = command("events", "--json", "--imds.endpoint", simulator.vm_url("vm_1"))
+    assert (done.returncode, done.stderr) == (0, "")
+    content = json.loads(done.stdout)
+    assert (content["up"], content["vm_name"]) == (True, "vm_1")
+    [event] = content["events"]
+    assert (event["event_id"], event["scope"], event["resources"]) == (EVENT_ID, "self", ["vm_0", "vm_1"])
+    assert event["seconds_until_not_before"] == pytest.approx(not_before - time.time(), abs=20)
 
-    def test_none(self, simulator: Simulator) -> None:
-        """If there are no events, a sentence says so."""
-        done = command("events", "--imds.endpoint", simulator.url)
-        assert (done.returncode, done.stdout, done.stderr) == (0, "No events.\n", "")
 
-    def test_imds_down(self) -> None:
-        """If IMDS cannot be reached, one line reports it and the status is 1, unlike with no events."""
-        url = f"http://127.0.0.1:{free_port()}"
-        assert_one_line(
-            command("events", "--imds.endpoint", url), 1, url, "Connection refused", f"{NAME} demo", f"{NAME} simulate"
-        )
+def test_imds_down() -> None:
+    """If IMDS cannot be reached, one line reports it and the status is 1, unlike with no events."""
+    url = f"http://127.0.0.1:{free_port()}"
+    words = (url, "Connection refused", f"{NAME} demo", f"{NAME} simulate")
+    assert_one_line(command("events", "--imds.endpoint", url), 1, *words)
 
-    def test_imds_hangs(self, simulator: Simulator, tmp_path: Path) -> None:
-        """While no answer comes, the command prints what it waits for and what to try outside Azure."""
-        simulator.inject("timeout")
-        with Program([COMMAND, "events", "--imds.endpoint", simulator.url], tmp_path / "events.log") as events:
-            assert f"{NAME} demo" in events.wait_for_line(r"waiting up to 130 s for (.*)\n")[1]
 
-    @pytest.mark.parametrize(("body", "kind"), [(b"null", "null"), (b"[]", "an array")])
-    def test_another_document(self, body: bytes, kind: str, simulator: Simulator) -> None:
-        """An answer that is no document is an error of one line that says who answered, and what."""
-        simulator.serve_body(body)
-        done = command("events", "--imds.endpoint", simulator.url)
-        words = f"{simulator.url} answered no Scheduled Events document: the JSON is {kind} instead of an object"
-        assert_one_line(done, 1, words)
+def test_imds_hangs(simulator: Simulator, tmp_path: Path) -> None:
+    """While no answer comes, the command prints what it waits for and what to try outside Azure."""
+    simulator.inject("timeout")
+    with Program([COMMAND, "events", "--imds.endpoint", simulator.url], tmp_path / "events.log") as events:
+        assert f"{NAME} demo" in events.wait_for_line(r"waiting up to 130 s for (.*)\n")[1]
 
-    def test_unreadable_entry(self, simulator: Simulator) -> None:
-        """A document that is partly unreadable is reported as such, with status 1, and never as no events."""
-        simulator.serve_body(b'{"DocumentIncarnation": 1, "Events": [5]}')
-        done = command("events", "--imds.endpoint", simulator.url)
-        assert done.returncode == 1, done
-        assert "No events" not in done.stdout
-        assert "Events[0]" in done.stderr
+
+def test_unreadable(simulator: Simulator) -> None:
+    """What is no document, or is partly unreadable, is reported as such, with status 1, and never as no events."""
+    simulator.serve_body(b"[]")
+    done = command("events", "--imds.endpoint", simulator.url)
+    words = f"{simulator.url} answered no Scheduled Events document: the JSON is an array instead of an object"
+    assert_one_line(done, 1, words)
+    simulator.serve_body(b'{"DocumentIncarnation": 1, "Events": [5]}')
+    done = command("events", "--imds.endpoint", simulator.url)
+    assert (done.returncode, "Events[0]" in done.stderr, "No events" in done.stdout) == (1, True, False)

@@ -38,12 +38,10 @@ def state(tmp_path: Path) -> Path:
 def follow(simulator: Simulator, state: Path, tmp_path: Path) -> Iterator[Callable[..., Follower]]:
     """Start followers, ``follow(*flags)``, that end with the test."""
     with ExitStack() as stack:
-        count = 0
+        count = iter(range(10))
 
-        def start(*flags: str, path: Path | str = state) -> Follower:
-            nonlocal count
-            count += 1
-            return stack.enter_context(Follower(simulator.url, path, tmp_path / f"follower-{count}", *flags))
+        def start(*flags: str) -> Follower:
+            return stack.enter_context(Follower(simulator.url, state, tmp_path / f"follower-{next(count)}", *flags))
 
         yield start
 
@@ -68,16 +66,20 @@ def test_blind_follower_says_so(follow: Callable[..., Follower], simulator: Simu
     assert follower.printed == []
 
 
-def test_a_follower_reports_to_nobody(simulator: Simulator, state: Path, tmp_path: Path) -> None:
-    """A follower that asks IMDS itself prints, and neither pushes alerts nor sends spans, whatever is configured."""
+@pytest.mark.parametrize("path", ["state", "memory"])
+def test_a_follower_reports_to_nobody(path: str, simulator: Simulator, tmp_path: Path) -> None:
+    """A follower that asks IMDS itself prints, and neither approves, pushes alerts nor sends spans when configured."""
+    place = path if path == "memory" else tmp_path / path
+    flags = ("--instance.name", "vmss_0", "--approval.policy", "documented")
     with Peer() as team, Collector() as collector:
         settings = {"AZURE_SCHEDULED_EVENTS_ALERTMANAGER_URL": team.url, "OTEL_EXPORTER_OTLP_ENDPOINT": collector.url}
-        with Follower(simulator.url, state, tmp_path / "follower", "--instance.name", "vmss_0", **settings) as follower:
-            simulator.set_document([event("NEW")])
+        with Follower(simulator.url, place, tmp_path / "follower", *flags, **settings) as follower:
+            simulator.set_document([event("NEW") | {"EventSource": "User"}])
             follower.wait_for(("NEW", "detected"))
             simulator.set_document([])
             follower.wait_for(("NEW", "detected"), ("NEW", "cancelled"))
         assert (team.requests, collector.received) == ([], [])
+    assert not [seen for seen in simulator.requests if seen.method == "POST"]
 
 
 def test_every_transition(simulator: Simulator, run: Callable[..., Exporter], follow: Callable[..., Follower]) -> None:
@@ -198,16 +200,6 @@ def test_follower_outlives_the_exporter(
     run().shows("both", lambda scrape: scrape.total("event_info") == 2)
     follower.wait_for(("A", "detected"), ("B", "detected"))
     assert [line["seq"] for line in follower.printed] == [1, 2]
-
-
-def test_without_a_journal(simulator: Simulator, follow: Callable[..., Follower]) -> None:
-    """With ``--journal.path memory`` the follower looks for itself and approves nothing."""
-    simulator.set_document([event("A")])
-    follower = follow("--approval.policy", "documented", path="memory")
-    follower.wait_for(("A", "detected"))
-    simulator.set_document([])
-    follower.wait_for(("A", "detected"), ("A", "cancelled"))
-    assert not [seen for seen in simulator.requests if seen.method == "POST"]
 
 
 def test_ends_quietly(simulator: Simulator, run: Callable[..., Exporter], follow: Callable[..., Follower]) -> None:
