@@ -4,14 +4,14 @@ import argparse
 import os
 import sys
 
-from azure_scheduled_events_exporter.config import resolve, unknown_variables, warnings, written
-from azure_scheduled_events_exporter.config.flags import repeated_flags, written_flags
+from azure_scheduled_events_exporter.config import resolve, warnings, written
+from azure_scheduled_events_exporter.config.flags import written_flags
 from azure_scheduled_events_exporter.doctor.settings import check_named
 from azure_scheduled_events_exporter.errors import without_password
 from azure_scheduled_events_exporter.tracing.sender import otlp_sender
 from azure_scheduled_events_exporter.tracing.variables import doubts, is_on
 
-from .settings import take_environment
+from .settings import oversights, take_environment
 
 
 def run(parsed: argparse.Namespace) -> int:
@@ -20,8 +20,6 @@ def run(parsed: argparse.Namespace) -> int:
     Raises:
         UsageError: a setting is invalid.
     """
-    for flag in repeated_flags(parsed):
-        print(f"warning: {flag} is written more than once: its last value is used", file=sys.stderr)
     places = take_environment(parsed)
     flags, environment = written_flags(parsed), os.environ
     config = resolve(flags, environment, places)
@@ -33,9 +31,6 @@ def run(parsed: argparse.Namespace) -> int:
         value = text or (config.journal_path if setting.flag == "journal.path" else "(none)")
         shown = without_password(value) if setting.is_address else value
         print(f"{setting.flag}: {shown}   [{place or 'default'}]")
-    for warning in [*warnings(config), *(doubts(environment) if traced else [])]:
+    for warning in (*oversights(parsed), *warnings(config), *(doubts(environment) if traced else ())):
         print(f"warning: {warning}", file=sys.stderr)
-    for name, meant in unknown_variables(environment):
-        hint = f"did you mean {meant}?" if meant else "see --help"
-        print(f"warning: unknown environment variable {name}: {hint}", file=sys.stderr)
     return 0

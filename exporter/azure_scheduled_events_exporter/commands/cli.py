@@ -76,7 +76,7 @@ COMMANDS = {
 }
 _LINES = "".join(f"    {name:<14}{command.summary}\n" for name, command in COMMANDS.items())
 _HELP = f"""\
-usage: {PROGRAM} COMMAND [OPTIONS]
+usage: {PROGRAM} COMMAND [OPTIONS] | --help | --version
 
 Polls the Scheduled Events of an Azure VM and reports maintenance, evictions and
 host failures.
@@ -89,11 +89,7 @@ host failures.
   check the setup    {PROGRAM} doctor
 
 commands ('COMMAND --help' shows the options of one):
-{_LINES}
-options:
-    -h, --help    show this help
-    --version     show the version
-"""
+{_LINES}"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

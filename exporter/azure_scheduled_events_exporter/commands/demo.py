@@ -3,7 +3,6 @@
 import argparse
 import os
 import threading
-from collections.abc import Sequence
 from dataclasses import replace
 
 from azure_scheduled_events_exporter import logs
@@ -61,11 +60,10 @@ def run(parsed: argparse.Namespace) -> int:
     flags, environment = written_flags(parsed), os.environ
     if "imds.endpoint" in flags:
         raise UsageError("--imds.endpoint: 'demo' has its own simulator: use 'run' for another endpoint")
-    given = {setting.flag: (text, place) for setting, text, place in written(flags, environment) if place}
+    given = {setting.flag for setting, _, place in written(flags, environment) if place}
     defaults = {flag: text for flag, text in DEFAULTS.items() if flag not in given}
-    others = (given.get(flag, ("", "")) for flag in _ONLY_FLAGS if flag not in flags)
-    ignored = [place for text, place in others if text]
-    ignored += [f"environment variable {name}" for name in _COLLECTOR if environment.pop(name, "")]
+    for name in _COLLECTOR:
+        environment.pop(name, None)
     config = resolve({**defaults, **JOURNAL, **dict.fromkeys(_ONLY_FLAGS, ""), **flags}, environment)
     give_up(config.process_user, config.web_listen_address.port, None)  # before the simulator has threads
     introduced = threading.Event()
@@ -79,7 +77,7 @@ def run(parsed: argparse.Namespace) -> int:
 
         def started(scheme: str, port: int) -> None:
             base = f"{scheme}://{ListenAddress(config.web_listen_address.host or 'localhost', port)}"
-            say(_introduction(base, config.web_telemetry_path, simulator, parsed.speed, ignored))
+            say(_introduction(base, config.web_telemetry_path, simulator, parsed.speed))
             introduced.set()
 
         try:
@@ -88,13 +86,11 @@ def run(parsed: argparse.Namespace) -> int:
             introduced.set()  # otherwise, the simulator's thread would not end
 
 
-def _introduction(base: str, metrics: str, simulator: Simulator, speed: float, ignored: Sequence[str]) -> str:
-    flags = ", ".join(f"--{flag}" for flag in _ONLY_FLAGS)
+def _introduction(base: str, metrics: str, simulator: Simulator, speed: float) -> str:
     curl = "curl -sk" if base.startswith("https") else "curl -s"  # few certificates contain a loopback address
     return (
         "This is a demo: the exporter watches simulated VMs. Nothing is sent to Azure.\n"
-        + (f"Ignored: {', '.join(ignored)}. The demo takes {flags} only as flags.\n" if ignored else "")
-        + "\n"
+        f"It takes {', '.join(f'--{flag}' for flag in _ONLY_FLAGS)} as flags alone.\n\n"
         f"  page       {base}/\n"
         f"  metrics    {base}{metrics}\n"
         f"  events     {base}/api/v1/events\n"

@@ -28,10 +28,8 @@ from azure_scheduled_events_exporter.service import daemon
 from azure_scheduled_events_exporter.service.endpoint import with_endpoint
 
 _LOOK_SECONDS = 0.1
-_CHECK_SECONDS = 1.0
-"""Interval of the checks whether an exporter runs, and whether the open file is still the journal."""
-_POSITION = re.compile("(?:([0-9a-f]*):)?([0-9]{1,18})")
-"""The id of a journal, if it is known, and a number of it, as large as SQLite's integers."""
+_CHECK_SECONDS = 1.0  # how often to look whether an exporter runs, and whether the open file is still the journal
+_POSITION = re.compile("(?:([0-9a-f]*):)?([0-9]{1,18})")  # a journal's id, if known, and a number as SQLite has them
 _UNREADABLE = (ExporterError, sqlite3.Error, DamagedTextError, CodecError, OSError)
 
 _Current = Callable[[], Mapping[str, Lifecycle]]

@@ -4,11 +4,9 @@ import argparse
 import os
 
 from azure_scheduled_events_exporter import logs
-from azure_scheduled_events_exporter.config import unknown_variables
-from azure_scheduled_events_exporter.config.flags import repeated_flags
 from azure_scheduled_events_exporter.service.ending import Ending
 
-from .settings import config_of
+from .settings import config_of, oversights
 
 
 def run(parsed: argparse.Namespace) -> int:
@@ -20,9 +18,6 @@ def run(parsed: argparse.Namespace) -> int:
         variables = dict(os.environ)
         config = config_of(parsed)
         log = logs.set_up(config.log_level, config.log_format)
-        for name, meant in unknown_variables(os.environ):
-            hint = f"did you mean {meant}?" if meant else "see --help"
-            log.warning("unknown environment variable", extra=logs.facts(name=name, hint=hint))
-        for flag in repeated_flags(parsed):
-            log.warning("flag is written more than once: its last value is used", extra=logs.facts(flag=flag))
+        for text in oversights(parsed):
+            log.warning(text)
         return daemon.run(config, log, ending=ending, read_again=lambda: config_of(parsed, dict(variables)))

@@ -3,12 +3,12 @@
 import argparse
 import os
 import sys
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from pathlib import Path
 
 from azure_scheduled_events_exporter import environment_file
-from azure_scheduled_events_exporter.config import ENV_FILE_FLAG, Config, environment_name, resolve
-from azure_scheduled_events_exporter.config.flags import written_flags
+from azure_scheduled_events_exporter.config import ENV_FILE_FLAG, Config, environment_name, resolve, unknown_variables
+from azure_scheduled_events_exporter.config.flags import repeated_flags, written_flags
 
 _WITHOUT_UNIT_FILE = ("run", "demo")
 """Commands that do not read the unit's environment file by default: to ``run``, systemd passes it."""
@@ -32,6 +32,14 @@ def take_environment(parsed: argparse.Namespace, variables: MutableMapping[str, 
 def config_of(parsed: argparse.Namespace, variables: MutableMapping[str, str] = os.environ) -> Config:
     """Return the settings of a command."""
     return resolve(written_flags(parsed), variables, take_environment(parsed, variables))
+
+
+def oversights(parsed: argparse.Namespace) -> Iterator[str]:
+    """Yield what in the flags and the environment is likely a mistake."""
+    for flag in repeated_flags(parsed):
+        yield f"{flag} is written more than once: its last value is used"
+    for name, meant in unknown_variables(os.environ):
+        yield f"unknown environment variable {name}: " + (f"did you mean {meant}?" if meant else "see --help")
 
 
 def config_without_policy(parsed: argparse.Namespace) -> Config:

@@ -112,6 +112,7 @@ def test_question(simulator: Simulator, state: Path) -> None:
         returned, said = on_terminal(simulator.url, state, typed)
         assert (returned, bool(approved(simulator))) == (status, status == 0), said
         assert b"Traceback" not in said
+        assert b"\nNotBefore: " in said, "a table is wider than 80 columns"
         a_second_later(simulator)
 
 
