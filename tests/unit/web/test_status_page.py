@@ -134,16 +134,6 @@ def test_all_quiet_needs_an_imds_that_answers() -> None:
     assert "two minutes" not in Page(hanging).text
 
 
-def test_failing_imds_shows_since_when_and_why() -> None:
-    """When IMDS fails, the page says why, since when, and that the events are those last known; they stay."""
-    text = Page(BLIND).text
-    assert "IMDS gives no valid answer" in text
-    assert "no complete answer within 10s" in text
-    assert "Last answer 5m 11s ago, 2026-11-20 03:02:10 UTC. The page shows what was known then." in text
-    assert "Current events, as last known" in text
-    assert "in 14m 32s" in text
-
-
 def test_a_document_that_is_partly_unreadable() -> None:
     """The page shows what can be read, also what is new, and does not date it to the last valid answer."""
     polls = replace(BLIND.polls, partial=True, failure="Events[1] is no object: '7'")
@@ -157,15 +147,6 @@ def test_a_document_that_is_partly_unreadable() -> None:
         assert text in shown.text
     assert "known then" not in shown.text
     assert "what can be read" in (shown.main["data-announcement"] or "")
-
-
-def test_this_vm_and_its_place() -> None:
-    """The page names the VM and its place; while the name is not known it says what follows from that."""
-    text = Page(BUSY).text
-    for part in (VM, "scale setweb", "zone1", "fault domain0", "sizeStandard_D8s_v5", "regionwesteurope"):
-        assert part in text
-    nameless = Page(replace(BUSY, vm_name=None, identity=None)).text
-    assert "The name of this VM is not known yet, so the exporter cannot tell which events affect it." in nameless
 
 
 @pytest.mark.parametrize(
@@ -192,6 +173,13 @@ def test_this_vm_and_its_place() -> None:
 def test_card(life: Lifecycle, words: str) -> None:
     """A card says what kind of event it is, of what, and when it begins, has begun, or that nobody knows."""
     assert words in Page(replace(QUIET, current={life.event_id: life})).text
+
+
+def test_what_is_not_known() -> None:
+    """Without the VM's name, the page says what follows from that; without events, that the history is empty."""
+    nameless = Page(replace(BUSY, vm_name=None, identity=None)).text
+    assert "The name of this VM is not known yet, so the exporter cannot tell which events affect it." in nameless
+    assert "The history of this exporter has no event." in Page(replace(QUIET, recent=())).text
 
 
 def test_own_events_come_first() -> None:
@@ -296,18 +284,6 @@ def test_many_vms_and_many_events_are_counted() -> None:
     assert f"Affected VMs (3001){VM}, vm_0, " in shown.text
     assert "vm_8, and 2991 more" in shown.text
     assert len(page(snapshot, NOW, "/metrics")) < 250_000
-
-
-def test_history_tells_the_phases() -> None:
-    """The history says of each event how long its phases took, who approved it, and how it ended."""
-    text = Page(BUSY).text
-    assert "notice 15m, scheduled for 5m, approved by an operator on this VM, after 2m 10s, started for 6m 40s." in text
-    assert "notice 15m, scheduled for 15m, not approved: it started at NotBefore, started for 8m." in text
-    assert "no notice, started for 9m." in text
-    for word in ("completed", "cancelled", "lost", "Started now", "Scheduled now"):
-        assert word in text
-    empty = Page(replace(QUIET, recent=())).text
-    assert "The history of this exporter has no event." in empty
 
 
 @pytest.mark.parametrize(
