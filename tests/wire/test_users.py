@@ -126,6 +126,14 @@ def test_many_scrapers_with_one_password(guarded: Guarded) -> None:
         assert {each.result()[0] for each in answers} == {200}
 
 
+def test_stop_during_a_check(guarded: Guarded, caplog: pytest.LogCaptureFixture) -> None:
+    """A request that the end of the server interrupts, here in a slow check, is no error in the log."""
+    with guarded(f"basic_auth_users: {{alice: {hashed(b'secret', 12)}}}") as running, running.connect() as client:
+        client.sendall(request("/metrics", "GET", "1.1", f"Authorization: {basic('alice', 'guess')}"))
+        eventually(lambda: vars(running.server._access)["_users"]._checks, "the check")
+    assert caplog.text == ""  # uvicorn has its own logger
+
+
 def test_users_change(guarded: Guarded, tmp_path: Path) -> None:
     """A verified user that stays is not checked again; one that is removed or gets a new password is refused."""
     same = f"alice: {hashed(b'secret', 9)}"

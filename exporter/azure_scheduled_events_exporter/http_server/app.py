@@ -8,6 +8,7 @@ import asyncio
 import gzip
 import logging
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from contextlib import suppress
 from dataclasses import dataclass
 from email.utils import formatdate
 from typing import TYPE_CHECKING, Any
@@ -53,6 +54,7 @@ class Response:
 
 
 Handler = Callable[[Request], Response]
+_Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
 def plain(status: int, *headers: tuple[str, str]) -> Response:
@@ -69,10 +71,12 @@ class App:
         self._log = log
         self._packed: dict[tuple[str, str], tuple[bytes, bytes]] = {}  # last body of a path and type, and compressed
 
-    async def __call__(
-        self, scope: Mapping[str, Any], _: object, send: Callable[[MutableMapping[str, Any]], Awaitable[None]]
-    ) -> None:
+    async def __call__(self, scope: Mapping[str, Any], _: object, send: _Send) -> None:
         """Answer one request; ``scope["state"]`` has its connection."""
+        with suppress(asyncio.CancelledError):  # the server stops; uvicorn would log an error
+            await self._answer(scope, send)
+
+    async def _answer(self, scope: Mapping[str, Any], send: _Send) -> None:
         request, connection = _request(scope), scope["state"]["connection"]
         refusal = plain(403) if connection.is_forbidden else None
         if self._access and not refusal:

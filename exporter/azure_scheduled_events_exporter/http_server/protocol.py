@@ -166,6 +166,8 @@ class Connection(H11Protocol):
     def shutdown(self) -> None:
         """Close at once, without the rest of a response."""
         self.state.open.pop(self, None)
+        if self.cycle is not None:
+            self.cycle.disconnected = True
         self.transport.abort()
 
     timeout_keep_alive_handler = shutdown  # uvicorn's would wait for a client that does not read its last response

@@ -99,10 +99,12 @@ class Server:
             self._listening.close()
         for connection in list(self._state.open):
             connection.shutdown()
-        if self._access and self._watching:
-            self._watching.cancel()
-            await asyncio.gather(self._watching, return_exceptions=True)
+        if self._access:
             self._access.close()
+        tasks = [*self._state.tasks, *([self._watching] if self._watching else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     def _retire(self) -> None:
         """Close each connection with its next response, so that clients connect with the new TLS settings."""
