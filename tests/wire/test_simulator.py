@@ -12,7 +12,6 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from azure_scheduled_events_exporter.errors import ExporterError
 from azure_scheduled_events_exporter.simulator import Happening, Scenario, Simulator, VirtualMachine, What
 
 PATIENCE = 10.0  # seconds that a busy machine may take
@@ -220,10 +219,3 @@ def test_control_refuses_nonsense(simulator: Simulator, path: str, body: object,
     with pytest.raises(AssertionError, match=complaint):
         raise AssertionError(control(simulator.url, path, body)["error"])
     assert ask(simulator.url) == (200, BODY)
-
-
-def test_address_in_use_is_told(simulator: Simulator) -> None:
-    """A second simulator on the same port reports this, and what to do."""
-    port = urlsplit(simulator.url).port or 0
-    with pytest.raises(ExporterError, match=rf"cannot listen on 127\.0\.0\.1:{port}: Address already in use; choose"):
-        Simulator(QUIET, address=("127.0.0.1", port)).start()
