@@ -10,13 +10,12 @@ from azure_scheduled_events_exporter.core.spans import trace_id
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.polling.snapshot import Snapshot
 
-from .html import Markup, joined, tag
+from .html import Markup, filled, joined, tag
 from .status_line import in_order
 from .wording import APPROVERS, OUTCOMES, WHOSE, foreign, length, moment, paused, standing, title
 
 _CURRENT = 20  # current events shown beside those that ended
 _NARROWEST = 0.5  # percent of a bar: a phase of seconds in a life of days stays visible
-_KEYS = {"waiting": "scheduled", "approved": "approved, not started", "started": "started", "deadline": "NotBefore"}
 
 
 def lives(snapshot: Snapshot) -> list[Lifecycle]:
@@ -26,34 +25,25 @@ def lives(snapshot: Snapshot) -> list[Lifecycle]:
 
 
 def timeline(shown: Sequence[Lifecycle], now: float) -> Markup:
-    """Return ``shown`` as a list of bars with their legend."""
-    legend = tag(
-        "p",
-        "Each bar is one event, from first seen to its end or NotBefore, on its own scale: ",
-        *(
-            tag("span", tag("span", class_=f"key {name}"), f" {words} ", class_="entry")
-            for name, words in _KEYS.items()
-        ),
-        class_="legend",
-    )
-    return joined(legend, tag("ol", *(_row(life, now) for life in shown), class_="lives"))
+    """Return ``shown`` as a list of bars with their legend (``lives.html``, ``life.html``)."""
+    return filled("lives.html", lives=joined(*(_row(life, now) for life in shown)))
 
 
 def _row(life: Lifecycle, now: float) -> Markup:
-    outcome, why = OUTCOMES[life.outcome] if life.outcome else (f"{standing(life)} now", None)
-    return tag(
-        "li",
-        tag(
-            "p",
-            tag("strong", foreign(title(life))),
-            tag("span", WHOSE[life.scope], class_=f"chip {life.scope}"),
-            moment(life.first_seen.wall),
-            tag("span", foreign(outcome), class_=f"chip {life.outcome or 'now'}", title=why),
-            class_="life",
-        ),
-        _bar(life, now),
-        tag("p", ", ".join(_facts(life, now)) + ".", class_="remark"),
-        id=f"life-{trace_id(life.event_id)}-{int(life.first_seen.wall)}",
+    ended, why = OUTCOMES[life.outcome] if life.outcome else (f"{standing(life)} now", None)
+    return filled(
+        "life.html",
+        trace_id=trace_id(life.event_id),
+        first_seen=str(int(life.first_seen.wall)),
+        title=foreign(title(life)),
+        scope=life.scope,
+        whose=WHOSE[life.scope],
+        begun=moment(life.first_seen.wall),
+        outcome=life.outcome or "now",
+        why=why,
+        ended=foreign(ended),
+        bar=_bar(life, now),
+        facts=", ".join(_facts(life, now)),
     )
 
 
@@ -96,7 +86,7 @@ def _facts(life: Lifecycle, now: float) -> list[str]:
     facts = ["no notice" if notice == 0 else f"notice {length(notice)}" if notice else "notice unknown"]
     if notice is None and not life.announced:
         facts = ["requested by a user, started at once"]
-    begun = end if life.started_at is None else min(end, _until(life, life.started_at, now))
+    begun, _ = phases(life, now).get("started", (end, end))
     if begun > 0:
         facts.append(f"scheduled for {length(begun)}")
     if life.approved_by is not None:
