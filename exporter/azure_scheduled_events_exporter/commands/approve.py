@@ -55,6 +55,10 @@ _STARTING_SECONDS = 3.0  # until an exporter that starts has opened its journal
 _IN_FLIGHT_SECONDS = 2.0  # beyond the time of one request, if one is being sent when this command is stopped
 _WITHDRAWN = "withdrawn before it was sent"
 _NO_NAME = "(none named)"
+_NO_EXPORTER = (
+    "approve: no exporter writes the journal {}, so this command sends the request itself. If an exporter runs here as "
+    "another user, run approve as that user (root) instead: then the exporter sends, logs and counts it"
+)
 _MAY_BE_APPROVED = 3
 """The exit status if IMDS may have accepted: what was prepared for the event must stay so."""
 
@@ -117,7 +121,8 @@ def _journal(config: Config, log: logging.Logger, limiter: RateLimiter, *, says:
             _wait_for_writer(path)
         else:
             if says:
-                _say_that_no_exporter_sends(path)
+                with suppress(OSError):
+                    print(_NO_EXPORTER.format(path), file=sys.stderr, flush=True)
             exporter.start()
             _wait_for_poll(exporter)
         with closing(writable(path)) as store:
@@ -125,17 +130,6 @@ def _journal(config: Config, log: logging.Logger, limiter: RateLimiter, *, says:
     finally:
         if exporter is not None:
             exporter.stop()
-
-
-def _say_that_no_exporter_sends(path: Path) -> None:
-    """Print that this command sends the request: a running exporter of another user neither logs nor counts it."""
-    line = (
-        f"approve: no exporter writes the journal {path}, so this command sends the request itself. "
-        "If an exporter runs here as another user, run approve as that user (root) instead: "
-        "then the exporter sends, logs and counts it"
-    )
-    with suppress(OSError):
-        print(line, file=sys.stderr, flush=True)
 
 
 def _wait_for_writer(path: Path) -> None:

@@ -25,14 +25,12 @@ The journal is in memory unless --journal.path is given. The demo takes --journa
 """
 # At speed 60 a Spot VM's notice of 30 s lasts half a second, which polls a second apart would miss.
 # What the simulator does is printed for people; of the exporter's log only warnings and errors are shown.
-DEFAULTS = {"web.listen-address": "127.0.0.1:10169", "poll.interval": "250ms", "log.level": "warning"}
-# This overrides the environment, so that simulated events cannot get into the journal of a real exporter.
-JOURNAL = {"journal.path": MEMORY}
-SETTINGS = {**DEFAULTS, **JOURNAL}
+_DEFAULTS = {"web.listen-address": "127.0.0.1:10169", "poll.interval": "250ms", "log.level": "warning"}
+# Other values are only accepted as flags: the environment may be that of a real exporter (``docker exec … demo``),
+# whose journal, Alertmanager and collector must not receive simulated events.
+_ONLY_FLAGS = {"journal.path": MEMORY, "alertmanager.url": "", "otlp.endpoint": "", "approval.policy": "off"}
+SETTINGS = _DEFAULTS | _ONLY_FLAGS
 HIDDEN = ("imds.endpoint",)
-# Only accepted as flags. The environment may be that of a real exporter (``docker exec … demo``), whose Alertmanager
-# and collector must not receive simulated events.
-_ONLY_FLAGS = ("alertmanager.url", "otlp.endpoint", "approval.policy")
 _COLLECTOR = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 
 
@@ -61,10 +59,10 @@ def run(parsed: argparse.Namespace) -> int:
     if "imds.endpoint" in flags:
         raise UsageError("--imds.endpoint: 'demo' has its own simulator: use 'run' for another endpoint")
     given = {setting.flag for setting, _, place in written(flags, environment) if place}
-    defaults = {flag: text for flag, text in DEFAULTS.items() if flag not in given}
+    defaults = {flag: text for flag, text in _DEFAULTS.items() if flag not in given}
     for name in _COLLECTOR:
         environment.pop(name, None)
-    config = resolve({**defaults, **JOURNAL, **dict.fromkeys(_ONLY_FLAGS, ""), **flags}, environment)
+    config = resolve({**defaults, **_ONLY_FLAGS, **flags}, environment)
     give_up(config.process_user, config.web_listen_address.port, None)  # before the simulator has threads
     introduced = threading.Event()
 

@@ -4,7 +4,6 @@ import argparse
 import json
 import os
 import sys
-import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -35,7 +34,6 @@ _SIGNS: Final[Mapping[Mark, str]] = dict(zip(Mark, "√i-‼\N{MULTIPLICATION SI
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of ``doctor`` to ``parser``."""
-    parser.description = textwrap.fill(DESCRIPTION, 80)
     add = parser.add_argument
     add("--json", action="store_true", help="Print JSON instead of lines.")
     add("--exporter", metavar="URL", help="Address of the exporter that runs here. (default: --web.listen-address)")

@@ -17,14 +17,7 @@ from azure_scheduled_events_exporter.core.lifecycle import Lifecycle
 from azure_scheduled_events_exporter.core.records import Record, life_record, seconds_between
 from azure_scheduled_events_exporter.errors import ExporterError, UsageError, table
 from azure_scheduled_events_exporter.journal.documents import read_documents
-from azure_scheduled_events_exporter.journal.file import (
-    FAILURES,
-    MEMORY,
-    documents_path,
-    file_path,
-    read_only,
-    reason,
-)
+from azure_scheduled_events_exporter.journal.file import FAILURES, MEMORY, documents_path, file_path, read_only, reason
 from azure_scheduled_events_exporter.journal.hook_runs import HookRun
 from azure_scheduled_events_exporter.recording.file import RecordedDocument, Recording, to_text
 from azure_scheduled_events_exporter.recording.redaction import LEFT, redact

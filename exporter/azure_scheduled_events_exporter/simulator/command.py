@@ -4,7 +4,6 @@ import argparse
 import os
 import signal
 import sys
-import textwrap
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -85,7 +84,6 @@ _FLAGS: Final[Mapping[str, Mapping[str, Any]]] = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of ``simulate`` to ``parser``."""
-    parser.description = textwrap.fill(DESCRIPTION, 80)
     for flag, options in _FLAGS.items():
         parser.add_argument(flag, **options)
 

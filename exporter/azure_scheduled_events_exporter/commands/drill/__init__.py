@@ -5,6 +5,6 @@ Prometheus, Alertmanager. A posted alert is labeled as a drill; the names of sim
 Must not touch a real event.
 """
 
-from .command import add_arguments, run
+from .command import DESCRIPTION, add_arguments, run
 
-__all__ = ["add_arguments", "run"]
+__all__ = ["DESCRIPTION", "add_arguments", "run"]

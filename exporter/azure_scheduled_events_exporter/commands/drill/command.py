@@ -1,7 +1,6 @@
 """The flags of ``drill``: parses them, and starts the way that they choose."""
 
 import argparse
-import textwrap
 import time
 from collections.abc import Mapping
 from typing import Any, Final
@@ -63,7 +62,6 @@ _HTTP_CONFIG: Final = "alertmanager.http-config.file"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of ``drill`` to ``parser``."""
-    parser.description = textwrap.fill(DESCRIPTION, 80)
     for flag, (metavar, default, text) in _FLAGS.items():
         shown = f"{text} (default {default})" if default else text
         parser.add_argument(flag, metavar=metavar, default=default, help=shown, required=flag == "--alertmanager")
