@@ -15,7 +15,7 @@ from azure_scheduled_events_exporter.logs import facts
 from azure_scheduled_events_exporter.text_file import read
 from azure_scheduled_events_exporter.times import iso_time
 
-from .app import Request, Response, plain
+from .app import Request, Response
 from .tls import Tls
 from .users import Users
 from .web_config import WebConfig, load
@@ -23,7 +23,6 @@ from .web_config import WebConfig, load
 EXPIRES_SOON_SECONDS = 7 * 86400.0
 """How long before its expiry a certificate causes a warning."""
 _PAUSE = 1.0  # seconds between two checks of the files
-_REALM = 'Basic realm="azure-scheduled-events-exporter", charset="UTF-8"'  # without a realm some browsers do not ask
 _Contents = list[bytes | None]
 
 
@@ -62,13 +61,7 @@ class WebAccess:
         """Return the response that refuses ``request``, or None to answer it."""
         if request.path in self._open_paths or not self._config.users:
             return None
-        match await self._users.refuse(request.headers.get("authorization", ""), request.client):
-            case 0:
-                return None
-            case 401:
-                return plain(401, ("WWW-Authenticate", _REALM))
-            case status:
-                return plain(status, ("Retry-After", "1"))
+        return await self._users.refuse(request)
 
     async def watch(self, changed: Callable[[], None]) -> None:
         """Apply changes of the files until cancelled, and call ``changed`` after each."""

@@ -13,7 +13,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import bcrypt
 
+from .app import Request, Response, plain
+
 _LONGEST = 72  # bytes of a password that bcrypt looks at; longer ones are cut, as the toolkit and htpasswd do
+_REALM = 'Basic realm="azure-scheduled-events-exporter", charset="UTF-8"'  # without a realm some browsers do not ask
+_WRONG = plain(401, ("WWW-Authenticate", _REALM))
 _WAITING = 16  # checks that may run or wait
 _WAITING_OF_ONE = 4  # the same of one address
 
@@ -33,29 +37,29 @@ class Users:
         self._checks: dict[bytes, asyncio.Future[bool]] = {}
         self._waiting: Counter[str] = Counter()
 
-    async def refuse(self, authorization: str, client: str) -> int:
-        """Return 0 to allow the request, 401 if user or password is wrong, 429 if too many checks are waiting."""
-        given = _credentials(authorization)
+    async def refuse(self, request: Request) -> Response | None:
+        """Return 401 if user or password is wrong, 429 if too many checks are waiting, or None to allow ``request``."""
+        given, client = _credentials(request.headers.get("authorization", "")), request.client
         if given is None:
-            return 401
+            return _WRONG
         user, password = given
         # An unknown user takes as long as the slowest known one.
         hashed = self.hashes.get(user) or max(self.hashes.values(), key=lambda known: known[4:6])
         digest = self._digest(user, hashed, password)
         if user in self.hashes and secrets.compare_digest(self._right.get(user, b""), digest):
-            return 0
+            return None
         check = self._checks.get(digest)
         if check is None:
             if len(self._checks) >= _WAITING or self._waiting[client] >= _WAITING_OF_ONE:
-                return 429
+                return plain(429, ("Retry-After", "1"))
             check = asyncio.get_running_loop().run_in_executor(self._pool, bcrypt.checkpw, password, hashed)
             self._checks[digest] = check
             self._waiting[client] += 1
             check.add_done_callback(lambda _: self._done(digest, client))
         if not await asyncio.shield(check) or self.hashes.get(user) != hashed:
-            return 401
+            return _WRONG
         self._right[user] = digest
-        return 0
+        return None
 
     def close(self) -> None:
         """End the thread after the check that is running."""

@@ -1,7 +1,9 @@
 """Writes bodies of Scheduled Events as IMDS does, for any api-version. Pure: no clock, no network."""
 
+import hashlib
 import json
 import re
+import uuid
 from collections.abc import Mapping, Sequence
 from email.utils import formatdate
 from math import floor
@@ -58,6 +60,12 @@ def version_invalid(newest: str) -> Mapping[str, object]:
 def to_json(value: object) -> bytes:
     """Return ``value`` as compact JSON; half a surrogate pair, which UTF-8 cannot have, becomes ``?``."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode(errors="replace")
+
+
+def guid(*parts: object) -> str:
+    """Return a GUID that follows from ``parts``."""
+    digest = hashlib.sha256("/".join(map(str, parts)).encode(errors="surrogatepass")).digest()
+    return str(uuid.UUID(bytes=digest[:16], version=4))
 
 
 def not_before_text(moment: float | None) -> str:

@@ -1,10 +1,9 @@
 """Writes the body of ``/metadata/instance`` for a simulated VM: all simple values are strings, as in IMDS. Pure."""
 
-import hashlib
 import re
-import uuid
 from typing import Final
 
+from .document import guid
 from .scenario import VirtualMachine
 
 _MEMBER: Final = re.compile(r"(?P<scale_set>.+)_(?P<number>\d+)")
@@ -12,9 +11,7 @@ _MEMBER: Final = re.compile(r"(?P<scale_set>.+)_(?P<number>\d+)")
 
 def vm_id(vm: VirtualMachine) -> str:
     """Return the VM's id from the scenario, else one computed from its name."""
-    if vm.vm_id:
-        return vm.vm_id
-    return str(uuid.UUID(bytes=_digest(vm.name), version=4))
+    return vm.vm_id or guid(vm.name)
 
 
 def computer_name(name: str) -> str:
@@ -47,7 +44,7 @@ def _compute(vm: VirtualMachine) -> dict[str, object]:
             "disablePasswordAuthentication": "true",
         },
         "osType": "Linux",
-        "placementGroupId": str(uuid.UUID(bytes=_digest(vm.scale_set), version=4)) if vm.scale_set else "",
+        "placementGroupId": guid(vm.scale_set) if vm.scale_set else "",
         "platformFaultDomain": vm.fault_domain,
         "platformUpdateDomain": vm.fault_domain,
         "priority": vm.priority,
@@ -71,7 +68,3 @@ def _resource_id(vm: VirtualMachine) -> str:
     member = _MEMBER.fullmatch(vm.name)
     number = member["number"] if member else vm.name
     return f"{group}/virtualMachineScaleSets/{vm.scale_set}/virtualMachines/{number}"
-
-
-def _digest(text: str) -> bytes:
-    return hashlib.sha256(text.encode()).digest()[:16]

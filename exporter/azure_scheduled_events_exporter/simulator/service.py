@@ -80,14 +80,11 @@ class Route:
     query: Mapping[str, list[str]]
 
 
-_SENT_BADLY: Final = {Fault.TIMEOUT, Fault.SLOW_DRIP, Fault.RESET, Fault.HALF_BODY, Fault.HUGE_BODY}
-
-
 def _error(status: HTTPStatus, message: str) -> Answer:
     return Answer(status, to_json({"error": message}))
 
 
-_FAULTY: Final = {
+_FAULTY: Final[Mapping[Fault | None, Answer]] = {
     Fault.THROTTLE: Answer(HTTPStatus.TOO_MANY_REQUESTS, b"Throttle Result: Too Many Requests", TEXT),
     Fault.BAD_REQUEST: _error(HTTPStatus.BAD_REQUEST, "Bad request"),
     Fault.NOT_FOUND: Answer(HTTPStatus.NOT_FOUND, _XML, "application/xml"),
@@ -144,10 +141,7 @@ class Service:
             return _FAULTY[Fault.THROTTLE]  # which does not count
         answered.append(now)
         fault = active((*self.stage.windows, *self.windows), now)
-        if fault in _FAULTY:
-            return _FAULTY[fault]
-        answer = self._healthy(request, route, now, fault)
-        return replace(answer, fault=fault) if fault in _SENT_BADLY else answer
+        return _FAULTY.get(fault) or replace(self._healthy(request, route, now, fault), fault=fault)
 
     def inject(self, fault: FaultPlan) -> None:
         """Add a fault. If several are active, the last one added wins."""

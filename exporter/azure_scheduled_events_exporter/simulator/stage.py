@@ -3,8 +3,6 @@
 Time is an argument and only advances. Must not depend on requests or the network.
 """
 
-import hashlib
-import uuid
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +10,7 @@ from typing import Final
 
 from azure_scheduled_events_exporter.errors import UsageError
 
-from .document import WireEvent
+from .document import WireEvent, guid
 from .faults import FaultPlan
 from .replay import Replay
 from .scenario import Scenario, VirtualMachine
@@ -43,8 +41,7 @@ class Playlist:
 
 def event_id(seed: str, *place: object) -> str:
     """Return the upper-case GUID of an event: the same for the same seed and place in the play."""
-    digest = hashlib.sha256("/".join((seed, *map(str, place))).encode(errors="surrogatepass")).digest()
-    return str(uuid.UUID(bytes=digest[:16], version=4)).upper()
+    return guid(seed, *place).upper()
 
 
 class Stage:
