@@ -7,7 +7,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
-from types import FrameType
 from typing import Any, Final
 
 from azure_scheduled_events_exporter import standard_streams
@@ -104,20 +103,22 @@ def run(arguments: argparse.Namespace) -> int:
         greeted.wait()
         say(line(happening))
 
+    def end(*_: object) -> None:
+        ended.set()
+        limit = threading.Timer(_END_SECONDS, os._exit, (0,))
+        limit.daemon = True
+        limit.start()
+
     simulator = _simulator(arguments, report)
-    numbers = {signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGBREAK", signal.SIGINT)}  # Windows has the last one
-    before = {number: signal.signal(number, _setting(ended)) for number in numbers}
-    try:
-        simulator.start()
-        _greet(simulator, arguments)
-        greeted.set()
-        while not ended.wait(_PATIENCE):
-            pass
-    finally:
-        greeted.set()
-        simulator.stop()
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    simulator.start()
+    for name in ("SIGINT", "SIGTERM", "SIGBREAK"):  # only Windows has the last one
+        if number := getattr(signal, name, None):
+            signal.signal(number, end)
+    _greet(simulator, arguments)
+    greeted.set()
+    while not ended.wait(_PATIENCE):
+        pass
+    simulator.stop()
     return 0
 
 
@@ -160,16 +161,6 @@ def _simulator(arguments: argparse.Namespace, on_happening: Callable[[Happening]
         seed=arguments.seed,
         on_happening=on_happening,
     )
-
-
-def _setting(ended: threading.Event) -> Callable[[int, FrameType | None], None]:
-    def handle(_number: int, _frame: FrameType | None) -> None:
-        ended.set()
-        limit = threading.Timer(_END_SECONDS, os._exit, (0,))
-        limit.daemon = True
-        limit.start()
-
-    return handle
 
 
 def _greet(simulator: Simulator, arguments: argparse.Namespace) -> None:

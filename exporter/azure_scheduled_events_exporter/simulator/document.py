@@ -36,10 +36,7 @@ ADVICE: Final = "SpotRebalanceRecommendation"
 _TYPES_SINCE: Final = {**{str(each): each.facts.since for each in EventType}, ADVICE: VERSIONS[-1]}
 _DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 
-HEADER_MISSING: Final = {"error": "Bad request: . Required metadata header not specified"}
 NEWEST: Final = "2025-04-07"
-VERSION_UNKNOWN: Final = {"error": "Not found. Invalid version requested"}
-FORWARDED: Final = {"error": "Bad request. X-Forwarded-For header is not allowed"}
 
 
 def is_version(text: str) -> bool:

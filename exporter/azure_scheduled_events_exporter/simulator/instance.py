@@ -9,11 +9,6 @@ from .scenario import VirtualMachine
 _MEMBER: Final = re.compile(r"(?P<scale_set>.+)_(?P<number>\d+)")
 
 
-def vm_id(vm: VirtualMachine) -> str:
-    """Return the VM's id from the scenario, else one computed from its name."""
-    return vm.vm_id or guid(vm.name)
-
-
 def computer_name(name: str) -> str:
     """Return the host name Azure gives a VM: ``issue_0`` of a scale set is ``issue000000``."""
     member = _MEMBER.fullmatch(name)
@@ -54,7 +49,7 @@ def _compute(vm: VirtualMachine) -> dict[str, object]:
         "subscriptionId": vm.subscription_id,
         "tags": "simulated:true",
         "tagsList": [{"name": "simulated", "value": "true"}],
-        "vmId": vm_id(vm),
+        "vmId": vm.vm_id or guid(vm.name),
         "vmScaleSetName": vm.scale_set,
         "vmSize": vm.size,
         "zone": vm.zone,

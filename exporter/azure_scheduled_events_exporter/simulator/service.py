@@ -9,19 +9,7 @@ from http import HTTPStatus
 from typing import Final, cast
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from .document import (
-    FORWARDED,
-    HEADER_MISSING,
-    NEWEST,
-    PREVIEW,
-    VERSION_UNKNOWN,
-    WireEvent,
-    document_body,
-    events_in,
-    is_version,
-    to_json,
-    version_invalid,
-)
+from .document import NEWEST, PREVIEW, WireEvent, document_body, events_in, is_version, to_json, version_invalid
 from .faults import Fault, FaultPlan, active
 from .instance import instance, partial_instance
 from .stage import Stage
@@ -185,13 +173,13 @@ class Service:
         """Return the refusal that IMDS gives for these headers and this api-version; None if they are valid."""
         is_preview = path == _EVENTS and version == PREVIEW
         if headers.get("metadata", "").strip().lower() != "true" and not is_preview:
-            return Answer(HTTPStatus.BAD_REQUEST, to_json(HEADER_MISSING))
+            return _error(HTTPStatus.BAD_REQUEST, "Bad request: . Required metadata header not specified")
         if "x-forwarded-for" in headers:
-            return Answer(HTTPStatus.BAD_REQUEST, to_json(FORWARDED))
+            return _error(HTTPStatus.BAD_REQUEST, "Bad request. X-Forwarded-For header is not allowed")
         if is_version(version) and (not self.newest_api_version or version <= self.newest_api_version):
             return None
         if fault is Fault.VERSION_404:
-            return Answer(HTTPStatus.NOT_FOUND, to_json(VERSION_UNKNOWN))
+            return _error(HTTPStatus.NOT_FOUND, "Not found. Invalid version requested")
         return Answer(HTTPStatus.BAD_REQUEST, to_json(version_invalid(self.newest_api_version or NEWEST)))
 
     def _document(self, version: str, vm: str, now: float) -> Answer:
