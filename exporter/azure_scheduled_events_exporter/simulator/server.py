@@ -9,8 +9,8 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 from urllib.parse import quote
 
@@ -80,7 +80,7 @@ class Simulator:
         )
         self._changed = threading.Condition()
         self._server: Server | None = None
-        self._threads: tuple[threading.Thread, ...] = ()
+        self._threads: list[threading.Thread] = []
         self._stopping = threading.Event()
         self._control = Control(self, {each.name: each for each in (*shipped(), *self._playlist.scenarios)})
 
@@ -88,9 +88,7 @@ class Simulator:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def start(self) -> None:
@@ -106,12 +104,9 @@ class Simulator:
         self._service.stage = Stage(self._playlist, at=now, seed=self._seed)
         for plan in self._plans:
             self._service.inject(plan.placed(now, self._playlist.speed))
-        self._threads = (
-            threading.Thread(target=self._server.serve_forever, args=(0.02,), name="simulator", daemon=True),
-            threading.Thread(target=self._follow, name="simulator-clock", daemon=True),
-        )
-        for thread in self._threads:
-            thread.start()
+        for work in (partial(self._server.serve_forever, 0.02), self._follow):
+            self._threads.append(threading.Thread(target=work, name="simulator", daemon=True))
+            self._threads[-1].start()
 
     def stop(self) -> None:
         """Stop immediately: hanging connections are closed. May be called twice."""

@@ -108,7 +108,7 @@ class Service:
     def arrived(self, request: Request, now: float) -> float:
         """Count a ``request`` under ``/metadata``; return by how many seconds to delay the answer, while enabling."""
         route = self._route(request.target)
-        if route is None or not route.path.startswith("/metadata/"):
+        if route is None:
             return 0.0
         self.seen.append(Seen(route.vm, request.method, route.path, now))
         if route.path != _EVENTS:
@@ -122,7 +122,7 @@ class Service:
         """Return the answer to ``request`` at ``now``."""
         self.stage.advance(now)
         route = self._route(request.target)
-        if route is None or not route.path.startswith("/metadata/"):
+        if route is None:
             return _error(HTTPStatus.NOT_FOUND, f"Not found. VMs here: {', '.join(self.stage.vms)}")
         answered = self._answered.setdefault(route.vm, deque(maxlen=self.requests_per_second))
         if len(answered) == answered.maxlen and now - answered[0] < 1:
@@ -141,6 +141,7 @@ class Service:
         self.stage.stop_faults(now)
 
     def _route(self, target: str) -> Route | None:
+        """Return where ``target`` leads; None unless that is under ``/metadata`` of a VM that there is."""
         try:
             parts = urlsplit(target)
             query = parse_qs(parts.query)
@@ -151,7 +152,7 @@ class Service:
         if path.startswith("/vm/"):
             name, slash, rest = path.removeprefix("/vm/").partition("/")
             vm, path = unquote(name), slash + rest
-        return Route(vm, path, query) if vm in vms else None
+        return Route(vm, path, query) if vm in vms and path.startswith("/metadata/") else None
 
     def _healthy(self, request: Request, route: Route, now: float, fault: Fault | None) -> Answer:
         if route.path not in {_EVENTS, _INSTANCE}:
