@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from azure_scheduled_events_exporter.core.document import Scope
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, State
-from azure_scheduled_events_exporter.polling.snapshot import Snapshot
+from azure_scheduled_events_exporter.polling.snapshot import Polls, Snapshot
 from azure_scheduled_events_exporter.times import iso_time
 
 from .wording import standing, title
@@ -27,6 +27,11 @@ def in_order(lives: Iterable[Lifecycle]) -> list[Lifecycle]:
     )
 
 
+def is_starting(polls: Polls) -> bool:
+    """Return whether the first poll is still under way, within its time limits."""
+    return not any(polls.outcomes.values()) and not polls.hanging
+
+
 def status_line(snapshot: Snapshot) -> str:
     """Return whether IMDS answers, and the most important event."""
     polls, count = snapshot.polls, len(snapshot.current)
@@ -36,7 +41,7 @@ def status_line(snapshot: Snapshot) -> str:
         said = f"{count} event{'s' if count > 1 else ''}: {_event(first)}{', …' if count > 1 else ''}"
     if polls.up:
         line = f"IMDS answers, {said}"
-    elif not any(polls.outcomes.values()) and not polls.hanging:
+    elif is_starting(polls):
         line = "waiting for the first answer of IMDS, which may take two minutes"
     elif polls.partial:
         line = f"IMDS answers, but not all of it can be read ({polls.failure})"

@@ -16,7 +16,7 @@ from azure_scheduled_events_exporter.polling.snapshot import Polls, Snapshot
 from .event_cards import cards
 from .history import lives, timeline
 from .html import Child, Markup, file_text, filled, joined, tag
-from .status_line import in_order
+from .status_line import in_order, is_starting
 from .wording import WHOSE, moment, since, standing, title
 
 LATE_SECONDS = 15.0
@@ -85,12 +85,7 @@ def _doubt(polls: Polls) -> str:
     """Return why the page may not show what is."""
     if polls.partial:
         return "IMDS answers, but not all of it can be read"
-    return "IMDS has not answered yet" if _is_starting(polls) else "IMDS gives no valid answer"
-
-
-def _is_starting(polls: Polls) -> bool:
-    """Return whether the first poll is still under way, within its time limits."""
-    return not any(polls.outcomes.values()) and not polls.hanging
+    return "IMDS has not answered yet" if is_starting(polls) else "IMDS gives no valid answer"
 
 
 def _sight(snapshot: Snapshot, now: float, *, seen: bool) -> tuple[str, Markup]:
@@ -106,7 +101,7 @@ def _sight(snapshot: Snapshot, now: float, *, seen: bool) -> tuple[str, Markup]:
         known = joined("Last answer ", since(last, now), ", ", moment(last), ". The page shows what was known then.")
     elif snapshot.current:
         known = "The page shows what was known before this exporter started."
-    starting = _is_starting(polls)
+    starting = is_starting(polls)
     reason = "The first answer may take two minutes." if starting else polls.failure or "polls do not return"
     doubt = tag("p", tag("strong", _doubt(polls)))
     return "starting" if starting else "blind", joined(doubt, tag("p", tag("bdi", reason)), tag("p", known))
