@@ -188,12 +188,8 @@ def test_approval_with_one_unknown_id_approves_nothing() -> None:
     "body",
     [
         b"",
-        b"{",
         b"[]",
-        b"null",
-        b"{}",
         b'{"StartRequests": []}',
-        b'{"StartRequests": {"EventId": "A"}}',
         b'{"StartRequests": ["A"]}',
         b'{"StartRequests": [{"EventId": 1}]}',
         b'{"StartRequests": [{"EventID": "A"}]}',
