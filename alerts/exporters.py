@@ -144,13 +144,9 @@ def exporter_alerts(settings: Settings) -> Iterator[Alert]:
         f"The clock of a VM differs from Prometheus' by more than {_CLOCK} s, for 5 minutes.",
         "5m",
     )
-    yield _hook_failed()
-
-
-def _hook_failed() -> Alert:
-    """The first failure is the first sample of its series, which ``increase`` of Prometheus does not count."""
+    # The first failure is the first sample of its series, which ``increase`` of Prometheus does not count.
     failed = f'{METRIC}hook_runs_total{{outcome=~"failed|timeout|too_late"}}'
-    return _alert(
+    yield _alert(
         "HookFailed",
         promql(f"""
             sum by (job, instance, event_type, phase, outcome) (

@@ -3,11 +3,13 @@
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+import yaml
+
 from azure_scheduled_events_exporter import DOCUMENTATION
 from azure_scheduled_events_exporter.errors import ExporterError
 
 from .groups import alerts, groups
-from .settings import PLACEHOLDERS, SETTINGS, Form, Setting, Settings
+from .settings import PLACEHOLDERS, SETTINGS, Setting, Settings
 
 _RECEIVERS = ("pager.", "chat.", "tickets.")
 _BODY = "## Impact\n"
@@ -73,16 +75,8 @@ def _values(command: str, chosen: Iterable[Setting], settings: Settings) -> str:
 
 
 def _value(setting: Setting, settings: Settings) -> str:
-    if setting.form is Form.LIST:
-        return f"[{', '.join(_quoted(item) for item in settings.items(setting.name))}]"
-    if setting.form is Form.MAP:
-        pairs = settings.pairs(setting.name).items()
-        return f"{{{', '.join(f'{name}: {_quoted(value)}' for name, value in pairs)}}}"
-    return _quoted(settings.text(setting.name))
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
+    read = {"text": settings.text, "list": lambda name: [*settings.items(name)], "map": settings.pairs}[setting.form]
+    return yaml.safe_dump(read(setting.name), default_style="'", default_flow_style=True, width=10_000).strip()
 
 
 def _default(setting: Setting) -> str:

@@ -7,9 +7,9 @@ refused by name, so that no generated file can be nonsense.
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from enum import Enum, auto
 from pathlib import Path
 from types import MappingProxyType
+from typing import Literal
 
 from azure_scheduled_events_exporter import DOCUMENTATION, yaml_file
 from azure_scheduled_events_exporter.errors import UsageError, closest
@@ -41,21 +41,13 @@ MAINTENANCE_TARGETS: Mapping[str, str] = MappingProxyType(
 """The usual names of alerts that say no more than that a VM is away."""
 
 
-class Form(Enum):
-    """How a value is written. A list is a text with a line for each item, and a map one with lines KEY=VALUE."""
-
-    TEXT = auto()
-    LIST = auto()
-    MAP = auto()
-
-
 @dataclass(frozen=True, slots=True)
 class Setting:
     """One row of the table.
 
     ``pattern`` is the regular expression of a text, or of an item of a list or map, and ``possible`` the same for
-    people. ``limits`` make it a duration, and bound it (seconds).
-    ``regexps`` finds the regular expressions in a value.
+    people. A value of the form list is a text with a line for each item, and that of a map one with lines KEY=VALUE.
+    ``limits`` make it a duration, and bound it (seconds). ``regexps`` finds the regular expressions in a value.
     """
 
     name: str
@@ -63,13 +55,13 @@ class Setting:
     help: str
     pattern: str = ""
     possible: str = "text"
-    form: Form = Form.TEXT
+    form: Literal["text", "list", "map"] = "text"
     limits: tuple[float, float] = (0.0, 0.0)
     regexps: str = "(?!)"
 
     def check(self, text: str) -> str:
-        """Return ``text`` if it is a possible value; UsageError: it is not."""
-        if self.form in {Form.LIST, Form.MAP}:
+        """Return ``text`` as the files have it; UsageError: it is not a possible value."""
+        if self.form != "text":
             return self._check_items(text)
         if any(character in text for character in '"\\\n{}'):
             raise UsageError(f"{self.name}: must not contain quotes, backslashes, braces or line breaks")
@@ -80,6 +72,7 @@ class Setting:
                 raise UsageError(f"{self.name}: {error}") from None
             if not self.limits[0] <= value <= self.limits[1]:
                 raise UsageError(f"{self.name}: {text} is out of range: {self.range}")
+            return format_duration(value)
         self._check_item(text)
         return text
 
@@ -94,7 +87,7 @@ class Setting:
         items = [item.strip() for item in text.split(separator) if item.strip()]
         for item in items:
             self._check_item(item)
-        by_key = {item.partition("=")[0] if self.form is Form.MAP else item: item for item in items}
+        by_key = {item.partition("=")[0] if self.form == "map" else item: item for item in items}
         return "".join(f"{item}\n" for item in by_key.values())
 
     def _check_item(self, text: str) -> None:
@@ -114,7 +107,7 @@ _TABLE = (
         "The scrape jobs of the exporters, a regular expression.",
         regexps="^.*$",
     ),
-    Setting("alerts.disabled", "", "Alerts that the rules leave out.", _ALERT, "a list of names of alerts", Form.LIST),
+    Setting("alerts.disabled", "", "Alerts that the rules leave out.", _ALERT, "a list of names of alerts", "list"),
     Setting(
         "severities",
         "",
@@ -122,7 +115,7 @@ _TABLE = (
         "warning and info.",
         rf"{_ALERT}=[a-zA-Z0-9_-]+",
         "names of alerts, each with a word",
-        Form.MAP,
+        "map",
     ),
     Setting(
         "labels.add",
@@ -130,7 +123,7 @@ _TABLE = (
         "Labels that every alert gets, such as the team that owns the fleet.",
         rf"{_LABEL}=[^\s\"\\{{}}][^\"\\{{}}]*",
         f"names of labels, each with a value, {_NOT_RESERVED}",
-        Form.MAP,
+        "map",
     ),
     Setting(
         "labels.keep",
@@ -138,7 +131,7 @@ _TABLE = (
         "Labels of targets that alerts about events and VMs carry, such as team or env.",
         _LABEL,
         f"a list of names of labels, {_NOT_RESERVED}",
-        Form.LIST,
+        "list",
     ),
     Setting("runbooks.url", f"{DOCUMENTATION}runbooks", "Address of the runbooks; an alert's page is URL/NAME.md."),
     Setting("dashboards.url", "https://grafana.example.com/d", "Where Grafana shows dashboards; URL/UID."),
@@ -162,7 +155,7 @@ _TABLE = (
         "Labels that the team's own alerts have of a VM, and how they are written there.",
         _EQUAL,
         "a list of labels: LABEL, or LABEL=SOURCE and a suffix, such as instance=host:9100",
-        Form.LIST,
+        "list",
     ),
     Setting(
         "maintenance.within",
@@ -170,7 +163,7 @@ _TABLE = (
         "Labels that an inhibited alert must share besides, if one VM's label may be another's elsewhere.",
         _NAME,
         "a list of names of labels, such as cluster",
-        Form.LIST,
+        "list",
     ),
     Setting(
         "maintenance.targets",
@@ -178,7 +171,7 @@ _TABLE = (
         "The team's own alerts that are inhibited while their VM is in maintenance.",
         _TARGET,
         f"a list of {', '.join(MAINTENANCE_TARGETS)}, names of alerts, or matchers",
-        Form.LIST,
+        "list",
         regexps=r"[=!]~\s*\"?([^\"\\{},]*)",
     ),
     Setting("group.wait", "30s", "Wait before the first notification of a warning.", limits=(0, 3600)),
@@ -222,30 +215,30 @@ class Settings:
         """Return a duration in seconds."""
         return parse_duration(self.values[name])
 
-    def duration(self, name: str) -> str:
-        """Return a duration as Prometheus reads it."""
-        return format_duration(self.seconds(name))
 
-
-def resolve(values: Mapping[str, str]) -> Settings:
+def resolve(values: Mapping[str, str], places: Mapping[str, str] = MappingProxyType({})) -> Settings:
     """Return the defaults with ``values`` over them. An entry of a map may have a name of its own: ``severities.X``.
 
     Raises:
-        UsageError: a name is unknown or a value impossible.
+        UsageError: a name is unknown or a value impossible; it begins with the place of the name, if there is one.
     """
     found = {name: each.check(each.default) for name, each in SETTINGS.items()}
-    for name, value in values.items():
-        setting, key = _setting(name)
-        found[setting.name] = setting.check(f"{found[setting.name]}{key}={value}\n" if key else value)
-    settings = Settings(MappingProxyType(found))
-    _check_sources(settings)
+    name = ""
+    try:
+        for name, value in values.items():
+            setting, key = _setting(name)
+            found[setting.name] = setting.check(f"{found[setting.name]}{key}={value}\n" if key else value)
+        settings, name = Settings(MappingProxyType(found)), "maintenance.equal"
+        _check_sources(settings)
+    except UsageError as error:
+        raise UsageError(f"{places.get(name, '')}{error}") from None
     return settings
 
 
 def _setting(name: str) -> tuple[Setting, str]:
     """Return the setting called ``name``, and the key of its map that follows its name."""
     for setting in SETTINGS.values():
-        if name == setting.name or (setting.form is Form.MAP and name.startswith(f"{setting.name}.")):
+        if name == setting.name or (setting.form == "map" and name.startswith(f"{setting.name}.")):
             return setting, name.removeprefix(setting.name).removeprefix(".")
     similar = closest(name, SETTINGS)
     hint = f"; did you mean '{similar}'?" if similar else f"; there are: {', '.join(SETTINGS)}"
@@ -267,14 +260,7 @@ def load(path: Path, more: Mapping[str, str] | None = None) -> Settings:
     Raises:
         UsageError: the file cannot be read, a key is unknown or a value impossible.
     """
-    values: dict[str, str] = {}
-    for name, (text, line) in yaml_file.load(path).flat(lists=True).items():
-        try:
-            resolve({name: text}) if name != "maintenance.equal" else _setting(name)
-        except UsageError as error:
-            raise UsageError(f"{path}:{line}: {error}") from None
-        values[name] = text
-    try:
-        return resolve({**values, **(more or {})})
-    except UsageError as error:  # two values that are possible each, but not together
-        raise UsageError(f"{path}: {error}") from None
+    more = more or {}
+    found = yaml_file.load(path).flat(lists=True)
+    places = {name: f"{path}:{line}: " for name, (_, line) in found.items() if name not in more}
+    return resolve({**{name: text for name, (text, _) in found.items()}, **more}, places)

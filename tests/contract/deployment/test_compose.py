@@ -150,7 +150,7 @@ def test_exporters_settings() -> None:
 def test_intervals() -> None:
     """Prometheus scrapes at the interval that the rules assume."""
     config = load("prometheus.yml")
-    assert config["global"]["scrape_interval"] == VALUES.duration("scrape.interval")
+    assert config["global"]["scrape_interval"] == VALUES.text("scrape.interval")
     assert config["scrape_configs"][0]["job_name"] == OURS
 
 
@@ -169,7 +169,7 @@ def test_grafana_datasources() -> None:
     assert kinds.keys() == {"prometheus", "tempo"}, "the boards link to traces by the uid of Tempo"
     assert kinds["prometheus"]["uid"] == VALUES.text("grafana.datasource")
     assert kinds["prometheus"]["isDefault"] is True
-    assert kinds["prometheus"]["jsonData"]["timeInterval"] == VALUES.duration("scrape.interval")
+    assert kinds["prometheus"]["jsonData"]["timeInterval"] == VALUES.text("scrape.interval")
     for source in kinds.values():
         assert source.keys() - {"isDefault", "jsonData"} == {"name", "uid", "type", "access", "url", "editable"}
 

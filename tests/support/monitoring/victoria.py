@@ -40,7 +40,7 @@ class VictoriaStack:
         write(folder, "prometheus/", settings)
         static = [{"targets": list(targets)}] if targets else []
         scrape = {"job_name": JOB, "static_configs": static, **job}
-        interval = settings.duration("scrape.interval")
+        interval = settings.text("scrape.interval")
         self.url = self._start(
             "victoria-metrics",
             f"-storageDataPath={folder / 'victoria'}",

@@ -74,7 +74,7 @@ def test_values_file_is_wrong(tmp_path: Path) -> None:
         load(file)
     file.write_text("maintenance.equal: [host=team]\nlabels.keep: [team]\n")
     assert load(file).items("maintenance.equal") == ("host=team",)
-    with pytest.raises(UsageError, match=r"values\.yaml: maintenance\.equal: 'host=team' needs 'team'"):
+    with pytest.raises(UsageError, match=r"values\.yaml:1: maintenance\.equal: 'host=team' needs 'team'"):
         load(file, {"labels.keep": "env"})
 
 
