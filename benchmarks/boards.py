@@ -47,12 +47,11 @@ def ask(board: str, url: str, moment: float, vm: tuple[str, str]) -> Iterator[As
 def report(stack: Stack | VictoriaStack, folder: Path, vm: tuple[str, str]) -> list[str]:
     """Return a table with a row per dashboard, and its slowest queries; scrapes and rules end before."""
     moment = float(int(time.time() - 15))
-    url = stack.url if isinstance(stack, VictoriaStack) else stack.prometheus.url
     _rest(stack, folder)
     text = ["| dashboard | queries | all | worst | most series |", "| --- | --- | --- | --- | --- |"]
     worst: list[Asked] = []
     for board in BOARDS:
-        asked = sorted(ask(board, url, moment, vm), key=lambda each: -each.seconds)
+        asked = sorted(ask(board, stack.url, moment, vm), key=lambda each: -each.seconds)
         worst += asked[:3]
         total, series = sum(each.seconds for each in asked), max(each.series for each in asked)
         title = load(board)["title"]

@@ -45,8 +45,10 @@ class EngineSample:
     failures: Mapping[str, float]
 
 
-def read_prometheus(stack: Stack) -> EngineSample:
-    """Read Prometheus' metrics."""
+def read(stack: Stack | VictoriaStack) -> EngineSample:
+    """Read the metrics of Prometheus, or of vmagents, store and vmalert."""
+    if isinstance(stack, VictoriaStack):
+        return _read_victoria(stack)
     metrics = Metrics(stack.prometheus.url)
     return EngineSample(
         metrics.total("prometheus_tsdb_head_samples_appended_total"),
@@ -59,8 +61,7 @@ def read_prometheus(stack: Stack) -> EngineSample:
     )
 
 
-def read_victoria(stack: VictoriaStack) -> EngineSample:
-    """Read the metrics of vmagents, store and vmalert."""
+def _read_victoria(stack: VictoriaStack) -> EngineSample:
     store, vmalert, agents = Metrics(stack.url), Metrics(stack.vmalert), [Metrics(url) for url in stack.agents]
     return EngineSample(
         store.total(r'vm_rows_inserted_total{type="promremotewrite"}'),
@@ -73,6 +74,14 @@ def read_victoria(stack: VictoriaStack) -> EngineSample:
             + vmalert.total("vmalert_remotewrite_dropped_rows_total"),
         },
     )
+
+
+@dataclass(slots=True)
+class Used:
+    """Processor time in seconds, and the highest resident memory in bytes, of one program."""
+
+    processor: float = 0.0
+    memory: int = 0
 
 
 class Watch:
@@ -125,14 +134,6 @@ class Watch:
     def _read(self) -> tuple[dict[str, float], dict[str, float]]:
         metrics = Metrics(self._url)
         return metrics.by_group(self._names[0]), metrics.by_group(self._names[1])
-
-
-@dataclass(slots=True)
-class Used:
-    """Processor time in seconds, and the highest resident memory in bytes, of one program."""
-
-    processor: float = 0.0
-    memory: int = 0
 
 
 def _processor(process: psutil.Process) -> float:

@@ -15,19 +15,18 @@ import random
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from azure_scheduled_events_exporter.times import parse_duration
 from benchmarks import boards
-from benchmarks.engine_metrics import EngineSample, Used, Watch, read_prometheus, read_victoria
+from benchmarks.engine_metrics import Watch, read
 from benchmarks.expositions import capture
 from support.monitoring.cardinality import PAGE, kept_by_alerts
-from support.monitoring.paging import JOB, Stack
+from support.monitoring.paging import JOB, Stack, query
 from support.monitoring.victoria import VictoriaStack
 from support.paths import ROOT
 from support.programs import Program, fetch
@@ -38,35 +37,10 @@ MEBIBYTE = 1 << 20
 SERVER = "the fleet"
 
 
-# ---- What runs ------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What is measured: the command line."""
-
-    engine: str
-    vms: int
-    events: int
-    share: float
-    interval: str
-    evaluation: str
-    minutes: float
-    change: float
-    alerts_only: bool
-    boards: bool
-    settings: Sequence[str]
-
-    @property
-    def group(self) -> int:
-        """VMs of a placement group, all of which report its event."""
-        return max(1, round(self.vms * self.share / max(1, self.events)))
-
-
 class Server(Program):
     """The process that serves all expositions."""
 
-    def __init__(self, plan: Plan, folder: Path) -> None:
+    def __init__(self, plan: argparse.Namespace, folder: Path) -> None:
         expositions = folder / "expositions.json"
         expositions.write_text(json.dumps(capture(folder)))
         command = [sys.executable, str(ROOT / "benchmarks" / "fleet_server.py"), str(expositions)]
@@ -92,7 +66,7 @@ class Server(Program):
         return announced["event_id"], announced["at"]
 
 
-def start(plan: Plan, folder: Path, server: Server) -> Stack | VictoriaStack:
+def start(plan: argparse.Namespace, folder: Path, server: Server) -> Stack | VictoriaStack:
     """Start the engine on the fleet."""
     targets = folder / "fleet.json"
     targets.write_text(json.dumps(server.targets(plan.vms)))
@@ -108,56 +82,30 @@ def start(plan: Plan, folder: Path, server: Server) -> Stack | VictoriaStack:
     return Stack(folder, values, [], job=job)
 
 
-# ---- The measurement ------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Figures:
-    """What was measured in the second half of a run; ``delays`` from a change to the webhook in seconds."""
-
-    seconds: float
-    samples: float
-    series: float
-    failures: Mapping[str, float]
-    used: Mapping[str, Used]
-    durations: Mapping[str, Sequence[float]]
-    delays: Sequence[float]
-    changes: int
-    down: float
-    load: float
-    boards: Sequence[str]
-
-
-def measure(plan: Plan, folder: Path) -> Figures:
-    """Run the fleet and the engine, and return the figures."""
+def measure(plan: argparse.Namespace, folder: Path) -> Iterator[str]:
+    """Run the fleet and the engine; yield the tables of docs/performance.md, with one row where runs are compared."""
     with ExitStack() as running:
         server = running.enter_context(Server(plan, folder))
         stack = start(plan, folder, server)
         running.enter_context(stack)
         roll_out(server, plan)
-        before, at = _read(stack), time.monotonic()
+        before, at = read(stack), time.monotonic()
         with Watch(stack, {**stack.programs, SERVER: server}, min(1.0, parse_duration(plan.evaluation) / 2)) as watch:
             changes = roll_out(server, plan)
-            after, seconds, load = _read(stack), time.monotonic() - at, os.getloadavg()[0]
+            after, seconds, load = read(stack), time.monotonic() - at, os.getloadavg()[0]
         delays = wait_for_pages(stack, changes, parse_duration(plan.interval) + parse_duration(plan.evaluation))
-        engine = stack if isinstance(stack, VictoriaStack) else stack.prometheus
-        answering = engine.query(f'count(up{{job="{JOB}"}} == 1) or vector(0)')[0][1]
-        return Figures(
-            seconds=seconds,
-            samples=(after.samples - before.samples) / seconds,
-            series=after.series,
-            failures={what: count - before.failures[what] for what, count in after.failures.items()},
-            used=watch.used,
-            durations=watch.durations,
-            delays=delays,
-            changes=len(changes),
-            down=plan.vms - answering,
-            load=load,
-            boards=boards.report(stack, folder, ("vmss7_0", f"vm{7 * plan.group}:10169")) if plan.boards else (),
-        )
+        failures = {what: count - before.failures[what] for what, count in after.failures.items()}
+        failures["changes without a page"] = len(changes) - len(delays)
+        failures["targets down"] = plan.vms - query(stack.url, f'count(up{{job="{JOB}"}} == 1) or vector(0)')[0][1]
+        yield from head(plan, seconds, load, len(delays))
+        samples = (after.samples - before.samples) / seconds
+        yield from overview(plan, (samples, after.series, seconds), watch, delays, failures)
+        yield from details(watch, seconds)
+        if plan.boards:
+            yield from boards.report(stack, folder, ("vmss7_0", f"vm{7 * plan.group}:10169"))
 
 
-def roll_out(server: Server, plan: Plan) -> dict[str, float]:
+def roll_out(server: Server, plan: argparse.Namespace) -> dict[str, float]:
     """Advance the rollout for half of the run; return when each event was announced (monotonic), by its id."""
     changes = {}
     end = time.monotonic() + plan.minutes * 30
@@ -179,83 +127,69 @@ def wait_for_pages(stack: Stack | VictoriaStack, changes: Mapping[str, float], i
     return sorted(told[event_id] - at for event_id, at in changes.items() if event_id in told)
 
 
-def _read(stack: Stack | VictoriaStack) -> EngineSample:
-    return read_victoria(stack) if isinstance(stack, VictoriaStack) else read_prometheus(stack)
-
-
 # ---- The report -----------------------------------------------------------------------------------------------------
 
 
-def report(plan: Plan, figures: Figures) -> str:
-    """Return the tables of docs/fleet.md, with one row for this run where runs are compared."""
-    series = "only alerts" if plan.alerts_only else "all"
-    engine = "vmagent, VictoriaMetrics, vmalert" if plan.engine == "victoria" else "Prometheus"
-    parts = {name: used for name, used in figures.used.items() if name != SERVER}
-    memory = sum(used.memory for used in parts.values()) / MEBIBYTE
-    cores = sum(used.processor for used in parts.values()) / figures.seconds
-    worst = {group: max(taken) for group, taken in figures.durations.items()}
-    slowest = max(worst, key=lambda group: worst[group])
-    rules = f"{median(figures.durations[slowest]):.2f} / {worst[slowest]:.2f} s"
-    page = f"{median(figures.delays):.1f} / {max(figures.delays):.1f} s" if figures.delays else "-"
-    failures = {
-        "targets down": figures.down,
-        "changes without a page": figures.changes - len(figures.delays),
-        **figures.failures,
-    }
-    bad = ", ".join(f"{what} {count:.0f}" for what, count in failures.items() if count) or "none"
+def head(plan: argparse.Namespace, seconds: float, load: float, changes: int) -> Iterator[str]:
+    """Yield what was measured."""
+    yield f"{plan.vms:,} VMs, {plan.events} current events, each reported by {plan.group} VMs; {changes} changes"
+    yield f"scrapes every {plan.interval}, rules every {plan.evaluation}; {seconds / 60:.1f} min after as long a start"
+    yield f"{os.cpu_count()} cores, load {load:.1f}; GOGC {os.environ.get('GOGC', '100')}; {' '.join(plan.settings)}\n"
+
+
+def overview(
+    plan: argparse.Namespace,
+    counted: tuple[float, float, float],
+    watch: Watch,
+    delays: Sequence[float],
+    failures: Mapping[str, float],
+) -> Iterator[str]:
+    """Yield the table with a row for each run; ``counted`` are samples a second, series, and the seconds of the run."""
+    samples, series, seconds = counted
+    parts = [used for name, used in watch.used.items() if name != SERVER]
+    slowest = max(watch.durations.values(), key=max)
     row = {
         "VMs": f"{plan.vms:,}",
-        "engine": engine,
-        "series": f"{figures.series:,.0f}, {series}",
-        "samples a second": f"{figures.samples:,.0f}",
-        "memory": f"{memory:,.0f} MiB",
-        "cores": f"{cores:.2f}",
-        "slowest group, median / worst": rules,
-        "change to webhook, median / worst": page,
-        "failures": bad,
+        "engine": "vmagent, VictoriaMetrics, vmalert" if plan.engine == "victoria" else "Prometheus",
+        "series": f"{series:,.0f}, {'only alerts' if plan.alerts_only else 'all'}",
+        "samples a second": f"{samples:,.0f}",
+        "memory": f"{sum(used.memory for used in parts) / MEBIBYTE:,.0f} MiB",
+        "cores": f"{sum(used.processor for used in parts) / seconds:.2f}",
+        "slowest group, median / worst": f"{median(slowest):.2f} / {max(slowest):.2f} s",
+        "change to webhook, median / worst": f"{median(delays):.1f} / {max(delays):.1f} s" if delays else "-",
+        "failures": ", ".join(f"{what} {count:.0f}" for what, count in failures.items() if count) or "none",
     }
-    text = [
-        f"{plan.vms:,} VMs, {plan.events} current events, each reported by {plan.group} VMs; series: {series}; scrapes",
-        f"every {plan.interval}, rules every {plan.evaluation}; {figures.seconds / 60:.1f} min after as long a start;",
-        f"{os.cpu_count()} cores, load {figures.load:.1f}; {len(figures.delays)} changes",
-        f"GOGC {os.environ.get('GOGC', '100')}, {' '.join(plan.settings) or 'other settings as shipped'}",
-        "",
-        f"| {' | '.join(row)} |",
-        f"|{' --- |' * len(row)}",
-        f"| {' | '.join(row.values())} |",
-        "",
-        "| program | memory, highest | cores |",
-        "| --- | --- | --- |",
-    ]
-    text += [
-        f"| {name} | {used.memory / MEBIBYTE:,.0f} MiB | {used.processor / figures.seconds:.2f} |"
-        for name, used in figures.used.items()
-    ]
-    text += ["", "| group of rules | evaluations | median | worst |", "| --- | --- | --- | --- |"]
-    text += [
-        f"| `{group}` | {len(taken)} | {median(taken):.3f} s | {max(taken):.3f} s |"
-        for group, taken in sorted(figures.durations.items(), key=lambda each: -max(each[1]))
-    ]
-    return "\n".join([*text, "", *figures.boards])
+    yield from (f"| {' | '.join(row)} |", f"|{' --- |' * len(row)}", f"| {' | '.join(row.values())} |", "")
 
 
-def plan_of(arguments: Sequence[str] | None = None) -> Plan:
-    """Return the plan of a command line."""
+def details(watch: Watch, seconds: float) -> Iterator[str]:
+    """Yield a table of programs and one of groups of rules."""
+    yield from ("| program | memory, highest | cores |", "| --- | --- | --- |")
+    for name, used in watch.used.items():
+        yield f"| {name} | {used.memory / MEBIBYTE:,.0f} MiB | {used.processor / seconds:.2f} |"
+    yield from ("", "| group of rules | evaluations | median | worst |", "| --- | --- | --- | --- |")
+    for group, taken in sorted(watch.durations.items(), key=lambda each: -max(each[1])):
+        yield f"| `{group}` | {len(taken)} | {median(taken):.3f} s | {max(taken):.3f} s |"
+    yield ""
+
+
+def plan_of(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """Return what is to be measured; ``group`` is how many VMs of a placement group report its event."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.fleet", description=__doc__)
     parser.add_argument("--engine", choices=("prometheus", "victoria"), required=True)
     parser.add_argument("--vms", type=int, default=10_000)
     parser.add_argument("--events", type=int, default=500, help="current events (default: 500)")
     parser.add_argument("--share", type=float, default=0.5, help="share of VMs that report one of them (default: 0.5)")
     parser.add_argument("--interval", type=_duration, default="15s", help="between scrapes (default: 15s)")
-    parser.add_argument(
-        "--evaluation", type=_duration, default="5s", help="between evaluations of the rules of events (default: 5s)"
-    )
+    text = "between evaluations of the rules of events (default: 5s)"
+    parser.add_argument("--evaluation", type=_duration, default="5s", help=text)
     parser.add_argument("--minutes", type=float, default=17, help="the whole run, half of it measured (default: 17)")
     parser.add_argument("--change", type=float, default=15, help="seconds between changes (default: 15)")
     parser.add_argument("--alerts-only", action="store_true", help="keep only the series that alerts need")
     parser.add_argument("--boards", action="store_true", help="measure the queries of the dashboards too")
     parser.add_argument("settings", nargs="*", metavar="SETTING=VALUE")
-    plan = Plan(**vars(parser.parse_args(arguments)))
+    plan = parser.parse_args(arguments)
+    plan.group = max(1, round(plan.vms * plan.share / max(1, plan.events)))
     if plan.events < 1 or plan.group * (plan.events + 1) > plan.vms:
         parser.error(f"{plan.events} events of {plan.group} VMs each need more than {plan.vms} VMs")
     return plan
@@ -269,12 +203,6 @@ def _duration(text: str) -> str:
     return text
 
 
-def main() -> None:
-    """Print the tables."""
-    plan = plan_of()
-    with tempfile.TemporaryDirectory() as folder:
-        print(report(plan, measure(plan, Path(folder))))
-
-
 if __name__ == "__main__":
-    main()
+    with tempfile.TemporaryDirectory() as temporary:
+        print(*measure(plan_of(), Path(temporary)), sep="\n")

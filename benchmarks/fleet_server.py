@@ -64,10 +64,10 @@ class Exposition:
             pattern = re.sub(rf"(?m)^({PREFIX}{name}(?:_timestamp_seconds)?{{.*}}) .*$", rf"\1 %({name}).3f", pattern)
         self._own = pattern
         self._second = 0
-        self._rendered = (b"", b"")
+        self._rendered = b""
 
-    def common(self, now: float, began: float) -> tuple[bytes, bytes]:
-        """Return what is the same for all VMs, plain and compressed."""
+    def common(self, now: float, began: float) -> bytes:
+        """Return what is the same for all VMs, compressed."""
         if int(now) != self._second:
             polls = int(now - began) + UPTIME_SECONDS
             values = {"now": f"{now:.3f}", "start": f"{began - UPTIME_SECONDS:.2f}"}
@@ -75,13 +75,12 @@ class Exposition:
                 each.format_map(values) if isinstance(each, str) else f"{each[0]} {float(round(each[1] * polls, 1))}"
                 for each in self._common
             ]
-            text = "\n".join((*lines, "")).encode()
-            self._rendered, self._second = (text, _gzip(text)), int(now)
+            self._rendered, self._second = _gzip("\n".join((*lines, ""))), int(now)
         return self._rendered
 
     def own(self, values: Mapping[str, object]) -> bytes:
-        """Return what is the VM's own."""
-        return (self._own % values).encode()
+        """Return what is the VM's own, compressed."""
+        return _gzip(self._own % values)
 
 
 def _moving(line: str, name: str, polls: float) -> str | tuple[str, float]:
@@ -100,8 +99,8 @@ def _moving(line: str, name: str, polls: float) -> str | tuple[str, float]:
     return line.replace("{", "{{").replace("}", "}}")
 
 
-def _gzip(body: bytes) -> bytes:
-    return zlib.compress(body, 1, wbits=31)
+def _gzip(text: str) -> bytes:
+    return zlib.compress(text.encode(), 1, wbits=31)
 
 
 # ---- The fleet ------------------------------------------------------------------------------------------------------
@@ -164,8 +163,8 @@ class Fleet:
             event.status, event.started = "Started", time.time()
             self._started.append(event)
 
-    def body(self, vm: int, *, compressed: bool) -> bytes:
-        """Return what the exporter of a VM serves now."""
+    def body(self, vm: int) -> bytes:
+        """Return what the exporter of a VM serves now, compressed."""
         now = time.time()
         group, member = divmod(vm, self._size)
         scope = "peer" if member else "self"
@@ -179,9 +178,7 @@ class Fleet:
             moments = (event.announced, not_before, event.started, event.ended, event.started or not_before)
             values |= {"event_id": event.event_id, **dict(zip(MOMENTS, (*moments, not_before - now), strict=True))}
         exposition = self._expositions[name]
-        plain, packed = exposition.common(now, self._began)
-        own = exposition.own(values)
-        return packed + _gzip(own) if compressed else plain + own
+        return exposition.common(now, self._began) + exposition.own(values)
 
 
 # ---- HTTP -----------------------------------------------------------------------------------------------------------
@@ -217,13 +214,10 @@ class Connection(asyncio.Protocol):
         if method == b"POST":
             self._transport.write(_response(json.dumps(self._fleet.advance()).encode(), b"application/json", b""))
             return
-        compressed = b"gzip" in head
-        body = self._fleet.body(int(path.split(b"/")[2]), compressed=compressed)
-        encoding = b"Content-Encoding: gzip\r\n" if compressed else b""
-        if self not in self._kept:
-            encoding += b"Connection: close\r\n"
-        self._transport.write(_response(body, b"text/plain; version=0.0.4; charset=utf-8", encoding))
-        if self not in self._kept:
+        body = self._fleet.body(int(path.split(b"/")[2]))
+        last = b"" if self in self._kept else b"Connection: close\r\n"
+        self._transport.write(_response(body, b"text/plain; version=0.0.4", b"Content-Encoding: gzip\r\n" + last))
+        if last:
             self._transport.close()
 
 

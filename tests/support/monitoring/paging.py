@@ -249,6 +249,7 @@ class Stack:
         self.alertmanager = Alertmanager(folder, self.settings, team.routes)
         address = self.alertmanager.url.removeprefix("http://")
         self.prometheus = RuledPrometheus(folder, self.settings, address, targets, team, job, flags)
+        self.url = self.prometheus.url
         self.programs: dict[str, Program] = {"Prometheus": self.prometheus, "Alertmanager": self.alertmanager}
 
     def __enter__(self) -> Self:
