@@ -47,11 +47,6 @@ def test_warnings() -> None:
     assert command("check-config", "--poll.interval", "50s").stderr == ""
 
 
-def test_environment_file_that_is_not_there() -> None:
-    """A file that was named and is missing is an error."""
-    assert_one_line(command("events", "--env-file", "/nonexistent/environment"), 2, "/nonexistent/environment")
-
-
 @pytest.mark.parametrize("name", ["check-config", "run"])
 def test_variables_of_opentelemetry(name: str) -> None:
     """A variable that OpenTelemetry refuses while it is imported is refused by both commands."""

@@ -20,6 +20,8 @@ from deploy.stack.free_port import free_port
 from support.commands import EVENT_ID, NAME, assert_one_line, command, place_event
 from support.programs import COMMAND, Exporter, Program, Scrape, environment, eventually, fetch
 
+NOWHERE = ("--imds.endpoint", "http://127.0.0.1:9")
+
 
 @pytest.mark.parametrize("program", [[COMMAND], [sys.executable, "-m", "azure_scheduled_events_exporter"]])
 def test_version(program: list[str]) -> None:
@@ -87,7 +89,14 @@ class TestUsage:
                 "write http://HOST[:PORT], or 'discover'\n",
             ),
             (("check-config", "--approval.policy", f"{'x' * 300}.yaml"), "--approval.policy"),
-            (("events", "--poll.interval", ""), "--poll.interval: has no value: write one, such as 1s"),
+            (("events", *NOWHERE, "--poll.interval", ""), "--poll.interval: has no value: write one, such as 1s"),
+            (
+                ("events", *NOWHERE, "--follow", "--since", "last"),
+                "--since: 'last' is not a position: use the 'cursor'",
+            ),
+            (("events", *NOWHERE, "--since", "3"), "events: --since and --mine need --follow"),
+            (("events", *NOWHERE, "--mine"), "events: --since and --mine need --follow"),
+            (("check-config", "--env-file", "/nonexistent/environment"), "/nonexistent/environment"),
             (("history", "--documents", "--json"), "argument --json: not allowed with argument --documents"),
             (("drill", "--alertmanager", "http://h", "--alertmanager.http-config.file", "/no"), "file: /no: "),
         ],

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine
-from support.commands import assert_one_line, command
 from support.events.follower import FAST, Follower, event, settled
 from support.events.gate import Nameless
 from support.monitoring.collector import Collector
@@ -229,15 +228,3 @@ def test_ends_quietly(simulator: Simulator, run: Callable[..., Exporter], follow
     finally:
         reader.kill()
         reader.wait(PATIENCE)
-
-
-def test_usage() -> None:
-    """Flags that make no sense are refused in one line."""
-    position = "--since: 'last' is not a position: use the 'cursor' or the 'seq' of the last line that you handled"
-    alone = "events: --since and --mine need --follow"
-    for flags, complaint in (
-        (("--follow", "--since", "last"), position),
-        (("--since", "3"), alone),
-        (("--mine",), alone),
-    ):
-        assert_one_line(command("events", "--imds.endpoint", "http://127.0.0.1:9", *flags), 2, f": {complaint}\n")
