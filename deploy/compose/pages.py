@@ -8,7 +8,6 @@ import json
 import os
 import re
 import signal
-import sys
 import threading
 import time
 from collections.abc import Mapping
@@ -50,7 +49,7 @@ class Phone:
             # No terminal takes it for a command.
             self.lines.append("".join(each if each.isprintable() else " " for each in line))
             del self.lines[:-_KEPT]
-            say(self.lines[-1])
+            print(self.lines[-1], flush=True)
 
 
 def handler_of(phone: Phone, addresses: str, runbooks: Path) -> type[BaseHTTPRequestHandler]:
@@ -94,12 +93,6 @@ def handler_of(phone: Phone, addresses: str, runbooks: Path) -> type[BaseHTTPReq
     return _Handler
 
 
-def say(text: str) -> None:
-    """Print a line at once."""
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()
-
-
 def main() -> None:
     """Listen until SIGINT or SIGTERM."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -113,7 +106,7 @@ def main() -> None:
         server.daemon_threads = True
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: threading.Thread(target=server.shutdown).start())
-        say(f"Look at:\n{addresses}Pages and tickets, in UTC:")
+        print(f"Look at:\n{addresses}Pages and tickets, in UTC:", flush=True)
         server.serve_forever(0.2)
 
 

@@ -7,63 +7,122 @@ import argparse
 import os
 import shutil
 import signal
+import socket
 import sys
 import tempfile
 import threading
+import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from azure_scheduled_events_exporter.errors import ExporterError
 
 from . import compose
-from .part import ROOT
-from .stack import Stack
+from .free_port import free_port
+from .part import ROOT, Part, pages_of, program_of
+from .wiring import Wiring
 
 COMPOSE = ROOT / "deploy" / "compose" / "compose.yaml"
 VICTORIA = ROOT / "deploy" / "compose" / "compose.victoria.yaml"
-_LOOK = 0.1  # seconds between looks into the logs
+_DONE = "service_completed_successfully"
+_PATIENCE = 120.0  # seconds until everything is up, on a busy machine
+_GRACE = 10.0  # seconds to end by themselves
+_LOOK = 0.1  # seconds between looks
 
 
-def main() -> int:
-    """Return the exit status: 0 after SIGINT or SIGTERM, 1 if a part fails."""
-    parser = argparse.ArgumentParser(prog="make stack", description=__doc__)
-    parser.add_argument("--free-ports", action="store_true", help="take any free ports instead of the usual ones")
-    parser.add_argument(
-        "--victoria", action="store_true", help="vmagent, VictoriaMetrics and vmalert instead of Prometheus"
-    )
-    parser.add_argument("--file", type=Path, default=COMPOSE, metavar="FILE", help="another compose file of this form")
-    parser.add_argument("--folder", type=Path, metavar="DIR", help="where to keep logs and data (default: temporary)")
-    arguments = parser.parse_args()
-    ended = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda *_: ended.set())
-    folder = arguments.folder or Path(tempfile.mkdtemp(prefix="stack-"))
-    try:
-        services = compose.read(arguments.file, os.environ, *([VICTORIA] if arguments.victoria else []))
-        run(Stack(services, folder, free_ports=arguments.free_ports), folder, ended)
-    except ExporterError as error:  # the logs are kept: somebody will want to read them
-        sys.stderr.write(f"stack: {error}\n")
-        if arguments.folder is None and not any(folder.iterdir()):
-            folder.rmdir()
-        return error.exit_status
-    except BrokenPipeError:  # the reader of our output has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    if arguments.folder is None:
-        shutil.rmtree(folder)
-    return 0
+class Stack:
+    """All parts together: started in order, watched, and ended so that none is left."""
+
+    def __init__(self, services: Mapping[str, compose.Service], folder: Path, *, free_ports: bool) -> None:
+        self._folder = folder
+        self._services = services
+        self.programs = {name: program for name, each in services.items() if (program := program_of(each))}
+        self.absent = [name for name in services if name not in self.programs]
+        here = [services[name] for name in self.programs]
+        ports = _ports([port for service in here for port in service.ports.values()], free=free_ports)
+        pages = {name: pages_of(service) for name, service in services.items()}
+        self._wiring = Wiring(services, frozenset(self.absent), ports, pages, folder)
+        self._once = {name for service in here for name, condition in service.needs.items() if condition == _DONE}
+        self.parts: dict[str, Part] = {}
+
+    def start(self, ended: threading.Event) -> None:
+        """Start everything, each part after what it needs, and wait until all of it listens or ``ended`` is set.
+
+        Raises:
+            ExporterError: a part ends, or does not listen in time.
+        """
+        deadline = time.monotonic() + _PATIENCE
+        for name, program in self.programs.items():
+            service = self._services[name]
+            for needed, condition in service.needs.items():
+                if needed in self.parts and condition != "service_started":
+                    self._wait(self.parts[needed], ended, deadline)
+            if ended.is_set():
+                return
+            self.parts[name] = Part(service, self._wiring, program, self._folder)
+        for part in self.parts.values():
+            self._wait(part, ended, deadline)
+
+    def check(self) -> None:
+        """Raise ExporterError if a part has ended that should not have."""
+        for name, part in self.parts.items():
+            if part.status is not None and (name not in self._once or part.status != 0):
+                raise part.complain(f"ended with status {part.status}")
+
+    def stop(self) -> None:
+        """End every part, the last one first; return when none is left."""
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            deadline = time.monotonic() + _GRACE
+            for part in reversed(self.parts.values()):
+                part.end(number)
+            while any(part.status is None for part in self.parts.values()) and time.monotonic() < deadline:
+                time.sleep(_LOOK)
+
+    def _wait(self, part: Part, ended: threading.Event, deadline: float) -> None:
+        once = part.service.name in self._once
+        while not ended.is_set() and not (part.status == 0 if once else part.listens()):
+            self.check()
+            if time.monotonic() > deadline:
+                raise part.complain("does not listen")
+            ended.wait(_LOOK)
 
 
-def run(stack: Stack, folder: Path, ended: threading.Event) -> None:
+def _ports(published: list[int], *, free: bool) -> dict[int, int]:
+    """Return the port to take for each published one: itself, or any that is free.
+
+    Raises:
+        ExporterError: one is taken.
+    """
+    if free:
+        found: set[int] = set()
+        while len(found) < len(published):
+            found.add(free_port())
+        return dict(zip(published, found, strict=True))
+    for port in published:
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError as error:
+                raise ExporterError(
+                    f"127.0.0.1:{port} cannot be had: {error.strerror}; end what listens there, "
+                    "or take any free ports: make stack STACK=--free-ports"
+                ) from None
+    return {port: port for port in published}
+
+
+def _run(stack: Stack, folder: Path, ended: threading.Event) -> None:
     """Run ``stack`` until ``ended`` is set; leave no process behind.
 
     Raises:
         ExporterError: a part cannot be started, or ends.
     """
     try:
-        say(f"Starting {', '.join(stack.parts)}. Logs: {folder / 'logs'}")
+        print(f"Starting {', '.join(stack.programs)}. Logs: {folder / 'logs'}", flush=True)
         stack.start(ended)
         if not ended.is_set():
             without = ", without what Debian has no package of: " + ", ".join(stack.absent) if stack.absent else ""
-            say(f"Everything is up{without}. Ctrl-C ends it.")
+            print(f"Everything is up{without}. Ctrl-C ends it.", flush=True)
             _follow(stack, ended)
     finally:
         stack.stop()
@@ -83,15 +142,37 @@ def _follow(stack: Stack, ended: threading.Event) -> None:
         for name, file in files:
             *lines, half[name] = (half.get(name, "") + file.read()).split("\n")
             for line in lines:
-                say(f"{name:<{width}} | {line}")
+                print(f"{name:<{width}} | {line}", flush=True)
         stack.check()
         ended.wait(_LOOK)
 
 
-def say(text: str) -> None:
-    """Print a line at once."""
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()
+def main() -> int:
+    """Return the exit status: 0 after SIGINT or SIGTERM, 1 if a part fails."""
+    parser = argparse.ArgumentParser(prog="make stack", description=__doc__)
+    parser.add_argument("--free-ports", action="store_true", help="take any free ports instead of the usual ones")
+    text = "vmagent, VictoriaMetrics and vmalert instead of Prometheus"
+    parser.add_argument("--victoria", action="store_true", help=text)
+    parser.add_argument("--file", type=Path, default=COMPOSE, metavar="FILE", help="another compose file of this form")
+    parser.add_argument("--folder", type=Path, metavar="DIR", help="where to keep logs and data (default: temporary)")
+    arguments = parser.parse_args()
+    ended = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: ended.set())
+    folder = arguments.folder or Path(tempfile.mkdtemp(prefix="stack-"))
+    try:
+        services = compose.read(arguments.file, os.environ, *([VICTORIA] if arguments.victoria else []))
+        _run(Stack(services, folder, free_ports=arguments.free_ports), folder, ended)
+    except ExporterError as error:  # the logs are kept: somebody will want to read them
+        sys.stderr.write(f"stack: {error}\n")
+        if arguments.folder is None and not any(folder.iterdir()):
+            folder.rmdir()
+        return error.exit_status
+    except BrokenPipeError:  # the reader of our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if arguments.folder is None:
+        shutil.rmtree(folder)
+    return 0
 
 
 if __name__ == "__main__":

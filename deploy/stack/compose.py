@@ -93,15 +93,14 @@ def _service(folder: Path, name: str, body: Mapping[str, Any]) -> Service:
 
 
 def _port(name: str, text: str) -> tuple[int, int]:
-    found = _PORT.fullmatch(text)
-    if found is None:
-        raise UsageError(f"{name}: port '{text}' is not for this machine alone: write 127.0.0.1:OUTSIDE:INSIDE")
-    return int(found["inside"]), int(found["outside"])
+    if found := _PORT.fullmatch(text):
+        return int(found["inside"]), int(found["outside"])
+    raise UsageError(f"{name}: port '{text}' is not for this machine alone: write 127.0.0.1:OUTSIDE:INSIDE")
 
 
 def _mount(folder: Path, volume: str) -> Mount:
     source, colon, rest = volume.partition(":")
-    if not colon:
-        return Mount(source)
-    target = rest.partition(":")[0]
-    return Mount(target, file=folder / source) if source.startswith(".") else Mount(target, volume=source)
+    target = rest.partition(":")[0] if colon else source
+    if source.startswith("."):
+        return Mount(target, file=folder / source)
+    return Mount(target, volume=source if colon else None)

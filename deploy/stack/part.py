@@ -57,25 +57,25 @@ def pages_of(service: Service) -> Mapping[str, str]:
 
 
 class Part:
-    """A service that runs here, and its log."""
+    """A service that runs here from now on, in a process group of its own, and its log.
+
+    So Ctrl-C reaches it in order and through us alone.
+    """
 
     def __init__(self, service: Service, wiring: Wiring, program: list[str], folder: Path) -> None:
         self.service = service
         self.log = folder / "logs" / f"{service.name}.log"
-        self._wiring = wiring
-        self._program = program
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        """Start it in a process group of its own, so that Ctrl-C reaches it in order and through us alone."""
-        self._wiring.prepare(self.service)
+        self._ports = wiring.ports(service)
+        wiring.prepare(service)
         self.log.parent.mkdir(parents=True, exist_ok=True)
         setpriv = shutil.which("setpriv")  # the kernel ends the program when we are killed
         dies_with_us = [setpriv, "--pdeathsig", "TERM", "--"] if setpriv else []
+        # Our own variables, without settings of an exporter or of tracing, which no container would see.
+        ours = {name: value for name, value in os.environ.items() if not name.startswith(("AZURE_", "OTEL_"))}
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(  # noqa: S603 - the commands of this project's compose file
-                [*dies_with_us, *self._command(self._wiring.command(self.service), *self._program)],
-                env=self._environment(),
+                [*dies_with_us, *_command(wiring.command(service), program)],
+                env=ours | wiring.environment(service),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -83,45 +83,36 @@ class Part:
             )
 
     @property
-    def ended(self) -> int | None:
-        """The exit status, None while it runs or has not been started."""
-        return None if self._process is None else self._process.poll()
+    def status(self) -> int | None:
+        """The exit status, None while it runs."""
+        return self._process.poll()
 
-    @property
-    def runs(self) -> bool:
-        """Whether it has been started and has not ended."""
-        return self._process is not None and self._process.poll() is None
-
-    @property
-    def last_words(self) -> str:
-        """The last line of its log."""
-        return (self.log.read_text(errors="replace").strip() or "it said nothing").splitlines()[-1]
+    def complain(self, what: str) -> ExporterError:
+        """Return an error about it, with the last line of its log."""
+        last = (self.log.read_text(errors="replace").strip() or "it said nothing").splitlines()[-1]
+        return ExporterError(f"{self.service.name} {what}: {last} [{self.log}]")
 
     def listens(self) -> bool:
         """Whether it accepts connections on all of its ports."""
         try:
-            for port in self._wiring.ports(self.service):
+            for port in self._ports:
                 socket.create_connection(("127.0.0.1", port), 1).close()
         except OSError:
             return False
         return True
 
-    def tell_to_end(self, number: signal.Signals = signal.SIGTERM) -> None:
+    def end(self, number: signal.Signals) -> None:
         """Send a signal to the whole group."""
-        if self._process is not None and self.runs:
+        if self.status is None:
             os.killpg(self._process.pid, number)
 
-    def _command(self, arguments: list[str], *program: str) -> list[str]:
-        """Return a command with what is on the PATH of the image as it is called here."""
-        match [_OLDER_FLAGS.get(each, each) for each in arguments]:
-            case ["python3", *rest]:
-                return [sys.executable, *rest]
-            case [name, *rest] if name == OURS:
-                return [*self._program, *rest]
-            case same:
-                return [*program, *same]
 
-    def _environment(self) -> dict[str, str]:
-        """Return our own variables without settings of an exporter or of tracing, which no container would see."""
-        ours = {name: value for name, value in os.environ.items() if not name.startswith(("AZURE_", "OTEL_"))}
-        return ours | self._wiring.environment(self.service)
+def _command(arguments: list[str], program: list[str]) -> list[str]:
+    """Return a command with what is on the PATH of the image as it is called here."""
+    match [_OLDER_FLAGS.get(each, each) for each in arguments]:
+        case ["python3", *rest]:
+            return [sys.executable, *rest]
+        case [name, *rest] if name == OURS:
+            return [*program, *rest]
+        case same:
+            return [*program, *same]
