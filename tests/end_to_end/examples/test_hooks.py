@@ -1,13 +1,117 @@
-"""The hooks of deploy/examples, and the drains of docs/approvals.md: what they call around an event."""
+"""The hooks of deploy/examples, and the drains of docs/approvals.md: what they call around an event.
 
+Programs of somebody else are substitutes, which write down how they were called and answer what a test says.
+"""
+
+import configparser
+import os
+import re
+import shutil
+import signal
 import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 import pytest
 
+from azure_scheduled_events_exporter.simulator import PlannedEvent, Scenario, Simulator, VirtualMachine, What
 from deploy.stack.free_port import free_port
 from support.events.gate import Gate, Treatment, Way
-from support.example_scripts import EXAMPLES, Stage, blocks, reads_journal, scenario
-from support.programs import PATIENCE, eventually
+from support.paths import ROOT
+from support.programs import COMMAND, PATIENCE, Exporter, Program, environment, eventually
+from support.servers.http_peer import HttpServer, Request, Response
+
+EXAMPLES = ROOT / "deploy" / "examples"
+HOOKS = ("load-balancer-drain", "kubectl-drain", "checkpoint-before-eviction", "patroni-switchover")
+LIBRARY = "/usr/local/lib/azure-scheduled-events"
+INSTALLED = "/opt/azure-scheduled-events-exporter/bin/azure-scheduled-events-exporter"
+PAGE = (ROOT / "docs" / "approvals.md").read_text()
+FAST = ("--poll.interval", "250ms")
+SUBSTITUTE = """\
+#!/bin/sh
+said="$(basename "$0") $*"
+echo "$said" >>"$CALLS"
+while [ -e "$CALLS.slow" ]; do sleep 0.05; done
+while IFS='|' read -r pattern status answer; do
+    case $said in $pattern) [ -z "$answer" ] || echo "$answer"; exit "$status" ;; esac
+done <"$CALLS.answers"
+"""
+
+
+class Stage:
+    """A folder in which the substitutes of programs record their calls."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.file, self.journal = folder, folder / "calls", folder / "journal"
+        programs = folder / "bin"
+        programs.mkdir()
+        for name in ("az", "kubectl", "azcopy", "systemctl", "drain", "undrain", "patronictl"):
+            (programs / name).write_text(SUBSTITUTE)
+            (programs / name).chmod(0o755)
+        self.environment = environment(
+            PATH=f"{programs}:{Path(COMMAND).parent}:{os.environ['PATH']}",
+            CALLS=str(self.file),
+            STATE_DIRECTORY=str(folder),
+            AZURE_SCHEDULED_EVENTS_JOURNAL_PATH=str(self.journal),
+            AZURE_SCHEDULED_EVENTS_POLL_INTERVAL="250ms",
+        )
+        self.answers({})
+
+    def answers(self, said: Mapping[str, tuple[int, str]]) -> None:
+        """Let calls end with a status and an output, by patterns of the shell; all others succeed in silence."""
+        lines = (f"{pattern}|{status}|{text}\n" for pattern, (status, text) in said.items())
+        self.file.with_name("calls.answers").write_text("".join(lines))
+
+    def slow(self, *, on: bool) -> None:
+        """Make the substitutes wait, or end."""
+        marker = self.file.with_name("calls.slow")
+        marker.touch() if on else marker.unlink()
+
+    @property
+    def calls(self) -> list[str]:
+        """The calls so far."""
+        return self.file.read_text().splitlines() if self.file.exists() else []
+
+    def hook(self, hook: str, what: str, **settings: str) -> tuple[int, list[str], str]:
+        """Run a hook with the environment of its unit and ``settings``; return status, calls and output."""
+        before = len(self.calls)
+        env = {**self.environment, **unit_environment(hook), **settings}
+        done = subprocess.run([EXAMPLES / hook, what], env=env, check=False, capture_output=True, text=True)
+        return done.returncode, self.calls[before:], done.stdout + done.stderr
+
+
+def unit_environment(hook: str) -> dict[str, str]:
+    """Return the environment of a unit, but for where its journal is."""
+    lines = re.findall("^Environment=(.*)$", (EXAMPLES / f"{hook}.service").read_text(), re.MULTILINE)
+    found = dict(pair.split("=", 1) for line in lines for pair in line.split())
+    assert found.pop("AZURE_SCHEDULED_EVENTS_JOURNAL_PATH") == "/var/lib/azure-scheduled-events-exporter"
+    return found
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Stage:
+    """Return a stage on which nothing was called."""
+    return Stage(tmp_path)
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+def test_files(hook: str, tmp_path: Path) -> None:
+    """Each unit is one that systemd takes and runs what lies beside it, which is plain sh and refuses other words."""
+    text = (EXAMPLES / f"{hook}.service").read_text()
+    unit = configparser.ConfigParser(strict=False, interpolation=None)
+    unit.optionxform = str  # type: ignore[assignment,method-assign] # systemd's keys have capitals
+    unit.read_string(text)
+    assert (unit["Service"]["Restart"], unit["Service"]["StateDirectory"]) == ("always", hook)
+    assert unit["Install"]["WantedBy"] == "multi-user.target"
+    copy = tmp_path / f"{hook}.service"
+    copy.write_text(text.replace(LIBRARY, str(EXAMPLES)).replace(INSTALLED, COMMAND))
+    verify = ["systemd-analyze", "verify", str(copy)]
+    done = subprocess.run(verify, check=False, capture_output=True, text=True)
+    assert [line for line in done.stderr.splitlines() if hook in line] == []
+    assert (EXAMPLES / hook).read_text().startswith("#!/bin/sh\n")
+    subprocess.run([shutil.which("dash") or "sh", "-n", EXAMPLES / hook], check=True)
+    done = subprocess.run([EXAMPLES / hook, "destroy"], check=False, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (2, f"usage: {EXAMPLES / hook} prepare|recover\n")
 
 
 def az(what: str) -> str:
@@ -19,85 +123,144 @@ def az(what: str) -> str:
 
 
 def test_load_balancer_drain(stage: Stage) -> None:
-    """The VM leaves the pool, the event is approved when the drain has ended and not before, and the VM comes back."""
-    exporter = stage.exporter()
-    stage.slow(on=True)
-    stage.unit("load-balancer-drain", DRAIN_SECONDS="0")
-    stage.simulator.play(scenario("Reboot"))
-    eventually(lambda: stage.calls == [az("remove")], "the VM leaves the pool")
-    polls = exporter.scrape().total("polls_total")
-    exporter.shows("more polls", lambda scrape: scrape.total("polls_total") > polls + 4)
-    assert not stage.approved
-    stage.slow(on=False)
-    eventually(lambda: stage.approved == ["Reboot"], "the approval")
-    eventually(lambda: stage.calls == [az("remove"), az("add")], "the VM comes back")
-    exporter.shows("the operator", lambda s: s.total("approval_latency_seconds_count", approved_by="operator") == 1)
-    assert exporter.scrape().transitions() == {"detected": 1, "approved": 1, "started": 1, "completed": 1}
+    """A VM in the pool leaves it and is added again, once each, however often the hook runs; another stays out."""
+    quick, pool = {"DRAIN_SECONDS": "0"}, "/providers/Microsoft.Network/loadBalancers/WEB/backendAddressPools/web-vms"
+    assert len(stage.hook(HOOKS[0], "prepare", **quick)[1]) == 1, "it is in no pool"
+    stage.answers({"az*show*": (0, pool)})
+    assert stage.hook(HOOKS[0], "prepare", **quick)[1][1:] == [az("remove")]
+    stage.answers({})
+    assert len(stage.hook(HOOKS[0], "prepare", **quick)[1]) == 1, "it is out already"
+    assert stage.hook(HOOKS[0], "recover")[1] == [az("add")]
+    assert stage.hook(HOOKS[0], "recover") == (0, [], "")
 
 
 def test_kubectl_drain(stage: Stage) -> None:
-    """The node is drained, the event approved, and the node takes pods again at the end; a freeze is let pass."""
-    exporter = stage.exporter()
-    script = stage.unit("kubectl-drain", NODE="aks-pool1-vmss000000")
-    stage.simulator.play(scenario("Freeze", notice=1, started_for=600))
-    exporter.shows("its start", lambda scrape: scrape.total("transitions_total", transition="started") == 1)
-    stage.simulator.set_document([])
-    exporter.shows("its end", lambda scrape: scrape.total("transitions_total", transition="completed") == 1)
-    stage.simulator.play(scenario("Redeploy"))
-    drain = "kubectl drain aks-pool1-vmss000000 --ignore-daemonsets --delete-emptydir-data --timeout=5m"
-    uncordon = "kubectl uncordon aks-pool1-vmss000000 --request-timeout=30s"
-    eventually(lambda: stage.calls == [drain, uncordon], "drain and uncordon")
-    assert stage.approved == ["Redeploy"]
-    assert script.process.poll() is None
-
-
-def test_kubectl_drain_of_a_cordoned_node(stage: Stage) -> None:
-    """A node that an operator had cordoned before the event stays cordoned after it."""
-    stage.exporter()
-    stage.cordon()
-    script = stage.unit("kubectl-drain", NODE="node")
-    stage.simulator.play(scenario("Reboot"))
-    said = "node node is not cordoned for an event, so it stays as it is"
-    eventually(lambda: said in script.output.read_text(), "it says so")
-    assert [call.split()[1] for call in stage.calls] == ["drain"]
-
-
-def test_a_drain_that_is_run_twice(stage: Stage) -> None:
-    """A VM that left the pool at a first try, which failed later, waits again at the second, and is added once."""
-    for what in ("prepare", "prepare", "recover", "recover"):
-        script = stage.hook("load-balancer-drain", what, DRAIN_SECONDS="0")
-        assert script.process.wait(PATIENCE) == 0, script.output.read_text()
-    assert stage.calls == [az("remove"), az("add")]
+    """The node is drained and takes pods again afterwards, unless an operator had cordoned it before."""
+    drain = "kubectl drain n --ignore-daemonsets --delete-emptydir-data --timeout=5m"
+    mark = "kubectl annotate node n --request-timeout=30s"
+    assert stage.hook(HOOKS[1], "prepare", NODE="n")[1][1:] == [
+        f"{mark} --overwrite azure-scheduled-events/cordoned=true",
+        drain,
+    ]
+    stage.answers({"*unschedulable*": (0, "true")})
+    assert stage.hook(HOOKS[1], "prepare", NODE="n")[1][1:] == [drain]
+    said = "node n is not cordoned for an event, so it stays as it is\n"
+    status, calls, output = stage.hook(HOOKS[1], "recover", NODE="n")
+    assert (status, len(calls), output) == (0, 1, said)
+    stage.answers({"kubectl get*annotations*": (0, "true")})
+    assert stage.hook(HOOKS[1], "recover", NODE="n")[1][1:] == [
+        "kubectl uncordon n --request-timeout=30s",
+        f"{mark} --overwrite azure-scheduled-events/cordoned-",
+    ]
 
 
 def test_checkpoint_before_eviction(stage: Stage) -> None:
-    """Work is saved before an eviction, which is not approved; if it is cancelled, the worker continues."""
-    stage.exporter()
-    stage.unit("checkpoint-before-eviction")
-    stage.simulator.play(scenario("Preempt", notice=60))
+    """Work is saved before an eviction; if it is cancelled, the worker goes on; one that does not run is left alone."""
+    stage.answers({"systemctl is-active*": (3, "")})
+    assert len(stage.hook(HOOKS[2], "prepare")[1]) == 1
+    stage.answers({})
     blob = "https://example.blob.core.windows.net/checkpoints/batch-worker"
-    saved = [
-        "systemctl stop batch-worker.service",
-        f"azcopy copy /var/lib/batch-worker/checkpoint {blob} --overwrite=true",
-    ]
-    eventually(lambda: stage.calls == saved, "the checkpoint")
-    stage.simulator.set_document([])
-    eventually(lambda: stage.calls == [*saved, "systemctl start batch-worker.service"], "the worker goes on")
-    assert not stage.approved
+    saved = [f"azcopy copy /var/lib/batch-worker/checkpoint {blob} --overwrite=true"]
+    assert stage.hook(HOOKS[2], "prepare")[1][1:] == ["systemctl stop batch-worker.service", *saved]
+    assert stage.hook(HOOKS[2], "recover")[1] == ["systemctl start batch-worker.service"]
+    assert stage.hook(HOOKS[2], "recover") == (0, [], "")
 
 
-def test_shortest_drain(stage: Stage) -> None:
+class Patroni(HttpServer):
+    """Patroni's API, with these answers; the last one stays."""
+
+    def __init__(self, *statuses: int) -> None:
+        super().__init__()
+        self._statuses = list(statuses)
+
+    def respond(self, _: Request) -> Response:
+        """Say whether this is the primary."""
+        return Response(self._statuses[0] if len(self._statuses) == 1 else self._statuses.pop(0))
+
+
+SWITCHOVER = ["patronictl -c /etc/patroni/config.yml switchover main --leader db-0 --force"]
+
+
+@pytest.mark.parametrize(
+    ("event", "statuses", "status", "calls", "said"),
+    [
+        (("Reboot", ""), (200, 200, 503), 0, SWITCHOVER, ""),
+        # If Patroni refuses, patronictl does not show it in its exit status.
+        (("Reboot", ""), (200,), 1, SWITCHOVER, "this VM is still the leader 1 s after the switchover\n"),
+        (("Reboot", ""), (503,), 0, [], "this VM is not the leader: no switchover\n"),
+        (("Freeze", "8.0"), (200,), 0, [], ""),
+        (("Reboot", ""), (), 1, [], "Patroni's API answered 000 to /primary (000: no answer)\n"),
+    ],
+)
+def test_patroni(
+    event: tuple[str, str], statuses: Sequence[int], status: int, calls: list[str], said: str, stage: Stage
+) -> None:
+    """Only a leader hands its role on, not for a short Freeze, and the hook fails if it is still the leader."""
+    about = {"EVENT_TYPE": event[0], "EVENT_DURATION_SECONDS": event[1], "SWITCHOVER_TIMEOUT": "1"}
+    with Patroni(*statuses) as patroni:
+        api = patroni.url if statuses else f"http://127.0.0.1:{free_port()}"
+        assert stage.hook(HOOKS[3], "prepare", PATRONI_API=api, **about) == (status, calls, said)
+
+
+VMS = (VirtualMachine("vmss_0", scale_set="vmss"), VirtualMachine("vmss_1", scale_set="vmss"))
+REBOOT = PlannedEvent("Reboot", ("vmss_0",), announced_at=0.0, started_for=2.0, approval_delay=0.5)
+ONE = Scenario("one", "A reboot, once it is approved.", VMS, (REBOOT,))
+
+
+def approved(simulator: Simulator) -> list[str]:
+    """Return the types of the events that were approved."""
+    return [each.event_type for each in simulator.record if each.what is What.APPROVED]
+
+
+def test_a_unit_around_an_event(stage: Stage, start_exporter: Callable[..., Exporter]) -> None:
+    """What a unit starts drains, approves the event when the drain has ended and not before, and recovers."""
+    with Simulator(Scenario("quiet", "", VMS, ()), requests_per_second=20) as simulator:
+        exporter = start_exporter(simulator.url, *FAST, "--journal.path", str(stage.journal))
+        exporter.shows("IMDS", lambda scrape: scrape.value("up"))
+        stage.slow(on=True)
+        text = (EXAMPLES / "kubectl-drain.service").read_text()
+        (command,) = re.findall("^ExecStart=(.*)$", text, re.MULTILINE)
+        started = command.replace(LIBRARY, str(EXAMPLES)).replace(INSTALLED, COMMAND).split()
+        env = {**stage.environment, **unit_environment("kubectl-drain"), "NODE": "n"}
+        with Program(started, stage.folder / "hook.log", **env, AZURE_SCHEDULED_EVENTS_IMDS_ENDPOINT=simulator.url):
+            simulator.play(ONE)
+            eventually(lambda: stage.calls, "the drain")
+            polls = exporter.scrape().total("polls_total")
+            exporter.shows("more polls", lambda scrape: scrape.total("polls_total") > polls + 4)
+            assert not approved(simulator)
+            stage.answers({"kubectl get*annotations*": (0, "true")})
+            stage.slow(on=False)
+            eventually(lambda: approved(simulator) == ["Reboot"], "the approval")
+            eventually(lambda: "kubectl uncordon n --request-timeout=30s" in stage.calls, "the recovery")
+        assert exporter.scrape().transitions() == {"detected": 1, "approved": 1, "started": 1, "completed": 1}
+
+
+def block(part: str) -> str:
+    """Return the script of the page that contains ``part``."""
+    (text,) = [each for each in re.findall(r"(?ms)^```sh\n(.*?)^```$", PAGE) if part in each]
+    return str(text)
+
+
+def test_shortest_drain(stage: Stage, start_exporter: Callable[..., Exporter]) -> None:
     """The three lines of the page follow, drain and approve, in this order."""
-    (text,) = [block for block in blocks("sh") if "--follow" in block]
-    stage.exporter()
-    stage.slow(on=True)
-    script = stage.run("sh", "-c", text)
-    eventually(lambda: reads_journal(script), "the script follows")
-    stage.simulator.play(scenario("Reboot"))
-    eventually(lambda: stage.calls == ["drain "], "the drain")
-    assert not stage.approved
-    stage.slow(on=False)
-    eventually(lambda: stage.approved == ["Reboot"], "the approval")
+    with Simulator(Scenario("quiet", "", VMS, ()), requests_per_second=20) as simulator:
+        start_exporter(simulator.url, *FAST, "--journal.path", str(stage.journal))
+        stage.slow(on=True)
+        env = {**stage.environment, "AZURE_SCHEDULED_EVENTS_IMDS_ENDPOINT": simulator.url}
+        script = subprocess.Popen(["sh", "-c", block("--follow")], env=env, start_new_session=True)
+        try:
+
+            def drains() -> list[str]:
+                simulator.play(ONE)  # again, since nobody knows when the script follows
+                return stage.calls
+
+            eventually(drains, "the drain")
+            assert not approved(simulator)
+            stage.slow(on=False)
+            eventually(lambda: approved(simulator), "the approval")
+        finally:
+            os.killpg(script.pid, signal.SIGKILL)
+            script.wait(PATIENCE)
 
 
 @pytest.mark.parametrize(
@@ -105,53 +268,10 @@ def test_shortest_drain(stage: Stage) -> None:
 )
 def test_drain_that_is_undone(treatment: Treatment, undone: bool, stage: Stage) -> None:  # noqa: FBT001 - pytest hands it in by name
     """The line of the page undoes its drain only if the event is certainly not approved."""
-    (text,) = [block for block in blocks("sh") if "undrain" in block]
-    stage.simulator.play(scenario("Reboot", started_for=60))
-    announced = [h.event_id for h in eventually(lambda: stage.simulator.record, "the announcement")]
-    with Gate(stage.simulator.url, treatment, Way.PASS) as gate:
+    with Simulator(ONE) as simulator, Gate(simulator.url, treatment, Way.PASS) as gate:
+        announced = [each.event_id for each in eventually(lambda: simulator.record, "the announcement")]
         flags = {"AZURE_SCHEDULED_EVENTS_IMDS_ENDPOINT": gate.url, "AZURE_SCHEDULED_EVENTS_IMDS_TIMEOUT": "5s"}
-        script = stage.run("sh", "-c", text, EVENT_ID=announced[0], **flags)
-        assert script.process.wait(PATIENCE) == 0
-    assert stage.calls == ["drain ", "undrain "][: 1 + undone], script.output.read_text()
-    assert stage.approved == (["Reboot"] if treatment is Way.LATE else [])
-
-
-SWITCHOVER = "patronictl -c /etc/patroni/config.yml switchover main --leader db-0 --force"
-
-
-def test_patroni_switches_over(stage: Stage) -> None:
-    """Before a Reboot the leader role is moved to another VM, and then the event is approved."""
-    stage.exporter()
-    stage.unit("patroni-switchover", PATRONI_API=stage.patroni(leader=True))
-    stage.simulator.play(scenario("Reboot"))
-    eventually(lambda: stage.approved == ["Reboot"], "the approval")
-    assert stage.calls == [SWITCHOVER]
-
-
-def test_patroni_refuses_the_switchover(stage: Stage) -> None:
-    """If Patroni refuses, which patronictl does not show in its exit status, nothing is approved."""
-    stage.exporter()
-    stage.broken(on=True)
-    script = stage.unit("patroni-switchover", PATRONI_API=stage.patroni(leader=True), SWITCHOVER_TIMEOUT="1")
-    stage.simulator.play(scenario("Reboot"))
-    failure = "this VM is still the leader 1 s after the switchover"
-    eventually(lambda: script.output.read_text().count(failure) == 2, "a second try")
-    assert set(stage.calls) == {SWITCHOVER}
-    assert not stage.approved
-
-
-def prepare(stage: Stage, api: str) -> tuple[int, str]:
-    """Return the exit status and the output of the hook before a Reboot."""
-    about = {"EVENT_TYPE": "Reboot", "EVENT_DURATION_SECONDS": "", "CLUSTER": "main", "MEMBER": "db-0"}
-    hook = [str(EXAMPLES / "patroni-switchover"), "prepare"]
-    env = {**stage.environment, **about, "PATRONI_API": api}
-    done = subprocess.run(hook, env=env, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    return done.returncode, done.stdout
-
-
-def test_patroni_replica(stage: Stage) -> None:
-    """A replica needs no switchover; without an answer of Patroni's API the hook fails."""
-    status, output = prepare(stage, f"http://127.0.0.1:{free_port()}")
-    assert (status, "answered 000 to /primary (000: no answer)" in output) == (1, True)
-    assert prepare(stage, stage.patroni(leader=False)) == (0, "this VM is not the leader: no switchover\n")
-    assert not stage.calls
+        env = {**stage.environment, **flags, "EVENT_ID": announced[0]}
+        subprocess.run(["sh", "-c", block("undrain")], env=env, check=True, timeout=PATIENCE)
+        assert stage.calls == ["drain ", "undrain "][: 1 + undone]
+        assert approved(simulator) == (["Reboot"] if treatment is Way.LATE else [])

@@ -1,22 +1,28 @@
-"""The example policies of deploy/examples: shown or linked by docs/approvals.md, valid, careful with deletions."""
+"""The example policies and roles of deploy/examples: shown or linked by docs/approvals.md, valid, careful."""
 
 import re
 import subprocess
 from pathlib import Path
 
+import kubernetes_validate  # type: ignore[import-untyped]  # ships no types
 import pytest
+import yaml
 
 from azure_scheduled_events_exporter.approval.policy import Action
 from azure_scheduled_events_exporter.approval.policy_file import load
-from support.example_scripts import EXAMPLES, PAGE, blocks
+from support.paths import ROOT
 from support.programs import COMMAND, PATIENCE, environment
 
+EXAMPLES = ROOT / "deploy" / "examples"
+PAGE = ROOT / "docs" / "approvals.md"
 POLICIES = ("stateless-web-tier", "database-primary", "spot-batch-workers", "primary-and-secondary")
 
 
 def test_policies_of_the_page() -> None:
     """The page shows an example policy just as its file has it, and links the others; all are good."""
-    assert [(EXAMPLES / "policies" / "stateless-web-tier.yaml").read_text()] == blocks("yaml")
+    assert [(EXAMPLES / "policies" / "stateless-web-tier.yaml").read_text()] == re.findall(
+        r"(?ms)^```yaml\n(.*?)^```$", PAGE.read_text()
+    )
     assert {path.stem for path in (EXAMPLES / "policies").iterdir()} == set(POLICIES)
     for name in POLICIES:
         assert load(EXAMPLES / "policies" / f"{name}.yaml").rules
@@ -61,3 +67,15 @@ def test_example_policies_know_the_types_that_they_approve(name: str) -> None:
     """Each rule of an example that approves names its types: one that Azure may add is not approved."""
     for rule in load(EXAMPLES / "policies" / f"{name}.yaml").rules:
         assert rule.action is Action.HOLD or rule.match.event_type is not None, rule.name
+
+
+def test_rights_to_drain() -> None:
+    """Kubernetes takes the role of kubectl-drain, which allows to drain and to uncordon and nothing else."""
+    objects = list(yaml.safe_load_all((EXAMPLES / "kubectl-drain-rbac.yaml").read_text()))
+    for each in objects:
+        kubernetes_validate.validate(each, "1.31", strict=True)
+    [role] = [each for each in objects if each["kind"] == "ClusterRole"]
+    assert {(name, verb) for rule in role["rules"] for name in rule["resources"] for verb in rule["verbs"]} == {
+        *(("nodes", "get"), ("nodes", "patch"), ("pods", "get"), ("pods", "list")),
+        *(("pods/eviction", "create"), ("daemonsets", "get")),
+    }
