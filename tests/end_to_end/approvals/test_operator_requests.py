@@ -3,7 +3,7 @@
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack, closing
 from email.utils import formatdate
 from pathlib import Path
@@ -24,7 +24,7 @@ from support.events.approve_command import (
     start,
     stopped,
 )
-from support.events.gate import Gate, HeldPolls, Nameless, Treatment, Way
+from support.events.gate import Gate, HeldPolls, Nameless, Way
 from support.programs import COMMAND, PATIENCE, Exporter, environment, eventually
 from trials.storage.disk import Locked
 
@@ -48,24 +48,6 @@ def test_imds_refuses(
         assert len(gate.posts) == 1
         assert exporter.scrape().total("event_approved") == 0
         assert exporter.scrape().value("approval_requests_total", outcome="rejected") == 1
-
-
-def refuses(event_id: str) -> Callable[[Sequence[str]], Treatment]:
-    """Return the rule of an IMDS that refuses each approval that names this event."""
-    return lambda event_ids: 400 if event_id in event_ids else Way.PASS
-
-
-def test_imds_refuses_one_of_several(simulator: Simulator, state: Path) -> None:
-    """An event that IMDS refuses does not keep it from approving the others."""
-    ids = event_ids(simulator)
-    with Gate(simulator.url, refuses(ids["Freeze"])) as gate:
-        done = approve(gate.url, state, "--all-mine", "--yes")
-        assert done.returncode == 1
-        results = dict(line.split(": ", 1) for line in done.stdout.splitlines()[-2:])
-        assert results[ids["Reboot"]] == "accepted"
-        assert results[ids["Freeze"]].startswith(f"approval refused: {gate.url} answered 400: not today; ")
-        assert [len(post.event_ids) for post in gate.posts] == [1, 1]
-    assert approved(simulator) == [("Reboot", "vmss_0")]
 
 
 def test_imds_throttles(
