@@ -5,10 +5,11 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
-from azure_scheduled_events_exporter import __version__, logs
+from azure_scheduled_events_exporter import __version__
 from azure_scheduled_events_exporter.config import DISCOVER, Config, resolve
 from azure_scheduled_events_exporter.config.flags import written_flags
 from azure_scheduled_events_exporter.doctor import chain
@@ -17,7 +18,6 @@ from azure_scheduled_events_exporter.doctor.finding import Finding, Findings, Ma
 from azure_scheduled_events_exporter.doctor.subject import Api, Subject
 from azure_scheduled_events_exporter.errors import ExporterError, printable, without_password
 from azure_scheduled_events_exporter.http_client import http_config
-from azure_scheduled_events_exporter.service.endpoint import with_endpoint
 
 from .settings import take_environment
 
@@ -62,15 +62,9 @@ def run(parsed: argparse.Namespace) -> int:
         config = resolve(flags, os.environ, places)
     except ExporterError as error:
         hint = "Correct it; 'check-config' shows all settings."
-        found = wrong("settings", f"The settings are wrong, so the exporter cannot start: {error}.", hint)
+        found = wrong("settings", f"The exporter cannot start: {error}.", hint)
         return _report([("This machine", iter([found]))], as_json=parsed.json)
     subject = _subject(parsed, config)
-    try:
-        if config.imds_endpoint == DISCOVER:
-            subject.config = with_endpoint(config, logs.set_up("warning", "logfmt"))
-    except ExporterError as error:
-        found = wrong("imds-endpoint", f"{error}.", "Name the address with --imds.endpoint.")
-        return _report([("Metadata service", iter([found]))], as_json=parsed.json)
     if not parsed.json:
         print(f"doctor asks {_asked(subject)}.\n", flush=True)
     return _report(chain.examine(subject), as_json=parsed.json)
@@ -80,7 +74,8 @@ def _asked(subject: Subject) -> str:
     """Return the servers that are asked, before they are."""
     apis = (subject.exporter, *subject.prometheus, *subject.alertmanager, *subject.grafana)
     collector = (without_password(subject.config.otlp_endpoint),) if subject.config.otlp_endpoint else ()
-    service = f"the metadata service at {subject.config.imds_endpoint}"
+    endpoint = subject.config.imds_endpoint
+    service = f"the metadata service at {'the address that DHCP names' if endpoint == DISCOVER else endpoint}"
     return ", ".join((service, *(api.shown for api in apis), *collector))
 
 
@@ -95,9 +90,8 @@ def _subject(parsed: argparse.Namespace, config: Config) -> Subject:
         file = files[name]
         http = http_config.load(Path(file)) if file else None
         if name == "exporter" and not parsed.exporter and http is None:
-            http = http_config.HttpConfig(
-                insecure=True
-            )  # its certificate may name another address; nothing secret is sent
+            # Its certificate may name another address. Nothing secret is sent.
+            http = http_config.HttpConfig(insecure=True)
         return tuple(Api(f"--{name}", url, http, proxies=name not in direct) for url in urls)
 
     try:
@@ -126,7 +120,7 @@ def _report(parts: Iterable[tuple[str, Findings]], *, as_json: bool) -> int:
     counts = {mark: sum(finding.mark is mark for _, finding in found) for mark in Mark}
     status = int(counts[Mark.WRONG] > 0)
     if as_json:
-        records = [_record(title, finding) for title, finding in found]
+        records = [{"part": title, **asdict(finding), "page": finding.link} for title, finding in found]
         print(json.dumps({"version": __version__, "ok": not status, "counts": counts, "findings": records}, indent=2))
     else:
         done, skipped = len(found) - counts[Mark.SKIPPED], counts[Mark.SKIPPED]
@@ -142,14 +136,3 @@ def _line(finding: Finding) -> str:
         sign = "WRONG" if finding.mark is Mark.WRONG else finding.mark
     more = (finding.hint, finding.link and f"See {finding.link}")
     return "".join((f"{sign} {printable(finding.sentence)}", *(f"\n    {printable(each)}" for each in more if each)))
-
-
-def _record(title: str, finding: Finding) -> dict[str, str]:
-    return {
-        "part": title,
-        "check": finding.check,
-        "mark": finding.mark,
-        "sentence": finding.sentence,
-        "hint": finding.hint,
-        "page": finding.link,
-    }

@@ -4,6 +4,7 @@ Asks it as the exporter does, with at most one request in 1.1 s: with the four o
 the five a second that Azure allows a VM.
 """
 
+import logging
 import threading
 import time
 
@@ -13,7 +14,9 @@ from azure_scheduled_events_exporter.errors import ExporterError
 from azure_scheduled_events_exporter.imds.api_versions import event_versions
 from azure_scheduled_events_exporter.imds.client import ImdsClient
 from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
+from azure_scheduled_events_exporter.logs import LOGGER
 from azure_scheduled_events_exporter.polling.document_reader import FIRST_TIMEOUT_SECONDS
+from azure_scheduled_events_exporter.service.endpoint import with_endpoint
 from azure_scheduled_events_exporter.times import format_duration
 
 from .finding import Finding, Findings, ok, skipped, warning, wrong
@@ -25,7 +28,11 @@ _CLOCK_NOTED, _CLOCK_WRONG = 3.0, 20.0
 
 def examine(subject: Subject) -> Findings:
     """Yield the findings about the metadata service; sets this VM's identity in ``subject``."""
-    config = subject.config
+    try:
+        config = with_endpoint(subject.config, logging.getLogger(LOGGER))
+    except ExporterError as error:
+        yield wrong("imds-endpoint", f"{error}.", "Name the address with --imds.endpoint.")
+        return
     versions = event_versions(config.imds_api_version)
     client = ImdsClient(
         config.imds_endpoint, versions, RateLimiter(1, 1.1), threading.Event().wait, config.imds_timeout
