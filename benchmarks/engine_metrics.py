@@ -4,6 +4,7 @@ import re
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Self
 
 import psutil
@@ -76,12 +77,20 @@ def _read_victoria(stack: VictoriaStack) -> EngineSample:
     )
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Used:
     """Processor time in seconds, and the highest resident memory in bytes, of one program."""
 
-    processor: float = 0.0
-    memory: int = 0
+    processor: float
+    memory: int
+
+
+def _used(program: Program) -> Used:
+    """Return what a program has used so far."""
+    times = psutil.Process(program.process.pid).cpu_times()
+    found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{program.process.pid}/status").read_text("utf-8"))
+    assert found
+    return Used(times.user + times.system, int(found[1]) << 10)
 
 
 class Watch:
@@ -101,27 +110,25 @@ class Watch:
         self._every = every
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._collect, daemon=True)
-        self._processes = {name: psutil.Process(program.process.pid) for name, program in programs.items()}
+        self._programs = programs
         self.durations: dict[str, list[float]] = {}
-        self.used = {name: Used() for name in programs}
+        self.used: dict[str, Used] = {}
 
     def __enter__(self) -> Self:
-        for name, process in self._processes.items():
-            self.used[name].processor = -_processor(process)
+        self.used = {name: _used(program) for name, program in self._programs.items()}
         self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._ended.set()
         self._thread.join()
-        for name, process in self._processes.items():
-            self.used[name].processor += _processor(process)
+        for name, program in self._programs.items():
+            used = _used(program)
+            self.used[name] = Used(used.processor - self.used[name].processor, used.memory)
 
     def _collect(self) -> None:
         before = self._read()
         while not self._ended.wait(self._every):
-            for name, process in self._processes.items():
-                self.used[name].memory = max(self.used[name].memory, process.memory_info().rss)
             after = self._read()
             for group, ended in after[0].items():
                 new = ended - before[0].get(group, 0)
@@ -134,8 +141,3 @@ class Watch:
     def _read(self) -> tuple[dict[str, float], dict[str, float]]:
         metrics = Metrics(self._url)
         return metrics.by_group(self._names[0]), metrics.by_group(self._names[1])
-
-
-def _processor(process: psutil.Process) -> float:
-    times = process.cpu_times()
-    return float(times.user + times.system)

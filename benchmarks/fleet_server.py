@@ -187,20 +187,14 @@ class Fleet:
 class Connection(asyncio.Protocol):
     """One connection of a scraper, which sends a request only after it has the response to the one before."""
 
-    def __init__(self, fleet: Fleet, kept: "set[Connection]") -> None:
+    def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
-        self._kept = kept
         self._received = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep the connection open between scrapes if there are not too many."""
+        """Keep what answers go to."""
+        assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        if len(self._kept) < CONNECTIONS:
-            self._kept.add(self)
-
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - the base class' signature
-        """Make room for another."""
-        self._kept.discard(self)
 
     def data_received(self, data: bytes) -> None:
         """Answer the request once its head is whole."""
@@ -210,31 +204,27 @@ class Connection(asyncio.Protocol):
             return
         self._received = b""
         method, path, _ = head.split(b" ", 2)
-        assert isinstance(self._transport, asyncio.Transport)
         if method == b"POST":
-            self._transport.write(_response(json.dumps(self._fleet.advance()).encode(), b"application/json", b""))
-            return
-        body = self._fleet.body(int(path.split(b"/")[2]))
-        last = b"" if self in self._kept else b"Connection: close\r\n"
-        self._transport.write(_response(body, b"text/plain; version=0.0.4", b"Content-Encoding: gzip\r\n" + last))
-        if last:
+            body, more, vm = json.dumps(self._fleet.advance()).encode(), b"", 0
+        else:
+            vm = int(path.split(b"/")[2])
+            body, more = self._fleet.body(vm), b"Content-Encoding: gzip\r\n"
+        if vm >= CONNECTIONS:
+            more += b"Connection: close\r\n"
+        head = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4\r\n%bContent-Length: %d\r\n\r\n"
+        self._transport.write(head % (more, len(body)) + body)
+        if vm >= CONNECTIONS:
             self._transport.close()
-
-
-def _response(body: bytes, media_type: bytes, headers: bytes) -> bytes:
-    head = b"HTTP/1.1 200 OK\r\nContent-Type: %b\r\n%bContent-Length: %d\r\n\r\n"
-    return head % (media_type, headers, len(body)) + body
 
 
 async def serve(fleet: Fleet, addresses: int) -> None:
     """Serve on ``addresses`` loopback addresses, each with its own range of client ports; print the one port."""
     loop = asyncio.get_running_loop()
-    kept: set[Connection] = set()
     port = 0
     for number in range(1, addresses + 1):
         listener = socket.create_server((f"127.0.0.{number}", port), backlog=4096)
         port = listener.getsockname()[1]
-        await loop.create_server(lambda: Connection(fleet, kept), sock=listener, backlog=4096)
+        await loop.create_server(lambda: Connection(fleet), sock=listener, backlog=4096)
     print(f"port {port}", flush=True)
     await asyncio.Event().wait()
 

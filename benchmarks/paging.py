@@ -15,10 +15,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
 
-from alerts import resolve
 from azure_scheduled_events_exporter.simulator import PlannedEvent, Scenario, Simulator, VirtualMachine
 from azure_scheduled_events_exporter.times import parse_duration
-from support.monitoring.paging import Alertmanager, Receiver, Stack, receivers
+from deploy.stack.free_port import free_port
+from support.monitoring.paging import Receiver, Stack
 from support.monitoring.victoria import VictoriaStack
 from support.programs import Exporter, eventually
 
@@ -26,6 +26,7 @@ TYPES = ("Preempt", "Reboot", "Redeploy", "Terminate")
 ENGINES: dict[str, Callable[[Path, dict[str, str], list[str]], Stack | VictoriaStack]] = {
     "prometheus": Stack,
     "victoria": VictoriaStack,
+    "push": Stack,  # its Prometheus scrapes nothing
 }
 _VM = VirtualMachine("vm_0", scale_set="web")
 
@@ -35,19 +36,15 @@ def measure(way: str, interval: str, samples: int) -> list[float]:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         simulator = stack.enter_context(Simulator(Scenario("waiting", "", (_VM,), ())))
-        flags: tuple[str, ...] = ()
-        if way == "push":
-            receiver = stack.enter_context(Receiver())
-            alertmanager = stack.enter_context(Alertmanager(folder, resolve(receivers(receiver.url))))
-            flags = ("--alertmanager.url", alertmanager.url)
-        exporter = stack.enter_context(Exporter(simulator.url, folder / "exporter.log", *flags))
-        exporter.shows("the first poll", lambda scrape: scrape.value("up") == 1)
-        if way != "push":
-            chain = ENGINES[way](folder, {"scrape.interval": interval}, [f"127.0.0.1:{exporter.port}"])
-            stack.enter_context(chain)
-            chain.wait_for_targets(1)
-            receiver = chain.receiver
-        return [_sample(simulator, receiver, number, parse_duration(interval)) for number in range(samples)]
+        address = f"127.0.0.1:{free_port()}"
+        targets = [] if way == "push" else [address]
+        chain = ENGINES[way](folder, {"scrape.interval": interval}, targets)
+        stack.enter_context(chain)
+        flags = ["--alertmanager.url", chain.alertmanager.url] if way == "push" else []
+        exporter = Exporter(simulator.url, folder / "exporter.log", "--web.listen-address", address, *flags)
+        stack.enter_context(exporter).shows("the first poll", lambda scrape: scrape.value("up") == 1)
+        chain.wait_for_targets(len(targets))
+        return [_sample(simulator, chain.receiver, number, parse_duration(interval)) for number in range(samples)]
 
 
 def _sample(simulator: Simulator, receiver: Receiver, number: int, interval: float) -> float:
@@ -70,7 +67,7 @@ def pages(receiver: Receiver) -> dict[str, float]:
 def main() -> None:
     """Print median and worst."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.paging", description=__doc__)
-    parser.add_argument("--way", choices=(*ENGINES, "push"), default="prometheus")
+    parser.add_argument("--way", choices=ENGINES, default="prometheus")
     parser.add_argument("--samples", type=int, default=40)
     parser.add_argument("--interval", default="5s")
     plan = parser.parse_args()
