@@ -1,6 +1,6 @@
 """Reads environment files as systemd does (``EnvironmentFile=``), so that a shell sees the settings of the unit.
 
-Must not interpret the variables.
+Must not interpret the variables. Before version 254, systemd also continued a comment that ends in a backslash.
 """
 
 import re
@@ -15,7 +15,6 @@ UNIT_FILE = Path("/etc/azure-scheduled-events-exporter/environment")
 
 _NAME = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)[ \t\r]*=[ \t\r]*")
 _SKIPPED = re.compile(r"\s*(?:[#;][^\n]*\s*)*")  # empty lines and comments
-_CONTINUED_COMMENT = re.compile(r"(?:^|\n)[ \t\r]*[#;][^\n]*\\\n[ \t\r]*\Z")
 _SINGLE_QUOTED = re.compile(r"'([^']*)'[ \t\r]*")
 _DOUBLE_QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"[ \t\r]*', re.DOTALL)
 _UNQUOTED = re.compile(r"((?:\\.|[^\\\n])*?)[ \t\r]*(?:\n|\\?\Z)", re.DOTALL)
@@ -49,33 +48,19 @@ def load(path: Path) -> Mapping[str, tuple[str, int]]:
         line = text.count("\n", 0, text.index("\0")) + 1
         raise UsageError(f"{path}:{line}: has a NUL byte, so systemd ignores the whole file; remove the byte")
     found: dict[str, tuple[str, int]] = {}
-    at = _after_comments(text, 0, path)
-    while at < len(text):
+    at = 0
+    while (at := _after(_SKIPPED.match(text, at), at)) < len(text):
         line = text.count("\n", 0, at) + 1
         name = _NAME.match(text, at)
         if not name:
             raise UsageError(f"{path}:{line}: expected NAME=VALUE")
         value, at = _value(text, name.end(), f"{path}:{line}: {name[1]}")
         found[name[1]] = value, line
-        at = _after_comments(text, at, path)
     return found
 
 
-def _after_comments(text: str, at: int, path: Path) -> int:
-    """Return the position in ``text`` at which the next setting begins.
-
-    Raises:
-        UsageError: the comment before it ends in a backslash, which continues it in some versions of systemd.
-    """
-    found = _SKIPPED.match(text, at)
-    end = found.end() if found else at
-    if end < len(text) and _CONTINUED_COMMENT.search(text[at:end]):
-        line = text.count("\n", 0, end)
-        raise UsageError(
-            f"{path}:{line}: a comment ends in a backslash, so systemd before version 254 ignores the next line; "
-            "remove the backslash"
-        )
-    return end
+def _after(found: re.Match[str] | None, at: int) -> int:
+    return found.end() if found else at
 
 
 def _value(text: str, at: int, place: str) -> tuple[str, int]:

@@ -29,6 +29,7 @@ from support.servers.imds_peer import CASES
         ("A=b \\\n  c\nD=e", {"A": ("b   c", 1), "D": ("e", 3)}),
         ("A=b\\ \nC=d\n", {"A": ("b ", 1), "C": ("d", 2)}),
         ("\n\n# only a comment", {}),
+        ("# one \\\nA=b\n# \\", {"A": ("b", 2)}),
         ("", {}),
     ],
 )
@@ -73,24 +74,6 @@ def test_invisible_characters(text: str, message: str, tmp_path: Path) -> None:
     file.write_text(text)
     with pytest.raises(UsageError, match=message):
         load(file)
-
-
-@pytest.mark.parametrize("text", ["# B=c \\\nA=b\n", "C=d\n\n ; x\\\n  A=b", "# one \\\n# two \\\nA=b\n"])
-def test_continued_comment(text: str, tmp_path: Path) -> None:
-    """A comment that ends in a backslash before a setting is refused: some versions of systemd ignore that setting."""
-    file = tmp_path / "environment"
-    file.write_text(text)
-    line = text[: text.index("A=b")].count("\n")
-    with pytest.raises(UsageError, match=f":{line}: a comment ends in a backslash, so systemd before version 254"):
-        load(file)
-
-
-@pytest.mark.parametrize("text", ["# B=c \\\n\nA=b\n", "# one \\\n# two\nA=b\n", "A=b\n# \\\n", "A=b\n# \\"])
-def test_harmless_backslash(text: str, tmp_path: Path) -> None:
-    """A comment that ends in a backslash is accepted before an empty line or a comment, where it hides nothing."""
-    file = tmp_path / "environment"
-    file.write_text(text)
-    assert load(file).keys() == {"A"}
 
 
 def test_not_text(tmp_path: Path) -> None:

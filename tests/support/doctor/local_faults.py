@@ -90,14 +90,7 @@ LOCAL_FAULTS = (
     # This machine
     Fault("misspelled variable", "variables", "Correct or remove", variables(AZURE_SCHEDULED_EVENTS_POL_INTERVAL="2s")),
     Fault("impossible variable", "settings", "check-config", variables(AZURE_SCHEDULED_EVENTS_POLL_INTERVAL="never")),
-    Fault("no such user", "settings", "Correct it", flags(**{"process.user": "nobody-of-this-name"})),
     Fault("bad web configuration", "settings", "run doctor as root", flags(**{"web.config.file": "/nowhere.yaml"})),
-    Fault(
-        "bad values of alerts",
-        "settings",
-        "Correct it",
-        flags(**{"alertmanager.url": "http://127.0.0.1:1", "alerts.values": "/nowhere.yaml"}),
-    ),
     # Metadata service
     Fault(
         "nobody at IMDS' address",
