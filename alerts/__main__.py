@@ -10,7 +10,7 @@ from azure_scheduled_events_exporter.errors import ExporterError
 
 from .generate import chart_files, render
 from .reference import runbooks
-from .settings import Settings, load, resolve
+from .settings import load, resolve
 
 _FOLDER = Path(__file__).parent / "generated"
 _RUNBOOKS = Path(__file__).parent.parent / "docs" / "runbooks"
@@ -26,7 +26,8 @@ def main() -> int:
     parser.add_argument("--chart", action="store_true", help="write the files of the Helm chart instead")
     arguments = parser.parse_args()
     try:
-        settings = _settings(arguments.values, arguments.set)
+        chosen = parse_assignments("--set", arguments.set)
+        settings = load(arguments.values, chosen) if arguments.values else resolve(chosen)
         rendered = chart_files(settings) if arguments.chart else render(settings)
         files = {arguments.output / name: text for name, text in rendered.items()}
         if arguments.output == _FOLDER:
@@ -40,11 +41,6 @@ def main() -> int:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
     return 0
-
-
-def _settings(values: Path | None, assignments: list[str]) -> Settings:
-    chosen = parse_assignments("--set", assignments)
-    return load(values, chosen) if values else resolve(chosen)
 
 
 def _check(folder: Path, files: Mapping[Path, str]) -> int:

@@ -3,9 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import yaml
-
-from .exporters import DOCUMENT_INVALID, EXPORTER_DOWN, IMDS_UNREACHABLE, LATE
+from .groups import full_name
 from .rule import PREFIX
 from .settings import MAINTENANCE_TARGETS, MATCHER, PLACEHOLDERS, Settings
 from .vms import MAINTENANCE, NOT_BACK
@@ -35,39 +33,34 @@ _STACK_INHIBITIONS = (
 
 def alertmanager_config(settings: Settings) -> str:
     """Return the configuration file; its templates are in the same folder."""
-    config = {
-        "global": _global(settings),
-        "templates": ["templates/*.tmpl"],
-        "route": {**_times(settings), "routes": [_route(settings)]},
-        "inhibit_rules": _inhibitions(settings),
-        "receivers": _receivers(settings),
+    parts = _parts(settings)
+    mail = {
+        "smtp_smarthost": settings.text("tickets.email-smarthost"),
+        "smtp_from": settings.text("tickets.email-from"),
     }
-    return to_yaml(
+    config = {
+        "global": {"resolve_timeout": "5m", **(mail if settings.text("tickets.email-to") else {})},
+        **parts,
+        "route": {**_times(settings), **parts["route"]},
+    }
+    return _written(
         config,
         "Alertmanager for azure-scheduled-events-exporter: critical pages, warning makes a ticket, info only shows.",
-        *_unfilled(config),
     )
 
 
 def fragment(settings: Settings) -> str:
     """Return what an existing configuration needs: its lists get the items of the lists here."""
-    content = {
-        "templates": ["templates/*.tmpl"],
-        "route": {"routes": [_route(settings, "azure-")]},
-        "inhibit_rules": _inhibitions(settings),
-        "receivers": _receivers(settings, "azure-"),
-    }
-    return to_yaml(
-        content,
+    return _written(
+        _parts(settings, "azure-"),
         "For an Alertmanager that you have: add the items of each list to the list of the same name in your file, the",
         "route before your own routes. Replace the receivers by yours, or fill them in.",
-        *_unfilled(content),
     )
 
 
 def kube_prometheus_stack_values(settings: Settings) -> str:
     """Return values for the Helm chart kube-prometheus-stack, whose lists a values file replaces as a whole."""
-    ours = yaml.safe_load(fragment(settings))
+    ours = _parts(settings, "azure-")
     quiet = {"matchers": ['alertname="Watchdog"'], "receiver": "null"}
     config = {
         "route": {"receiver": "null", "routes": [*ours["route"]["routes"], quiet]},
@@ -86,28 +79,27 @@ def kube_prometheus_stack_values(settings: Settings) -> str:
             }
         },
     }
-    return to_yaml(
+    return _written(
         values,
         "Values for the chart kube-prometheus-stack: helm upgrade … --values THIS-FILE. They contain its own routes",
         "and inhibitions, since Helm replaces lists. Add your receivers and routes.",
-        *_unfilled(config),
     )
 
 
-def _unfilled(config: Mapping[str, Any]) -> tuple[str, ...]:
-    if any(sign in str(config) for sign in PLACEHOLDERS):
-        return ("Fill in what begins with REPLACE or ends with example.com, here or in a values file.",)
-    return ()
-
-
-def _global(settings: Settings) -> dict[str, Any]:
-    if not settings.text("tickets.email-to"):
-        return {"resolve_timeout": "5m"}
+def _parts(settings: Settings, prefix: str = "") -> dict[str, Any]:
+    """Return what every configuration has, with a prefix before the names of receivers."""
     return {
-        "resolve_timeout": "5m",
-        "smtp_smarthost": settings.text("tickets.email-smarthost"),
-        "smtp_from": settings.text("tickets.email-from"),
+        "templates": ["templates/*.tmpl"],
+        "route": {"routes": [_route(settings, prefix)]},
+        "inhibit_rules": _inhibitions(settings),
+        "receivers": _receivers(settings, prefix),
     }
+
+
+def _written(content: Mapping[str, Any], *comments: str) -> str:
+    fill_in = "Fill in what begins with REPLACE or ends with example.com, here or in a values file."
+    unfilled = any(sign in str(content) for sign in PLACEHOLDERS)
+    return to_yaml(content, *comments, *([fill_in] if unfilled else []))
 
 
 def _times(settings: Settings, prefix: str = "") -> dict[str, Any]:
@@ -163,7 +155,8 @@ def _inhibitions(settings: Settings) -> list[dict[str, Any]]:
     (https://github.com/prometheus/alertmanager/issues/2754): its ticket would stay open. So no alert is inhibited
     here that is usually delivered before the one that would inhibit it.
     """
-    beside = "|".join((*LATE, NOT_BACK, f"{PREFIX}DegradedHost"))
+    beside = "|".join(map(full_name, ("Overdue", "StartedTooLong", "NotApproved", "VmNotBack", "DegradedHost")))
+    down, invalid, unreachable = map(full_name, ("ExporterDown", "DocumentInvalid", "ImdsUnreachable"))
     target = ("job", "instance", *_within(settings, "job", "instance"))
     return [
         _inhibition(
@@ -172,11 +165,11 @@ def _inhibitions(settings: Settings) -> list[dict[str, Any]]:
             "event_id",
         ),
         _inhibition(
-            [f'alertname="{EXPORTER_DOWN}"'],
-            [_OURS, 'component="exporter"', f'alertname!="{EXPORTER_DOWN}"'],
+            [f'alertname="{down}"'],
+            [_OURS, 'component="exporter"', f'alertname!="{down}"'],
             *target,
         ),
-        _inhibition([f'alertname="{DOCUMENT_INVALID}"'], [f'alertname="{IMDS_UNREACHABLE}"'], *target),
+        _inhibition([f'alertname="{invalid}"'], [f'alertname="{unreachable}"'], *target),
         *_maintenance(settings),
     ]
 

@@ -9,11 +9,7 @@ from .series import APPROVAL_DUE, APPROVED, BLIND, EVENT, EVENT_ENDED, METRIC, N
 from .settings import Settings
 from .vms import NOT_BACK
 
-DOCUMENT_INVALID = f"{PREFIX}DocumentInvalid"
-EXPORTER_DOWN = f"{PREFIX}ExporterDown"
-IMDS_UNREACHABLE = f"{PREFIX}ImdsUnreachable"
 NO_EXPORTERS = f"{PREFIX}NoExporters"
-LATE = tuple(f"{PREFIX}{name}" for name in ("Overdue", "StartedTooLong", "NotApproved"))
 
 _OVERDUE, _TOO_LONG, _NOT_APPROVED = 600, 1800, 60
 """Seconds: NotBefore may be late by minutes; Started usually lasts ten; an approval is sent within a poll."""

@@ -5,7 +5,7 @@ refused by name, so that no generated file can be nonsense.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -195,9 +195,6 @@ class Settings:
     """All values, every one checked."""
 
     values: Mapping[str, str] = field(default_factory=lambda: {name: each.default for name, each in SETTINGS.items()})
-
-    def __iter__(self) -> Iterator[tuple[str, str]]:
-        return iter(self.values.items())
 
     def text(self, name: str) -> str:
         """Return the value as it is written."""

@@ -102,7 +102,9 @@ def _lost(target: Path, chosen: dict[str, str]) -> list[str]:
         return []
     module = assets.generator("settings")
     now, defaults = module.resolve(chosen), module.resolve({})
-    return [name for name, text in module.load(there) if text not in {now.text(name), defaults.text(name)}]
+    return [
+        name for name, text in module.load(there).values.items() if text not in {now.text(name), defaults.text(name)}
+    ]
 
 
 def _rendered(settings: Any) -> dict[str, str]:  # noqa: ANN401 - of a module found at run time

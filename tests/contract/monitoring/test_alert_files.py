@@ -218,7 +218,7 @@ def test_runbooks_name_what_exists() -> None:
     known = {spec.full_name for spec in SPECS.values()} | recorded
     assert set(re.findall(r"azure_scheduled_events[:_][a-z_:]+", text)) - known == set()
     settings = set(re.findall(r"`([a-z][a-z-]*\.[a-z-]+)`", text))
-    assert settings - {name for name, _ in Settings()} == set()
+    assert settings - Settings().values.keys() == set()
     for command in set(re.findall(r"^\$ (?:sudo )?azure-scheduled-events-exporter ([a-z-]+)", text, re.MULTILINE)):
         assert main([command, "--help"]) == 0
 
