@@ -19,7 +19,7 @@ import sitecustomize  # noqa: F401 - guards this process
 from azure_scheduled_events_exporter.logs import LOGGER
 from support.paths import DATA, TESTS
 from support.prepared import Prepared
-from support.programs import Exporter, Program, Prometheus
+from support.programs import Exporter, Program
 
 LONGEST_FIRST = (("end_to_end", "contract/monitoring"), ("trials",), ("contract",), ("wire",), ("unit",))
 """Folders. In the first two, tests mostly wait, or need minutes of processor time: each waits beside one that works."""
@@ -154,10 +154,3 @@ def start_exporter(tmp_path: Path) -> Iterator[Callable[..., Exporter]]:
             return stack.enter_context(Exporter(endpoint, tmp_path / f"exporter-{count}.log", *flags, **env))
 
         yield start
-
-
-@pytest.fixture
-def start_prometheus(tmp_path: Path) -> Iterator[Callable[..., Prometheus]]:
-    """Start a Prometheus, ``start_prometheus("127.0.0.1:PORT", interval="1s")``, that ends with the test."""
-    with ExitStack() as stack:
-        yield lambda *targets, **options: stack.enter_context(Prometheus(tmp_path, *targets, **options))

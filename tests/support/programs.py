@@ -213,40 +213,48 @@ class Exporter(Program):
         return eventually(lambda: look(self.scrape()), what)
 
 
-class Prometheus(Program):
-    """Debian's Prometheus, scraping ``targets`` (host:port) every ``interval`` and evaluating ``rules``, a file.
+class Server(Program):
+    """A program of Debian that serves HTTP at ``{address}`` in its flags, from when it has logged ``ready``."""
 
-    ``copy_to``: the URL of a VictoriaMetrics that it writes all series to.
+    def __init__(self, program: str, output: Path, ready: str, *flags: str, port: int = 0) -> None:
+        address = f"127.0.0.1:{port or free_port()}"
+        self.url = f"http://{address}"
+        super().__init__([debian(program), *(flag.replace("{address}", address) for flag in flags)], output)
+        try:
+            self.wait_for_line(ready)
+        except BaseException:
+            self.kill()
+            raise
+
+
+class ConfiguredPrometheus(Server):
+    """Debian's Prometheus with a configuration file, and its data and log in ``folder``."""
+
+    def __init__(self, config: Path, folder: Path, *flags: str) -> None:
+        own = (f"--config.file={config}", f"--storage.tsdb.path={folder / 'tsdb'}", "--web.listen-address={address}")
+        super().__init__(
+            "prometheus", folder / "prometheus.log", "Server is ready to receive web requests", *own, *flags
+        )
+
+
+class Prometheus(ConfiguredPrometheus):
+    """A Prometheus that scrapes ``targets`` (host:port) every ``interval``.
+
+    ``copy_to``: the URL of a VictoriaMetrics that it writes all series to. ``jobs``: further scrape configurations.
     """
 
     def __init__(
-        self, folder: Path, *targets: str, interval: str = "1s", rules: Path | None = None, copy_to: str = ""
+        self, folder: Path, *targets: str, interval: str = "1s", copy_to: str = "", jobs: Sequence[object] = ()
     ) -> None:
-        config = folder / "prometheus.yml"
         # One shard keeps the order of samples, so that what has been sent last is older than what has not.
         queue = {"max_shards": 1, "batch_send_deadline": "200ms"}
-        config.write_text(
-            json.dumps(
-                {
-                    "global": {"scrape_interval": interval, "evaluation_interval": interval},
-                    "rule_files": [str(rules)] if rules else [],
-                    "scrape_configs": [{"job_name": "exporter", "static_configs": [{"targets": targets}]}],
-                    "remote_write": [{"url": f"{copy_to}/api/v1/write", "queue_config": queue}] if copy_to else [],
-                }
-            )
-        )
-        port = free_port()
-        self.url = f"http://127.0.0.1:{port}"
-        super().__init__(
-            [
-                debian("prometheus"),
-                f"--config.file={config}",
-                f"--storage.tsdb.path={folder / 'tsdb'}",
-                f"--web.listen-address=127.0.0.1:{port}",
-            ],
-            folder / "prometheus.log",
-        )
-        self.wait_for_line("Server is ready to receive web requests")
+        content = {
+            "global": {"scrape_interval": interval, "evaluation_interval": interval},
+            "scrape_configs": [{"job_name": "exporter", "static_configs": [{"targets": targets}]}, *jobs],
+            "remote_write": [{"url": f"{copy_to}/api/v1/write", "queue_config": queue}] if copy_to else [],
+        }
+        (folder / "prometheus.yml").write_text(json.dumps(content))
+        super().__init__(folder / "prometheus.yml", folder)
 
     def query(self, expression: str) -> dict[str, float]:
         """Return the instant vector of ``expression``: each value under its labels as ``a=b,c=d``."""

@@ -1,24 +1,24 @@
-"""Who approves, when and how it shows: every scenario under every policy, and a fleet that must not speak at once."""
+"""What a policy approves, holds back or only tries, and how it shows."""
 
+import json
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-from azure_scheduled_events_exporter.simulator import (
-    PlannedEvent,
-    Scenario,
-    Simulator,
-    VirtualMachine,
-    What,
-)
-from support.programs import Exporter
+import pytest
+
+from azure_scheduled_events_exporter.simulator import PlannedEvent, Scenario, Simulator, VirtualMachine, What
+from support.programs import COMMAND, Exporter, environment, fetch
+from trials.trial import polls_on
 
 VMS = tuple(VirtualMachine(f"vmss_{number}", scale_set="vmss") for number in range(5))
-FAST = ("--poll.interval", "250ms")
-
-
-def posts(simulator: Simulator) -> list[tuple[str, float]]:
-    """Return which VM sent an approval, and when."""
-    return [(seen.vm, seen.at) for seen in simulator.requests if seen.method == "POST"]
+RULES = """\
+rules:
+  - {name: failover first, match: {event_type: Redeploy}, action: hold}
+  - {name: after a while, match: {event_type: Reboot}, action: approve, after: 10m}
+  - {name: trial, match: {event_type: Freeze}, action: approve, dry_run: true}
+  - {name: real, action: approve}
+"""
 
 
 def test_next_poll_follows_at_once(start_exporter: Callable[..., Exporter]) -> None:
@@ -29,32 +29,37 @@ def test_next_poll_follows_at_once(start_exporter: Callable[..., Exporter]) -> N
         flags = ("--approval.policy", "documented", "--poll.interval", "1h", "--instance.name", "vmss_0")
         exporter = start_exporter(simulator.url, *flags)
         exporter.shows("started", lambda scrape: scrape.value("started", event_type="Reboot", scope="self") == 1)
-        assert [vm for vm, _ in posts(simulator)] == ["vmss_0"]
+        assert [seen.vm for seen in simulator.requests if seen.method == "POST"] == ["vmss_0"]
 
 
-def test_dry_run_and_hold(start_exporter: Callable[..., Exporter], tmp_path: Path) -> None:
-    """A dry run decides, counts and logs; a rule that holds logs; neither sends anything."""
-    policy = tmp_path / "dry.yaml"
-    policy.write_text(
-        "rules:\n"
-        "  - {name: not these, match: {event_type: Freeze}, action: hold}\n"
-        "  - {name: trial, match: {event_type: Reboot}, action: approve, dry_run: true}\n"
-        "  - {name: real, action: approve}\n"
-    )
-    events = [PlannedEvent(kind, ("vmss_0", "vmss_1"), announced_at=0.0) for kind in ("Freeze", "Reboot")]
-    events.append(PlannedEvent("Redeploy", ("vmss_0",), announced_at=3.0))
-    with Simulator(Scenario("dry", "A freeze and a reboot, then a redeploy.", VMS, tuple(events))) as simulator:
-        exporter = start_exporter(simulator.url, *FAST, "--approval.policy", str(policy))
-        exporter.shows("the real one", lambda s: s.total("event_approved", event_type="Redeploy") == 1)
-        now = exporter.scrape()
-        assert now.value("approval_requests_total", outcome="dry_run") == 1
-        assert now.value("approval_requests_total", outcome="accepted") == 1
-        assert now.total("transitions_total", transition="approved") == 1
-        assert now.total("event_approved") == 1
-        assert [h.event_type for h in simulator.record if h.what is What.APPROVED] == ["Redeploy"]
+def test_every_action(start_exporter: Callable[..., Exporter], tmp_path: Path) -> None:
+    """Metric, JSON, page, ``events`` and one log line say what a rule holds, will approve, tries, and has approved."""
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(RULES)
+    types = ("Redeploy", "Reboot", "Freeze", "Terminate")
+    events = tuple(PlannedEvent(kind, ("vmss_0", "vmss_1"), announced_at=0.0, approval_delay=3600.0) for kind in types)
+    with Simulator(Scenario("all", "One of each.", VMS, events), requests_per_second=1000) as simulator:
+        exporter = start_exporter(simulator.url, "--poll.interval", "300ms", "--approval.policy", str(policy))
+        exporter.shows("the real one", lambda s: s.total("event_approved", event_type="Terminate") == 1)
+        polls_on(exporter, 3)
+        scrape = exporter.scrape()
+        asked = ("events", "--imds.endpoint", simulator.url, "--approval.policy", str(policy))
+        table = subprocess.run([COMMAND, *asked], check=True, capture_output=True, text=True, env=environment()).stdout
+        page = fetch(f"{exporter.url}/").body.decode()
+        shown = json.loads(fetch(f"{exporter.url}/api/v1/events").body)["events"]
+        assert [each.event_type for each in simulator.record if each.what is What.APPROVED] == ["Terminate"]
+    assert scrape.value("approval_requests_total", outcome="dry_run") == 1
+    assert scrape.value("approval_requests_total", outcome="accepted") == 1
+    assert scrape.total("transitions_total", transition="approved") == scrape.total("event_approved") == 1
+    first_seen = scrape.value("event_first_seen_timestamp_seconds", event_type="Reboot") or 0.0
+    ((labels, due),) = scrape.series("event_approval_due_timestamp_seconds", event_type="Reboot")
+    assert due - first_seen == pytest.approx(600, abs=1), labels
+    reasons = {each["event_type"]: each["approval"] for each in shown}
+    assert reasons["Redeploy"] == "held by rule 'failover first'"
+    assert reasons["Reboot"].startswith("waiting: rule 'after a while' approves it at ")
+    assert "held by rule &#x27;failover first&#x27;" in page
+    assert "held by rule 'failover first'" in table
+    assert len(exporter.lines("approval held back")) == 2, "each said once"
     (dry,) = exporter.lines('msg="approval in a dry run: nothing is sent"')
     assert "rule=trial" in dry
     assert "resources=vmss_0,vmss_1" in dry
-    (held,) = exporter.lines('msg="approval held back"')
-    assert 'rule="not these"' in held
-    assert "held by rule 'not these'" in held

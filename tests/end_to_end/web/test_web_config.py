@@ -1,10 +1,8 @@
 """TLS and users on the real exporter: only Prometheus and other clients with certificate and password have access."""
 
-import json
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -65,14 +63,12 @@ def test_prometheus(
     simulator: Simulator,
     authority: Authority,
     start_exporter: Callable[..., Exporter],
-    start_prometheus: Callable[..., Prometheus],
     tmp_path: Path,
 ) -> None:
     """Prometheus with certificate and password sees the exporter up; without either, or with a wrong one, down."""
     outsider = authority.client("outsider", "DNS:outsider.example")
     (tmp_path / "web.yml").write_text(GUARDED.format(hashed("secret")))
     exporter = start_exporter(simulator.url, "--web.config.file", str(tmp_path / "web.yml"))
-    prometheus = start_prometheus(f"127.0.0.1:{exporter.port}", interval="3s")  # speaks plain HTTP: job "exporter"
 
     def job(name: str, client: str, password: str) -> dict[str, object]:
         certificate = {"cert_file": f"{tmp_path}/{client}.pem", "key_file": f"{tmp_path}/{client}.key"}
@@ -84,17 +80,13 @@ def test_prometheus(
             "static_configs": [{"targets": [f"localhost:{exporter.port}"]}],
         }
 
-    config = tmp_path / "prometheus.yml"
-    content = json.loads(config.read_text())
-    content["scrape_configs"] += [
+    jobs = (
         job("right", "client", "secret"),
         job("wrong password", "client", "secrets"),
         job("wrong name", outsider.certificate.stem, "secret"),
         job("no certificate", "", "secret"),
-    ]
-    config.write_text(json.dumps(content))
-    prometheus.process.send_signal(signal.SIGHUP)
-
+    )
+    # The job "exporter" speaks plain HTTP.
     up = {f"__name__=up,instance=localhost:{exporter.port},job={job}": 0.0 for job in ("wrong password", "wrong name")}
     expected = {
         **up,
@@ -102,11 +94,12 @@ def test_prometheus(
         f"__name__=up,instance=localhost:{exporter.port},job=right": 1.0,
         f"__name__=up,instance=127.0.0.1:{exporter.port},job=exporter": 0.0,
     }
-    eventually(lambda: prometheus.query("up") == expected, "only the right one up")
-    eventually(lambda: (prometheus.one('count_over_time(up{job="right"}[1m])') or 0) > 2, "some more scrapes")
-    assert prometheus.query("up") == expected
-    assert prometheus.one('min_over_time(up{job="right"}[1m])') == 1
-    assert prometheus.one('azure_scheduled_events_up{job="right"}') == 1
+    with Prometheus(tmp_path, f"127.0.0.1:{exporter.port}", interval="3s", jobs=jobs) as prometheus:
+        eventually(lambda: prometheus.query("up") == expected, "only the right one up")
+        eventually(lambda: (prometheus.one('count_over_time(up{job="right"}[1m])') or 0) > 2, "some more scrapes")
+        assert prometheus.query("up") == expected
+        assert prometheus.one('min_over_time(up{job="right"}[1m])') == 1
+        assert prometheus.one('azure_scheduled_events_up{job="right"}') == 1
     assert exporter.lines("level=error") == []
     assert exporter.lines("level=warning") == []
     assert "secret" not in exporter.log

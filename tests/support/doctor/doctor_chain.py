@@ -12,12 +12,11 @@ import yaml
 
 from azure_scheduled_events_exporter import assets
 from azure_scheduled_events_exporter.simulator import PlannedEvent, Scenario, Simulator, VirtualMachine
-from deploy.stack.free_port import free_port
 from support.commands import command
 from support.events.imds_bodies import entry
 from support.monitoring.collector import Collector
-from support.monitoring.paging import Stack
-from support.programs import Exporter, Program, debian, eventually, fetch
+from support.monitoring.paging import ConfiguredAlertmanager, Stack
+from support.programs import ConfiguredPrometheus, Exporter, eventually, fetch
 from support.servers.http_peer import HttpServer, Request, Response
 
 FAST = {
@@ -186,17 +185,7 @@ class Chain:
         (folder / "prometheus.yml").write_text(json.dumps(made))
         shipped = (self.folder / "prometheus" / "prometheus-rules.yml").read_text()
         (folder / "prometheus-rules.yml").write_text(shipped if rules is None else rules)
-        port = free_port()
-        arguments = [
-            debian("prometheus"),
-            f"--config.file={folder / 'prometheus.yml'}",
-            f"--storage.tsdb.path={folder / 'tsdb'}",
-            f"--web.listen-address=127.0.0.1:{port}",
-            *flags,
-        ]
-        program = self.extra.enter_context(Program(arguments, folder / "prometheus.log"))
-        program.wait_for_line("Server is ready to receive web requests")
-        return f"http://127.0.0.1:{port}"
+        return self.extra.enter_context(ConfiguredPrometheus(folder / "prometheus.yml", folder, *flags)).url
 
     def run_scraping_prometheus(self, *jobs: dict[str, Any]) -> str:
         """Start another Prometheus with these scrape configurations; return its address once it has scraped."""
@@ -231,20 +220,7 @@ class Chain:
         edit(config)
         config["templates"] = [str(self.folder / "alertmanager" / "templates" / "*.tmpl")]
         (folder / "alertmanager.yml").write_text(json.dumps(config))
-        port = free_port()
-        program = Program(
-            [
-                debian("prometheus-alertmanager"),
-                f"--config.file={folder / 'alertmanager.yml'}",
-                f"--storage.path={folder / 'data'}",
-                f"--web.listen-address=127.0.0.1:{port}",
-                "--cluster.listen-address=",
-            ],
-            folder / "alertmanager.log",
-        )
-        self.extra.enter_context(program)
-        program.wait_for_line(r'msg=Listening|msg="Listening on"')
-        return f"http://127.0.0.1:{port}"
+        return self.extra.enter_context(ConfiguredAlertmanager(folder / "alertmanager.yml", folder)).url
 
 
 AlertmanagerEdit = Callable[[dict[str, Any]], None]

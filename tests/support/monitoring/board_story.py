@@ -9,13 +9,11 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self
 
 from azure_scheduled_events_exporter.core.kinds import Kind
 from azure_scheduled_events_exporter.metrics.collector import SPECS
 from azure_scheduled_events_exporter.metrics.spec import PREFIX
-from deploy.stack.free_port import free_port
-from support.programs import Program, debian
+from support.programs import ConfiguredPrometheus, debian
 
 STEP, MINUTE, HOUR, DAY = 30, 60, 3600, 86_400
 JOB = "azure-scheduled-events-exporter"
@@ -271,34 +269,16 @@ def story(now: float, *, current: tuple[Event, ...] = NOW, states: dict[str, str
     return samples.text()
 
 
-class StoryPrometheus:
+class StoryPrometheus(ConfiguredPrometheus):
     """A Prometheus that has the samples of a story and scrapes nothing."""
 
     def __init__(self, folder: Path, text: str) -> None:
-        written, data, port = folder / "story.txt", folder / "data", free_port()
-        written.write_text(text)
-        promtool = [debian("promtool"), "tsdb", "create-blocks-from", "openmetrics", "--quiet", str(written), str(data)]
-        subprocess.run(promtool, check=True, capture_output=True)
+        (folder / "story.txt").write_text(text)
+        made = [debian("promtool"), "tsdb", "create-blocks-from", "openmetrics", "--quiet"]
+        subprocess.run([*made, folder / "story.txt", folder / "tsdb"], check=True, capture_output=True)
         (folder / "prometheus.yml").write_text("{}")
-        self.url = f"http://127.0.0.1:{port}"
-        self._program = Program(
-            [
-                debian("prometheus"),
-                f"--config.file={folder / 'prometheus.yml'}",
-                f"--storage.tsdb.path={data}",
-                "--storage.tsdb.retention.time=60d",
-                "--query.lookback-delta=45s",
-                f"--web.listen-address=127.0.0.1:{port}",
-            ],
-            folder / "prometheus.log",
-        )
-
-    def __enter__(self) -> Self:
-        self._program.wait_for_line("Server is ready to receive web requests")
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._program.kill()
+        flags = ("--storage.tsdb.retention.time=60d", "--query.lookback-delta=45s")
+        super().__init__(folder / "prometheus.yml", folder, *flags)
 
 
 def moments(now: float) -> Iterator[tuple[str, str]]:

@@ -7,31 +7,20 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from deploy.stack.free_port import free_port
-from support.programs import Program, debian, eventually, fetch
+from support.programs import Server, eventually, fetch
 
 Json = dict[str, Any]
 PRECISION = 1e-3
 """How far two equal values may differ: VictoriaMetrics keeps 15 digits, which is less than a millisecond of a time."""
 
 
-class VictoriaMetrics(Program):
+class VictoriaMetrics(Server):
     """Debian's VictoriaMetrics, which is empty at first and hides no sample of the last seconds."""
 
     def __init__(self, folder: Path) -> None:
-        address = f"127.0.0.1:{free_port()}"
-        self.url = f"http://{address}"
-        super().__init__(
-            [
-                debian("victoria-metrics"),
-                f"-httpListenAddr={address}",
-                f"-storageDataPath={folder / 'victoria'}",
-                "-search.latencyOffset=0s",
-                "-search.disableCache",
-            ],
-            folder / "victoria.log",
-        )
-        self.wait_for_line("starting http server at")
+        flags = ("-httpListenAddr={address}", f"-storageDataPath={folder / 'victoria'}")
+        more = ("-search.latencyOffset=0s", "-search.disableCache")
+        super().__init__("victoria-metrics", folder / "victoria.log", "starting http server at", *flags, *more)
 
     def wait_for_copy(self, prometheus: str, moment: float) -> None:
         """Wait until the Prometheus at this URL has written here all that it has of ``moment`` and before."""

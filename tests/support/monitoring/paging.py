@@ -15,8 +15,7 @@ import yaml
 
 from alerts import Settings, render, resolve
 from alerts.scrape import scrape_example
-from deploy.stack.free_port import free_port
-from support.programs import PATIENCE, Program, debian, eventually, fetch
+from support.programs import PATIENCE, ConfiguredPrometheus, Program, Server, eventually, fetch
 from support.servers.http_peer import HttpServer, Request, Response
 
 JOB = "azure-scheduled-events-exporter"
@@ -73,36 +72,28 @@ class Receiver(HttpServer):
         eventually(missing, "no notification is missing", seconds, until=operator.not_)
 
 
-class Alertmanager(Program):
-    """Debian's Alertmanager with the generated configuration of ``settings``, and a team's own ``routes`` before it."""
+class ConfiguredAlertmanager(Server):
+    """Debian's Alertmanager with a configuration file, and its data and log in ``folder``."""
+
+    def __init__(self, config: Path, folder: Path, port: int = 0) -> None:
+        flags = (f"--config.file={config}", f"--storage.path={folder / 'alertmanager-data'}")
+        more = ("--web.listen-address={address}", "--cluster.listen-address=")
+        ready = r'msg=Listening|msg="Listening on"'
+        super().__init__("prometheus-alertmanager", folder / "alertmanager.log", ready, *flags, *more, port=port)
+
+
+class Alertmanager(ConfiguredAlertmanager):
+    """An Alertmanager with the generated configuration of ``settings``, and a team's own ``routes`` before it."""
 
     def __init__(
-        self,
-        folder: Path,
-        settings: Settings,
-        routes: Sequence[Mapping[str, Any]] = (),
-        port: int = 0,
-        flags: Sequence[str] = (),
+        self, folder: Path, settings: Settings, routes: Sequence[Mapping[str, Any]] = (), port: int = 0
     ) -> None:
         write(folder, "alertmanager/", settings)
         file = folder / "alertmanager" / "alertmanager.yml"
         config = yaml.safe_load(file.read_text())
         config["route"]["routes"] = [*routes, *config["route"]["routes"]]
         file.write_text(yaml.safe_dump(config))
-        port = port or free_port()
-        self.url = f"http://127.0.0.1:{port}"
-        super().__init__(
-            [
-                debian("prometheus-alertmanager"),
-                f"--config.file={folder / 'alertmanager' / 'alertmanager.yml'}",
-                f"--storage.path={folder / 'alertmanager-data'}",
-                f"--web.listen-address=127.0.0.1:{port}",
-                "--cluster.listen-address=",
-                *flags,
-            ],
-            folder / "alertmanager.log",
-        )
-        self.wait_for_line(r'msg=Listening|msg="Listening on"')
+        super().__init__(file, folder, port)
 
     def alerts(self) -> list[dict[str, Any]]:
         """Return the alerts that it holds now."""
@@ -119,7 +110,7 @@ class Team:
     routes: Sequence[Mapping[str, Any]] = ()
 
 
-class RuledPrometheus(Program):
+class RuledPrometheus(ConfiguredPrometheus):
     """Debian's Prometheus with the generated rules, and those of ``team``, scraping what :meth:`scrape` names.
 
     ``job`` has keys of the exporters' scrape job that replace the generated ones.
@@ -145,19 +136,7 @@ class RuledPrometheus(Program):
         self._targets = folder / "prometheus" / "targets"
         self._targets.mkdir(exist_ok=True)
         self.scrape(targets)
-        port = free_port()
-        self.url = f"http://127.0.0.1:{port}"
-        super().__init__(
-            [
-                debian("prometheus"),
-                f"--config.file={folder / 'prometheus' / 'prometheus.yml'}",
-                f"--storage.tsdb.path={folder / 'tsdb'}",
-                f"--web.listen-address=127.0.0.1:{port}",
-                *flags,
-            ],
-            folder / "prometheus.log",
-        )
-        self.wait_for_line("Server is ready to receive web requests")
+        super().__init__(folder / "prometheus" / "prometheus.yml", folder, *flags)
 
     def scrape(self, targets: Sequence[str]) -> None:
         """Scrape these (host:port) from now on."""
@@ -174,11 +153,6 @@ class RuledPrometheus(Program):
         places = f'max_over_time(ALERTS{{alertstate="firing",scale_set="{scale_set}"}}[1h])'
         found = self.query(f"max by (alertname, severity) ({alerts} and on (event_id) {events} or {places})")
         return {(metric["alertname"], metric["severity"]) for metric, _ in found}
-
-    def rule_groups(self) -> list[dict[str, Any]]:
-        """Return the groups of rules with their health and figures."""
-        groups: list[dict[str, Any]] = json.loads(fetch(f"{self.url}/api/v1/rules").body)["data"]["groups"]
-        return groups
 
 
 _FORM = {"Content_Type": "application/x-www-form-urlencoded"}

@@ -9,11 +9,8 @@ from types import MappingProxyType, TracebackType
 from typing import Any, Self
 
 from alerts import resolve
-from deploy.stack.free_port import free_port
 from support.monitoring.paging import JOB, Alertmanager, Receiver, query, receivers, wait_for_targets, write
-from support.programs import Program, debian, fetch
-
-_STARTED = "starting http server at"
+from support.programs import Program, Server, fetch
 
 
 class VictoriaStack:
@@ -80,13 +77,11 @@ class VictoriaStack:
         )
 
     def _start(self, name: str, *flags: str) -> str:
-        address = f"127.0.0.1:{free_port()}"
+        log = self._folder / f"{name}.log"
         binary = re.sub(r"-\d+$", "", name)
-        command = [debian(binary), f"-httpListenAddr={address}", *flags]
-        program = self._stack.enter_context(Program(command, self._folder / f"{name}.log"))
-        self.programs[name] = program
-        program.wait_for_line(_STARTED)
-        return f"http://{address}"
+        program = Server(binary, log, "starting http server at", "-httpListenAddr={address}", *flags)
+        self.programs[name] = self._stack.enter_context(program)
+        return program.url
 
     def __enter__(self) -> Self:
         return self

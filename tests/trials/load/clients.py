@@ -23,6 +23,7 @@ import bcrypt
 import psutil
 
 from azure_scheduled_events_exporter.simulator import Simulator
+from support.events.imds_bodies import entry
 from support.paths import TESTS
 from support.programs import PATIENCE, Exporter, environment, eventually
 from support.servers.certificates import Authority
@@ -149,20 +150,9 @@ def configuration(folder: Path, name: str) -> tuple[tuple[str, ...], Path | None
 
 def events() -> list[dict[str, object]]:
     """Return the current events, which make the answers long."""
-    return [
-        {
-            "EventId": f"C7061BAC-AFDC-4513-B24B-{number:012X}",
-            "EventStatus": "Scheduled",
-            "EventType": "Freeze",
-            "ResourceType": "VirtualMachine",
-            "Resources": ["vmss_0"],
-            "NotBefore": "Mon, 19 Sep 2050 18:00:14 GMT",
-            "Description": "",
-            "EventSource": "Platform",
-            "DurationInSeconds": 5,
-        }
-        for number in range(EVENTS)
-    ]
+    due = "Mon, 19 Sep 2050 18:00:14 GMT"
+    ids = (f"C7061BAC-AFDC-4513-B24B-{number:012X}" for number in range(EVENTS))
+    return [entry(EventId=each, EventType="Freeze", Resources=["vmss_0"], NotBefore=due) for each in ids]
 
 
 def peak(exporter: Exporter) -> float:
