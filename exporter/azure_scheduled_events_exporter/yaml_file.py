@@ -25,6 +25,7 @@ _CLOSING = (yaml.BlockEndToken, yaml.FlowMappingEndToken, yaml.FlowSequenceEndTo
 _REFUSED = (yaml.AliasToken, yaml.AnchorToken, yaml.TagToken)
 
 _Value = TypeVar("_Value")
+_Node = TypeVar("_Node", bound=yaml.Node)
 
 
 class Section:
@@ -101,7 +102,7 @@ class Section:
 
     def texts(self, key: str, default: tuple[str, ...]) -> tuple[str, ...]:
         """Return the list of texts at ``key``; a single text counts as a list of one."""
-        node = self._node(key)
+        node = self._of(key, yaml.Node, "")
         if node is None:
             return default
         items = node.value if isinstance(node, yaml.SequenceNode) else [node]
@@ -111,24 +112,17 @@ class Section:
 
     def section(self, key: str) -> "Section | None":
         """Return the mapping at ``key``, or None when there is none."""
-        node = self._node(key)
-        if node is None:
-            return None
-        if not isinstance(node, yaml.MappingNode):
-            raise self.error("must be a mapping", key)
-        return Section(self.source, node, key)
+        node = self._of(key, yaml.MappingNode, "a mapping")
+        return Section(self.source, node, key) if node else None
 
     def sections(self, key: str) -> tuple["Section", ...]:
         """Return the list of mappings at ``key``; empty when there is none."""
-        node = self._node(key)
-        if node is None:
-            return ()
-        if not isinstance(node, yaml.SequenceNode):
-            raise self.error("must be a list", key)
-        for item in node.value:
+        node = self._of(key, yaml.SequenceNode, "a list")
+        items = node.value if node else ()
+        for item in items:
             if not isinstance(item, yaml.MappingNode):
                 raise UsageError(f"{self.source}:{item.start_mark.line + 1}: {key}: every entry must be a mapping")
-        return tuple(Section(self.source, item, f"{key}[{i}]") for i, item in enumerate(node.value))
+        return tuple(Section(self.source, item, f"{key}[{i}]") for i, item in enumerate(items))
 
     def flat(self, *, lists: bool = False) -> Mapping[str, tuple[str, int]]:
         """Return every scalar below this section by its dotted key, with its line; marks all as known.
@@ -153,18 +147,19 @@ class Section:
             found |= entries
         return found
 
-    def _node(self, key: str) -> yaml.Node | None:
+    def _of(self, key: str, kind: type[_Node], what: str) -> _Node | None:
         self._known.append(key)
-        return self._nodes.get(key)
+        node = self._nodes.get(key)
+        if node is not None and not isinstance(node, kind):
+            raise self.error(f"must be {what}", key)
+        return node
 
     def _parsed(self, key: str, parse: Callable[[str], _Value], default: _Value | None) -> _Value:
-        node = self._node(key)
+        node = self._of(key, yaml.ScalarNode, "one value, not a list or a mapping")
         if node is None and default is None:
             raise self.error(f"'{key}' is missing")
         if node is None:
             return cast("_Value", default)
-        if not isinstance(node, yaml.ScalarNode):
-            raise self.error("must be one value, not a list or a mapping", key)
         nothing = node.tag == "tag:yaml.org,2002:null"  # nothing, ~ or null
         try:
             return parse("" if nothing else str(node.value))

@@ -46,7 +46,8 @@ def _content(path: Path) -> Finding:
         hint = (
             "Run doctor as root, with the exporter's settings. A restart of the exporter sets a damaged journal aside."
         )
-        return wrong("journal-content", f"The journal cannot be read: {error}.", hint)
+        said = str(error)
+        return wrong("journal-content", f"{said[:1].upper()}{said[1:]}.", hint)
     mine = sum(life.scope == "self" for life in lives)
     return ok("journal-content", f"Events in the journal: {len(lives)}, of this VM: {mine}.")
 
