@@ -78,13 +78,10 @@ def _endpoint(text: str) -> str:
 
 
 def _api_version(text: str) -> str:
-    try:
-        is_date = re.fullmatch(r"\d{4}-\d{2}-\d{2}", text, re.ASCII) and date.fromisoformat(text)
-    except ValueError:
-        is_date = None
-    if text != AUTO and not is_date:
-        raise ValueError(f"{text!r} is not an api-version: write a date such as {API_VERSION}, or '{AUTO}'")
-    return text
+    with suppress(ValueError):
+        if text == AUTO or date.fromisoformat(text).isoformat() == text:  # 20200701 is a date, too
+            return text
+    raise ValueError(f"{text!r} is not an api-version: write a date such as {API_VERSION}, or '{AUTO}'")
 
 
 def _duration(least: float, most: float, allowed: str) -> Callable[[str], float]:
@@ -309,10 +306,8 @@ _LATE_SECONDS = 10.0
 def warnings(config: Config) -> list[str]:
     """Return warnings about valid settings that hide events."""
     found = []
-    hidden = hidden_by(config.imds_api_version)
-    if hidden:
-        names = " and ".join(hidden)
-        found.append(f"--imds.api-version {config.imds_api_version} does not show events of type {names}")
+    if hidden := " and ".join(hidden_by(config.imds_api_version)):
+        found.append(f"--imds.api-version {config.imds_api_version} does not show events of type {hidden}")
     longest = WATCHED_WITHIN_SECONDS - _LATE_SECONDS
     if config.poll_interval > longest:
         given, apart = format_duration(config.poll_interval), format_duration(WATCHED_WITHIN_SECONDS)
