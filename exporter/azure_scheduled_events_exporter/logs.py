@@ -10,7 +10,7 @@ import logging
 import select
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import Any, TextIO
 
 LOGGER = "azure-scheduled-events-exporter"
@@ -55,6 +55,22 @@ class RateLimit(logging.Filter):
             return False
         self._logged[text] = now
         return True
+
+
+class Changes:
+    """What was logged last of each subject, so that a line is logged only when it changes."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, str] = {}
+
+    def is_new(self, subject: str, text: str) -> bool:
+        """Take note of ``text``, ``""`` for nothing, and return whether it is another one than before."""
+        before, self._last[subject] = self._last.get(subject, ""), text
+        return text != before
+
+    def keep(self, subjects: Container[str]) -> None:
+        """Forget all other subjects."""
+        self._last = {subject: text for subject, text in self._last.items() if subject in subjects}
 
 
 def facts(**values: object) -> dict[str, Mapping[str, object]]:

@@ -3,13 +3,15 @@
 import argparse
 import os
 import sys
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from pathlib import Path
+from typing import TypeVar
 
 from azure_scheduled_events_exporter import environment_file
 from azure_scheduled_events_exporter.config import ENV_FILE_FLAG, Config, environment_name, resolve, unknown_variables
 from azure_scheduled_events_exporter.config.flags import repeated_flags, written_flags
 
+_Value = TypeVar("_Value")
 _WITHOUT_UNIT_FILE = ("run", "demo")
 """Commands that do not read the unit's environment file by default: to ``run``, systemd passes it."""
 
@@ -46,3 +48,15 @@ def config_without_policy(parsed: argparse.Namespace) -> Config:
     """Return the settings with the policy off: a broken policy file must not stop a command that does not use it."""
     places = take_environment(parsed)
     return resolve({**written_flags(parsed), "approval.policy": "off"}, os.environ, places)
+
+
+def argument(parse: Callable[[str], _Value]) -> Callable[[str], _Value]:
+    """Return ``parse`` as a ``type`` of argparse, whose error is the text of a ValueError."""
+
+    def read(text: str) -> _Value:
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return read

@@ -110,11 +110,6 @@ class HookRuns:
         with self._db:
             self._db.executemany(_PUT, [astuple(run) for run in runs])
 
-    def remove(self, run: str) -> None:
-        """Remove a run."""
-        with self._db:
-            self._db.execute("DELETE FROM hook_runs WHERE run = ?", (run,))
-
     def all(self) -> list[HookRun]:
         """Return every run, the oldest first."""
         return [HookRun(*row) for row in self._db.execute(_ALL).fetchall()]

@@ -1,15 +1,15 @@
 """Which command a hook runs, until when, and what it approves."""
 
+from collections.abc import Sequence
+
 import pytest
 
 from azure_scheduled_events_exporter.commands.hook.plan import (
     Rules,
     deadlines,
     may_approve,
+    next_runs,
     outcome_of,
-    seconds_left,
-    to_prepare,
-    to_recover,
 )
 from azure_scheduled_events_exporter.core.document import EventStatus, ScheduledEvent, Scope
 from azure_scheduled_events_exporter.core.kinds import Kind
@@ -60,27 +60,43 @@ def ran(event_id: str, phase: Phase, at: float, outcome: str | None = "ok") -> H
 )
 def test_what_qualifies(event: Lifecycle, rules: Rules, expected: list[bool]) -> None:
     """Events of this VM, of the chosen types and kinds, from --lead before NotBefore on; too late once they began."""
-    assert [too_late for _, too_late in to_prepare({"A": event}, [], rules, NOW)] == expected
-    assert to_prepare({"A": event}, [ran("A", Phase.PREPARE, NOW - 5)], rules, NOW) == []
+    assert [run.outcome == "too_late" for run in begin([event], [], rules)] == expected
+    assert begin([event], [ran("A", Phase.PREPARE, NOW - 5)], rules) == []
+
+
+def begin(events: Sequence[Lifecycle], runs: Sequence[HookRun], rules: Rules, now: float = NOW) -> list[HookRun]:
+    """Return the runs that begin now, while no command is running."""
+    return list(next_runs({each.event_id: each for each in events}, runs, (), rules, now))
 
 
 def test_a_failure_is_repeated_until_the_event_starts() -> None:
     """A preparation that failed runs again after 5 s, then after 10 s, until the event has started."""
     runs = [ran("A", Phase.PREPARE, NOW - 4, "failed")]
-    assert to_prepare({"A": life()}, runs, Rules(), NOW) == []
-    assert len(to_prepare({"A": life()}, runs, Rules(), NOW + 1)) == 1
+    assert begin([life()], runs, Rules()) == []
+    assert len(begin([life()], runs, Rules(), NOW + 1)) == 1
     runs.append(ran("A", Phase.PREPARE, NOW + 1, "failed"))
-    assert to_prepare({"A": life()}, runs, Rules(), NOW + 10) == []
-    assert to_prepare({"A": life(state=State.STARTED)}, runs, Rules(), NOW + 20) == []
+    assert begin([life()], runs, Rules(), NOW + 10) == []
+    assert begin([life(state=State.STARTED)], runs, Rules(), NOW + 20) == []
 
 
 def test_recovery_comes_once_after_the_last_event() -> None:
     """The command recovers when no event that it prepared for is current, and not again."""
-    runs = [ran("A", Phase.PREPARE, 1.0), ran("B", Phase.PREPARE, 2.0)]
-    assert to_recover({"B"}, runs) is None
-    assert to_recover({"X"}, runs) == runs[1]
-    assert to_recover((), [*runs, ran("C", Phase.PREPARE, 3.0, None)]) is None
-    assert to_recover((), [*runs, ran("B", Phase.RECOVER, 4.0, "failed")]) is None
+    runs = [ran("B", Phase.PREPARE, 1.0), ran("A", Phase.PREPARE, 2.0)]
+    assert begin([life()], runs, Rules()) == []
+    assert [(run.event_id, run.phase) for run in begin([], runs, Rules())] == [("A", Phase.RECOVER)]
+    assert list(next_runs({}, runs, {"any"}, Rules(), NOW)) == []
+    assert begin([], [*runs, ran("A", Phase.RECOVER, 4.0, "failed")], Rules()) == []
+
+
+def test_what_was_interrupted_with_its_hook() -> None:
+    """An interrupted run begins again under its id; it ends if its event has begun or is over."""
+    prepare, recover = ran("A", Phase.PREPARE, 1.0, None), ran("A", Phase.RECOVER, 2.0, None)
+    assert [(run.run, run.outcome) for run in begin([life()], [prepare], Rules())] == [(prepare.run, None)]
+    assert list(next_runs({"A": life()}, [prepare], {prepare.run}, Rules(), NOW)) == []
+    assert [run.outcome for run in begin([life(left=-1)], [prepare], Rules())] == ["too_late"]
+    over = [(run.phase, run.outcome) for run in begin([], [prepare], Rules())]
+    assert over == [(Phase.PREPARE, "failed"), (Phase.RECOVER, None)]
+    assert [run.run for run in begin([], [ran("A", Phase.PREPARE, 1.0), recover], Rules())] == [recover.run]
 
 
 @pytest.mark.parametrize(
@@ -91,7 +107,6 @@ def test_deadline(left: float | None, asked: float, killed: float) -> None:
     """A run has until --grace before NotBefore, half of a shorter notice, and never longer than --timeout."""
     not_before = None if left is None else NOW + left
     assert deadlines(NOW, not_before, Rules()) == (NOW + asked, NOW + killed)
-    assert seconds_left(life(left=left), NOW) == left
 
 
 def test_outcomes() -> None:

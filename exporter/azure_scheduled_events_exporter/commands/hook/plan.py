@@ -1,15 +1,18 @@
-"""Decides what a hook does next: which command runs, until when, and which event may be approved.
+"""Decides what a hook does next: which run begins, until when it may take, and which event may be approved.
 
 Pure: the events, the runs so far and the time are arguments. Must not know how a process is started or stopped.
 """
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+import json
+import uuid
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from azure_scheduled_events_exporter.core.event_types import EVENT_FACTS
 from azure_scheduled_events_exporter.core.kinds import Kind, kind_of
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, State
+from azure_scheduled_events_exporter.core.records import current_record
 from azure_scheduled_events_exporter.journal.hook_runs import HookRun, Phase, RunOutcome
 
 DEFAULT_KINDS = (Kind.ANNOUNCED, Kind.REQUESTED, Kind.UNKNOWN_TYPE)
@@ -21,12 +24,13 @@ AGAIN_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What the user wants: the options of the command, by their names. Times in seconds.
+    """What the user wants: the command line to run, and the options by their names. Times in seconds.
 
     Attributes:
         types: in lower case; empty means all.
     """
 
+    command: str = ""
     types: frozenset[str] = frozenset()
     kinds: frozenset[str] = frozenset(DEFAULT_KINDS)
     lead: float = 900.0
@@ -36,44 +40,55 @@ class Rules:
     marks: Path | None = None
 
 
-def seconds_left(life: Lifecycle, now: float) -> float | None:
-    """Return the time to NotBefore; None if no NotBefore is known."""
-    return None if life.not_before is None else life.not_before - now
+def next_runs(
+    current: Mapping[str, Lifecycle], runs: Sequence[HookRun], active: Collection[str], rules: Rules, now: float
+) -> Iterator[HookRun]:
+    """Yield the runs to begin at ``now``. One with an outcome has ended: its event began or was over too early.
 
-
-def to_prepare(
-    current: Mapping[str, Lifecycle], runs: Sequence[HookRun], rules: Rules, now: float
-) -> list[tuple[Lifecycle, bool]]:
-    """Return the events to prepare for now, each with whether it is too late: it began before the command could run."""
-    chosen: list[tuple[Lifecycle, bool]] = []
-    for life in current.values():
-        left = seconds_left(life, now)
-        is_named = not rules.types or life.event.event_type.casefold() in rules.types
-        is_near = left is None or left <= rules.lead
-        if life.is_mine and is_named and is_near and kind_of(life, now) in rules.kinds:
-            before = [run for run in runs if run.event_id == life.event_id and run.phase == Phase.PREPARE]
-            has_begun = life.state is State.STARTED or (left is not None and left <= 0)
-            if not before or (not has_begun and _is_to_be_repeated(before, now)):
-                chosen.append((life, has_begun))
-    return chosen
-
-
-def _is_to_be_repeated(before: Sequence[HookRun], now: float) -> bool:
-    ended = before[-1].started + (before[-1].duration or 0.0)
-    return all(run.outcome == RunOutcome.FAILED for run in before) and now >= ended + AGAIN_SECONDS * len(before)
-
-
-def to_recover(current: Collection[str], runs: Sequence[HookRun]) -> HookRun | None:
-    """Return the last preparation if all events that were prepared for are over; None if nothing is to recover.
+    A run that has no outcome and is not in ``active`` was interrupted, together with its hook: it begins again.
 
     Args:
-        current: EventIds of the current events.
+        current: the current events by EventId.
         runs: of this hook, the oldest first.
+        active: ids of the runs whose command is running.
+        rules: what the user wants.
+        now: wall-clock seconds.
     """
-    recovered = max((run.started for run in runs if run.phase == Phase.RECOVER), default=0.0)
+    for life in current.values():
+        before = [run for run in runs if run.event_id == life.event_id and run.phase == Phase.PREPARE]
+        last = before[-1] if before else None
+        left = None if life.not_before is None else life.not_before - now
+        has_begun = life.state is State.STARTED or (left is not None and left <= 0)
+        if last is None:
+            is_named = not rules.types or life.event.event_type.casefold() in rules.types
+            is_near = left is None or left <= rules.lead
+            is_due = life.is_mine and is_named and is_near and kind_of(life, now) in rules.kinds
+        elif last.outcome is None:
+            is_due = last.run not in active
+        else:
+            again_at = last.started + (last.duration or 0.0) + AGAIN_SECONDS * len(before)
+            is_due = last.outcome == RunOutcome.FAILED and not has_begun and now >= again_at
+        if is_due:
+            record = json.dumps({**current_record(life, now), "vm_name": life.own_name or life.vm_name})
+            interrupted = last is not None and last.outcome is None
+            name = last.run if last is not None and interrupted else uuid.uuid4().hex
+            run = HookRun(name, rules.command, life.event_id, life.event.event_type, Phase.PREPARE, now, record=record)
+            yield replace(run, outcome=str(RunOutcome.TOO_LATE), seconds_left=left) if has_begun else run
+    if not active:
+        yield from _after(current, runs, now)
+
+
+def _after(current: Collection[str], runs: Sequence[HookRun], now: float) -> Iterator[HookRun]:
+    """Yield the end of interrupted preparations, then the recovery, if all events that were prepared for are over."""
+    recovered = max((run.started for run in runs if run.phase == Phase.RECOVER and run.outcome), default=0.0)
     prepared = [run for run in runs if run.phase == Phase.PREPARE and run.started > recovered]
-    is_over = not any(run.event_id in current or run.outcome is None for run in prepared)
-    return prepared[-1] if prepared and is_over else None
+    if not prepared or any(run.event_id in current for run in prepared):
+        return
+    yield from (replace(run, outcome=str(RunOutcome.FAILED)) for run in prepared if run.outcome is None)
+    last = prepared[-1]
+    record = json.dumps({**json.loads(last.record), "seconds_until_not_before": None})
+    begun = next((run.run for run in runs if run.phase == Phase.RECOVER and run.outcome is None), uuid.uuid4().hex)
+    yield HookRun(begun, last.command, last.event_id, last.event_type, Phase.RECOVER, now, record=record)
 
 
 def deadlines(started: float, not_before: float | None, rules: Rules) -> tuple[float, float]:
@@ -90,10 +105,8 @@ def deadlines(started: float, not_before: float | None, rules: Rules) -> tuple[f
 
 def outcome_of(status: int, *, stopped: bool, left: float | None) -> RunOutcome:
     """Return how a run ended: with this exit status, and so many seconds before NotBefore."""
-    if stopped:
-        return RunOutcome.TIMEOUT
-    if status != 0:
-        return RunOutcome.FAILED
+    if stopped or status != 0:
+        return RunOutcome.TIMEOUT if stopped else RunOutcome.FAILED
     return RunOutcome.TOO_LATE if left is not None and left < 0 else RunOutcome.OK
 
 
