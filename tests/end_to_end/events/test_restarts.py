@@ -2,12 +2,11 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from azure_scheduled_events_exporter.core.spans import span_id, trace_id
+from azure_scheduled_events_exporter.core.spans import trace_id
 from azure_scheduled_events_exporter.errors import Outcome
 from azure_scheduled_events_exporter.simulator import Simulator
 from support.events.machine import ID, Machine, event
@@ -56,14 +55,3 @@ def test_what_was_known_is_shown_before_the_first_answer(machine: Machine) -> No
     assert machine.outcome() is not Outcome.OK
     assert list(machine.exporter.poller.snapshot.current) == [ID]
     assert machine.transitions == {"detected": 1}
-
-
-def test_a_restart_keeps_the_id_and_times_of_a_span(machine: Machine) -> None:
-    """After a restart during an event, the span `detected` has the same id, start, end and name as before."""
-    machine.polls(0, None, event())
-    first = machine.spans["detected"]
-    machine.restarts()
-    machine.polls(300, None, event())
-    again = machine.spans["detected"]
-    assert again.span_id == first.span_id == span_id(ID, "vmss_0", "detected")
-    assert replace(again, attributes={}) == replace(first, attributes={})

@@ -7,14 +7,12 @@ of it. Ends with status 1 when something grew, a scrape was not answered, or the
 """
 
 import argparse
-import http.client
 import random
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
@@ -22,7 +20,8 @@ import psutil
 
 from azure_scheduled_events_exporter.simulator import Simulator
 from support.monitoring.collector import ACCEPT, HANG, Collector, Reply
-from support.programs import Program, Scrape
+from support.programs import Exporter
+from trials.trial import lives
 
 POLLS_PER_SECOND = 50
 RETENTION = 1 / 12  # of the run
@@ -32,72 +31,47 @@ SAMPLE_SECONDS = 5.0
 MEBIBYTE = 1 << 20
 GROWTH_MEBIBYTES = 1.0
 TELLING_SECONDS = 600.0  # in less, all that can be said is that it lives and answers
-PATIENCE_SECONDS = 30.0
 LATE_REPLIES = (Reply(503), Reply(429, {"Retry-After": "1"}), Reply(400), HANG, Reply(200, rejected=1))
 
 
-@dataclass(frozen=True)
-class Sample:
-    """The exporter at one moment; sizes in MiB, ``scrape`` in seconds, ``processor`` in seconds since its start."""
-
-    at: float
-    memory: float
-    descriptors: int
-    threads: int
-    journal: float
-    queued: float
-    transitions: float
-    polls: float
-    scrape: float
-    processor: float
+Sample = dict[str, float]
+"""The exporter at one moment: sizes in MiB, ``scrape`` in seconds, ``processor`` in seconds since its start."""
 
 
 class Watch:
-    """Scrapes once a second and looks at the process as often as is written."""
+    """Scrapes the exporter, and looks at its process and journal."""
 
-    def __init__(self, exporter: Program, port: int, journal: Path) -> None:
+    def __init__(self, exporter: Exporter, journal: Path) -> None:
+        self._exporter, self._journal = exporter, journal
         self._process = psutil.Process(exporter.process.pid)
-        self._port = port
-        self._journal = journal
+        self._began = time.monotonic()
         self.samples: list[Sample] = []
         self.unanswered = 0
 
-    def scrape(self) -> tuple[Scrape, float] | None:
-        """Return a scrape and how long it took; None when there was no answer."""
-        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=PATIENCE_SECONDS)
+    def scrape(self, *, sample: bool) -> None:
+        """Scrape, and keep what was seen if it is to be a sample."""
         begun = time.perf_counter()
         try:
-            connection.request("GET", "/metrics")
-            text = connection.getresponse().read().decode()
-            took = time.perf_counter() - begun
+            scrape = self._exporter.scrape()
         except OSError:
             self.unanswered += 1
-            return None
-        finally:
-            connection.close()
-        return Scrape(text), took
-
-    def sample(self, began: float) -> None:
-        """Add a sample."""
-        found = self.scrape()
-        if found is None:
             return
-        scrape, took = found
-        with self._process.oneshot():
-            times = self._process.cpu_times()
+        took, times = time.perf_counter() - begun, self._process.cpu_times()
+        if sample:
+            files = self._journal.parent.glob("journal.db*")
             self.samples.append(
-                Sample(
-                    at=time.monotonic() - began,
-                    memory=self._process.memory_info().rss / MEBIBYTE,
-                    descriptors=self._process.num_fds(),
-                    threads=self._process.num_threads(),
-                    journal=sum(each.stat().st_size for each in self._journal.parent.glob("journal.db*")) / MEBIBYTE,
-                    queued=scrape.total("spans_queued"),
-                    transitions=scrape.total("transitions_total"),
-                    polls=scrape.total("polls_total"),
-                    scrape=took,
-                    processor=times.user + times.system,
-                )
+                {
+                    "at": time.monotonic() - self._began,
+                    "memory": self._process.memory_info().rss / MEBIBYTE,
+                    "descriptors": self._process.num_fds(),
+                    "threads": self._process.num_threads(),
+                    "journal": sum(each.stat().st_size for each in files) / MEBIBYTE,
+                    "queued": scrape.total("spans_queued"),
+                    "transitions": scrape.total("transitions_total"),
+                    "polls": scrape.total("polls_total"),
+                    "scrape": took,
+                    "processor": times.user + times.system,
+                }
             )
 
 
@@ -122,61 +96,53 @@ def soak(minutes: float, folder: Path, say: Callable[[str], None]) -> Watch:
         Collector() as collector,
     ):
         flags = {
-            "imds.endpoint": simulator.url,
             "poll.interval": f"{1000 // POLLS_PER_SECOND}ms",
-            "web.listen-address": "127.0.0.1:0",
             "journal.path": str(journal),
             "journal.retention": f"{minutes * 60 * RETENTION:.0f}s",
             "otlp.endpoint": collector.url,
             "tracing.scope": "all",
         }
         arguments = [part for name, value in flags.items() for part in (f"--{name}", value)]
-        command = [sys.executable, str(Path(__file__).with_name("soaked.py")), *arguments]
-        with Program(command, folder / "exporter.log") as exporter:
-            port = int(exporter.wait_for_line(r"port=(\d+)").group(1))
+        command = (sys.executable, str(Path(__file__).with_name("soaked.py")))
+        with Exporter(simulator.url, folder / "exporter.log", *arguments, command=command) as exporter:
             flapper = threading.Thread(target=flap, args=(collector, ending, chance), daemon=True)
             flapper.start()
-            watch, began = Watch(exporter, port, journal), time.monotonic()
+            watch, began = Watch(exporter, journal), time.monotonic()
             due = began
             while (now := time.monotonic()) < began + minutes * 60:
-                if exporter.process.poll() is not None:
-                    raise RuntimeError(f"the exporter ended:\n{exporter.log[-3000:]}")
+                lives(exporter)
+                watch.scrape(sample=now >= due)
                 if now >= due:
                     due += SAMPLE_SECONDS
-                    watch.sample(began)
-                    if watch.samples and len(watch.samples) % 60 == 0:
+                    if len(watch.samples) % 60 == 0:
                         say(f"{now - began:.0f} s: {watch.samples[-1]}")
-                else:
-                    watch.scrape()
                 time.sleep(1)
             ending.set()
             flapper.join()
             status = exporter.terminate()
-            if status != 0:
-                raise RuntimeError(f"the exporter ended with {status}:\n{exporter.log[-3000:]}")
+            assert status == 0, f"the exporter ended with {status}:\n{exporter.log[-3000:]}"
     return watch
 
 
-def growth(samples: Sequence[Sample], value: Callable[[Sample], float]) -> float:
+def growth(samples: Sequence[Sample], name: str) -> float:
     """Return by how much the last third exceeds the middle one; the first is for warming up and filling."""
-    third = len(samples) // 3
-    return median(map(value, samples[-third:])) - median(map(value, samples[third : 2 * third]))
+    third, values = len(samples) // 3, [each[name] for each in samples]
+    return median(values[-third:]) - median(values[third : 2 * third])
 
 
 def verdict(watch: Watch) -> list[str]:
     """Return one sentence for each value that grows; none if all are flat."""
     samples = watch.samples
     unanswered = [f"{watch.unanswered} scrapes had no answer"] if watch.unanswered else []
-    if samples[-1].at < TELLING_SECONDS:
+    if samples[-1]["at"] < TELLING_SECONDS:
         return unanswered
-    journal = growth(samples, lambda each: each.journal)
-    checks = (
-        (growth(samples, lambda each: each.memory) > GROWTH_MEBIBYTES, "memory grows"),
-        (growth(samples, lambda each: each.descriptors) > 2, "file descriptors grow"),
-        (growth(samples, lambda each: each.threads) > 1, "threads grow"),
-        (journal > 0.2 * median(each.journal for each in samples), "the journal grows in spite of its retention"),
-    )
-    return [*unanswered, *(text for wrong, text in checks if wrong)]
+    most = {
+        "memory": GROWTH_MEBIBYTES,
+        "descriptors": 2,
+        "threads": 1,
+        "journal": 0.2 * median(each["journal"] for each in samples),  # in spite of its retention
+    }
+    return [*unanswered, *(f"{name} grows" for name, limit in most.items() if growth(samples, name) > limit)]
 
 
 def row(watch: Watch) -> str:
@@ -184,18 +150,17 @@ def row(watch: Watch) -> str:
     samples = watch.samples
     last, half = samples[-1], samples[len(samples) // 2 :]
 
-    def span(value: Callable[[Sample], float], form: str) -> str:
-        found = sorted(map(value, half))
+    def span(name: str, form: str) -> str:
+        found = sorted(each[name] for each in half)
         return f"{found[0]:{form}} to {found[-1]:{form}}"
 
-    scrapes = sorted(each.scrape for each in samples)
     return (
-        f"| {last.at / 60:.0f} minutes, {last.polls:,.0f} polls, {last.transitions:,.0f} transitions | "
-        f"memory {span(lambda each: each.memory, '.1f')} MiB, "
-        f"descriptors {span(lambda each: each.descriptors, '.0f')}, threads {span(lambda each: each.threads, '.0f')}, "
-        f"journal {span(lambda each: each.journal, '.1f')} MiB in the second half; "
-        f"{last.processor / last.polls * 1000:.1f} ms of processor time a poll, "
-        f"scrape median {median(scrapes) * 1000:.1f} ms; {watch.unanswered} scrapes without answer |"
+        f"| {last['at'] / 60:.0f} minutes, {last['polls']:,.0f} polls, {last['transitions']:,.0f} transitions | "
+        f"memory {span('memory', '.1f')} MiB, descriptors {span('descriptors', '.0f')}, "
+        f"threads {span('threads', '.0f')}, journal {span('journal', '.1f')} MiB in the second half; "
+        f"{last['processor'] / last['polls'] * 1000:.1f} ms of processor time a poll, "
+        f"scrape median {median(each['scrape'] for each in samples) * 1000:.1f} ms; "
+        f"{watch.unanswered} scrapes without answer |"
     )
 
 
@@ -207,17 +172,17 @@ def plot(samples: Sequence[Sample], target: Path) -> None:
     mpl.rcParams.update({"svg.hashsalt": "soak", "font.size": 9})
     from matplotlib import pyplot as plt  # noqa: PLC0415 - as above
 
-    panels: tuple[tuple[str, Callable[[Sample], float]], ...] = (
-        ("memory (MiB)", lambda each: each.memory),
-        ("journal (MiB)", lambda each: each.journal),
-        ("file descriptors", lambda each: each.descriptors),
-        ("threads", lambda each: each.threads),
-        ("spans waiting", lambda each: each.queued),
-        ("transitions so far", lambda each: each.transitions),
-    )
+    panels = {
+        "memory (MiB)": "memory",
+        "journal (MiB)": "journal",
+        "file descriptors": "descriptors",
+        "threads": "threads",
+        "spans waiting": "queued",
+        "transitions so far": "transitions",
+    }
     figure, axes = plt.subplots(3, 2, figsize=(9, 7), sharex=True, constrained_layout=True)
-    for axis, (title, value) in zip(axes.flat, panels, strict=True):
-        axis.plot([each.at / 60 for each in samples], [value(each) for each in samples], linewidth=1)
+    for axis, (title, name) in zip(axes.flat, panels.items(), strict=True):
+        axis.plot([each["at"] / 60 for each in samples], [each[name] for each in samples], linewidth=1)
         axis.set_title(title, loc="left")
         axis.set_ylim(bottom=0)
         axis.grid(visible=True, alpha=0.3)
