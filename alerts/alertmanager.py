@@ -157,7 +157,7 @@ def _inhibitions(settings: Settings) -> list[dict[str, Any]]:
     """
     beside = "|".join(map(full_name, ("Overdue", "StartedTooLong", "NotApproved", "VmNotBack", "DegradedHost")))
     down, invalid, unreachable = map(full_name, ("ExporterDown", "DocumentInvalid", "ImdsUnreachable"))
-    target = ("job", "instance", *_within(settings, "job", "instance"))
+    target = dict.fromkeys(("job", "instance", *settings.items("maintenance.within")))
     return [
         _inhibition(
             [_OURS, _EVENT, 'severity="critical"', f'alertname!="{NOT_BACK}"'],
@@ -184,12 +184,11 @@ def _maintenance(settings: Settings) -> Iterator[dict[str, Any]]:
         for label in labels:
             there = f'{label}!=""'
             matchers = [*_matchers(target), f'alertname!~"{PREFIX}.+"', there]
-            yield _inhibition([f'alertname="{MAINTENANCE}"', there], matchers, label, *_within(settings, label))
-
-
-def _within(settings: Settings, *but: str) -> list[str]:
-    """Return the labels that tell apart clusters in which other labels repeat, besides ``but``."""
-    return [label for label in settings.items("maintenance.within") if label not in but]
+            yield _inhibition(
+                [f'alertname="{MAINTENANCE}"', there],
+                matchers,
+                *dict.fromkeys((label, *settings.items("maintenance.within"))),
+            )
 
 
 def _matchers(target: str) -> list[str]:
@@ -212,7 +211,7 @@ def _receivers(settings: Settings, prefix: str = "") -> list[dict[str, Any]]:
         "send_resolved": True,
         "headers": {"Subject": _SUBJECT},
         "text": _TEXT,
-        "html": '{{ template "azure_scheduled_events.html" . }}',
+        "html": "",  # the text alone
     }
 
     def receiver(name: str, *configs: tuple[str, str, dict[str, Any]]) -> dict[str, Any]:
@@ -251,11 +250,9 @@ TEMPLATES = """\
 {{- else }}{{ len .Alerts }} alerts{{ end }}
 {{- end }}
 
-{{/* To whom, or what else the alerts have in common. */}}
+{{/* To whom: one event, or so many. */}}
 {{ define "azure_scheduled_events.whom" -}}
 {{ if .CommonLabels.event_id }}event {{ .CommonLabels.event_id }}
-{{- else if .CommonLabels.scale_set }}{{ .CommonLabels.scale_set }}
-{{- else if .CommonLabels.instance }}{{ .CommonLabels.instance }}
 {{- else }}{{ len .Alerts }} of them{{ end }}
 {{- end }}
 
@@ -267,7 +264,7 @@ TEMPLATES = """\
 {{- else }}{{ template "azure_scheduled_events.what" . }}: {{ template "azure_scheduled_events.whom" . }}{{ end }}
 {{- end }}
 
-{{/* The same with the sentences and the links, for pagers and chats. */}}
+{{/* The same with the sentences and the links, for pagers, chats and mails. */}}
 {{ define "azure_scheduled_events.text" -}}
 {{ range .Alerts -}}
 {{ if eq .Status "resolved" }}Resolved: {{ end }}{{ .Annotations.summary }}
@@ -275,18 +272,6 @@ TEMPLATES = """\
 {{ with .Annotations.runbook_url }}Runbook: {{ . }}
 {{ end }}{{ with .Annotations.dashboard_url }}Dashboard: {{ . }}
 {{ end }}
-{{ end }}
-{{- end }}
-
-{{ define "azure_scheduled_events.html" -}}
-<p><strong>{{ template "azure_scheduled_events.subject" . }}</strong></p>
-{{ range .Alerts -}}
-<p>{{ if eq .Status "resolved" }}Resolved: {{ end }}
-{{- .Annotations.summary }}
-<br>{{ .Annotations.description }}<br>
-{{ with .Annotations.runbook_url }}<a href="{{ . }}">Runbook</a> {{ end }}
-{{- with .Annotations.dashboard_url }}<a href="{{ . }}">Dashboard</a> {{ end }}
-</p>
 {{ end }}
 {{- end }}
 """

@@ -38,7 +38,6 @@ _SCOPE_DELAY = "15s"
 _RESTARTS = tuple(str(each) for each in EventType if each.facts.restarts)
 _SUMMARIES: Mapping[str, str] = MappingProxyType(
     {
-        EventType.TERMINATE: "{vms} will be deleted.",
         EventType.PREEMPT: "Azure evicts {vms}.",
         EventType.REDEPLOY: "Azure moves {vms} to another host.",
         EventType.REBOOT: "Azure reboots {vms}.",

@@ -38,7 +38,7 @@ def _group(group: Group, settings: Settings) -> dict[str, Any]:
         "name": group.name,
         "folder": "Azure Scheduled Events",
         "interval": format_duration(steps * _LEAST_SECONDS),
-        "rules": [_rule(alert, settings) for alert in group.alerts()],
+        "rules": [_rule(alert, settings) for alert in group.alerts],
     }
 
 

@@ -1,10 +1,10 @@
 """The groups of rules, and what settings change about every alert."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 
 from azure_scheduled_events_exporter.errors import UsageError, closest
-from azure_scheduled_events_exporter.times import format_duration
+from azure_scheduled_events_exporter.times import format_duration, parse_duration
 
 from .events import event_alerts, event_recordings, event_seen
 from .exporters import exporter_alerts, late_alerts
@@ -22,29 +22,31 @@ _NAMES = tuple(
 
 def groups(settings: Settings) -> tuple[Group, ...]:
     """Return all groups. A first page waits for no other group than its own."""
-    interval = settings.seconds("evaluation.interval")
+    interval = parse_duration(settings.text("evaluation.interval"))
     fast, slow, rare = (format_duration(times * interval) for times in (1, 3, 6))
     return (
-        Group(_NAME, fast, (*event_recordings(settings), *_chosen(event_alerts(settings), settings))),
-        Group(f"{_NAME}-vms", slow, (*vm_recordings(settings), *_chosen(vm_alerts(settings), settings))),
-        Group(f"{_NAME}-life", rare, (event_seen(), *_chosen(late_alerts(), settings))),
-        Group(f"{_NAME}-exporters", rare, tuple(_chosen(exporter_alerts(settings), settings))),
+        Group(_NAME, fast, event_recordings(settings), _chosen(event_alerts(settings), settings)),
+        Group(f"{_NAME}-vms", slow, vm_recordings(settings), _chosen(vm_alerts(settings), settings)),
+        Group(f"{_NAME}-life", rare, (event_seen(),), _chosen(late_alerts(), settings)),
+        Group(f"{_NAME}-exporters", rare, (), _chosen(exporter_alerts(settings), settings)),
     )
 
 
 def alerts(settings: Settings) -> tuple[Alert, ...]:
     """Return all alerts."""
-    return tuple(alert for group in groups(settings) for alert in group.alerts())
+    return tuple(alert for group in groups(settings) for alert in group.alerts)
 
 
-def _chosen(every: Iterable[Alert], settings: Settings) -> Iterator[Alert]:
-    """Yield the alerts that are not disabled, with the severities and labels of the settings."""
+def _chosen(every: Iterable[Alert], settings: Settings) -> tuple[Alert, ...]:
+    """Return the alerts that are not disabled, with the severities and labels of the settings."""
     disabled = [full_name(name) for name in settings.items("alerts.disabled")]
     severities = {full_name(name): word for name, word in settings.pairs("severities").items()}
-    for each in every:
-        if each.name not in disabled:
-            labels = {**each.labels, **settings.pairs("labels.add")}
-            yield replace(each, severity=severities.get(each.name, each.severity), labels=labels)
+    more = settings.pairs("labels.add")
+    return tuple(
+        replace(each, severity=severities.get(each.name, each.severity), labels={**each.labels, **more})
+        for each in every
+        if each.name not in disabled
+    )
 
 
 def full_name(name: str) -> str:

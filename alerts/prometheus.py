@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from azure_scheduled_events_exporter import __version__
@@ -88,18 +88,19 @@ def pushed_alerts(settings: Settings) -> str:
 
     An event has one of them at most, the alert of its rule, with the same name, labels and texts.
     """
-    return json.dumps({"alerts": list(_pushed(settings))}, indent=2, sort_keys=True) + "\n"
-
-
-def _pushed(settings: Settings) -> Iterator[dict[str, Any]]:
-    for each in alerts(settings):
-        if each.events:
-            texts = {"summary": each.summary, "description": each.description, **_links(each, settings)}
-            yield {
-                "name": each.name,
-                "kind": each.events.kind,
-                "event_types": each.events.types,
-                "hold_seconds": each.events.hold,
-                "labels": {"severity": each.severity, **each.labels},
-                "annotations": {**texts, "dashboard_url": f"{texts['dashboard_url']}?var-vm={{vm}}"},
-            }
+    rows = [
+        {
+            "name": each.name,
+            "kind": each.events.kind,
+            "event_types": each.events.types,
+            "hold_seconds": each.events.hold,
+            "labels": {"severity": each.severity, **each.labels},
+            "annotations": {
+                name: f"{text}?var-vm={{vm}}" if name == "dashboard_url" else text
+                for name, text in annotations(each, settings, str).items()
+            },
+        }
+        for each in alerts(settings)
+        if each.events
+    ]
+    return json.dumps({"alerts": rows}, indent=2, sort_keys=True) + "\n"

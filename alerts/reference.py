@@ -1,6 +1,6 @@
 """Generates what people read: the reference page, files of settings, and the heads of runbooks."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import yaml
@@ -29,7 +29,7 @@ def reference(settings: Settings) -> str:
         (f"[{each.name}]({runbooks}/{each.name}.md)", each.severity, each.holds or "at once", each.meaning)
         for each in alerts(settings)
     ]
-    recordings = [(f"`{each.record}`", each.meaning) for group in groups(settings) for each in group.recordings()]
+    recordings = [(f"`{each.record}`", each.meaning) for group in groups(settings) for each in group.recordings]
     rows = [(f"`{each.name}`", _default(each), each.range, each.help) for each in SETTINGS.values()]
     return "\n".join(
         (
@@ -58,19 +58,19 @@ def runbooks(folder: Path) -> Iterator[tuple[Path, str]]:
 
 def values_file(settings: Settings) -> str:
     """Return a values file with every setting and its default, for people to copy and change."""
-    return _values("azure-scheduled-events-exporter assets export DIR --values THIS-FILE", SETTINGS.values(), settings)
+    return _values(settings, "azure-scheduled-events-exporter assets export DIR --values THIS-FILE")
 
 
 def exporter_values_file(settings: Settings) -> str:
     """Return a values file for ``--alerts.values``: without receivers, whose keys no exporter and no VM needs."""
-    needed = [each for each in SETTINGS.values() if not each.name.startswith(_RECEIVERS)]
-    return _values("azure-scheduled-events-exporter run --alerts.values THIS-FILE", needed, settings)
+    return _values(settings, "azure-scheduled-events-exporter run --alerts.values THIS-FILE", _RECEIVERS)
 
 
-def _values(command: str, chosen: Iterable[Setting], settings: Settings) -> str:
+def _values(settings: Settings, command: str, without: tuple[str, ...] = ()) -> str:
     lines = [f"# Settings of the alerts: {command}"]
-    for each in chosen:
-        lines += [f"# {each.help} ({each.range})", f"{each.name}: {_value(each, settings)}"]
+    for name, each in SETTINGS.items():
+        if not name.startswith(without):
+            lines += [f"# {each.help} ({each.range})", f"{name}: {_value(each, settings)}"]
     return "\n".join(lines) + "\n"
 
 

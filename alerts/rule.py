@@ -1,6 +1,6 @@
 """What a rule is. Knows no metric, no setting and no file format."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from textwrap import dedent
 from types import MappingProxyType
@@ -66,15 +66,13 @@ class Group:
 
     name: str
     interval: str
-    rules: tuple[Recording | Alert, ...]
+    recordings: tuple[Recording, ...]
+    alerts: tuple[Alert, ...]
 
-    def alerts(self) -> Iterator[Alert]:
-        """Yield the alerting rules."""
-        return (rule for rule in self.rules if isinstance(rule, Alert))
-
-    def recordings(self) -> Iterator[Recording]:
-        """Yield the recording rules."""
-        return (rule for rule in self.rules if isinstance(rule, Recording))
+    @property
+    def rules(self) -> tuple[Recording | Alert, ...]:
+        """All rules in their order."""
+        return (*self.recordings, *self.alerts)
 
 
 def promql(text: str) -> str:

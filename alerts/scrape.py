@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from azure_scheduled_events_exporter.times import format_duration
+from azure_scheduled_events_exporter.times import format_duration, parse_duration
 
 from .settings import Settings
 from .yaml_text import to_yaml
@@ -76,6 +76,6 @@ def scrape_example(name: str, settings: Settings) -> str:
 
 def scrape_job(name: str, settings: Settings) -> dict[str, Any]:
     """Return the job alone. Its interval makes a page come in time: a VM that is evicted has 30 seconds or less."""
-    seconds = settings.seconds("scrape.interval")
+    seconds = parse_duration(settings.text("scrape.interval"))
     times = {"scrape_interval": seconds, "scrape_timeout": min(seconds, _LONGEST_SCRAPE)}
     return {"job_name": _JOB, **{key: format_duration(each) for key, each in times.items()}, **DISCOVERIES[name][0]}

@@ -102,10 +102,7 @@ class Setting:
 
 _TABLE = (
     Setting(
-        "job",
-        ".*azure-scheduled-events.*",
-        "The scrape jobs of the exporters, a regular expression.",
-        regexps="^.*$",
+        "job", ".*azure-scheduled-events.*", "The scrape jobs of the exporters, a regular expression.", regexps="^.*$"
     ),
     Setting("alerts.disabled", "", "Alerts that the rules leave out.", _ALERT, "a list of names of alerts", "list"),
     Setting(
@@ -207,10 +204,6 @@ class Settings:
     def pairs(self, name: str) -> dict[str, str]:
         """Return a map."""
         return dict(item.split("=", 1) for item in self.items(name))
-
-    def seconds(self, name: str) -> float:
-        """Return a duration in seconds."""
-        return parse_duration(self.values[name])
 
 
 def resolve(values: Mapping[str, str], places: Mapping[str, str] = MappingProxyType({})) -> Settings:

@@ -8,7 +8,6 @@ from .settings import EQUAL_SOURCE, Settings
 
 MAINTENANCE = f"{PREFIX}Maintenance"
 NOT_BACK = f"{PREFIX}VmNotBack"
-SCALE_SET_HIT = f"{PREFIX}ScaleSetHit"
 _DELETES = f'event_type=~"{"|".join(each for each in EventType if each.facts.deletes)}"'
 _RETURNS = _DELETES.replace("=~", "!~")
 _SET = "subscription_id, resource_group, scale_set"
@@ -51,7 +50,7 @@ def vm_alerts(settings: Settings) -> tuple[Alert, ...]:
 def _scale_set_hit() -> Alert:
     """At least two events, so that no event pages twice; both shares count VMs, not their events."""
     return Alert(
-        SCALE_SET_HIT,
+        f"{PREFIX}ScaleSetHit",
         promql(f"""
             (count without (vm_id) (group by ({_SET}, vm_id) ({VM_AWAY}{{scale_set!=""}})) >= 2)
             / count without (vm_id) (group by ({_SET}, vm_id) (last_over_time({INSTANCE}{{scale_set!=""}}[30m]))) >= 0.5

@@ -94,7 +94,7 @@ def test_conventions(alert: Alert) -> None:
 
 def test_rules_name_what_exists() -> None:
     """Every series in a rule is a metric of the exporter or recorded by a rule."""
-    recorded = {rule.record for group in groups(Settings()) for rule in group.recordings()}
+    recorded = {rule.record for group in groups(Settings()) for rule in group.recordings}
     known = {spec.full_name for spec in SPECS.values()} | recorded
     used = {
         name
@@ -214,7 +214,7 @@ def test_runbook(alert: Alert) -> None:
 def test_runbooks_name_what_exists() -> None:
     """Series, settings and commands of the runbooks are really there."""
     text = "\n".join(page.read_text() for page in RUNBOOKS.glob("*.md"))
-    recorded = {rule.record for group in groups(Settings()) for rule in group.recordings()}
+    recorded = {rule.record for group in groups(Settings()) for rule in group.recordings}
     known = {spec.full_name for spec in SPECS.values()} | recorded
     assert set(re.findall(r"azure_scheduled_events[:_][a-z_:]+", text)) - known == set()
     settings = set(re.findall(r"`([a-z][a-z-]*\.[a-z-]+)`", text))

@@ -126,7 +126,7 @@ def test_budget() -> None:
     text = render(Settings(), grafana=False)["prometheus/prometheus-rules.yml"]
     assert len(text.encode()) <= 30_000
     assert [group.interval for group in groups(Settings())] == ["5s", "15s", "30s", "30s"]
-    assert sum(1 for group in groups(Settings()) for _ in group.recordings()) <= 12
+    assert sum(1 for group in groups(Settings()) for _ in group.recordings) <= 12
     assert len(SETTINGS) <= 25
     for name, rule in rules({}).items():
         assert len(rule["expr"]) <= 600, name
