@@ -1,7 +1,6 @@
 """The reported transitions agree with what happened: boots, empty bodies, gaps between polls, returns."""
 
 import json
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -10,13 +9,6 @@ import pytest
 from azure_scheduled_events_exporter.errors import Outcome
 from azure_scheduled_events_exporter.simulator import Simulator
 from support.events.machine import ID, START, Machine, MachineClock, event
-
-
-@pytest.fixture
-def machine(tmp_path: Path) -> Iterator[Machine]:
-    """A VM that has not started its exporter yet."""
-    with ExitStack() as stack:
-        yield Machine(stack.enter_context(Simulator(requests_per_second=1000)), tmp_path / "state", stack)
 
 
 def test_the_approval_of_a_reboot_is_counted(machine: Machine) -> None:

@@ -1,25 +1,16 @@
 """What a restart makes of the time before: an exporter that is polled by hand, killed and started on one journal."""
 
-from collections.abc import Iterator
-from contextlib import ExitStack
-from pathlib import Path
-
 import pytest
 
 from azure_scheduled_events_exporter.core.spans import trace_id
 from azure_scheduled_events_exporter.errors import Outcome
-from azure_scheduled_events_exporter.simulator import Simulator
 from support.events.machine import ID, Machine, event
 from support.monitoring.collector import Collector
 
 
-@pytest.fixture
-def machine(tmp_path: Path) -> Iterator[Machine]:
-    """A VM that has not started its exporter yet, and whose collector gets nothing: spans stay in the journal."""
-    with ExitStack() as stack:
-        collector = stack.enter_context(Collector())
-        imds = stack.enter_context(Simulator(requests_per_second=1000))
-        yield Machine(imds, tmp_path / "state", stack, collector=collector.url)
+@pytest.fixture(autouse=True)
+def _collector(machine: Machine) -> None:
+    machine.collector = machine.stack.enter_context(Collector()).url  # it gets nothing: spans stay in the journal
 
 
 def test_a_reboot_in_mid_event(machine: Machine) -> None:

@@ -1,24 +1,14 @@
 """Before IMDS has shown an event again or named this VM: what is approved, what ends, and what is counted."""
 
-from collections.abc import Iterator
-from contextlib import ExitStack
 from email.utils import formatdate
-from pathlib import Path
 
 import pytest
 
-from azure_scheduled_events_exporter.simulator import Simulator, What
+from azure_scheduled_events_exporter.simulator import What
 from support.events.machine import ID, START, Machine, event
 
 USER_EVENT = event(EventSource="User")
 PREEMPT = event("Preempt", EventId="OURS", NotBefore=formatdate(START + 400, usegmt=True))
-
-
-@pytest.fixture
-def machine(tmp_path: Path) -> Iterator[Machine]:
-    """A VM that has not started its exporter yet."""
-    with ExitStack() as stack:
-        yield Machine(stack.enter_context(Simulator(requests_per_second=1000)), tmp_path / "state", stack)
 
 
 @pytest.fixture

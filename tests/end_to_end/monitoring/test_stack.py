@@ -6,8 +6,6 @@ import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
-from urllib.parse import quote
 
 import psutil
 import pytest
@@ -15,6 +13,7 @@ import yaml
 
 from deploy.stack.free_port import free_port
 from support.doctor.doctor_chain import doctor
+from support.monitoring.paging import query
 from support.paths import ROOT
 from support.programs import PATIENCE, Program, eventually, fetch
 
@@ -41,19 +40,6 @@ def ended(process: psutil.Process) -> bool:
         return True
 
 
-def ask(url: str) -> Any:  # noqa: ANN401 - whatever is answered
-    """Return the JSON that ``url`` answers."""
-    answer = fetch(url)
-    assert answer.status == 200, answer
-    return json.loads(answer.body)
-
-
-def query(prometheus: str, expression: str) -> list[dict[str, Any]]:
-    """Return the instant vector of ``expression``."""
-    found: list[dict[str, Any]] = ask(f"{prometheus}/api/v1/query?query={quote(expression)}")["data"]["result"]
-    return found
-
-
 def test_preempt_is_paged(tmp_path: Path) -> None:
     """A simulated eviction that all exporters see causes one page; at the end no process is left running."""
     # The story stands still until all five exporters are watched, then goes four times as fast as in life.
@@ -72,7 +58,7 @@ def test_preempt_is_paged(tmp_path: Path) -> None:
         play = fetch(f"{simulator}/simulator/play", "POST", b'{"scenario": "story", "speed": 4}')
         assert play.status == 200, play
         stack.wait_for_line(r"pages +\| [\d:]{8} PAGE     Preempt: .*\bweb-4\b")
-        assert {each["labels"]["alertname"] for each in ask(f"{alertmanager}/api/v2/alerts")} >= {
+        assert {each["labels"]["alertname"] for each in json.loads(fetch(f"{alertmanager}/api/v2/alerts").body)} >= {
             "AzureScheduledEventPreempt"
         }
         page = fetch(f"{pages}/").body.decode()
