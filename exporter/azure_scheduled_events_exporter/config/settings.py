@@ -74,6 +74,9 @@ def _endpoint(text: str) -> str:
         return text
     text = text.rstrip("/")
     checked(text, "a base address", f"http://HOST[:PORT], or '{DISCOVER}'", secure=False)
+    base, path, _ = f"{text}/".partition("/metadata/")
+    if path:  # other programs' settings have it
+        raise ValueError(f"{text!r} has a path that the exporter adds itself: write {base}")
     return text
 
 

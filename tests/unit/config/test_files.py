@@ -41,6 +41,8 @@ COMPLAINTS = {
     "endpoint_with_bad_address": f":1: imds.endpoint: 'http://[::1' {ENDPOINT}",
     "endpoint_with_bad_port": f":1: imds.endpoint: 'http://127.0.0.1:80800' {ENDPOINT}",
     "endpoint_with_line_feed": f":1: imds.endpoint: 'http://127.0.0.1\\n' {ENDPOINT}",
+    "endpoint_with_path": ":1: imds.endpoint: 'http://127.0.0.1/metadata/scheduledevents' has a path that the exporter "
+    "adds itself: write http://127.0.0.1",
     "endpoint_with_query": f":1: imds.endpoint: 'http://127.0.0.1/?api-version=2020-07-01' {ENDPOINT}",
     "endpoint_with_user": f":1: imds.endpoint: 'http://***@127.0.0.1' {ENDPOINT}",
     "endpoint_without_scheme": f":1: imds.endpoint: '127.0.0.1:8080' {ENDPOINT}",
