@@ -17,8 +17,7 @@ from .settings import Settings
 from .texts import for_azure_monitor
 from .yaml_text import NOTE, to_yaml
 
-_SEVERITIES = {"critical": 0, "warning": 2, "info": 3}
-_OWN_WORD = 2  # a severity that a team has named itself keeps its word in the label
+_SEVERITIES = {"critical": 0, "warning": 2, "info": 3}  # a team's own word is a warning, and stays in the label
 _INTERVAL = "PT1M"
 _WINDOW = "2m"  # an eviction can begin and end between two evaluations
 
@@ -41,12 +40,11 @@ def azure_monitor_rules(settings: Settings) -> str:
 
 def ama_metrics_config(settings: Settings) -> str:
     """Return the ConfigMap with which the metrics add-on of AKS scrapes the exporter's pods."""
-    jobs = [scrape_job("kubernetes", settings)]
     resource = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {"name": "ama-metrics-prometheus-config", "namespace": "kube-system"},
-        "data": {"prometheus-config": to_yaml({"scrape_configs": jobs})},
+        "data": {"prometheus-config": to_yaml({"scrape_configs": [scrape_job("kubernetes", settings)]})},
     }
     return to_yaml(resource, "For the metrics add-on of AKS; add its job to yours if you have this ConfigMap already.")
 
@@ -78,7 +76,7 @@ def _rule(rule: Alert | Recording, settings: Settings) -> dict[str, Any]:
         "alert": rule.name,
         "expression": rule.expression,
         **({"for": f"PT{round(parse_duration(rule.holds))}S"} if rule.holds else {}),
-        "severity": _SEVERITIES.get(rule.severity, _OWN_WORD),
+        "severity": _SEVERITIES.get(rule.severity, 2),
         "labels": {"severity": rule.severity, **rule.labels},
         "annotations": annotations(rule, settings, for_azure_monitor),
         "resolveConfiguration": {"autoResolved": True, "timeToResolve": "PT5M"},

@@ -10,10 +10,8 @@ from .settings import Settings
 from .vms import NOT_BACK
 
 NO_EXPORTERS = f"{PREFIX}NoExporters"
-
 _OVERDUE, _TOO_LONG, _NOT_APPROVED = 600, 1800, 60
 """Seconds: NotBefore may be late by minutes; Started usually lasts ten; an approval is sent within a poll."""
-_EXPORTER = {"component": "exporter"}
 _CLOCK = 30
 """Seconds: after a pause, a guest's clock may lag as much until it is corrected."""
 _SEEING = f"unless on (job, instance) {BLIND}"
@@ -162,4 +160,6 @@ def _late(name: str, expression: str, summary: str, description: str, meaning: s
 
 
 def _alert(name: str, expression: str, summary: str, description: str, meaning: str, holds: str = "") -> Alert:
-    return Alert(PREFIX + name, expression, "warning", summary, description, "", meaning, holds, _EXPORTER)
+    return Alert(
+        PREFIX + name, expression, "warning", summary, description, "", meaning, holds, {"component": "exporter"}
+    )

@@ -32,13 +32,9 @@ GENERATED: Mapping[str, Callable[[Settings], str]] = MappingProxyType(
 )
 
 
-KEPT_LABELS = "KEPT_LABELS"
-"""Stands for labels to keep in a rule file of the chart, where Helm fills them in."""
-
-
 def chart_files(settings: Settings) -> dict[str, str]:
     """Return the files of the Helm chart that come from the alerts, by name."""
-    keeping = Settings({**settings.values, "labels.keep": f"{KEPT_LABELS}\n"})
+    keeping = Settings({**settings.values, "labels.keep": "KEPT_LABELS\n"})  # Helm replaces the word
     return {
         "prometheus-rules.yml": prometheus_rules(settings),
         "prometheus-rules-keep.yml": prometheus_rules(keeping),

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import cache
 
 from azure_scheduled_events_exporter.errors import UsageError, closest
 from azure_scheduled_events_exporter.times import format_duration, parse_duration
@@ -13,11 +14,6 @@ from .settings import Settings
 from .vms import vm_alerts, vm_recordings
 
 _NAME = "azure-scheduled-events"
-_NAMES = tuple(
-    each.name
-    for some in (event_alerts, vm_alerts, lambda _: late_alerts(), exporter_alerts)
-    for each in some(Settings())
-)
 
 
 def groups(settings: Settings) -> tuple[Group, ...]:
@@ -55,9 +51,14 @@ def full_name(name: str) -> str:
     Raises:
         UsageError: there is no such alert.
     """
-    full = name if name.startswith(PREFIX) else PREFIX + name
-    if full not in _NAMES:
-        similar = closest(full, _NAMES)
-        hint = f"; did you mean '{similar}'?" if similar else f"; there are: {', '.join(_NAMES)}"
+    full, names = PREFIX + name.removeprefix(PREFIX), _names()
+    if full not in names:
+        similar = closest(full, names)
+        hint = f"; did you mean '{similar}'?" if similar else f"; there are: {', '.join(names)}"
         raise UsageError(f"'{name}' is no alert{hint}")
     return full
+
+
+@cache
+def _names() -> tuple[str, ...]:
+    return tuple(each.name for each in alerts(Settings()))

@@ -17,7 +17,6 @@ from azure_scheduled_events_exporter.times import format_duration, parse_duratio
 
 PLACEHOLDERS = ("REPLACE", "example.com")
 """The placeholders of addresses and keys that only the owner of a fleet knows."""
-_DAY = 86_400.0
 _NAME = r"[a-zA-Z_][a-zA-Z0-9_]*"
 _RESERVED = "alertname|severity|component|scope|kind|drill|vm_id|vm_name|computer_name|job|instance|__.*|event_.*"
 """Labels that the rules use themselves, so that a label of a target cannot have their place."""
@@ -172,8 +171,8 @@ _TABLE = (
         regexps=r"[=!]~\s*\"?([^\"\\{},]*)",
     ),
     Setting("group.wait", "30s", "Wait before the first notification of a warning.", limits=(0, 3600)),
-    Setting("group.interval", "30s", "Time between notifications about one event.", limits=(1, _DAY)),
-    Setting("group.repeat", "4h", "Time before a notification is repeated.", limits=(60, 30 * _DAY)),
+    Setting("group.interval", "30s", "Time between notifications about one event.", limits=(1, 86_400)),
+    Setting("group.repeat", "4h", "Time before a notification is repeated.", limits=(60, 30 * 86_400)),
     Setting("pager.pagerduty-key", "REPLACE-WITH-PAGERDUTY-ROUTING-KEY", "Events API v2; empty: no PagerDuty."),
     Setting("pager.opsgenie-key", "REPLACE-WITH-OPSGENIE-API-KEY", "Empty: no Opsgenie."),
     Setting("pager.webhook-url", "https://pager.example.com/webhook", "Empty: no webhook for pages.", *_URL),
