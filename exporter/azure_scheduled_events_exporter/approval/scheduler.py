@@ -12,7 +12,7 @@ from enum import StrEnum
 from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycle, Lifecycles, State
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.journal.requests import ApprovalRequest
-from azure_scheduled_events_exporter.logs import facts
+from azure_scheduled_events_exporter.logs import Changes, facts
 from azure_scheduled_events_exporter.times import iso_time
 
 from .operator_requests import NOTHING_SCHEDULED, needs_no_request
@@ -98,7 +98,7 @@ class ApprovalScheduler:
         self._log = log
         self._retries: dict[str, _Retry] = {}
         self._refused: str | None = None  # EventId of a refused request, until the next document says why
-        self._logged: dict[str, str] = {}  # the reason that was logged last, by EventId
+        self._reasons = Changes()  # by EventId
         self.statuses: dict[str, ApprovalStatus] = {}
         self.counts = no_requests()
 
@@ -124,8 +124,7 @@ class ApprovalScheduler:
         current = known.current
         self._count_refusal(known)
         self._retries = {name: retry for name, retry in self._retries.items() if name in current}
-        # The decisions of a changed policy are logged again.
-        self._logged = {i: said for i, said in self._logged.items() if i in current and policy is self._logged_policy}
+        self._reasons.keep(current if policy is self._logged_policy else ())  # those of a changed policy are logged
         self._logged_policy = policy
         if any(rule.dry_run for rule in policy.rules):
             self.counts.setdefault(ApprovalOutcome.DRY_RUN, 0)
@@ -191,8 +190,7 @@ class ApprovalScheduler:
         self.statuses[life.event_id] = ApprovalStatus(reason, None if decision.dry_run else decision.due)
         if approves:
             return retry is None or retry.is_due(now)
-        if self.policy.policy.rules and self._logged.get(life.event_id) != reason:
-            self._logged[life.event_id] = reason
+        if self.policy.policy.rules and self._reasons.is_new(life.event_id, reason):
             message = "approval held back" if decision.rule else "event not approved"
             if decision.approve:
                 message = "approval in a dry run: nothing is sent"

@@ -18,7 +18,7 @@ from azure_scheduled_events_exporter.core.instance import Instance
 from azure_scheduled_events_exporter.core.spans import SpanFacts
 from azure_scheduled_events_exporter.journal.journal import OWNER_WAIT_SECONDS, Journal
 from azure_scheduled_events_exporter.journal.store import QueuedSpan
-from azure_scheduled_events_exporter.logs import facts
+from azure_scheduled_events_exporter.logs import Changes, facts
 
 BATCH = 128
 """Spans in one request: some 100 KiB, which every collector accepts."""
@@ -158,7 +158,7 @@ class SpanDelivery:
         self._stopping = threading.Event()
         self._ended = threading.Event()
         self._last: tuple[Sequence[SpanFacts], float] = ((), 0.0)  # unfinished spans to send, and by when
-        self._trouble = ""
+        self._troubles = Changes()
         self.identity: Instance | None = None
         self.exported = 0
         self.failed = 0
@@ -222,7 +222,9 @@ class SpanDelivery:
 
     def _report(self, spans: int, result: ExportResult) -> None:
         """Log a failure when it begins, changes and ends."""
-        if result.reason and result.reason != self._trouble:
+        if not self._troubles.is_new("collector", result.reason):
+            return
+        if result.reason:
             failed = result.failed(spans)
             if result.outcome is Export.REFUSED:
                 message, fields = "collector refused spans; the next start sends them again", {"refused": failed}
@@ -233,6 +235,5 @@ class SpanDelivery:
             else:
                 message, fields = "spans cannot be delivered yet", {}
             self._log.warning(message, extra=facts(error=result.reason, **fields))
-        elif self._trouble and not result.reason:
+        else:
             self._log.info("collector accepts spans again", extra=facts(queued=self._queue.length))
-        self._trouble = result.reason
