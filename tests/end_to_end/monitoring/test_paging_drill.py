@@ -93,9 +93,9 @@ def test_receiver_without_an_integration(tmp_path: Path) -> None:
         settings = resolve({**receivers(receiver.url), "tickets.webhook-url": "", "tickets.email-to": ""})
         with (
             Alertmanager(tmp_path, settings) as team,
-            pytest.raises(ExporterError, match=r"nobody is notified of \S+Preempt \(warning\): .*receivers: tickets;"),
+            pytest.raises(ExporterError, match=r"notified nobody of \S+Preempt within 2s: .* checks receivers"),
         ):
-            run("--alertmanager", team.url, "--timeout", "20s", "--scenario", "spot-preempt")
+            run("--alertmanager", team.url, "--timeout", "2s", "--scenario", "spot-preempt")
 
 
 def test_info_reaches_nobody(team: tuple[Alertmanager, Receiver], tmp_path: Path) -> None:
@@ -135,11 +135,9 @@ def test_credentials(flags: tuple[str, ...], tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (("--timeout", "soon"), "--timeout: 'soon' is no duration"),
         (("--scenario", "all"), "--scenario: 'all' is not one scenario with events"),
         (("--scenario", "flood"), "'flood' is no scenario"),
         (("--alerts.values", "/no/values.yaml"), "--alerts.values: /no/values.yaml: "),
-        (("--exporter.listen-address", "10169"), "--exporter.listen-address: '10169' is no listen address"),
         (("--push", "--exporter.listen-address", ":0"), "--push and --exporter.listen-address cannot be used together"),
     ],
 )

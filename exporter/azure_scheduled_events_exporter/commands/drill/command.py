@@ -7,9 +7,10 @@ from typing import Any, Final
 
 from azure_scheduled_events_exporter.alertmanager.client import TIMEOUT_SECONDS, AlertmanagerClient
 from azure_scheduled_events_exporter.commands.interruption import interruptible
-from azure_scheduled_events_exporter.config import ENVIRONMENT_PREFIX, parse_assignments, resolve
+from azure_scheduled_events_exporter.commands.settings import argument
+from azure_scheduled_events_exporter.config import environment_name, parse_assignments, resolve
 from azure_scheduled_events_exporter.errors import UsageError
-from azure_scheduled_events_exporter.http_server.listen_address import ListenAddress, parse_listen_address
+from azure_scheduled_events_exporter.http_server.listen_address import parse_listen_address
 from azure_scheduled_events_exporter.service import alert_push
 from azure_scheduled_events_exporter.times import parse_duration
 
@@ -19,36 +20,48 @@ from .ways import Drill, inhibit
 
 DESCRIPTION: Final = "Test your paging: raise an alert that is labeled as a drill and measure how long the page takes."
 
-_FLAGS: Final = {
-    "--alertmanager": ("URL", None, "Your Alertmanager, for example http://alerts:9093. Required."),
-    "--alertmanager.http-config.file": (
+_FLAGS: Final = (
+    ("--alertmanager", str, "URL", None, "Your Alertmanager, for example http://alerts:9093. Required."),
+    (
+        "--alertmanager.http-config.file",
+        str,
         "FILE",
         None,
         "Credentials and TLS for it, in the format of Prometheus' HTTP client configuration.",
     ),
-    "--alerts.values": (
+    (
+        "--alerts.values",
+        str,
         "FILE",
         None,
         "Values file that your alert rules were rendered with, so that the drill raises their alert and severity.",
     ),
-    "--scenario": ("NAME", "host-failure", "Scenario of the simulator."),
-    "--timeout": ("DURATION", "2m", "Time limit for the page."),
-    "--exporter.listen-address": (
+    ("--scenario", str, "NAME", "host-failure", "Scenario of the simulator. (default host-failure)"),
+    ("--timeout", parse_duration, "DURATION", "2m", "Time limit for the page. (default 2m)"),
+    (
+        "--exporter.listen-address",
+        parse_listen_address,
         "HOST:PORT",
         None,
         "Test the whole path: serve the metrics of a simulated VM on this address, for your Prometheus to scrape.",
     ),
-    "--wait": (
+    (
+        "--wait",
+        parse_duration,
         "DURATION",
         "30s",
-        "With --exporter.listen-address: time for Prometheus to find the target before the event.",
+        "With --exporter.listen-address: time for Prometheus to find the target before the event. (default 30s)",
     ),
-    "--after": (
+    (
+        "--after",
+        parse_duration,
         "DURATION",
         "10s",
-        "With --exporter.listen-address: time to serve the metrics after the event, so that Prometheus sees the end.",
+        "With --exporter.listen-address: time to serve the metrics after the event, for Prometheus. (default 10s)",
     ),
-    "--maintenance": (
+    (
+        "--maintenance",
+        str,
         "LABELS",
         None,
         (
@@ -56,25 +69,23 @@ _FLAGS: Final = {
             "for example alertname=InstanceDown,instance=10.0.0.4:9100."
         ),
     ),
+)
+_SWITCHES: Final = {
+    "--push": "Test pushed alerts: a simulated VM whose exporter pushes to your Alertmanager. No Prometheus.",
+    "--keep": "Do not end the event or resolve the alert. An alert that the drill posts resolves after 5 minutes.",
 }
 _HTTP_CONFIG: Final = "alertmanager.http-config.file"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of ``drill`` to ``parser``."""
-    for flag, (metavar, default, text) in _FLAGS.items():
-        shown = f"{text} (default {default})" if default else text
-        parser.add_argument(flag, metavar=metavar, default=default, help=shown, required=flag == "--alertmanager")
-    parser.add_argument(
-        "--push",
-        action="store_true",
-        help="Test pushed alerts: a simulated VM whose exporter pushes to your Alertmanager. No Prometheus.",
-    )
-    parser.add_argument(
-        "--keep",
-        action="store_true",
-        help="Do not end the event or resolve the alert. An alert that the drill posts resolves after 5 minutes.",
-    )
+    for flag, parse, metavar, default, text in _FLAGS:
+        is_required = flag == "--alertmanager"
+        parser.add_argument(
+            flag, type=argument(parse), metavar=metavar, default=default, help=text, required=is_required
+        )
+    for flag, text in _SWITCHES.items():
+        parser.add_argument(flag, action="store_true", help=text)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -90,7 +101,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _run(flags: Mapping[str, Any]) -> None:
-    timeout, wait, after = (_duration(name, flags[name]) for name in ("timeout", "wait", "after"))
+    timeout, address = flags["timeout"], flags["exporter.listen-address"]
     story = story_of(flags["scenario"])
     settings = {name: flags[name] for name in (_HTTP_CONFIG, "alerts.values") if flags[name] is not None}
     settings["alertmanager.url"] = flags["alertmanager"]
@@ -98,39 +109,18 @@ def _run(flags: Mapping[str, Any]) -> None:
     catalog = alert_push.check(config)
     if len(config.alertmanager_url) > 1:
         raise UsageError("--alertmanager: give one address; a cluster tells all its members")
-    client = AlertmanagerClient(flags["alertmanager"], flags[_HTTP_CONFIG], min(timeout, TIMEOUT_SECONDS))
-    team = Team(client)
+    if flags["push"] and address is not None:
+        raise UsageError("--push and --exporter.listen-address cannot be used together")
+    team = Team(AlertmanagerClient(flags["alertmanager"], flags[_HTTP_CONFIG], min(timeout, TIMEOUT_SECONDS)))
     if flags["maintenance"] is not None:
         inhibit(team, parse_assignments("--maintenance", flags["maintenance"].split(",")), timeout)
         return
     drill = Drill(team, story, alert_of_story(story, catalog, time.time()), timeout, keep=flags["keep"])
-    listen = flags["exporter.listen-address"]
-    if flags["push"] and listen is not None:
-        raise UsageError("--push and --exporter.listen-address cannot be used together")
-    address = None if listen is None else _listen_address(listen)
     team.sent()  # so that a wrong address is reported before anything starts
     if flags["push"]:
         # By the environment: others on this machine see the flags of a process, and the address may have a password.
-        drill.push({ENVIRONMENT_PREFIX + _variable(name): value for name, value in settings.items()})
+        drill.push({environment_name(name): value for name, value in settings.items()})
     elif address is not None:
-        drill.scrape(address, wait, after)
+        drill.scrape(address, flags["wait"], flags["after"])
     else:
         drill.post()
-
-
-def _variable(name: str) -> str:
-    return name.upper().replace(".", "_").replace("-", "_")
-
-
-def _duration(flag: str, text: str) -> float:
-    try:
-        return parse_duration(text)
-    except ValueError as error:
-        raise UsageError(f"--{flag}: {error}") from None
-
-
-def _listen_address(text: str) -> ListenAddress:
-    try:
-        return parse_listen_address(text)
-    except ValueError as error:
-        raise UsageError(f"--exporter.listen-address: {error}") from None

@@ -3,11 +3,9 @@
 import json
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
-
-import yaml
 
 from azure_scheduled_events_exporter.alertmanager.client import AlertmanagerClient, AlertmanagerError, Posted
 from azure_scheduled_events_exporter.errors import ExporterError
@@ -78,15 +76,6 @@ class Team:
         except (ValueError, TypeError, KeyError):
             raise ExporterError(f"{self.shown}: answers, but not with alerts: is it an Alertmanager?") from None
         return next(iter(found), None)
-
-    def notifies(self, receivers: Sequence[str]) -> bool:
-        """Return whether one of the ``receivers`` has an integration, or the configuration cannot be read."""
-        try:
-            known = yaml.safe_load(json.loads(self._get("/api/v2/status"))["config"]["original"])["receivers"]
-            mine = [each for each in known if each["name"] in receivers]
-            return any(key.endswith("_configs") and value for each in mine for key, value in each.items())
-        except (ExporterError, ValueError, TypeError, KeyError, AttributeError, yaml.YAMLError):
-            return True
 
     def _get(self, path: str, **params: Any) -> bytes:  # noqa: ANN401 - as requests takes them
         try:

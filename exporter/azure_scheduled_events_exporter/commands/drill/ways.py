@@ -154,11 +154,6 @@ class _Measurement:
             raise ExporterError(
                 f"{name} is silenced or inhibited, so nobody is notified: run doctor --alertmanager {shown}"
             )
-        if not self._is_info and not self.team.notifies(held.receivers):
-            raise ExporterError(
-                f"nobody is notified of {name} ({self.alert.labels['severity']}): no integration in receivers: "
-                f"{receivers}; add one, or route the alert to another receiver"
-            )
         return held
 
     @property
