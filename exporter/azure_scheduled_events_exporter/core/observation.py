@@ -29,7 +29,7 @@ from .lifecycle import (
     State,
     Transition,
 )
-from .pause import NOISE_SECONDS, Evidence, Pause
+from .pause import NOISE_SECONDS, Pause
 from .timestamp import Timestamp
 
 APPROVAL_MARGIN_SECONDS = 5.0
@@ -217,8 +217,8 @@ def _seen(
         life = replace(life, not_before=event.not_before)
     if state is State.STARTED and (before is None or before.state is not State.STARTED):
         # After a reboot that has begun it, the pause since the last document is not the whole of it.
-        is_watched = before is None or not _boot_proves(before, context, watched=context.watched)
-        life = _paused(life, context.pause, begins=is_watched)
+        is_by_boot = before is not None and _boot_proves(before, context, watched=context.watched)
+        life = _paused(life, context.pause, begins=context.watched and not is_by_boot)
     changes = []
     for transition in transitions:
         happened = _apply(transition, before, life, context)
@@ -337,8 +337,7 @@ def _begun_at(life: Lifecycle, booted_at: Timestamp, context: ObservationContext
 def _paused(life: Lifecycle, pause: Pause | None, *, begins: bool) -> Lifecycle:
     """Return ``life`` with ``pause`` added; ``life`` itself if nothing changes.
 
-    A life whose start nobody watched stays unmeasured, because its pause may have been before anybody measured. Only a
-    boot is so long that nothing else matters.
+    A life whose start nobody watched stays unmeasured, because its pause may have been before anybody measured.
     """
     if pause is None or life.scope is not Scope.SELF:
         return life
@@ -347,5 +346,4 @@ def _paused(life: Lifecycle, pause: Pause | None, *, begins: bool) -> Lifecycle:
         longest = max(pause.seconds, life.observed_pause)
         is_new = longest > life.observed_pause or count > life.pauses
         return replace(life, observed_pause=longest, pauses=count) if is_new else life
-    is_known = pause.evidence is Evidence.BOOT or (begins and pause.evidence is Evidence.WHOLE)
-    return replace(life, observed_pause=pause.seconds, pauses=count) if is_known else life
+    return replace(life, observed_pause=pause.seconds, pauses=count) if begins or pause.is_boot else life

@@ -1,7 +1,7 @@
-"""A point in time, by the wall clock and by the monotonic clock.
+"""A point in time, by the wall clock and by the clock since boot.
 
 After a pause, the wall clock of a VM lags and is corrected later, so it shows when something happened but not how long
-it took. The monotonic clock measures durations, but only within one boot.
+it took. The clock since boot measures durations, suspended time too, but only within one boot.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ class Timestamp:
 
     Attributes:
         wall: seconds since the epoch (UTC), by this machine's clock.
-        monotonic: seconds of the boot ``boot_id``'s monotonic clock.
+        monotonic: seconds since the boot ``boot_id``; where no clock counts suspended time, of the monotonic clock.
         boot_id: which boot that clock belongs to; ``""`` if only the wall clock is known.
     """
 
@@ -33,7 +33,7 @@ class Timestamp:
     def since(self, earlier: "Timestamp") -> float:
         """Return the seconds from ``earlier`` to here, never negative.
 
-        By the monotonic clock within one boot, by the wall clock across boots.
+        By the clock since boot within one boot, by the wall clock across boots.
         """
         if self.boot_id and self.boot_id == earlier.boot_id:
             return max(0.0, self.monotonic - earlier.monotonic)

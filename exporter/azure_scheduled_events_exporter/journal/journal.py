@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycles
-from azure_scheduled_events_exporter.core.pause import ClockSample
 from azure_scheduled_events_exporter.core.records import Record
 from azure_scheduled_events_exporter.core.statistics import Statistics
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
@@ -298,19 +297,19 @@ class Journal:
         if documents is not None and not self._problem:
             self._later(lambda _: documents.keep(document))
 
-    def record_heartbeat(self, sample: ClockSample | None) -> None:
-        """Write a clock sample, so that the next run can measure a pause; None removes it."""
+    def record_heartbeat(self, at: Timestamp | None) -> None:
+        """Write the moment, so that the next run can measure a pause; None removes it."""
         if self._file is None:
             return
         with self._changed:
-            self._waiting.batch.properties["heartbeat"] = "" if sample is None else encode(sample)
+            self._waiting.batch.properties["heartbeat"] = "" if at is None else encode(at)
             self._changed.notify_all()
 
-    def last_heartbeat(self) -> ClockSample | None:
+    def last_heartbeat(self) -> Timestamp | None:
         """Return the last heartbeat of the previous run; None if there is no readable one."""
         text = self._properties.get("heartbeat", "")
         try:
-            return decode(ClockSample, text) if text else None
+            return decode(Timestamp, text) if text else None
         except (DamagedTextError, CodecError) as error:
             message = "cannot read the previous run's last heartbeat; the pause before this start is not measured"
             self._log.warning(message, extra=facts(error=error))

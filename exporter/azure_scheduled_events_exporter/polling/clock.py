@@ -1,4 +1,4 @@
-"""The machine's clocks: the wall clock, the monotonic clock, the one since boot, and which boot this is.
+"""The machine's clocks: the wall clock, the one since boot, and which boot this is.
 
 Code that handles events reads the clocks only through a :class:`Clock` that it gets as an argument.
 """
@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from azure_scheduled_events_exporter.core.pause import ClockSample
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -29,9 +28,6 @@ class Clock(Protocol):
         It may move when the wall clock is corrected, so boots are distinguished by their id.
         """
 
-    def reading(self) -> ClockSample:
-        """Return the current values of all clocks."""
-
 
 @dataclass(frozen=True, slots=True)
 class SystemClock:
@@ -45,17 +41,13 @@ class SystemClock:
 
     def now(self) -> Timestamp:
         """Return the current time."""
-        return Timestamp(time.time(), time.monotonic(), self.boot_id)
+        seconds = _seconds_since_boot()
+        return Timestamp(time.time(), time.monotonic() if seconds is None else seconds, self.boot_id)
 
     def booted_at(self) -> Timestamp | None:
         """Return when this machine booted, computed from the current wall clock."""
         seconds = _seconds_since_boot()
-        return None if seconds is None else Timestamp(time.time() - seconds, time.monotonic() - seconds, self.boot_id)
-
-    def reading(self) -> ClockSample:
-        """Return the current values of all clocks."""
-        wall, monotonic, since_boot = time.time(), time.monotonic(), _seconds_since_boot()
-        return ClockSample(wall, monotonic, monotonic if since_boot is None else since_boot, self.boot_id)
+        return None if seconds is None else Timestamp(time.time() - seconds, 0.0, self.boot_id)
 
 
 def system_clock() -> SystemClock:

@@ -79,9 +79,7 @@ class DocumentReader:
     @property
     def next_timeout(self) -> float:
         """The time limit of the next request, seconds: IMDS may have to enable Scheduled Events before it answers."""
-        now, answered = self._clock.now(), self._answered
-        # Check the wall clock too, because the monotonic clock stops while the VM is suspended.
-        if answered and max(now.since(answered), now.wall - answered.wall) < ENABLED_SECONDS:
+        if self._answered and self._clock.now().since(self._answered) < ENABLED_SECONDS:
             return self._timeout
         return max(FIRST_TIMEOUT_SECONDS, self._timeout)
 

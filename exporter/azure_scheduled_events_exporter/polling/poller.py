@@ -76,6 +76,7 @@ class Poller:
         self._delivery = delivery
         self._alerts = alerts
         self._clock = clock
+        self._wait = wait
         self.liveness = Liveness(clock)
         self._event_log = EventLog(log)
         self._approved = False
@@ -110,7 +111,7 @@ class Poller:
     def run(self) -> None:
         """Poll at the configured rate until the process is to end."""
         schedule = PollSchedule(self._settings.interval, self._clock.now().monotonic, self._settings.spacing)
-        while not self.state.pauses.wait(self.liveness.expect(schedule.due - self._clock.now().monotonic)):
+        while not self._wait(self.liveness.expect(schedule.due - self._clock.now().monotonic)):
             self.liveness.expect(self._reader.next_timeout + ANSWER_SECONDS)
             try:
                 outcome = self.poll()
@@ -163,7 +164,7 @@ class Poller:
         except Exception:  # noqa: BLE001 - whatever it is, the next poll must come
             outcome, failure = Outcome.INVALID_DOCUMENT, "the exporter failed on this answer; its log has the traceback"
             self._event_log.poll_failed("poll failed", failure, outcome, began, with_traceback=True)
-        self.state.pauses.attend(self.state.known)
+        self.state.attend_pauses()
         self._publish(outcome, failure, began, self._clock.now())
         return outcome
 

@@ -27,7 +27,7 @@ from .clock import Clock
 from .document_reader import Reading
 from .event_log import EventLog
 from .journal_entry import hook_spans, journal_entry
-from .pause_tracker import PauseTracker
+from .pauses import Pauses
 from .snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -51,29 +51,6 @@ class Settings:
     spacing: float = 0.0
 
 
-class DocumentGaps:
-    """When documents arrived, believed or not, and whether there was a gap. Before the first one, there is a gap."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self.last: Timestamp | None = None
-        """When the last document arrived."""
-        self._last_since_boot = 0.0  # the same by the clock that counts suspended time, in seconds
-        self._has_gap = True
-
-    def has_gap(self, now: Timestamp) -> bool:
-        """Return whether an event can have started unseen since the last document that was observed."""
-        if self._has_gap or self.last is None:
-            return True
-        # The clock since boot too, because the monotonic clock stands still while the VM is suspended.
-        since_boot = self._clock.reading().since_boot - self._last_since_boot
-        return max(now.since(self.last), since_boot) > WATCHED_WITHIN_SECONDS
-
-    def document_came(self, now: Timestamp, *, has_gap: bool) -> None:
-        """Remember that a document came; with ``has_gap``, an event can still have started unseen before it."""
-        self.last, self._last_since_boot, self._has_gap = now, self._clock.reading().since_boot, has_gap
-
-
 class State:
     """The state, restored from the journal. One thread uses it; ``snapshot`` may be read by any.
 
@@ -81,7 +58,6 @@ class State:
         known: the events.
         snapshot: what others may see.
         identity: this VM in the instance metadata; None while unknown. Any thread may set it.
-        pauses: of this VM.
         owner_is_known: whether events that only the journal knows end when a document does not show them.
     """
 
@@ -107,8 +83,9 @@ class State:
         self._unshown = frozenset(self.known.current)  # events of earlier runs that no document of this run has shown
         self.owner_is_known = True
         self._began = clock.now()
-        self._gaps = DocumentGaps(clock)
-        self.pauses = PauseTracker(clock, wait, journal)
+        # When the last document came, believed or not; None if an event can have started unseen before it.
+        self._watched_at: Timestamp | None = None
+        self._pauses = Pauses(clock, wait, journal)
         self._document: Document | None = None  # the last one whose changes are in the journal
         # The runs of hooks whose spans are in the journal.
         self._traced_runs = {run.run for run in journal.inbox.runs if run.outcome is not None}
@@ -128,27 +105,26 @@ class State:
     def take_in(self, reading: Reading) -> None:
         """Derive transitions from the document, write them to the journal, and log them."""
         now, document = self._clock.now(), reading.document
+        watched = self._watched_at is not None and now.since(self._watched_at) <= WATCHED_WITHIN_SECONDS
         if not reading.is_believed:
             if reading.empty_polls == 1:
                 self._log.warning("empty body while events are current: not believed yet")
-            self._gaps.document_came(now, has_gap=self._gaps.has_gap(now))
+            self._watched_at = now if watched else None
             return
-        pause = self.pauses.pause(now, self._gaps.last, WATCHED_WITHIN_SECONDS)
-        watched = not self._gaps.has_gap(now)
+        pause = self._pauses.take()
         vm_name = self._settings.vm_name or (self.identity.vm_name if self.identity else None)
         shown = {event.event_id for event in document.events}
         self._unshown -= shown
         owner_is_known = self._knows_owner(now)
         # An event that is missing while it is kept current has left unseen; one that is present is watched from now on.
         is_whole = not document.unreadable or shown.issuperset(self.known.current)
-        self._gaps.document_came(now, has_gap=not watched and not is_whole)
+        self._watched_at = now if watched or is_whole else None
         owner_is_new = bool(self._unshown) and owner_is_known != self.owner_is_known
         self.owner_is_known = owner_is_known
         # Compare identity: an unchanged body is not parsed again.
         is_same = document is self._document and not owner_is_new
         if is_same and vm_name == self.snapshot.vm_name and self.identity is self.snapshot.identity:
-            if self.pauses.concern_us:
-                self.record(record_pause(self.known, pause))
+            self.record(record_pause(self.known, pause))
             return
         context = ObservationContext(
             now,
@@ -166,7 +142,7 @@ class State:
 
     def _observed(self, document: Document, vm_name: str | None, snapshot: Snapshot) -> None:
         """Show ``snapshot``, which has the changes of ``document``."""
-        self.pauses.attend(self.known)  # before anyone is shown a start: the pause may follow at once
+        self.attend_pauses()  # before anyone is shown a start: the pause may follow at once
         before, self._document = self._document, document
         changed = before is not None and (document.incarnation, document.events) != (before.incarnation, before.events)
         self.snapshot = replace(
@@ -207,16 +183,20 @@ class State:
         """
         if self.identity is None or not self._journal.claim(self.identity.vm_id):
             return False
-        self.known, self._gaps, self._unshown = Lifecycles(), DocumentGaps(self._clock), frozenset()
-        self.pauses.end()
-        self.pauses = PauseTracker(self._clock, self._wait, self._journal)
+        self.known, self._watched_at, self._unshown = Lifecycles(), None, frozenset()
+        self._pauses.stop()
+        self._pauses = Pauses(self._clock, self._wait, self._journal)
         self.snapshot = replace(self.snapshot, statistics=Statistics(), recent=())
         self.show(self._clock.now())
         return True
 
+    def attend_pauses(self) -> None:
+        """Measure pauses while this VM has an event. Call at the end of each poll."""
+        self._pauses.attend(self.known)
+
     def record_heartbeat(self) -> None:
         """Write a heartbeat so that the next run knows when this run ended."""
-        self.pauses.record_heartbeat(self.known)
+        self._pauses.end()
 
     def is_traced(self, life: Lifecycle) -> bool:
         """Return whether this VM sends the spans of an event."""

@@ -47,14 +47,6 @@ def test_an_event_ends_with_the_first_empty_body(machine: Machine) -> None:
     assert life.ended_at.wall == START + 909
 
 
-def test_a_suspended_vm_watches_nothing(machine: Machine) -> None:
-    """An event that left while its VM was suspended is lost, although the monotonic clock counts no second of that."""
-    machine.polls(0, None, event())
-    machine.clock.suspended += 120
-    machine.polls(121)
-    assert machine.transitions == {"detected": 1, "lost": 1}
-
-
 UNREADABLE = b'{"DocumentIncarnation": 2, "Events": [null]}'
 
 

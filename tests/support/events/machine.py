@@ -8,7 +8,6 @@ from email.utils import formatdate
 from pathlib import Path
 
 from azure_scheduled_events_exporter.config import resolve
-from azure_scheduled_events_exporter.core.pause import ClockSample
 from azure_scheduled_events_exporter.core.spans import SpanFacts
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.errors import Outcome
@@ -25,25 +24,19 @@ LOG = logging.getLogger("tests.machine")
 
 @dataclass
 class MachineClock:
-    """The clocks of a machine that boots on command, and was suspended for some of its time, in seconds."""
+    """The clocks of a machine that boots on command."""
 
     wall: float = START
     booted: float = START - 100_000
     boot: int = 1
-    suspended: float = 0.0
 
     def now(self) -> Timestamp:
         """Return this moment."""
-        return Timestamp(self.wall, self.wall - self.booted - self.suspended, f"boot-{self.boot}")
+        return Timestamp(self.wall, self.wall - self.booted, f"boot-{self.boot}")
 
     def booted_at(self) -> Timestamp | None:
         """Return when this machine booted."""
         return Timestamp(self.booted, 0.0, f"boot-{self.boot}")
-
-    def reading(self) -> ClockSample:
-        """Return the current values of all clocks."""
-        since_boot = self.wall - self.booted
-        return ClockSample(self.wall, since_boot - self.suspended, since_boot, f"boot-{self.boot}")
 
     def reboots(self, at: float) -> None:
         """Boot again, ``at`` seconds after START."""

@@ -20,7 +20,7 @@ from azure_scheduled_events_exporter.core.document import Document, EventSource,
 from azure_scheduled_events_exporter.core.event_types import EventType
 from azure_scheduled_events_exporter.core.lifecycle import Approver, Change, Lifecycles
 from azure_scheduled_events_exporter.core.observation import ObservationContext, observe
-from azure_scheduled_events_exporter.core.pause import Evidence, Pause
+from azure_scheduled_events_exporter.core.pause import Pause
 from azure_scheduled_events_exporter.core.statistics import Statistics, measure
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.journal.journal import Journal
@@ -166,9 +166,7 @@ def _history(resource: str, lives: Sequence[Life]) -> Iterator[Change]:
         there = tuple(
             replace(event, not_before=event.not_before and began + event.not_before) for event in events if event.status
         )
-        known, changes = observe(
-            known, Document(at, there), ObservationContext(now, VM, pause=Pause(1.0, Evidence.WHOLE))
-        )
+        known, changes = observe(known, Document(at, there), ObservationContext(now, VM, pause=Pause(1.0)))
         yield from changes
         if at == 50:
             for approver in (Approver.EXPORTER, Approver.OPERATOR):

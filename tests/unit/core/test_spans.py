@@ -9,7 +9,7 @@ from azure_scheduled_events_exporter.core.approvals import mark_approved, mark_r
 from azure_scheduled_events_exporter.core.document import Document, EventStatus, ScheduledEvent
 from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycle, Lifecycles
 from azure_scheduled_events_exporter.core.observation import ObservationContext, observe
-from azure_scheduled_events_exporter.core.pause import Evidence, Pause
+from azure_scheduled_events_exporter.core.pause import Pause
 from azure_scheduled_events_exporter.core.spans import SpanFacts, finished, is_traced, span_id, trace_id, unfinished
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 
@@ -56,7 +56,7 @@ class Watcher:
     ) -> dict[str, SpanFacts]:
         """Return by name the spans that are finished by a document of ``events``, ``at`` seconds after START."""
         now = Timestamp(START + at, START + at - self.boot.wall, self.boot.boot_id)
-        measured = Pause(pause, Evidence.WHOLE)
+        measured = Pause(pause)
         context = ObservationContext(now, self.vm, watched, self.boot, measured)
         self.known, changes = observe(self.known, Document(1, events), context)
         return {span.name: span for change in changes for span in finished(change)}

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from azure_scheduled_events_exporter.core.pause import ClockSample
+from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.errors import CodecError, DamagedTextError, ExporterError
 from azure_scheduled_events_exporter.journal.file import FAILURES, read_only
 from azure_scheduled_events_exporter.journal.hook_runs import HookRun
@@ -40,7 +40,7 @@ def sound() -> bytes:
         run = HookRun("run", "script", "E1", "Reboot", "prepare", wall, "ok", 1.0, 60.0)
         recorder.journal.ask(lambda store: store.hook_runs.put([run]), None)
         recorder.journal.ask(lambda store: store.requests.add(events, "ada", wall, wall + 60), None)
-        recorder.journal.record_heartbeat(ClockSample(wall, 3.0, 4.0, "boot"))
+        recorder.journal.record_heartbeat(Timestamp(wall, 3.0, "boot"))
         recorder.journal.prune(recorder.after(90 * DAY - 100).now, lambda: True)  # writes the sums of the older half
         recorder.journal.close()
         return (Path(folder) / "journal.sqlite").read_bytes()

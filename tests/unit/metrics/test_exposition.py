@@ -17,7 +17,7 @@ from azure_scheduled_events_exporter.core.instance import Instance
 from azure_scheduled_events_exporter.core.kinds import Kind
 from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycles, Transition
 from azure_scheduled_events_exporter.core.observation import ObservationContext, observe
-from azure_scheduled_events_exporter.core.pause import Evidence, Pause
+from azure_scheduled_events_exporter.core.pause import Pause
 from azure_scheduled_events_exporter.core.statistics import Histogram, Statistics, measure
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.errors import Outcome
@@ -39,7 +39,7 @@ def lived(*documents: tuple[float, Iterable[ScheduledEvent]], vm_name: str | Non
     """The state after an exporter saw ``documents``, each so many seconds after noon."""
     known, statistics = Lifecycles(), Statistics()
     for seconds, events in documents:
-        context = ObservationContext(at(seconds), vm_name, pause=Pause(0.004, Evidence.WHOLE))
+        context = ObservationContext(at(seconds), vm_name, pause=Pause(0.004))
         known, changes = observe(known, Document(7, tuple(events)), context)
         statistics = statistics.plus(map(measure, changes))
         for event in events:

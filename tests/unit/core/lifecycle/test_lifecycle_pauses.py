@@ -5,13 +5,8 @@ from dataclasses import replace
 import pytest
 
 from azure_scheduled_events_exporter.core.observation import record_pause
-from azure_scheduled_events_exporter.core.pause import Evidence, Pause
+from azure_scheduled_events_exporter.core.pause import Pause
 from support.events.lives import SCHEDULED, STARTED, Watch, at
-
-
-def whole(seconds: float) -> Pause:
-    """A pause in a time that was watched from end to end."""
-    return Pause(seconds, Evidence.WHOLE)
 
 
 class TestPause:
@@ -20,45 +15,45 @@ class TestPause:
     def test_the_longest_counts(self) -> None:
         """From the last document before the start to the first after the end, the longest pause is the event's."""
         watch = Watch()
-        watch.sees(at(0), SCHEDULED, pause=whole(99.0))
-        watch.sees(at(901), STARTED, pause=whole(0.3))
+        watch.sees(at(0), SCHEDULED, pause=Pause(99.0))
+        watch.sees(at(901), STARTED, pause=Pause(0.3))
         assert watch.life.observed_pause == 0.3
-        watch.known = record_pause(watch.known, whole(4.0))
-        watch.known = record_pause(watch.known, whole(1.0))
-        watch.sees(at(1500), pause=whole(2.0))
+        watch.known = record_pause(watch.known, Pause(4.0))
+        watch.known = record_pause(watch.known, Pause(1.0))
+        watch.sees(at(1500), pause=Pause(2.0))
         assert watch.life.observed_pause == 4.0
 
     def test_the_last_moment_counts(self) -> None:
         """A pause that ends as the event leaves is its own."""
         watch = Watch()
         watch.sees(at(0), SCHEDULED)
-        watch.sees(at(901), STARTED, pause=whole(0.0))
-        assert watch.sees(at(910), pause=whole(6.0)) == ["completed"]
+        watch.sees(at(901), STARTED, pause=Pause(0.0))
+        assert watch.sees(at(910), pause=Pause(6.0)) == ["completed"]
         assert watch.life.observed_pause == 6.0
 
     @pytest.mark.parametrize(
-        ("pause", "measured"),
+        ("pause", "watched", "measured"),
         [
-            pytest.param(None, None, id="nobody measured"),
-            pytest.param(Pause(2.0, Evidence.PART), None, id="the start went unwatched"),
-            pytest.param(Pause(2.0, Evidence.WHOLE), 2.0, id="watched"),
-            pytest.param(Pause(60.0, Evidence.BOOT), 60.0, id="a boot"),
+            pytest.param(None, True, None, id="nobody measured"),
+            pytest.param(Pause(2.0), False, None, id="the start went unwatched"),
+            pytest.param(Pause(2.0), True, 2.0, id="watched"),
+            pytest.param(Pause(60.0, is_boot=True), False, 60.0, id="a boot"),
         ],
     )
-    def test_an_unwatched_start(self, pause: Pause | None, measured: float | None) -> None:
+    def test_an_unwatched_start(self, pause: Pause | None, watched: bool, measured: float | None) -> None:  # noqa: FBT001 - a parameter of the test
         """An event that may have had its pause before anybody looked is not measured from then on either."""
         watch = Watch()
         watch.sees(at(0), SCHEDULED)
-        watch.sees(at(901), STARTED, pause=pause)
+        watch.sees(at(901), STARTED, watched=watched, pause=pause)
         assert watch.life.observed_pause == measured
-        watch.known = record_pause(watch.known, whole(1.0))
+        watch.known = record_pause(watch.known, Pause(1.0))
         assert watch.known.current["A"].observed_pause == measured
 
     def test_a_boot_outweighs_what_went_unseen(self) -> None:
         """A boot while an event was Started is its pause, also if the start was not observed."""
         watch = Watch()
-        watch.sees(at(0), STARTED, pause=Pause(0.0, Evidence.PART))
-        assert watch.sees(at(90, boot="boot-2"), watched=False, pause=Pause(80.0, Evidence.BOOT)) == ["completed"]
+        watch.sees(at(0), STARTED, watched=False, pause=Pause(0.0))
+        assert watch.sees(at(90, boot="boot-2"), watched=False, pause=Pause(80.0, is_boot=True)) == ["completed"]
         assert watch.life.observed_pause == 80.0
 
     def test_proven_by_a_boot(self) -> None:
@@ -66,7 +61,7 @@ class TestPause:
         for kind, measured in (("Reboot", 80.0), ("Freeze", None)):
             watch = Watch()
             watch.sees(at(0), replace(SCHEDULED, event_type=kind))
-            boot = Pause(80.0, Evidence.BOOT)
+            boot = Pause(80.0, is_boot=True)
             watch.sees(at(990, boot="boot-2"), watched=False, booted_at=at(960, boot="boot-2"), pause=boot)
             assert watch.life.observed_pause == measured, kind
 
@@ -78,7 +73,7 @@ class TestPause:
         booted_at = at(960, boot="boot-2")
         watch.sees(at(990, boot="boot-2"), replace(SCHEDULED, event_type="Reboot"), watched=False, booted_at=booted_at)
         last = [replace(STARTED, event_type="Reboot")] * (ending == "Started")
-        watch.sees(at(991, boot="boot-2"), *last, booted_at=booted_at, pause=whole(0.02))
+        watch.sees(at(991, boot="boot-2"), *last, booted_at=booted_at, pause=Pause(0.02))
         assert watch.life.observed_pause is None
 
     @pytest.mark.parametrize("vm_name", ["vm_9", None])
@@ -86,35 +81,35 @@ class TestPause:
         """Pauses of this VM do not count for events of another VM or of unknown scope."""
         watch = Watch(vm_name)
         watch.sees(at(0), SCHEDULED)
-        watch.sees(at(901), STARTED, pause=whole(5.0))
-        watch.known = record_pause(watch.known, Pause(5.0, Evidence.BOOT))
-        watch.sees(at(990), pause=whole(5.0))
+        watch.sees(at(901), STARTED, pause=Pause(5.0))
+        watch.known = record_pause(watch.known, Pause(5.0, is_boot=True))
+        watch.sees(at(990), pause=Pause(5.0))
         assert watch.life.observed_pause is None
 
     def test_nothing_new_is_the_same(self) -> None:
         """Noise, or no measurement at all, changes nothing, so nothing is written."""
         watch = Watch()
         watch.sees(at(0), SCHEDULED)
-        assert record_pause(watch.known, whole(5.0)) is watch.known
-        watch.sees(at(901), STARTED, pause=whole(5.0))
-        assert record_pause(watch.known, whole(0.05)) is watch.known
+        assert record_pause(watch.known, Pause(5.0)) is watch.known
+        watch.sees(at(901), STARTED, pause=Pause(5.0))
+        assert record_pause(watch.known, Pause(0.05)) is watch.known
         assert record_pause(watch.known, None) is watch.known
 
     def test_how_many(self) -> None:
         """Each pause of 0.1 s or more while the event is Started counts, as in a second impact; noise does not."""
         watch = Watch()
         watch.sees(at(0), SCHEDULED)
-        watch.sees(at(901), STARTED, pause=whole(5.0))
-        watch.known = record_pause(watch.known, whole(0.05))
-        watch.known = record_pause(watch.known, whole(2.0))
-        watch.sees(at(1500), pause=whole(0.0))
+        watch.sees(at(901), STARTED, pause=Pause(5.0))
+        watch.known = record_pause(watch.known, Pause(0.05))
+        watch.known = record_pause(watch.known, Pause(2.0))
+        watch.sees(at(1500), pause=Pause(0.0))
         assert (watch.life.observed_pause, watch.life.pauses) == (5.0, 2)
 
     def test_one_that_returned(self) -> None:
         """An event that returns after its end is still measured."""
         watch = Watch()
-        watch.sees(at(0), STARTED, pause=whole(1.0))
-        watch.sees(at(600), pause=whole(0.0))
+        watch.sees(at(0), STARTED, pause=Pause(1.0))
+        watch.sees(at(600), pause=Pause(0.0))
         watch.sees(at(700), STARTED)
-        watch.known = record_pause(watch.known, whole(9.0))
+        watch.known = record_pause(watch.known, Pause(9.0))
         assert watch.known.current["A"].observed_pause == 9.0

@@ -1,0 +1,130 @@
+"""Pauses of this VM: a real thread over clocks and waits of our own."""
+
+import logging
+import queue
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import pytest
+
+from azure_scheduled_events_exporter.core.lifecycle import Lifecycles
+from azure_scheduled_events_exporter.core.pause import Pause
+from azure_scheduled_events_exporter.core.timestamp import Timestamp
+from azure_scheduled_events_exporter.journal.journal import Journal
+from azure_scheduled_events_exporter.polling.pauses import TICK_SECONDS, Pauses
+from support.events.lives import SCHEDULED, Watch, at
+from support.programs import eventually
+
+Passing = tuple[float, float]
+"""How far the wall clock and the one since boot get while somebody waits."""
+
+
+@dataclass
+class Machine:
+    """Clocks that advance by a given time with every wait; waits return immediately."""
+
+    reads: Timestamp = field(default_factory=lambda: Timestamp(1_700_000_000.0, 800.0, "boot-1"))
+    waits: "queue.Queue[Passing | None]" = field(default_factory=queue.Queue)
+
+    def now(self) -> Timestamp:
+        """Return this moment."""
+        return self.reads
+
+    def booted_at(self) -> Timestamp | None:
+        """Nobody asks."""
+        return None
+
+    def passes(self, wall: float, since_boot: float) -> None:
+        """Advance the clocks."""
+        self.reads = Timestamp(self.reads.wall + wall, self.reads.monotonic + since_boot, self.reads.boot_id)
+
+    def wait(self, seconds: float) -> bool:
+        """Let the clocks go on as the next entry says, and this wait be over; None ends the process."""
+        assert seconds == TICK_SECONDS
+        passing = self.waits.get()
+        if passing is not None:
+            self.passes(*passing)
+        self.waits.task_done()
+        return passing is None
+
+
+def own_event() -> Lifecycles:
+    """Return an event of this VM."""
+    watch = Watch()
+    watch.sees(at(0), SCHEDULED)
+    return watch.known
+
+
+@pytest.fixture
+def journal() -> Iterator[Journal]:
+    """A journal in memory."""
+    memory = Journal(None, 90 * 86400.0, logging.getLogger("tests.pauses"))
+    yield memory
+    memory.close()
+
+
+@contextmanager
+def ticking(journal: Journal, *waits: Passing) -> Iterator[tuple[Machine, Pauses]]:
+    """Tick through ``waits``, with a wait in time behind them, and then wait for the next one."""
+    machine = Machine()
+    pauses = Pauses(machine, machine.wait, journal)
+    pauses.attend(own_event())
+    for passing in (*waits, (TICK_SECONDS,) * 2):
+        machine.waits.put(passing)
+    machine.waits.join()
+    try:
+        yield machine, pauses
+    finally:
+        machine.waits.put(None)
+
+
+def late(seconds: float) -> Passing:
+    """A wait that all clocks saw take so much longer than it should."""
+    return (TICK_SECONDS + seconds,) * 2
+
+
+@pytest.mark.parametrize(
+    ("waits", "largest"),
+    [
+        pytest.param([late(0.0)] * 5, 0.0, id="in time"),
+        pytest.param([late(0.0004), late(0.002), late(0.001)], 0.002, id="a little late"),
+        pytest.param([late(0.0), late(2.0), late(5.5), late(1.0)], 5.5, id="the largest of several, not their sum"),
+        pytest.param([(7.55, TICK_SECONDS)], 7.5, id="frozen with the clocks, then set right"),
+        pytest.param([(-3599.95, TICK_SECONDS), late(0.25)], 0.25, id="set back"),
+        pytest.param([(3600.05, TICK_SECONDS)], 0.0, id="set forward by an hour"),
+    ],
+)
+def test_what_ticks_see(journal: Journal, waits: list[Passing], largest: float) -> None:
+    """The largest gap between two ticks, by any clock, is returned once, also before the tick after it."""
+    with ticking(journal, *waits) as (machine, pauses):
+        found = pauses.take()
+        assert found is not None
+        assert found.seconds == pytest.approx(largest, abs=0.0015)
+        assert pauses.take() == Pause(0.0)
+        machine.passes(3.0, 3.0)
+        before_its_tick = pauses.take()
+        assert before_its_tick is not None
+        assert before_its_tick.seconds == pytest.approx(3.0 - TICK_SECONDS, abs=TICK_SECONDS + 0.001)
+
+
+def test_a_thread_only_while_this_vm_has_an_event(journal: Journal) -> None:
+    """Without an event of this VM nothing is measured, and no thread runs."""
+    ending = threading.Event()
+    others = set(threading.enumerate())  # those of other tests may end at any time
+    pauses = Pauses(Machine(), ending.wait, journal)
+
+    def tickers() -> int:
+        return len([thread for thread in set(threading.enumerate()) - others if thread.name == "pauses"])
+
+    for _ in range(3):
+        pauses.attend(own_event())
+        pauses.attend(own_event())
+        assert pauses.take() == Pause(0.0)
+        pauses.attend(Lifecycles())
+        assert pauses.take() is None
+    pauses.attend(own_event())
+    eventually(lambda: tickers() == 1, "one thread")
+    ending.set()
+    eventually(lambda: tickers() == 0, "no thread")
