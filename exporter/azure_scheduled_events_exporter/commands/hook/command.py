@@ -4,6 +4,7 @@ import argparse
 import shutil
 import subprocess
 import sys
+import threading
 import time
 import zlib
 from collections.abc import Mapping, Sequence
@@ -119,12 +120,14 @@ class Hook:
     approve_at: dict[str, float] = field(default_factory=dict)  # monotonic time by EventId
 
     def run(self) -> NoReturn:
-        """Look at the events until a signal comes."""
+        """Look at the events until a signal comes. Raises ExporterError: polling has ended by an internal error."""
+        failed = threading.Event()
+        self.polling.failed = failed.set
         for run in self.runs.known.values():
             if run.outcome is None:
                 end_leftover(run)
         self.polling.start()
-        while True:
+        while not failed.is_set():
             snapshot = self.polling.poller.snapshot
             if snapshot.polls.ready:
                 runs = list(self.runs.known.values())
@@ -134,6 +137,7 @@ class Hook:
             for process in list(self.processes.values()):
                 self._watch(process, snapshot.current.get(process.run.event_id))
             time.sleep(_LOOK_SECONDS)
+        raise ExporterError("hook: polling has ended by an internal error, which is logged above")
 
     def close(self) -> None:
         """End what runs. It is run again by the next hook, if there is time."""
