@@ -13,8 +13,7 @@ import yaml
 from alerts import Settings, render
 from alerts.events import HOLDS, NO_IMPACT_HOLD
 from contract.monitoring.test_stories import EVENTS, EXPORTERS, IMPACTS
-from support.monitoring.promtool import run_tests
-from support.monitoring.stories import INTERVAL, Row, Story, ended, info, of
+from support.monitoring.stories import INTERVAL, Row, Story, ended, info, of, play
 
 STEPS = 120
 KINDS = [(each, "announced", each, HOLDS[each]) for each in HOLDS]
@@ -109,7 +108,7 @@ def test_random_fleets(number: int, tmp_path: Path, seed: int) -> None:
         for name, some in json.loads(checks).items()
         for check in some
     ]
-    assert _run(tmp_path, _rules(), [{**story.to_test(), "promql_expr_test": tests}]) == "", story.name
+    assert play(tmp_path, _rules(), [{**story.to_test(), "promql_expr_test": tests}]) == "", story.name
 
 
 CHANGES = {
@@ -155,7 +154,7 @@ def test_stories_can_fail(change: str, tmp_path: Path) -> None:
         changed += before in rule["expr"]
         rule["expr"] = rule["expr"].replace(before, after)
     assert changed
-    assert "FAILED" in _run(tmp_path, rules, [story.to_test() for story in stories])
+    assert "FAILED" in play(tmp_path, rules, [story.to_test() for story in stories])
 
 
 def _rules() -> Any:  # noqa: ANN401 - a rule file
@@ -163,17 +162,3 @@ def _rules() -> Any:  # noqa: ANN401 - a rule file
     for rule in (rule for group in content["groups"] for rule in group["rules"]):
         rule.pop("annotations", None)
     return content
-
-
-def _run(folder: Path, rules: Any, tests: list[dict[str, Any]]) -> str:  # noqa: ANN401 - a rule file
-    (folder / "rules.yml").write_text(json.dumps(rules))
-    order = [group["name"] for group in rules["groups"]]
-    suite = {
-        "rule_files": ["rules.yml"],
-        "evaluation_interval": f"{INTERVAL}s",
-        "group_eval_order": order,
-        "tests": tests,
-    }
-    (folder / "tests.json").write_text(json.dumps(suite))
-    done = run_tests(folder / "tests.json")
-    return "" if done.returncode == 0 else done.stdout + done.stderr

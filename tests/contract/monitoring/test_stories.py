@@ -1,6 +1,5 @@
 """Stories of events and exporters: which alerts the shipped rules raise, when, and when they do not."""
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,29 +12,21 @@ from alerts import Settings, render, resolve
 from alerts.groups import alerts
 from alerts.rule import PREFIX
 from alerts.vms import NOT_BACK
-from support.monitoring.promtool import RULES, run_tests
-from support.monitoring.stories import INTERVAL, Story, ended, impact, info, member, moment, of, target
+from support.monitoring.stories import Story, ended, impact, info, member, moment, of, play, target
+from support.paths import ROOT
+
+RULES = ROOT / "alerts" / "generated" / "prometheus" / "prometheus-rules.yml"
 
 
 def run(folder: Path, stories: Sequence[Story], values: Mapping[str, str]) -> str:
     """Run ``stories`` on the rules that ``values`` make; return what promtool complains about."""
-    rules = folder / "rules.yml"
     content = yaml.safe_load(render(resolve(values), grafana=False)["prometheus/prometheus-rules.yml"])
     checked = {PREFIX + name for story in stories for name in story.alerts} | {NOT_BACK}  # ExporterDown waits for it
     for group in content["groups"]:  # rules that no check needs, and queries of texts, take most of the time
         group["rules"] = [rule for rule in group["rules"] if rule.get("alert", NOT_BACK) in checked]
         for rule in group["rules"]:
             rule.pop("annotations", None)
-    rules.write_text(json.dumps(content))
-    suite = {
-        "rule_files": [str(rules)],
-        "evaluation_interval": f"{INTERVAL}s",
-        "group_eval_order": [group["name"] for group in content["groups"]],
-        "tests": [story.to_test() for story in stories],
-    }
-    (folder / "stories.json").write_text(json.dumps(suite))
-    done = run_tests(folder / "stories.json")
-    return "" if done.returncode == 0 else done.stdout + done.stderr
+    return play(folder, content, [story.to_test() for story in stories])
 
 
 def one(event_type: str, kind: str, name: str, hold: str) -> Story:
@@ -442,18 +433,7 @@ def test_texts(tmp_path: Path) -> None:
         expected = [{"exp_labels": labels, "exp_annotations": texts}]
         checks.append({"alertname": PREFIX + name, "eval_time": f"{minute}m", "exp_alerts": expected})
     story = {**Story("texts", tuple(rows), {}).to_test(), "alert_rule_test": checks}
-    (tmp_path / "texts.json").write_text(
-        json.dumps(
-            {
-                "rule_files": [str(RULES)],
-                "evaluation_interval": f"{INTERVAL}s",
-                "group_eval_order": [group["name"] for group in _shipped()],
-                "tests": [story],
-            }
-        )
-    )
-    done = run_tests(tmp_path / "texts.json")
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert play(tmp_path, {"groups": _shipped()}, [story]) == ""
 
 
 def _shipped() -> list[dict[str, Any]]:

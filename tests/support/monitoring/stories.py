@@ -3,8 +3,15 @@
 Values are those of promtool, one each 15 seconds: ``1x4 stale`` is shown for a minute, then the target stops answering.
 """
 
-from collections.abc import Iterator, Mapping
+import json
+import os
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from support.programs import debian
 
 INTERVAL = 15
 _JOB = 'job="azure-scheduled-events",instance="{0}:10169"'
@@ -88,3 +95,24 @@ class Story:
                     yield f"max(max_over_time(({firing})[2h:{INTERVAL}s]))", self.end, 0
                 else:
                     yield firing, time, int(count)
+
+
+def play(folder: Path, rules: Any, tests: Sequence[Mapping[str, object]]) -> str:  # noqa: ANN401 - a rule file
+    """Run tests of promtool on ``rules``; return its complaints."""
+    (folder / "rules.json").write_text(json.dumps(rules))
+    suite = {
+        "rule_files": ["rules.json"],
+        "evaluation_interval": f"{INTERVAL}s",
+        "group_eval_order": [group["name"] for group in rules["groups"]],
+        "tests": tests,
+    }
+    (folder / "tests.json").write_text(json.dumps(suite))
+    done = subprocess.run(
+        [debian("promtool"), "test", "rules", str(folder / "tests.json")],
+        env={**os.environ, "GOGC": "400", "GOMAXPROCS": "1"},  # a quarter less processor time
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=600,
+    )
+    return "" if done.returncode == 0 else done.stdout + done.stderr
