@@ -90,7 +90,7 @@ class Poller:
             approval_policy=approvals.scheduler.policy_name,
             journal=journal.state,
             hooks=journal.inbox.hooks,
-            deliveries=self._deliveries(),
+            deliveries=self._deliveries(self._journal.spans_queued()),
             pushes=self._pushes(),
         )
 
@@ -129,11 +129,8 @@ class Poller:
 
         While the next poll hangs, ``up`` is False. The journal is not asked: its lock may be what the poll waits for.
         """
-        snapshot, pushes, deliveries = self.snapshot, self._pushes(), self.snapshot.deliveries
-        if self._delivery is not None:
-            deliveries = replace(deliveries, exported=self._delivery.exported, failed=self._delivery.failed)
-        if pushes != snapshot.pushes or deliveries != snapshot.deliveries:
-            snapshot = replace(snapshot, pushes=pushes, deliveries=deliveries)
+        snapshot = self.snapshot
+        snapshot = snapshot.having(pushes=self._pushes(), deliveries=self._deliveries(snapshot.deliveries.queued))
         if not self.liveness.hangs():
             return snapshot
         ended = round(self._clock.now().wall - self.liveness.overdue_seconds())
@@ -245,7 +242,7 @@ class Poller:
             failure=failure,
         )
         identity = self.state.identity
-        if identity is not None and identity is not self.snapshot.identity:  # known, though no document has come yet
+        if identity is not None and identity != self.snapshot.identity:  # known, though no document has come yet
             # Current events take the name with the next document, which decides anew whose they are.
             name = self.snapshot.vm_name if self.state.known.current else self._settings.vm_name or identity.vm_name
             self._show(identity=identity, vm_name=name)
@@ -254,7 +251,7 @@ class Poller:
         self._show(
             polls=polls,
             journal=self._journal.state,
-            deliveries=self._deliveries(),
+            deliveries=self._deliveries(self._journal.spans_queued()),
             pushes=self._pushes(),
             hooks=self._journal.inbox.hooks,
         )
@@ -262,13 +259,11 @@ class Poller:
             now = self.snapshot
             self._alerts.update(now.shown, now.kinds, now.ended, now.identity, now.polls.up)
 
-    def _deliveries(self) -> Deliveries:
-        """Return how many spans the collector has, refused, and still has to get."""
+    def _deliveries(self, queued: int) -> Deliveries:
+        """Return what delivery has counted. Read ``queued`` first: what is not queued any more has been counted."""
         if self._delivery is None:
             return Deliveries()
-        queued = self._journal.spans_queued()  # first: what is not queued any more has been counted
         return Deliveries(self._delivery.exported, self._delivery.failed, queued)
 
     def _pushes(self) -> Pushes:
-        """Return the results of pushing."""
         return Pushes() if self._alerts is None else self._alerts.pushes

@@ -122,7 +122,7 @@ class Snapshot:
     def having(self, **values: object) -> "Snapshot":
         """Return the snapshot with ``values`` of its fields; what is equal to them stays the same object."""
         new = {name: value for name, value in values.items() if value != getattr(self, name)}
-        return replace(self, **new)  # type: ignore[arg-type] # as its class says
+        return replace(self, **new) if new else self  # type: ignore[arg-type] # as its class says
 
     def showing(self, known: Lifecycles, unshown: Collection[str], now: float) -> "Snapshot":
         """Return the snapshot with the events of ``known`` as they are at ``now``, wall-clock seconds.

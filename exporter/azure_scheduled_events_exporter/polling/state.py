@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from azure_scheduled_events_exporter.core.document import Document
 from azure_scheduled_events_exporter.core.lifecycle import Change, Lifecycle, Lifecycles
 from azure_scheduled_events_exporter.core.observation import (
     WATCHED_WITHIN_SECONDS,
@@ -31,6 +30,7 @@ from .pauses import Pauses
 from .snapshot import Snapshot
 
 if TYPE_CHECKING:
+    from azure_scheduled_events_exporter.core.document import Document
     from azure_scheduled_events_exporter.core.instance import Instance
 
 
@@ -123,7 +123,7 @@ class State:
         self.owner_is_known = owner_is_known
         # Compare identity: an unchanged body is not parsed again.
         is_same = document is self._document and not owner_is_new
-        if is_same and vm_name == self.snapshot.vm_name and self.identity is self.snapshot.identity:
+        if is_same and vm_name == self.snapshot.vm_name and self.identity == self.snapshot.identity:
             self.record(record_pause(self.known, pause))
             return
         context = ObservationContext(
@@ -138,20 +138,17 @@ class State:
         )
         known, changes = observe(self.known, document, context)
         self._event_log.unexpected_content(document)
-        self._observed(document, vm_name, self._written(known, changes))
-
-    def _observed(self, document: Document, vm_name: str | None, snapshot: Snapshot) -> None:
-        """Show ``snapshot``, which has the changes of ``document``."""
-        self.attend_pauses()  # before anyone is shown a start: the pause may follow at once
-        before, self._document = self._document, document
-        changed = before is not None and (document.incarnation, document.events) != (before.incarnation, before.events)
-        self.snapshot = replace(
-            snapshot,
+        before = self._document or document
+        changed = (document.incarnation, document.events) != (before.incarnation, before.events)
+        self._write(
+            known,
+            changes,
             vm_name=vm_name,
             identity=self.identity,
             incarnation=document.incarnation,
             document_changes=self.snapshot.document_changes + changed,
         )
+        self._document = document
 
     def _knows_owner(self, now: Timestamp) -> bool:
         """Return whether to treat the journal's events as this VM's.
@@ -163,9 +160,10 @@ class State:
     def record(self, known: Lifecycles, changes: Sequence[Change] = ()) -> None:
         """Write ``changes`` and the new state ``known`` to the journal, then log and show them."""
         if known is not self.known:
-            self.snapshot = self._written(known, changes)
+            self._write(known, changes)
 
-    def _written(self, known: Lifecycles, changes: Sequence[Change]) -> Snapshot:
+    def _write(self, known: Lifecycles, changes: Sequence[Change], **shown: object) -> None:
+        """Write, log and show, in this order; ``shown`` are further fields of the snapshot."""
         snapshot = self.snapshot.after(known, changes, self._unshown, self._clock.now().wall)
         entry = journal_entry(self.known, known, changes, self.is_traced)
         if entry.changes or entry.lives or entry.spans:
@@ -174,7 +172,8 @@ class State:
         self._event_log.changes(changes)
         if entry.spans and self._delivery is not None:
             self._delivery.wake()
-        return snapshot
+        self.attend_pauses()  # before anyone is shown a start: the pause may follow at once
+        self.snapshot = snapshot.having(**shown)
 
     def claim_journal(self) -> bool:
         """Begin without events if the journal is another VM's, because this VM was created from its image.
