@@ -32,8 +32,8 @@ class Liveness:
         """
         return self._clock.now().monotonic - self._deadline
 
-    def hangs(self) -> bool:
-        """Return whether the loop is overdue for too long, also at a second look."""
+    def confirm_hang(self) -> bool:
+        """Return whether the loop is overdue for too long, at this look and at one before; remember this look."""
         now, overdue_at = self._clock.now().monotonic, self._overdue_at
         if now - self._deadline <= HANGING_SECONDS:
             self._overdue_at = None

@@ -80,8 +80,6 @@ class Poller:
         self.liveness = Liveness(clock)
         self._event_log = EventLog(log)
         self._approved = False
-        self.has_read = False
-        """Whether the last poll took in a document, or what of it could be read."""
         self._reader = DocumentReader(client, settings.timeout, clock, journal.keep_document)
         if delivery is not None and settings.vm_name is not None:
             delivery.identity = Instance(settings.vm_name)
@@ -131,7 +129,7 @@ class Poller:
         """
         snapshot = self.snapshot
         snapshot = snapshot.having(pushes=self._pushes(), deliveries=self._deliveries(snapshot.deliveries.queued))
-        if not self.liveness.hangs():
+        if not self.liveness.confirm_hang():
             return snapshot
         ended = round(self._clock.now().wall - self.liveness.overdue_seconds())
         failure = f"a poll should have ended at {iso_time(ended)}: {HANGS}"
@@ -144,15 +142,18 @@ class Poller:
             Stopped: the process is to end.
         """
         began = self._clock.now()
-        failure = ""
-        self._approved = self.has_read = False
+        outcome, failure, has_read = Outcome.OK, "", False
+        self._approved = False
         self._keep_journal(began)
         try:
             self.take_answer()
             document = self._take_in()
-            self.has_read = True
+            has_read = True  # readable events are recorded, whatever follows
             self._approve(document)
-            outcome, failure = self._judge(document, began)
+            if document.unreadable:
+                message = "IMDS sent a document that is partly unreadable"
+                raise ImdsError(Outcome.INVALID_DOCUMENT, message, document.unreadable[0])  # noqa: TRY301 - as a failed poll
+            self._event_log.poll_succeeded(self._clock.now())
         except Stopped:
             raise
         except ImdsError as error:
@@ -162,7 +163,7 @@ class Poller:
             outcome, failure = Outcome.INVALID_DOCUMENT, "the exporter failed on this answer; its log has the traceback"
             self._event_log.poll_failed("poll failed", failure, outcome, began, with_traceback=True)
         self.state.attend_pauses()
-        self._publish(outcome, failure, began, self._clock.now())
+        self._publish(outcome, failure, began, self._clock.now(), is_partial=has_read and outcome is not Outcome.OK)
         return outcome
 
     def _take_in(self) -> Document:
@@ -174,16 +175,6 @@ class Poller:
         # Not before: a write of the journal would have to wait for it.
         self._reader.store(reading.body, self.snapshot.vm_name or "", "; ".join(reading.document.unreadable))
         return reading.document
-
-    def _judge(self, document: Document, began: Timestamp) -> tuple[Outcome, str]:
-        """Log and return how the poll ended, with the reason of a failure. Readable events are already recorded."""
-        if not document.unreadable:
-            self._event_log.poll_succeeded(self._clock.now())
-            return Outcome.OK, ""
-        reason = "IMDS sent a document that is partly unreadable"
-        failure = f"{reason}: {document.unreadable[0]}"
-        self._event_log.poll_failed(reason, failure, Outcome.INVALID_DOCUMENT, began)
-        return Outcome.INVALID_DOCUMENT, failure
 
     def _approve(self, document: Document) -> None:
         """Send a due approval, which is written to the journal before it is sent."""
@@ -231,13 +222,13 @@ class Poller:
         answered = self._client.server_time()
         return answered is not None and abs(answered - now.wall) <= CLOCK_TOLERANCE_SECONDS
 
-    def _publish(self, outcome: Outcome, failure: str, began: Timestamp, ended: Timestamp) -> None:
+    def _publish(self, outcome: Outcome, failure: str, began: Timestamp, ended: Timestamp, *, is_partial: bool) -> None:
         before = self.snapshot.polls
         polls = Polls(
             outcomes={**before.outcomes, outcome: before.outcomes[outcome] + 1},
             durations=before.durations.observe(ended.since(began)),
             up=outcome is Outcome.OK,
-            partial=self.has_read and outcome is not Outcome.OK,
+            partial=is_partial,
             last_success=ended.wall if outcome is Outcome.OK else before.last_success,
             failure=failure,
         )
