@@ -118,7 +118,7 @@ class Poller:
             now = self._clock.now().monotonic
             schedule.polled(now, throttled=outcome is Outcome.THROTTLED)
             if self._approved:  # its effects may follow immediately
-                schedule.at_once(now)
+                schedule.at_latest(now)
             elif self._approvals.is_waiting and outcome is not Outcome.THROTTLED:
                 schedule.at_latest(now + ANSWER_POLL_SECONDS)
 

@@ -34,10 +34,6 @@ class PollSchedule:
         if self._due <= now:  # keep the rate, skip missed polls
             self._due += math.ceil((now - self._due) / self._interval) * self._interval
 
-    def at_once(self, now: float) -> None:
-        """Schedule the next poll at ``now``; later polls follow from there."""
-        self._due = now
-
     def at_latest(self, then: float) -> None:
         """Schedule the next poll at ``then`` if it is due later; later polls follow from there."""
         self._due = min(self._due, then)

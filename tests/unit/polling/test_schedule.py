@@ -64,11 +64,12 @@ def test_a_fast_rhythm_slows_down_as_far() -> None:
     assert pace.due - before == pytest.approx(SLOWEST_SECONDS)
 
 
-def test_at_once() -> None:
-    """An immediate poll can be requested, and later polls follow from there."""
+def test_at_latest() -> None:
+    """An earlier poll can be requested, and later polls follow from there."""
     pace = PollSchedule(10.0, 0.0)
     pace.polled(0.1, throttled=False)
-    pace.at_once(3.0)
+    pace.at_latest(3.0)
+    pace.at_latest(4.0)
     assert pace.due == 3.0
     pace.polled(3.1, throttled=False)
     assert pace.due == 13.0
