@@ -232,7 +232,8 @@ def test_a_unit_around_an_event(stage: Stage, start_exporter: Callable[..., Expo
             stage.slow(on=False)
             eventually(lambda: approved(simulator) == ["Reboot"], "the approval")
             eventually(lambda: "kubectl uncordon n --request-timeout=30s" in stage.calls, "the recovery")
-        assert exporter.scrape().transitions() == {"detected": 1, "approved": 1, "started": 1, "completed": 1}
+        whole = {"detected": 1, "approved": 1, "started": 1, "completed": 1}
+        exporter.shows("the whole event", lambda scrape: scrape.transitions() == whole)
 
 
 def block(part: str) -> str:
