@@ -201,12 +201,6 @@ def test_learnt_in_the_background(service: Service, start_exporter: Start) -> No
     assert len(exporter.lines("this VM's name is known")) == 1
 
 
-def test_asked_every_other_second(service: Service, start_exporter: Start) -> None:
-    """IMDS is asked for the name all the time, because until it is known, no eviction is this VM's."""
-    start_exporter(service.url)
-    eventually(lambda: service.asked >= 8, "more tries than pauses that grow to a minute leave room for")
-
-
 def test_flag_wins(service: Service, start_exporter: Start) -> None:
     """--instance.name overrides the name from IMDS; the other labels still come from IMDS."""
     service.instance = TEAMCITY.read_bytes()

@@ -49,3 +49,9 @@ def test_part_of_an_answer_decides_nothing() -> None:
     found, pauses = learnt(case("partial"), case("partial"), case("full"), case("partial"))
     assert [(each.vm_name, each.vm_id != "") for each in found] == [("vm_0", False), ("vm_0", True)]
     assert max(pauses[:2]) <= 30
+
+
+def test_asked_every_other_second_for_the_name() -> None:
+    """Until the name is known, no eviction is this VM's, so the pauses stay short, however long IMDS does not say."""
+    _, pauses = learnt(*[answer(b"", "503 Busy")] * 20)
+    assert max(pauses) <= 2

@@ -159,6 +159,7 @@ class TestAnswers:
             delivery.stop([CHILD], 1.2)
             assert time.monotonic() - began < 9.0
             assert journal.spans_queued() == 1
+            collector.stop()
 
     def test_a_trickle(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """A collector that sends its answer byte by byte is given up when the time for the whole exchange is over."""
