@@ -132,8 +132,12 @@ def event_recordings(settings: Settings) -> tuple[Recording, ...]:
         unless on (event_id) ({EVENT} unless on (event_id) last_over_time({EVENT_SEEN}[2h]) == 0)
     """)
     return (
-        Recording(EVENT, f"max by ({by}) ({INFO})", "every current event, once"),
-        Recording(EVENT_ENDED, ended, "when an event ended that an exporter saw the end of, for an hour"),
+        Recording(EVENT, f"max by ({by}) ({INFO})", "current events, each once"),
+        Recording(
+            EVENT_ENDED,
+            ended,
+            "when an exporter saw an event end: for 1h, and while only exporters without IMDS show it",
+        ),
     )
 
 
@@ -144,7 +148,7 @@ def event_seen() -> Recording:
         or
         max by (event_id) ({EVENT}) * 0
     """)
-    return Recording(EVENT_SEEN, seen, "1 for a current event, 0 if only exporters without access to IMDS show it")
+    return Recording(EVENT_SEEN, seen, "1 for a current event, 0 if only exporters without IMDS show it")
 
 
 def _expression(events: Events, kept: tuple[str, ...]) -> str:

@@ -7,7 +7,7 @@ from azure_scheduled_events_exporter.times import format_duration
 from .rule import PREFIX, Alert, promql
 from .series import APPROVAL_DUE, APPROVED, BLIND, EVENT, EVENT_ENDED, METRIC, NOT_BEFORE, STARTED, UP, VM_AWAY
 from .settings import Settings
-from .vms import NOT_BACK
+from .vms import NOT_BACK, down
 
 NO_EXPORTERS = f"{PREFIX}NoExporters"
 _OVERDUE, _TOO_LONG, _NOT_APPROVED = 600, 1800, 60
@@ -50,7 +50,7 @@ def exporter_alerts(settings: Settings) -> Iterator[Alert]:
     """Yield the alerts of exporters. Those that are expected to be away during an event are left out."""
     yield _alert(
         "ImdsUnreachable",
-        f"{BLIND} == 1",
+        f"{UP} == 0",
         "{instance} gets no answer from IMDS.",
         "It sees no new events, and shows the last known ones.",
         "The last poll failed, for 3 minutes. The first answer after Scheduled Events were enabled may take 2.",
@@ -58,7 +58,7 @@ def exporter_alerts(settings: Settings) -> Iterator[Alert]:
     )
     yield _alert(
         "DocumentInvalid",
-        f'{BLIND} == 1\nand on (job, instance) increase({METRIC}polls_total{{outcome="invalid_document"}}[2m]) > 0',
+        f'{UP} == 0\nand on (job, instance) increase({METRIC}polls_total{{outcome="invalid_document"}}[2m]) > 0',
         "{instance} cannot read the answer of IMDS.",
         "It sees no new events, and shows the last known ones.",
         "IMDS answers, but not with a document that can be read, for 2 minutes.",
@@ -75,7 +75,7 @@ def exporter_alerts(settings: Settings) -> Iterator[Alert]:
     )
     yield _alert(
         "ExporterDown",
-        f"{BLIND} == 0\nunless on (job, instance) {VM_AWAY}\n"
+        f"{down(settings)}\nunless on (job, instance) {VM_AWAY}\n"
         f'unless on (job, instance) ALERTS{{alertname="{NOT_BACK}"}}',
         "The exporter {instance} does not answer.",
         "Events of its VM are not seen, unless other VMs of its set show them.",

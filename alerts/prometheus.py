@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,7 @@ from .settings import Settings
 from .texts import for_rules
 from .yaml_text import to_yaml
 
+_RECORD = re.compile(r"^( *)- record: (\S+)$", re.MULTILINE)
 VERSION_ANNOTATION = "rules_version"
 """The annotation of NoExporters that tells ``doctor`` which rules are loaded; settings do not change it."""
 
@@ -40,7 +42,12 @@ def rules_version() -> str:
 
 def prometheus_rules(settings: Settings) -> str:
     """Return the rule file for ``rule_files`` of Prometheus, and for vmalert."""
-    return to_yaml(_rule_groups(settings), "Rules for azure-scheduled-events-exporter, for Prometheus and vmalert.")
+    text = to_yaml(
+        _rule_groups(settings),
+        "Rules for azure-scheduled-events-exporter, for Prometheus and vmalert: docs/how-the-rules-work.md.",
+        "`and` and `unless` bind tighter than `or`.",
+    )
+    return _with_meanings(text, settings)
 
 
 def prometheus_rule_resource(settings: Settings) -> str:
@@ -52,7 +59,14 @@ def prometheus_rule_resource(settings: Settings) -> str:
         "metadata": {"name": "azure-scheduled-events-exporter", "labels": labels},
         "spec": _rule_groups(settings),
     }
-    return to_yaml(resource, "The rules for the Prometheus operator; its ruleSelector must match the labels.")
+    text = to_yaml(resource, "The rules for the Prometheus operator; its ruleSelector must match the labels.")
+    return _with_meanings(text, settings)
+
+
+def _with_meanings(text: str, settings: Settings) -> str:
+    """Return the file with the meaning of each recording above it."""
+    meanings = {each.record: each.meaning for group in groups(settings) for each in group.recordings}
+    return _RECORD.sub(lambda found: f"{found[1]}# {meanings[found[2]]}\n{found[0]}", text)
 
 
 def _rule_groups(settings: Settings) -> dict[str, Any]:

@@ -10,24 +10,24 @@ from types import MappingProxyType
 
 from .series import IMPACT, INFO
 
-_LABEL_OR_VALUE = re.compile(r"\{(\w+)(?: (\w+))?\}")
+_LABEL_OR_VALUE = re.compile(r"(?<!\{)\{(\w+)(?: (\w+))?\}")
 _VMS, _TIME = "{vms}", "{time} "
 
 
 def _query(vector: str, found: str, otherwise: str) -> str:
-    return f'{{{{ with printf "{vector}" $labels.event_id | query }}}}{found}{otherwise}{{{{ end }}}}'
+    return f'{{{{with printf "{vector}" $labels.event_id | query}}}}{found}{otherwise}{{{{end}}}}'
 
 
 # These queries are most of an evaluation, so each reads one series. Only if the VM has no exporter, its peers are read.
-_NAMES = '{{ . | first | label "resources" }}{{ else }}'
-_PEERS = _query(f"last_over_time({INFO}{{event_id='%s'}}[15m])", _NAMES, "a VM")
+_NAMES = '{{first . | label "resources"}}{{else}}'
+_PEERS = _query(f"last_over_time({INFO}{{event_id=%q}}[15m])", _NAMES, "a VM")
 _FACTS: Mapping[str, str] = MappingProxyType(
     {
-        _VMS: _query(f"last_over_time({INFO}{{event_id='%s',scope='self'}}[1h])", _NAMES, _PEERS),
+        _VMS: _query(f"last_over_time({INFO}{{event_id=%q,scope='self'}}[1h])", _NAMES, _PEERS),
         _TIME: _query(
-            f"last_over_time({IMPACT}{{event_id='%s'}}[1h])",
-            "Impact from {{ . | first | value | humanizeTimestamp }}, ",
-            'resource group {{ . | first | label "resource_group" }}. ',
+            f"last_over_time({IMPACT}{{event_id=%q}}[1h])",
+            "Impact from {{first . | value | humanizeTimestamp}}, ",
+            'resource group {{first . | label "resource_group"}}. ',
         ),
     }
 )

@@ -34,12 +34,21 @@ def vm_recordings(settings: Settings) -> tuple[Recording, ...]:
         unless on (event_id, job, instance) last_over_time({VM_BACK}[30m])
         unless on (event_id, job, instance) {IMPACT} < time() - 120
     """)
-    blind = f'up{{job=~"{settings.text("job")}"}} == 0\nor\n({UP} == 0) + 1'
+    blind = f"{down(settings)}\nor\n{UP} == 0"
     return (
-        Recording(BLIND, blind, "exporters without current data: 0 if they do not answer, 1 if IMDS does not"),
-        Recording(VM_BACK, back, "VMs whose exporter answers again and shows the event no longer"),
-        Recording(VM_AWAY, away, "VMs that do not answer during the impact of an event, or are about to be away"),
+        Recording(BLIND, blind, "exporters that do not answer, or that IMDS does not answer"),
+        Recording(VM_BACK, back, "VMs whose exporter answers and shows the event no longer, or its end"),
+        Recording(
+            VM_AWAY,
+            away,
+            "VMs from 60 s before an impact to vm_back: 30m (deleted: 10m), or 120 s if they answer, at most",
+        ),
     )
+
+
+def down(settings: Settings) -> str:
+    """Return the targets that do not answer."""
+    return f'up{{job=~"{settings.text("job")}"}} == 0'
 
 
 def vm_alerts(settings: Settings) -> tuple[Alert, ...]:
@@ -60,8 +69,8 @@ def _scale_set_hit() -> Alert:
             )) >= 2
         """),
         "critical",
-        "{value humanizePercentage} of scale set {scale_set} are away at the same moment.",
-        "At least two events hit it within a minute. Resource group {resource_group}. Its capacity, memory "
+        "{value humanizePercentage} of scale set {scale_set} are away or about to be.",
+        "At least two events do this. Resource group {resource_group}. Its capacity, memory "
         "and ephemeral disks may be lost at once.",
         "fleet",
         "At least two events, and half of the VMs of a scale set are away or will be within 60 s. "
@@ -80,7 +89,7 @@ def _not_back(settings: Settings) -> Alert:
             )
             unless on (event_id, job, instance) last_over_time({VM_BACK}[2h])
             unless on (event_id) last_over_time({ENDED}{{outcome="cancelled"}}[2h])
-            and on (job, instance) {BLIND} == 0
+            and on (job, instance) {down(settings)}
         """),
         "critical",
         "{vm_name} has not come back from its {event_type}.",
@@ -111,8 +120,8 @@ def _maintenance(settings: Settings) -> Alert:
         "Azure works on {vm_name}.",
         "It may be away for some minutes. Your own alerts about it can be inhibited meanwhile.",
         "vm",
-        "From 60 s before the impact of an event until 5 minutes after the VM was last away; at most 35 minutes "
-        "(Preempt, Terminate 15) after its exporter last answered.",
+        "From 60 s before the impact of an event, while its exporter shows it, and until 5 minutes after the VM was "
+        "last away; at most 35 minutes (Preempt, Terminate 15) after its exporter last answered.",
     )
 
 
