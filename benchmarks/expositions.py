@@ -10,6 +10,7 @@ from pathlib import Path
 
 from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine
 from benchmarks.fleet_server import EVENT_ID, PEER, SCALE_SET, TYPES, VM
+from support.events.imds_bodies import entry
 from support.programs import Exporter, Scrape, fetch
 
 VMS = tuple(VirtualMachine(name, scale_set=SCALE_SET, zone="1") for name in (VM, PEER))
@@ -62,14 +63,11 @@ def _text(exporter: Exporter) -> str:
 
 
 def _event(event_type: str, status: str) -> Mapping[str, object]:
-    return {
-        "EventId": EVENT_ID,
-        "EventStatus": status,
-        "EventType": event_type,
-        "ResourceType": "VirtualMachine",
-        "Resources": [VM],
-        "NotBefore": formatdate(time.time() + 900, usegmt=True) if status == "Scheduled" else "",
-        "Description": "",
-        "EventSource": "Platform",
-        "DurationInSeconds": 5 if event_type == "Freeze" else -1,
-    }
+    return entry(
+        EventId=EVENT_ID,
+        EventStatus=status,
+        EventType=event_type,
+        Resources=[VM],
+        NotBefore=formatdate(time.time() + 900, usegmt=True) if status == "Scheduled" else "",
+        DurationInSeconds=5 if event_type == "Freeze" else -1,
+    )
