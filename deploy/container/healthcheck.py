@@ -13,44 +13,47 @@ from azure_scheduled_events_exporter import environment_file
 from azure_scheduled_events_exporter.config import written
 from azure_scheduled_events_exporter.http_server.listen_address import ListenAddress, parse_listen_address
 
-_SECONDS = 4.0
+_SECONDS = 2.0  # each without TLS and with it
 _REQUEST = b"GET /-/healthy HTTP/1.1\r\nHost: localhost\r\nUser-Agent: healthcheck\r\nConnection: close\r\n\r\n"
 _ALIVE = (b"200", b"401", b"429")
 """Statuses of a living exporter: to ask for a certificate or for patience is an answer too."""
 
 
-def _settings() -> tuple[ListenAddress, bool]:
-    """Return where the exporter listens, and whether it has a web configuration, which may ask for TLS."""
+def _address() -> ListenAddress:
     env = dict(os.environ)
     if path := env.get("AZURE_SCHEDULED_EVENTS_ENV_FILE"):
         env = {name: text for name, (text, _) in environment_file.load(Path(path)).items()} | env
-    # Only these two are parsed: an error in another setting does not stop a running exporter.
-    texts = {setting.flag: text for setting, text, _ in written({}, env)}
-    return parse_listen_address(texts["web.listen-address"]), bool(texts["web.config.file"])
+    # Only this one is parsed: an error in another setting does not stop a running exporter.
+    (text,) = (text for setting, text, _ in written({}, env) if setting.flag == "web.listen-address")
+    return parse_listen_address(text)
 
 
-def _status(address: ListenAddress, *, tls: bool) -> bytes:
+def _status(address: ListenAddress) -> bytes:
     """Return the status code of the answer; 401 where TLS asks for a certificate of the client.
+
+    Whether it speaks TLS is tried: it keeps its last valid web configuration, whatever the file has become.
 
     Raises:
         OSError: there is no answer.
     """
     everywhere = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - it asks there, it does not listen
-    host = everywhere.get(address.host, address.host)
-    with socket.create_connection((host, address.port), _SECONDS) as plain:
-        if not tls:
+    where = everywhere.get(address.host, address.host), address.port
+    with socket.create_connection(where, _SECONDS) as plain:
+        try:
             return _ask(plain)
-        context = ssl.create_default_context()
-        context.check_hostname = False  # it asks itself; what matters is that there is an answer
-        context.verify_mode = ssl.CERT_NONE
-        with context.wrap_socket(plain, do_handshake_on_connect=False) as connection:
-            try:
-                connection.do_handshake()
-                return _ask(connection)
-            except (ssl.SSLError, ConnectionError):
-                if connection.cipher() is None:  # the server has not chosen one
-                    raise
-                return b"401"
+        except ConnectionError:  # a server with TLS ends the connection at once
+            pass
+    context = ssl.create_default_context()
+    context.check_hostname = False  # it asks itself; what matters is that there is an answer
+    context.verify_mode = ssl.CERT_NONE
+    with context.wrap_socket(socket.create_connection(where, _SECONDS), do_handshake_on_connect=False) as connection:
+        try:
+            connection.do_handshake()
+            return _ask(connection)
+        except (ssl.SSLError, ConnectionError):
+            if connection.cipher() is None:  # the server has not chosen one
+                raise
+            return b"401"
 
 
 def _ask(connection: socket.socket) -> bytes:
@@ -64,13 +67,8 @@ def _ask(connection: socket.socket) -> bytes:
 def main() -> str | None:
     """Return what is wrong; None when all is well."""
     try:
-        address, tls = _settings()
-        try:
-            found = _status(address, tls=tls)
-        except TimeoutError:  # a server that does not know the protocol ends the connection at once
-            raise
-        except OSError:  # it keeps its last valid web configuration, whatever the file has become
-            found = _status(address, tls=not tls)
+        address = _address()
+        found = _status(address)
     except Exception as error:  # noqa: BLE001 - whatever it is, it is not healthy
         return f"not healthy: {error}"
     return None if found in _ALIVE else f"not healthy: {address} answers {found.decode(errors='replace') or 'nothing'}"

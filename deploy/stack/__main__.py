@@ -19,7 +19,7 @@ from azure_scheduled_events_exporter.errors import ExporterError
 
 from . import compose
 from .free_port import free_port
-from .part import ROOT, Part, pages_of, program_of
+from .part import ROOT, Part, program_of
 from .wiring import Wiring
 
 COMPOSE = ROOT / "deploy" / "compose" / "compose.yaml"
@@ -40,8 +40,7 @@ class Stack:
         self.absent = [name for name in services if name not in self.programs]
         here = [services[name] for name in self.programs]
         ports = _ports([port for service in here for port in service.ports.values()], free=free_ports)
-        pages = {name: pages_of(service) for name, service in services.items()}
-        self._wiring = Wiring(services, frozenset(self.absent), ports, pages, folder)
+        self._wiring = Wiring(services, frozenset(self.absent), ports, folder)
         self._once = {name for service in here for name, condition in service.needs.items() if condition == _DONE}
         self.parts: dict[str, Part] = {}
 

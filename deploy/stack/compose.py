@@ -12,11 +12,7 @@ from typing import Any
 
 import yaml
 
-from azure_scheduled_events_exporter.errors import UsageError
-
 _VARIABLE = re.compile(r"\$\{([A-Z_]+):-([^}]*)\}")
-
-_PORT = re.compile(r"127\.0\.0\.1:(?P<outside>\d+):(?P<inside>\d+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +50,6 @@ def read(path: Path, variables: Mapping[str, str], *overrides: Path) -> dict[str
     """Return the services of the compose file at ``path``, in an order in which each comes after what it needs.
 
     ``overrides`` are compose files of the same folder, which change and add services as a container engine merges them.
-
-    Raises:
-        UsageError: a service publishes a port to others.
     """
     written: Any = {}
     for file in (path, *overrides):
@@ -86,16 +79,10 @@ def _service(folder: Path, name: str, body: Mapping[str, Any]) -> Service:
         command=tuple(map(str, body.get("command", ()))),
         environment={key: str(value) for key, value in body.get("environment", {}).items()},
         mounts=tuple(_mount(folder, str(volume)) for volume in body.get("volumes", ())),
-        ports=dict(_port(name, str(port)) for port in body.get("ports", ())),
+        ports={int(inside): int(outside) for _, outside, inside in (port.split(":") for port in body.get("ports", ()))},
         needs={needed: how["condition"] for needed, how in body.get("depends_on", {}).items()},
         shown=body.get("attach", True),
     )
-
-
-def _port(name: str, text: str) -> tuple[int, int]:
-    if found := _PORT.fullmatch(text):
-        return int(found["inside"]), int(found["outside"])
-    raise UsageError(f"{name}: port '{text}' is not for this machine alone: write 127.0.0.1:OUTSIDE:INSIDE")
 
 
 def _mount(folder: Path, volume: str) -> Mount:

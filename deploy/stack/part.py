@@ -6,7 +6,6 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 
 from azure_scheduled_events_exporter.errors import ExporterError
@@ -25,12 +24,6 @@ _DEBIAN = {
 }
 # Debian's vmalert is older: it evaluates the present by another flag, and refuses what it does not know.
 _OLDER_FLAGS = {"--rule.evalDelay=0s": "--datasource.queryTimeAlignment=false"}
-# Debian's builds have no web pages for people, or older ones: the same data comes from their APIs.
-_PAGES = {
-    "docker.io/prom/prometheus": {"/alerts": "/api/v1/alerts"},
-    "docker.io/prom/alertmanager": {"/#/alerts": "/api/v2/alerts"},
-    "docker.io/victoriametrics/victoria-metrics": {"/alerts": "/api/v1/alerts"},
-}
 _TOOLS = ROOT / ".tools" / "usr" / "bin"
 
 
@@ -49,11 +42,6 @@ def program_of(service: Service) -> list[str] | None:
     if found is None:
         raise ExporterError(f"{name} is not here: run scripts/tools prometheus alertmanager victoria")
     return [found]
-
-
-def pages_of(service: Service) -> Mapping[str, str]:
-    """Return what to look at here instead of the pages that its image has, by path."""
-    return _PAGES.get(service.image, {})
 
 
 class Part:

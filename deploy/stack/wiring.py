@@ -10,6 +10,12 @@ from pathlib import Path
 
 from .compose import Mount, Service
 
+# Debian's builds have no web pages for people, or older ones: the same data comes from their APIs.
+_PAGES = {
+    "docker.io/prom/prometheus": {"/alerts": "/api/v1/alerts"},
+    "docker.io/prom/alertmanager": {"/#/alerts": "/api/v2/alerts"},
+    "docker.io/victoriametrics/victoria-metrics": {"/alerts": "/api/v1/alerts"},
+}
 _LISTEN = re.compile(r"(--[\w.-]+=|):(\d+)")
 
 
@@ -20,7 +26,6 @@ class Wiring:
         services: all that the compose file has.
         absent: the names of those that do not run here.
         ports: the port of 127.0.0.1 that replaces each published one.
-        pages: by service, the paths that are replaced by others here.
         folder: where volumes and translated files lie.
     """
 
@@ -29,7 +34,6 @@ class Wiring:
         services: Mapping[str, Service],
         absent: frozenset[str],
         ports: Mapping[int, int],
-        pages: Mapping[str, Mapping[str, str]],
         folder: Path,
     ) -> None:
         self._folder = folder
@@ -43,7 +47,7 @@ class Wiring:
             for inside, outside in service.ports.items():
                 here = self._local(outside)
                 self._addresses |= {f"{name}:{inside}": here, f"127.0.0.1:{outside}": here}
-                shown = pages.get(name, {}).items()
+                shown = _PAGES.get(service.image, {}).items()
                 self._addresses |= {f"127.0.0.1:{outside}{path}": f"{here}{other}" for path, other in shown}
         self._gone = re.compile(rf"(?<![\w.-])(?:{'|'.join(gone) or '(?!)'})(?!\d)")
 
