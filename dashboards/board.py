@@ -176,7 +176,7 @@ def events(
         overrides=[
             solid("State", mappings=colors(STATES), custom__width=105, custom__filterable=True),
             by_name("Type", links=[_TYPE_LINK], custom__width=100, custom__filterable=True),
-            by_name("When", unit="dateTimeFromNow", mappings=no_time, custom__width=130),
+            by_name("When", unit="dateTimeFromNow", mappings=no_time, custom__width=142),
             by_name("At", unit="dateTimeAsIsoNoDateIfToday", mappings=no_time, custom__width=155),
             *([] if own else [wrapped("VMs", links=[vm_link("vm")], custom__width=140, custom__filterable=True)]),
             by_name(

@@ -80,7 +80,7 @@ def test_what_happens_now_stands_above_what_happened(during_events: str) -> None
         ("lost", "Reboot", "db-standby"),
     ]
     assert len(states(fleet)) == 17
-    assert (fleet.stat("Next event in"), fleet.stat("VMs, event Started")) == ("10", "1")
+    assert (fleet.stat("Next event in"), fleet.stat("VMs, event Started")) == ("25", "1")
     assert fleet.stat("VMs, event Scheduled") == "3"
     assert fleet.stat("Do exporters see IMDS?") == "10 exporters: 1 blind"
 

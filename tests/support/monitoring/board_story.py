@@ -107,7 +107,7 @@ NOW = (
         "Reboot", ("web_2",), -4 * MINUTE, 11 * MINUTE, kind=Kind.REQUESTED, source="User", description=RESTART, due=60
     ),
     Event("Redeploy", ("db-primary",), -2 * HOUR, 2.9 * DAY, kind=Kind.FAR_AHEAD),
-    Event("Preempt", ("batch_1",), -20, 10, description="", approved="batch_1"),
+    Event("Preempt", ("batch_1",), -5, 25, description="", approved="batch_1"),
     Event("Reboot", ("db-standby",), -20 * MINUTE, -5 * MINUTE, -5 * MINUTE, unseen=-3 * MINUTE),
 )
 

@@ -46,6 +46,8 @@ PICTURES = (
 )
 
 FIRST_SCREEN = "readme-fleet.png"
+_DRAWING = 20
+"""Seconds that the first picture takes: the browser tells times from its own clock, such as "in a few seconds"."""
 
 
 def words(board: Json) -> Iterator[str]:
@@ -67,7 +69,7 @@ def words(board: Json) -> Iterator[str]:
 
 def main(command: str, folder: Path, pictures: tuple[Picture, ...] = PICTURES) -> None:
     """Have the pictures drawn into ``folder``."""
-    now = float(int(time.time()))
+    now = float(int(time.time())) + _DRAWING
     for moment, samples in moments(now):
         with tempfile.TemporaryDirectory() as work, StoryPrometheus(Path(work), samples) as prometheus:
             for picture in pictures:

@@ -23,7 +23,7 @@ NEXT = "Freeze of this VM and 1 more VM at 2026-11-20T03:21:53Z"
         (BUSY, f"IMDS answers, 2 events: {NEXT}, …"),
         (
             BLIND,
-            f"no valid answer of IMDS since 2026-11-20T03:02:10Z ({WHY}); known from before: 2 events: {NEXT}, …",
+            f"no valid answer of IMDS since 2026-11-20T03:06:56Z ({WHY}); known from before: 2 events: {NEXT}, …",
         ),
         (
             replace(QUIET, polls=replace(BLIND.polls, last_success=None)),
