@@ -129,19 +129,13 @@ def _run(stack: Stack, folder: Path, ended: threading.Event) -> None:
 
 def _follow(stack: Stack, ended: threading.Event) -> None:
     """Print what the parts for people say, each line with the part's name, until ``ended`` is set."""
-    # The addresses are printed last, to stay visible.
-    shown = sorted(
-        (part for part in stack.parts.values() if part.service.shown),
-        key=lambda part: "ADDRESSES" in part.service.environment,
-    )
+    shown = [part for part in stack.parts.values() if part.service.shown]
     width = max(len(part.service.name) for part in shown)
     files = [(part.service.name, part.log.open(encoding="utf-8", errors="replace")) for part in shown]
-    half: dict[str, str] = {}
     while not ended.is_set():
         for name, file in files:
-            *lines, half[name] = (half.get(name, "") + file.read()).split("\n")
-            for line in lines:
-                print(f"{name:<{width}} | {line}", flush=True)
+            for line in file:
+                print(f"{name:<{width}} | {line}", end="", flush=True)
         stack.check()
         ended.wait(_LOOK)
 
@@ -164,8 +158,6 @@ def main() -> int:
         _run(Stack(services, folder, free_ports=arguments.free_ports), folder, ended)
     except ExporterError as error:  # the logs are kept: somebody will want to read them
         sys.stderr.write(f"stack: {error}\n")
-        if arguments.folder is None and not any(folder.iterdir()):
-            folder.rmdir()
         return error.exit_status
     except BrokenPipeError:  # the reader of our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -22,10 +22,6 @@ _CLIENT_AUTH = {  # the toolkit's modes; those that verify nothing are refused
     "RequireAndVerifyClientCert": ssl.CERT_REQUIRED,
 }
 _VERSIONS = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLSv1_3}
-_UNSUPPORTED = {
-    **{key: f"write the PEM text to a file, and {key}_file" for key in ("cert", "key", "client_ca")},
-    "curve_preferences": "OpenSSL's own choice holds",
-}
 _SUITES = {  # of TLS 1.2, by Go's names, as the toolkit takes them, and by OpenSSL's
     f"TLS_ECDHE_{key}_WITH_{go}": f"ECDHE-{key}-{openssl}"
     for key in ("ECDSA", "RSA")
@@ -70,9 +66,6 @@ def server_tls(section: Section, folder: Path) -> Tls:
     Raises:
         UsageError: a setting is unknown or conflicts with another, or a file cannot be read or used.
     """
-    for key, instead in _UNSUPPORTED.items():
-        if key in section:
-            raise section.error(f"is not supported: {instead}", key)
     asked = _CLIENT_AUTH[section.choice("client_auth_type", tuple(_CLIENT_AUTH), "NoClientCert")]
     names = section.texts("client_allowed_sans", ())
     lowest = _VERSIONS[section.choice("min_version", tuple(_VERSIONS), "TLS12")]

@@ -44,8 +44,6 @@ def load(path: Path) -> WebConfig:
         UsageError: it, or a certificate, cannot be read, or it has unknown, unsafe or conflicting settings.
     """
     top = yaml_file.load(path)
-    if "rate_limit" in top:
-        raise top.error("is not supported: limit requests in front of the exporter", "rate_limit")
     tls, http, users = (top.section(name) for name in _TOP)
     top.finish()
     if tls is http is users is None:  # a file that was emptied by accident must not disable authentication
