@@ -1,7 +1,6 @@
 """The command ``run``: polls the metadata service and serves metrics until a signal stops it."""
 
 import argparse
-import os
 
 from azure_scheduled_events_exporter import logs
 from azure_scheduled_events_exporter.service.ending import Ending
@@ -15,9 +14,8 @@ def run(parsed: argparse.Namespace) -> int:
     with ending.on_signals():  # before anything that takes time
         from azure_scheduled_events_exporter.service import daemon  # noqa: PLC0415 - takes a third of a second
 
-        variables = dict(os.environ)
         config = config_of(parsed)
         log = logs.set_up(config.log_level, config.log_format)
         for text in oversights(parsed):
             log.warning(text)
-        return daemon.run(config, log, ending=ending, read_again=lambda: config_of(parsed, dict(variables)))
+        return daemon.run(config, log, ending=ending)

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from azure_scheduled_events_exporter.approval.sender import ApprovalSender
-from azure_scheduled_events_exporter.config import SETTINGS, Config, warnings
-from azure_scheduled_events_exporter.errors import ExporterError, named_by
+from azure_scheduled_events_exporter.config import Config, warnings
+from azure_scheduled_events_exporter.errors import named_by
 from azure_scheduled_events_exporter.http_server.server import Server
 from azure_scheduled_events_exporter.imds.api_versions import event_versions
 from azure_scheduled_events_exporter.imds.client import ImdsClient
@@ -57,6 +57,7 @@ _TRACE_AGAIN_SECONDS = 60.0
 _WATCH_SECONDS = 5.0  # how often to look whether a poll hangs
 _FINAL_DELIVERY_SECONDS = 1.0  # limit for a collector that hangs
 _STOP_SECONDS = 1.2
+_HUNG_UP = "SIGHUP: files are read whenever they change; a change of the settings needs a restart"
 
 
 class Exporter:
@@ -206,12 +207,11 @@ def run(
     started: Callable[[str, int], None] | None = None,
     rate_limiter: RateLimiter | None = None,
     ending: Ending | None = None,
-    read_again: Callable[[], Config] | None = None,
 ) -> int:
     """Serve and poll until SIGTERM or SIGINT; return the exit status.
 
     The process must end then: within 2 s of the signal it does so by itself. ``started`` is called with scheme and
-    port. At SIGHUP, the settings are compared with what ``read_again`` returns.
+    port.
 
     Pass another ``rate_limiter`` only if the endpoint is not IMDS, and ``ending`` if it handles signals already.
 
@@ -221,31 +221,14 @@ def run(
     if ending is None:
         ending = Ending()
         with ending.on_signals():
-            return run(config, log, started, rate_limiter, ending, read_again)
-    if read_again is not None:
-        ending.read_again = partial(_compare, config, read_again, log)
+            return run(config, log, started, rate_limiter, ending)
+    ending.hung_up = partial(log.info, _HUNG_UP)
     for warning in warnings(config):
         log.warning(warning)
     config = with_endpoint(config, log)  # DHCP may need root
     journal = None if config.journal_path == MEMORY else Path(config.journal_path)
     root = give_up(config.process_user, config.web_listen_address.port, journal)
     return asyncio.run(_serve(config, log, ending, started, rate_limiter, root))
-
-
-def _compare(config: Config, read_again: Callable[[], Config], log: logging.Logger) -> None:
-    """Log which settings have changed. Policy, web configuration and credentials are read whenever they change."""
-    try:
-        now = read_again()
-    except ExporterError as error:
-        log.warning("SIGHUP: the settings cannot be read again", extra=facts(error=error))
-        return
-    names = [each.flag for each in SETTINGS if getattr(now, each.field) != getattr(config, each.field)]
-    if now.approval_policy.name == config.approval_policy.name:
-        names = [name for name in names if name != "approval.policy"]
-    if names:
-        log.warning("SIGHUP: settings have changed: restart to apply them", extra=facts(settings=",".join(names)))
-    else:
-        log.info("SIGHUP: settings read again: none has changed; other files are read whenever they change")
 
 
 async def _serve(

@@ -1,4 +1,4 @@
-"""What signals do: end the process, within two seconds whatever hangs, or have it read its files again.
+"""What signals do: end the process, within two seconds whatever hangs.
 
 Knows no part of the exporter, and must not log: the log may be what hangs.
 """
@@ -25,19 +25,19 @@ Handler = Callable[[int, FrameType | None], None]
 class Ending:
     """Handles the signals.
 
-    SIGHUP calls ``read_again``, or ends the process if it comes because its terminal is gone.
+    SIGHUP calls ``hung_up``, or ends the process if it comes because its terminal is gone.
 
     Its handlers run also while the event loop waits for something, unlike those of asyncio. Without them, a signal
     would be lost during the start of a container: the kernel has no default action for its first process.
 
     Attributes:
         status: the exit status of the process.
-        read_again: reads the files again; runs in the event loop.
+        hung_up: answers SIGHUP; runs in the event loop.
     """
 
     def __init__(self) -> None:
         self.status = 0
-        self.read_again: Callable[[], None] = lambda: None
+        self.hung_up: Callable[[], None] = lambda: None
         self._has_terminal = os.isatty(0)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._begun: asyncio.Event | None = None
@@ -94,4 +94,4 @@ class Ending:
             self._signalled(number, frame)
         elif self._loop is not None:
             with contextlib.suppress(RuntimeError):  # the loop is closed: the end is nearly over
-                self._loop.call_soon_threadsafe(self.read_again)
+                self._loop.call_soon_threadsafe(self.hung_up)
