@@ -6,10 +6,9 @@ is on disk. Decisions are in pure modules. Everything that waits is an argument.
 
 import logging
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from azure_scheduled_events_exporter.alertmanager.pushes import Pushes
 from azure_scheduled_events_exporter.approval.sender import ApprovalSender, answered
 from azure_scheduled_events_exporter.core.approvals import mark_requested
 from azure_scheduled_events_exporter.core.document import Document
@@ -23,7 +22,7 @@ from azure_scheduled_events_exporter.tracing.delivery import SpanDelivery
 
 from .clock import Clock
 from .document_reader import DocumentReader
-from .event_log import EventLog
+from .event_log import PollLog
 from .liveness import HANGS, Liveness
 from .schedule import PollSchedule
 from .snapshot import Deliveries, Polls, Snapshot
@@ -42,10 +41,11 @@ ANSWER_POLL_SECONDS = 1.0
 """While IMDS has not answered an approval, polls are at most so far apart, even if the interval is longer."""
 
 
+@dataclass(eq=False)
 class Poller:
     """Polls until it is stopped, and publishes a :class:`Snapshot` after every poll.
 
-    Args:
+    Attributes:
         settings: what the user decided.
         client: sends requests to IMDS.
         approvals: sends what a policy or an operator wants approved.
@@ -55,71 +55,54 @@ class Poller:
         clock: this machine's clock.
         wait: waits so many seconds, or until the process is to end; returns whether it is.
         log: where transitions and failures are logged.
+        state: what is known.
     """
 
-    def __init__(
-        self,
-        settings: Settings,
-        client: ImdsClient,
-        approvals: ApprovalSender,
-        journal: Journal,
-        delivery: SpanDelivery | None,
-        alerts: "AlertPush | None",
-        clock: Clock,
-        wait: Callable[[float], bool],
-        log: logging.Logger,
-    ) -> None:
-        self._settings = settings
-        self._client = client
-        self._approvals = approvals
-        self._journal = journal
-        self._delivery = delivery
-        self._alerts = alerts
-        self._clock = clock
-        self._wait = wait
-        self.liveness = Liveness(clock)
-        self._event_log = EventLog(log)
+    settings: Settings
+    client: ImdsClient
+    approvals: ApprovalSender
+    journal: Journal
+    delivery: SpanDelivery | None
+    alerts: "AlertPush | None"
+    clock: Clock
+    wait: Callable[[float], bool]
+    log: logging.Logger
+
+    def __post_init__(self) -> None:
+        self.liveness = Liveness(self.clock)
+        self._poll_log = PollLog(self.log)
         self._approved = False
-        self._reader = DocumentReader(client, settings.timeout, clock, journal.keep_document)
-        if delivery is not None and settings.vm_name is not None:
-            delivery.identity = Instance(settings.vm_name)
-        self.state = State(settings, journal, delivery, clock, wait, log)
-        self._show(
-            approval_policy=approvals.scheduler.policy_name,
-            journal=journal.state,
-            hooks=journal.inbox.hooks,
-            deliveries=self._deliveries(self._journal.spans_queued()),
-            pushes=self._pushes(),
-        )
+        self._reader = DocumentReader(self.client, self.settings.timeout, self.clock, self.journal.keep_document)
+        if self.delivery is not None and self.settings.vm_name is not None:
+            self.delivery.identity = Instance(self.settings.vm_name)
+        self.state = State(self.settings, self.journal, self.delivery, self.clock, self.wait, self.log)
+        self._show_parts(approval_policy=self.approvals.scheduler.policy_name)
 
     @property
     def snapshot(self) -> Snapshot:
         """The snapshot of the last poll. Any thread may read it."""
         return self.state.snapshot
 
-    def _show(self, **fields: object) -> None:
-        self.state.snapshot = self.snapshot.having(**fields)
-
     def learn(self, identity: Instance) -> None:
         """Set this VM's identity; the next poll uses it to decide which events are this VM's. Any thread may call."""
         self.state.identity = identity
-        if self._delivery is not None:
-            self._delivery.identity = replace(identity, vm_name=self._settings.vm_name or identity.vm_name)
+        if self.delivery is not None:
+            self.delivery.identity = replace(identity, vm_name=self.settings.vm_name or identity.vm_name)
 
     def run(self) -> None:
         """Poll at the configured rate until the process is to end."""
-        schedule = PollSchedule(self._settings.interval, self._clock.now().monotonic, self._settings.spacing)
-        while not self._wait(self.liveness.expect(schedule.due - self._clock.now().monotonic)):
+        schedule = PollSchedule(self.settings.interval, self.clock.now().monotonic, self.settings.spacing)
+        while not self.wait(self.liveness.expect(schedule.due - self.clock.now().monotonic)):
             self.liveness.expect(self._reader.next_timeout + ANSWER_SECONDS)
             try:
                 outcome = self.poll()
             except Stopped:
                 return
-            now = self._clock.now().monotonic
+            now = self.clock.now().monotonic
             schedule.polled(now, throttled=outcome is Outcome.THROTTLED)
             if self._approved:  # its effects may follow immediately
                 schedule.at_latest(now)
-            elif self._approvals.is_waiting and outcome is not Outcome.THROTTLED:
+            elif self.approvals.is_waiting and outcome is not Outcome.THROTTLED:
                 schedule.at_latest(now + ANSWER_POLL_SECONDS)
 
     def latest(self) -> Snapshot:
@@ -128,10 +111,10 @@ class Poller:
         While the next poll hangs, ``up`` is False. The journal is not asked: its lock may be what the poll waits for.
         """
         snapshot = self.snapshot
-        snapshot = snapshot.having(pushes=self._pushes(), deliveries=self._deliveries(snapshot.deliveries.queued))
+        snapshot = snapshot.having(**self._counts(snapshot.deliveries.queued))
         if not self.liveness.confirm_hang():
             return snapshot
-        ended = round(self._clock.now().wall - self.liveness.overdue_seconds())
+        ended = round(self.clock.now().wall - self.liveness.overdue_seconds())
         failure = f"a poll should have ended at {iso_time(ended)}: {HANGS}"
         return replace(snapshot, polls=replace(snapshot.polls, up=False, failure=failure, partial=False, hanging=True))
 
@@ -141,36 +124,36 @@ class Poller:
         Raises:
             Stopped: the process is to end.
         """
-        began = self._clock.now()
+        began = self.clock.now()
         outcome, failure, has_read = Outcome.OK, "", False
         self._approved = False
         self._keep_journal(began)
         try:
-            self.take_answer()
+            self._take_answer()
             document = self._take_in()
             has_read = True  # readable events are recorded, whatever follows
             self._approve(document)
             if document.unreadable:
                 message = "IMDS sent a document that is partly unreadable"
                 raise ImdsError(Outcome.INVALID_DOCUMENT, message, document.unreadable[0])  # noqa: TRY301 - as a failed poll
-            self._event_log.poll_succeeded(self._clock.now())
+            self._poll_log.succeeded(self.clock.now())
         except Stopped:
             raise
         except ImdsError as error:
             outcome, failure = error.outcome, str(error)
-            self._event_log.poll_failed(error.reason, failure, outcome, began)
+            self._poll_log.failed(error.reason, failure, outcome, began)
         except Exception:  # noqa: BLE001 - whatever it is, the next poll must come
             outcome, failure = Outcome.INVALID_DOCUMENT, "the exporter failed on this answer; its log has the traceback"
-            self._event_log.poll_failed("poll failed", failure, outcome, began, with_traceback=True)
+            self._poll_log.failed("poll failed", failure, outcome, began, with_traceback=True)
         self.state.attend_pauses()
-        self._publish(outcome, failure, began, self._clock.now(), is_partial=has_read and outcome is not Outcome.OK)
+        self._publish(outcome, failure, began, self.clock.now(), is_partial=has_read and outcome is not Outcome.OK)
         return outcome
 
     def _take_in(self) -> Document:
         """Read the document and record what changed; after a failure, the known events stay unchanged."""
         vm_name = self.snapshot.vm_name or ""
         reading = self._reader.read(vm_name, has_events=bool(self.state.known.current))
-        self.take_answer()  # before the document, which may show what the approval has started
+        self._take_answer()  # before the document, which may show what the approval has started
         self.state.take_in(reading)
         # Not before: a write of the journal would have to wait for it.
         self._reader.store(reading.body, self.snapshot.vm_name or "", "; ".join(reading.document.unreadable))
@@ -181,45 +164,36 @@ class Poller:
         vm_name = self.snapshot.vm_name
         shown = {event.event_id for event in document.events}
         is_confirmed = vm_name is not None or self.state.owner_is_known
-        server_time = self._client.server_time() if self.state.known.current else None
-        due = self._approvals.due(
+        server_time = self.client.server_time() if self.state.known.current else None
+        due = self.approvals.due(
             self.state.known, shown, vm_name, is_name_confirmed=is_confirmed, server_time=server_time
         )
         if due is not None:
-            now = self._clock.now()
+            now = self.clock.now()
             self.state.record(mark_requested(self.state.known, [due.life.event_id], due.approver, now))
-            self._approvals.send(due)
-            self.take_answer(ANSWER_SECONDS)
-        self._show_approvals()
+            self.approvals.send(due)
+            self._take_answer(ANSWER_SECONDS)
 
-    def take_answer(self, wait: float = 0.0) -> None:
-        """Record the answer of IMDS to the last approval, if it comes within ``wait`` seconds.
-
-        Every poll does this. Only the thread that polls may call it.
-        """
-        answer = self._approvals.answer(wait)
+    def _take_answer(self, wait: float = 0.0) -> None:
+        """Record the answer of IMDS to the last approval, if it comes within ``wait`` seconds."""
+        answer = self.approvals.answer(wait)
         if answer is None:
             return
         due, error = answer
         self._approved = error is None
-        self.state.record(*answered(self.state.known, due, error, self._clock.now()))
-        self._approvals.settle(due, error)
-        self._show_approvals()
-
-    def _show_approvals(self) -> None:
-        scheduler = self._approvals.scheduler
-        self._show(approval_requests=dict(scheduler.counts), approval_statuses=dict(scheduler.statuses))
+        self.state.record(*answered(self.state.known, due, error, self.clock.now()))
+        self.approvals.settle(due, error)
 
     def _keep_journal(self, now: Timestamp) -> None:
         """Maintain the journal: check its file and its owner, and remove old entries."""
-        self._journal.look()
+        self.journal.look()
         if self.state.claim_journal():
             self._reader.begin_anew()
-        self._journal.prune(now, lambda: self._clock_confirmed(now))
+        self.journal.prune(now, lambda: self._clock_confirmed(now))
 
     def _clock_confirmed(self, now: Timestamp) -> bool:
         """Return whether IMDS' clock (the Date header of its last answer) agrees with this machine's."""
-        answered = self._client.server_time()
+        answered = self.client.server_time()
         return answered is not None and abs(answered - now.wall) <= CLOCK_TOLERANCE_SECONDS
 
     def _publish(self, outcome: Outcome, failure: str, began: Timestamp, ended: Timestamp, *, is_partial: bool) -> None:
@@ -235,26 +209,35 @@ class Poller:
         identity = self.state.identity
         if identity is not None and identity != self.snapshot.identity:  # known, though no document has come yet
             # Current events take the name with the next document, which decides anew whose they are.
-            name = self.snapshot.vm_name if self.state.known.current else self._settings.vm_name or identity.vm_name
-            self._show(identity=identity, vm_name=name)
+            name = self.snapshot.vm_name if self.state.known.current else self.settings.vm_name or identity.vm_name
+            self.state.snapshot = self.snapshot.having(identity=identity, vm_name=name)
         self.state.trace_hooks()
         self.state.show(ended)
-        self._show(
-            polls=polls,
-            journal=self._journal.state,
-            deliveries=self._deliveries(self._journal.spans_queued()),
-            pushes=self._pushes(),
-            hooks=self._journal.inbox.hooks,
-        )
-        if self._alerts is not None:
+        self._show_parts(polls=polls)
+        if self.alerts is not None:
             now = self.snapshot
-            self._alerts.update(now.shown, now.kinds, now.ended, now.identity, now.polls.up)
+            self.alerts.update(now.shown, now.kinds, now.ended, now.identity, now.polls.up)
 
-    def _deliveries(self, queued: int) -> Deliveries:
-        """Return what delivery has counted. Read ``queued`` first: what is not queued any more has been counted."""
-        if self._delivery is None:
-            return Deliveries()
-        return Deliveries(self._delivery.exported, self._delivery.failed, queued)
+    def _show_parts(self, **fields: object) -> None:
+        """Let the snapshot have ``fields``, and what approvals, journal, delivery and pushing say of themselves."""
+        scheduler = self.approvals.scheduler
+        self.state.snapshot = self.snapshot.having(
+            approval_requests=dict(scheduler.counts),
+            approval_statuses=dict(scheduler.statuses),
+            journal=self.journal.state,
+            hooks=self.journal.inbox.hooks,
+            **self._counts(self.journal.spans_queued()),
+            **fields,
+        )
 
-    def _pushes(self) -> Pushes:
-        return Pushes() if self._alerts is None else self._alerts.pushes
+    def _counts(self, queued: int) -> dict[str, object]:
+        """Return what delivery and pushing have counted.
+
+        Read the number of spans ``queued`` first: what is not queued any more has been counted.
+        """
+        counts: dict[str, object] = {}
+        if self.delivery is not None:
+            counts["deliveries"] = Deliveries(self.delivery.exported, self.delivery.failed, queued)
+        if self.alerts is not None:
+            counts["pushes"] = self.alerts.pushes
+        return counts

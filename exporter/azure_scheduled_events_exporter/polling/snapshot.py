@@ -124,22 +124,20 @@ class Snapshot:
         new = {name: value for name, value in values.items() if value != getattr(self, name)}
         return replace(self, **new) if new else self  # type: ignore[arg-type] # as its class says
 
-    def showing(self, known: Lifecycles, unshown: Collection[str], now: float) -> "Snapshot":
-        """Return the snapshot with the events of ``known`` as they are at ``now``, wall-clock seconds.
+    def showing(
+        self, known: Lifecycles, unshown: Collection[str], now: float, changes: Sequence[Change] = ()
+    ) -> "Snapshot":
+        """Return the snapshot with the events of ``known`` as they are at ``now``, and with ``changes`` counted.
 
         No document of this run has shown those of the EventIds ``unshown``.
         """
         current = known.current
+        recent = [life for life in self.recent if life.event_id not in current]
+        recent += [change.lifecycle for change in changes if change.lifecycle.outcome]
         return replace(self, current=current).having(
             shown={event_id: life for event_id, life in current.items() if event_id not in unshown},
             kinds={event_id: kind_of(life, now) for event_id, life in current.items()},
             ended=known.ended_since(now - ENDED_SECONDS, MOST_ENDED),
+            recent=tuple(recent[-RECENT:]),
+            statistics=self.statistics.plus(map(measure, changes)) if changes else self.statistics,
         )
-
-    def after(self, known: Lifecycles, changes: Sequence[Change], unshown: Collection[str], now: float) -> "Snapshot":
-        """Return the snapshot with ``changes`` counted, and otherwise as :meth:`showing` does."""
-        recent = tuple(life for life in self.recent if life.event_id not in known.current)
-        ended = tuple(change.lifecycle for change in changes if change.lifecycle.outcome)
-        statistics = self.statistics.plus(map(measure, changes))
-        counted = replace(self, recent=(*recent, *ended)[-RECENT:], statistics=statistics)
-        return counted.showing(known, unshown, now)

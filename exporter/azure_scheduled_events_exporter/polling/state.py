@@ -15,17 +15,17 @@ from azure_scheduled_events_exporter.core.observation import (
     observe,
     record_pause,
 )
-from azure_scheduled_events_exporter.core.spans import SpanFacts, is_traced, unfinished
+from azure_scheduled_events_exporter.core.spans import SpanFacts, finished, hook_run, is_traced, unfinished
 from azure_scheduled_events_exporter.core.statistics import Statistics
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.journal.journal import OWNER_WAIT_SECONDS, Journal
 from azure_scheduled_events_exporter.journal.store import Entry
+from azure_scheduled_events_exporter.logs import facts
 from azure_scheduled_events_exporter.tracing.delivery import SpanDelivery
 
 from .clock import Clock
 from .document_reader import Reading
-from .event_log import EventLog
-from .journal_entry import hook_spans, journal_entry
+from .event_log import log_changes
 from .pauses import Pauses
 from .snapshot import Snapshot
 
@@ -51,6 +51,7 @@ class Settings:
     spacing: float = 0.0
 
 
+@dataclass(eq=False)
 class State:
     """The state, restored from the journal. One thread uses it; ``snapshot`` may be read by any.
 
@@ -61,38 +62,30 @@ class State:
         owner_is_known: whether events that only the journal knows end when a document does not show them.
     """
 
-    def __init__(
-        self,
-        settings: Settings,
-        journal: Journal,
-        delivery: SpanDelivery | None,
-        clock: Clock,
-        wait: Callable[[float], bool],
-        log: logging.Logger,
-    ) -> None:
-        self._settings = settings
-        self._journal = journal
-        self._delivery = delivery
-        self._clock = clock
-        self._wait = wait
-        self._log = log
-        self._event_log = EventLog(log)
+    settings: Settings
+    journal: Journal
+    delivery: SpanDelivery | None
+    clock: Clock
+    wait: Callable[[float], bool]
+    log: logging.Logger
+
+    def __post_init__(self) -> None:
         self.identity: Instance | None = None
-        restored = journal.restore()
+        restored = self.journal.restore()
         self.known: Lifecycles = restored.lifecycles
         self._unshown = frozenset(self.known.current)  # events of earlier runs that no document of this run has shown
         self.owner_is_known = True
-        self._began = clock.now()
+        self._began = self.clock.now()
         # When the last document came, believed or not; None if an event can have started unseen before it.
         self._watched_at: Timestamp | None = None
-        self._pauses = Pauses(clock, wait, journal)
+        self._pauses = Pauses(self.clock, self.wait, self.journal)
         self._document: Document | None = None  # the last one whose changes are in the journal
         # The runs of hooks whose spans are in the journal.
-        self._traced_runs = {run.run for run in journal.inbox.runs if run.outcome is not None}
+        self._traced_runs = {run.run for run in self.journal.inbox.runs if run.outcome is not None}
         # Events from before the restart stay current until a document shows otherwise.
         self.snapshot = Snapshot(
-            poll_interval=settings.interval,
-            vm_name=settings.vm_name,
+            poll_interval=self.settings.interval,
+            vm_name=self.settings.vm_name,
             statistics=restored.statistics,
             recent=restored.recent,
         )
@@ -104,15 +97,15 @@ class State:
 
     def take_in(self, reading: Reading) -> None:
         """Derive transitions from the document, write them to the journal, and log them."""
-        now, document = self._clock.now(), reading.document
+        now, document = self.clock.now(), reading.document
         watched = self._watched_at is not None and now.since(self._watched_at) <= WATCHED_WITHIN_SECONDS
         if not reading.is_believed:
             if reading.empty_polls == 1:
-                self._log.warning("empty body while events are current: not believed yet")
+                self.log.warning("empty body while events are current: not believed yet")
             self._watched_at = now if watched else None
             return
         pause = self._pauses.take()
-        vm_name = self._settings.vm_name or (self.identity.vm_name if self.identity else None)
+        vm_name = self.settings.vm_name or (self.identity.vm_name if self.identity else None)
         shown = {event.event_id for event in document.events}
         self._unshown -= shown
         owner_is_known = self._knows_owner(now)
@@ -130,15 +123,14 @@ class State:
             now,
             vm_name,
             watched,
-            self._clock.booted_at(),
+            self.clock.booted_at(),
             pause,
             self._unshown,
             kept=frozenset() if owner_is_known else self._unshown,
             absent_since=reading.empty_since,
         )
         known, changes = observe(self.known, document, context)
-        self._event_log.unexpected_content(document)
-        before = self._document or document
+        before = self._document or replace(document, remarks=())
         changed = (document.incarnation, document.events) != (before.incarnation, before.events)
         self._write(
             known,
@@ -148,6 +140,8 @@ class State:
             incarnation=document.incarnation,
             document_changes=self.snapshot.document_changes + changed,
         )
+        for remark in (each for each in document.remarks if each not in before.remarks):
+            self.log.warning("unexpected content in Scheduled Events document", extra=facts(remark=remark))
         self._document = document
 
     def _knows_owner(self, now: Timestamp) -> bool:
@@ -155,7 +149,7 @@ class State:
 
         They may be another VM's. Until that is known, they end only if a document has shown them.
         """
-        return not self._journal.awaits_vm_id or now.since(self._began) >= OWNER_WAIT_SECONDS
+        return not self.journal.awaits_vm_id or now.since(self._began) >= OWNER_WAIT_SECONDS
 
     def record(self, known: Lifecycles, changes: Sequence[Change] = ()) -> None:
         """Write ``changes`` and the new state ``known`` to the journal, then log and show them."""
@@ -164,14 +158,16 @@ class State:
 
     def _write(self, known: Lifecycles, changes: Sequence[Change], **shown: object) -> None:
         """Write, log and show, in this order; ``shown`` are further fields of the snapshot."""
-        snapshot = self.snapshot.after(known, changes, self._unshown, self._clock.now().wall)
-        entry = journal_entry(self.known, known, changes, self.is_traced)
-        if entry.changes or entry.lives or entry.spans:
-            self._journal.record(entry, snapshot.statistics, known)
+        snapshot = self.snapshot.showing(known, self._unshown, self.clock.now().wall, changes)
+        lives = [life for life in known.current.values() if life != self.known.current.get(life.event_id)]
+        lives += [change.lifecycle for change in changes if change.lifecycle.outcome]
+        spans = [span for change in changes if self.is_traced(change.lifecycle) for span in finished(change)]
+        if changes or lives:
+            self.journal.record(Entry(changes, lives, spans), snapshot.statistics, known)
         self.known = known
-        self._event_log.changes(changes)
-        if entry.spans and self._delivery is not None:
-            self._delivery.wake()
+        log_changes(self.log, changes)
+        if spans and self.delivery is not None:
+            self.delivery.wake()
         self.attend_pauses()  # before anyone is shown a start: the pause may follow at once
         self.snapshot = snapshot.having(**shown)
 
@@ -180,13 +176,13 @@ class State:
 
         Return whether it was.
         """
-        if self.identity is None or not self._journal.claim(self.identity.vm_id):
+        if self.identity is None or not self.journal.claim(self.identity.vm_id):
             return False
         self.known, self._watched_at, self._unshown = Lifecycles(), None, frozenset()
         self._pauses.stop()
-        self._pauses = Pauses(self._clock, self._wait, self._journal)
+        self._pauses = Pauses(self.clock, self.wait, self.journal)
         self.snapshot = replace(self.snapshot, statistics=Statistics(), recent=())
-        self.show(self._clock.now())
+        self.show(self.clock.now())
         return True
 
     def attend_pauses(self) -> None:
@@ -199,20 +195,26 @@ class State:
 
     def is_traced(self, life: Lifecycle) -> bool:
         """Return whether this VM sends the spans of an event."""
-        return self._delivery is not None and is_traced(life, peers_too=self._settings.trace_peers)
+        return self.delivery is not None and is_traced(life, peers_too=self.settings.trace_peers)
 
     def open_spans(self) -> tuple[SpanFacts, ...]:
         """Return the unfinished spans of current events, for a shutdown during an event."""
-        others = self._unshown if self._journal.awaits_vm_id else frozenset()  # they may be another VM's
+        others = self._unshown if self.journal.awaits_vm_id else frozenset()  # they may be another VM's
         lives = [life for life in self.known.current.values() if self.is_traced(life) and life.event_id not in others]
-        return unfinished(lives, self._clock.now())
+        return unfinished(lives, self.clock.now())
 
     def trace_hooks(self) -> None:
         """Send the spans of hooks' runs that have ended since the last poll."""
-        if self._delivery is None:
+        if self.delivery is None:
             return
-        spans = hook_spans(self._journal.inbox.runs, self._traced_runs, self.known, self.is_traced)
+        spans = []
+        for run in self.journal.inbox.runs:
+            life = self.known.current.get(run.event_id) or self.known.ended.get(run.event_id)
+            if run.outcome is None or run.run in self._traced_runs or life is None or not self.is_traced(life):
+                continue
+            start, end = Timestamp(run.started), Timestamp(run.started + (run.duration or 0.0))
+            spans.append(hook_run(life, run.run, start, end, {"phase": run.phase, "outcome": run.outcome}))
+            self._traced_runs.add(run.run)
         if spans:
-            self._traced_runs |= {run for run, _ in spans}
-            self._journal.record(Entry(spans=[span for _, span in spans]), self.snapshot.statistics, self.known)
-            self._delivery.wake()
+            self.journal.record(Entry(spans=spans), self.snapshot.statistics, self.known)
+            self.delivery.wake()
