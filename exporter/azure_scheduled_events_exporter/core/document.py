@@ -102,11 +102,9 @@ class ScheduledEvent:
         """Return the event with the first :data:`MOST_NAMES` names, or one less and that of the VM ``vm_name``."""
         if len(self.resources) <= MOST_NAMES:
             return self
-        names = self.resources[:MOST_NAMES]
-        own = comparable_name(vm_name or "")
-        if own not in map(comparable_name, names):
-            names = (*names[:-1], next((name for name in self.resources if comparable_name(name) == own), names[-1]))
-        return replace(self, resources=names, unlisted=self.resource_count - MOST_NAMES)
+        names, own = self.resources[:MOST_NAMES], comparable_name(vm_name or "")
+        later = [name for name in self.resources[MOST_NAMES:] if comparable_name(name) == own]
+        return replace(self, resources=(*names[:-1], *(later or names[-1:])), unlisted=self.resource_count - MOST_NAMES)
 
     def spelling(self, vm_name: str | None) -> str:
         """Return the name ``vm_name`` as Resources spell it, ``""`` if they do not name that VM."""
@@ -117,8 +115,7 @@ class ScheduledEvent:
         """Return whether this event affects the VM called ``vm_name`` (None while its name is unknown)."""
         if not vm_name:
             return Scope.UNKNOWN
-        own = comparable_name(vm_name)
-        return Scope.SELF if any(comparable_name(name) == own for name in self.resources) else Scope.PEER
+        return Scope.SELF if self.spelling(vm_name) else Scope.PEER
 
 
 FieldValue = str | float | tuple[str, ...] | None
@@ -291,14 +288,14 @@ def _event(entry: Mapping[str, Any]) -> tuple[ScheduledEvent, list[str]]:
     event = ScheduledEvent(
         event_id=_bounded_id(sent_id.upper()),
         sent_id=sent_id,
-        event_type=_canonical(_word(entry, "EventType", oddities), EventType),
-        status=_canonical(_word(entry, "EventStatus", oddities), EventStatus),
-        source=_canonical(_word(entry, "EventSource", oddities), EventSource),
+        event_type=_word(entry, "EventType", EventType),
+        status=_word(entry, "EventStatus", EventStatus),
+        source=_word(entry, "EventSource", EventSource),
         resources=_names(resources),
         not_before=not_before,
-        description=_bounded(clean_text(entry.get("Description")), "Description", _LONGEST_DESCRIPTION, oddities),
+        description=clean_text(entry.get("Description"))[:_LONGEST_DESCRIPTION],
         duration_seconds=_duration(entry.get("DurationInSeconds")),
-        resource_type=_word(entry, "ResourceType", oddities),
+        resource_type=_word(entry, "ResourceType", ()),
     )
     if not event.event_type:
         oddities.append("EventType is missing")
@@ -319,17 +316,13 @@ def _merged(same: Sequence[ScheduledEvent]) -> ScheduledEvent:
     return replace(merged, duration_seconds=None, is_contradictory=True)
 
 
-def _word(entry: Mapping[str, Any], key: str, oddities: list[str]) -> str:
-    """Return a text that becomes a label, also of counters, which stay when the event is gone: of limited length."""
-    return _bounded(clean_text(entry.get(key)).strip(), key, _LONGEST_WORD, oddities)
+def _word(entry: Mapping[str, Any], key: str, known: Iterable[StrEnum]) -> str:
+    """Return a text in its documented spelling, any other as sent, up to a length.
 
-
-def _bounded(text: str, key: str, length: int, oddities: list[str]) -> str:
-    """Return ``text``, or its first ``length`` characters."""
-    if len(text) <= length:
-        return text
-    oddities.append(f"{key} is longer than {length} characters, and is cut")
-    return text[:length]
+    It becomes a label, also of counters, which stay when the event is gone.
+    """
+    text = clean_text(entry.get(key)).strip()[:_LONGEST_WORD]
+    return next((str(member) for member in known if member.value.casefold() == text.casefold()), text)
 
 
 def _bounded_id(event_id: str) -> str:
@@ -366,21 +359,16 @@ def clean_text(value: object) -> str:
     return ""
 
 
-def _canonical(text: str, known: type[StrEnum]) -> str:
-    """Return the documented spelling of a documented value, and any other text unchanged."""
-    return next((str(member) for member in known if member.value.casefold() == text.casefold()), text)
-
-
 def _whole(value: object) -> int | None:
     """Return a whole number of up to 18 digits; None for anything else."""
-    is_whole = isinstance(value, int) and not isinstance(value, bool) and abs(value) < _HUGE
-    return value if is_whole else None  # type: ignore[return-value]
+    return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) < _HUGE else None
 
 
 def _duration(value: object) -> float | None:
     """Return DurationInSeconds: 0 means no interruption; None for -1 or non-numbers."""
-    is_known = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < _HUGE
-    return float(value) if is_known else None  # type: ignore[arg-type]
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if 0 <= value < _HUGE else None
 
 
 def _number(digits: str) -> int | str:

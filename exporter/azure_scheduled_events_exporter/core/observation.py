@@ -55,29 +55,26 @@ class Absence(StrEnum):
     OVERDUE = "NotBefore has passed or was never known"
 
 
-PRESENT: Mapping[tuple[State | None, State], tuple[State, tuple[Transition, ...]]] = MappingProxyType(
+PRESENT: Mapping[tuple[State | None, State], tuple[Transition, ...]] = MappingProxyType(
     {
-        (None, State.SCHEDULED): (State.SCHEDULED, (Transition.DETECTED,)),
-        (None, State.STARTED): (State.STARTED, (Transition.DETECTED, Transition.STARTED)),  # a host failure
-        (None, State.ADVISORY): (State.ADVISORY, (Transition.DETECTED,)),
-        (None, State.OTHER): (State.OTHER, (Transition.DETECTED,)),
+        (None, State.SCHEDULED): (Transition.DETECTED,),
+        (None, State.STARTED): (Transition.DETECTED, Transition.STARTED),  # a host failure
+        (None, State.ADVISORY): (Transition.DETECTED,),
+        (None, State.OTHER): (Transition.DETECTED,),
         # Rescheduled if NotBefore has moved, approved if it starts early.
-        (State.SCHEDULED, State.SCHEDULED): (State.SCHEDULED, (Transition.RESCHEDULED,)),
-        (State.SCHEDULED, State.STARTED): (State.STARTED, (Transition.APPROVED, Transition.STARTED)),
-        (State.SCHEDULED, State.OTHER): (State.OTHER, (Transition.RESCHEDULED,)),
-        (State.OTHER, State.SCHEDULED): (State.SCHEDULED, (Transition.RESCHEDULED,)),
-        (State.OTHER, State.STARTED): (State.STARTED, (Transition.APPROVED, Transition.STARTED)),
-        (State.OTHER, State.OTHER): (State.OTHER, (Transition.RESCHEDULED,)),
-        (State.ADVISORY, State.ADVISORY): (State.ADVISORY, ()),
-        (State.ADVISORY, State.SCHEDULED): (State.SCHEDULED, ()),
-        (State.ADVISORY, State.STARTED): (State.STARTED, (Transition.STARTED,)),
-        (State.ADVISORY, State.OTHER): (State.OTHER, ()),
-        (State.SCHEDULED, State.ADVISORY): (State.ADVISORY, ()),
-        (State.OTHER, State.ADVISORY): (State.ADVISORY, ()),
-        # Started stays Started: also in an outdated document, and at a second impact of the same event.
-        **{(State.STARTED, state): (State.STARTED, ()) for state in State},
+        (State.SCHEDULED, State.SCHEDULED): (Transition.RESCHEDULED,),
+        (State.SCHEDULED, State.STARTED): (Transition.APPROVED, Transition.STARTED),
+        (State.SCHEDULED, State.OTHER): (Transition.RESCHEDULED,),
+        (State.OTHER, State.SCHEDULED): (Transition.RESCHEDULED,),
+        (State.OTHER, State.STARTED): (Transition.APPROVED, Transition.STARTED),
+        (State.OTHER, State.OTHER): (Transition.RESCHEDULED,),
+        (State.ADVISORY, State.STARTED): (Transition.STARTED,),
     }
 )
+"""By the state before and the state that the document shows. Advice that comes or goes is no transition.
+
+Started stays Started: also in an outdated document, and at a second impact of the same event.
+"""
 
 ABSENT: Mapping[tuple[State, Absence], Transition] = MappingProxyType(
     {
@@ -153,7 +150,7 @@ def observe(
         if document.unreadable or event_id in context.kept:
             current[event_id] = before
         else:
-            gone = _gone(_named(before, context), context)
+            gone = _gone(_shown(before, before.event, context), context)
             changes.extend(gone)
             ended[event_id] = gone[-1].lifecycle
     remembered = max(REMEMBERED_ENDS, len(known.current))  # all that have just ended may return
@@ -171,15 +168,7 @@ def record_pause(known: Lifecycles, pause: Pause | None) -> Lifecycles:
 
 
 def _state(event: ScheduledEvent) -> State:
-    match event.status:
-        case EventStatus.SCHEDULED:
-            return State.SCHEDULED
-        case EventStatus.STARTED:
-            return State.STARTED
-        case EventStatus.ADVISORY:
-            return State.ADVISORY
-        case _:
-            return State.OTHER
+    return State(event.status) if event.status in tuple(EventStatus) else State.OTHER
 
 
 def _returned(ended: Lifecycle, event: ScheduledEvent, context: ObservationContext) -> tuple[Lifecycle, Change]:
@@ -192,27 +181,31 @@ def _returned(ended: Lifecycle, event: ScheduledEvent, context: ObservationConte
         if ended.approved_by is Approver.DEADLINE:
             life = replace(life, approval=None)
     life = life.with_move(Transition.RETURNED, context.now, life.not_before)
+    return life, Change(Transition.RETURNED, _shown(life, event, context), context.now)
+
+
+def _shown(life: Lifecycle, event: ScheduledEvent, context: ObservationContext) -> Lifecycle:
+    """Return ``life`` with what ``event`` says of this VM, whose name may have become known since."""
     vm_name = context.vm_name or life.vm_name
     event = event.bounded(vm_name)
-    shown = replace(life, event=event, scope=event.scope(vm_name), vm_name=vm_name)
-    return life, Change(Transition.RETURNED, shown, context.now)
+    return replace(
+        life,
+        event=event,
+        scope=event.scope(vm_name),
+        vm_name=vm_name,
+        own_name=life.own_name or event.spelling(vm_name),
+        most_resources=max(life.most_resources, event.resource_count),
+    )
 
 
 def _seen(
     before: Lifecycle | None, event: ScheduledEvent, context: ObservationContext
 ) -> tuple[Lifecycle, list[Change]]:
     """Apply :data:`PRESENT` to an event that is in the document."""
-    state, transitions = PRESENT[before.state if before else None, _state(event)]
-    vm_name = context.vm_name or (before.vm_name if before else None)
-    event = event.bounded(vm_name)
-    scope = event.scope(vm_name)
-    if before is None:
-        notice = _notice(event, context.now)
-        life = Lifecycle(event, state, scope, context.now, notice_seconds=notice, vm_name=vm_name)
-    else:
-        life = replace(before, event=event, state=state, scope=scope, vm_name=vm_name)
-    most = max(life.most_resources, event.resource_count)
-    life = replace(life, own_name=life.own_name or event.spelling(vm_name), most_resources=most)
+    shown = _state(event)
+    life = before or Lifecycle(event, shown, Scope.UNKNOWN, context.now, notice_seconds=_notice(event, context.now))
+    state = State.STARTED if life.state is State.STARTED else shown
+    life = replace(_shown(life, event, context), state=state)
     if event.not_before is not None and state is not State.STARTED:
         life = replace(life, not_before=event.not_before)
     if state is State.STARTED and (before is None or before.state is not State.STARTED):
@@ -220,21 +213,12 @@ def _seen(
         is_by_boot = before is not None and _boot_proves(before, context, watched=context.watched)
         life = _paused(life, context.pause, begins=context.watched and not is_by_boot)
     changes = []
-    for transition in transitions:
+    for transition in PRESENT.get((before.state if before else None, shown), ()):
         happened = _apply(transition, before, life, context)
         if happened is not None:
             life = happened
             changes.append(Change(transition, life, context.now))
     return life, changes
-
-
-def _named(life: Lifecycle, context: ObservationContext) -> Lifecycle:
-    """Return ``life`` with the name of this VM, if it has become known since the event was last shown."""
-    vm_name = context.vm_name or life.vm_name
-    if vm_name == life.vm_name:
-        return life
-    own_name = life.own_name or life.event.spelling(vm_name)
-    return replace(life, vm_name=vm_name, scope=life.event.scope(vm_name), own_name=own_name)
 
 
 def _apply(
