@@ -97,7 +97,7 @@ class ApprovalSender:
             is_confirmed = is_name_confirmed or one.approver is not Approver.EXPORTER or one.life.vm_name is None
             if one.life.event_id not in shown or not is_confirmed:
                 continue
-            if one.request is None or self._journal.mark_sent([one.request], now.wall):
+            if one.request is None or self._journal.mark_sent(one.request, now.wall):
                 return one
         return None
 
@@ -144,7 +144,7 @@ class ApprovalSender:
         if due.request is None:
             return
         if error is not None and error.outcome is Outcome.THROTTLED:  # IMDS did not look at it: it is sent again
-            self._journal.mark_sent([due.request], None)
+            self._journal.unmark_sent(due.request)
         else:
             self._journal.set_request_results({due.request: result_of(due.life, error)})
 

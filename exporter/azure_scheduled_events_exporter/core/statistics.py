@@ -5,9 +5,8 @@ metric library or on polls.
 """
 
 from bisect import bisect_left
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
 from .document import Scope
@@ -51,11 +50,6 @@ class Histogram:
         for value in values:
             counts[bisect_left(self.bounds, value)] += 1
         return Histogram(self.bounds, tuple(counts), self.total + sum(values))
-
-    def __add__(self, other: "Histogram") -> "Histogram":
-        """Return the histogram with the values of another one, over the same bounds, counted too."""
-        counts = tuple(map(sum, zip(self.counts, other.counts, strict=True)))
-        return Histogram(self.bounds, counts, self.total + other.total)
 
 
 _FORESEEN = tuple(transition for transition in Transition if transition is not Transition.WITHDRAWN)
@@ -186,32 +180,16 @@ class Statistics:
     def plus(self, measured: Iterable[Measurement]) -> "Statistics":
         """Return the statistics with ``measured`` counted too."""
         transitions, pause_counts = dict(self.transitions), dict(self.pause_counts)
-        # Collected, so that a journal of hundreds of thousands of transitions is read in seconds.
-        values: dict[str, dict[Any, list[float]]] = {name: defaultdict(list) for name in _BOUNDS}
-        own: set[tuple[str, str, str]] = set()
+        histograms: dict[str, Any] = {name: dict(getattr(self, name)) for name in _BOUNDS}
         for one in measured:
             key = (one.event_type, one.source, one.scope, one.transition)
             transitions[key] = transitions.get(key, 0) + 1
-            if one.is_own and key[:3] not in own:  # series of possible next transitions exist as 0 before they happen
-                own.add(key[:3])
+            if one.is_own:  # series of possible next transitions exist as 0 before they happen
                 for transition in _FORESEEN:
                     transitions.setdefault((*key[:3], str(transition)), 0)
+                if one.pauses:
+                    pause_counts[one.event_type,] = pause_counts.get((one.event_type,), 0) + one.pauses
             for name, labels, value in one.observations():
-                values[name][labels].append(value)
-            if one.is_own and one.pauses:
-                pause_counts[one.event_type,] = pause_counts.get((one.event_type,), 0) + one.pauses
-        histograms: dict[str, Any] = {name: dict(getattr(self, name)) for name in _BOUNDS}
-        for name, by_key in values.items():
-            for key, several in by_key.items():
-                before = histograms[name].get(key, Histogram.empty(_BOUNDS[name]))
-                histograms[name][key] = before.observe(*several)
+                before = histograms[name].get(labels, Histogram.empty(_BOUNDS[name]))
+                histograms[name][labels] = before.observe(value)
         return Statistics(transitions, pause_counts=pause_counts, **histograms)
-
-    def together(self, *others: "Statistics") -> "Statistics":
-        """Return the statistics with what ``others`` have counted."""
-        whole: dict[str, Any] = {each.name: dict(getattr(self, each.name)) for each in fields(self)}
-        for other in others:
-            for name, sums in whole.items():
-                for key, value in getattr(other, name).items():
-                    sums[key] = sums[key] + value if key in sums else value
-        return Statistics(**whole)

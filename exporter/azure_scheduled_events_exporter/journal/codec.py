@@ -10,7 +10,8 @@ Only ``DamagedTextError`` is a reason to set a journal aside.
 
 import json
 import reprlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, is_dataclass
 from enum import Enum
 from functools import cache
@@ -21,6 +22,8 @@ from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hin
 from azure_scheduled_events_exporter.errors import CodecError, DamagedTextError
 
 _Value = TypeVar("_Value")
+_LARGEST = 1 << 62
+"""The largest whole number that is read: SQLite still has room to count on from it."""
 
 
 def encode(value: object) -> str:
@@ -39,9 +42,9 @@ def encode(value: object) -> str:
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401 - whatever a field holds
-    """Return a mapping with tuples as keys as a list of ``[*key, value]``; any other value unchanged."""
+    """Return a mapping with tuples as keys as a list of pairs; any other value unchanged."""
     if isinstance(value, dict) and value and isinstance(next(iter(value)), tuple):
-        return [[*key, each] for key, each in value.items()]
+        return list(value.items())
     return value
 
 
@@ -52,7 +55,10 @@ def decode(kind: type[_Value], text: str) -> _Value:
         DamagedTextError: the text is not JSON.
         CodecError: the text is JSON, and does not fit the class.
     """
-    values = _parsed(text)
+    try:
+        values = json.loads(text)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise DamagedTextError(f"a row does not hold JSON: {error}") from error
     try:
         value: _Value = _decoder(cast("Any", kind))(values)
     except Exception as error:
@@ -62,93 +68,66 @@ def decode(kind: type[_Value], text: str) -> _Value:
     return value
 
 
-def decode_record(text: str) -> dict[str, object]:
-    """Return the mapping that :func:`encode` wrote as ``text``.
+def decoded(kind: type[_Value], texts: Iterable[str], left_out: list[str]) -> Iterator[_Value]:
+    """Yield the values of ``texts``, without those that do not fit the class: they must not hide the others.
 
-    Raises:
-        DamagedTextError: the text is not a JSON object.
+    Why they do not fit is added to ``left_out``. Raises DamagedTextError.
     """
-    record = _parsed(text)
-    if not isinstance(record, dict):
-        raise DamagedTextError("a transition is not a JSON object")
-    return record
-
-
-def _parsed(text: str) -> Any:  # noqa: ANN401 - whatever JSON holds
-    try:
-        return json.loads(text)
-    except (ValueError, TypeError, RecursionError) as error:
-        raise DamagedTextError(f"a row does not hold JSON: {error}") from error
+    for text in texts:
+        try:
+            yield decode(kind, text)
+        except CodecError as error:
+            left_out.append(str(error))
 
 
 @cache
 def _decoder(hint: Any) -> Callable[[Any], Any]:  # noqa: ANN401 - a type hint has no type of its own
     """Return a function that converts parsed JSON to a value of the type ``hint``."""
-    if is_dataclass(hint) or hasattr(hint, "_fields"):
-        return _fields_decoder(hint)
     origin, arguments = get_origin(hint), get_args(hint)
+    if is_dataclass(hint) or hasattr(hint, "_fields"):
+        decoders = {name: _decoder(each) for name, each in get_type_hints(hint).items()}
+        return lambda values: hint(**{name: decoders[name](value) for name, value in values.items()})
     if origin in {Union, UnionType}:
-        return _union_decoder([argument for argument in arguments if argument is not NoneType])
+        return _any_of([_decoder(each) for each in arguments if each is not NoneType], optional=NoneType in arguments)
     if origin is tuple:
-        item = _decoder(arguments[0])
-        return lambda values: tuple(map(item, values))
+        item, length = _decoder(arguments[0]), None if arguments[-1] is Ellipsis else len(arguments)
+        return lambda values: tuple(map(item, _checked_list(values, length)))
     if origin is not None and issubclass(origin, Mapping):
-        value = _decoder(arguments[1])
-        length = len(get_args(arguments[0]))
-        return _entries_decoder(length, value) if length else _texts_decoder(value)
+        key, each = _decoder(arguments[0]), _decoder(arguments[1])
+        return lambda values: {key(k): each(v) for k, v in (values.items() if isinstance(values, dict) else values)}
     if isinstance(hint, type) and issubclass(hint, Enum):
-        return hint
-    return _plain_decoder([hint])
+        return cast("Callable[[Any], Any]", hint)
+    return _plain_decoder(hint)
 
 
-def _texts_decoder(value: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    return lambda values: {key: value(each) for key, each in values.items()}
+def _any_of(decoders: list[Callable[[Any], Any]], *, optional: bool) -> Callable[[Any], Any]:
+    """Return a function that uses the first of ``decoders`` that accepts a value, the last one's error if none does."""
+
+    def value_of(value: Any) -> Any:  # noqa: ANN401 - whatever JSON holds
+        if value is None and optional:
+            return None
+        for decoder in decoders[:-1]:
+            with suppress(TypeError):
+                return decoder(value)
+        return decoders[-1](value)
+
+    return value_of
 
 
-def _entries_decoder(length: int, value: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """A mapping from tuples of ``length`` texts, which is written as a list (or empty)."""
-    word = _plain_decoder([str])
-
-    def entry(row: list[Any]) -> tuple[Any, Any]:
-        *key, each = row
-        if len(key) != length:
-            raise ValueError(f"{reprlib.repr(key)} is no key of {length} texts")
-        return tuple(map(word, key)), value(each)
-
-    return lambda rows: dict(map(entry, rows))
+def _checked_list(values: Any, length: int | None) -> list[Any]:  # noqa: ANN401 - whatever JSON holds
+    if not isinstance(values, list) or length not in {None, len(values)}:
+        raise TypeError(f"{reprlib.repr(values)} stands where a list is due")
+    return values
 
 
-def _fields_decoder(kind: Any) -> Callable[[Any], Any]:  # noqa: ANN401 - a dataclass or named tuple
-    decoders = {name: _decoder(hint) for name, hint in get_type_hints(kind).items()}
-    return lambda values: kind(**{name: decoders[name](value) for name, value in values.items()})
-
-
-def _union_decoder(kinds: list[Any]) -> Callable[[Any], Any]:
-    """``X | None``, or plain values, among which a list stands for a tuple of texts."""
-    if len(kinds) == 1:
-        only = _decoder(kinds[0])
-        return lambda value: None if value is None else only(value)
-    plain = _plain_decoder([kind for kind in kinds if get_origin(kind) is not tuple])
-    texts = _decoder(tuple[str, ...])
-    return lambda value: texts(value) if isinstance(value, list) else plain(value)
-
-
-_JSON_TYPES: Mapping[type, tuple[type, ...]] = {str: (str,), bool: (bool,), int: (int,), float: (float, int)}
-"""The types that values of a type hint can have in parsed JSON."""
-
-
-_LARGEST = (1 << 63) - 1
-"""The largest whole number that SQLite stores."""
-
-
-def _plain_decoder(hints: list[type]) -> Callable[[Any], Any]:
+def _plain_decoder(hint: type) -> Callable[[Any], Any]:
     """Values that are stored as they are: the type is checked, because any JSON can be in a damaged file."""
-    types = {found for hint in hints for found in _JSON_TYPES[hint]}
+    types = {float, int} if hint is float else {hint}
 
     def checked(value: Any) -> Any:  # noqa: ANN401 - whatever JSON holds
         kind = type(value)
         if kind not in types or (kind is int and abs(value) > _LARGEST) or (kind is float and not isfinite(value)):
-            raise TypeError(f"{reprlib.repr(value)} stands where {' or '.join(hint.__name__ for hint in hints)} is due")
+            raise TypeError(f"{reprlib.repr(value)} stands where {hint.__name__} is due")
         return value
 
     return checked

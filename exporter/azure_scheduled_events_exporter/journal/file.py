@@ -30,7 +30,7 @@ from azure_scheduled_events_exporter.errors import (
 )
 from azure_scheduled_events_exporter.logs import facts
 
-from .store import APPLICATION_ID, SCHEMA_VERSION, Batch, Restored, Store
+from .store import APPLICATION_ID, SCHEMA_VERSION, State, Store
 
 FILE_NAME = "journal.sqlite"
 MEMORY = "memory"
@@ -310,10 +310,6 @@ class WriterLock:
         self._identity = identity(self._path)
         self._shows_writing = False
 
-    def holds(self) -> bool:
-        """Return whether the locked file is still the one at its path. Raises OSError: the path cannot be read."""
-        return identity(self._path) == self._identity and self._connection.in_transaction
-
     def show(self, *, is_written: bool) -> None:
         """Make :func:`is_written` return ``is_written``. Raises sqlite3.Error: the lock may be lost."""
         if is_written == self._shows_writing:
@@ -327,6 +323,10 @@ class WriterLock:
                 return
         self._connection.execute("BEGIN IMMEDIATE")
 
+    def holds(self) -> bool:
+        """Return whether the locked file is still the one at its path. Raises OSError: the path cannot be read."""
+        return identity(self._path) == self._identity and self._connection.in_transaction
+
     def release(self) -> None:
         """Release the lock, so that another process can write the journal."""
         with suppress(sqlite3.Error):
@@ -339,16 +339,14 @@ def is_written(path: Path) -> bool:
     While its disk fails, an exporter keeps its entries in memory, and this is False.
     """
     lock = lock_path(file_path(path))
-    try:
-        connection = sqlite3.connect(f"{lock.absolute().as_uri()}?mode=ro", uri=True, timeout=0)
-    except sqlite3.Error:
-        return False
-    try:
-        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    except sqlite3.Error as error:
-        return _code(error) == sqlite3.SQLITE_BUSY
-    finally:
-        connection.close()
+    with (
+        suppress(sqlite3.Error),
+        closing(sqlite3.connect(f"{lock.absolute().as_uri()}?mode=ro", uri=True, timeout=0)) as db,
+    ):
+        try:
+            db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        except sqlite3.Error as error:
+            return _code(error) == sqlite3.SQLITE_BUSY
     return False
 
 
@@ -357,14 +355,16 @@ def _device(folder: Path) -> int:
     return next(each for each in (folder, *folder.parents) if each.exists()).stat().st_dev
 
 
+def new_epoch() -> str:
+    """Return a random id for the numbers of a new journal."""
+    return os.urandom(4).hex()
+
+
 class JournalFile:
     """The file of one exporter's journal. Except for :meth:`read`, one thread uses it.
 
     Attributes:
         path: of the file.
-        epoch: identifies the numbers of its transitions.
-        last_number: of the transition that was written last.
-        vm_id: of the VM that the file belongs to; ``""`` while that is not known.
         written: the state in the file after the last write, with which a new file goes on if this one is lost.
         unusable: why the file that is there is to be renamed, ``""`` if it is not.
     """
@@ -372,10 +372,7 @@ class JournalFile:
     def __init__(self, path: Path, log: logging.Logger) -> None:
         """Take the lock. Raises JournalInUseError: another process holds it."""
         self.path = path
-        self.epoch = os.urandom(4).hex()
-        self.last_number = 0
-        self.vm_id = ""
-        self.written = Restored()
+        self.written = State(epoch=new_epoch())
         self.unusable = ""
         self._log = log
         self._lock: WriterLock | None = None
@@ -392,9 +389,8 @@ class JournalFile:
             store, self._device = _readable(self.path), self.path.stat().st_dev
             with closed_on_failure(store.connection):
                 check_sound(store.connection)
-                self.written = store.restore()
-                self.epoch, self.last_number = store.epoch(), store.last_number()
-                self.vm_id = store.property("vm_id")
+                found = store.restore()
+                self.written = found if found.epoch else self.written  # nothing has been written to it
         except FAILURES as error:
             self.unusable = reason(error) if is_damage(error) else f"it could not be read at the start: {reason(error)}"
             return None
@@ -412,22 +408,26 @@ class JournalFile:
         if self._lock is None or not self._lock.holds():
             self.release()
             self._lock = WriterLock(self.path)
-        if self.unusable:
-            self._set_aside(self.unusable)
         try:
-            store = open_to_write(self.path)
-        except sqlite3.Error as error:
+            store = self._usable()
+        except (sqlite3.Error, DamagedTextError) as error:
             if not is_damage(error):
                 raise
             self._set_aside(reason(error))
-            store = open_to_write(self.path)
-        if not store.is_new and (store.epoch() != self.epoch or store.last_number() < self.last_number):
-            store.close()
-            self._set_aside("an older copy of the journal, or another one, is in its place")
-            store = open_to_write(self.path)
-        if store.is_new:
-            store.begin_with(self.written, {"epoch": self.epoch, "vm_id": self.vm_id}, self.last_number)
+            store = self._usable()
+        if not store.epoch():
+            store.write((), self.written, whole=True)
         self._identities, self._device = self._found(), self.path.stat().st_dev
+        return store
+
+    def _usable(self) -> Store:
+        if self.unusable:
+            self._set_aside(self.unusable)
+        store = open_to_write(self.path)
+        with closed_on_failure(store.connection):
+            epoch = store.epoch()
+            if epoch and (epoch != self.written.epoch or store.last_number() < self.written.last_number):
+                raise NotUsableError("an older copy of the journal, or another one, is in its place")
         return store
 
     def check(self) -> bool:
@@ -435,10 +435,9 @@ class JournalFile:
         _check_room(self.path.parent)
         return self._found() == self._identities and self._lock is not None and self._lock.holds()
 
-    def has_written(self, batch: Batch) -> None:
-        """Take note that the file has ``batch``, and let followers know that it is written."""
-        self.last_number = max([self.last_number, *batch.transitions])
-        self.written = batch.state or self.written
+    def has_written(self, state: State) -> None:
+        """Take note that the file has ``state``, and let followers know that it is written."""
+        self.written = state
         if self._lock is not None:
             self._lock.show(is_written=True)
 
@@ -447,9 +446,9 @@ class JournalFile:
 
         Other writers stay locked out, but not on a read-only file system: without the lock it can be unmounted.
         """
-        probe = self.path.with_name(self.path.name + ".probe")  # the mount's flags do not show an error of the disk
+        probe = self.path.with_name(f"{self.path.name}.probe")  # the mount's flags do not show an error of the disk
         try:
-            os.close(os.open(probe, os.O_WRONLY | os.O_CREAT, 0o600))
+            create(probe)
             probe.unlink()
         except OSError as error:
             if error.errno == errno.EROFS:
@@ -457,11 +456,6 @@ class JournalFile:
         if self._lock is not None:
             with suppress(sqlite3.Error):
                 self._lock.show(is_written=False)
-
-    def begin_anew(self, why: str, vm_id: str) -> None:
-        """Let the next :meth:`open` rename the file and begin one without content, of the VM ``vm_id``."""
-        self.unusable, self.vm_id = why, vm_id
-        self.epoch, self.last_number, self.written = os.urandom(4).hex(), 0, Restored()
 
     def release(self) -> None:
         """Release the lock."""

@@ -7,11 +7,12 @@ raise sqlite3.Error. Must not know how a command is run.
 
 import sqlite3
 from collections.abc import Iterable, Mapping
-from dataclasses import astuple, dataclass, field, fields
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final
 
 from azure_scheduled_events_exporter.core.statistics import Histogram
+
+from .codec import decoded, encode
 
 DURATION_BOUNDS = (1.0, 10.0, 60.0, 300.0, 900.0)
 LEFT_BOUNDS = (0.0, 5.0, 30.0, 300.0)
@@ -94,11 +95,6 @@ def counted(runs: Iterable[HookRun]) -> HookStatistics:
     return HookStatistics(counts, durations, left)
 
 
-_COLUMNS: Final = ", ".join(column.name for column in fields(HookRun))
-_PUT: Final = f"REPLACE INTO hook_runs ({_COLUMNS}) VALUES ({', '.join('?' for _ in fields(HookRun))})"  # noqa: S608 - the names are this program's
-_ALL: Final = f"SELECT {_COLUMNS} FROM hook_runs ORDER BY started"  # noqa: S608 - as above
-
-
 class HookRuns:
     """The table ``hook_runs`` of the journal behind ``connection``."""
 
@@ -107,9 +103,11 @@ class HookRuns:
 
     def put(self, runs: Iterable[HookRun]) -> None:
         """Write runs, new or changed; writing them again changes nothing."""
+        rows = [(run.run, run.started, encode(run)) for run in runs]
         with self._db:
-            self._db.executemany(_PUT, [astuple(run) for run in runs])
+            self._db.executemany("REPLACE INTO hook_runs VALUES (?, ?, ?)", rows)
 
     def all(self) -> list[HookRun]:
         """Return every run, the oldest first."""
-        return [HookRun(*row) for row in self._db.execute(_ALL).fetchall()]
+        rows = self._db.execute("SELECT content FROM hook_runs ORDER BY started").fetchall()
+        return list(decoded(HookRun, (text for (text,) in rows), []))

@@ -12,12 +12,12 @@ import logging
 import sqlite3
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import compress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycles
 from azure_scheduled_events_exporter.core.records import Record
@@ -29,9 +29,23 @@ from azure_scheduled_events_exporter.recording.file import RecordedDocument
 
 from .codec import decode, encode
 from .documents import Documents
-from .file import FAILURES, JournalFile, documents_path, file_path, is_damage, reason
-from .store import PAGE, Batch, Entry, Inbox, QueuedSpan, Restored, Store
-from .waiting import Numbers, Waiting
+from .file import FAILURES, JournalFile, documents_path, file_path, is_damage, new_epoch, reason
+from .hook_runs import HookRun, HookStatistics, counted
+from .requests import ApprovalRequest
+from .store import (
+    OF_REQUESTS,
+    PAGE,
+    Entry,
+    QueuedSpan,
+    Row,
+    State,
+    Store,
+    entry_rows,
+    property_row,
+    result_row,
+    unmark_row,
+)
+from .waiting import Waiting
 
 _Answer = TypeVar("_Answer")
 
@@ -41,9 +55,6 @@ RETRY_SECONDS = 1.0
 """Interval of the attempts to write, while the disk does not work."""
 _CLOSE_SECONDS = 1.0
 _PRUNE_SECONDS = 3600.0
-_PRUNE_MEMORY_SECONDS = 60.0
-_KEPT_IN_MEMORY = 1000
-"""Maximum number of transitions that a journal without a file keeps. Its totals also count the ones that it dropped."""
 _HANGS = f"the disk has not answered for {WAIT_SECONDS:g} s"
 
 OWNER_WAIT_SECONDS = 120.0
@@ -59,88 +70,102 @@ class JournalState:
     errors: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Inbox:
+    """What other processes have written for the exporter."""
+
+    requests: Sequence[ApprovalRequest] = ()
+    hooks: HookStatistics = field(default_factory=HookStatistics)
+    runs: Sequence[HookRun] = ()
+
+
 class Journal:
     """Stores transitions, events and undelivered spans. Thread-safe.
 
     Args:
-        path: of the file, or of a folder to put it in; None keeps everything in memory.
+        path: of the file, or of a folder to put it in; None keeps the newest in memory.
         retention: seconds after which ended events are removed.
         log: where failures are logged.
-        known: the initial events of a journal in memory.
 
     Raises:
         JournalInUseError: another process writes it.
     """
 
-    def __init__(self, path: Path | None, retention: float, log: logging.Logger, known: Restored | None = None) -> None:
+    def __init__(self, path: Path | None, retention: float, log: logging.Logger) -> None:
         self._retention = retention
         self._log = log
         self._file = None if path is None else JournalFile(file_path(path), log)
         self._documents = None if self._file is None else Documents(documents_path(self._file.path))
-        self._restored = known or Restored()
-        self._properties: dict[str, str] = {}
-        self._waiting = Waiting(Numbers())
-        self._span_count = 0
+        self._state = State()  # after the newest entry
+        self._waiting = Waiting()
+        self._span_count = self._last_span = 0  # on disk; the number given last
+        self._heartbeat = ""
+        if self._file is not None:
+            self._read(self._file)
+        self._first_span = self._last_span
         self._vm_id = ""
-        self._read()
-        self._owner = "" if self._file is None else self._file.vm_id
-        self._first_span = self._waiting.numbers.span
         self._inbox = Inbox()
-        self._asked: deque[tuple[Callable[[Store], Any], Future[Any]]] = deque()
+        self._asked: list[tuple[Callable[[Store], Any], Future[Any]]] = []
         self._store: Store | None = None
-        self._problem = "" if self._file is None else "not opened yet"
+        self._problem = "not opened yet" if self._file is not None else "there is no file"
         self._is_reported = False  # whether the log has the problem
         self._retry_at = 0.0
         self._errors = 0
         self._added = self._written = 0  # entries
-        self._foreign = False
+        self._begins_anew = False
         self._looks = False
-        self._ending = False
+        self._ending = self._file is None
         self._pruned: float | None = None
         self._changed = threading.Condition()
         self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
-        self._thread.start()
-        with self._changed:
-            self._changed.wait_for(lambda: not self._problem or self._is_reported, WAIT_SECONDS)
+        if self._file is not None:
+            self._thread.start()
+            with self._changed:
+                self._changed.wait_for(lambda: not self._problem or self._is_reported, WAIT_SECONDS)
 
-    def _read(self) -> None:
+    def _read(self, file: JournalFile) -> None:
         """Read what earlier runs have left, also from a disk that cannot be written."""
-        store = None if self._file is None else self._file.read()
-        if self._file is None or store is None:
+        store = file.read()
+        self._state = file.written
+        if store is None:
             return
         try:
-            self._restored = self._file.written
-            self._waiting.numbers = Numbers(self._file.last_number, store.last_span())
-            self._span_count = store.spans_queued()
-            self._properties = {"heartbeat": store.property("heartbeat")}
+            self._last_span, self._span_count = store.last_span(), store.spans_queued()
+            self._heartbeat = store.property("heartbeat")
             if store.left_out:
-                self._log.error("an entry in the journal cannot be read: left out", extra=facts(error=store.left_out))
+                self._log.error(
+                    "an entry in the journal cannot be read: left out", extra=facts(error=store.left_out[0])
+                )
         except FAILURES as error:
-            self._file.unusable = reason(error)
+            file.unusable = reason(error)
         finally:
             store.close()
 
     @property
     def state(self) -> JournalState:
         """Whether everything is on disk now, and the number of failures."""
-        return JournalState(self._file is not None and not self._problem, self._errors)
+        return JournalState(not self._problem, self._errors)
 
-    def restore(self) -> Restored:
-        """Return the events and statistics in the journal."""
-        restored = self._restored
-        return restored if self._added == 0 else self.ask(Store.restore, restored)
+    def restore(self) -> State:
+        """Return the events and statistics after all entries."""
+        return self._state
 
     def record(self, entry: Entry, statistics: Statistics, known: Lifecycles) -> None:
-        """Write ``entry``; ``statistics`` and ``known`` are the complete state after it, in case a new file is needed.
+        """Write ``entry``; ``statistics`` and ``known`` are the complete state after it.
 
         Raises:
             CodecError: a bug; nothing is written.
         """
         with self._changed:
-            self._waiting.add(entry, Restored(known, statistics))
+            self._waiting.put(entry_rows(entry, self._state.last_number, self._last_span))
+            last_number = self._state.last_number + len(entry.changes)
+            self._state = replace(self._state, lifecycles=known, statistics=statistics, last_number=last_number)
+            self._last_span += len(entry.spans)
             self._added += 1
             number = self._added
             self._changed.notify_all()
+            if self._file is None:
+                return
             if not self._changed.wait_for(lambda: self._written >= number or self._problem, WAIT_SECONDS):
                 self._has_trouble(_HANGS)
 
@@ -156,19 +181,17 @@ class Journal:
 
         A request whose result waits for the disk is not open any more.
         """
-        if self._problem:
-            return replace(self._inbox, requests=())
         with self._changed:
-            results = self._waiting.batch.results
-            return replace(self._inbox, requests=[each for each in self._inbox.requests if each.number not in results])
+            is_open = [not self._problem and not self._waiting.has_result(each.number) for each in self._inbox.requests]
+            return replace(self._inbox, requests=list(compress(self._inbox.requests, is_open)))
 
-    def ask(self, what: Callable[[Store], _Answer], default: _Answer, seconds: float = WAIT_SECONDS) -> _Answer:
+    def ask(self, what: Callable[[Store], _Answer], default: _Answer) -> _Answer:
         """Return the result of ``what``, with all entries so far written; ``default`` if the disk does not work."""
         if self._problem or not self._thread.is_alive():
             return default
         future = self._later(what)
         try:
-            return future.result(seconds)
+            return future.result(WAIT_SECONDS)
         except TimeoutError:
             if future.cancel() or not future.done():
                 with self._changed:
@@ -190,35 +213,33 @@ class Journal:
             return False
         self._vm_id = vm_id
         with self._changed:
-            is_foreign = self._owner.casefold() not in {"", vm_id.casefold()}
+            owner = self._state.vm_id
+            is_foreign = owner.casefold() not in {"", vm_id.casefold()}
             if is_foreign:
                 message = "journal belongs to another VM: begun anew, and the file is kept under another name"
-                self._log.warning(message, extra=facts(vm_id=vm_id, journal_vm_id=self._owner))
-                self._foreign, self._restored, self._span_count = True, Restored(), 0
-                self._waiting = Waiting(Numbers())
-                self._first_span = 0
-            if is_foreign or not self._owner:
-                self._waiting.batch.properties["vm_id"] = self._owner = vm_id
+                self._log.warning(message, extra=facts(vm_id=vm_id, journal_vm_id=owner))
+                self._state = State(epoch=new_epoch())
+                self._waiting, self._begins_anew = Waiting(), True
+                self._span_count = self._last_span = self._first_span = 0
+            if is_foreign or not owner:
+                self._state = replace(self._state, vm_id=vm_id)
+                self._waiting.put([property_row("vm_id", vm_id)])
             self._changed.notify_all()
         return is_foreign
 
     @property
     def awaits_vm_id(self) -> bool:
         """Whether the journal has a VM id but this VM's id is not known yet."""
-        return bool(self._owner) and not self._vm_id
+        return bool(self._state.vm_id) and not self._vm_id
 
     def prune(self, now: Timestamp, clock_confirmed: Callable[[], bool]) -> None:
         """Remove entries older than the retention, once an hour.
 
         Nothing is removed unless ``clock_confirmed``: a clock that is 100 days ahead would empty the journal.
         """
-        pause = _PRUNE_SECONDS if self._file is not None else _PRUNE_MEMORY_SECONDS
-        pause = min(pause, self._retention / 2)  # a short retention is there to keep the file small
+        pause = min(_PRUNE_SECONDS, self._retention / 2)  # a short retention is there to keep the file small
         if self._problem or (self._pruned is not None and now.monotonic - self._pruned < pause):
             return
-        if self._file is None:
-            self._later(lambda store: store.keep_newest(_KEPT_IN_MEMORY))
-            self._pruned = now.monotonic
         if clock_confirmed():
             self._pruned = now.monotonic
             self._later(lambda store: self._prune(store, now.wall - self._retention))
@@ -232,13 +253,11 @@ class Journal:
         """Return undelivered spans, the newest first, at most ``limit`` (-1: all), also those not yet on disk."""
         with self._changed:
             waiting = self._waiting.spans()
-            replaced = {*self._waiting.batch.spans}
-        nothing: list[QueuedSpan] = []
-        stored = self.ask(lambda store: store.queued_spans(limit if limit < 0 else limit + len(replaced)), nothing)
+        newer, nothing = {each.span.span_id for each in waiting}, list[QueuedSpan]()
+        more = limit if limit < 0 else limit + len(self._waiting)
+        stored = self.ask(lambda store: store.queued_spans(more), nothing)
         with self._changed:
-            stored = [
-                each for each in stored if each.span.span_id not in replaced and not self._waiting.has_ended(each)
-            ]
+            stored = [each for each in stored if each.span.span_id not in newer and not self._waiting.has_ended(each)]
         found = [*waiting, *stored]
         return found if limit < 0 else found[:limit]
 
@@ -251,7 +270,6 @@ class Journal:
         with self._changed:
             for span in spans:
                 self._waiting.end_span(span, None if self._file is None else refused)
-                self._span_count = max(0, self._span_count - 1)
             self._changed.notify_all()
 
     def requeue_spans(self) -> None:
@@ -261,21 +279,25 @@ class Journal:
     def spans_queued(self) -> int:
         """Return the number of spans that wait for delivery, also of those that wait for the disk."""
         with self._changed:
-            return self._span_count + len(self._waiting.spans())
+            return max(0, self._span_count + self._waiting.count_spans())
 
     def newest_span(self) -> int:
         """Return the number of the newest span of earlier runs; 0 if there is none."""
         return self._first_span
 
-    def mark_sent(self, numbers: Collection[int], wall: float | None) -> set[int]:
-        """Mark approval requests as sent (None: as not sent); return those that are not withdrawn.
+    def mark_sent(self, number: int, wall: float) -> bool:
+        """Mark an approval request as sent; return whether it was not withdrawn.
 
-        Without an answer of the disk it is none of them; the mark is then removed, so that they are sent later.
+        Without an answer of the disk it was not; the mark is then removed, so that it is sent later.
         """
-        marked = self.ask(lambda store: store.requests.mark_sent(numbers, wall), None)
-        if marked is None and wall is not None:
-            self._later(lambda store: store.requests.mark_sent(numbers, None))
-        return marked or set()
+        marked = self.ask(lambda store: store.requests.mark_sent([number], wall), None)
+        if marked is None:
+            self.unmark_sent(number)
+        return bool(marked)
+
+    def unmark_sent(self, number: int) -> None:
+        """Mark an approval request as not sent: it is sent again."""
+        self._put(unmark_row(number))
 
     def withdraw_requests(self, numbers: Iterable[int], result: str, *, sent_too: bool = False) -> None:
         """Write ``result`` to approval requests that have none, so that the exporter does not send them."""
@@ -283,13 +305,14 @@ class Journal:
 
     def set_request_results(self, results: Mapping[int, str]) -> None:
         """Write the results of approval requests, by their numbers."""
-        with self._changed:
-            self._waiting.batch.results |= results
-            self._changed.notify_all()
+        self._put(*(result_row(number, result) for number, result in results.items()))
 
     def transitions(self, after: int, limit: int = PAGE) -> list[tuple[int, Record]]:
         """Return the transitions after number ``after``, each with its number, the oldest first."""
-        return self.ask(lambda store: store.transitions(after, limit), [])
+        if self._file is not None:
+            return self.ask(lambda store: store.transitions(after, limit), [])
+        with self._changed:
+            return self._waiting.transitions(after, limit)
 
     def keep_document(self, document: RecordedDocument) -> None:
         """Store a document unchanged, if the disk works. Only in a file: nobody could read one in memory."""
@@ -299,17 +322,13 @@ class Journal:
 
     def record_heartbeat(self, at: Timestamp | None) -> None:
         """Write the moment, so that the next run can measure a pause; None removes it."""
-        if self._file is None:
-            return
-        with self._changed:
-            self._waiting.batch.properties["heartbeat"] = "" if at is None else encode(at)
-            self._changed.notify_all()
+        if self._file is not None:
+            self._put(property_row("heartbeat", "" if at is None else encode(at)))
 
     def last_heartbeat(self) -> Timestamp | None:
         """Return the last heartbeat of the previous run; None if there is no readable one."""
-        text = self._properties.get("heartbeat", "")
         try:
-            return decode(Timestamp, text) if text else None
+            return decode(Timestamp, self._heartbeat) if self._heartbeat else None
         except (DamagedTextError, CodecError) as error:
             message = "cannot read the previous run's last heartbeat; the pause before this start is not measured"
             self._log.warning(message, extra=facts(error=error))
@@ -320,80 +339,81 @@ class Journal:
         with self._changed:
             self._ending = True
             self._changed.notify_all()
-        self._thread.join(_CLOSE_SECONDS)
+        if self._file is not None:
+            self._thread.join(_CLOSE_SECONDS)
+
+    def _put(self, *rows: Row) -> None:
+        with self._changed:
+            self._waiting.put(rows)
+            self._changed.notify_all()
 
     # From here on, only the thread calls, except for _has_trouble.
 
     def _run(self) -> None:
-        is_last = False
+        file, is_last = cast("JournalFile", self._file), False
         while not is_last:
             with self._changed:
                 left = max(0.0, self._retry_at - time.monotonic()) if self._problem else None
                 self._changed.wait_for(self._has_work, left)
                 is_last = self._ending
-                waiting, batch, number = self._waiting, self._waiting.copy(), self._added
-                asked = list(self._asked)
-                self._asked.clear()
-                looks, self._looks = self._looks, False
+                asked, self._asked = self._asked, []
             if is_last or not self._problem or time.monotonic() >= self._retry_at:
-                self._write(waiting, batch, number, looks=looks)
+                self._write(file)
             for what, future in asked:
-                self._answer(what, future)
+                self._answer(file, what, future)
             with self._changed:
                 self._changed.notify_all()
         self._close_store()
-        if self._file is not None:
-            self._file.release()
+        file.release()
 
     def _has_work(self) -> bool:
-        return self._ending or bool(self._asked) or (not self._problem and (self._looks or not self._waiting.is_empty))
+        return self._ending or bool(self._asked) or (not self._problem and (self._looks or len(self._waiting) > 0))
 
-    def _write(self, waiting: Waiting, batch: Batch, number: int, *, looks: bool) -> None:
+    def _write(self, file: JournalFile) -> None:
+        with self._changed:
+            waiting, state, number = self._waiting, self._state, self._added
+            rows, whole = waiting.begin(), waiting.dropped > 0
+            looks, self._looks = self._looks, False
+            begins_anew, self._begins_anew = self._begins_anew, False
         try:
-            store = self._opened()
-            if any(batch.tables):
-                store.write(batch)
+            if begins_anew:
+                self._close_store()
+                file.unusable = "it belongs to another VM"
+                file.written = State(epoch=state.epoch, vm_id=state.vm_id)
+            store = self._opened(file)
+            if rows or whole:
+                store.write(rows, state, whole=whole)
                 self._span_count = store.spans_queued()
-            if (looks and store.changed_by_others()) or batch.results:
-                self._inbox = store.inbox()
-            if self._file is not None and waiting is self._waiting:
-                self._file.has_written(batch)
+            if (looks and store.changed_by_others()) or any(row.statement in OF_REQUESTS for row in rows):
+                self._inbox = _inbox(store)
+            file.has_written(state)
         except (*FAILURES, JournalInUseError) as error:
-            self._failed(error)
+            self._failed(file, error)
             return
         with self._changed:
-            waiting.remove(batch)
+            waiting.end()
             if waiting is self._waiting:
                 self._written = number
             if self._problem and self._is_reported:
-                self._log.info("journal is on disk again", extra=facts(path=self._file and self._file.path))
+                self._log.info("journal is on disk again", extra=facts(path=file.path))
             self._problem, self._is_reported = "", False
             self._changed.notify_all()
 
-    def _opened(self) -> Store:
+    def _opened(self, file: JournalFile) -> Store:
         """Return the open store; open it if necessary, also if its file is another one by now."""
-        if self._file is None:
-            if self._store is None:
-                self._store = Store(sqlite3.connect(":memory:", check_same_thread=False))
-                self._store.begin_with(self._restored, {}, 0)
-            return self._store
-        if self._foreign:
-            self._foreign = False
-            self._close_store()
-            self._file.begin_anew("it belongs to another VM", self._vm_id)
-        if self._store is not None and not self._file.check():
+        if self._store is not None and not file.check():
             self._errors += 1
             message = "journal files were removed or replaced: opened again, or begun again with the present state"
-            self._log.error(message, extra=facts(path=self._file.path))
+            self._log.error(message, extra=facts(path=file.path))
             self._store.checkpoint()
             self._close_store()
         if self._store is None:
-            self._store = self._file.open()
+            self._store = file.open()
             self._span_count = self._store.spans_queued()
-            self._inbox = self._store.inbox()
+            self._inbox = _inbox(self._store)
         return self._store
 
-    def _answer(self, what: Callable[[Store], Any], future: "Future[Any]") -> None:
+    def _answer(self, file: JournalFile, what: Callable[[Store], Any], future: "Future[Any]") -> None:
         if not future.set_running_or_notify_cancel():
             return
         if self._store is None:
@@ -401,29 +421,26 @@ class Journal:
             return
         try:
             result = what(self._store)
-            self._inbox = self._store.inbox()  # of which this may have changed something
+            self._inbox = _inbox(self._store)  # of which this may have changed something
             self._span_count = self._store.spans_queued()
         except Exception as error:  # noqa: BLE001 - whoever asked gets it
             if isinstance(error, FAILURES):
-                self._failed(error)
+                self._failed(file, error)
             future.set_exception(error)
         else:
             future.set_result(result)
 
-    def _failed(self, error: Exception) -> None:
+    def _failed(self, file: JournalFile, error: Exception) -> None:
         """Close the file, and let the next attempt begin a new one if this one is damaged."""
-        if self._file is None:  # memory does not fail, but a question may
-            return
         self._close_store()
         self._errors += 1
         if is_damage(error):  # the next turn, which follows at once if anything waits, renames the file
-            self._file.unusable = reason(error)
+            file.unusable = reason(error)
             return
         self._retry_at = time.monotonic() + RETRY_SECONDS
-        self._file.stop_writing()
+        file.stop_writing()
         with self._changed:
             self._has_trouble(reason(error), counted=True)
-            self._changed.notify_all()
 
     def _has_trouble(self, problem: str, *, counted: bool = False) -> None:
         """Take note that entries wait for the disk, and log why, once until it works again. The lock is held."""
@@ -443,3 +460,8 @@ class Journal:
         self._store = None
         if self._documents is not None:  # an open file keeps its disk from being unmounted
             self._documents.close()
+
+
+def _inbox(store: Store) -> Inbox:
+    runs = store.hook_runs.all()
+    return Inbox(store.requests.open(), counted(runs), runs)

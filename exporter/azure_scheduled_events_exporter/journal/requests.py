@@ -5,36 +5,37 @@ connection; when to send is ``approval``'s. All methods raise sqlite3.Error.
 """
 
 import sqlite3
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import Final
 
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle
 
+from .codec import decoded, encode
+
+_INSERT: Final = "INSERT INTO approval_requests (created, request) VALUES (?, ?)"
+_OPEN: Final = "SELECT number, request FROM approval_requests WHERE result IS NULL ORDER BY number"
 _MARK_SENT: Final = "UPDATE approval_requests SET sent = ? WHERE number = ? AND result IS NULL"
 _WITHDRAW: Final = "UPDATE approval_requests SET result = ? WHERE number = ? AND result IS NULL"
-_SET_RESULT: Final = "UPDATE approval_requests SET result = ? WHERE number = ?"
 _RESULTS: Final = "SELECT number, result FROM approval_requests WHERE result IS NOT NULL"
 
 
 @dataclass(frozen=True, slots=True)
 class ApprovalRequest:
-    """An operator's request to approve an event. The fields are columns of ``approval_requests``.
+    """An operator's request to approve an event.
 
     Attributes:
-        number: identifies the request.
         event_id: upper case.
         operator: login name.
         created: Unix seconds.
         not_before: the NotBefore that the operator saw; the request is valid only for it. None if there was none.
         expires: Unix seconds after which the request is not sent.
-        resources: the VMs that the operator saw; the request is not valid for others. In the journal, a text with one
-            name a line.
+        resources: the VMs that the operator saw; the request is not valid for others.
         event_type: the type that the operator saw, with ``duration``, the announced impact in seconds (None for
             unknown); the request is not valid for others.
+        number: identifies the request once it is queued.
     """
 
-    number: int
     event_id: str
     operator: str
     created: float
@@ -43,11 +44,7 @@ class ApprovalRequest:
     resources: tuple[str, ...] | None = None
     event_type: str | None = None
     duration: float | None = None
-
-
-_COLUMNS: Final = ", ".join(column.name for column in fields(ApprovalRequest))
-_INSERT: Final = f"INSERT INTO approval_requests ({_COLUMNS}) VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608 - the names are this program's
-_OPEN: Final = f"SELECT {_COLUMNS} FROM approval_requests WHERE result IS NULL ORDER BY number"  # noqa: S608 - as above
+    number: int = 0
 
 
 class ApprovalRequests:
@@ -58,20 +55,23 @@ class ApprovalRequests:
 
     def add(self, lives: Iterable[Lifecycle], operator: str, created: float, expires: float) -> list[int]:
         """Queue an operator's requests to approve these events as they were shown; return their numbers."""
-        rows = [
-            (
-                *(life.event_id, operator, created, life.not_before, expires, "\n".join(life.event.resources)),
+        requests = [
+            ApprovalRequest(
+                *(life.event_id, operator, created, life.not_before, expires, life.event.resources),
                 *(life.event.event_type, life.event.duration_seconds),
             )
             for life in lives
         ]
         with self._db:
-            return [int(self._db.execute(_INSERT, row).lastrowid or 0) for row in rows]
+            return [int(self._db.execute(_INSERT, (created, encode(each))).lastrowid or 0) for each in requests]
 
     def open(self) -> list[ApprovalRequest]:
         """Return the requests without a result."""
-        found = [ApprovalRequest(*row) for row in self._db.execute(_OPEN)]
-        return [replace(each, resources=tuple(filter(None, str(each.resources).split("\n")))) for each in found]
+        return [
+            replace(request, number=number)
+            for number, text in self._db.execute(_OPEN).fetchall()
+            for request in decoded(ApprovalRequest, [text], [])
+        ]
 
     def mark_sent(self, numbers: Iterable[int], wall: float | None) -> set[int]:
         """Mark requests as sent (None: as not sent); return those that are not withdrawn."""
@@ -83,10 +83,6 @@ class ApprovalRequests:
         sql = _WITHDRAW if sent_too else f"{_WITHDRAW} AND sent IS NULL"
         with self._db:
             self._db.executemany(sql, [(result, number) for number in numbers])
-
-    def set_results(self, results: Mapping[int, str]) -> None:
-        """Write the results of requests, by their numbers, in the caller's transaction."""
-        self._db.executemany(_SET_RESULT, [(result, number) for number, result in results.items()])
 
     def results(self, numbers: Iterable[int]) -> dict[int, str]:
         """Return the results of those requests that have one."""

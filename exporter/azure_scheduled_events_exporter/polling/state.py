@@ -19,7 +19,7 @@ from azure_scheduled_events_exporter.core.spans import SpanFacts, finished, hook
 from azure_scheduled_events_exporter.core.statistics import Statistics
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.journal.journal import OWNER_WAIT_SECONDS, Journal
-from azure_scheduled_events_exporter.journal.store import Entry
+from azure_scheduled_events_exporter.journal.store import RECENT, Entry
 from azure_scheduled_events_exporter.logs import facts
 from azure_scheduled_events_exporter.tracing.delivery import SpanDelivery
 
@@ -87,7 +87,7 @@ class State:
             poll_interval=self.settings.interval,
             vm_name=self.settings.vm_name,
             statistics=restored.statistics,
-            recent=restored.recent,
+            recent=tuple(restored.lifecycles.ended.values())[-RECENT:],
         )
         self.show(self._began)
 

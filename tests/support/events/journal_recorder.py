@@ -16,7 +16,7 @@ from azure_scheduled_events_exporter.core.statistics import Statistics, measure
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.journal.file import read_only
 from azure_scheduled_events_exporter.journal.journal import Journal
-from azure_scheduled_events_exporter.journal.store import Entry, Restored
+from azure_scheduled_events_exporter.journal.store import Entry, State
 from support.programs import eventually
 
 DAY = 86400.0
@@ -38,7 +38,7 @@ class Recorder:
     def __post_init__(self) -> None:
         self.take(self.journal.restore())
 
-    def take(self, restored: Restored) -> None:
+    def take(self, restored: State) -> None:
         """Begin with what the journal remembers."""
         self.known, self.statistics = restored.lifecycles, restored.statistics
 

@@ -1,5 +1,6 @@
 """A very long history: it is streamed to followers, and no work on it keeps the exporter from polling for long."""
 
+import json
 import sqlite3
 import subprocess
 import time
@@ -21,15 +22,16 @@ GAP_SECONDS = 10.0
 def fill(path: Path, count: int) -> None:
     """Repeat the first transition of a journal ``count`` times, each with an EventId of its own in what is printed."""
     with closing(sqlite3.connect(path)) as connection, connection:
-        connection.row_factory = sqlite3.Row
-        row = dict(connection.execute("SELECT * FROM transitions").fetchone())
-        text = "record" if "record" in row else "said"  # what it is called in journals before schema 3
-        del row["seq"]
-        names, marks = ", ".join(row), ", ".join(f":{name}" for name in row)
+        wall, record = connection.execute("SELECT wall, record FROM transitions").fetchone()
         connection.executemany(
-            f"INSERT INTO transitions ({names}) VALUES ({marks})",  # noqa: S608 - names of columns
-            ({**row, text: row[text].replace('"A"', f'"N{number}"')} for number in range(count)),
+            "INSERT INTO transitions (wall, record) VALUES (?, ?)",
+            ((wall, record.replace('"A"', f'"N{number}"')) for number in range(count)),
         )
+        found = "SELECT value FROM properties WHERE name = 'statistics'"
+        statistics = json.loads(connection.execute(found).fetchone()[0])
+        statistics["transitions"] = [[key, counted * (count + 1)] for key, counted in statistics["transitions"]]
+        values = [(json.dumps(statistics), "statistics"), (str(count + 1), "last_number")]
+        connection.executemany("UPDATE properties SET value = ? WHERE name = ?", values)
 
 
 def streamed(url: str, folder: Path, lines: int) -> float:

@@ -25,8 +25,7 @@ from azure_scheduled_events_exporter.core.records import Record, change_record
 from azure_scheduled_events_exporter.core.spans import SpanFacts
 from azure_scheduled_events_exporter.core.statistics import Statistics, measure
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
-from azure_scheduled_events_exporter.journal.store import Entry, QueuedSpan, Restored, Store
-from azure_scheduled_events_exporter.journal.waiting import Numbers, Waiting
+from azure_scheduled_events_exporter.journal.store import Entry, QueuedSpan, Store, entry_rows, span_end_row
 
 PATIENCE = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # the machine may be busy
 FINITE = st.floats(min_value=-4e9, max_value=4e9)
@@ -103,17 +102,16 @@ def fresh() -> Store:
 
 def write(store: Store, entry: Entry) -> None:
     """Write one entry as the journal's thread does."""
-    waiting = Waiting(Numbers(store.last_number(), store.last_span()))
-    waiting.add(entry, Restored())
-    store.write(waiting.copy())
+    before = store.restore()
+    statistics = before.statistics.plus(map(measure, entry.changes))
+    number = before.last_number + len(entry.changes)
+    rows = entry_rows(entry, before.last_number, store.last_span())
+    store.write(rows, replace(before, statistics=statistics, last_number=number))
 
 
 def end(store: Store, spans: list[QueuedSpan], refused: float | None = None) -> None:
     """Remove spans, or set them aside."""
-    waiting = Waiting(Numbers())
-    for each in spans:
-        waiting.end_span(each, refused)
-    store.write(waiting.copy())
+    store.write([span_end_row(each, refused) for each in spans], store.restore())
 
 
 def life(event_id: str, *, first_seen: float = 0.0, ended: float | None = None) -> Lifecycle:
