@@ -20,10 +20,10 @@ FILES = {
 }
 
 
-def run(*command: str) -> subprocess.CompletedProcess[str]:
+def run(*command: str, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
     """Run a command to its end."""
     env = environment()
-    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    return subprocess.run(command, env=env, cwd=folder, capture_output=True, text=True, timeout=PATIENCE, check=False)
 
 
 @pytest.fixture
@@ -41,3 +41,14 @@ def test_no_file(name: str, pipe: str) -> None:
         done = run(COMMAND, *(each.format(path) for each in FILES[name]))
         assert (done.returncode in {1, 2}, done.stdout, done.stderr.count("\n")) == (True, "", 1), done.stderr
         assert f"{path}: is a pipe or a device: name a regular file" in done.stderr
+
+
+@pytest.mark.parametrize("command", ["run --imds.endpoint http://127.0.0.1:1", "history"])
+def test_deleted_directory(command: str, tmp_path: Path) -> None:
+    """A relative path in a directory that was deleted is one line, not a traceback."""
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    done = run("/bin/sh", "-c", f"rmdir {gone}; exec {COMMAND} {command} --journal.path j", folder=gone)
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert "the current directory has been deleted" in done.stderr
