@@ -183,6 +183,7 @@ class Poller:
         self._approved = error is None
         self.state.record(*answered(self.state.known, due, error, self.clock.now()))
         self.approvals.settle(due, error)
+        self._show_parts()  # with the approval: the next request may be sent at once
 
     def _keep_journal(self, now: Timestamp) -> None:
         """Maintain the journal: check its file and its owner, and remove old entries."""
