@@ -6,6 +6,7 @@ sends byte by byte cannot block a poll, and every body has a size limit.
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 
@@ -34,39 +35,37 @@ _HEADERS: Mapping[str, str] = {
 _UNKNOWN_VERSION = (HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND)
 
 
+@dataclass(eq=False)
 class ImdsClient:
     """Requests to one endpoint over one kept-alive connection. One thread uses it; any thread may :meth:`stop` it.
 
-    Args:
+    Attributes:
         endpoint: base address, such as ``http://169.254.169.254``.
         versions: the api-versions of the Scheduled Events document, shared by all clients of this process.
         rate_limiter: shared in the same way.
         wait: waits so many seconds, or until the process is to end; returns whether it is.
         connect_seconds: how long a connection may take: less than the first answer, which may take two minutes.
+        headers: of the last answer.
+        reached: whether any request has had an answer, of any status.
     """
 
-    def __init__(
-        self,
-        endpoint: str,
-        versions: ApiVersions,
-        rate_limiter: RateLimiter,
-        wait: Callable[[float], bool],
-        connect_seconds: float,
-    ) -> None:
-        self._endpoint = endpoint.rstrip("/")
-        self._versions = versions
+    endpoint: str
+    versions: ApiVersions
+    rate_limiter: RateLimiter
+    wait: Callable[[float], bool]
+    connect_seconds: float
+
+    def __post_init__(self) -> None:
+        self.endpoint = self.endpoint.rstrip("/")
         self._instance_versions = instance_versions()
-        self._rate_limiter = rate_limiter
-        self._wait = wait
-        self._connect_seconds = connect_seconds
         self._deadline = Deadline()
         # Not a requests.Session, so that there are no proxies of the environment, no redirects, and no cookies.
         self._adapter = DeadlineAdapter(self._deadline)
         self._date = ""  # the Date header of the last answer, and the monotonic time at which it came
         self._date_at = 0.0
         self._phrase = ""
-        self.headers: Mapping[str, str] = {}  # of the last answer
-        self.reached = False  # whether any request has had an answer, of any status
+        self.headers: Mapping[str, str] = {}
+        self.reached = False
         self._prepared: dict[str, requests.PreparedRequest] = {}
 
     def scheduled_events(self, timeout: float) -> bytes | None:
@@ -76,13 +75,13 @@ class ImdsClient:
             ImdsError: any other result, at the latest shortly after ``timeout`` seconds.
             Stopped: :meth:`stop` was called.
         """
-        return self._get(_EVENTS, self._versions, timeout)
+        return self._get(_EVENTS, self.versions, timeout)
 
     def instance(self, timeout: float) -> bytes:
         """Return the instance metadata of this VM. Raises as :meth:`scheduled_events` does."""
         body = self._get(_INSTANCE, self._instance_versions, timeout)
         if body is None:
-            raise ImdsError(Outcome.HTTP_ERROR, f"{self._endpoint} answered 304 (unchanged) to the first request")
+            raise ImdsError(Outcome.HTTP_ERROR, f"{self.endpoint} answered 304 (unchanged) to the first request")
         return body
 
     def approve(self, event_ids: Sequence[str], timeout: float) -> None:
@@ -93,10 +92,10 @@ class ImdsClient:
             Stopped: :meth:`stop` was called.
         """
         start = {"StartRequests": [{"EventId": event_id} for event_id in event_ids]}
-        post = requests.Request("POST", self._url(_EVENTS, self._versions.usable), _HEADERS, json=start).prepare()
+        post = requests.Request("POST", self._url(_EVENTS, self.versions.usable), _HEADERS, json=start).prepare()
         status, body = self._send(post, timeout)
         if status != HTTPStatus.OK:
-            raise refusal(self._endpoint, status, self._phrase, body or b"")
+            raise refusal(self.endpoint, status, self._phrase, body or b"")
 
     def server_time(self) -> float | None:
         """Return the time by IMDS' own clock, Unix seconds, from the Date header of its last answer, or None."""
@@ -110,7 +109,7 @@ class ImdsClient:
         self._deadline.stop()
 
     def _url(self, path: str, version: str) -> str:
-        return f"{self._endpoint}{path}" + (f"?api-version={version}" if version != UNSPECIFIED else "")
+        return f"{self.endpoint}{path}" + (f"?api-version={version}" if version != UNSPECIFIED else "")
 
     def _get(self, path: str, versions: ApiVersions, timeout: float) -> bytes | None:
         """Return the body at ``path`` by the first of ``versions`` that IMDS answers, None for a 304."""
@@ -138,7 +137,7 @@ class ImdsClient:
         if status == HTTPStatus.NOT_MODIFIED:
             return None
         is_events = path == _EVENTS
-        asked = self._endpoint if is_events else self._endpoint + path
+        asked = self.endpoint if is_events else self.endpoint + path
         if status != HTTPStatus.OK:
             flag = "--imds.api-version" if is_events else ""
             raise refusal(asked, status, self._phrase, body or b"", version=version, flag=flag)
@@ -149,11 +148,11 @@ class ImdsClient:
     def _send(self, request: requests.PreparedRequest, timeout: float) -> tuple[int, bytes | None]:
         """Send a request in its turn; return the status and body of the answer. A body that is too large is None."""
         now = time.monotonic()
-        slot = self._rate_limiter.reserve(now)
-        if self._wait(slot - now):
+        slot = self.rate_limiter.reserve(now)
+        if self.wait(slot - now):
             raise Stopped
         self._deadline.set(timeout)
-        limits = (min(timeout, self._connect_seconds), timeout)
+        limits = (min(timeout, self.connect_seconds), timeout)
         try:
             with self._adapter.send(request, timeout=limits, stream=True) as response:
                 body = self._read(response)
@@ -161,7 +160,7 @@ class ImdsClient:
         except (OSError, ValueError) as error:  # requests raises subclasses of both of them
             raise self._failure(error, limits[0], timeout) from None
         finally:
-            self._rate_limiter.arrived(slot, time.monotonic())
+            self.rate_limiter.arrived(slot, time.monotonic())
         return response.status_code, body
 
     def _read(self, response: requests.Response) -> bytes | None:
@@ -170,7 +169,7 @@ class ImdsClient:
         Raises:
             ImdsError: the answer was cut off in a way that the libraries treat as complete.
         """
-        cut_off = ImdsError(Outcome.CONNECTION_ERROR, f"cannot talk to {self._endpoint}", "the answer was cut off")
+        cut_off = ImdsError(Outcome.CONNECTION_ERROR, f"cannot talk to {self.endpoint}", "the answer was cut off")
         if self._deadline.peer_closed:
             # http.client treats end of file inside the headers as their end, so a truncated 200 looks empty.
             raise cut_off
@@ -178,8 +177,12 @@ class ImdsClient:
         self._date, self._date_at = response.headers.get("Date", ""), time.monotonic()
         if response.status_code < HTTPStatus.OK:
             return b""  # an interim answer; leaving the body unread closes the connection, and the final answer with it
-        body = _whole_body(response)
-        if response.status_code == HTTPStatus.OK and body == b"" and "Content-Encoding" in response.headers:
+        body = b""
+        for chunk in response.iter_content(_CHUNK):
+            body += chunk
+            if len(body) > LARGEST_BODY:
+                return None  # leaving it half read closes the connection
+        if response.status_code == HTTPStatus.OK and not body and "Content-Encoding" in response.headers:
             raise cut_off  # a compressed body that ends before its first byte does not mean "no events"
         return body
 
@@ -189,19 +192,9 @@ class ImdsClient:
         causes = list(causes_of(error))
         connected = not any(isinstance(cause, NewConnectionError) for cause in causes)
         if connected and any(isinstance(cause, ConnectTimeoutError) for cause in causes):
-            reason = f"no connection to {self._endpoint} within {connect:g} s"
+            reason = f"no connection to {self.endpoint} within {connect:g} s"
             return ImdsError(Outcome.TIMEOUT, reason, may_have_arrived=False)
         if any(isinstance(cause, TimeoutError) for cause in causes):
-            return ImdsError(Outcome.TIMEOUT, f"no whole answer from {self._endpoint} within {timeout:g} s")
-        reason = f"cannot talk to {self._endpoint}"
+            return ImdsError(Outcome.TIMEOUT, f"no whole answer from {self.endpoint} within {timeout:g} s")
+        reason = f"cannot talk to {self.endpoint}"
         return ImdsError(Outcome.CONNECTION_ERROR, reason, failure_reason(error), may_have_arrived=connected)
-
-
-def _whole_body(response: requests.Response) -> bytes | None:
-    chunks, size = [], 0
-    for chunk in response.iter_content(_CHUNK):
-        size += len(chunk)
-        if size > LARGEST_BODY:
-            return None  # leaving it half read closes the connection
-        chunks.append(chunk)
-    return b"".join(chunks)

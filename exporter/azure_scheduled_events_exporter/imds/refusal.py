@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from http import HTTPStatus
+from http.client import responses
 
 from azure_scheduled_events_exporter.errors import ImdsError, Outcome, one_line
 
@@ -38,7 +39,7 @@ def refusal(
         content = None
     if isinstance(content, dict) and isinstance(content.get("error"), str):
         text = content["error"]
-    said = "" if phrase.lower() in _usual_phrases(status) else one_line(phrase)
+    said = "" if phrase.lower() == responses.get(status, "").lower() else one_line(phrase)
     offered = offered_in(content)
     hints = _APPROVAL_HINTS if version is None else _HINTS
     hint = hints.get(status, "")
@@ -51,13 +52,6 @@ def refusal(
     detail = "; ".join(part for part in (said, one_line(text)) if part)
     outcome = Outcome.THROTTLED if status == HTTPStatus.TOO_MANY_REQUESTS else Outcome.HTTP_ERROR
     return ImdsError(outcome, f"{asked} answered {status}", detail, status, offered=offered, hint=hint)
-
-
-def _usual_phrases(status: int) -> tuple[str, ...]:
-    try:
-        return ("", HTTPStatus(status).phrase.lower())
-    except ValueError:
-        return ("",)
 
 
 def _about_version(text: str, version: str, offered: tuple[str, ...], flag: str, hint: str) -> str:

@@ -52,23 +52,23 @@ class Reading:
     is_believed: bool
 
 
+@dataclass(eq=False)
 class DocumentReader:
     """Reads one document after the other.
 
-    Args:
+    Attributes:
         client: sends requests to IMDS.
         timeout: seconds of a request to an IMDS that has enabled Scheduled Events.
         clock: this machine's clock.
-        store: writes a document to the journal, also one that was refused.
+        keep: writes a document to the journal, also one that was refused.
     """
 
-    def __init__(
-        self, client: ImdsClient, timeout: float, clock: Clock, store: Callable[[RecordedDocument], None]
-    ) -> None:
-        self._client = client
-        self._timeout = timeout
-        self._clock = clock
-        self._store = store
+    client: ImdsClient
+    timeout: float
+    clock: Clock
+    keep: Callable[[RecordedDocument], None]
+
+    def __post_init__(self) -> None:
         self._body: bytes | None = None  # of the last document
         self._stored: bytes | None = None  # because a document is offered at every poll
         self._document: Document | None = None
@@ -79,9 +79,9 @@ class DocumentReader:
     @property
     def next_timeout(self) -> float:
         """The time limit of the next request, seconds: IMDS may have to enable Scheduled Events before it answers."""
-        if self._answered and self._clock.now().since(self._answered) < ENABLED_SECONDS:
-            return self._timeout
-        return max(FIRST_TIMEOUT_SECONDS, self._timeout)
+        if self._answered and self.clock.now().since(self._answered) < ENABLED_SECONDS:
+            return self.timeout
+        return max(FIRST_TIMEOUT_SECONDS, self.timeout)
 
     def read(self, vm_name: str, *, has_events: bool) -> Reading:
         """Ask IMDS once; ``has_events``: whether events are current.
@@ -89,8 +89,8 @@ class DocumentReader:
         Raises:
             ImdsError: it sends no Scheduled Events document. What it sends instead is stored with ``vm_name``.
         """
-        body = self._client.scheduled_events(self.next_timeout)
-        now = self._answered = self._clock.now()
+        body = self.client.scheduled_events(self.next_timeout)
+        now = self._answered = self.clock.now()
         document = self._parsed(body, vm_name)
         if document.is_empty_body and has_events:
             self._empty_polls, self._empty_since = self._empty_polls + 1, self._empty_since or now
@@ -120,8 +120,8 @@ class DocumentReader:
         if body is None or body == self._stored or len(body) > MOST_STORED:
             return
         self._stored = body
-        headers = {name: self._client.headers[name] for name in _STORED_HEADERS if name in self._client.headers}
-        self._store(RecordedDocument(self._clock.now().wall, body, headers, refused, vm_name))
+        headers = {name: self.client.headers[name] for name in _STORED_HEADERS if name in self.client.headers}
+        self.keep(RecordedDocument(self.clock.now().wall, body, headers, refused, vm_name))
 
     def begin_anew(self) -> None:
         """Store the next body, and give its document as a new one, even if it has not changed: the journal is new."""

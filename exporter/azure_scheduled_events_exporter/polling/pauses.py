@@ -6,6 +6,7 @@ and ``core.observation`` to which events a pause belongs.
 
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from azure_scheduled_events_exporter.core.document import Scope
@@ -22,24 +23,26 @@ TICK_SECONDS = 0.05
 """Time between two samples. A pause is measured with this error; 20 samples a second cost a thousandth of a CPU."""
 
 
+@dataclass(eq=False)
 class Pauses:
     """Remembers the largest delay of a tick since :meth:`take` was last called.
 
     Only the poller's thread calls, except for :meth:`end`.
 
-    Args:
+    Attributes:
         clock: this machine's clocks.
         wait: waits so many seconds, or until the process is to end; returns whether it is.
         journal: where the previous run left its last heartbeat.
     """
 
-    def __init__(self, clock: Clock, wait: Callable[[float], bool], journal: Journal) -> None:
-        self._clock = clock
-        self._wait = wait
-        self._journal = journal
-        last = journal.last_heartbeat()
+    clock: Clock
+    wait: Callable[[float], bool]
+    journal: Journal
+
+    def __post_init__(self) -> None:
+        last = self.journal.last_heartbeat()
         # Kept until a document shows which events it belongs to; until then the heartbeat stays too, for the next run.
-        self._before_this_run = between_runs(last, clock.now()) if last else None
+        self._before_this_run = between_runs(last, self.clock.now()) if last else None
         self._has_heartbeat = last is not None
         self._known: Lifecycles | None = None
         self._states: set[State] = set()  # of this VM's events
@@ -71,13 +74,13 @@ class Pauses:
             self._sample(is_wanted=bool(self._states))
         is_started = State.STARTED in self._states
         if self._before_this_run is None and (is_started or self._has_heartbeat):
-            self._journal.record_heartbeat(self._clock.now() if is_started else None)
+            self.journal.record_heartbeat(self.clock.now() if is_started else None)
             self._has_heartbeat = is_started
 
     def end(self) -> None:
         """Write a last heartbeat: a shutdown may stop the exporter before it sees that its VM's event starts."""
         if self._before_this_run is None and self._states:
-            self._journal.record_heartbeat(self._clock.now())
+            self.journal.record_heartbeat(self.clock.now())
 
     def stop(self) -> None:
         """Stop sampling the clocks."""
@@ -87,7 +90,7 @@ class Pauses:
         if is_wanted is (self._ticked is not None):
             return
         with self._lock:
-            self._ticker, self._ticked, self._largest = None, self._clock.now() if is_wanted else None, 0.0
+            self._ticker, self._ticked, self._largest = None, self.clock.now() if is_wanted else None, 0.0
         if not is_wanted:
             return
         self._ticker = threading.Thread(target=self._run, name="pauses", daemon=True)
@@ -97,12 +100,12 @@ class Pauses:
             self._ticked = None
 
     def _run(self) -> None:
-        while not self._wait(TICK_SECONDS) and self._ticker is threading.current_thread():
+        while not self.wait(TICK_SECONDS) and self._ticker is threading.current_thread():
             with self._lock:
                 self._look()
 
     def _look(self) -> None:
         """Compare the clocks with when the next tick is due. The lock is held."""
         if self._ticked is not None:
-            before, self._ticked = self._ticked, self._clock.now()
+            before, self._ticked = self._ticked, self.clock.now()
             self._largest = max(self._largest, gap(before, self._ticked, TICK_SECONDS))
