@@ -42,8 +42,6 @@ APPLICATION_ID: Final = 0x41534531
 """``ASE1``: marks the journals of this exporter."""
 SCHEMA_VERSION: Final = 1
 
-RECENT: Final = 20
-"""How many ended events the exporter keeps in memory to show; the journal has all."""
 PAGE: Final = 500
 """How many transitions are read at once."""
 _PRUNED: Final = 50_000

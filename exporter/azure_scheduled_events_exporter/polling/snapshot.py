@@ -17,7 +17,6 @@ from azure_scheduled_events_exporter.core.statistics import Histogram, Statistic
 from azure_scheduled_events_exporter.errors import Outcome
 from azure_scheduled_events_exporter.journal.hook_runs import HookStatistics
 from azure_scheduled_events_exporter.journal.journal import JournalState
-from azure_scheduled_events_exporter.journal.store import RECENT
 
 # From a healthy answer (6 ms) over a late one to the request timeout (10 s) and that of the first request (130 s).
 POLL_BOUNDS = (0.01, 0.1, 1.0, 10.0, 130.0)
@@ -27,6 +26,9 @@ ENDED_SECONDS = 3600.0
 
 MOST_ENDED = 100
 """How many ended events metrics show at most, the newest ones."""
+
+RECENT = 20
+"""How many ended events the status page shows; the journal has all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,12 +134,10 @@ class Snapshot:
         No document of this run has shown those of the EventIds ``unshown``.
         """
         current = known.current
-        recent = [life for life in self.recent if life.event_id not in current]
-        recent += [change.lifecycle for change in changes if change.lifecycle.outcome]
         return replace(self, current=current).having(
             shown={event_id: life for event_id, life in current.items() if event_id not in unshown},
             kinds={event_id: kind_of(life, now) for event_id, life in current.items()},
             ended=known.ended_since(now - ENDED_SECONDS, MOST_ENDED),
-            recent=tuple(recent[-RECENT:]),
+            recent=tuple(known.ended.values())[-RECENT:],
             statistics=self.statistics.plus(map(measure, changes)) if changes else self.statistics,
         )

@@ -19,7 +19,7 @@ from azure_scheduled_events_exporter.core.spans import SpanFacts, finished, hook
 from azure_scheduled_events_exporter.core.statistics import Statistics
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.journal.journal import OWNER_WAIT_SECONDS, Journal
-from azure_scheduled_events_exporter.journal.store import RECENT, Entry
+from azure_scheduled_events_exporter.journal.store import Entry
 from azure_scheduled_events_exporter.logs import facts
 from azure_scheduled_events_exporter.tracing.delivery import SpanDelivery
 
@@ -84,10 +84,7 @@ class State:
         self._traced_runs = {run.run for run in self.journal.inbox.runs if run.outcome is not None}
         # Events from before the restart stay current until a document shows otherwise.
         self.snapshot = Snapshot(
-            poll_interval=self.settings.interval,
-            vm_name=self.settings.vm_name,
-            statistics=restored.statistics,
-            recent=tuple(restored.lifecycles.ended.values())[-RECENT:],
+            poll_interval=self.settings.interval, vm_name=self.settings.vm_name, statistics=restored.statistics
         )
         self.show(self._began)
 
@@ -181,7 +178,7 @@ class State:
         self.known, self._watched_at, self._unshown = Lifecycles(), None, frozenset()
         self._pauses.stop()
         self._pauses = Pauses(self.clock, self.wait, self.journal)
-        self.snapshot = replace(self.snapshot, statistics=Statistics(), recent=())
+        self.snapshot = replace(self.snapshot, statistics=Statistics())
         self.show(self.clock.now())
         return True
 
