@@ -3,6 +3,7 @@
 import json
 import re
 import time
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -23,8 +24,8 @@ _NOTIFICATIONS: Final = re.compile(
 class Sent:
     """Number of delivered and of failed notifications of Alertmanager so far, by integration."""
 
-    delivered: Mapping[str, float]
-    failed: Mapping[str, float]
+    delivered: Counter[str]
+    failed: Counter[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +35,14 @@ class HeldAlert:
     Attributes:
         labels: all of them.
         receivers: names of the receivers that its routes lead to.
-        state: ``unprocessed``, ``active`` or ``suppressed``.
-        inhibited: whether another alert inhibits it.
+        is_muted: whether a silence or another alert suppresses it.
+        is_inhibited: whether another alert does.
     """
 
     labels: Mapping[str, str]
     receivers: tuple[str, ...]
-    state: str
-    inhibited: bool
+    is_muted: bool
+    is_inhibited: bool
 
 
 class Team:
@@ -53,12 +54,10 @@ class Team:
 
     def sent(self) -> Sent:
         """Return the number of delivered and failed notifications so far."""
-        tried: dict[str, float] = {}
-        failed: dict[str, float] = {}
+        tried, failed = Counter[str](), Counter[str]()
         for found in _NOTIFICATIONS.finditer(self._get("/metrics").decode("utf-8", "replace")):
-            counts, name = (failed if found["failed"] else tried), found["integration"]
-            counts[name] = counts.get(name, 0) + float(found["count"])
-        return Sent({name: count - failed.get(name, 0) for name, count in tried.items()}, failed)
+            (failed if found["failed"] else tried)[found["integration"]] += int(float(found["count"]))
+        return Sent(tried - failed, failed)
 
     def post(self, labels: Mapping[str, str], annotations: Mapping[str, str], ends_in: float) -> None:
         """Post an alert that ends in so many seconds, 0 to resolve it."""
@@ -69,10 +68,10 @@ class Team:
             raise self._named(error) from None
 
     def holding(self, matcher: str, name: str) -> HeldAlert | None:
-        """Return the alert ``name`` that ``matcher`` selects; None if Alertmanager has none."""
+        """Return the alert ``name`` that ``matcher`` selects, once Alertmanager has processed it; else None."""
         answer = self._get("/api/v2/alerts", filter=[matcher, f'alertname="{name}"'])
         try:
-            found = [_held(each) for each in json.loads(answer)]
+            found = [_held(each) for each in json.loads(answer) if each["status"]["state"] != "unprocessed"]
         except (ValueError, TypeError, KeyError):
             raise ExporterError(f"{self.shown}: answers, but not with alerts: is it an Alertmanager?") from None
         return next(iter(found), None)
@@ -91,4 +90,4 @@ def _held(alert: Any) -> HeldAlert:  # noqa: ANN401 - JSON
     """Parse one alert of Alertmanager's API. Raises TypeError or KeyError if ``alert`` has another form."""
     status = alert["status"]
     receivers = tuple(str(receiver["name"]) for receiver in alert["receivers"])
-    return HeldAlert(dict(alert["labels"]), receivers, str(status["state"]), bool(status["inhibitedBy"]))
+    return HeldAlert(dict(alert["labels"]), receivers, status["state"] == "suppressed", bool(status["inhibitedBy"]))

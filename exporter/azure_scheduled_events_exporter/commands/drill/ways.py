@@ -124,16 +124,16 @@ class _Measurement:
         """Print when Alertmanager got the alert and when it notified; ExporterError: it did not, or that failed."""
         held = self._held()
         end = self.begun + self.timeout
-        notified = until(lambda: _more(self.before.delivered, self.team.sent().delivered), end)
-        failed = _more(self.before.failed, self.team.sent().failed)
+        notified = until(lambda: sorted(self.team.sent().delivered - self.before.delivered), end)
+        failed = self._failed()
         if notified:
             self._say(f"Alertmanager notified: {', '.join(notified)}")
-            failed = until(lambda: _more(self.before.failed, self.team.sent().failed), min(end, time.monotonic() + 1))
+            failed = until(self._failed, min(end, time.monotonic() + 1))
         if failed:
             raise ExporterError(f"notification failed: {', '.join(failed)}; see the log of Alertmanager for the reason")
         if not notified:
             hint = f"run doctor --alertmanager {self.team.shown}, which checks receivers and group_wait"
-            if self._is_info:
+            if self.alert.labels["severity"] == "info":
                 hint = "severity info notifies nobody"
             waited = format_duration(self.timeout)
             raise ExporterError(f"Alertmanager notified nobody of {held.labels['alertname']} within {waited}: {hint}")
@@ -150,15 +150,14 @@ class _Measurement:
             )
         receivers = ", ".join(held.receivers)
         self._say(f"Alertmanager has the alert, for receivers: {receivers}")
-        if held.state == "suppressed":
+        if held.is_muted:
             raise ExporterError(
                 f"{name} is silenced or inhibited, so nobody is notified: run doctor --alertmanager {shown}"
             )
         return held
 
-    @property
-    def _is_info(self) -> bool:
-        return self.alert.labels["severity"] == "info"
+    def _failed(self) -> list[str]:
+        return sorted(self.team.sent().failed - self.before.failed)
 
     def _say(self, text: str) -> None:
         say(f"{time.monotonic() - self.begun:.2f} s: {text}")
@@ -177,26 +176,17 @@ def inhibit(team: Team, labels: Mapping[str, str], timeout: float) -> None:
         if not until(lambda: team.holding('drill="true"', _MAINTENANCE), time.monotonic() + timeout):
             raise ExporterError(f"{_MAINTENANCE} has not reached {team.shown} within {format_duration(timeout)}")
         team.post(own, texts, ends_in=_KEPT_SECONDS)
-        found = until(lambda: _processed(team.holding('drill="true"', name)), time.monotonic() + timeout)
+        found = until(lambda: team.holding('drill="true"', name), time.monotonic() + timeout)
     finally:
         with uninterrupted():
             for each in (own, marked):
                 team.post(each, texts, ends_in=0)
-    if found is None or not found.inhibited:
+    if found is None or not found.is_inhibited:
         raise ExporterError(
             f"{name} is not inhibited while its VM is in maintenance, so it notifies: "
             "set maintenance.targets and maintenance.equal, and load the rendered inhibit_rules"
         )
     say(f"{name} is inhibited while its VM is in maintenance. Both alerts are resolved.")
-
-
-def _processed(held: HeldAlert | None) -> HeldAlert | None:
-    """Return ``held`` once Alertmanager has decided what to do with it."""
-    return None if held is None or held.state == "unprocessed" else held
-
-
-def _more(before: Mapping[str, float], now: Mapping[str, float]) -> list[str]:
-    return sorted(name for name, count in now.items() if count > before.get(name, 0))
 
 
 def say(text: str) -> None:
