@@ -150,9 +150,12 @@ def _is_of(process: psutil.Process, group: int) -> bool:
 
 
 def test_two_events_at_once(imds: Simulator, hook: Start, tmp_path: Path) -> None:
-    """Without an exporter the hook polls itself; it prepares for each event and recovers once, after the last one."""
+    """Without an exporter the hook polls itself; it prepares for each event and recovers once, after the last one.
+
+    An advisory starts nothing.
+    """
     hook()
-    imds.set_document([event("A"), event("B")])
+    imds.set_document([event("C", EventStatus="Advisory"), event("A"), event("B")])
     eventually(lambda: sorted(lines(tmp_path)) == ["prepare A", "prepare B"], "both preparations")
     imds.set_document([event("B")])
     imds.set_document([])
@@ -177,6 +180,18 @@ def test_killed_in_the_middle(imds: Simulator, hook: Start, tmp_path: Path) -> N
     with closing(read_only(tmp_path / "vm_0")) as store:
         interrupted = [run.outcome for run in store.hook_runs.all() if run.phase == "prepare"]
     assert interrupted == ["failed"]
+
+
+def test_too_late(imds: Simulator, exporter: Exporter, hook: Start, tmp_path: Path) -> None:
+    """An event that began while the hook was gone is not prepared for: the series of the alert HookFailed counts it."""
+    first = hook(script="exec sleep 60")
+    imds.set_document([event()])
+    eventually(lambda: lines(tmp_path) == ["prepare A"], "the first run")
+    first.kill()
+    imds.set_document([event(EventStatus="Started")])
+    hook()
+    exporter.shows("it", lambda scrape: scrape.total("hook_runs_total", phase="prepare", outcome="too_late") == 1)
+    assert lines(tmp_path) == ["prepare A"]
 
 
 def test_an_event_of_three_vms(imds: Simulator, hook: Start, tmp_path: Path) -> None:
