@@ -145,8 +145,9 @@ class ApprovalScheduler:
                 self.statuses[life.event_id] = ApprovalStatus(NOTHING_SCHEDULED)
             elif life.event_id not in self.statuses and life.is_open_to_approval:
                 decision = policy.decide(life, vm_name, now, clock_error)
-                if self._goes_out(life, decision, now):
+                if self._may_send_for_rule(life, decision, now):
                     due[life.event_id] = Due(life, Approver.EXPORTER, decision.rule)
+                self._explain(life, decision)
         return list(due.values()), results
 
     def accepted(self, approved: Due) -> None:
@@ -167,7 +168,7 @@ class ApprovalScheduler:
         self._retries[event_id] = _Retry(now, pause, throttled)
 
     def _count_refusal(self, known: Lifecycles) -> None:
-        """Count the refused request, now that a document shows whether its event still waits for an approval."""
+        """Count the refused request as rejected if its event still waits for an approval, else as too late."""
         if self._refused is None:
             return
         life = known.current.get(self._refused)
@@ -179,8 +180,13 @@ class ApprovalScheduler:
             self._log.info(message, extra=facts(event_id=self._refused))
         self._refused = None
 
-    def _goes_out(self, life: Lifecycle, decision: Decision, now: Timestamp) -> bool:
-        """Return whether a rule approves ``life`` now. If not, keep the reason, and log and count it once."""
+    def _may_send_for_rule(self, life: Lifecycle, decision: Decision, now: Timestamp) -> bool:
+        """Return whether the request of a rule may be sent: not in a dry run, and not while it backs off."""
+        retry = self._retries.get(life.event_id)
+        return decision.approve and not decision.dry_run and (retry is None or retry.is_due(now))
+
+    def _explain(self, life: Lifecycle, decision: Decision) -> None:
+        """Set the status of ``life``. If no rule approves it, log a new reason once, and count a dry run with it."""
         retry = self._retries.get(life.event_id)
         approves = decision.approve and not decision.dry_run
         reason = decision.reason
@@ -188,9 +194,7 @@ class ApprovalScheduler:
             why = "IMDS throttles" if retry.throttled else "IMDS has not accepted the request of"
             reason = f"backing off: {why} rule '{decision.rule}'; next try at {iso_time(retry.at.wall + retry.pause)}"
         self.statuses[life.event_id] = ApprovalStatus(reason, None if decision.dry_run else decision.due)
-        if approves:
-            return retry is None or retry.is_due(now)
-        if self.policy.policy.rules and self._reasons.is_new(life.event_id, reason):
+        if not approves and self.policy.policy.rules and self._reasons.is_new(life.event_id, reason):
             message = "approval held back" if decision.rule else "event not approved"
             if decision.approve:
                 message = "approval in a dry run: nothing is sent"
@@ -198,7 +202,6 @@ class ApprovalScheduler:
             rule = {"rule": decision.rule} if decision.rule else {}
             resources = ",".join(life.event.resources)
             self._log.info(message, extra=facts(event_id=life.event_id, **rule, resources=resources, reason=reason))
-        return False
 
     def _may_send_for_operator(self, life: Lifecycle, now: Timestamp) -> bool:
         """Return whether an operator's request may be sent: it skips the policy's backoff, except after a 429."""
