@@ -122,8 +122,8 @@ class _Queue:
             queued = [span for span in queued if span.number > self._before]
         return [span for span in queued if span.number not in self._unsendable][: self._size]
 
-    def settle(self, batch: Sequence[QueuedSpan], result: ExportResult) -> None:
-        """Remove or set aside what needs no further attempt."""
+    def take_result(self, batch: Sequence[QueuedSpan], result: ExportResult) -> None:
+        """Remove accepted spans from the queue, and set refused ones aside until the next start."""
         if result.outcome is Export.REFUSED:
             self._journal.end_spans(batch, time.time())
         elif result.outcome is Export.ACCEPTED:
@@ -131,8 +131,11 @@ class _Queue:
             if not result.rejected:
                 self._size = min(BATCH, self._size * 2)
 
-    def is_divided(self, batch: Sequence[QueuedSpan], result: ExportResult) -> bool:
-        """Return whether to go on at once with a smaller batch, so that one bad span does not block the others."""
+    def divide(self, batch: Sequence[QueuedSpan], result: ExportResult) -> bool:
+        """Halve the next batch, or skip a single span until the next start: one bad span must not block others.
+
+        Return whether to go on at once: False for a failure that smaller batches do not avoid.
+        """
         if result.outcome not in _DIVISIBLE:
             return False
         if len(batch) == 1:
@@ -179,7 +182,7 @@ class SpanDelivery:
                 self._woken.wait(self._queue.look_again_seconds)
                 continue
             result = self._deliver(batch, None)
-            if result.is_final or self._queue.is_divided(batch, result):
+            if result.is_final or self._queue.divide(batch, result):
                 pause = _FIRST_RETRY_SECONDS
                 continue
             self._stopping.wait(result.retry_after)
@@ -211,7 +214,7 @@ class SpanDelivery:
         if len(batch) == 1 or result.outcome not in _DIVISIBLE:
             self._report(len(batch), result)
         self._count(len(batch), result)  # first, so that a span that is not queued any more is counted
-        self._queue.settle(batch, result)
+        self._queue.take_result(batch, result)
         return result
 
     def _count(self, spans: int, result: ExportResult) -> None:
