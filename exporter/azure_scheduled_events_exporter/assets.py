@@ -102,4 +102,4 @@ def generator(module: str) -> Any:  # noqa: ANN401 - a module
     try:
         return importlib.import_module(f"{package}.{module}")
     except ModuleNotFoundError:
-        raise ExporterError("this installation cannot change settings of the alerts: install the wheel") from None
+        raise ExporterError("this installation cannot generate alerts from your settings: install the wheel") from None

@@ -145,7 +145,7 @@ def _document(client: ImdsClient, endpoint: str, timeout: float) -> Document:
     finally:
         notice.cancel()
     if body is None:
-        raise ExporterError(f"{endpoint} answered 304 (unchanged) to a first request")
+        raise ExporterError(f"{endpoint} answered 304 (unchanged) to a first request: check for a cache on the way")
     try:
         return parse_document(body)
     except InvalidDocumentError as error:

@@ -112,7 +112,7 @@ class ScheduledEvent:
         return next((name.lstrip("_") for name in self.resources if comparable_name(name) == own), "") if own else ""
 
     def scope(self, vm_name: str | None) -> Scope:
-        """Return whether this event affects the VM called ``vm_name`` (None while its name is unknown)."""
+        """Return whose event this is for the VM ``vm_name``: its own, a peer's, or unknown while its name is None."""
         if not vm_name:
             return Scope.UNKNOWN
         return Scope.SELF if self.spelling(vm_name) else Scope.PEER

@@ -64,7 +64,11 @@ def wanted(snapshot: Snapshot, catalog: Catalog, labels: Mapping[str, str], now:
 
 
 def check(config: Config) -> Catalog:
-    """Read the files that ``config`` names; return the alerts. Raises as :func:`alert_push` does."""
+    """Check the files for pushed alerts that ``config`` names; return the texts and labels of each alert.
+
+    Raises:
+        ExporterError: a file cannot be read or is invalid.
+    """
     if config.alertmanager_http_config_file is not None:
         with named_by("--alertmanager.http-config.file"):
             http_config.load(Path(config.alertmanager_http_config_file))

@@ -108,7 +108,13 @@ def run(parsed: argparse.Namespace) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Hook:
-    """One hook: what polls for it, its runs, and the processes that it has started; ``flags`` are for ``approve``."""
+    """The hook of one command: starts it for the events that ``plan`` selects, and ends it in time.
+
+    Attributes:
+        polling: an exporter without a journal, which polls IMDS for this hook.
+        runs: the runs of the command, in the journal.
+        flags: flags of ``hook`` that are passed on to the command ``approve``.
+    """
 
     polling: daemon.Exporter
     runs: Runs
