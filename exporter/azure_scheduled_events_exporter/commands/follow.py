@@ -29,6 +29,8 @@ from azure_scheduled_events_exporter.service.endpoint import with_endpoint
 
 _LOOK_SECONDS = 0.1
 _CHECK_SECONDS = 1.0  # how often to look whether an exporter runs, and whether the open file is still the journal
+_OLDER_SECONDS = 5.0
+"""For how long a journal that lacks what was printed is not believed: a running exporter replaces it within a poll."""
 _POSITION = re.compile("(?:([0-9a-f]*):)?([0-9]{1,18})")  # a journal's id, if known, and a number as SQLite has them
 _UNREADABLE = (ExporterError, sqlite3.Error, DamagedTextError, CodecError, OSError)
 
@@ -110,6 +112,7 @@ def _journalled(path: Path, seq: int | None, epoch: str) -> Iterator[_Look]:
     was_written = True
     while True:
         opened, is_journal, check_at = _files(path), True, 0.0
+        older_until = time.monotonic() + _OLDER_SECONDS
         try:
             with closing(read_only(path)) as store:
                 while is_journal:
@@ -119,7 +122,11 @@ def _journalled(path: Path, seq: int | None, epoch: str) -> Iterator[_Look]:
                         if was_written and not written:
                             print("no exporter writes the journal: waiting for one", file=sys.stderr, flush=True)
                         was_written = written
-                    seq, epoch = _position_in(store, seq, epoch)
+                    position = _position_in(store, seq, epoch)
+                    if position[0] < (seq or 0) and position[1] == epoch and time.monotonic() < older_until:
+                        time.sleep(_LOOK_SECONDS)
+                        continue
+                    seq, epoch = position
                     rows = store.transitions(seq, PAGE)
                     seq = rows[-1][0] if rows else seq
                     cursor = f"{epoch}:" if epoch else ""

@@ -17,8 +17,10 @@ def log_changes(log: logging.Logger, changes: Iterable[Change]) -> None:
     """Log each transition with what is known of its JSON record."""
     for change in changes:
         level = logging.WARNING if change.transition is Transition.LOST else logging.INFO
+        notice = change.lifecycle.notice_seconds
         record = {**change_record(change), "resources": ",".join(change.lifecycle.event.resources)}
-        known = {name: value for name, value in record.items() if value not in {None, ""} and name != "transition"}
+        record |= {"transition": None, "at": None, "notice_seconds": None if notice is None else round(notice, 3)}
+        known = {name: value for name, value in record.items() if value not in {None, ""}}
         log.log(level, "event %s", change.transition, extra=facts(**known))
 
 
