@@ -116,7 +116,7 @@ def _any_of(decoders: list[Callable[[Any], Any]], *, optional: bool) -> Callable
 
 def _checked_list(values: Any, length: int | None) -> list[Any]:  # noqa: ANN401 - whatever JSON holds
     if not isinstance(values, list) or length not in {None, len(values)}:
-        raise TypeError(f"{reprlib.repr(values)} stands where a list is due")
+        raise TypeError(f"expected a list, found {reprlib.repr(values)}")
     return values
 
 
@@ -127,7 +127,7 @@ def _plain_decoder(hint: type) -> Callable[[Any], Any]:
     def checked(value: Any) -> Any:  # noqa: ANN401 - whatever JSON holds
         kind = type(value)
         if kind not in types or (kind is int and abs(value) > _LARGEST) or (kind is float and not isfinite(value)):
-            raise TypeError(f"{reprlib.repr(value)} stands where {hint.__name__} is due")
+            raise TypeError(f"expected {hint.__name__}, found {reprlib.repr(value)}")
         return value
 
     return checked

@@ -310,7 +310,7 @@ class WriterLock:
         self._identity = identity(self._path)
         self._shows_writing = False
 
-    def show(self, *, is_written: bool) -> None:
+    def mark(self, *, is_written: bool) -> None:
         """Make :func:`is_written` return ``is_written``. Raises sqlite3.Error: the lock may be lost."""
         if is_written == self._shows_writing:
             return
@@ -439,7 +439,7 @@ class JournalFile:
         """Take note that the file has ``state``, and let followers know that it is written."""
         self.written = state
         if self._lock is not None:
-            self._lock.show(is_written=True)
+            self._lock.mark(is_written=True)
 
     def stop_writing(self) -> None:
         """Let followers know that the file does not have what this exporter sees.
@@ -455,7 +455,7 @@ class JournalFile:
                 self.release()
         if self._lock is not None:
             with suppress(sqlite3.Error):
-                self._lock.show(is_written=False)
+                self._lock.mark(is_written=False)
 
     def release(self) -> None:
         """Release the lock."""

@@ -112,9 +112,9 @@ class Journal:
         self._retry_at = 0.0
         self._errors = 0
         self._added = self._written = 0  # entries
-        self._begins_anew = False
-        self._looks = False
-        self._ending = self._file is None
+        self._begins_anew = False  # the file is another VM's
+        self._looks = False  # the file is to be checked, and what other processes have written to be read
+        self._ending = False
         self._pruned: float | None = None
         self._changed = threading.Condition()
         self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
@@ -257,7 +257,9 @@ class Journal:
         more = limit if limit < 0 else limit + len(self._waiting)
         stored = self.ask(lambda store: store.queued_spans(more), nothing)
         with self._changed:
-            stored = [each for each in stored if each.span.span_id not in newer and not self._waiting.has_ended(each)]
+            stored = [
+                each for each in stored if each.span.span_id not in newer and not self._waiting.needs_no_delivery(each)
+            ]
         found = [*waiting, *stored]
         return found if limit < 0 else found[:limit]
 

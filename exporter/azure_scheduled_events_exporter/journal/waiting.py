@@ -69,9 +69,9 @@ class Waiting:
         """Return the spans that wait for delivery, the newest first."""
         rows = (row.values for row in reversed(self._rows.values()) if row.statement is PUT_SPAN)
         queued = [QueuedSpan(number, decode(SpanFacts, text)) for _, number, text in rows]
-        return [each for each in queued if not self.has_ended(each)]
+        return [each for each in queued if not self.needs_no_delivery(each)]
 
-    def has_ended(self, span: QueuedSpan) -> bool:
+    def needs_no_delivery(self, span: QueuedSpan) -> bool:
         """Return whether a span needs no delivery, though the file may still have it in its queue."""
         return any(span_end_row(span, refused)[:2] in self._rows for refused in (None, 0.0))
 
