@@ -182,6 +182,14 @@ def test_killed_in_the_middle(imds: Simulator, hook: Start, tmp_path: Path) -> N
     assert interrupted == ["failed"]
 
 
+def test_prepares_without_a_journal(imds: Simulator, hook: Start, tmp_path: Path) -> None:
+    """Neither a disk that fails nor an entry that cannot be read keeps another event from the script."""
+    (tmp_path / "file").touch()
+    imds.serve_body(json.dumps({"DocumentIncarnation": 1, "Events": [{}, event()]}).encode())
+    hook("--journal.path", str(tmp_path / "file" / "journal"))
+    eventually(lambda: lines(tmp_path) == ["prepare A"], "the preparation")
+
+
 def test_too_late(imds: Simulator, exporter: Exporter, hook: Start, tmp_path: Path) -> None:
     """An event that began while the hook was gone is not prepared for: the series of the alert HookFailed counts it."""
     first = hook(script="exec sleep 60")
@@ -217,6 +225,11 @@ def test_mistakes(tmp_path: Path, hook: Start) -> None:
         ((), "name the command to run behind --"),
     ):
         assert_one_line(command("hook", "--journal.path", str(tmp_path / "j"), *words), 2, said)
+    other = tmp_path / "notes.txt"
+    other.write_text("another program's file\n" * 100)
+    refused = command("hook", "--journal.path", str(other), "--imds.endpoint", "http://127.0.0.1:9", "--", "true")
+    assert_one_line(refused, 1, "cannot be used as --journal.path")
+    assert other.exists()
     first = hook()
     first.wait_for_line("name is known")
     second = hook()

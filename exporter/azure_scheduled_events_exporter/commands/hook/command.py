@@ -2,6 +2,7 @@
 
 import argparse
 import shutil
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -21,7 +22,7 @@ from azure_scheduled_events_exporter.config.flags import written_flags
 from azure_scheduled_events_exporter.core.kinds import Kind
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle
 from azure_scheduled_events_exporter.errors import ExporterError, JournalInUseError, UsageError
-from azure_scheduled_events_exporter.journal.file import MEMORY, WriterLock, file_path
+from azure_scheduled_events_exporter.journal.file import MEMORY, WriterLock, check_may_be_opened, file_path
 from azure_scheduled_events_exporter.journal.hook_runs import HookRun, Phase, RunOutcome
 from azure_scheduled_events_exporter.journal.journal import Journal
 from azure_scheduled_events_exporter.service import daemon
@@ -89,12 +90,16 @@ def run(parsed: argparse.Namespace) -> int:
         raise UsageError("--journal.path: 'memory' cannot be shared: name the journal of the running exporter")
     log = logs.set_up(config.log_level, config.log_format)
     path = file_path(Path(config.journal_path))
+    check_may_be_opened(path)  # this command would set it aside
     with suppress(JournalInUseError):  # an exporter has it; otherwise, it is created if it is missing
         Journal(path, config.journal_retention, log).close()
+    lock = None
     try:
         lock = WriterLock(path.with_name(f"{path.name}.hook-{zlib.crc32(line.encode()):08x}"))
     except JournalInUseError:
         raise ExporterError(f"hook: another hook with the journal {path} runs {line}") from None
+    except (sqlite3.Error, OSError) as error:  # a disk that fails must not keep an event from the command
+        log.warning("the hook's lock cannot be taken: a second hook is not noticed", extra=logs.facts(error=error))
     polling = daemon.Exporter(with_endpoint(replace(config, journal_path=MEMORY), log), log, reports=False)
     hook = Hook(polling, Runs(path, line, log), rules, command, written_flags(parsed), log)
     try:
@@ -103,7 +108,8 @@ def run(parsed: argparse.Namespace) -> int:
     except Interrupted:
         return 0
     finally:
-        lock.release()
+        if lock is not None:
+            lock.release()
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +141,7 @@ class Hook:
         self.polling.start()
         while not failed.is_set():
             snapshot = self.polling.poller.snapshot
-            if snapshot.polls.ready:
+            if snapshot.polls.ready or snapshot.polls.partial:
                 runs = list(self.runs.known.values())
                 for run in next_runs(snapshot.current, runs, self.processes, self.rules, time.time()):
                     self._begin(run)

@@ -26,8 +26,12 @@ class Runs:
     def __init__(self, path: Path, command: str, log: logging.Logger) -> None:
         self._path = path
         self._log = log
-        with closing(writable(path)) as store:
-            self.known = {run.run: run for run in store.hook_runs.all() if run.command == command}
+        self.known: dict[str, HookRun] = {}
+        try:
+            with closing(writable(path)) as store:
+                self.known = {run.run: run for run in store.hook_runs.all() if run.command == command}
+        except (ExporterError, sqlite3.Error) as error:  # to prepare twice is better than not to prepare
+            log.warning("earlier runs of the hook cannot be read", extra=logs.facts(error=error))
         self._unwritten: queue.SimpleQueue[tuple[HookRun, threading.Event]] = queue.SimpleQueue()
         threading.Thread(target=self._write, name="hook-journal", daemon=True).start()
 
