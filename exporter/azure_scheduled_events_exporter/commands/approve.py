@@ -126,6 +126,8 @@ def _journal(config: Config, log: logging.Logger, limiter: RateLimiter, *, says:
             exporter.start()
             _wait_for_poll(exporter)
         with closing(writable(path)) as store:
+            if exporter is not None:  # a read-only file system can be opened
+                _wait_for_writer(path)
             yield store
     finally:
         if exporter is not None:
@@ -138,7 +140,7 @@ def _wait_for_writer(path: Path) -> None:
     while not is_written(path):
         if time.monotonic() > deadline:
             raise ExporterError(
-                f"the running exporter cannot write its journal {path}, so it gets no request: "
+                f"the exporter cannot write its journal {path}, so it gets no request: "
                 "make room on that disk, or mend it, and try again"
             )
         time.sleep(_LOOK_SECONDS)

@@ -104,7 +104,7 @@ def test_the_exporter_cannot_write(simulator: Simulator, state: Path, start_expo
     done = approve(simulator.url, state, event_id, "--yes")
     trouble.ends()
     assert done.returncode == 1
-    assert "the running exporter cannot write its journal" in done.stderr
+    assert "the exporter cannot write its journal" in done.stderr
     assert queued(state) == []
 
 

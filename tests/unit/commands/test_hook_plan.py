@@ -66,7 +66,7 @@ def test_what_qualifies(event: Lifecycle, rules: Rules, expected: list[bool]) ->
 
 def begin(events: Sequence[Lifecycle], runs: Sequence[HookRun], rules: Rules, now: float = NOW) -> list[HookRun]:
     """Return the runs that begin now, while no command is running."""
-    return list(next_runs({each.event_id: each for each in events}, runs, (), rules, now))
+    return list(next_runs({each.event_id: each for each in events}, runs, (), rules, now, 3))
 
 
 def test_a_failure_is_repeated_until_the_event_starts() -> None:
@@ -80,11 +80,12 @@ def test_a_failure_is_repeated_until_the_event_starts() -> None:
 
 
 def test_recovery_comes_once_after_the_last_event() -> None:
-    """The command recovers when no event that it prepared for is current, and not again."""
+    """The command recovers when three documents show no event that it prepared for, and not again."""
     runs = [ran("B", Phase.PREPARE, 1.0), ran("A", Phase.PREPARE, 2.0)]
     assert begin([life()], runs, Rules()) == []
     assert [(run.event_id, run.phase) for run in begin([], runs, Rules())] == [("A", Phase.RECOVER)]
-    assert list(next_runs({}, runs, {"any"}, Rules(), NOW)) == []
+    assert list(next_runs({}, runs, {"any"}, Rules(), NOW, 3)) == []
+    assert list(next_runs({}, runs, (), Rules(), NOW, 2)) == []
     assert begin([], [*runs, ran("A", Phase.RECOVER, 4.0, "failed")], Rules()) == []
 
 
@@ -92,7 +93,7 @@ def test_what_was_interrupted_with_its_hook() -> None:
     """An interrupted run begins again under its id; it ends if its event has begun or is over."""
     prepare, recover = ran("A", Phase.PREPARE, 1.0, None), ran("A", Phase.RECOVER, 2.0, None)
     assert [(run.run, run.outcome) for run in begin([life()], [prepare], Rules())] == [(prepare.run, None)]
-    assert list(next_runs({"A": life()}, [prepare], {prepare.run}, Rules(), NOW)) == []
+    assert list(next_runs({"A": life()}, [prepare], {prepare.run}, Rules(), NOW, 3)) == []
     assert [run.outcome for run in begin([life(left=-1)], [prepare], Rules())] == ["too_late"]
     over = [(run.phase, run.outcome) for run in begin([], [prepare], Rules())]
     assert over == [(Phase.PREPARE, "failed"), (Phase.RECOVER, None)]

@@ -21,7 +21,7 @@ from azure_scheduled_events_exporter.commands.settings import argument, config_w
 from azure_scheduled_events_exporter.config.flags import written_flags
 from azure_scheduled_events_exporter.core.kinds import Kind
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle
-from azure_scheduled_events_exporter.errors import ExporterError, JournalInUseError, UsageError
+from azure_scheduled_events_exporter.errors import ExporterError, JournalInUseError, Outcome, UsageError
 from azure_scheduled_events_exporter.journal.file import MEMORY, WriterLock, check_may_be_opened, file_path
 from azure_scheduled_events_exporter.journal.hook_runs import HookRun, Phase, RunOutcome
 from azure_scheduled_events_exporter.journal.journal import Journal
@@ -141,11 +141,10 @@ class Hook:
         self.polling.start()
         while not failed.is_set():
             snapshot = self.polling.poller.snapshot
-            if snapshot.polls.ready or snapshot.polls.partial:
-                runs = list(self.runs.known.values())
-                for run in next_runs(snapshot.current, runs, self.processes, self.rules, time.time()):
-                    self._begin(run)
-                self._approve(snapshot.current)
+            runs, documents = list(self.runs.known.values()), snapshot.polls.outcomes[Outcome.OK]
+            for run in next_runs(snapshot.current, runs, self.processes, self.rules, time.time(), documents):
+                self._begin(run)
+            self._approve(snapshot.current)
             for process in list(self.processes.values()):
                 self._watch(process, snapshot.current.get(process.run.event_id))
             time.sleep(_LOOK_SECONDS)

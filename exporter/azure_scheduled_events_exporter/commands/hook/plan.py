@@ -14,6 +14,7 @@ from azure_scheduled_events_exporter.core.kinds import Kind, kind_of
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, State
 from azure_scheduled_events_exporter.core.records import current_record
 from azure_scheduled_events_exporter.journal.hook_runs import HookRun, Phase, RunOutcome
+from azure_scheduled_events_exporter.polling.document_reader import EMPTY_POLLS
 
 DEFAULT_KINDS = (Kind.ANNOUNCED, Kind.REQUESTED, Kind.UNKNOWN_TYPE)
 """A harmless event needs no preparation, advice has no time, and what came without notice is too late to prepare."""
@@ -41,7 +42,12 @@ class Rules:
 
 
 def next_runs(
-    current: Mapping[str, Lifecycle], runs: Sequence[HookRun], active: Collection[str], rules: Rules, now: float
+    current: Mapping[str, Lifecycle],
+    runs: Sequence[HookRun],
+    active: Collection[str],
+    rules: Rules,
+    now: float,
+    documents: int,
 ) -> Iterator[HookRun]:
     """Yield the runs to begin at ``now``. One with an outcome has ended: its event began or was over too early.
 
@@ -53,6 +59,8 @@ def next_runs(
         active: ids of the runs whose command is running.
         rules: what the user wants.
         now: wall-clock seconds.
+        documents: how many this hook has read as a whole. What an earlier hook prepared for is not over before
+            :data:`EMPTY_POLLS`: a body may be empty by a fault.
     """
     for life in current.values():
         before = [run for run in runs if run.event_id == life.event_id and run.phase == Phase.PREPARE]
@@ -74,7 +82,7 @@ def next_runs(
             name = last.run if last is not None and interrupted else uuid.uuid4().hex
             run = HookRun(name, rules.command, life.event_id, life.event.event_type, Phase.PREPARE, now, record=record)
             yield replace(run, outcome=str(RunOutcome.TOO_LATE), seconds_left=left) if has_begun else run
-    if not active:
+    if not active and documents >= EMPTY_POLLS:
         yield from _after(current, runs, now)
 
 

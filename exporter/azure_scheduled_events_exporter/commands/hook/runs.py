@@ -13,7 +13,7 @@ from pathlib import Path
 
 from azure_scheduled_events_exporter import logs
 from azure_scheduled_events_exporter.errors import ExporterError
-from azure_scheduled_events_exporter.journal.file import writable
+from azure_scheduled_events_exporter.journal.file import read_only, writable
 from azure_scheduled_events_exporter.journal.hook_runs import HookRun
 
 _WRITE_SECONDS = 1.0
@@ -28,9 +28,9 @@ class Runs:
         self._log = log
         self.known: dict[str, HookRun] = {}
         try:
-            with closing(writable(path)) as store:
+            with closing(read_only(path)) as store:
                 self.known = {run.run: run for run in store.hook_runs.all() if run.command == command}
-        except (ExporterError, sqlite3.Error) as error:  # to prepare twice is better than not to prepare
+        except (ExporterError, sqlite3.Error, OSError) as error:  # to prepare twice is better than not to prepare
             log.warning("earlier runs of the hook cannot be read", extra=logs.facts(error=error))
         self._unwritten: queue.SimpleQueue[tuple[HookRun, threading.Event]] = queue.SimpleQueue()
         threading.Thread(target=self._write, name="hook-journal", daemon=True).start()
