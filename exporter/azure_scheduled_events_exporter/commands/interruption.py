@@ -7,7 +7,7 @@ from types import FrameType
 from typing import NoReturn
 
 _NUMBERS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
-"""Windows has no SIGHUP."""
+"""The signals that end a command; Windows has no SIGHUP."""
 
 
 class Interrupted(BaseException):

@@ -1,7 +1,7 @@
 """Checks the metadata service: reachable, Scheduled Events enabled, this VM's name known, clocks in agreement.
 
-Asks it as the exporter does, with at most one request in 1.1 s: with the four of a running exporter they stay within
-the five a second that Azure allows a VM.
+Asks with the exporter's own client, at most once in 1.1 s: Azure allows a VM five requests a second, of which a running
+exporter uses at most four.
 """
 
 import logging

@@ -83,7 +83,7 @@ def _alertmanagers(api: Api) -> Finding:
 
 
 def _alert_labels(config: Config, api: Api) -> Findings:
-    """Check that pushed alerts have the labels that Prometheus adds to all its alerts: else an event is two alerts."""
+    """Check that pushed alerts have the labels that Prometheus adds to its alerts: otherwise one event becomes two."""
     try:
         running = yaml.safe_load(api.data("/api/v1/status/config")["data"]["yaml"]) or {}
     except WrongAnswerError:  # a store without alerts of its own

@@ -370,7 +370,14 @@ class JournalFile:
     """
 
     def __init__(self, path: Path, log: logging.Logger) -> None:
-        """Take the lock. Raises JournalInUseError: another process holds it."""
+        """Take the lock.
+
+        Raises:
+            JournalInUseError: another process holds it.
+            ExporterError: somebody named a file that is none of ours.
+        """
+        if path.name != FILE_NAME and not lock_path(path).exists():
+            check_may_be_opened(path)  # such as /etc/passwd, which must not be renamed
         self.path = path
         self.written = State(epoch=new_epoch())
         self.unusable = ""

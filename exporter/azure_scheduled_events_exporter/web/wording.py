@@ -28,7 +28,7 @@ SOURCES: Mapping[str, str] = {
 }
 
 WHOSE = {Scope.SELF: "this VM", Scope.PEER: "other VMs", Scope.UNKNOWN: "possibly this VM"}
-"""The words for the VMs of an event."""
+"""Whom an event affects, by its scope."""
 
 OUTCOMES: Mapping[Transition, tuple[str, str]] = {
     Transition.COMPLETED: ("completed", "The event started and ended."),

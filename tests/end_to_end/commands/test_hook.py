@@ -223,6 +223,7 @@ def test_mistakes(tmp_path: Path, hook: Start) -> None:
         (("--approve", "all", "--", "true"), "--marks"),
         (("--", str(tmp_path / "nothing")), "does not exist"),
         ((), "name the command to run behind --"),
+        (("--types", "Premept", "--", "true"), "unknown event type 'premept': choose from Freeze, "),
     ):
         assert_one_line(command("hook", "--journal.path", str(tmp_path / "j"), *words), 2, said)
     other = tmp_path / "notes.txt"

@@ -64,6 +64,17 @@ class TestFile:
         start(tmp_path / name).sees("A")
         assert history(tmp_path / name) == ["A"]
 
+    def test_another_programs_file(self, tmp_path: Path, start: Open) -> None:
+        """A file that was named by mistake is refused and stays; what was a journal under that name is set aside."""
+        file = tmp_path / "passwd"
+        file.write_text("root:x:0:0\n" * 100)
+        with pytest.raises(ExporterError, match=r"passwd cannot be used as --journal\.path"):
+            start(file)
+        assert [path.name for path in tmp_path.iterdir()] == ["passwd"]
+        start(tmp_path / "mine.db").journal.close()
+        (tmp_path / "mine.db").write_text("damage\n" * 100)
+        assert start(tmp_path / "mine.db").is_up()
+
     def test_memory(self, tmp_path: Path, start: Open) -> None:
         """Without a path, everything works in memory, and the journal reports that it is not on disk."""
         recorder = start(None)

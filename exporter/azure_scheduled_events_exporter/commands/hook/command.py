@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, fields, replace
 from logging import Logger
@@ -19,10 +19,11 @@ from azure_scheduled_events_exporter import logs
 from azure_scheduled_events_exporter.commands.interruption import Interrupted, interruptible
 from azure_scheduled_events_exporter.commands.settings import argument, config_without_policy
 from azure_scheduled_events_exporter.config.flags import written_flags
+from azure_scheduled_events_exporter.core.event_types import EventType
 from azure_scheduled_events_exporter.core.kinds import Kind
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle
 from azure_scheduled_events_exporter.errors import ExporterError, JournalInUseError, Outcome, UsageError
-from azure_scheduled_events_exporter.journal.file import MEMORY, WriterLock, check_may_be_opened, file_path
+from azure_scheduled_events_exporter.journal.file import MEMORY, WriterLock, file_path
 from azure_scheduled_events_exporter.journal.hook_runs import HookRun, Phase, RunOutcome
 from azure_scheduled_events_exporter.journal.journal import Journal
 from azure_scheduled_events_exporter.service import daemon
@@ -39,19 +40,27 @@ _APPROVE_AGAIN_SECONDS = 10.0
 _STOP_SECONDS = 5.0  # that a command has to end when the hook itself is ended
 
 
-def _names(text: str) -> frozenset[str]:
-    return frozenset(name.strip().casefold() for name in text.split(",") if name.strip())
+def _some_of(what: str, choices: Iterable[str]) -> Callable[[str], frozenset[str]]:
+    known = {choice.casefold(): choice for choice in choices}
 
+    def parse(text: str) -> frozenset[str]:
+        names = frozenset(name.strip().casefold() for name in text.split(","))
+        if text and not names <= known.keys():
+            raise ValueError(f"unknown {what} '{min(names - known.keys())}': choose from {', '.join(known.values())}")
+        return names if text else frozenset()
 
-def _kinds(text: str) -> frozenset[str]:
-    if unknown := _names(text) - set(Kind):
-        raise ValueError(f"unknown kind '{min(unknown)}': choose from {', '.join(Kind)}")
-    return _names(text)
+    return parse
 
 
 _OPTIONS = (
-    ("--types", _names, "TYPE,…", "", "Only events of these types, else of all."),
-    ("--kinds", _kinds, "KIND,…", ",".join(DEFAULT_KINDS), "Only events of these kinds. (default %(default)s)"),
+    ("--types", _some_of("event type", EventType), "TYPE,…", "", "Only events of these types, else of all."),
+    (
+        "--kinds",
+        _some_of("kind", Kind),
+        "KIND,…",
+        ",".join(DEFAULT_KINDS),
+        "Only events of these kinds. (default %(default)s)",
+    ),
     ("--lead", parse_duration, "DURATION", "15m", "Prepare at most so long before NotBefore. (default 15m)"),
     ("--timeout", parse_duration, "DURATION", "15m", "Longest time of a run. (default 15m)"),
     ("--grace", parse_duration, "DURATION", "5s", "SIGTERM so long before NotBefore, SIGKILL at it. (default 5s)"),
@@ -90,7 +99,6 @@ def run(parsed: argparse.Namespace) -> int:
         raise UsageError("--journal.path: 'memory' cannot be shared: name the journal of the running exporter")
     log = logs.set_up(config.log_level, config.log_format)
     path = file_path(Path(config.journal_path))
-    check_may_be_opened(path)  # this command would set it aside
     with suppress(JournalInUseError):  # an exporter has it; otherwise, it is created if it is missing
         Journal(path, config.journal_retention, log).close()
     lock = None
