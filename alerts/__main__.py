@@ -5,36 +5,25 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from azure_scheduled_events_exporter.config import parse_assignments
-from azure_scheduled_events_exporter.errors import ExporterError
-
 from .generate import chart_files, render
 from .reference import runbooks
-from .settings import load, resolve
+from .settings import Settings
 
 _FOLDER = Path(__file__).parent / "generated"
 _RUNBOOKS = Path(__file__).parent.parent / "docs" / "runbooks"
 
 
 def main() -> int:
-    """Return the exit status: 1 when ``--check`` finds a difference, 2 for usage."""
+    """Return the exit status: 1 when ``--check`` finds a difference."""
     parser = argparse.ArgumentParser(prog="python -m alerts", description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; fail when a file differs")
-    parser.add_argument("--values", type=Path, metavar="FILE", help="settings (YAML) instead of the defaults")
-    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="one setting; may be repeated")
     parser.add_argument("--output", type=Path, default=_FOLDER, metavar="FOLDER", help="where to write")
     parser.add_argument("--chart", action="store_true", help="write the files of the Helm chart instead")
     arguments = parser.parse_args()
-    try:
-        chosen = parse_assignments("--set", arguments.set)
-        settings = load(arguments.values, chosen) if arguments.values else resolve(chosen)
-        rendered = chart_files(settings) if arguments.chart else render(settings)
-        files = {arguments.output / name: text for name, text in rendered.items()}
-        if arguments.output == _FOLDER:
-            files |= dict(runbooks(_RUNBOOKS))
-    except ExporterError as error:
-        print(f"alerts: {error}", file=sys.stderr)
-        return error.exit_status
+    rendered = chart_files(Settings()) if arguments.chart else render()
+    files = {arguments.output / name: text for name, text in rendered.items()}
+    if arguments.output == _FOLDER:
+        files |= dict(runbooks(_RUNBOOKS))
     if arguments.check:
         return _check(arguments.output, files)
     for path, text in files.items():

@@ -6,7 +6,6 @@ and the alerts that exporters push are the same.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from types import MappingProxyType
 
 from azure_scheduled_events_exporter.core.event_types import EventType
 from azure_scheduled_events_exporter.core.kinds import Kind
@@ -17,15 +16,13 @@ from .series import BLIND, ENDED, EVENT, EVENT_ENDED, EVENT_SEEN, INFO
 from .settings import Settings
 
 MINUTE = 60
-HOLDS: Mapping[str, int] = MappingProxyType(
-    {
-        EventType.FREEZE: 15 * MINUTE,
-        EventType.REBOOT: 30 * MINUTE,
-        EventType.REDEPLOY: 60 * MINUTE,
-        EventType.PREEMPT: 10 * MINUTE,
-        EventType.TERMINATE: 10 * MINUTE,
-    }
-)
+HOLDS: Mapping[str, int] = {
+    EventType.FREEZE: 15 * MINUTE,
+    EventType.REBOOT: 30 * MINUTE,
+    EventType.REDEPLOY: 60 * MINUTE,
+    EventType.PREEMPT: 10 * MINUTE,
+    EventType.TERMINATE: 10 * MINUTE,
+}
 """How long an alert is held after its event was last shown, by type: the VMs that show it may be away with it."""
 OTHER_HOLD = 30 * MINUTE
 """The hold of what a user requests, and of types that are in no table."""
@@ -36,14 +33,12 @@ _OWN, _PEERS = 'scope="self"', 'scope!="self"'
 _SCOPE_DELAY = "15s"
 """How long peers wait for the event's own VMs, whose labels take precedence: three scrapes."""
 _RESTARTS = tuple(str(each) for each in EventType if each.facts.restarts)
-_SUMMARIES: Mapping[str, str] = MappingProxyType(
-    {
-        EventType.PREEMPT: "Azure evicts {vms}.",
-        EventType.REDEPLOY: "Azure moves {vms} to another host.",
-        EventType.REBOOT: "Azure reboots {vms}.",
-        EventType.FREEZE: "Azure pauses {vms}.",
-    }
-)
+_SUMMARIES: Mapping[str, str] = {
+    EventType.PREEMPT: "Azure evicts {vms}.",
+    EventType.REDEPLOY: "Azure moves {vms} to another host.",
+    EventType.REBOOT: "Azure reboots {vms}.",
+    EventType.FREEZE: "Azure pauses {vms}.",
+}
 
 
 def _row(events: Events, name: str, severity: str, meaning: str, summary: str, description: str) -> Alert:

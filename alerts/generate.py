@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from types import MappingProxyType
 
 from .alertmanager import TEMPLATES, alertmanager_config, fragment, kube_prometheus_stack_values
 from .azure_monitor import ama_metrics_config, azure_monitor_rules
@@ -12,24 +11,22 @@ from .reference import exporter_values_file, reference, values_file
 from .scrape import DISCOVERIES, scrape_example
 from .settings import Settings
 
-GENERATED: Mapping[str, Callable[[Settings], str]] = MappingProxyType(
-    {
-        "prometheus/prometheus-rules.yml": prometheus_rules,
-        "kubernetes/prometheus-rule.yaml": prometheus_rule_resource,
-        "grafana/alert-rules.yaml": grafana_rules,
-        "azure-monitor/rule-groups.json": azure_monitor_rules,
-        "azure-monitor/ama-metrics-prometheus-config.yaml": ama_metrics_config,
-        "alertmanager/alertmanager.yml": alertmanager_config,
-        "alertmanager/fragment.yml": fragment,
-        "alertmanager/kube-prometheus-stack-values.yaml": kube_prometheus_stack_values,
-        "exporter/pushed-alerts.json": pushed_alerts,
-        "exporter/values.yaml": exporter_values_file,
-        "alertmanager/templates/azure-scheduled-events.tmpl": lambda _: TEMPLATES,
-        "values.yaml": values_file,
-        "README.md": reference,
-        **{f"prometheus/prometheus-{name}-sd.yml": partial(scrape_example, name) for name in DISCOVERIES},
-    }
-)
+GENERATED: Mapping[str, Callable[[Settings], str]] = {
+    "prometheus/prometheus-rules.yml": prometheus_rules,
+    "kubernetes/prometheus-rule.yaml": prometheus_rule_resource,
+    "grafana/alert-rules.yaml": grafana_rules,
+    "azure-monitor/rule-groups.json": azure_monitor_rules,
+    "azure-monitor/ama-metrics-prometheus-config.yaml": ama_metrics_config,
+    "alertmanager/alertmanager.yml": alertmanager_config,
+    "alertmanager/fragment.yml": fragment,
+    "alertmanager/kube-prometheus-stack-values.yaml": kube_prometheus_stack_values,
+    "exporter/pushed-alerts.json": pushed_alerts,
+    "exporter/values.yaml": exporter_values_file,
+    "alertmanager/templates/azure-scheduled-events.tmpl": lambda _: TEMPLATES,
+    "values.yaml": values_file,
+    "README.md": reference,
+    **{f"prometheus/prometheus-{name}-sd.yml": partial(scrape_example, name) for name in DISCOVERIES},
+}
 
 
 def chart_files(settings: Settings) -> dict[str, str]:

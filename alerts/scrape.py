@@ -1,7 +1,6 @@
 """Examples of how Prometheus finds and scrapes the exporters, each a whole configuration that promtool accepts."""
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 from azure_scheduled_events_exporter.times import format_duration, parse_duration
@@ -27,39 +26,37 @@ def _copy(label: str, target: str) -> dict[str, Any]:
     return {"source_labels": [f"__meta_{label}"], "target_label": target}
 
 
-DISCOVERIES: Mapping[str, tuple[Mapping[str, Any], tuple[str, ...]]] = MappingProxyType(
-    {
-        "azure": (
-            {
-                "azure_sd_configs": [_AZURE],
-                "relabel_configs": [
-                    _keep("azure_machine_tag_azure_scheduled_events", "true"),
-                    _copy("azure_machine_name", "vm"),
-                ],
-            },
-            (
-                "Finds every VM of a subscription that carries the tag azure_scheduled_events=true.",
-                "Azure allows 12,000 reads an hour. This reads once for each VM and refresh: docs/fleet.md, Discovery.",
-                "From 3.4, Prometheus may need client_id for a system-assigned identity too: docs/fleet.md, Shards.",
-            ),
+DISCOVERIES: Mapping[str, tuple[Mapping[str, Any], tuple[str, ...]]] = {
+    "azure": (
+        {
+            "azure_sd_configs": [_AZURE],
+            "relabel_configs": [
+                _keep("azure_machine_tag_azure_scheduled_events", "true"),
+                _copy("azure_machine_name", "vm"),
+            ],
+        },
+        (
+            "Finds every VM of a subscription that carries the tag azure_scheduled_events=true.",
+            "Azure allows 12,000 reads an hour. This reads once for each VM and refresh: docs/fleet.md, Discovery.",
+            "From 3.4, Prometheus may need client_id for a system-assigned identity too: docs/fleet.md, Shards.",
         ),
-        "file": (
-            {"file_sd_configs": [{"files": ["targets/*.json"], "refresh_interval": "1m"}]},
-            ('Reads the targets from files such as [{"targets": ["10.0.0.4:10169"], "labels": {"team": "search"}}].',),
-        ),
-        "kubernetes": (
-            {
-                "kubernetes_sd_configs": [{"role": "pod"}],
-                "relabel_configs": [
-                    _keep("kubernetes_pod_label_app_kubernetes_io_name", _JOB),
-                    _keep("kubernetes_pod_container_port_name", "metrics"),
-                    _copy("kubernetes_pod_node_name", "node"),
-                ],
-            },
-            ("Finds the exporter's pods, one on every node; with the Prometheus operator use its PodMonitor instead.",),
-        ),
-    }
-)
+    ),
+    "file": (
+        {"file_sd_configs": [{"files": ["targets/*.json"], "refresh_interval": "1m"}]},
+        ('Reads the targets from files such as [{"targets": ["10.0.0.4:10169"], "labels": {"team": "search"}}].',),
+    ),
+    "kubernetes": (
+        {
+            "kubernetes_sd_configs": [{"role": "pod"}],
+            "relabel_configs": [
+                _keep("kubernetes_pod_label_app_kubernetes_io_name", _JOB),
+                _keep("kubernetes_pod_container_port_name", "metrics"),
+                _copy("kubernetes_pod_node_name", "node"),
+            ],
+        },
+        ("Finds the exporter's pods, one on every node; with the Prometheus operator use its PodMonitor instead.",),
+    ),
+}
 """By name, how targets are found, and what to know about it."""
 
 

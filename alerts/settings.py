@@ -30,13 +30,11 @@ EQUAL_SOURCE = re.compile(_NAME)
 _EQUAL = rf"{_NAME}(={_NAME}([^a-zA-Z0-9_\s\"'\\{{}}$,][^\s\"'\\{{}}$,]*)?)?"
 MATCHER = re.compile(r"\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*(=~|!~|!=|=)\s*(?:\"([^\"\\]*)\"|([^\s\"\\{},=~!]+))\s*")
 _TARGET = rf"[a-zA-Z][a-zA-Z0-9_-]*|{MATCHER.pattern}(?:,{MATCHER.pattern})*"
-MAINTENANCE_TARGETS: Mapping[str, str] = MappingProxyType(
-    {
-        "node-exporter": "InstanceDown|NodeDown|HostDown|NodeExporterDown|PrometheusTargetMissing",
-        "kube-prometheus": "KubeNodeNotReady|KubeNodeUnreachable|KubeNodeReadinessFlapping|KubeletDown",
-        "blackbox": "ProbeFailed|BlackboxProbeFailed|BlackboxProbeHttpFailure|EndpointDown",
-    }
-)
+MAINTENANCE_TARGETS: Mapping[str, str] = {
+    "node-exporter": "InstanceDown|NodeDown|HostDown|NodeExporterDown|PrometheusTargetMissing",
+    "kube-prometheus": "KubeNodeNotReady|KubeNodeUnreachable|KubeNodeReadinessFlapping|KubeletDown",
+    "blackbox": "ProbeFailed|BlackboxProbeFailed|BlackboxProbeHttpFailure|EndpointDown",
+}
 """The usual names of alerts that say no more than that a VM is away."""
 
 
@@ -183,7 +181,7 @@ _TABLE = (
     Setting("tickets.email-from", "alertmanager@example.com", "The sender."),
     Setting("tickets.email-smarthost", "smtp.example.com:587", "The mail server.", r"\S+:\d+", "HOST:PORT"),
 )
-SETTINGS: Mapping[str, Setting] = MappingProxyType({each.name: each for each in _TABLE})
+SETTINGS: Mapping[str, Setting] = {each.name: each for each in _TABLE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +215,7 @@ def resolve(values: Mapping[str, str], places: Mapping[str, str] = MappingProxyT
         for name, value in values.items():
             setting, key = _setting(name)
             found[setting.name] = setting.check(f"{found[setting.name]}{key}={value}\n" if key else value)
-        settings, name = Settings(MappingProxyType(found)), "maintenance.equal"
+        settings, name = Settings(found), "maintenance.equal"
         _check_sources(settings)
     except UsageError as error:
         raise UsageError(f"{places.get(name, '')}{error}") from None

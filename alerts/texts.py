@@ -6,7 +6,6 @@
 
 import re
 from collections.abc import Mapping
-from types import MappingProxyType
 
 from .series import IMPACT, INFO
 
@@ -21,16 +20,14 @@ def _query(vector: str, found: str, otherwise: str) -> str:
 # These queries are most of an evaluation, so each reads one series. Only if the VM has no exporter, its peers are read.
 _NAMES = '{{first . | label "resources"}}{{else}}'
 _PEERS = _query(f"last_over_time({INFO}{{event_id=%q}}[15m])", _NAMES, "a VM")
-_FACTS: Mapping[str, str] = MappingProxyType(
-    {
-        _VMS: _query(f"last_over_time({INFO}{{event_id=%q,scope='self'}}[1h])", _NAMES, _PEERS),
-        _TIME: _query(
-            f"last_over_time({IMPACT}{{event_id=%q}}[1h])",
-            "Impact from {{first . | value | humanizeTimestamp}}, ",
-            'resource group {{first . | label "resource_group"}}. ',
-        ),
-    }
-)
+_FACTS: Mapping[str, str] = {
+    _VMS: _query(f"last_over_time({INFO}{{event_id=%q,scope='self'}}[1h])", _NAMES, _PEERS),
+    _TIME: _query(
+        f"last_over_time({IMPACT}{{event_id=%q}}[1h])",
+        "Impact from {{first . | value | humanizeTimestamp}}, ",
+        'resource group {{first . | label "resource_group"}}. ',
+    ),
+}
 
 
 def for_rules(text: str) -> str:
