@@ -16,13 +16,13 @@ _HOST = r"(\\[.+\\]|[^:]+)(:[0-9]+)?"
 
 
 def vm_recordings(settings: Settings) -> tuple[Recording, ...]:
-    """Return the recordings, which have one row for each event and VM. Labels of targets that are kept are on it."""
+    """Return the recordings, a row for each event and VM; an end counts also if it is shown between two evaluations."""
     more = _listed(settings.items("labels.keep"), settings.items("maintenance.within"))
     back = promql(f"""
         max by (event_id, job, instance) (
           last_over_time({IMPACT}[2h]) and on (job, instance) {UP} == 1 unless on (event_id, job, instance) {IMPACT}
           or
-          last_over_time({IMPACT}[2h]) and on (event_id, job, instance) {ENDED}{{scope="self"}}
+          last_over_time({IMPACT}[2h]) and on (event_id, job, instance) last_over_time({ENDED}{{scope="self"}}[2m])
         )
     """)
     away = promql(f"""

@@ -71,7 +71,7 @@ def test_the_whole_way(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     """A simulated failure of a host goes through exporter, Prometheus and Alertmanager to the pager, and ends."""
     port = free_port()
     with Stack(tmp_path, {}, [f"127.0.0.1:{port}"]) as stack:
-        address = ("--exporter.listen-address", f"127.0.0.1:{port}", "--wait", "6s", "--after", "12s")
+        address = ("--exporter.listen-address", f"127.0.0.1:{port}", "--wait", "6s", "--after", "6s")
         assert run("--alertmanager", stack.alertmanager.url, "--timeout", "60s", *address) == 0
         assert stack.receiver.notified("/pager")[0] == WITHOUT_NOTICE
         query = stack.prometheus.query
