@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from azure_scheduled_events_exporter.doctor.metadata_service import DISCOVERY
 from azure_scheduled_events_exporter.errors import ExporterError, Stopped
 from azure_scheduled_events_exporter.imds.dhcp import Exchange
 from support.servers.dhcp_server import MAC, PATIENCE_SECONDS, DhcpServer, Reply, offer, search, silent
@@ -91,6 +92,13 @@ def test_the_pauses_between_tries_are_those_of_microsofts_sample() -> None:
     assert pauses == [10, 30, 60, 60]
     assert len(server.requests) == 5
     assert Exchange().answer_seconds == 10
+
+
+def test_doctor_does_not_wait_for_a_dhcp_server_for_minutes() -> None:
+    """The command doctor asks more than once, and has no answer after five seconds at most."""
+    assert len(DISCOVERY.pauses) > 1
+    assert sum(DISCOVERY.pauses) + len(DISCOVERY.pauses) * DISCOVERY.answer_seconds <= 5
+    assert DISCOVERY.destination == Exchange().destination
 
 
 @pytest.mark.parametrize(("answer_seconds", "pauses"), [(600.0, (0.0,)), (0.05, (0.0, 600.0))], ids=["answer", "pause"])

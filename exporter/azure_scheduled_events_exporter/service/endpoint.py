@@ -8,6 +8,7 @@ import threading
 from dataclasses import replace
 
 from azure_scheduled_events_exporter.config import DISCOVER, Config
+from azure_scheduled_events_exporter.imds.dhcp import Exchange
 from azure_scheduled_events_exporter.imds.discovery import discover
 from azure_scheduled_events_exporter.logs import facts
 
@@ -18,14 +19,16 @@ NOT_ON_AZURE = (
 """The hint if the metadata service cannot be reached."""
 
 
-def with_endpoint(config: Config, log: logging.Logger) -> Config:
+def with_endpoint(config: Config, log: logging.Logger, exchange: Exchange | None = None) -> Config:
     """Return ``config`` with the address of the metadata service, discovered by DHCP if configured.
+
+    Without another ``exchange``, a search without an answer takes three and a half minutes.
 
     Raises:
         ExporterError: it cannot be discovered.
     """
     if config.imds_endpoint != DISCOVER:
         return config
-    endpoint = discover(threading.Event().wait, log)
+    endpoint = discover(threading.Event().wait, log, exchange=exchange)
     log.info("metadata service discovered", extra=facts(endpoint=endpoint))
     return replace(config, imds_endpoint=endpoint)
