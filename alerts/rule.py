@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from textwrap import dedent
-from types import MappingProxyType
 
 from azure_scheduled_events_exporter.core.kinds import Kind
 
@@ -56,7 +55,7 @@ class Alert:
     dashboard: str
     meaning: str
     holds: str = ""
-    labels: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    labels: Mapping[str, str] = field(default_factory=dict)
     events: Events | None = None
 
 

@@ -104,7 +104,8 @@ def _not_back(settings: Settings) -> Alert:
 
 def _maintenance(settings: Settings) -> Alert:
     """The labels are those that the team's own alerts have: an inhibition compares them."""
-    rows = f"last_over_time({VM_AWAY}[5m]) or {IMPACT} < time() + 60"
+    # At most 2 h: an exporter that IMDS no longer answers shows an event for days.
+    rows = f"last_over_time({VM_AWAY}[5m]) or {IMPACT} < time() + 60 > time() - 7200"
     by = ["vm_id", "vm_name", "instance", *settings.items("maintenance.within")]
     for item in settings.items("maintenance.equal"):
         label, _, form = item.partition("=")
@@ -118,10 +119,10 @@ def _maintenance(settings: Settings) -> Alert:
         f"max by ({labels}) (\n  {rows}\n)",
         "info",
         "Azure works on {vm_name}.",
-        "It may be away for some minutes. Your own alerts about it can be inhibited meanwhile.",
+        "It may be away for minutes. Your own alerts about it can be inhibited.",
         "vm",
-        "From 60 s before the impact of an event, while its exporter shows it, and until 5 minutes after the VM was "
-        "last away; at most 35 minutes (Preempt, Terminate 15) after its exporter last answered.",
+        "From 60 s before the impact of an event, for 2 h while its exporter shows it, and until 5 minutes after "
+        "the VM was last away; at most 35 minutes (Preempt, Terminate 15) after its exporter last answered.",
     )
 
 

@@ -171,6 +171,11 @@ IMPACTS = (
         {"VmNotBack": "never"},
     ),
     Story(
+        "An exporter without IMDS that shows a begun event for a day holds back its VM's own alerts for two hours.",
+        (impact("a", "E", "Freeze", 30, "x600"), of("up", "a", "1x8 0x600"), target("a", "1x600")),
+        {"Maintenance": "1m:1 119m:1 121m:0"},
+    ),
+    Story(
         "M1: names of VMs and groups are of the exporter's own series, whatever case IMDS has them in.",
         (impact("a", "E", "Freeze", 30, "x60"), info("A", "E", "Freeze", "announced", "1x60")),
         {"Maintenance": "1m:1", "Freeze": "1m:1"},
