@@ -5,7 +5,7 @@ from contextlib import ExitStack, suppress
 
 import pytest
 
-from azure_scheduled_events_exporter.http_server.protocol import Limits
+from azure_scheduled_events_exporter.http_server.server import Limits
 from support.programs import eventually
 from support.servers.serving import HUGE, PAGE, Running, read_all, read_answer, request, serving
 
@@ -50,9 +50,9 @@ def test_never_reads(last: tuple[str, ...]) -> None:
     """A client that never reads its page is cut off in time, and does not keep others waiting."""
     with serving(limits=Limits(response_seconds=0.5)) as running, running.connect(receive_buffer=4096) as client:
         client.sendall(request("/huge", "GET", "1.1", *last))
-        eventually(lambda: running.server._state.open, "the connection")
+        eventually(lambda: running.server.connections, "the connection")
         assert running.get()[0] == 200
-        eventually(lambda: not running.server._state.open, "the end of the connection")
+        eventually(lambda: not running.server.connections, "the end of the connection")
         assert len(read_all(client)) < len(HUGE)
 
 
@@ -68,9 +68,9 @@ def waiting(running: Running, stack: ExitStack, number: int) -> list[socket.sock
     """Open connections one after another; each is known to the server when the next begins."""
     clients = []
     for _ in range(number):
-        before = set(running.server._state.open)
+        before = set(running.server.connections)
         clients.append(stack.enter_context(running.connect()))
-        eventually(lambda: set(running.server._state.open) - before, "the connection")  # noqa: B023 - at once
+        eventually(lambda: set(running.server.connections) - before, "the connection")  # noqa: B023 - at once
     return clients
 
 
@@ -79,7 +79,7 @@ def test_the_longest_idle_makes_room() -> None:
     with serving(limits=Limits(connections=4)) as running, ExitStack() as stack:
         (reader,) = (stack.enter_context(running.connect(receive_buffer=4096)),)
         reader.sendall(request("/huge", "GET", "1.1", "Connection: close"))
-        eventually(lambda: any(one.is_busy for one in running.server._state.open), "the answer to begin")
+        eventually(lambda: any(one.is_busy for one in running.server.connections), "the answer to begin")
         oldest, second, third = waiting(running, stack, 3)
         oldest.sendall(request())
         assert read_answer(oldest) == PAGE

@@ -1,44 +1,58 @@
-"""Listens, serves an application with uvicorn's protocol on the event loop of the caller, and stops at once.
+"""Listens and serves an application with uvicorn's HTTP/1.1 protocol, with deadlines, a limit of connections, and TLS.
 
-Must not know what is served or who may read.
+Must not know what is served, users or files.
 """
 
 import asyncio
-import contextlib
 import logging
 import socket
-import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.server import ServerState
 
 from azure_scheduled_events_exporter.errors import ExporterError
 
 from .app import App, Handler
 from .listen_address import ListenAddress, listen
-from .protocol import Connection, Limits, State
 
 if TYPE_CHECKING:
     from .access import WebAccess
-if sys.platform != "win32":
-    import resource
+    from .tls import Tls
 
 _BACKLOG = 4096  # connections that the kernel keeps
 _ACCEPTED = 16  # at most so many are accepted before open connections get their turn
 _SEND_BUFFER = 64 * 1024  # bytes that the kernel keeps of a response; it would take megabytes
+_UNSENT = 64 * 1024  # bytes that asyncio keeps for a client that does not read; under TLS it would keep 512 KiB
 _LARGEST_HEADER = 16 * 1024  # bytes; more than any scraper, proxy or browser sends
+_REPEAT_SECONDS = 60.0  # in which the log says once that there are too many connections
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What clients may cost."""
+
+    header_seconds: float = 10.0  # from accept to the end of the handshake, and to a complete request header
+    response_seconds: float = 30.0  # from a complete header until the client has taken the response
+    idle_seconds: int = 130  # between two requests: two scrapes, a minute apart
+    connections: int = 512
+
+
 _LIMITS = Limits()
 
 
-class Server:
+class Server(ServerState):
     """Serves ``routes`` at ``address``. Call start, read ``port`` and call stop on one event loop.
 
-    uvicorn's own server is not used: it has signal handlers, waits for connections at its end, and wakes the process
-    ten times a second.
+    uvicorn's own server is not used: it has signal handlers, refuses connections beyond its limit, waits for the others
+    at its end, and wakes the process ten times a second.
 
     Attributes:
         port: the bound port, after start.
+        connections: the open ones, also during their TLS handshake.
     """
 
     def __init__(
@@ -50,15 +64,14 @@ class Server:
         access: "WebAccess | None" = None,
         log: logging.Logger,
     ) -> None:
-        self._address = address
-        self._access = access
-        self._state = State(limits, lambda: access.tls if access else None, log)
-        self._config = uvicorn.Config(
+        super().__init__()
+        self.connections: set[Connection] = set()  # type: ignore[assignment]  # uvicorn's, of this class only
+        self.limits = limits
+        self.port = address.port
+        self.config = uvicorn.Config(
             cast("Any", App(routes, access, log)),
             http=Connection,
             ws="none",
-            lifespan="off",
-            interface="asgi3",
             log_config=None,
             log_level=logging.ERROR,  # what is wrong with a request is no news
             access_log=False,
@@ -66,9 +79,16 @@ class Server:
             timeout_keep_alive=limits.idle_seconds,
             h11_max_incomplete_event_size=_LARGEST_HEADER,
         )
+        self._address = address
+        self._access = access
+        self._log = log
+        self._warned_at = float("-inf")
         self._listening: asyncio.Server | None = None
-        self._watching: asyncio.Task[None] | None = None
-        self.port = address.port
+
+    @property
+    def tls(self) -> "Tls | None":
+        """The settings for new connections; None without TLS."""
+        return self._access.tls if self._access else None
 
     async def start(self) -> None:
         """Listen and serve.
@@ -76,9 +96,6 @@ class Server:
         Raises:
             ExporterError: the address is in use, not of this machine, or not permitted.
         """
-        if sys.platform != "win32":  # the usual limit of descriptors, 1024, is for programs that use select
-            with contextlib.suppress(OSError, ValueError):  # macOS does not take "unlimited"
-                resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
         try:
             listener = listen(self._address, _BACKLOG)
         except OSError as error:
@@ -86,27 +103,151 @@ class Server:
         self.port = int(listener.getsockname()[1])
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # inherited; without it an answer waits 40 ms
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
-        self._listening = await asyncio.get_running_loop().create_server(
-            lambda: Connection(self._config, self._state, {}), sock=listener, backlog=_ACCEPTED
-        )
+        loop = asyncio.get_running_loop()
+        self._listening = await loop.create_server(lambda: Connection(self), sock=listener, backlog=_ACCEPTED)
         listener.listen(_BACKLOG)  # asyncio has set it to the number that it accepts at once
         if self._access:
-            self._watching = asyncio.create_task(self._access.watch(self._retire))
+            self.tasks.add(loop.create_task(self._access.watch(self._retire)))
 
     async def stop(self) -> None:
         """Stop listening and close every connection at once, also in the middle of a response."""
         if self._listening:
             self._listening.close()
-        for connection in list(self._state.open):
+        for connection in list(self.connections):
             connection.shutdown()
         if self._access:
             self._access.close()
-        tasks = [*self._state.tasks, *([self._watching] if self._watching else [])]
+        tasks = list(self.tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
+    def make_room(self) -> None:
+        """Close a connection if there are too many: the one that is idle for longest, else busy for longest."""
+        most, now = self.limits.connections, asyncio.get_running_loop().time()
+        if len(self.connections) < most:
+            return
+        min(self.connections, key=lambda each: (each.is_busy, each.since)).shutdown()
+        if now - self._warned_at >= _REPEAT_SECONDS:
+            self._warned_at = now
+            self._log.warning("connection limit reached (%d): closing the connections that are idle for longest", most)
+
     def _retire(self) -> None:
         """Close each connection with its next response, so that clients connect with the new TLS settings."""
-        for connection in self._state.open:
+        for connection in self.connections:
             connection.is_last = True
+
+
+class Connection(H11Protocol):
+    """A connection that is closed when it is too slow, or when it has been idle for longest and there are too many.
+
+    Attributes:
+        since: when it began to be idle, or busy, in seconds of the event loop's clock.
+        is_last: whether the connection ends with its next response.
+        is_forbidden: whether the client's certificate has none of the allowed names.
+    """
+
+    since = 0.0
+    is_last = False
+    is_forbidden = False
+
+    def __init__(self, owner: Server) -> None:
+        super().__init__(owner.config, owner, {"connection": self})
+        self._owner = owner
+        self._deadline: asyncio.TimerHandle | None = None
+        self._early = b""  # arrives in the same read as the end of the handshake
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a request is being answered."""
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
+        """Make room for this connection, and begin the TLS handshake if TLS is on."""
+        self.transport = transport
+        self._owner.make_room()
+        self.connections.add(self)
+        self._enter(self._owner.limits.header_seconds)
+        tls = self._owner.tls
+        if tls is None:
+            self._begin(transport)
+            return
+        transport.pause_reading()
+        handshake = self.loop.create_task(self._start_tls(transport, tls))
+        self.tasks.add(handshake)
+        handshake.add_done_callback(self.tasks.discard)
+
+    async def _start_tls(self, transport: asyncio.Transport, tls: "Tls") -> None:
+        try:
+            encrypted = await self.loop.start_tls(
+                transport, self, tls.context, server_side=True, ssl_shutdown_timeout=self._owner.limits.header_seconds
+            )
+        except OSError:  # also what OpenSSL raises; such a client is of no interest
+            self.shutdown()
+            return
+        if encrypted is not None and self in self.connections:
+            self.is_forbidden = not tls.knows(encrypted.get_extra_info("ssl_object"))
+            self._begin(encrypted)
+
+    def _begin(self, transport: asyncio.Transport) -> None:
+        transport.set_write_buffer_limits(high=_UNSENT)
+        super().connection_made(transport)
+        if self._early:
+            self.data_received(self._early)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection."""
+        self._enter(None)
+        super().connection_lost(exc)
+
+    def eof_received(self) -> bool:  # type: ignore[override]  # asyncio's meaning of the result
+        """Still answer a client that closes its side after its request; TLS has no half-closed connections."""
+        self.is_last = self.is_busy and self.scheme != "https"
+        return self.is_last
+
+    def data_received(self, data: bytes) -> None:
+        """Take received bytes; the first ones of a request start its deadline, later ones do not extend it."""
+        if self.scheme is None:  # the handshake is not over
+            self._early += data
+            return
+        if self._deadline is None:
+            self._enter(self._owner.limits.header_seconds)
+        super().data_received(data)
+
+    def handle_events(self) -> None:
+        """Begin the request, if its header is complete."""
+        before = self.cycle
+        super().handle_events()
+        if self.cycle is not before:
+            self._enter(self._owner.limits.response_seconds)
+            if self.conn.trailing_data[0]:  # more requests, sent at once: one is answered, and the connection closes
+                self.is_last = True
+
+    def on_response_complete(self) -> None:
+        """Wait for the next request; a response that ends the connection keeps its deadline."""
+        if not self.transport.is_closing():
+            self._enter(None)
+        super().on_response_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is not HTTP; the malformed body of a request ends the connection."""
+        if self.is_busy:
+            self.shutdown()
+        else:
+            super().send_400_response(msg)
+
+    def shutdown(self) -> None:
+        """Close at once, without the rest of a response."""
+        self.connections.discard(self)
+        if self.cycle is not None:
+            self.cycle.disconnected = True
+        self.transport.abort()
+
+    timeout_keep_alive_handler = shutdown  # uvicorn's would wait for a client that does not read its last response
+
+    def _enter(self, seconds: float | None) -> None:
+        """Begin to wait, or to answer: for at most ``seconds``."""
+        self.since = self.loop.time()
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._deadline = None if seconds is None else self.loop.call_later(seconds, self.shutdown)

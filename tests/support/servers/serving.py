@@ -12,8 +12,7 @@ from contextlib import contextmanager, suppress
 from azure_scheduled_events_exporter.http_server.access import WebAccess
 from azure_scheduled_events_exporter.http_server.app import Handler, Request, Response
 from azure_scheduled_events_exporter.http_server.listen_address import ListenAddress
-from azure_scheduled_events_exporter.http_server.protocol import Limits
-from azure_scheduled_events_exporter.http_server.server import Server
+from azure_scheduled_events_exporter.http_server.server import Limits, Server
 
 LOOPBACK = ListenAddress("127.0.0.1", 0)
 PAGE = b"azure_scheduled_events_up 1\n"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from azure_scheduled_events_exporter.http_server.protocol import Limits
+from azure_scheduled_events_exporter.http_server.server import Limits
 from support.programs import eventually
 from support.servers.certificates import Authority
 from support.servers.serving import BIG, PAGE, read_all, read_answer, request
@@ -46,7 +46,7 @@ def test_no_handshake(file: Path, authority: Authority, begun: bytes) -> None:
         assert ask(running, trusting(authority)) == 200
         for waiting in silent:
             assert read_all(waiting) == b""
-        eventually(lambda: not running.server._state.open, "the end of every connection")
+        eventually(lambda: not running.server.connections, "the end of every connection")
 
 
 def test_handshakes_count(file: Path, authority: Authority) -> None:
