@@ -12,9 +12,10 @@ import json
 import reprlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, is_dataclass
+from dataclasses import fields, is_dataclass
 from enum import Enum
-from functools import cache
+from functools import cache, partial
+from itertools import repeat
 from math import isfinite
 from types import NoneType, UnionType
 from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
@@ -27,25 +28,17 @@ _LARGEST = 1 << 62
 
 
 def encode(value: object) -> str:
-    """Return a dataclass, a named tuple or a mapping with texts as keys as JSON text.
-
-    Raises:
-        CodecError: it holds something that has no JSON form.
-    """
+    """Return a dataclass, or a mapping with texts as keys, as JSON text. Raises CodecError: a bug."""
     try:
-        if isinstance(value, Mapping):
-            return json.dumps(value)
-        fields = value._asdict() if hasattr(value, "_asdict") else asdict(value)  # type: ignore[call-overload]
-        return json.dumps({name: _plain(each) for name, each in fields.items()}, separators=(",", ":"))
-    except (TypeError, ValueError, AttributeError) as error:
+        return json.dumps(value, default=_by_field, separators=(",", ":"))
+    except (TypeError, ValueError) as error:
         raise CodecError(f"bug: {type(value).__name__} cannot be written to the journal: {error}") from error
 
 
-def _plain(value: Any) -> Any:  # noqa: ANN401 - whatever a field holds
-    """Return a mapping with tuples as keys as a list of pairs; any other value unchanged."""
-    if isinstance(value, dict) and value and isinstance(next(iter(value)), tuple):
-        return list(value.items())
-    return value
+def _by_field(value: Any) -> dict[str, object]:  # noqa: ANN401 - what json has no form for: a dataclass
+    """Return the fields of ``value`` by name. A mapping becomes pairs, because its keys may be tuples."""
+    found = {each.name: getattr(value, each.name) for each in fields(value)}
+    return {name: [*each.items()] if isinstance(each, Mapping) else each for name, each in found.items()}
 
 
 def decode(kind: type[_Value], text: str) -> _Value:
@@ -60,7 +53,7 @@ def decode(kind: type[_Value], text: str) -> _Value:
     except (ValueError, TypeError, RecursionError) as error:
         raise DamagedTextError(f"a row does not hold JSON: {error}") from error
     try:
-        value: _Value = _decoder(cast("Any", kind))(values)
+        value: _Value = _reader(cast("Any", kind))(values)
     except Exception as error:
         raise CodecError(
             f"bug: {kind.__name__} cannot be read from the journal: {type(error).__name__}: {error}"
@@ -81,53 +74,41 @@ def decoded(kind: type[_Value], texts: Iterable[str], left_out: list[str]) -> It
 
 
 @cache
-def _decoder(hint: Any) -> Callable[[Any], Any]:  # noqa: ANN401 - a type hint has no type of its own
-    """Return a function that converts parsed JSON to a value of the type ``hint``."""
-    origin, arguments = get_origin(hint), get_args(hint)
-    if is_dataclass(hint) or hasattr(hint, "_fields"):
-        decoders = {name: _decoder(each) for name, each in get_type_hints(hint).items()}
-        return lambda values: hint(**{name: decoders[name](value) for name, value in values.items()})
+def _reader(hint: Any) -> Callable[[Any], Any]:  # noqa: ANN401 - a type hint has no type of its own
+    """Return a function that converts parsed JSON to a value of the type ``hint``; it raises if that does not fit."""
+    if isinstance(hint, type) and is_dataclass(hint):
+        by_name = {name: _reader(each) for name, each in get_type_hints(hint).items()}
+        return lambda values: hint(**{name: by_name[name](value) for name, value in values.items()})
+    origin, arguments = get_origin(hint) or hint, get_args(hint)
+    inner = [_reader(each) for each in arguments if each not in {Ellipsis, NoneType}]
     if origin in {Union, UnionType}:
-        return _any_of([_decoder(each) for each in arguments if each is not NoneType], optional=NoneType in arguments)
+        return partial(_any_of, inner, is_optional=NoneType in arguments)
     if origin is tuple:
-        item, length = _decoder(arguments[0]), None if arguments[-1] is Ellipsis else len(arguments)
-        return lambda values: tuple(map(item, _checked_list(values, length)))
-    if origin is not None and issubclass(origin, Mapping):
-        key, each = _decoder(arguments[0]), _decoder(arguments[1])
-        return lambda values: {key(k): each(v) for k, v in (values.items() if isinstance(values, dict) else values)}
-    if isinstance(hint, type) and issubclass(hint, Enum):
-        return cast("Callable[[Any], Any]", hint)
-    return _plain_decoder(hint)
+        return lambda values: tuple(_each(repeat(inner[0], len(values)) if Ellipsis in arguments else inner, values))
+    if origin is Mapping:
+        return lambda pairs: dict(tuple(_each(inner, pair)) for pair in pairs)
+    return hint if issubclass(hint, Enum) else partial(_plain, hint)
 
 
-def _any_of(decoders: list[Callable[[Any], Any]], *, optional: bool) -> Callable[[Any], Any]:
-    """Return a function that uses the first of ``decoders`` that accepts a value, the last one's error if none does."""
-
-    def value_of(value: Any) -> Any:  # noqa: ANN401 - whatever JSON holds
-        if value is None and optional:
-            return None
-        for decoder in decoders[:-1]:
-            with suppress(TypeError):
-                return decoder(value)
-        return decoders[-1](value)
-
-    return value_of
+def _any_of(readers: list[Callable[[Any], Any]], value: Any, *, is_optional: bool) -> Any:  # noqa: ANN401 - JSON
+    """Return what the first of ``readers`` that accepts ``value`` makes of it, or raise the last one's error."""
+    if value is None and is_optional:
+        return None
+    for reader in readers[:-1]:
+        with suppress(TypeError):
+            return reader(value)
+    return readers[-1](value)
 
 
-def _checked_list(values: Any, length: int | None) -> list[Any]:  # noqa: ANN401 - whatever JSON holds
-    if not isinstance(values, list) or length not in {None, len(values)}:
-        raise TypeError(f"expected a list, found {reprlib.repr(values)}")
-    return values
+def _each(readers: Iterable[Callable[[Any], Any]], values: Any) -> Iterator[Any]:  # noqa: ANN401 - whatever JSON holds
+    """Yield what ``readers`` make of a list of as many ``values``."""
+    return (reader(value) for reader, value in zip(readers, _plain(list, values), strict=True))
 
 
-def _plain_decoder(hint: type) -> Callable[[Any], Any]:
-    """Values that are stored as they are: the type is checked, because any JSON can be in a damaged file."""
-    types = {float, int} if hint is float else {hint}
-
-    def checked(value: Any) -> Any:  # noqa: ANN401 - whatever JSON holds
-        kind = type(value)
-        if kind not in types or (kind is int and abs(value) > _LARGEST) or (kind is float and not isfinite(value)):
-            raise TypeError(f"expected {hint.__name__}, found {reprlib.repr(value)}")
-        return value
-
-    return checked
+def _plain(kind: type, value: Any) -> Any:  # noqa: ANN401 - whatever JSON holds
+    """Return ``value`` if it is of the type ``kind`` and in range: any JSON can be in a damaged file."""
+    found = type(value)
+    fits = found is kind or (kind is float and found is int)
+    if not fits or (found is int and abs(value) > _LARGEST) or (found is float and not isfinite(value)):
+        raise TypeError(f"expected {kind.__name__}, found {reprlib.repr(value)}")
+    return value
