@@ -54,7 +54,7 @@ def announcement(not_before: datetime) -> Document:
 
 def seen(document: Document) -> Lifecycles:
     """Return the known events after ``document`` at the time of the real clock."""
-    known, _ = observe(Lifecycles(), document, ObservationContext(system_clock().now(), "vm_0"))
+    known, _ = observe(Lifecycles(), document, ObservationContext(system_clock()(), "vm_0"))
     return known
 
 
@@ -92,7 +92,7 @@ def test_latency_after_a_step_of_the_clock(step: int, monkeypatch: pytest.Monkey
         monkeypatch.setattr(time, "monotonic", freezer.real_monotonic)  # a step moves the wall clock only
         known = seen(document)
         clock.tick(step)
-        known, (change,) = mark_approved(known, list(known.current), Approver.OPERATOR, system_clock().now())
+        known, (change,) = mark_approved(known, list(known.current), Approver.OPERATOR, system_clock()())
         statistics = Statistics().plus([measure(change)])
     (latency,) = statistics.approval_latency.values()
     assert sum(latency.counts) == 1

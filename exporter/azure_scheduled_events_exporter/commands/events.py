@@ -83,7 +83,7 @@ def _once(config: Config, *, as_json: bool) -> int:
     document = _document(client, endpoint, max(FIRST_TIMEOUT_SECONDS, config.imds_timeout))
     identity = None if config.instance_name else _identity(client, config.imds_timeout)
     vm_name = config.instance_name or (identity.vm_name if identity else None)
-    moment = system_clock().now()
+    moment = system_clock()()
     known, _ = observe(_seen_before(config, document), document, ObservationContext(moment, vm_name))
     approvals = ApprovalScheduler(config.approval_policy, log)  # used only for the reasons: nothing is sent
     approvals.due(known, vm_name, (), moment, client.server_time())

@@ -105,7 +105,6 @@ class ObservationContext:
         unshown: EventIds of the events of earlier runs that no document of this run has shown: nobody watched when they
             left.
         kept: EventIds of the events that do not end now, because they may be another VM's.
-        booted_at: when this VM last booted; None if that cannot be known.
         pause: the longest pause of this VM since the last document; None if it was not measured.
         absent_since: when the first of the empty bodies came that are believed now; None if this is no empty body.
     """
@@ -113,7 +112,6 @@ class ObservationContext:
     now: Timestamp
     vm_name: str | None = None
     watched: bool = True
-    booted_at: Timestamp | None = None
     pause: Pause | None = None
     unshown: frozenset[str] = frozenset()
     kept: frozenset[str] = frozenset()
@@ -269,7 +267,7 @@ def _absence(life: Lifecycle, context: ObservationContext) -> Absence:
 
 def _boot_proves(life: Lifecycle, context: ObservationContext, *, watched: bool) -> bool:
     """Return whether the last boot of this VM proves that the event happened: it can have begun by then."""
-    booted_at = context.booted_at
+    booted_at = context.now.booted_at
     if booted_at is None or life.scope is not Scope.SELF or not is_reboot(life.event.event_type):
         return False
     if not booted_at.is_another_boot_after(life.first_seen):
@@ -294,8 +292,8 @@ def _gone(life: Lifecycle, context: ObservationContext) -> list[Change]:
     """Apply :data:`ABSENT` to an event that has left the document."""
     outcome = ABSENT[life.state, _absence(life, context)]
     changes: list[Change] = []
-    if outcome is Transition.COMPLETED and life.started_at is None and context.booted_at is not None:
-        life, changes = _begun_at(life, context.booted_at, context)
+    if outcome is Transition.COMPLETED and life.started_at is None and context.now.booted_at is not None:
+        life, changes = _begun_at(life, context.now.booted_at, context)
     changes.append(Change(outcome, replace(life, outcome=outcome, ended_at=context.gone_at), context.gone_at))
     return changes
 

@@ -21,6 +21,14 @@ class Timestamp:
     monotonic: float = 0.0
     boot_id: str = ""
 
+    @property
+    def booted_at(self) -> "Timestamp | None":
+        """When this boot began, by the wall clock of this moment; None if only the wall clock is known.
+
+        It may move when the wall clock is corrected, so boots are distinguished by their id.
+        """
+        return Timestamp(self.wall - self.monotonic, 0.0, self.boot_id) if self.boot_id else None
+
     def is_another_boot_after(self, earlier: "Timestamp") -> bool:
         """Return whether this moment is of a later boot than ``earlier``.
 

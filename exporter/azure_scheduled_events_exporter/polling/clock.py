@@ -1,62 +1,41 @@
-"""The machine's clocks: the wall clock, the one since boot, and which boot this is.
+"""This machine's clocks: the wall clock, the one since boot, and which boot this is.
 
-Code that handles events reads the clocks only through a :class:`Clock` that it gets as an argument.
+Code that handles events reads the clocks only through a :data:`Clock` that it gets as an argument.
 """
 
 import contextlib
 import ctypes
 import sys
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
 
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
+
+Clock = Callable[[], Timestamp]
+"""Returns the current time; a test or a simulation may pass one of its own."""
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
-class Clock(Protocol):
-    """Returns the current time; a test or a simulation may pass another implementation."""
-
-    def now(self) -> Timestamp:
-        """Return the current time."""
-
-    def booted_at(self) -> Timestamp | None:
-        """Return when this machine booted; None where the system does not say.
-
-        It may move when the wall clock is corrected, so boots are distinguished by their id.
-        """
-
-
-@dataclass(frozen=True, slots=True)
-class SystemClock:
-    """The clocks of this machine.
-
-    Attributes:
-        boot_id: identifies the boot; random on Linux, elsewhere derived from the time of boot.
-    """
-
-    boot_id: str
-
-    def now(self) -> Timestamp:
-        """Return the current time."""
-        seconds = _seconds_since_boot()
-        return Timestamp(time.time(), time.monotonic() if seconds is None else seconds, self.boot_id)
-
-    def booted_at(self) -> Timestamp | None:
-        """Return when this machine booted, computed from the current wall clock."""
-        seconds = _seconds_since_boot()
-        return None if seconds is None else Timestamp(time.time() - seconds, 0.0, self.boot_id)
-
-
-def system_clock() -> SystemClock:
+def system_clock() -> Clock:
     """Return this machine's clock. The boot id is read once: it cannot change under a running process."""
+    boot_id = _boot_id()
+
+    def now() -> Timestamp:
+        seconds = _seconds_since_boot()
+        return Timestamp(time.time(), time.monotonic() if seconds is None else seconds, boot_id)
+
+    return now
+
+
+def _boot_id() -> str:
+    """Random on Linux, elsewhere derived from the time of boot; ``""`` where the system does not say it."""
     with contextlib.suppress(OSError):
-        return SystemClock(_BOOT_ID.read_text(encoding="ascii").strip())
+        return _BOOT_ID.read_text(encoding="ascii").strip()
     seconds = _seconds_since_boot()
     # Half-minute steps: the wall clock is corrected by less than that between two starts of this process.
-    return SystemClock("" if seconds is None else f"booted-{round((time.time() - seconds) / 30)}")
+    return "" if seconds is None else f"booted-{round((time.time() - seconds) / 30)}"
 
 
 def _seconds_since_boot() -> float | None:

@@ -79,7 +79,7 @@ class DocumentReader:
     @property
     def next_timeout(self) -> float:
         """The time limit of the next request, seconds: IMDS may have to enable Scheduled Events before it answers."""
-        if self._answered and self.clock.now().since(self._answered) < ENABLED_SECONDS:
+        if self._answered and self.clock().since(self._answered) < ENABLED_SECONDS:
             return self.timeout
         return max(FIRST_TIMEOUT_SECONDS, self.timeout)
 
@@ -90,7 +90,7 @@ class DocumentReader:
             ImdsError: it sends no Scheduled Events document. What it sends instead is stored with ``vm_name``.
         """
         body = self.client.scheduled_events(self.next_timeout)
-        now = self._answered = self.clock.now()
+        now = self._answered = self.clock()
         document = self._parsed(body, vm_name)
         if document.is_empty_body and has_events:
             self._empty_polls, self._empty_since = self._empty_polls + 1, self._empty_since or now
@@ -121,7 +121,7 @@ class DocumentReader:
             return
         self._stored = body
         headers = {name: self.client.headers[name] for name in _STORED_HEADERS if name in self.client.headers}
-        self.keep(RecordedDocument(self.clock.now().wall, body, headers, refused, vm_name))
+        self.keep(RecordedDocument(self.clock().wall, body, headers, refused, vm_name))
 
     def begin_anew(self) -> None:
         """Store the next body, and give its document as a new one, even if it has not changed: the journal is new."""

@@ -17,12 +17,12 @@ class Liveness:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._deadline = clock.now().monotonic
+        self._deadline = clock().monotonic
         self._overdue_at: float | None = None  # when somebody first saw that the loop is overdue
 
     def expect(self, seconds: float) -> float:
         """Expect the loop to be back in ``seconds``; return them."""
-        self._deadline = self._clock.now().monotonic + max(0.0, seconds)
+        self._deadline = self._clock().monotonic + max(0.0, seconds)
         return seconds
 
     def overdue_seconds(self) -> float:
@@ -30,11 +30,11 @@ class Liveness:
 
         It is at most 0 while polls run, even if IMDS does not answer. If it exceeds some seconds, the thread hangs.
         """
-        return self._clock.now().monotonic - self._deadline
+        return self._clock().monotonic - self._deadline
 
     def confirm_hang(self) -> bool:
         """Return whether the loop is overdue for too long, at this look and at one before; remember this look."""
-        now, overdue_at = self._clock.now().monotonic, self._overdue_at
+        now, overdue_at = self._clock().monotonic, self._overdue_at
         if now - self._deadline <= HANGING_SECONDS:
             self._overdue_at = None
             return False

@@ -42,7 +42,7 @@ class Pauses:
     def __post_init__(self) -> None:
         last = self.journal.last_heartbeat()
         # Kept until a document shows which events it belongs to; until then the heartbeat stays too, for the next run.
-        self._before_this_run = between_runs(last, self.clock.now()) if last else None
+        self._before_this_run = between_runs(last, self.clock()) if last else None
         self._has_heartbeat = last is not None
         self._known: Lifecycles | None = None
         self._states: set[State] = set()  # of this VM's events
@@ -74,13 +74,13 @@ class Pauses:
             self._sample(is_wanted=bool(self._states))
         is_started = State.STARTED in self._states
         if self._before_this_run is None and (is_started or self._has_heartbeat):
-            self.journal.record_heartbeat(self.clock.now() if is_started else None)
+            self.journal.record_heartbeat(self.clock() if is_started else None)
             self._has_heartbeat = is_started
 
     def end(self) -> None:
         """Write a last heartbeat: a shutdown may stop the exporter before it sees that its VM's event starts."""
         if self._before_this_run is None and self._states:
-            self.journal.record_heartbeat(self.clock.now())
+            self.journal.record_heartbeat(self.clock())
 
     def stop(self) -> None:
         """Stop sampling the clocks."""
@@ -90,7 +90,7 @@ class Pauses:
         if is_wanted is (self._ticked is not None):
             return
         with self._lock:
-            self._ticker, self._ticked, self._largest = None, self.clock.now() if is_wanted else None, 0.0
+            self._ticker, self._ticked, self._largest = None, self.clock() if is_wanted else None, 0.0
         if not is_wanted:
             return
         self._ticker = threading.Thread(target=self._run, name="pauses", daemon=True)
@@ -107,5 +107,5 @@ class Pauses:
     def _look(self) -> None:
         """Compare the clocks with when the next tick is due. The lock is held."""
         if self._ticked is not None:
-            before, self._ticked = self._ticked, self.clock.now()
+            before, self._ticked = self._ticked, self.clock()
             self._largest = max(self._largest, gap(before, self._ticked, TICK_SECONDS))

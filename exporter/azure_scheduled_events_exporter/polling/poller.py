@@ -91,14 +91,14 @@ class Poller:
 
     def run(self) -> None:
         """Poll at the configured rate until the process is to end."""
-        schedule = PollSchedule(self.settings.interval, self.clock.now().monotonic, self.settings.spacing)
-        while not self.wait(self.liveness.expect(schedule.due - self.clock.now().monotonic)):
+        schedule = PollSchedule(self.settings.interval, self.clock().monotonic, self.settings.spacing)
+        while not self.wait(self.liveness.expect(schedule.due - self.clock().monotonic)):
             self.liveness.expect(self._reader.next_timeout + ANSWER_SECONDS)
             try:
                 outcome = self.poll()
             except Stopped:
                 return
-            now = self.clock.now().monotonic
+            now = self.clock().monotonic
             schedule.polled(now, throttled=outcome is Outcome.THROTTLED)
             if self._approved:  # its effects may follow immediately
                 schedule.at_latest(now)
@@ -114,7 +114,7 @@ class Poller:
         snapshot = snapshot.having(**self._counts(snapshot.deliveries.queued))
         if not self.liveness.confirm_hang():
             return snapshot
-        ended = round(self.clock.now().wall - self.liveness.overdue_seconds())
+        ended = round(self.clock().wall - self.liveness.overdue_seconds())
         failure = f"a poll should have ended at {iso_time(ended)}: {HANGS}"
         return replace(snapshot, polls=replace(snapshot.polls, up=False, failure=failure, partial=False, hanging=True))
 
@@ -124,7 +124,7 @@ class Poller:
         Raises:
             Stopped: the process is to end.
         """
-        began = self.clock.now()
+        began = self.clock()
         outcome, failure, has_read = Outcome.OK, "", False
         self._approved = False
         self._keep_journal(began)
@@ -136,7 +136,7 @@ class Poller:
             if document.unreadable:
                 message = "IMDS sent a document that is partly unreadable"
                 raise ImdsError(Outcome.INVALID_DOCUMENT, message, document.unreadable[0])  # noqa: TRY301 - as a failed poll
-            self._poll_log.succeeded(self.clock.now())
+            self._poll_log.succeeded(self.clock())
         except Stopped:
             raise
         except ImdsError as error:
@@ -146,7 +146,7 @@ class Poller:
             outcome, failure = Outcome.INVALID_DOCUMENT, "the exporter failed on this answer; its log has the traceback"
             self._poll_log.failed("poll failed", failure, outcome, began, with_traceback=True)
         self.state.attend_pauses()
-        self._publish(outcome, failure, began, self.clock.now(), is_partial=has_read and outcome is not Outcome.OK)
+        self._publish(outcome, failure, began, self.clock(), is_partial=has_read and outcome is not Outcome.OK)
         return outcome
 
     def _take_in(self) -> Document:
@@ -169,7 +169,7 @@ class Poller:
             self.state.known, shown, vm_name, is_name_confirmed=is_confirmed, server_time=server_time
         )
         if due is not None:
-            now = self.clock.now()
+            now = self.clock()
             self.state.record(mark_requested(self.state.known, [due.life.event_id], due.approver, now))
             self.approvals.send(due)
             self._take_answer(ANSWER_SECONDS)
@@ -181,7 +181,7 @@ class Poller:
             return
         due, error = answer
         self._approved = error is None
-        self.state.record(*answered(self.state.known, due, error, self.clock.now()))
+        self.state.record(*answered(self.state.known, due, error, self.clock()))
         self.approvals.settle(due, error)
         self._show_parts()  # with the approval: the next request may be sent at once
 

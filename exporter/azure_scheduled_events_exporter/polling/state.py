@@ -75,7 +75,7 @@ class State:
         self.known: Lifecycles = restored.lifecycles
         self._unshown = frozenset(self.known.current)  # events of earlier runs that no document of this run has shown
         self.owner_is_known = True
-        self._began = self.clock.now()
+        self._began = self.clock()
         # When the last document came, believed or not; None if an event can have started unseen before it.
         self._watched_at: Timestamp | None = None
         self._pauses = Pauses(self.clock, self.wait, self.journal)
@@ -94,7 +94,7 @@ class State:
 
     def take_in(self, reading: Reading) -> None:
         """Derive transitions from the document, write them to the journal, and log them."""
-        now, document = self.clock.now(), reading.document
+        now, document = self.clock(), reading.document
         watched = self._watched_at is not None and now.since(self._watched_at) <= WATCHED_WITHIN_SECONDS
         if not reading.is_believed:
             if reading.empty_polls == 1:
@@ -120,7 +120,6 @@ class State:
             now,
             vm_name,
             watched,
-            self.clock.booted_at(),
             pause,
             self._unshown,
             kept=frozenset() if owner_is_known else self._unshown,
@@ -155,7 +154,7 @@ class State:
 
     def _write(self, known: Lifecycles, changes: Sequence[Change], **shown: object) -> None:
         """Write, log and show, in this order; ``shown`` are further fields of the snapshot."""
-        snapshot = self.snapshot.showing(known, self._unshown, self.clock.now().wall, changes)
+        snapshot = self.snapshot.showing(known, self._unshown, self.clock().wall, changes)
         lives = [life for life in known.current.values() if life != self.known.current.get(life.event_id)]
         lives += [change.lifecycle for change in changes if change.lifecycle.outcome]
         spans = [span for change in changes if self.is_traced(change.lifecycle) for span in finished(change)]
@@ -179,7 +178,7 @@ class State:
         self._pauses.stop()
         self._pauses = Pauses(self.clock, self.wait, self.journal)
         self.snapshot = replace(self.snapshot, statistics=Statistics())
-        self.show(self.clock.now())
+        self.show(self.clock())
         return True
 
     def attend_pauses(self) -> None:
@@ -198,7 +197,7 @@ class State:
         """Return the unfinished spans of current events, for a shutdown during an event."""
         others = self._unshown if self.journal.awaits_vm_id else frozenset()  # they may be another VM's
         lives = [life for life in self.known.current.values() if self.is_traced(life) and life.event_id not in others]
-        return unfinished(lives, self.clock.now())
+        return unfinished(lives, self.clock())
 
     def trace_hooks(self) -> None:
         """Send the spans of hooks' runs that have ended since the last poll."""

@@ -92,16 +92,15 @@ class Exporter:
         path = None if config.journal_path == MEMORY else Path(config.journal_path)
         self.journal = journal or Journal(path, config.journal_retention, log)
         self._delivery = _delivery(config, self.journal, log) if reports else None
-        self._clock = clock or system_clock()
+        clock = clock or system_clock()
         self._alerts: AlertPush | None = None
         if reports and config.alertmanager_url:
             from .alert_push import alert_push  # noqa: PLC0415 - only with an Alertmanager
 
-            self._alerts = alert_push(config, self.latest, self._clock.now, self._polling_client.server_time, log)
+            self._alerts = alert_push(config, self.latest, clock, self._polling_client.server_time, log)
         peers_too = config.tracing_scope == "all"
         settings = Settings(config.poll_interval, config.imds_timeout, config.instance_name, peers_too, limiter.spacing)
-        now = self._clock.now
-        approvals = ApprovalSender(config.approval_policy, approving, self.journal, config.imds_timeout, now, log)
+        approvals = ApprovalSender(config.approval_policy, approving, self.journal, config.imds_timeout, clock, log)
         self._approval_policy = approvals.scheduler.policy
         self.poller = Poller(
             settings,
@@ -110,7 +109,7 @@ class Exporter:
             self.journal,
             self._delivery,
             self._alerts,
-            self._clock,
+            clock,
             self._wait,
             log,
         )

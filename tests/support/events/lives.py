@@ -39,7 +39,9 @@ class Watch:
         pause: Pause | None = None,
     ) -> list[str]:
         """Return the transitions that a document of ``events`` brings."""
-        context = ObservationContext(now, self.vm_name, watched, booted_at, pause)
+        if booted_at is not None:
+            now = replace(now, monotonic=now.wall - booted_at.wall)
+        context = ObservationContext(now, self.vm_name, watched, pause)
         self.known, changes = observe(self.known, Document(1, events, unreadable), context)
         self.changes.extend(changes)
         assert observe(self.known, Document(1, events, unreadable), context)[1] == ()

@@ -30,13 +30,9 @@ class MachineClock:
     booted: float = START - 100_000
     boot: int = 1
 
-    def now(self) -> Timestamp:
+    def __call__(self) -> Timestamp:
         """Return this moment."""
         return Timestamp(self.wall, self.wall - self.booted, f"boot-{self.boot}")
-
-    def booted_at(self) -> Timestamp | None:
-        """Return when this machine booted."""
-        return Timestamp(self.booted, 0.0, f"boot-{self.boot}")
 
     def reboots(self, at: float) -> None:
         """Boot again, ``at`` seconds after START."""

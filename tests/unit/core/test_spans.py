@@ -57,7 +57,7 @@ class Watcher:
         """Return by name the spans that are finished by a document of ``events``, ``at`` seconds after START."""
         now = Timestamp(START + at, START + at - self.boot.wall, self.boot.boot_id)
         measured = Pause(pause)
-        context = ObservationContext(now, self.vm, watched, self.boot, measured)
+        context = ObservationContext(now, self.vm, watched, measured)
         self.known, changes = observe(self.known, Document(1, events), context)
         return {span.name: span for change in changes for span in finished(change)}
 

@@ -32,10 +32,6 @@ class Machine:
         """Return this moment."""
         return self.reads
 
-    def booted_at(self) -> Timestamp | None:
-        """Nobody asks."""
-        return None
-
     def passes(self, wall: float, since_boot: float) -> None:
         """Advance the clocks."""
         self.reads = Timestamp(self.reads.wall + wall, self.reads.monotonic + since_boot, self.reads.boot_id)
@@ -69,7 +65,7 @@ def journal() -> Iterator[Journal]:
 def ticking(journal: Journal, *waits: Passing) -> Iterator[tuple[Machine, Pauses]]:
     """Tick through ``waits``, with a wait in time behind them, and then wait for the next one."""
     machine = Machine()
-    pauses = Pauses(machine, machine.wait, journal)
+    pauses = Pauses(machine.now, machine.wait, journal)
     pauses.attend(own_event())
     for passing in (*waits, (TICK_SECONDS,) * 2):
         machine.waits.put(passing)
@@ -113,7 +109,7 @@ def test_a_thread_only_while_this_vm_has_an_event(journal: Journal) -> None:
     """Without an event of this VM nothing is measured, and no thread runs."""
     ending = threading.Event()
     others = set(threading.enumerate())  # those of other tests may end at any time
-    pauses = Pauses(Machine(), ending.wait, journal)
+    pauses = Pauses(Machine().now, ending.wait, journal)
 
     def tickers() -> int:
         return len([thread for thread in set(threading.enumerate()) - others if thread.name == "pauses"])

@@ -57,7 +57,7 @@ class Lives(RuleBasedStateMachine):
         self.changes: list[Change] = []
         self.statistics = Statistics()
         self.wall, self.monotonic, self.boot = START, 1000.0, 1
-        self.booted_at: Timestamp | None = None
+        self.tells_boot = True
         self.vm_name: str | None = VM
         self.watched = False
         self.pause: Pause | None = None
@@ -65,7 +65,7 @@ class Lives(RuleBasedStateMachine):
     @property
     def now(self) -> Timestamp:
         """This moment by clocks that need not agree."""
-        return Timestamp(self.wall, self.monotonic, f"boot-{self.boot}")
+        return Timestamp(self.wall, self.monotonic, f"boot-{self.boot}" if self.tells_boot else "")
 
     def take(self, changes: tuple[Change, ...]) -> None:
         """Note changes as a journal would."""
@@ -77,7 +77,7 @@ class Lives(RuleBasedStateMachine):
 
     def see(self, document: Document) -> None:
         """Observe a document, twice: the second time changes nothing."""
-        context = ObservationContext(self.now, self.vm_name, self.watched, self.booted_at, self.pause)
+        context = ObservationContext(self.now, self.vm_name, self.watched, self.pause)
         before = record_pause(self.known, self.pause)
         self.pause = None
         self.known, changes = observe(self.known, document, context)
@@ -142,7 +142,7 @@ class Lives(RuleBasedStateMachine):
         self.wall += seconds
         self.monotonic = 12.0
         self.boot += 1
-        self.booted_at = replace(self.now, monotonic=0.0) if told else None
+        self.tells_boot = told
         self.watched = False
 
     @rule()
