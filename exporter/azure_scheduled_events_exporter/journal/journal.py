@@ -98,11 +98,10 @@ class Journal:
         self._documents = None if self._file is None else Documents(documents_path(self._file.path))
         self._state = State()  # after the newest entry
         self._waiting = Waiting()
-        self._span_count = self._last_span = 0  # on disk; the number given last
+        self._span_count = 0  # on disk
         self._heartbeat = ""
         if self._file is not None:
             self._read(self._file)
-        self._first_span = self._last_span
         self._vm_id = ""
         self._inbox = Inbox()
         self._asked: list[tuple[Callable[[Store], Any], Future[Any]]] = []
@@ -130,7 +129,7 @@ class Journal:
         if store is None:
             return
         try:
-            self._last_span, self._span_count = store.last_span(), store.spans_queued()
+            self._span_count = store.spans_queued()
             self._heartbeat = store.property("heartbeat")
             if store.left_out:
                 self._log.error(
@@ -157,10 +156,9 @@ class Journal:
             CodecError: a bug; nothing is written.
         """
         with self._changed:
-            self._waiting.put(entry_rows(entry, self._state.last_number, self._last_span))
+            self._waiting.put(entry_rows(entry, self._state.last_number))
             last_number = self._state.last_number + len(entry.changes)
             self._state = replace(self._state, lifecycles=known, statistics=statistics, last_number=last_number)
-            self._last_span += len(entry.spans)
             self._added += 1
             number = self._added
             self._changed.notify_all()
@@ -220,7 +218,7 @@ class Journal:
                 self._log.warning(message, extra=facts(vm_id=vm_id, journal_vm_id=owner))
                 self._state = State(epoch=new_epoch())
                 self._waiting, self._begins_anew = Waiting(), True
-                self._span_count = self._last_span = self._first_span = 0
+                self._span_count = 0
             if is_foreign or not owner:
                 self._state = replace(self._state, vm_id=vm_id)
                 self._waiting.put([property_row("vm_id", vm_id)])
@@ -263,29 +261,17 @@ class Journal:
         found = [*waiting, *stored]
         return found if limit < 0 else found[:limit]
 
-    def end_spans(self, spans: Iterable[QueuedSpan], refused: float | None = None) -> None:
-        """Remove spans that need no delivery any more.
-
-        Those that a collector refused at ``refused`` (Unix seconds) are kept: the next start queues them again. A
-        journal without a file has no next start.
-        """
+    def end_spans(self, spans: Iterable[QueuedSpan]) -> None:
+        """Remove spans that need no delivery any more."""
         with self._changed:
             for span in spans:
-                self._waiting.end_span(span, None if self._file is None else refused)
+                self._waiting.end_span(span)
             self._changed.notify_all()
-
-    def requeue_spans(self) -> None:
-        """Queue the spans again that were set aside."""
-        self.ask(Store.requeue_spans, None)
 
     def spans_queued(self) -> int:
         """Return the number of spans that wait for delivery, also of those that wait for the disk."""
         with self._changed:
             return max(0, self._span_count + self._waiting.count_spans())
-
-    def newest_span(self) -> int:
-        """Return the number of the newest span of earlier runs; 0 if there is none."""
-        return self._first_span
 
     def mark_sent(self, number: int, wall: float) -> bool:
         """Mark an approval request as sent; return whether it was not withdrawn.

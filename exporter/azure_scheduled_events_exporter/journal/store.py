@@ -7,7 +7,7 @@ The tables and their content, of which every value is JSON by ``journal.codec``:
 ======================  ===================================================================================
 ``transitions``         one row for each transition: number, time, and the record for ``events --follow``
 ``lives``               one row for each event: a :class:`Lifecycle`
-``spans``               :class:`SpanFacts`: those that wait for delivery, and refused ones (``set_aside``)
+``spans``               :class:`SpanFacts` that wait for delivery
 ``approval_requests``   operators' requests and their results: ``journal.requests``
 ``hook_runs``           runs of ``hook``'s command: ``journal.hook_runs``
 ``properties``          epoch of the numbers, id of the VM, last heartbeat, number of the last transition, and the
@@ -58,14 +58,7 @@ _SCHEMA: Final = f"""
     CREATE TABLE lives (event_id TEXT PRIMARY KEY, first_seen REAL NOT NULL, ended REAL, life TEXT NOT NULL)
         WITHOUT ROWID;
     CREATE INDEX lives_ended ON lives (ended);
-    CREATE TABLE spans (
-        span_id TEXT PRIMARY KEY,
-        seq INTEGER NOT NULL CHECK (typeof(seq) = 'integer'),
-        span TEXT NOT NULL,
-        refused REAL,  -- when a collector first refused it, Unix seconds
-        set_aside INTEGER NOT NULL DEFAULT 0  -- not sent again before the next start
-    ) WITHOUT ROWID;
-    CREATE INDEX spans_waiting ON spans (set_aside, seq);
+    CREATE TABLE spans (span_id TEXT PRIMARY KEY, span TEXT NOT NULL);  -- a newer version has a larger rowid
     CREATE TABLE approval_requests (
         number INTEGER PRIMARY KEY AUTOINCREMENT,
         created REAL NOT NULL,
@@ -82,12 +75,10 @@ _SCHEMA: Final = f"""
     COMMIT;
 """
 PUT_TRANSITION: Final = "REPLACE INTO transitions VALUES (?, ?, ?)"
-PUT_SPAN: Final = "REPLACE INTO spans (span_id, seq, span) VALUES (?, ?, ?)"
+PUT_SPAN: Final = "REPLACE INTO spans VALUES (?, ?)"
 _PUT_LIFE: Final = "REPLACE INTO lives VALUES (?, ?, ?, ?)"
 _PUT_PROPERTY: Final = "REPLACE INTO properties VALUES (?, ?)"
-_END_SPAN: Final = "DELETE FROM spans WHERE seq = ? AND span_id = ?"
-_REFUSE_SPAN: Final = "UPDATE spans SET set_aside = 1, refused = coalesce(refused, ?) WHERE seq = ? AND span_id = ?"
-SPAN_ENDS: Final = frozenset({_END_SPAN, _REFUSE_SPAN})
+END_SPAN: Final = "DELETE FROM spans WHERE span_id = ? AND span = ?"
 SET_RESULT: Final = "UPDATE approval_requests SET result = ? WHERE number = ?"
 _UNMARK: Final = "UPDATE approval_requests SET sent = NULL WHERE number = ? AND result IS NULL"
 
@@ -119,9 +110,9 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class QueuedSpan:
-    """A span that waits for delivery; ``number`` changes if a newer version replaces the span."""
+    """A span that waits for delivery, and its text in the journal, which differs between versions of the span."""
 
-    number: int
+    text: str
     span: SpanFacts
 
 
@@ -213,10 +204,6 @@ class Store:
         """Return the number of the newest transition that was ever written; 0 before the first."""
         return _sound(int, self.property("last_number") or "0")
 
-    def last_span(self) -> int:
-        """Return the number of the newest span; 0 if there is none."""
-        return int(self._db.execute("SELECT coalesce(max(seq), 0) FROM spans").fetchone()[0])
-
     def epoch(self) -> str:
         """Return the random id that identifies this journal's numbering; ``""`` before the first write."""
         return self.property("epoch")
@@ -235,40 +222,34 @@ class Store:
     def prune(self, before: float) -> None:
         """Remove what is from before ``before`` (Unix seconds), of transitions at most :data:`_PRUNED` at once.
 
-        The statistics still count it. Spans that a collector refused before then are removed too.
+        The statistics still count it.
         """
         some = "seq < (SELECT min(seq) FROM transitions) + ?"
         with self._db:
             self._db.execute(f"DELETE FROM transitions WHERE wall < ? AND {some}", (before, _PRUNED))
             self._db.execute("DELETE FROM lives WHERE ended < ?", (before,))
-            self._db.execute("DELETE FROM spans WHERE refused < ?", (before,))
             self._db.execute("DELETE FROM approval_requests WHERE created < ?", (before,))
 
     def queued_spans(self, limit: int) -> list[QueuedSpan]:
         """Return undelivered spans, the newest first, because they are the most urgent; -1 means all.
 
-        Those whose JSON cannot be read are left out.
+        Those that cannot be read are removed.
         """
         # As bytes: SQLite does not return a text that is not UTF-8, nor the rows after it.
-        sql = "SELECT seq, CAST(span AS BLOB) FROM spans WHERE set_aside = 0 ORDER BY seq DESC LIMIT ?"
+        sql = "SELECT rowid, CAST(span AS BLOB) FROM spans ORDER BY rowid DESC LIMIT ?"
         spans = []
-        for number, text in self._db.execute(sql, (limit,)).fetchall():
+        for row, content in self._db.execute(sql, (limit,)).fetchall():
             try:
-                spans.append(QueuedSpan(number, decode(SpanFacts, (text or b"").decode())))
+                spans.append(QueuedSpan(text := content.decode(), decode(SpanFacts, text)))
             except (UnicodeDecodeError, DamagedTextError, CodecError) as error:
                 self.left_out.append(str(error))
                 with suppress(sqlite3.OperationalError), self._db:  # a reader may not write
-                    self._db.execute("UPDATE spans SET set_aside = 1 WHERE seq = ?", (number,))
+                    self._db.execute("DELETE FROM spans WHERE rowid = ?", (row,))
         return spans
-
-    def requeue_spans(self) -> None:
-        """Queue the spans again that were set aside."""
-        with self._db:
-            self._db.execute("UPDATE spans SET set_aside = 0 WHERE set_aside")
 
     def spans_queued(self) -> int:
         """Return the number of spans that wait for delivery."""
-        return int(self._db.execute("SELECT count(*) FROM spans WHERE set_aside = 0").fetchone()[0])
+        return int(self._db.execute("SELECT count(*) FROM spans").fetchone()[0])
 
 
 def _sound(kind: type[_Value], text: str) -> _Value:
@@ -279,8 +260,8 @@ def _sound(kind: type[_Value], text: str) -> _Value:
         raise DamagedTextError(str(error)) from error
 
 
-def entry_rows(entry: Entry, last_number: int, last_span: int) -> list[Row]:
-    """Return the rows of ``entry``, numbered after the last transition and span before it.
+def entry_rows(entry: Entry, last_number: int) -> list[Row]:
+    """Return the rows of ``entry``, whose transitions are numbered after the last one before it.
 
     Raises:
         CodecError: a bug.
@@ -289,10 +270,7 @@ def entry_rows(entry: Entry, last_number: int, last_span: int) -> list[Row]:
         Row(PUT_TRANSITION, number, (number, change.at.wall, encode(change_record(change))))
         for number, change in enumerate(entry.changes, last_number + 1)
     ]
-    spans = [
-        Row(PUT_SPAN, span.span_id, (span.span_id, number, encode(span)))
-        for number, span in enumerate(entry.spans, last_span + 1)
-    ]
+    spans = [Row(PUT_SPAN, span.span_id, (span.span_id, encode(span))) for span in entry.spans]
     return [*changes, *map(_life_row, entry.lives), *spans]
 
 
@@ -311,10 +289,10 @@ def property_row(name: str, text: str) -> Row:
     return Row(_PUT_PROPERTY, name, (name, text))
 
 
-def span_end_row(span: QueuedSpan, refused: float | None) -> Row:
-    """Return the row that removes a span, or sets it aside because a collector refused it at ``refused``."""
-    which = (span.number, span.span.span_id)
-    return Row(_END_SPAN, which, which) if refused is None else Row(_REFUSE_SPAN, which, (refused, *which))
+def span_end_row(span: QueuedSpan) -> Row:
+    """Return the row that removes a span; not a newer version of it."""
+    which = (span.span.span_id, span.text)
+    return Row(END_SPAN, which, which)
 
 
 def result_row(number: int, result: str) -> Row:

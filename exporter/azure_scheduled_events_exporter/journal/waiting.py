@@ -11,7 +11,7 @@ from azure_scheduled_events_exporter.core.records import Record
 from azure_scheduled_events_exporter.core.spans import SpanFacts
 
 from .codec import decode
-from .store import PUT_SPAN, PUT_TRANSITION, SET_RESULT, SPAN_ENDS, QueuedSpan, Row, span_end_row
+from .store import END_SPAN, PUT_SPAN, PUT_TRANSITION, SET_RESULT, QueuedSpan, Row, span_end_row
 
 MOST: Final = 3000
 """Rows that wait: at most about 5 MiB. Above it, the oldest ones are dropped."""
@@ -56,28 +56,28 @@ class Waiting:
         self.dropped -= self._dropped_before
         self._written, self._dropped_before = [], 0
 
-    def end_span(self, span: QueuedSpan, refused: float | None) -> None:
-        """Remove a span from the queue of spans, or set it aside because a collector refused it at ``refused``."""
+    def end_span(self, span: QueuedSpan) -> None:
+        """Remove a span from the queue of spans."""
         row = self._rows.get((PUT_SPAN, span.span.span_id))
-        if row is not None and row.values[1] == span.number and refused is None:
+        if row is not None and row.values[1] == span.text:
             del self._rows[row[:2]]
             if not any(row is each for each in self._written):
                 return
-        self.put([span_end_row(span, refused)])
+        self.put([span_end_row(span)])
 
     def spans(self) -> list[QueuedSpan]:
         """Return the spans that wait for delivery, the newest first."""
         rows = (row.values for row in reversed(self._rows.values()) if row.statement is PUT_SPAN)
-        queued = [QueuedSpan(number, decode(SpanFacts, text)) for _, number, text in rows]
+        queued = [QueuedSpan(text, decode(SpanFacts, text)) for _, text in rows]
         return [each for each in queued if not self.needs_no_delivery(each)]
 
     def needs_no_delivery(self, span: QueuedSpan) -> bool:
         """Return whether a span needs no delivery, though the file may still have it in its queue."""
-        return any(span_end_row(span, refused)[:2] in self._rows for refused in (None, 0.0))
+        return span_end_row(span)[:2] in self._rows
 
     def count_spans(self) -> int:
         """Return by how many spans the queue on disk grows when everything is written."""
-        return sum((row.statement is PUT_SPAN) - (row.statement in SPAN_ENDS) for row in self._rows.values())
+        return sum((row.statement is PUT_SPAN) - (row.statement is END_SPAN) for row in self._rows.values())
 
     def has_result(self, number: int) -> bool:
         """Return whether the result of an approval request waits."""

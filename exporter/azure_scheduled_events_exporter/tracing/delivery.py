@@ -88,18 +88,16 @@ _DIVISIBLE = (Export.TOO_LARGE, Export.UNSENDABLE)
 
 
 class _Queue:
-    """The spans that wait in ``journal``, batch by batch, beginning with those that were refused before this start.
+    """The spans that wait in ``journal``, batch by batch.
 
-    Those of earlier runs may be another VM's, from whose image this VM was created. They wait until that is known.
+    They may be another VM's, from whose image this VM was created: nothing is sent until that is known.
     """
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
         self._size = BATCH
-        self._unsendable: set[int] = set()  # numbers of spans; they stay in the journal
-        self._requeued = False
+        self._unsendable: set[str] = set()  # texts of spans; they stay in the journal
         self._began = time.monotonic()
-        self._before = journal.newest_span()  # of the runs before this one
 
     @property
     def length(self) -> int:
@@ -107,29 +105,23 @@ class _Queue:
         return self._journal.spans_queued()
 
     @property
-    def look_again_seconds(self) -> float:
-        """How long to wait while nothing is queued. A journal that could not be read reports nothing by itself."""
-        return _LOOK_AGAIN_SECONDS if self._requeued else _OWNER_LOOK_SECONDS
+    def awaits_owner(self) -> bool:
+        """Whether it is not known yet, for a while, whose journal it is."""
+        return self._journal.awaits_vm_id and time.monotonic() - self._began < OWNER_WAIT_SECONDS
 
     def next_batch(self) -> list[QueuedSpan]:
         """Return what to send next."""
-        awaits_owner = self._journal.awaits_vm_id and time.monotonic() - self._began < OWNER_WAIT_SECONDS
-        if not self._requeued and not awaits_owner:
-            self._journal.requeue_spans()
-            self._requeued = True
+        if self.awaits_owner:
+            return []
         queued = self._journal.queued_spans(self._size + len(self._unsendable))
-        if awaits_owner:
-            queued = [span for span in queued if span.number > self._before]
-        return [span for span in queued if span.number not in self._unsendable][: self._size]
+        return [span for span in queued if span.text not in self._unsendable][: self._size]
 
     def take_result(self, batch: Sequence[QueuedSpan], result: ExportResult) -> None:
-        """Remove accepted spans from the queue, and set refused ones aside until the next start."""
-        if result.outcome is Export.REFUSED:
-            self._journal.end_spans(batch, time.time())
-        elif result.outcome is Export.ACCEPTED:
+        """Remove from the queue what the collector has accepted or refused."""
+        if result.is_final:
             self._journal.end_spans(batch)
-            if not result.rejected:
-                self._size = min(BATCH, self._size * 2)
+        if result.outcome is Export.ACCEPTED and not result.rejected:
+            self._size = min(BATCH, self._size * 2)
 
     def divide(self, batch: Sequence[QueuedSpan], result: ExportResult) -> bool:
         """Halve the next batch, or skip a single span until the next start: one bad span must not block others.
@@ -139,7 +131,7 @@ class _Queue:
         if result.outcome not in _DIVISIBLE:
             return False
         if len(batch) == 1:
-            self._unsendable.add(batch[0].number)
+            self._unsendable.add(batch[0].text)
         self._size = max(1, len(batch) // 2)
         return True
 
@@ -171,7 +163,7 @@ class SpanDelivery:
         self._woken.set()
 
     def run(self) -> None:
-        """Deliver until :meth:`stop`; begin with spans that a collector refused before this start."""
+        """Deliver until :meth:`stop`."""
         pause = _FIRST_RETRY_SECONDS
         while not self._stopping.is_set():
             self._woken.clear()
@@ -179,7 +171,7 @@ class SpanDelivery:
                 break
             batch = self._queue.next_batch()
             if not batch:
-                self._woken.wait(self._queue.look_again_seconds)
+                self._woken.wait(_OWNER_LOOK_SECONDS if self._queue.awaits_owner else _LOOK_AGAIN_SECONDS)
                 continue
             result = self._deliver(batch, None)
             if result.is_final or self._queue.divide(batch, result):
@@ -230,7 +222,7 @@ class SpanDelivery:
         if result.reason:
             failed = result.failed(spans)
             if result.outcome is Export.REFUSED:
-                message, fields = "collector refused spans; the next start sends them again", {"refused": failed}
+                message, fields = "collector refused spans: they are lost", {"refused": failed}
             elif failed:
                 message, fields = "collector rejected spans", {"rejected": failed}
             elif result.is_final:  # OTLP lets a collector send a warning with full success

@@ -288,8 +288,8 @@ class TestUnusable:
         recorder.after(5).sees()
         count = recorder.journal.spans_queued()
         with closing(sqlite3.connect(folder / "journal.sqlite")) as connection, connection:
-            newest = "(SELECT max(seq) FROM spans)"
-            connection.execute(f"UPDATE spans SET span = {content} WHERE seq = {newest}")  # noqa: S608 - ours
+            newest = "(SELECT max(rowid) FROM spans)"
+            connection.execute(f"UPDATE spans SET span = {content} WHERE rowid = {newest}")  # noqa: S608 - ours
         assert len(recorder.journal.queued_spans(10)) == count - 1
         eventually(lambda: recorder.journal.spans_queued() == count - 1, "it waits no longer")
 

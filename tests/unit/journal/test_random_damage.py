@@ -50,7 +50,6 @@ def use(recorder: Recorder) -> None:
     """Do all that an exporter does with its journal, an hour after the last entry."""
     journal = recorder.after(3600).journal
     journal.claim(VM_ID)
-    journal.requeue_spans()
     journal.look()
     journal.last_heartbeat()
     recorder.sees("NEW")

@@ -105,13 +105,13 @@ def write(store: Store, entry: Entry) -> None:
     before = store.restore()
     statistics = before.statistics.plus(map(measure, entry.changes))
     number = before.last_number + len(entry.changes)
-    rows = entry_rows(entry, before.last_number, store.last_span())
+    rows = entry_rows(entry, before.last_number)
     store.write(rows, replace(before, statistics=statistics, last_number=number))
 
 
-def end(store: Store, spans: list[QueuedSpan], refused: float | None = None) -> None:
-    """Remove spans, or set them aside."""
-    store.write([span_end_row(each, refused) for each in spans], store.restore())
+def end(store: Store, spans: list[QueuedSpan]) -> None:
+    """Remove spans."""
+    store.write([span_end_row(each) for each in spans], store.restore())
 
 
 def life(event_id: str, *, first_seen: float = 0.0, ended: float | None = None) -> Lifecycle:
@@ -154,10 +154,12 @@ class TestRoundTrip:
     @PATIENCE
     @given(st.lists(SPANS, max_size=5, unique_by=lambda each: each.span_id))
     def test_every_span(self, spans: list[SpanFacts]) -> None:
-        """A span read back is equal, with texts, numbers and lists among its attributes."""
+        """A span read back is equal, with texts, numbers and lists among its attributes, until it is delivered."""
         with closing(fresh()) as store:
             write(store, Entry(spans=spans))
             assert spans_of(store) == spans[::-1]
+            end(store, store.queued_spans(-1))
+            assert store.spans_queued() == 0
 
     @PATIENCE
     @given(CHANGES)
@@ -199,7 +201,7 @@ class TestSpans:
         """A delivered span waits no longer; one that is gone already is no error."""
         write(store, Entry(spans=[span("a"), span("b")]))
         waiting = store.queued_spans(-1)
-        end(store, [waiting[-1], QueuedSpan(99, span("never there"))])
+        end(store, [waiting[-1], QueuedSpan("{}", span("never there"))])
         assert [each.name for each in spans_of(store)] == ["b"]
         assert store.spans_queued() == 1
 
@@ -210,17 +212,6 @@ class TestSpans:
         write(store, Entry(spans=[span("a", 7.0)]))
         end(store, in_flight)
         assert spans_of(store) == [span("a", 7.0)]
-
-    def test_set_aside(self, store: Store) -> None:
-        """A refused span leaves the queue until it is queued again, and a newer version of it waits."""
-        write(store, Entry(spans=[span("a"), span("b")]))
-        in_flight = store.queued_spans(-1)
-        write(store, Entry(spans=[span("b", 7.0)]))
-        end(store, in_flight, 5.0)
-        assert spans_of(store) == [span("b", 7.0)]
-        assert store.spans_queued() == 1
-        store.requeue_spans()
-        assert spans_of(store) == [span("b", 7.0), span("a")]
 
 
 class TestPrune:
@@ -239,14 +230,3 @@ class TestPrune:
                 assert store.restore().statistics == statistics
             left = [change for change in changes if change.at.wall >= max([0, *cuts])]
             assert kept(store) == [change_record(change) for change in left]
-
-    def test_forgets_what_was_refused_long_ago(self, store: Store) -> None:
-        """A refused span stays for the retention after its first refusal, however often it is sent again."""
-        for name, wall in (("old", 5.0), ("new", 50.0)):
-            write(store, Entry(spans=[span(name)]))
-            end(store, store.queued_spans(-1), wall)
-        store.requeue_spans()
-        end(store, store.queued_spans(-1), 60.0)
-        store.prune(10.0)
-        store.requeue_spans()
-        assert [each.name for each in spans_of(store)] == ["new"]

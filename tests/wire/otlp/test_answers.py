@@ -4,7 +4,6 @@ import socket
 import threading
 import time
 from email.utils import formatdate
-from pathlib import Path
 
 import pytest
 
@@ -78,26 +77,6 @@ class TestAnswers:
         (record,) = caplog.records
         assert f"answered {status}" in str(record.facts)  # type: ignore[attr-defined]
         assert record.facts["refused"] == 1  # type: ignore[attr-defined]
-
-    @pytest.mark.parametrize("status", [307, 401, 403, 404, 413, 500])
-    def test_a_refusal_and_a_restart(self, status: int, collector: Collector, tmp_path: Path) -> None:
-        """Refused spans stay in the journal and are sent again once after each start, until they are accepted."""
-        collector.answer(Reply(status))
-        with delivering(OtlpSender(collector.url), tmp_path) as (journal, first):
-            add(journal, first, ROOT)
-            eventually(lambda: first.failed == 1, "refused")
-            assert journal.spans_queued() == 0
-        with delivering(OtlpSender(collector.url), tmp_path) as (journal, second):
-            eventually(lambda: second.failed == 1, "refused again")
-            assert journal.spans_queued() == 0
-        collector.answer(ACCEPT)
-        with delivering(OtlpSender(collector.url), tmp_path) as (_, third):
-            eventually(lambda: third.exported == 1, "exported")
-            assert third.failed == 0
-        with delivering(OtlpSender(collector.url), tmp_path) as (journal, delivery):
-            add(journal, delivery, CHILD)
-            eventually(lambda: delivery.exported == 1, "the next span")
-        assert [span.name for span in collector.accepted] == ["scheduled_event", "detected"]
 
     @pytest.mark.parametrize("status", [429, 502, 503, 504])
     def test_a_retry(self, status: int, collector: Collector) -> None:
