@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Sequence
 
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
-from azure_scheduled_events_exporter.logs import facts
+from azure_scheduled_events_exporter.logs import Changes, facts
 
 from .client import AlertmanagerClient, AlertmanagerError, Posted
 from .outbox import RESEND_SECONDS, Entry, Outbox, Wanted
@@ -54,8 +54,7 @@ class Worker:
         self._outbox = Outbox()
         self._probe_at = 0.0
         self._failures = 0
-        self._trouble = ""
-        self._config_error = ""
+        self._troubles = Changes()
         self.up = False
         self.counts = no_alerts()
 
@@ -132,16 +131,16 @@ class Worker:
     def _report(self, outcome: PushOutcome, reason: str) -> None:
         """Log a failure, also of the client's configuration, when it begins, changes and ends."""
         error = self._client.config_error
-        if error and error != self._config_error:
+        if self._troubles.is_new("configuration", error) and error:
             message = "invalid HTTP configuration for Alertmanager, the last valid one stays in effect"
             self._log.error(message, extra=facts(url=self._client.shown, error=error))
-        self._config_error = error
-        if reason and reason != self._trouble:
+        if not self._troubles.is_new("push", reason):
+            return
+        if reason:
             what = f"alerts {'rejected by' if outcome is PushOutcome.REJECTED else 'cannot be pushed to'}"
             self._log.warning(f"{what} Alertmanager; retrying", extra=facts(url=self._client.shown, error=reason))
-        elif self._trouble and not reason:
+        else:
             self._log.info("Alertmanager accepts alerts again", extra=facts(url=self._client.shown))
-        self._trouble = reason
 
     def _report_alert(self, entry: Entry) -> None:
         labels = {name: entry.alert.labels[name] for name in ("alertname", "event_id", "severity")}

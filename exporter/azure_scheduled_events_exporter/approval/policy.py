@@ -129,19 +129,19 @@ class Decision:
     """The decision of a policy about one event now.
 
     Attributes:
+        reason: one clause, for people: why it is not approved yet, or which rule approves it.
+        due: when the rule approves it, seconds since the epoch, also if that has passed; None if never, as in a dry
+            run, or if the event begins earlier.
         approve: whether to approve it now, or in a dry run to log that a rule would.
-        reason: one clause, for people: why it is not approved, or which rule approves it.
         rule: the name of the rule that decided; ``""`` when none matches.
         dry_run: whether to log only.
-        due: when the rule approves it, seconds since the epoch, also if that has passed; None if never, or if the event
-            begins earlier.
     """
 
-    approve: bool
     reason: str
+    due: float | None = None
+    approve: bool = False
     rule: str = ""
     dry_run: bool = False
-    due: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,13 +167,12 @@ class Policy:
             is_hold = rule.action is Action.HOLD  # what is held stays held, so any of the event's scopes counts
             if rule.match.matches(life, right.wall, any_scope=is_hold):
                 if is_hold:
-                    return Decision(approve=False, reason=f"held by rule '{rule.name}'", rule=rule.name)
+                    return Decision(f"held by rule '{rule.name}'", rule=rule.name)
                 # Across boots this is by the wall clock. If that is wrong now, it may have been right or wrong when the
                 # event was first seen: the shorter time counts, because an approval cannot be taken back.
                 seen_for = min(now.since(life.first_seen), right.since(life.first_seen))
                 return _timed(rule, life, vm_name, right.wall, seen_for)
-        reason = f"{reason or 'no rule matches it'}; without approval it begins at NotBefore"
-        return Decision(approve=False, reason=reason)
+        return Decision(f"{reason or 'no rule matches it'}; without approval it begins at NotBefore")
 
     def _obstacle(self, life: Lifecycle) -> str:
         """Return why no rule may decide about an event, for people; ``""`` if rules may."""
@@ -197,7 +196,7 @@ def _timed(rule: Rule, life: Lifecycle, vm_name: str | None, now: float, seen_fo
     wait = max(rule.after - seen_for, opens - now) + turn * rule.takeover
     if wait > 0 and life.not_before is not None and now + wait >= life.not_before:
         late = f"this VM's turn by {name}" if turn else f"{name} approves it"
-        return Decision(approve=False, reason=f"it begins before {late}", rule=rule.name, dry_run=rule.dry_run)
+        return Decision(f"it begins before {late}", rule=rule.name, dry_run=rule.dry_run)
     # Computed from the event's own times, so that it is the same at every poll.
     due = max(life.first_seen.wall + rule.after, opens) + turn * rule.takeover
     when = f"at {iso_time(due)}" if wait > 0 else "now"
@@ -208,7 +207,7 @@ def _timed(rule: Rule, life: Lifecycle, vm_name: str | None, now: float, seen_fo
         reason = f"{waits}: {name} approves it {when} if nobody else has"
     else:
         reason = f"due now by {name}"
-    return Decision(wait <= 0, reason, rule.name, rule.dry_run, due)
+    return Decision(reason, None if rule.dry_run else due, wait <= 0, rule.name, rule.dry_run)
 
 
 def _holds(wanted: Range | None, value: float | None) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from azure_scheduled_events_exporter.errors import UnreadableFileError, UsageError
-from azure_scheduled_events_exporter.logs import facts
+from azure_scheduled_events_exporter.logs import Changes, facts
 from azure_scheduled_events_exporter.text_file import read_text
 
 from .policy import Policy
@@ -28,7 +28,7 @@ class ReloadingPolicy:
         self._log = log
         self._found = ""  # by the last look
         self._read: str | None = None  # the content that was applied or refused last
-        self._error = ""
+        self._errors = Changes()
 
     def run(self, wait: Callable[[float], bool]) -> None:
         """Look at the file until ``wait`` returns True. In a thread of its own: a disk may hang."""
@@ -50,14 +50,11 @@ class ReloadingPolicy:
         except UsageError as error:
             if isinstance(error, UnreadableFileError):
                 self._read = None
-            if str(error) != self._error:
-                self._log.error(
-                    "approval policy file is missing or invalid: the last valid policy stays", extra=facts(error=error)
-                )
-            self._error = str(error)
+            if self._errors.is_new("file", str(error)):
+                message = "approval policy file is missing or invalid: the last valid policy stays"
+                self._log.error(message, extra=facts(error=error))
             return
-        if policy != self.policy or self._error:
+        if self._errors.is_new("file", "") or policy != self.policy:
             self._log.info("approval policy reloaded", extra=facts(file=path, rules=len(policy.rules)))
         if policy != self.policy:  # else the same object: its decisions stay logged and counted
             self.policy = policy
-        self._error = ""

@@ -6,7 +6,7 @@ Keeps the state that a policy must not have. Decides nothing about events (``app
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycle, Lifecycles, State
@@ -60,20 +60,6 @@ class Due:
 
 
 @dataclass(frozen=True, slots=True)
-class ApprovalStatus:
-    """Why an event is not approved yet, for people.
-
-    Attributes:
-        reason: one clause, such as ``held by rule 'failover first'``.
-        due: when the policy approves it, seconds since the epoch, also if that has passed; None if it never does, or
-            if the event begins earlier.
-    """
-
-    reason: str
-    due: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class _Retry:
     at: Timestamp  # the failure
     pause: float
@@ -99,7 +85,7 @@ class ApprovalScheduler:
         self._retries: dict[str, _Retry] = {}
         self._refused: str | None = None  # EventId of a refused request, until the next document says why
         self._reasons = Changes()  # by EventId
-        self.statuses: dict[str, ApprovalStatus] = {}
+        self.statuses: dict[str, Decision] = {}
         self.counts = no_requests()
 
     @property
@@ -120,8 +106,7 @@ class ApprovalScheduler:
         ``server_time`` is the time by the clock of IMDS, Unix seconds, if it is known.
         """
         clock_error = 0.0 if server_time is None else now.wall - server_time
-        policy = self.policy.policy
-        current = known.current
+        policy, current = self.policy.policy, known.current
         self._count_refusal(known)
         self._retries = {name: retry for name, retry in self._retries.items() if name in current}
         self._reasons.keep(current if policy is self._logged_policy else ())  # those of a changed policy are logged
@@ -137,17 +122,16 @@ class ApprovalScheduler:
             if life is None or result:
                 results[request.number] = result
                 continue
-            self.statuses[life.event_id] = ApprovalStatus(f"queued: requested by operator {request.operator}")
+            self.statuses[life.event_id] = Decision(f"queued: requested by operator {request.operator}")
             if self._may_send_for_operator(life, now):
                 due.setdefault(life.event_id, Due(life, Approver.OPERATOR, request.operator, request.number))
         for life in current.values():
             if life.state is State.ADVISORY:
-                self.statuses[life.event_id] = ApprovalStatus(NOTHING_SCHEDULED)
+                self.statuses[life.event_id] = Decision(NOTHING_SCHEDULED)
             elif life.event_id not in self.statuses and life.is_open_to_approval:
                 decision = policy.decide(life, vm_name, now, clock_error)
                 if self._may_send_for_rule(life, decision, now):
                     due[life.event_id] = Due(life, Approver.EXPORTER, decision.rule)
-                self._explain(life, decision)
         return list(due.values()), results
 
     def accepted(self, approved: Due) -> None:
@@ -181,27 +165,30 @@ class ApprovalScheduler:
         self._refused = None
 
     def _may_send_for_rule(self, life: Lifecycle, decision: Decision, now: Timestamp) -> bool:
-        """Return whether the request of a rule may be sent: not in a dry run, and not while it backs off."""
-        retry = self._retries.get(life.event_id)
-        return decision.approve and not decision.dry_run and (retry is None or retry.is_due(now))
+        """Return whether the request of a rule may be sent: not in a dry run, and not while it backs off.
 
-    def _explain(self, life: Lifecycle, decision: Decision) -> None:
-        """Set the status of ``life``. If no rule approves it, log a new reason once, and count a dry run with it."""
+        Sets the status of ``life``. If no rule approves it, a new reason is logged once, and a dry run counted with it.
+        """
         retry = self._retries.get(life.event_id)
-        approves = decision.approve and not decision.dry_run
-        reason = decision.reason
-        if approves and retry is not None:
-            why = "IMDS throttles" if retry.throttled else "IMDS has not accepted the request of"
-            reason = f"backing off: {why} rule '{decision.rule}'; next try at {iso_time(retry.at.wall + retry.pause)}"
-        self.statuses[life.event_id] = ApprovalStatus(reason, None if decision.dry_run else decision.due)
-        if not approves and self.policy.policy.rules and self._reasons.is_new(life.event_id, reason):
+        self.statuses[life.event_id] = decision
+        if decision.approve and not decision.dry_run:
+            if retry is not None:
+                why = "IMDS throttles" if retry.throttled else "IMDS has not accepted the request of"
+                again = f"next try at {iso_time(retry.at.wall + retry.pause)}"
+                reason = f"backing off: {why} rule '{decision.rule}'; {again}"
+                self.statuses[life.event_id] = replace(decision, reason=reason)
+            return retry is None or retry.is_due(now)
+        if self.policy.policy.rules and self._reasons.is_new(life.event_id, decision.reason):
             message = "approval held back" if decision.rule else "event not approved"
             if decision.approve:
                 message = "approval in a dry run: nothing is sent"
                 self.counts[ApprovalOutcome.DRY_RUN] += 1
             rule = {"rule": decision.rule} if decision.rule else {}
-            resources = ",".join(life.event.resources)
-            self._log.info(message, extra=facts(event_id=life.event_id, **rule, resources=resources, reason=reason))
+            fields = facts(
+                event_id=life.event_id, **rule, resources=",".join(life.event.resources), reason=decision.reason
+            )
+            self._log.info(message, extra=fields)
+        return False
 
     def _may_send_for_operator(self, life: Lifecycle, now: Timestamp) -> bool:
         """Return whether an operator's request may be sent: it skips the policy's backoff, except after a 429."""

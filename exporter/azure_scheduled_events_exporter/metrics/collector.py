@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 from azure_scheduled_events_exporter import __version__
-from azure_scheduled_events_exporter.approval.scheduler import ApprovalStatus
+from azure_scheduled_events_exporter.approval.policy import Decision
 from azure_scheduled_events_exporter.core.document import RESOURCES_SHOWN, Scope
 from azure_scheduled_events_exporter.core.event_types import EventType
 from azure_scheduled_events_exporter.core.instance import Instance
@@ -69,7 +69,7 @@ def _count(which: Callable[[Lifecycle], bool]) -> Callable[[_Lives, str | None],
     return read
 
 
-def _approvals_due(shown: _Lives, approval_statuses: Mapping[str, ApprovalStatus]) -> Samples:
+def _approvals_due(shown: _Lives, approval_statuses: Mapping[str, Decision]) -> Samples:
     """Return when the policy approves each current event, wall-clock seconds; none for an event that it holds."""
     due = ((shown.get(event_id), status.due) for event_id, status in approval_statuses.items())
     return ((_event_labels(life), moment) for life, moment in due if life is not None and moment is not None)

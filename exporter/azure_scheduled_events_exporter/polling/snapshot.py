@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from azure_scheduled_events_exporter.alertmanager.pushes import Pushes
-from azure_scheduled_events_exporter.approval.policy import OFF
-from azure_scheduled_events_exporter.approval.scheduler import ApprovalOutcome, ApprovalStatus, no_requests
+from azure_scheduled_events_exporter.approval.policy import OFF, Decision
+from azure_scheduled_events_exporter.approval.scheduler import ApprovalOutcome, no_requests
 from azure_scheduled_events_exporter.core.document import comparable_name
 from azure_scheduled_events_exporter.core.instance import Instance
 from azure_scheduled_events_exporter.core.kinds import Kind, kind_of
@@ -108,7 +108,7 @@ class Snapshot:
     statistics: Statistics = field(default_factory=Statistics)
     recent: tuple[Lifecycle, ...] = ()
     approval_policy: str = OFF.name
-    approval_statuses: Mapping[str, ApprovalStatus] = field(default_factory=dict)
+    approval_statuses: Mapping[str, Decision] = field(default_factory=dict)
     approval_requests: Mapping[ApprovalOutcome, int] = field(default_factory=no_requests)
     journal: JournalState = field(default_factory=JournalState)
     deliveries: Deliveries = field(default_factory=Deliveries)

@@ -6,7 +6,7 @@ Reads lifecycles and must not depend on the rest of the page.
 import re
 from collections.abc import Iterable, Mapping
 
-from azure_scheduled_events_exporter.approval.scheduler import ApprovalStatus
+from azure_scheduled_events_exporter.approval.policy import Decision
 from azure_scheduled_events_exporter.core.document import ScheduledEvent, Scope, comparable_name
 from azure_scheduled_events_exporter.core.kinds import Kind, kind_of
 from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycle, State
@@ -27,9 +27,7 @@ _HINT = "To let it begin now, for all affected VMs, run as root on this VM (in a
 _GUID = re.compile(r"[0-9A-F]{8}(-[0-9A-F]{4}){3}-[0-9A-F]{12}", re.ASCII)
 
 
-def cards(
-    lives: Iterable[Lifecycle], statuses: Mapping[str, ApprovalStatus], vm_name: str | None, now: float
-) -> Markup:
+def cards(lives: Iterable[Lifecycle], statuses: Mapping[str, Decision], vm_name: str | None, now: float) -> Markup:
     """Return the events as cards; ``statuses`` has the reasons why events are not approved, by EventId."""
     ordered = in_order(lives)
     beyond = len(ordered) - CARDS
@@ -37,7 +35,7 @@ def cards(
     return joined(*(_card(life, statuses.get(life.event_id), vm_name, now) for life in ordered[:CARDS]), more)
 
 
-def _card(life: Lifecycle, status: ApprovalStatus | None, vm_name: str | None, now: float) -> Markup:
+def _card(life: Lifecycle, status: Decision | None, vm_name: str | None, now: float) -> Markup:
     event, kind = life.event, kind_of(life, now)
     is_approved = life.approved_by is not None and life.state is State.SCHEDULED
     when, remark = _when(life, kind, now)
@@ -99,7 +97,7 @@ def _names(event: ScheduledEvent, vm_name: str | None) -> Markup:
     return joined(*shown, f"and {beyond} more" if beyond else None, between=", ") if shown else Markup("none")
 
 
-def _approval(life: Lifecycle, status: ApprovalStatus | None) -> Markup:
+def _approval(life: Lifecycle, status: Decision | None) -> Markup:
     event_id = life.event_id
     if life.approved_by is not None:
         at = life.approved_at

@@ -7,7 +7,7 @@ import json
 from dataclasses import asdict
 
 from azure_scheduled_events_exporter import __version__
-from azure_scheduled_events_exporter.approval.scheduler import ApprovalStatus
+from azure_scheduled_events_exporter.approval.policy import Decision
 from azure_scheduled_events_exporter.core.records import current_record, life_record
 from azure_scheduled_events_exporter.polling.snapshot import Snapshot
 from azure_scheduled_events_exporter.times import iso_time
@@ -42,7 +42,7 @@ def events_json(snapshot: Snapshot, now: float) -> bytes:
     return (json.dumps(content) + "\n").encode()
 
 
-def _approval(status: ApprovalStatus | None) -> dict[str, str | None]:
+def _approval(status: Decision | None) -> dict[str, str | None]:
     """Return why an event is not approved yet, and when the policy approves it."""
     if status is None:
         return {"approval": None, "approval_due": None}

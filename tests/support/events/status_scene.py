@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from azure_scheduled_events_exporter.approval.scheduler import ApprovalStatus
+from azure_scheduled_events_exporter.approval.policy import Decision
 from azure_scheduled_events_exporter.core.document import ScheduledEvent, Scope
 from azure_scheduled_events_exporter.core.instance import Instance
 from azure_scheduled_events_exporter.core.lifecycle import Approval, Approver, Lifecycle, State, Transition
@@ -108,7 +108,7 @@ BUSY = Snapshot(
     current={life.event_id: life for life in (reboot(), freeze())},
     recent=RECENT,
     approval_statuses={
-        FREEZE_ID: ApprovalStatus(
+        FREEZE_ID: Decision(
             "waiting for its turn: rule 'short-freeze' approves it at 2026-11-20T03:08:21Z if nobody else has", NOW + 60
         )
     },

@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from azure_scheduled_events_exporter import DOCUMENTATION
-from azure_scheduled_events_exporter.approval.scheduler import ApprovalStatus
+from azure_scheduled_events_exporter.approval.policy import Decision
 from azure_scheduled_events_exporter.core.document import ScheduledEvent, Scope
 from azure_scheduled_events_exporter.core.event_types import EventType
 from azure_scheduled_events_exporter.core.instance import Instance
@@ -78,7 +78,7 @@ def foreign(text: str) -> Snapshot:
         identity=Instance(**{field.name: text for field in fields(Instance)}),
         current={text: life},
         recent=(old,),
-        approval_statuses={text: ApprovalStatus(text)},
+        approval_statuses={text: Decision(text)},
     )
 
 
@@ -249,7 +249,7 @@ def test_meaning_in_plain_words(event_type: str, words: str) -> None:
 )
 def test_approval_and_its_rule(life: Lifecycle, rule: str, words: str) -> None:
     """A card says who approved the event and when, or what the policy's rule does with it."""
-    statuses = {life.event_id: ApprovalStatus(rule)} if rule else {}
+    statuses = {life.event_id: Decision(rule)} if rule else {}
     snapshot = replace(QUIET, current={life.event_id: life}, approval_statuses=statuses)
     assert f"Approval{words}" in Page(snapshot).text
 
