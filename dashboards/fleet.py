@@ -8,7 +8,6 @@ from .board import (
     STATUS_LINK,
     bars,
     board,
-    events,
     in_doubt,
     manual,
     next_impact,
@@ -17,14 +16,14 @@ from .board import (
     stat,
     vm_link,
 )
-from .grafana import columns, hidden_variable, instant, panel, text_variable, variable
+from .events import row_variables, table
+from .grafana import columns, found_variable, hidden_variable, instant, panel, text_variable, variable
 from .queries import (
     DAY,
     ENDED,
     FIRST_SEEN,
     HELD,
     IMPACT,
-    INFO,
     JOB,
     MOST,
     NAMES,
@@ -32,91 +31,50 @@ from .queries import (
     OWN,
     PAST,
     STARTED,
-    STARTED_FIRST,
-    TIMES,
     VM,
-    approval,
     blind,
     cells,
     countdown,
-    first_vm,
     last,
     metric,
-    one,
     or_quiet,
     sees,
+    selector,
+    times,
     with_portal,
-    with_trace,
 )
 from .style import BLIND, FINE, NEUTRAL, UNKNOWN, WAITING, Json, by_name, hidden, pattern, steps, values
 from .style import IMPACT as HAPPENS
 
-_ROWS = MOST // 2
 _GROUP = 'resource_group=~"$resource_group|"'
 _ELSEWHERE = f"unless on (job, instance) {metric(VM, _GROUP.replace('=~', '!~'))}"
 _ENDED = f"unless on (event_id) {metric(ENDED)}"
 
-# ---- Events: the rows of each part of the table, and its columns ----------------------------------------------------
+# ---- Rows of the tables ---------------------------------------------------------------------------------------------
 
-_TIMES = f"min by (event_id) (({TIMES}) {_ELSEWHERE})"
-_NOW = f"bottomk({_ROWS}, {_TIMES} {_ENDED})"
-_ROWS_NOW = f"bottomk({_ROWS}, {_TIMES})"
-"""Shorter: the table drops rows without a time, such as those of events that only a blind exporter still shows."""
-_AWAY = (
-    f"topk({_ROWS}, max by (event_id) ({last(IMPACT, HELD, _GROUP)}) unless on (event_id) {metric(FIRST_SEEN)}"
-    f" unless on (event_id) {last(ENDED, HELD)})"
+_EVENTS = row_variables(
+    f"({times()}) {_ELSEWHERE}", last(IMPACT, HELD, _GROUP), f"{last(ENDED, PAST, OWN)} {_ELSEWHERE}"
 )
-"""Events that nobody shows any more and nobody saw end: their VMs may be away with them."""
-_ROWS_OVER = f"topk({_ROWS}, max by (event_id) ({last(ENDED, PAST, OWN)} {_ELSEWHERE}))"
-_OVER = f"{_ROWS_OVER} unless on (event_id) ({metric(FIRST_SEEN)} {_ENDED})"
-_TEXTS = "group by (event_id, event_type, resources, description)"
+_ROWS = 'instance=~"$rows"'
 _SELF = 'scope="self"'
 
 
-def _of(rows: str, column: str, vector: str) -> str:
-    return cells(column, f"({vector}) and on (event_id) {rows}")
+def _states(*matchers: str) -> str:
+    """The state of each VM, one of :data:`_STATES`."""
+    event = f"4 * {metric(STARTED, _SELF, *matchers)} ^ 0 or 3 + 0 * {metric(FIRST_SEEN, _SELF, *matchers)}"
+    other = f"2 - {metric('up', JOB, *matchers)} or on (job, instance) 2 + 0 * {selector('up', JOB, *matchers)}"
+    return f"topk({MOST}, ({event} or on (job, instance) ({other})) {_ELSEWHERE})"
 
 
-def _events() -> list[str]:
-    not_seen = f'label_replace({one(last(INFO, HELD, _SELF))}, "event_status", "not seen", "", "")'
-    outcome = f"{one(f'group by (event_id, outcome) ({last(ENDED, PAST, OWN)})')} and on (event_id) {_ROWS_OVER}"
-    return [
-        f"sort({cells('When', f'1000 * {_NOW}')})",
-        f"sort({cells('When', f'1000 * {_AWAY}')})",
-        f"sort_desc({cells('When', f'1000 * ({_OVER})')})",
-        _of(_ROWS_NOW, "row", first_vm(one(STARTED_FIRST))),
-        _of(_AWAY, "row", not_seen),
-        _of(_ROWS_OVER, "row", first_vm(one(f"{_TEXTS} ({last(INFO, PAST, OWN)})"))),
-        f'label_replace({cells("row", outcome)}, "event_status", "$1", "outcome", "(.*)")',
-        cells("traced", with_trace(_ROWS_NOW)),
-        cells("traced", with_trace(_ROWS_OVER)),
-        cells("At", f"1000 * {_NOW}"),
-        cells("At", f"1000 * ({_OVER})"),
-        _of(_ROWS_NOW, "Approved", approval()),
-        _of(_ROWS_OVER, "Approved", approval(PAST, OWN)),
-        _of(_ROWS_NOW, "Policy", f"1000 * min by (event_id) ({metric('event_approval_due_timestamp_seconds')})"),
-        _of(_ROWS_NOW, "Impact", f"max by (event_id) ({metric('event_duration_seconds')})"),
-        _of(_ROWS_OVER, "Impact", f"max by (event_id) ({last('event_duration_seconds', PAST, OWN)})"),
-    ]
-
-
-# ---- VMs ------------------------------------------------------------------------------------------------------------
-
-_OWN_EVENTS = f"4 * {metric(STARTED, _SELF)} ^ 0 or 3 + 0 * {metric(FIRST_SEEN, _SELF)}"
-_OTHERS = f"2 + 0 * {blind(JOB)} or on (job, instance) {metric('up', JOB)}"
-_VMS = f"topk({MOST}, ({_OWN_EVENTS} or on (job, instance) {_OTHERS}) {_ELSEWHERE})"
-_ATTENTION = f"topk({MOST}, {metric(FIRST_SEEN, _SELF)} or on (job, instance) {blind(JOB)})"
-_KNOWN = f"topk by (job, instance) (1, {last(VM, NAMES)})"
 _STATES = {4: ("Started", HAPPENS), 3: ("Scheduled", WAITING), 2: ("no data", BLIND), 1: ("quiet", FINE)}
 
 
 def _vms() -> list[str]:
-    impact = f"1000 * max by (event_id, event_type, job, instance) ({last(IMPACT, HELD)})"
-    current = f"{impact} unless on (event_id, job, instance) {last(ENDED, HELD)}"
+    impact = f"1000 * max by (event_id, event_type, job, instance) ({last(IMPACT, HELD, _ROWS)})"
+    current = f"{impact} unless on (event_id, job, instance) {last(ENDED, HELD, _ROWS)}"
     return [
-        f"sort_desc({cells('Now', _VMS)})",
-        cells("row", f"{_KNOWN} and on (job, instance) {_VMS}"),
-        cells("row", f"{with_portal(_KNOWN)} and on (job, instance) {_ATTENTION}"),
+        f"sort_desc({cells('Now', _states(_ROWS))})",
+        cells("row", with_portal(f"topk by (job, instance) (1, {last(VM, NAMES, _ROWS)})")),
         cells("When", f"topk({MOST}, {current})"),
     ]
 
@@ -159,10 +117,12 @@ def fleet() -> Json:
     return board(
         FLEET,
         "What Azure is about to do to which VMs, when, who approved it, what happened, and whether exporters see IMDS.",
-        [*_answer(), _table_of_events(), _table_of_vms(), bars(_DAYS, 12), _types()],
+        [*_answer(), _events(), _table_of_vms(), bars(_DAYS, 12), _types()],
         [
             variable("resource_group", "Resource group", f"label_values({metric(VM)}, resource_group)", all_value=".*"),
             hidden_variable("job", f"label_values({metric('build_info')}, job)"),
+            *_EVENTS,
+            found_variable("rows", "instance", f"group by (instance) ({_states()})"),
             text_variable("traces", "Traces (UID of Tempo)"),
         ],
     )
@@ -211,14 +171,14 @@ def _answer() -> list[g.Panel]:
     ]
 
 
-def _table_of_events() -> g.Panel:
-    return events(
+def _events() -> g.Panel:
+    return table(
         "Current events first, the most urgent on top, then those that ended in the last 30 days. When: NotBefore of a "
         "Scheduled event, the start of a Started one, the end of a past one. not seen: no exporter shows the event, "
         "and none saw its end; its VM may be away with it.",
         11,
-        _events(),
         manual("events"),
+        [OWN],
     )
 
 

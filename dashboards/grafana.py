@@ -189,6 +189,11 @@ def hidden_variable(name: str, query: str) -> g.Template:
     return attr.evolve(variable(name, name.capitalize(), query), hide=g.HIDE_VARIABLE)
 
 
+def found_variable(name: str, label: str, query: str) -> g.Template:
+    """Return a hidden variable of what a label has in the answer of a query; it has all of them."""
+    return attr.evolve(hidden_variable(name, f"query_result({query})"), regex=f'/{label}="([^"]+)"/')
+
+
 def datasource_variable() -> g.Template:
     """Return the variable of the data source."""
     return Variable(name="datasource", label="Data source", query="prometheus", type="datasource", regex="")

@@ -39,6 +39,12 @@ def of_vm(name: str, instances: str = ".+") -> dict[str, str]:
     return {"$vm": name, "${vm:regex}": name, "$instance": instances}
 
 
+def _alternatives(values: list[str]) -> str:
+    """Return the regular expression of several values as Grafana writes it into a query."""
+    escaped = (re.sub(r"[\\^$.*+?()[\]{}|]", r"\\\\\g<0>", each) for each in values)
+    return f"({'|'.join(escaped)})"
+
+
 @dataclass(frozen=True, slots=True)
 class BoardReader:
     """A dashboard over the server at ``url``, at the time ``at`` (seconds; now, if it is 0)."""
@@ -48,16 +54,33 @@ class BoardReader:
     variables: Mapping[str, str] = field(default_factory=dict)
     at: float = 0.0
 
+    def _searches(self) -> Iterator[tuple[str, str, str]]:
+        """Yield the name of each variable that a query finds, the query, and what is a value in its answer."""
+        for each in load(self.board)["templating"]["list"]:
+            if each["type"] == "query" and (query := re.fullmatch(r"query_result\((.+)\)", each["query"]["query"])):
+                yield each["name"], filled(query[1], {**EVERYTHING, **self.variables}), each["regex"].strip("/")
+
+    def found(self, now: float) -> dict[str, list[str]]:
+        """Return the values of the variables that queries find, by their names."""
+        values: dict[str, list[str]] = {}
+        for name, query, value in self._searches():
+            series = answer(self.url, "query", {"query": query, "time": f"{now}"})
+            texts = (",".join(f'{label}="{text}"' for label, text in each["metric"].items()) for each in series)
+            values[name] = [match[1] for text in texts if (match := re.search(value, text))]
+        return values
+
     def queries(self) -> Iterator[tuple[str, str, str, dict[str, str]]]:
-        """Yield the name of each query, the query, the path of the API, and the times to ask for."""
+        """Yield the name of each query, those of variables first, the query, the path of the API, and its times."""
         now = self.at or time.time()
         once = {"time": f"{now}"}
+        yield from ((f"variable {name}", query, "query", once) for name, query, _ in self._searches())
+        found = {f"${name}": _alternatives(values) for name, values in self.found(now).items()}
         for panel in load(self.board)["panels"]:
             step = DAY if panel.get("interval") == "1d" else 15
             span = 31 * DAY if step == DAY else 300
             over_time = {"start": f"{now // step * step - span}", "end": f"{now // step * step}", "step": f"{step}"}
             for target in panel["targets"]:
-                query = filled(target["expr"], {**EVERYTHING, **self.variables})
+                query = filled(target["expr"], {**EVERYTHING, **self.variables, **found})
                 path, times = ("query", once) if target["instant"] else ("query_range", over_time)
                 yield f"{panel['title']} {target['refId']}", query, path, times
 
