@@ -66,6 +66,15 @@ def checked() -> Iterator[None]:
         sys.stdout, sys.stderr = before
 
 
+def say(text: str) -> None:
+    """Print a line for people, unless nobody reads it or it cannot be written."""
+    try:
+        sys.stdout.write(f"{text}\n")
+        sys.stdout.flush()
+    except (BrokenPipeError, OutputError):
+        discard(sys.stdout)
+
+
 def has_reader() -> bool:
     """Return whether somebody can still read standard output; False if it is a pipe whose reader has ended."""
     if sys.platform == "win32":  # has no poll

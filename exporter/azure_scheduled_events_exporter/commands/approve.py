@@ -19,7 +19,7 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
-from azure_scheduled_events_exporter import logs, standard_streams
+from azure_scheduled_events_exporter import logs
 from azure_scheduled_events_exporter.approval.operator_requests import UNKNOWN_RESULT, is_approved, may_be_approved
 from azure_scheduled_events_exporter.approval.policy import OFF
 from azure_scheduled_events_exporter.config import Config
@@ -30,7 +30,6 @@ from azure_scheduled_events_exporter.errors import (
     ExporterError,
     JournalInUseError,
     Outcome,
-    OutputError,
     UsageError,
     printable,
     table,
@@ -41,6 +40,7 @@ from azure_scheduled_events_exporter.journal.requests import ApprovalRequests
 from azure_scheduled_events_exporter.journal.store import Store
 from azure_scheduled_events_exporter.service import daemon
 from azure_scheduled_events_exporter.service.endpoint import with_endpoint
+from azure_scheduled_events_exporter.standard_streams import say
 
 from .events import COLUMNS, event_row
 from .interruption import Interrupted, ignore_signals, interruptible
@@ -88,23 +88,21 @@ def run(parsed: argparse.Namespace) -> int:
         raise UsageError("approve: give EventIds, or --all-mine")
     if config.journal_path == MEMORY:
         raise UsageError("--journal.path: 'memory' cannot be shared: name the journal of the running exporter")
-    with interruptible(), ExitStack() as stack:
+    with interruptible():
         log = logs.set_up("error", config.log_format)
         check_may_be_opened(Path(config.journal_path))  # without an exporter, this command would set it aside
         config = with_endpoint(config, log)
         limiter = RateLimiter()
-        store = stack.enter_context(_journal(config, log, limiter, says=True))
-        chosen = _chosen(store.current(), parsed.event_ids)
-        needs_answer = not parsed.yes and any(life.is_open_to_approval for life in chosen)
-        if not needs_answer:
-            _print(_question(chosen))
-        else:
-            stack.close()  # an exporter can start while a person thinks
-            print(_question(chosen), flush=True)
-            if not _agreed():
-                return 1
-            store = stack.enter_context(_journal(config, log, limiter))
-        return _requested(store.requests, chosen, config)
+        with _journal(config, log, limiter, says=True) as store:
+            chosen = _chosen(store.current(), parsed.event_ids)
+            if parsed.yes or not any(life.is_open_to_approval for life in chosen):
+                say(_question(chosen))
+                return _requested(store.requests, chosen, config)
+        print(_question(chosen), flush=True)  # meanwhile, an exporter can start
+        if not _agreed():
+            return 1
+        with _journal(config, log, limiter) as store:
+            return _requested(store.requests, chosen, config)
 
 
 @contextmanager
@@ -113,25 +111,17 @@ def _journal(config: Config, log: logging.Logger, limiter: RateLimiter, *, says:
     path = Path(config.journal_path)
     # It pushes no alerts, which it would not live to resolve.
     own = replace(config, poll_interval=_POLL_SECONDS, alertmanager_url=(), approval_policy=OFF)
-    exporter = None
-    with suppress(JournalInUseError):
-        exporter = daemon.Exporter(own, log, rate_limiter=limiter)
-    try:
-        if exporter is None:
-            _wait_for_writer(path)
-        else:
+    with ExitStack() as stack:
+        with suppress(JournalInUseError):
+            exporter = daemon.Exporter(own, log, rate_limiter=limiter)
+            stack.callback(exporter.stop)
             if says:
                 with suppress(OSError):
                     print(_NO_EXPORTER.format(path), file=sys.stderr, flush=True)
             exporter.start()
             _wait_for_poll(exporter)
-        with closing(writable(path)) as store:
-            if exporter is not None:  # a read-only file system can be opened
-                _wait_for_writer(path)
-            yield store
-    finally:
-        if exporter is not None:
-            exporter.stop()
+        _wait_for_writer(path)
+        yield stack.enter_context(closing(writable(path)))
 
 
 def _wait_for_writer(path: Path) -> None:
@@ -179,7 +169,7 @@ def _requested(requests: ApprovalRequests, chosen: Sequence[Lifecycle], config: 
         results = _withdrawn(requests, numbers, config.imds_timeout + _IN_FLIGHT_SECONDS)
     final = [results.get(number, UNKNOWN_RESULT) for number in numbers]
     for life, result in zip(chosen, final, strict=False):  # none if it was interrupted before they were queued
-        _print(f"{life.event_id}: {result}")
+        say(f"{life.event_id}: {result}")
     if final and all(map(is_approved, final)):
         return 0
     return _MAY_BE_APPROVED if any(map(may_be_approved, final)) else status
@@ -222,11 +212,18 @@ def _chosen(current: Mapping[str, Lifecycle], event_ids: Sequence[str]) -> list[
 def _question(chosen: Sequence[Lifecycle]) -> str:
     """Return the events and, if any of them waits for an approval, what approving does to which VMs."""
     rows = table([COLUMNS, *(event_row(life, time.time()) for life in chosen)])
-    open_lives = [life for life in chosen if life.is_open_to_approval]
-    if not open_lives:
+    events = [life.event for life in chosen if life.is_open_to_approval]
+    if not events:
         return rows.rstrip("\n")  # the result gives the reason
-    hit = printable(", ".join(dict.fromkeys(name for life in open_lives for name in life.event.resources)))
-    return f"{rows}Approving lets this begin now, for every VM in Resources: {hit or _NO_NAME}{_deletions(open_lives)}"
+    hit = dict.fromkeys(name for event in events for name in event.resources)
+    text = f"{rows}Approving lets this begin now, for every VM in Resources: {_list(hit)}"
+    deleting = [event for event in events if event.event_type in EVENT_FACTS and EVENT_FACTS[event.event_type].deletes]
+    gone = dict.fromkeys(f"{name} ({each.event_type})" for each in deleting for name in each.resources or [_NO_NAME])
+    return f"{text}\nApproving deletes or evicts now, and this cannot be undone: {_list(gone)}" if gone else text
+
+
+def _list(names: Iterable[str]) -> str:
+    return printable(", ".join(names) or _NO_NAME)
 
 
 def _agreed() -> bool:
@@ -237,22 +234,6 @@ def _agreed() -> bool:
     except EOFError:  # Ctrl-D
         print()
         return False
-
-
-def _deletions(lives: Iterable[Lifecycle]) -> str:
-    """Return a line, begun by a line break, that names the VMs that are gone afterwards; ``""`` if there are none."""
-    deleting = [life.event for life in lives if life.event.event_type in EVENT_FACTS]
-    deleting = [event for event in deleting if EVENT_FACTS[event.event_type].deletes]
-    hit = dict.fromkeys(f"{name} ({event.event_type})" for event in deleting for name in event.resources or [_NO_NAME])
-    return f"\nApproving deletes or evicts now, and this cannot be undone: {printable(', '.join(hit))}" if hit else ""
-
-
-def _print(text: str) -> None:
-    """Print. What is approved, and the exit status, do not depend on whether anybody can read it."""
-    try:
-        print(text, flush=True)
-    except (BrokenPipeError, OutputError):
-        standard_streams.discard(sys.stdout)
 
 
 def _operator() -> str:

@@ -14,7 +14,8 @@ from azure_scheduled_events_exporter.journal.file import MEMORY
 from azure_scheduled_events_exporter.service import daemon
 from azure_scheduled_events_exporter.service.privileges import give_up
 from azure_scheduled_events_exporter.simulator import Happening, Simulator
-from azure_scheduled_events_exporter.simulator.command import line, say
+from azure_scheduled_events_exporter.simulator.command import line
+from azure_scheduled_events_exporter.standard_streams import say
 
 from .settings import take_environment
 

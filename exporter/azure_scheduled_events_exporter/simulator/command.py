@@ -3,15 +3,14 @@
 import argparse
 import os
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from azure_scheduled_events_exporter import standard_streams
-from azure_scheduled_events_exporter.errors import OutputError, UsageError
+from azure_scheduled_events_exporter.errors import UsageError
 from azure_scheduled_events_exporter.http_server.listen_address import parse_listen_address
+from azure_scheduled_events_exporter.standard_streams import say
 from azure_scheduled_events_exporter.times import format_duration, parse_duration
 
 from .document import is_version
@@ -178,11 +177,3 @@ def _list() -> None:
     width = max(len(scenario.name) for scenario in scenarios)
     for scenario in scenarios:
         say(f"{scenario.name:<{width}}  {scenario.description}")
-
-
-def say(text: str) -> None:
-    """Print a line for people, unless nobody reads it or it cannot be written."""
-    try:
-        print(text, flush=True)
-    except (BrokenPipeError, OutputError):
-        standard_streams.discard(sys.stdout)

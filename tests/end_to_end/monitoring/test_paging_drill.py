@@ -2,7 +2,6 @@
 
 import argparse
 import re
-import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -13,7 +12,7 @@ from alerts import resolve
 from alerts.prometheus import pushed_alerts
 from azure_scheduled_events_exporter.alertmanager.alert import parse_catalog
 from azure_scheduled_events_exporter.commands import drill
-from azure_scheduled_events_exporter.commands.drill.story import alert_of_story, story_of
+from azure_scheduled_events_exporter.commands.drill.stage import alert_of_story, story_of
 from azure_scheduled_events_exporter.errors import ExporterError, UsageError
 from azure_scheduled_events_exporter.simulator.scenario import SHIPPED
 from deploy.stack.free_port import free_port
@@ -204,7 +203,7 @@ def test_alert_is_the_rules_own() -> None:
     raised = {}
     for name in SHIPPED:
         with suppress(UsageError):
-            raised[name] = alert_of_story(story_of(name), catalog, time.time()).labels
+            raised[name] = alert_of_story(story_of(name), catalog).labels
     assert {name: f"{labels['alertname']} {labels['severity']}" for name, labels in raised.items()} == {
         name: f"AzureScheduledEvent{text}"
         for name, text in {

@@ -1,91 +1,68 @@
 """The flags of ``drill``: parses them, and starts the way that they choose."""
 
 import argparse
-import time
 from collections.abc import Mapping
 from typing import Any, Final
 
 from azure_scheduled_events_exporter.alertmanager.client import TIMEOUT_SECONDS, AlertmanagerClient
 from azure_scheduled_events_exporter.commands.interruption import interruptible
 from azure_scheduled_events_exporter.commands.settings import argument
-from azure_scheduled_events_exporter.config import environment_name, parse_assignments, resolve
+from azure_scheduled_events_exporter.config import parse_assignments, resolve
 from azure_scheduled_events_exporter.errors import UsageError
 from azure_scheduled_events_exporter.http_server.listen_address import parse_listen_address
 from azure_scheduled_events_exporter.service import alert_push
 from azure_scheduled_events_exporter.times import parse_duration
 
-from .story import alert_of_story, story_of
+from .stage import alert_of_story, story_of
 from .team import Team
 from .ways import Drill, inhibit
 
 DESCRIPTION: Final = "Test your paging: raise an alert that is labeled as a drill and measure how long the page takes."
 
+_HTTP_CONFIG: Final = "alertmanager.http-config.file"
 _FLAGS: Final = (
-    ("--alertmanager", str, "URL", None, "Your Alertmanager, for example http://alerts:9093. Required."),
+    ("alertmanager", str, "URL", None, "Your Alertmanager, for example http://alerts:9093. Required."),
+    (_HTTP_CONFIG, str, "FILE", None, "Credentials and TLS for it, as in Prometheus' HTTP client configuration."),
+    ("alerts.values", str, "FILE", None, "Values file of your alert rules, to raise their alert and severity."),
+    ("scenario", str, "NAME", "host-failure", "Scenario of the simulator."),
+    ("timeout", parse_duration, "DURATION", "2m", "Time limit for the page."),
     (
-        "--alertmanager.http-config.file",
-        str,
-        "FILE",
-        None,
-        "Credentials and TLS for it, in the format of Prometheus' HTTP client configuration.",
-    ),
-    (
-        "--alerts.values",
-        str,
-        "FILE",
-        None,
-        "Values file that your alert rules were rendered with, so that the drill raises their alert and severity.",
-    ),
-    ("--scenario", str, "NAME", "host-failure", "Scenario of the simulator. (default host-failure)"),
-    ("--timeout", parse_duration, "DURATION", "2m", "Time limit for the page. (default 2m)"),
-    (
-        "--exporter.listen-address",
-        parse_listen_address,
-        "HOST:PORT",
-        None,
+        *("exporter.listen-address", parse_listen_address, "HOST:PORT", None),
         "Test the whole path: serve the metrics of a simulated VM on this address, for your Prometheus to scrape.",
     ),
     (
-        "--wait",
-        parse_duration,
-        "DURATION",
-        "30s",
-        "With --exporter.listen-address: time for Prometheus to find the target before the event. (default 30s)",
+        *("wait", parse_duration, "DURATION", "30s"),
+        "With --exporter.listen-address: time for Prometheus to find the target before the event.",
     ),
     (
-        "--after",
-        parse_duration,
-        "DURATION",
-        "10s",
-        "With --exporter.listen-address: time to serve the metrics after the event, for Prometheus. (default 10s)",
+        *("after", parse_duration, "DURATION", "10s"),
+        "With --exporter.listen-address: time to serve the metrics after the event, for Prometheus.",
     ),
     (
-        "--maintenance",
-        str,
-        "LABELS",
-        None,
-        (
-            "Test inhibition instead: labels of an alert of your own that stays quiet while Azure works on its VM, "
-            "for example alertname=InstanceDown,instance=10.0.0.4:9100."
-        ),
+        *("maintenance", str, "LABELS", None),
+        "Test inhibition instead, of your own alert with these labels, such as alertname=InstanceDown,instance=HOST.",
     ),
 )
 _SWITCHES: Final = {
-    "--push": "Test pushed alerts: a simulated VM whose exporter pushes to your Alertmanager. No Prometheus.",
-    "--keep": "Do not end the event or resolve the alert. An alert that the drill posts resolves after 5 minutes.",
+    "push": "Test pushed alerts: a simulated VM whose exporter pushes to your Alertmanager. No Prometheus.",
+    "keep": "Do not end the event or resolve the alert. An alert that the drill posts resolves after 5 minutes.",
 }
-_HTTP_CONFIG: Final = "alertmanager.http-config.file"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of ``drill`` to ``parser``."""
-    for flag, parse, metavar, default, text in _FLAGS:
-        is_required = flag == "--alertmanager"
+    for name, parse, metavar, default, text in _FLAGS:
         parser.add_argument(
-            flag, type=argument(parse), metavar=metavar, default=default, help=text, required=is_required
+            f"--{name}",
+            dest=name,
+            type=argument(parse),
+            metavar=metavar,
+            default=default,
+            required=name == "alertmanager",
+            help=f"{text} (default {default})" if default else text,
         )
-    for flag, text in _SWITCHES.items():
-        parser.add_argument(flag, action="store_true", help=text)
+    for name, text in _SWITCHES.items():
+        parser.add_argument(f"--{name}", action="store_true", help=text)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -96,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
         ExporterError: Alertmanager cannot be reached, refuses the alert, or does not notify in time.
     """
     with interruptible():
-        _run({name.replace("_", "-"): value for name, value in vars(arguments).items()})
+        _run(vars(arguments))
     return 0
 
 
@@ -115,11 +92,10 @@ def _run(flags: Mapping[str, Any]) -> None:
     if flags["maintenance"] is not None:
         inhibit(team, parse_assignments("--maintenance", flags["maintenance"].split(",")), timeout)
         return
-    drill = Drill(team, story, alert_of_story(story, catalog, time.time()), timeout, keep=flags["keep"])
     team.sent()  # so that a wrong address is reported before anything starts
+    drill = Drill(team, story, alert_of_story(story, catalog), timeout, keep=flags["keep"])
     if flags["push"]:
-        # By the environment: others on this machine see the flags of a process, and the address may have a password.
-        drill.push({environment_name(name): value for name, value in settings.items()})
+        drill.push(settings)
     elif address is not None:
         drill.scrape(address, flags["wait"], flags["after"])
     else:

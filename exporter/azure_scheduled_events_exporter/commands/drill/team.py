@@ -1,23 +1,18 @@
 """The team's Alertmanager: what a drill posts to it, and what it says of that over its API and its metrics."""
 
 import json
-import re
 import time
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from prometheus_client.parser import text_string_to_metric_families
+
 from azure_scheduled_events_exporter.alertmanager.client import AlertmanagerClient, AlertmanagerError, Posted
 from azure_scheduled_events_exporter.errors import ExporterError
 
-_LABELS: Final = r'(?:[^"}]|"(?:[^"\\]|\\.)*")*'  # a quoted value may contain "}"
-_NOTIFICATIONS: Final = re.compile(
-    r"^alertmanager_notification_requests(?P<failed>_failed)?_total"
-    rf'\{{(?:{_LABELS},)?integration="(?P<integration>[^"]+)"{_LABELS}\}} '
-    r"(?P<count>[0-9.e+]+)$",
-    re.MULTILINE,
-)
+_REQUESTS: Final = "alertmanager_notification_requests"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +49,16 @@ class Team:
 
     def sent(self) -> Sent:
         """Return the number of delivered and failed notifications so far."""
-        tried, failed = Counter[str](), Counter[str]()
-        for found in _NOTIFICATIONS.finditer(self._get("/metrics").decode("utf-8", "replace")):
-            (failed if found["failed"] else tried)[found["integration"]] += int(float(found["count"]))
+        counted = {f"{_REQUESTS}_total": Counter[str](), f"{_REQUESTS}_failed_total": Counter[str]()}
+        lines = self._get("/metrics").decode("utf-8", "replace").splitlines()
+        try:
+            for family in text_string_to_metric_families("\n".join(x for x in lines if x.startswith(_REQUESTS)) + "\n"):
+                for sample in family.samples:
+                    if sample.name in counted:
+                        counted[sample.name][sample.labels["integration"]] += int(sample.value)
+        except (ValueError, LookupError):
+            raise ExporterError(f"{self.shown}: answers, but not with metrics: is it an Alertmanager?") from None
+        tried, failed = counted.values()
         return Sent(tried - failed, failed)
 
     def post(self, labels: Mapping[str, str], annotations: Mapping[str, str], ends_in: float) -> None:

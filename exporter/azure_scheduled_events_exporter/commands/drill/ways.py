@@ -3,10 +3,9 @@
 Each raises an alert, measures how long its page takes, and takes the alert back.
 """
 
-import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from azure_scheduled_events_exporter.alertmanager.alert import Alert
@@ -16,8 +15,7 @@ from azure_scheduled_events_exporter.http_server.listen_address import ListenAdd
 from azure_scheduled_events_exporter.simulator import Scenario
 from azure_scheduled_events_exporter.times import format_duration
 
-from .stage import Stage, staged, until
-from .story import DRILL
+from .stage import DRILL, Stage, staged, until
 from .team import HeldAlert, Sent, Team
 
 _MAINTENANCE: Final = "AzureScheduledEventMaintenance"
@@ -44,45 +42,44 @@ class Drill:
 
     def post(self) -> None:
         """Post the alert to Alertmanager directly, labeled as a drill."""
-        labels = {**self.alert.labels, "drill": "true"}
+        event_id = f"{DRILL}-{self.alert.labels['event_id']}"
+        labels = {**self.alert.labels, "event_id": event_id, "drill": "true"}
         told = self.alert.annotations
         texts = {**told, "summary": f"{DRILL}: {told['summary']}", "description": f"{_MARK} {told['description']}"}
         say(f"drill: {self.alert.name} ({labels['severity']}) for {self._vm}, posted to {self.team.shown}")
-        matcher = f'event_id="{labels["event_id"]}"'
-        measurement = _Measurement(self.team, self.alert, matcher, self.team.sent(), time.monotonic(), self.timeout)
+        page = _Page(self, self.team.sent())
         try:
             self.team.post(labels, texts, ends_in=_KEPT_SECONDS)
-            measurement.page()
+            page.measure(event_id)
         finally:
             if not self.keep:
                 with uninterrupted():
                     self.team.post(labels, texts, ends_in=0)
 
     def push(self, settings: Mapping[str, str]) -> None:
-        """Let the simulated VM's exporter push the alert of the event; ``settings`` are those of its environment."""
-        with staged(self.story, "127.0.0.1:0", settings) as stage:
-            stage.ready()
-            measurement = self._announce(stage, f"its exporter pushes {self.alert.name}")
+        """Let the exporter of a simulated VM, with these ``settings``, push the alert of the event."""
+        with staged(self._quiet, settings) as stage:
+            page = _Page(self, self.team.sent())
+            event_id = self._announce(stage, f"its exporter pushes {self.alert.name}")
             try:
-                measurement.page()
+                page.measure(event_id)
             finally:
                 with uninterrupted():
-                    stage.stop()  # it would resolve the alert three minutes after the end of the event
-                    held = self.team.holding(measurement.matcher, self.alert.name)
+                    stage.exporter.stop()  # it would resolve the alert three minutes after the end of the event
+                    held = self.team.holding(f'event_id="{event_id}"', self.alert.name)
                     if held is not None and not self.keep:
                         self.team.post(held.labels, {}, ends_in=0)
 
     def scrape(self, address: ListenAddress, wait: float, after: float) -> None:
         """Let the team's Prometheus scrape the simulated VM: ``wait`` seconds before the event, ``after`` it."""
         where = ListenAddress(address.host or "localhost", address.port)
-        with staged(self.story, str(address)) as stage:
-            stage.ready()
+        with staged(self._quiet) as stage, stage.served(address):
             say(f"drill: scrape http://{where}/metrics now; the event follows in {format_duration(wait)}")
-            stage.serve(wait)
-            stage.ready()
-            measurement = self._announce(stage, f"{self.alert.name} should fire")
+            time.sleep(wait)
+            page = _Page(self, self.team.sent())
+            event_id = self._announce(stage, f"{self.alert.name} should fire")
             try:
-                measurement.page()
+                page.measure(event_id)
             except Interrupted:
                 after = 0
                 raise
@@ -91,18 +88,21 @@ class Drill:
                 raise
             finally:
                 if after and not self.keep:
-                    stage.call_off()
+                    stage.simulator.play(self._quiet)
                     say(
                         f"drill: the event is over; the metrics are served for {format_duration(after)} more, "
                         "so that Prometheus sees it. Then remove the target."
                     )
-                    stage.serve(after)
+                    time.sleep(after)
 
-    def _announce(self, stage: Stage, what_follows: str) -> "_Measurement":
-        before, begun = self.team.sent(), time.monotonic()
-        matcher = f'event_id="{stage.announce()}"'
+    def _announce(self, stage: Stage, what_follows: str) -> str:
+        event_id = stage.announce(self.story)
         say(f"drill: {self.story.events[0].event_type} of {self._vm} announced; {what_follows}")
-        return _Measurement(self.team, self.alert, matcher, before, begun, self.timeout)
+        return event_id
+
+    @property
+    def _quiet(self) -> Scenario:
+        return Scenario("quiet", "", self.story.vms, ())
 
     @property
     def _vm(self) -> str:
@@ -110,21 +110,18 @@ class Drill:
 
 
 @dataclass(frozen=True, slots=True)
-class _Measurement:
-    """A page that is waited for: the alert that ``matcher`` selects, and the notifications ``before`` it ``begun``."""
+class _Page:
+    """The page of ``drill``, timed from now on; ``before`` it, Alertmanager has sent these notifications."""
 
-    team: Team
-    alert: Alert
-    matcher: str
+    drill: Drill
     before: Sent
-    begun: float
-    timeout: float
+    begun: float = field(default_factory=time.monotonic)
 
-    def page(self) -> None:
+    def measure(self, event_id: str) -> None:
         """Print when Alertmanager got the alert and when it notified; ExporterError: it did not, or that failed."""
-        held = self._held()
-        end = self.begun + self.timeout
-        notified = until(lambda: sorted(self.team.sent().delivered - self.before.delivered), end)
+        team, alert, end = self.drill.team, self.drill.alert, self.begun + self.drill.timeout
+        self._held(event_id, end)
+        notified = until(lambda: sorted(team.sent().delivered - self.before.delivered), end)
         failed = self._failed()
         if notified:
             self._say(f"Alertmanager notified: {', '.join(notified)}")
@@ -132,32 +129,29 @@ class _Measurement:
         if failed:
             raise ExporterError(f"notification failed: {', '.join(failed)}; see the log of Alertmanager for the reason")
         if not notified:
-            hint = f"run doctor --alertmanager {self.team.shown}, which checks receivers and group_wait"
-            if self.alert.labels["severity"] == "info":
+            hint = f"run doctor --alertmanager {team.shown}, which checks receivers and group_wait"
+            if alert.labels["severity"] == "info":
                 hint = "severity info notifies nobody"
-            waited = format_duration(self.timeout)
-            raise ExporterError(f"Alertmanager notified nobody of {held.labels['alertname']} within {waited}: {hint}")
+            waited = format_duration(self.drill.timeout)
+            raise ExporterError(f"Alertmanager notified nobody of {alert.name} within {waited}: {hint}")
         say("Alertmanager has done its part. Did the notification arrive?")
 
-    def _held(self) -> HeldAlert:
+    def _held(self, event_id: str, end: float) -> None:
         """Wait for the alert; raise ExporterError if Alertmanager does not have it, or will notify nobody of it."""
-        name, shown = self.alert.name, self.team.shown
-        held = until(lambda: self.team.holding(self.matcher, name), self.begun + self.timeout)
+        team, name = self.drill.team, self.drill.alert.name
+        held: HeldAlert | None = until(lambda: team.holding(f'event_id="{event_id}"', name), end)
         if held is None:
             raise ExporterError(
-                f"{name} has not reached {shown} within {format_duration(self.timeout)}: run doctor "
+                f"{name} has not reached {team.shown} within {format_duration(self.drill.timeout)}: run doctor "
                 "with --prometheus and --alertmanager, which checks targets, rules and routes"
             )
-        receivers = ", ".join(held.receivers)
-        self._say(f"Alertmanager has the alert, for receivers: {receivers}")
+        self._say(f"Alertmanager has the alert, for receivers: {', '.join(held.receivers)}")
         if held.is_muted:
-            raise ExporterError(
-                f"{name} is silenced or inhibited, so nobody is notified: run doctor --alertmanager {shown}"
-            )
-        return held
+            hint = f"run doctor --alertmanager {team.shown}"
+            raise ExporterError(f"{name} is silenced or inhibited, so nobody is notified: {hint}")
 
     def _failed(self) -> list[str]:
-        return sorted(self.team.sent().failed - self.before.failed)
+        return sorted(self.drill.team.sent().failed - self.before.failed)
 
     def _say(self, text: str) -> None:
         say(f"{time.monotonic() - self.begun:.2f} s: {text}")
@@ -191,5 +185,4 @@ def inhibit(team: Team, labels: Mapping[str, str], timeout: float) -> None:
 
 def say(text: str) -> None:
     """Print ``text`` at once."""
-    sys.stdout.write(text + "\n")
-    sys.stdout.flush()
+    print(text, flush=True)
