@@ -120,6 +120,7 @@ def _journal(config: Config, log: logging.Logger, limiter: RateLimiter, *, says:
                     print(_NO_EXPORTER.format(path), file=sys.stderr, flush=True)
             exporter.start()
             _wait_for_poll(exporter)
+            writable(path).close()  # says it if this user may not write it
         _wait_for_writer(path)
         yield stack.enter_context(closing(writable(path)))
 

@@ -91,17 +91,12 @@ def _of_this_vm(lines: list[Record], current: _Current) -> tuple[list[Record], l
             scopes[line["event_id"]] = line["scope"]
         elif line["outcome"] is not None:  # it ended before the name came, so it stays nobody's
             scopes[line["event_id"]] = ""
-    mine: list[Record] = []
-    waiting: list[Record] = []
-    for line in lines:
-        scope = line["scope"] if line["scope"] != Scope.UNKNOWN else scopes.get(line["event_id"], Scope.UNKNOWN)
-        if scope == Scope.SELF:
-            mine.append({**line, "scope": scope, "mine": True})
-        elif line["mine"]:
-            mine.append(line)
-        elif scope == Scope.UNKNOWN:
-            waiting.append(line)
-    return mine, waiting
+    scoped = [
+        {**line, "scope": scopes.get(line["event_id"], Scope.UNKNOWN)} if line["scope"] == Scope.UNKNOWN else line
+        for line in lines
+    ]
+    mine = [{**line, "mine": True} for line in scoped if line["mine"] or line["scope"] == Scope.SELF]
+    return mine, [line for line in scoped if not line["mine"] and line["scope"] == Scope.UNKNOWN]
 
 
 def _journalled(path: Path, seq: int | None, epoch: str) -> Iterator[_Look]:

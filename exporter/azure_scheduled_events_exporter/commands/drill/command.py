@@ -89,14 +89,11 @@ def _run(flags: Mapping[str, Any]) -> None:
     if flags["push"] and address is not None:
         raise UsageError("--push and --exporter.listen-address cannot be used together")
     team = Team(AlertmanagerClient(flags["alertmanager"], flags[_HTTP_CONFIG], min(timeout, TIMEOUT_SECONDS)))
-    if flags["maintenance"] is not None:
-        inhibit(team, parse_assignments("--maintenance", flags["maintenance"].split(",")), timeout)
-        return
-    team.sent()  # so that a wrong address is reported before anything starts
-    drill = Drill(team, story, alert_of_story(story, catalog), timeout, keep=flags["keep"])
-    if flags["push"]:
-        drill.push(settings)
-    elif address is not None:
-        drill.scrape(address, flags["wait"], flags["after"])
-    else:
-        drill.post()
+    with team.named():
+        if flags["maintenance"] is not None:
+            return inhibit(team, parse_assignments("--maintenance", flags["maintenance"].split(",")), timeout)
+        team.sent()  # so that a wrong address is reported before anything starts
+        drill = Drill(team, story, alert_of_story(story, catalog), timeout, keep=flags["keep"])
+        if flags["push"]:
+            return drill.push(settings)
+        return drill.scrape(address, flags["wait"], flags["after"]) if address is not None else drill.post()

@@ -3,16 +3,18 @@
 import json
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final
+from itertools import chain
+from typing import Final
 
 from prometheus_client.parser import text_string_to_metric_families
 
 from azure_scheduled_events_exporter.alertmanager.client import AlertmanagerClient, AlertmanagerError, Posted
 from azure_scheduled_events_exporter.errors import ExporterError
 
-_REQUESTS: Final = "alertmanager_notification_requests"
+_REQUESTS: Final = "alertmanager_notification_requests"  # …_total and …_failed_total
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,47 +51,42 @@ class Team:
 
     def sent(self) -> Sent:
         """Return the number of delivered and failed notifications so far."""
-        counted = {f"{_REQUESTS}_total": Counter[str](), f"{_REQUESTS}_failed_total": Counter[str]()}
-        lines = self._get("/metrics").decode("utf-8", "replace").splitlines()
-        try:
-            for family in text_string_to_metric_families("\n".join(x for x in lines if x.startswith(_REQUESTS)) + "\n"):
-                for sample in family.samples:
-                    if sample.name in counted:
-                        counted[sample.name][sample.labels["integration"]] += int(sample.value)
-        except (ValueError, LookupError):
-            raise ExporterError(f"{self.shown}: answers, but not with metrics: is it an Alertmanager?") from None
-        tried, failed = counted.values()
+        lines = self._client.get("/metrics").decode("utf-8", "replace").splitlines()
+        text = "".join(f"{line}\n" for line in lines if line.startswith(_REQUESTS))
+        tried, failed = Counter[str](), Counter[str]()
+        with self._understood("metrics"):
+            for sample in chain.from_iterable(family.samples for family in text_string_to_metric_families(text)):
+                counter = failed if sample.name == f"{_REQUESTS}_failed_total" else tried
+                counter[sample.labels["integration"]] += int(sample.value)
         return Sent(tried - failed, failed)
 
     def post(self, labels: Mapping[str, str], annotations: Mapping[str, str], ends_in: float) -> None:
         """Post an alert that ends in so many seconds, 0 to resolve it."""
         now = time.time()
-        try:
-            self._client.post([Posted(labels, annotations, now, now + ends_in)])
-        except AlertmanagerError as error:
-            raise self._named(error) from None
+        self._client.post([Posted(labels, annotations, now, now + ends_in)])
 
     def holding(self, matcher: str, name: str) -> HeldAlert | None:
         """Return the alert ``name`` that ``matcher`` selects, once Alertmanager has processed it; else None."""
-        answer = self._get("/api/v2/alerts", filter=[matcher, f'alertname="{name}"'])
-        try:
-            found = [_held(each) for each in json.loads(answer) if each["status"]["state"] != "unprocessed"]
-        except (ValueError, TypeError, KeyError):
-            raise ExporterError(f"{self.shown}: answers, but not with alerts: is it an Alertmanager?") from None
-        return next(iter(found), None)
+        answer = self._client.get("/api/v2/alerts", filter=[matcher, f'alertname="{name}"'])
+        with self._understood("alerts"):
+            for each in json.loads(answer):
+                receivers, status = tuple(str(receiver["name"]) for receiver in each["receivers"]), each["status"]
+                if status["state"] != "unprocessed":
+                    is_muted, is_inhibited = status["state"] == "suppressed", bool(status["inhibitedBy"])
+                    return HeldAlert(dict(each["labels"]), receivers, is_muted, is_inhibited)
+        return None
 
-    def _get(self, path: str, **params: Any) -> bytes:  # noqa: ANN401 - as requests takes them
+    @contextmanager
+    def named(self) -> Iterator[None]:
+        """Within the block, errors of requests name this Alertmanager."""
         try:
-            return self._client.get(path, **params)
+            yield
         except AlertmanagerError as error:
-            raise self._named(error) from None
+            raise ExporterError(f"Alertmanager at {self.shown}: {error}") from None
 
-    def _named(self, error: AlertmanagerError) -> ExporterError:
-        return ExporterError(f"Alertmanager at {self.shown}: {error}")
-
-
-def _held(alert: Any) -> HeldAlert:  # noqa: ANN401 - JSON
-    """Parse one alert of Alertmanager's API. Raises TypeError or KeyError if ``alert`` has another form."""
-    status = alert["status"]
-    receivers = tuple(str(receiver["name"]) for receiver in alert["receivers"])
-    return HeldAlert(dict(alert["labels"]), receivers, status["state"] == "suppressed", bool(status["inhibitedBy"]))
+    @contextmanager
+    def _understood(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except (ValueError, TypeError, LookupError):
+            raise ExporterError(f"{self.shown}: answers, but not with {what}: is it an Alertmanager?") from None

@@ -5,7 +5,7 @@ Each raises an alert, measures how long its page takes, and takes the alert back
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Final
 
 from azure_scheduled_events_exporter.alertmanager.alert import Alert
@@ -16,7 +16,7 @@ from azure_scheduled_events_exporter.simulator import Scenario
 from azure_scheduled_events_exporter.times import format_duration
 
 from .stage import DRILL, Stage, staged, until
-from .team import HeldAlert, Sent, Team
+from .team import Sent, Team
 
 _MAINTENANCE: Final = "AzureScheduledEventMaintenance"
 _KEPT_SECONDS: Final = 300
@@ -47,10 +47,10 @@ class Drill:
         told = self.alert.annotations
         texts = {**told, "summary": f"{DRILL}: {told['summary']}", "description": f"{_MARK} {told['description']}"}
         say(f"drill: {self.alert.name} ({labels['severity']}) for {self._vm}, posted to {self.team.shown}")
-        page = _Page(self, self.team.sent())
+        before, begun = self.team.sent(), time.monotonic()
         try:
             self.team.post(labels, texts, ends_in=_KEPT_SECONDS)
-            page.measure(event_id)
+            self._measure(event_id, before, begun)
         finally:
             if not self.keep:
                 with uninterrupted():
@@ -59,10 +59,10 @@ class Drill:
     def push(self, settings: Mapping[str, str]) -> None:
         """Let the exporter of a simulated VM, with these ``settings``, push the alert of the event."""
         with staged(self._quiet, settings) as stage:
-            page = _Page(self, self.team.sent())
+            before, begun = self.team.sent(), time.monotonic()
             event_id = self._announce(stage, f"its exporter pushes {self.alert.name}")
             try:
-                page.measure(event_id)
+                self._measure(event_id, before, begun)
             finally:
                 with uninterrupted():
                     stage.exporter.stop()  # it would resolve the alert three minutes after the end of the event
@@ -76,10 +76,10 @@ class Drill:
         with staged(self._quiet) as stage, stage.served(address):
             say(f"drill: scrape http://{where}/metrics now; the event follows in {format_duration(wait)}")
             time.sleep(wait)
-            page = _Page(self, self.team.sent())
+            before, begun = self.team.sent(), time.monotonic()
             event_id = self._announce(stage, f"{self.alert.name} should fire")
             try:
-                page.measure(event_id)
+                self._measure(event_id, before, begun)
             except Interrupted:
                 after = 0
                 raise
@@ -100,61 +100,46 @@ class Drill:
         say(f"drill: {self.story.events[0].event_type} of {self._vm} announced; {what_follows}")
         return event_id
 
+    def _measure(self, event_id: str, before: Sent, begun: float) -> None:
+        """Print when Alertmanager got the alert and when it notified; ExporterError: it did not, or that failed."""
+        team, name, end, limit = self.team, self.alert.name, begun + self.timeout, format_duration(self.timeout)
+
+        def report(text: str) -> None:
+            say(f"{time.monotonic() - begun:.2f} s: {text}")
+
+        def failed() -> list[str]:
+            return sorted(team.sent().failed - before.failed)
+
+        held = until(lambda: team.holding(f'event_id="{event_id}"', name), end)
+        if held is None:
+            raise ExporterError(
+                f"{name} has not reached {team.shown} within {limit}: run doctor with --prometheus and --alertmanager, "
+                "which checks targets, rules and routes"
+            )
+        report(f"Alertmanager has the alert, for receivers: {', '.join(held.receivers)}")
+        hint = f"run doctor --alertmanager {team.shown}"
+        if held.is_muted:
+            raise ExporterError(f"{name} is silenced or inhibited, so nobody is notified: {hint}")
+        notified = until(lambda: sorted(team.sent().delivered - before.delivered), end)
+        refused = failed()
+        if notified:
+            report(f"Alertmanager notified: {', '.join(notified)}")
+            refused = until(failed, min(end, time.monotonic() + 1))
+        if refused:
+            raise ExporterError(f"notification failed: {', '.join(refused)}; the log of Alertmanager has the reason")
+        if not notified:
+            is_info = self.alert.labels["severity"] == "info"
+            hint = "severity info notifies nobody" if is_info else f"{hint}, which checks receivers and group_wait"
+            raise ExporterError(f"Alertmanager notified nobody of {name} within {limit}: {hint}")
+        say("Alertmanager has done its part. Did the notification arrive?")
+
     @property
     def _quiet(self) -> Scenario:
-        return Scenario("quiet", "", self.story.vms, ())
+        return replace(self.story, events=())
 
     @property
     def _vm(self) -> str:
         return self.story.vms[0].name
-
-
-@dataclass(frozen=True, slots=True)
-class _Page:
-    """The page of ``drill``, timed from now on; ``before`` it, Alertmanager has sent these notifications."""
-
-    drill: Drill
-    before: Sent
-    begun: float = field(default_factory=time.monotonic)
-
-    def measure(self, event_id: str) -> None:
-        """Print when Alertmanager got the alert and when it notified; ExporterError: it did not, or that failed."""
-        team, alert, end = self.drill.team, self.drill.alert, self.begun + self.drill.timeout
-        self._held(event_id, end)
-        notified = until(lambda: sorted(team.sent().delivered - self.before.delivered), end)
-        failed = self._failed()
-        if notified:
-            self._say(f"Alertmanager notified: {', '.join(notified)}")
-            failed = until(self._failed, min(end, time.monotonic() + 1))
-        if failed:
-            raise ExporterError(f"notification failed: {', '.join(failed)}; see the log of Alertmanager for the reason")
-        if not notified:
-            hint = f"run doctor --alertmanager {team.shown}, which checks receivers and group_wait"
-            if alert.labels["severity"] == "info":
-                hint = "severity info notifies nobody"
-            waited = format_duration(self.drill.timeout)
-            raise ExporterError(f"Alertmanager notified nobody of {alert.name} within {waited}: {hint}")
-        say("Alertmanager has done its part. Did the notification arrive?")
-
-    def _held(self, event_id: str, end: float) -> None:
-        """Wait for the alert; raise ExporterError if Alertmanager does not have it, or will notify nobody of it."""
-        team, name = self.drill.team, self.drill.alert.name
-        held: HeldAlert | None = until(lambda: team.holding(f'event_id="{event_id}"', name), end)
-        if held is None:
-            raise ExporterError(
-                f"{name} has not reached {team.shown} within {format_duration(self.drill.timeout)}: run doctor "
-                "with --prometheus and --alertmanager, which checks targets, rules and routes"
-            )
-        self._say(f"Alertmanager has the alert, for receivers: {', '.join(held.receivers)}")
-        if held.is_muted:
-            hint = f"run doctor --alertmanager {team.shown}"
-            raise ExporterError(f"{name} is silenced or inhibited, so nobody is notified: {hint}")
-
-    def _failed(self) -> list[str]:
-        return sorted(self.drill.team.sent().failed - self.before.failed)
-
-    def _say(self, text: str) -> None:
-        say(f"{time.monotonic() - self.begun:.2f} s: {text}")
 
 
 def inhibit(team: Team, labels: Mapping[str, str], timeout: float) -> None:
