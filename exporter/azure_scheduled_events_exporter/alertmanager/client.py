@@ -17,7 +17,7 @@ from urllib.parse import urlsplit, urlunsplit
 from azure_scheduled_events_exporter import __version__
 from azure_scheduled_events_exporter.errors import ExporterError, one_line, without_password
 from azure_scheduled_events_exporter.http_client import http_config
-from azure_scheduled_events_exporter.http_client.deadline import CutOffAdapter
+from azure_scheduled_events_exporter.http_client.deadline import DeadlineAdapter
 from azure_scheduled_events_exporter.http_client.failures import WEB_PAGE, is_web_page
 from azure_scheduled_events_exporter.http_client.sessions import Answer, NoAnswerError, Session, user_of
 
@@ -68,9 +68,8 @@ class AlertmanagerClient:
         self._file = file
         self._timeout = timeout
         self._config: http_config.HttpConfig | None = None
-        self._adapter = CutOffAdapter()
+        self._adapter = DeadlineAdapter()
         self._session = self._new_session()
-        self._stopped = False
 
     def post(self, alerts: Sequence[Posted]) -> None:
         """Post ``alerts``.
@@ -90,12 +89,11 @@ class AlertmanagerClient:
 
     def stop(self) -> None:
         """End the request that is under way; any thread may call."""
-        self._stopped = True
-        self._adapter.cut_off()
+        self._adapter.stop()
 
     def _exchange(self, method: str, path: str, **content: Any) -> bytes:  # noqa: ANN401 - as requests takes it
         self._authenticate()
-        if self._stopped:
+        if self._adapter.stopped:
             raise AlertmanagerError("the exporter is ending")
         try:
             answer = self._session.exchange(method, self.shown + path, self._timeout, _LARGEST_ANSWER, **content)

@@ -12,7 +12,7 @@ from azure_scheduled_events_exporter.config import Config
 from azure_scheduled_events_exporter.core.instance import Instance
 from azure_scheduled_events_exporter.errors import ExporterError, UsageError, one_line, without_password
 from azure_scheduled_events_exporter.http_client.address import checked
-from azure_scheduled_events_exporter.http_client.deadline import CutOffAdapter
+from azure_scheduled_events_exporter.http_client.deadline import DeadlineAdapter
 from azure_scheduled_events_exporter.http_client.failures import WEB_PAGE, is_web_page
 from azure_scheduled_events_exporter.http_client.http_config import HttpConfig, session_for
 
@@ -65,7 +65,7 @@ class Api:
         self._timeout = timeout
         self._url = url.rstrip("/")
         self.shown = without_password(self._url)
-        self._session = session_for(url, http, CutOffAdapter())
+        self._session = session_for(url, http, DeadlineAdapter())
         self._session.trust_env = proxies
         self._session.headers["User-Agent"] = f"azure-scheduled-events-exporter/{__version__} doctor"
 

@@ -1,13 +1,14 @@
-"""Connections of requests that can be cut off: by a deadline for a whole exchange, or because the process is to end.
+"""Connections of requests whose exchanges end by a deadline in total, and that another thread can end.
 
-The time limits of sockets start again with each byte, so a server that sends byte by byte meets none of them.
+The time limit of a socket starts again with each byte, so a server that sends byte by byte never meets it. Must not
+know what is requested, or what an answer means.
 """
 
 import contextlib
+import http.client
+import io
 import socket
-import threading
 import time
-from collections.abc import Callable
 from typing import Any
 
 import requests
@@ -17,8 +18,8 @@ IDLE_SECONDS = 60.0
 Azure's after four minutes. The next request would then wait until its deadline."""
 
 
-class CutOffAdapter(requests.adapters.HTTPAdapter):
-    """A transport adapter with one connection, which any thread may cut off.
+class DeadlineAdapter(requests.adapters.HTTPAdapter):
+    """A transport adapter with one connection, for one exchange at a time.
 
     https://requests.readthedocs.io/en/latest/user/advanced/#transport-adapters
 
@@ -28,15 +29,31 @@ class CutOffAdapter(requests.adapters.HTTPAdapter):
 
     def __init__(self, idle_seconds: float = IDLE_SECONDS) -> None:
         super().__init__(pool_connections=1, pool_maxsize=1)
-        self._connection: Any = None
+        self.stopped = False
+        self.peer_closed = False
+        """Whether the server has closed the connection during this exchange."""
         self._idle_seconds = idle_seconds
         self._used_at = time.monotonic()
-        self.is_cut_off = False
-        """Whether the exchange is to end, also if its connection is still being made."""
+        self._ends_at = 0.0
+        self._socket: socket.socket | None = None
+
+    def begin(self, seconds: float) -> None:
+        """Give the next exchange so many seconds."""
+        self._ends_at = time.monotonic() + seconds
+        self.peer_closed = False
+        if self._socket is not None:
+            with contextlib.suppress(OSError):  # closed already
+                self._socket.settimeout(seconds)  # of what is sent; the last read has left it shorter
+
+    def remaining(self) -> float:
+        """Return the seconds that are left. Raises TimeoutError if there are none, or after :meth:`stop`."""
+        left = self._ends_at - time.monotonic()
+        if self.stopped or left <= 0:
+            raise TimeoutError("the exchange took too long")
+        return left
 
     def send(self, *args: Any, **kwargs: Any) -> requests.Response:  # noqa: ANN401 - passed on unchanged
-        """Begin a new exchange."""
-        self.is_cut_off = False
+        """Send a request, over a new connection if the last one has been idle for long."""
         if time.monotonic() - self._used_at > self._idle_seconds:
             self.close()
         try:
@@ -45,55 +62,63 @@ class CutOffAdapter(requests.adapters.HTTPAdapter):
             self._used_at = time.monotonic()
 
     def get_connection_with_tls_context(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - passed on unchanged
-        """Return the pool for a request, with connections that can be cut off."""
+        """Return the pool for a request, whose connections know this adapter."""
         pool: Any = super().get_connection_with_tls_context(*args, **kwargs)
         if pool.num_connections == 0:
-            pool.ConnectionCls = _watched(pool.ConnectionCls, self)
+            pool.ConnectionCls = _connection(pool.ConnectionCls, self)
         return pool
 
-    def watch(self, connection: object) -> None:
-        """Remember the connection in use, so that it can be closed at the deadline."""
-        self._connection = connection
+    def watch(self, opened: socket.socket) -> None:
+        """Remember the socket in use, so that it can be closed."""
+        self._socket = opened
+        if self.stopped:
+            self.stop()
 
-    def cut_off(self) -> None:
-        """End the exchange, whatever it waits for, also in the middle of a TLS handshake."""
-        self.is_cut_off = True
-        opened = getattr(self._connection, "sock", None)
-        if opened is not None:
-            with contextlib.suppress(OSError):
-                socket.socket.shutdown(opened, socket.SHUT_RDWR)
+    def stop(self) -> None:
+        """End the exchange that is under way, and every later one; any thread may call."""
+        self.stopped = True
+        if self._socket is not None:
+            with contextlib.suppress(OSError):  # closed already
+                socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
 
-def _watched(connection_class: Any, adapter: CutOffAdapter) -> Any:  # noqa: ANN401 - a class that requests chose
-    """Return ``connection_class``, a kind of ``http.client.HTTPConnection``, that reports itself to ``adapter``."""
+class _Received(io.RawIOBase):
+    """What the server sends; each read ends by the deadline. ``opened`` stays open until this is closed."""
+
+    def __init__(self, opened: socket.socket, adapter: DeadlineAdapter) -> None:
+        self._socket = opened
+        self._raw: Any = opened.makefile("rb", 0)
+        self._adapter = adapter
+
+    def makefile(self, _: str) -> io.BufferedReader:
+        """Return the file that http.client reads."""
+        return io.BufferedReader(self)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:  # noqa: ANN401 - as in the base class
+        self._socket.settimeout(self._adapter.remaining())
+        count: int = self._raw.readinto(buffer)
+        self._adapter.peer_closed = count == 0
+        if count == 0 and self._adapter.stopped:
+            raise TimeoutError("stopped")  # this process closed the connection, not the server
+        return count
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
+
+
+def _connection(connection_class: Any, adapter: DeadlineAdapter) -> Any:  # noqa: ANN401 - a class that requests chose
+    """Return ``connection_class``, a kind of ``http.client.HTTPConnection``, that keeps the deadline of ``adapter``."""
 
     class Connection(connection_class):  # type: ignore[misc]
         def connect(self) -> None:
-            adapter.watch(self)
             super().connect()
-            if adapter.is_cut_off:  # there was no socket yet that could be closed
-                raise TimeoutError("cut off while connecting")
+            adapter.watch(self.sock)
+
+        def response_class(self, opened: Any, *args: Any, **kwargs: Any) -> http.client.HTTPResponse:  # noqa: ANN401 - as http.client calls it
+            return http.client.HTTPResponse(_Received(opened, adapter), *args, **kwargs)  # type: ignore[arg-type]
 
     return Connection
-
-
-class Deadline:
-    """Calls ``cut_off`` after so many seconds, unless the block has ended by then; None: never."""
-
-    def __init__(self, seconds: float | None, cut_off: Callable[[], None]) -> None:
-        self.passed = False
-        self._cut_off = cut_off
-        self._timer = None if seconds is None else threading.Timer(seconds, self._pass)
-
-    def __enter__(self) -> None:
-        if self._timer is not None:
-            self._timer.daemon = True
-            self._timer.start()
-
-    def __exit__(self, *_: object) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-
-    def _pass(self) -> None:
-        self.passed = True
-        self._cut_off()

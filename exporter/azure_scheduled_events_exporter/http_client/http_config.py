@@ -18,7 +18,7 @@ from azure_scheduled_events_exporter.errors import UsageError
 from azure_scheduled_events_exporter.text_file import read, read_text
 from azure_scheduled_events_exporter.yaml_file import Section
 
-from .deadline import CutOffAdapter
+from .deadline import DeadlineAdapter
 from .sessions import Authorization, Session, basic, user_of
 
 
@@ -43,7 +43,7 @@ class HttpConfig:
     server_name: str = ""
 
 
-def session_for(url: str, http: HttpConfig | None, adapter: CutOffAdapter) -> Session:
+def session_for(url: str, http: HttpConfig | None, adapter: DeadlineAdapter) -> Session:
     """Return a session for the server at ``url``; credentials in ``http`` override those of the address."""
     session = Session(adapter)
     session.auth = user_of(url)

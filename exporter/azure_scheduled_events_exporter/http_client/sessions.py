@@ -14,8 +14,8 @@ import urllib3
 
 from azure_scheduled_events_exporter.errors import ExporterError
 
-from .deadline import CutOffAdapter, Deadline
-from .failures import failure_reason
+from .deadline import DeadlineAdapter
+from .failures import NO_ANSWER_IN_TIME, failure_reason
 
 
 class NoAnswerError(ExporterError):
@@ -38,7 +38,7 @@ class Session(requests.Session):
     ``adapter`` makes its connections.
     """
 
-    def __init__(self, adapter: CutOffAdapter) -> None:
+    def __init__(self, adapter: DeadlineAdapter) -> None:
         super().__init__()
         self._adapter = adapter
         self.mount("http://", adapter)
@@ -52,17 +52,14 @@ class Session(requests.Session):
         """
         # To connect to one address, so that a name's second address has its turn; and to read, which the deadline ends.
         content |= {"timeout": (timeout / 2, 2 * timeout), "stream": True, "allow_redirects": False}
-        deadline = Deadline(timeout, self._adapter.cut_off)
-        failure = ""
+        self._adapter.begin(timeout)
         try:
-            with deadline, self.request(method, url, **content) as response:
+            with self.request(method, url, **content) as response:
                 body = response.raw.read(largest, decode_content=True)
         except (requests.RequestException, urllib3.exceptions.HTTPError, OSError, ValueError) as error:
-            failure = failure_reason(error)
-        if deadline.passed:  # also where the libraries take a connection that was cut off for a whole answer
-            failure = f"no whole answer within {timeout:g} s"
-        if failure:
-            raise NoAnswerError(failure)
+            reason = failure_reason(error)
+            late = f"no whole answer within {timeout:g} s"
+            raise NoAnswerError(late if reason == NO_ANSWER_IN_TIME else reason) from None
         return Answer(response.status_code, response.headers, body)
 
     def get_redirect_target(self, resp: Any) -> str | None:  # noqa: ANN401, ARG002 - as requests calls it

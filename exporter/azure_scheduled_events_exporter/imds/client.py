@@ -15,10 +15,10 @@ from urllib3.exceptions import ConnectTimeoutError, NewConnectionError
 
 from azure_scheduled_events_exporter import __version__
 from azure_scheduled_events_exporter.errors import ImdsError, Outcome, Stopped
+from azure_scheduled_events_exporter.http_client.deadline import DeadlineAdapter
 from azure_scheduled_events_exporter.http_client.failures import causes_of, failure_reason
 
 from .api_versions import UNSPECIFIED, ApiVersions, instance_versions
-from .connection import Deadline, DeadlineAdapter
 from .rate_limiter import RateLimiter
 from .refusal import refusal
 
@@ -58,9 +58,8 @@ class ImdsClient:
     def __post_init__(self) -> None:
         self.endpoint = self.endpoint.rstrip("/")
         self._instance_versions = instance_versions()
-        self._deadline = Deadline()
         # Not a requests.Session, so that there are no proxies of the environment, no redirects, and no cookies.
-        self._adapter = DeadlineAdapter(self._deadline)
+        self._adapter = DeadlineAdapter()
         self._date = ""  # the Date header of the last answer, and the monotonic time at which it came
         self._date_at = 0.0
         self._phrase = ""
@@ -106,7 +105,7 @@ class ImdsClient:
 
     def stop(self) -> None:
         """Cancel the current request, and refuse every later one."""
-        self._deadline.stop()
+        self._adapter.stop()
 
     def _url(self, path: str, version: str) -> str:
         return f"{self.endpoint}{path}" + (f"?api-version={version}" if version != UNSPECIFIED else "")
@@ -151,7 +150,7 @@ class ImdsClient:
         slot = self.rate_limiter.reserve(now)
         if self.wait(slot - now):
             raise Stopped
-        self._deadline.set(timeout)
+        self._adapter.begin(timeout)
         limits = (min(timeout, self.connect_seconds), timeout)
         try:
             with self._adapter.send(request, timeout=limits, stream=True) as response:
@@ -170,7 +169,7 @@ class ImdsClient:
             ImdsError: the answer was cut off in a way that the libraries treat as complete.
         """
         cut_off = ImdsError(Outcome.CONNECTION_ERROR, f"cannot talk to {self.endpoint}", "the answer was cut off")
-        if self._deadline.peer_closed:
+        if self._adapter.peer_closed:
             # http.client treats end of file inside the headers as their end, so a truncated 200 looks empty.
             raise cut_off
         self.reached = True
@@ -187,7 +186,7 @@ class ImdsClient:
         return body
 
     def _failure(self, error: Exception, connect: float, timeout: float) -> ImdsError | Stopped:
-        if self._deadline.stopped:
+        if self._adapter.stopped:
             return Stopped()
         causes = list(causes_of(error))
         connected = not any(isinstance(cause, NewConnectionError) for cause in causes)

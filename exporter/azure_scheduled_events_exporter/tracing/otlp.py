@@ -34,7 +34,7 @@ from azure_scheduled_events_exporter import __version__
 from azure_scheduled_events_exporter.core.instance import Instance
 from azure_scheduled_events_exporter.core.spans import SpanFacts
 from azure_scheduled_events_exporter.errors import one_line
-from azure_scheduled_events_exporter.http_client.deadline import CutOffAdapter, Deadline
+from azure_scheduled_events_exporter.http_client.deadline import DeadlineAdapter
 from azure_scheduled_events_exporter.http_client.failures import (
     NO_ANSWER_IN_TIME,
     WEB_PAGE,
@@ -126,7 +126,7 @@ class _Ids(IdGenerator):
         return self.span
 
 
-class CollectorAdapter(CutOffAdapter):
+class CollectorAdapter(DeadlineAdapter):
     """The transport adapter of the exporter's session: sends one request and interprets the answer.
 
     OpenTelemetry's exporter treats redirects and partial successes as success, and retries for seconds, whereas the
@@ -145,16 +145,14 @@ class CollectorAdapter(CutOffAdapter):
         """Send ``request`` and return an answer for the exporter; network and collector errors do not raise."""
         seconds = min(self.timeout or kwargs.get("timeout") or self._longest, self._longest)
         timeout = (seconds / 2, seconds)  # to connect to one address, so that a name's second address has its turn
-        deadline = Deadline(seconds, self.cut_off)
+        self.begin(seconds)
         try:
-            with deadline, super().send(request, *args, **{**kwargs, "stream": True, "timeout": timeout}) as response:
+            with super().send(request, *args, **{**kwargs, "stream": True, "timeout": timeout}) as response:
                 result = _judge(response)
         except (requests.RequestException, urllib3.exceptions.HTTPError, OSError, ValueError) as error:
             why = failure_reason(error)
             reason = why if why == NO_ANSWER_IN_TIME else f"no answer: {why}"
             result = ExportResult(Export.LATER, reason=reason)
-        if deadline.passed:
-            result = ExportResult(Export.LATER, reason=NO_ANSWER_IN_TIME)
         self.result = result
         reply = requests.Response()
         accepted = result.outcome is Export.ACCEPTED and not result.rejected
