@@ -31,8 +31,8 @@ soak: setup  ## run at fifty polls a second for MINUTES=60 and report what grows
 torture: setup  ## kills, power cuts, failing disks, collectors, IMDS, clocks, clients: up to an hour; TORTURE='--only kills --seed 7'
 	@scripts/torture --write docs/reliability.md $(TORTURE)
 
-fuzz: setup  ## break parsers, files, pages and the HTTP server with made-up input for SECONDS=300
-	@scripts/fuzz --seconds $(or $(SECONDS),300)
+fuzz: setup  ## break what reads documents, files and values with EXAMPLES=5000 made-up inputs for each property
+	@scripts/fuzz $(FUZZ)
 
 generate: setup  ## regenerate dashboards, alert rules, Alertmanager's configuration, and the chart's copies of them
 	@$(BIN)/python -m alerts

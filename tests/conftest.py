@@ -36,7 +36,7 @@ FLAKY_AT_MOST = 2
 # No deadline: speed is measured elsewhere, and the machine may be busy. The same cases each time: a new case that fails
 # must not stop a change that has nothing to do with it.
 settings.register_profile("repeatable", deadline=None, derandomize=True, max_examples=20)
-settings.register_profile("search", deadline=None, print_blob=True)
+settings.register_profile("search", deadline=None, max_examples=int(os.environ.get("EXAMPLES", "100")))
 settings.load_profile("repeatable")
 
 

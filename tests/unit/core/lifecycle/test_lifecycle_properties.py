@@ -3,6 +3,7 @@
 from collections import Counter
 from dataclasses import replace
 
+import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -256,6 +257,7 @@ def observed(histograms: object) -> int:
     return sum(sum(histogram.counts) for histogram in every)
 
 
+@pytest.mark.hypothesis
 def test_every_life() -> None:
     """No transition is reported twice or out of order, and each event ends, with any IMDS, clocks and restarts."""
     run_state_machine_as_test(Lives, settings=settings(PATIENCE, stateful_step_count=30))
