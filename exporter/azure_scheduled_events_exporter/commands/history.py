@@ -9,17 +9,17 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from itertools import starmap
 from pathlib import Path
 
-from azure_scheduled_events_exporter import __version__
 from azure_scheduled_events_exporter.core.document import parse_document
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle
 from azure_scheduled_events_exporter.core.records import Record, life_record, seconds_between
 from azure_scheduled_events_exporter.errors import ExporterError, UsageError, table
 from azure_scheduled_events_exporter.journal.documents import read_documents
-from azure_scheduled_events_exporter.journal.file import FAILURES, MEMORY, documents_path, file_path, read_only, reason
+from azure_scheduled_events_exporter.journal.file import MEMORY, documents_path, file_path, read_only, reason
 from azure_scheduled_events_exporter.journal.hook_runs import HookRun
-from azure_scheduled_events_exporter.recording.file import RecordedDocument, Recording, to_text
+from azure_scheduled_events_exporter.recording.file import RecordedDocument, to_text
 from azure_scheduled_events_exporter.recording.redaction import LEFT, redact
 from azure_scheduled_events_exporter.times import format_duration, iso_time
 from azure_scheduled_events_exporter.web.wording import paused
@@ -66,7 +66,7 @@ def run(parsed: argparse.Namespace) -> int:
     elif parsed.documents:
         _print_document(_documents(path), parsed.documents)
     elif parsed.documents is not None:
-        rows = [_document_row(number, document) for number, document in _documents(path).items()]
+        rows = list(starmap(_document_row, enumerate(_documents(path), 1)))
         sys.stdout.write(table([_DOCUMENT_COLUMNS, *rows]) if rows else "No document has been kept yet.\n")
     else:
         _print_events(path, as_json=parsed.json)
@@ -123,14 +123,14 @@ def _length(seconds: float | None) -> str:
     return "" if seconds is None else format_duration(round(seconds))
 
 
-def _documents(path: Path) -> dict[int, RecordedDocument]:
-    """Return the stored documents by their numbers, the oldest first."""
+def _documents(path: Path) -> list[RecordedDocument]:
+    """Return the stored documents, the oldest first."""
     file = file_path(path)
     try:
         if not file.exists():
             raise ExporterError(f"there is no journal at {file}: has an exporter run here? (--journal.path)")
-        return dict(read_documents(documents_path(file)))
-    except FAILURES as error:
+        return read_documents(documents_path(file))
+    except OSError as error:
         raise ExporterError(f"the documents {documents_path(file)} cannot be read: {reason(error)}") from None
 
 
@@ -144,21 +144,20 @@ def _document_row(number: int, document: RecordedDocument) -> tuple[str, ...]:
     return (str(number), iso_time(document.time), incarnation, events, str(len(document.body)), document.refused[:60])
 
 
-def _print_document(documents: dict[int, RecordedDocument], number: str) -> None:
+def _print_document(documents: Sequence[RecordedDocument], number: str) -> None:
     """Print the unchanged body of a document."""
-    body = next((document.body for known, document in documents.items() if str(known) == number), None)
+    body = next((document.body for known, document in enumerate(documents, 1) if str(known) == number), None)
     if body is None:
         raise ExporterError(f"the journal has no document {number[:100]}: 'history --documents' lists them")
     sys.stdout.flush()
     sys.stdout.buffer.write(body + b"\n")
 
 
-def _record(documents: dict[int, RecordedDocument], target: Path, *, redacted: bool) -> None:
+def _record(documents: Sequence[RecordedDocument], target: Path, *, redacted: bool) -> None:
     """Write all documents as a recording to ``target``: a new file for this user alone, or a pipe."""
     if not documents:
         raise ExporterError("the journal has kept no document yet: let the exporter run and poll once")
-    recording = Recording(tuple(documents.values()), __version__)
-    text = to_text(redact(recording) if redacted else recording)
+    text = to_text(redact(documents) if redacted else documents)
     is_pipe = target.exists() and not target.is_file()  # such as /dev/stdout
     flags = os.O_WRONLY | (0 if is_pipe else os.O_CREAT | os.O_EXCL)
     try:

@@ -27,8 +27,8 @@ from azure_scheduled_events_exporter.errors import CodecError, DamagedTextError,
 from azure_scheduled_events_exporter.logs import facts
 from azure_scheduled_events_exporter.recording.file import RecordedDocument
 
+from . import documents
 from .codec import decode, encode
-from .documents import Documents
 from .file import FAILURES, JournalFile, documents_path, file_path, is_damage, new_epoch, reason
 from .hook_runs import HookRun, HookStatistics, counted
 from .requests import ApprovalRequest
@@ -95,7 +95,6 @@ class Journal:
         self._retention = retention
         self._log = log
         self._file = None if path is None else JournalFile(file_path(path), log)
-        self._documents = None if self._file is None else Documents(documents_path(self._file.path))
         self._state = State()  # after the newest entry
         self._waiting = Waiting()
         self._span_count = 0  # on disk
@@ -244,8 +243,8 @@ class Journal:
 
     def _prune(self, store: Store, before: float) -> None:
         store.prune(before)
-        if self._documents is not None:
-            self._documents.prune(before)
+        if self._file is not None:
+            documents.prune(documents_path(self._file.path), before)
 
     def queued_spans(self, limit: int) -> list[QueuedSpan]:
         """Return undelivered spans, the newest first, at most ``limit`` (-1: all), also those not yet on disk."""
@@ -304,9 +303,9 @@ class Journal:
 
     def keep_document(self, document: RecordedDocument) -> None:
         """Store a document unchanged, if the disk works. Only in a file: nobody could read one in memory."""
-        documents = self._documents
-        if documents is not None and not self._problem:
-            self._later(lambda _: documents.keep(document))
+        if self._file is not None and not self._problem:
+            path = documents_path(self._file.path)
+            self._later(lambda _: documents.keep(path, document))
 
     def record_heartbeat(self, at: Timestamp | None) -> None:
         """Write the moment, so that the next run can measure a pause; None removes it."""
@@ -446,8 +445,6 @@ class Journal:
             except sqlite3.Error as error:
                 self._log.debug("closing the journal failed", extra=facts(error=error))
         self._store = None
-        if self._documents is not None:  # an open file keeps its disk from being unmounted
-            self._documents.close()
 
 
 def _inbox(store: Store) -> Inbox:

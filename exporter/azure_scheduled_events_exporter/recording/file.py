@@ -1,20 +1,19 @@
 """Reads and writes recordings: the unchanged documents of the metadata service, with their times. Pure.
 
-The file is JSON, so that people can read it and attach it to a bug report:
+A recording is text of one JSON object a line, so that people can read it and a program can append to it:
 
-    {"recording": 1, "version": "0.1.0", "vm_name": "web_4", "redacted": false, "documents": [
-      {"time": 1667203200.123, "headers": {"Date": "…"}, "refused": "", "body": "{…}"}, …]}
+    {"recording": 1, "time": 1667203200.123, "vm_name": "web_4", "headers": {"Date": "…"}, "refused": "", "body": "{…}"}
 
-``refused`` is the reason why the exporter could not read a document. A body that is not UTF-8 is in ``body_base64``.
+``refused`` is the reason why the exporter could not read a document. A byte of a body that is not UTF-8 is half a
+surrogate pair, as Python's ``surrogateescape`` makes it.
 """
 
-import base64
 import itertools
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Final
 
 from azure_scheduled_events_exporter.errors import UsageError
 
@@ -40,68 +39,45 @@ class RecordedDocument:
     vm_name: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Recording:
-    """Documents in the order of their arrival."""
-
-    documents: tuple[RecordedDocument, ...]
-    version: str = ""
-    redacted: bool = False
-
-    @property
-    def vm_name(self) -> str:
-        """The last known name of the VM; ``""`` if it was never known."""
-        return next((each.vm_name for each in reversed(self.documents) if each.vm_name), "")
+def to_text(documents: Iterable[RecordedDocument]) -> str:
+    """Return the recording of ``documents``, which are in the order of their arrival."""
+    return "".join(f"{json.dumps(_values(each))}\n" for each in documents)
 
 
-def to_text(recording: Recording) -> str:
-    """Return the file's text."""
-    content = {
+def _values(document: RecordedDocument) -> dict[str, object]:
+    return {
         "recording": _FORM,
-        "version": recording.version,
-        "vm_name": recording.vm_name,
-        "redacted": recording.redacted,
-        "documents": [
-            {"time": each.time, "headers": dict(each.headers), "refused": each.refused, **_body(each.body)}
-            for each in recording.documents
-        ],
+        "time": document.time,
+        "vm_name": document.vm_name,
+        "headers": dict(document.headers),
+        "refused": document.refused,
+        "body": document.body.decode("utf-8", "surrogateescape"),
     }
-    return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
 
 
-def _body(body: bytes) -> dict[str, str]:
+def from_line(line: str | bytes) -> RecordedDocument | None:
+    """Return the document of one line of a recording; None if the line is none."""
     try:
-        return {"body": body.decode("utf-8")}
-    except UnicodeDecodeError:
-        return {"body_base64": base64.b64encode(body).decode("ascii")}
+        values = json.loads(line)
+        time, name = float(values["time"]), str(values.get("vm_name", ""))
+        body = values["body"].encode("utf-8", "surrogateescape")
+        headers = {str(key): str(value) for key, value in values.get("headers", {}).items()}
+        name.encode()  # ValueError: half a surrogate pair, which no name of a VM contains
+        is_sound = values["recording"] == _FORM and math.isfinite(time)
+        return RecordedDocument(time, body, headers, str(values.get("refused", "")), name) if is_sound else None
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
+        return None
 
 
-def parse(text: str, source: str) -> Recording:
-    """Return the recording in ``text``; ``source`` names it in error messages.
+def parse(text: str, source: str) -> tuple[RecordedDocument, ...]:
+    """Return the documents of the recording in ``text``, at least one; ``source`` names it in error messages.
 
     Raises:
-        UsageError: it is not a recording, or has no document.
+        UsageError: it is not a recording.
     """
-    try:
-        content = json.loads(text)
-        if content["recording"] != _FORM:
-            raise UsageError(f"{source}: recording of form {content['recording']}, known here is {_FORM}: update")
-        name = str(content["vm_name"])
-        name.encode()  # ValueError: half a surrogate pair, which no name of a VM contains
-        documents = tuple(_document(each, name) for each in content["documents"])
-    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
-        raise UsageError(f"{source}: is no recording: 'history --record FILE' writes one") from None
-    if not documents:
-        raise UsageError(f"{source}: has no document to play")
-    times = itertools.accumulate((each.time for each in documents), max)  # the VM's clock may have been set back
-    documents = tuple(replace(each, time=time) for each, time in zip(documents, times, strict=True))
-    return Recording(documents, str(content.get("version", "")), bool(content.get("redacted")))
-
-
-def _document(values: Mapping[str, Any], vm_name: str) -> RecordedDocument:
-    body = values["body"].encode() if "body" in values else base64.b64decode(values["body_base64"], validate=True)
-    headers = {str(name): str(value) for name, value in values.get("headers", {}).items()}
-    time = float(values["time"])
-    if not math.isfinite(time):
-        raise ValueError
-    return RecordedDocument(time, body, headers, str(values.get("refused", "")), vm_name)
+    documents = [from_line(line) for line in text.split("\n") if line.strip()]
+    sound = [each for each in documents if each is not None]
+    if not sound or len(sound) < len(documents):
+        raise UsageError(f"{source}: is no recording: 'history --record FILE' writes one")
+    times = itertools.accumulate((each.time for each in sound), max)  # the VM's clock may have been set back
+    return tuple(replace(each, time=time) for each, time in zip(sound, times, strict=True))

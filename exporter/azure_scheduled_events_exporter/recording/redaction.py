@@ -6,12 +6,13 @@ number of VMs and events. A body that cannot be parsed, or is nested too deeply,
 
 import json
 import re
+from collections.abc import Iterable
 from typing import Any, Final
 
 from azure_scheduled_events_exporter.core.document import clean_text, comparable_name, parse_not_before
 from azure_scheduled_events_exporter.times import iso_time
 
-from .file import RecordedDocument, Recording
+from .file import RecordedDocument
 
 LEFT: Final = (
     "times (NotBefore, Date, when documents came), EventType, EventStatus, EventSource, ResourceType, "
@@ -32,11 +33,9 @@ _TIME: Final = re.compile(r"[A-Z][a-z]{2}, \d{1,2} [A-Z][a-z]{2} \d{4} [\d:]+ GM
 _NUMBER: Final = re.compile(r"-?\d{1,9}")
 
 
-def redact(recording: Recording) -> Recording:
-    """Return ``recording`` with all names, ids and texts replaced."""
-    stand_ins = _StandIns()
-    documents = tuple(stand_ins.document(each) for each in recording.documents)
-    return Recording(documents, recording.version, redacted=True)
+def redact(recording: Iterable[RecordedDocument]) -> tuple[RecordedDocument, ...]:
+    """Return the documents of a recording with all names, ids and texts replaced."""
+    return tuple(map(_StandIns().document, recording))
 
 
 class _StandIns:

@@ -4,6 +4,7 @@ Each document is served at least once, at any speed, so that a client misses non
 """
 
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from email.utils import formatdate
 from math import floor
@@ -11,20 +12,20 @@ from typing import Final
 
 from azure_scheduled_events_exporter.core.document import parse_document, parse_not_before
 from azure_scheduled_events_exporter.errors import InvalidDocumentError
-from azure_scheduled_events_exporter.recording.file import Recording
+from azure_scheduled_events_exporter.recording.file import RecordedDocument
 
 _NOT_BEFORE: Final = re.compile(rb'("NotBefore"\s*:\s*")([^"\\]*)(")')
 
 
 class Replay:
-    """Plays ``recording`` from the moment ``at`` on, ``speed`` times as fast as it was recorded.
+    """Plays the documents of ``recording`` from the moment ``at`` on, ``speed`` times as fast as it was recorded.
 
     ``ended_at`` is when its last document was served first; None until then.
     """
 
-    def __init__(self, recording: Recording, *, at: float, speed: float) -> None:
-        self._documents = recording.documents
-        self._recorded_at = recording.documents[0].time
+    def __init__(self, recording: Sequence[RecordedDocument], *, at: float, speed: float) -> None:
+        self._documents = recording
+        self._recorded_at = recording[0].time
         self._at = at
         self._speed = speed
         self._shown = 0

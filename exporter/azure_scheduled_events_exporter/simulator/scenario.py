@@ -11,7 +11,7 @@ from typing import Any, Final
 from azure_scheduled_events_exporter import yaml_file
 from azure_scheduled_events_exporter.core.event_types import EVENT_FACTS, EventType
 from azure_scheduled_events_exporter.errors import UsageError
-from azure_scheduled_events_exporter.recording.file import Recording
+from azure_scheduled_events_exporter.recording.file import RecordedDocument
 from azure_scheduled_events_exporter.recording.file import parse as parse_recording
 from azure_scheduled_events_exporter.text_file import read_text
 from azure_scheduled_events_exporter.yaml_file import Section
@@ -116,13 +116,12 @@ class Scenario:
     vms: tuple[VirtualMachine, ...]
     events: tuple[PlannedEvent, ...]
     faults: tuple[FaultPlan, ...] = ()
-    recording: Recording | None = None
+    recording: tuple[RecordedDocument, ...] = ()
 
     @property
     def shortest(self) -> float:
         """Minimum length in seconds of scenario time: until its last fault with an end is over."""
-        documents = self.recording.documents if self.recording else ()
-        length = documents[-1].time - documents[0].time if documents else 0
+        length = self.recording[-1].time - self.recording[0].time if self.recording else 0
         return max(_SHORTEST, length, *(plan.ends for plan in self.faults if plan.ends < math.inf), 0)
 
 
@@ -167,7 +166,7 @@ def load(path: Path) -> Scenario:
 
 def _recorded(path: Path, text: str) -> Scenario:
     recording = parse_recording(text, str(path))
-    name = recording.vm_name or PLACEMENT_GROUP[0].name
+    name = next((each.vm_name for each in reversed(recording) if each.vm_name), PLACEMENT_GROUP[0].name)
     return Scenario(path.stem, "a recording", (VirtualMachine(name),), (), recording=recording)
 
 

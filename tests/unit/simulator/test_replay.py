@@ -10,6 +10,7 @@ import pytest
 import requests
 
 from azure_scheduled_events_exporter.errors import UsageError
+from azure_scheduled_events_exporter.recording.file import RecordedDocument, to_text
 from azure_scheduled_events_exporter.simulator import Simulator
 
 EVENTS = "/metadata/scheduledevents?api-version=2020-07-01"
@@ -24,10 +25,9 @@ def document(incarnation: int, *event_ids: str, not_before: str = "") -> bytes:
     return json.dumps({"DocumentIncarnation": incarnation, "Events": events}).encode()
 
 
-def recording(path: Path, *bodies: bytes, vm_name: str = "vm_0", seconds: float = 600) -> Path:
-    """Write a recording of bodies that came ``seconds`` after one another."""
-    documents = [{"time": RECORDED_AT + seconds * i, "body": body.decode()} for i, body in enumerate(bodies)]
-    path.write_text(json.dumps({"recording": 1, "vm_name": vm_name, "documents": documents}))
+def recording(path: Path, *bodies: bytes) -> Path:
+    """Write a recording of bodies that came ten minutes after one another."""
+    path.write_text(to_text(RecordedDocument(RECORDED_AT + 600 * i, body) for i, body in enumerate(bodies)))
     return path
 
 
@@ -142,14 +142,14 @@ def test_recording_is_recognized_by_its_content(tmp_path: Path, name: str) -> No
     "change",
     [
         {"vm_name": "a\ud800b"},
-        {"documents": [{"time": 10**400, "body": ""}]},
-        {"documents": [{"time": float("nan"), "body": ""}]},
-        {"documents": [{"time": float("inf"), "body": ""}]},
+        {"time": 10**400},
+        {"time": float("nan")},
+        {"time": float("inf")},
     ],
 )
 def test_impossible_recording_is_refused(tmp_path: Path, change: dict[str, object]) -> None:
     """A recording with a name that cannot be encoded or a time that is none is refused in one line with its file."""
     path = tmp_path / "odd.json"
-    path.write_text(json.dumps({"recording": 1, "vm_name": "", "documents": [], **change}))
+    path.write_text(json.dumps({"recording": 1, "time": 5, "vm_name": "", "body": "", **change}))
     with pytest.raises(UsageError, match=r"odd\.json: is no recording"):
         Simulator(path)
