@@ -66,7 +66,10 @@ COMMANDS = {
     "events": Command("Ask the metadata service once and print current events.", _ASKING),
     "approve": Command("Approve events: they start now, before NotBefore.", _ASKING, "[EVENT_ID ...] [OPTIONS]"),
     "hook": Command(
-        "Run a command before an event of this VM, and after it.", _ASKING, "[OPTIONS] -- COMMAND [ARGUMENT ...]"
+        "Run a command before an event of this VM, and after it.",
+        _ASKING,
+        "[OPTIONS] -- COMMAND [ARGUMENT ...]",
+        module="commands.hook.command",
     ),
     "history": Command("Print past and current events from the journal.", ("journal",)),
     "check-config": Command("Validate the configuration and print the settings."),

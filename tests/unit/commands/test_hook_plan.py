@@ -1,15 +1,17 @@
 """Which command a hook runs, until when, and what it approves."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
 from azure_scheduled_events_exporter.commands.hook.plan import (
     Rules,
-    deadlines,
+    deadline,
     may_approve,
-    next_runs,
     outcome_of,
+    preparations,
+    recovery,
 )
 from azure_scheduled_events_exporter.core.document import EventStatus, ScheduledEvent, Scope
 from azure_scheduled_events_exporter.core.kinds import Kind
@@ -65,8 +67,16 @@ def test_what_qualifies(event: Lifecycle, rules: Rules, expected: list[bool]) ->
 
 
 def begin(events: Sequence[Lifecycle], runs: Sequence[HookRun], rules: Rules, now: float = NOW) -> list[HookRun]:
-    """Return the runs that begin now, while no command is running."""
-    return list(next_runs({each.event_id: each for each in events}, runs, (), rules, now, 3))
+    """Return the preparations that begin now, while no command is running."""
+    return list(preparations(events, runs, (), rules, now))
+
+
+def recover(
+    events: Sequence[Lifecycle], runs: Sequence[HookRun], documents: int = 3
+) -> list[tuple[str, str, str | None]]:
+    """Return what ends and begins once so many documents were read: the run, its phase and its outcome."""
+    current = {each.event_id for each in events}
+    return [(run.run, run.phase, run.outcome) for run in recovery(current, runs, documents, NOW)]
 
 
 def test_a_failure_is_repeated_until_the_event_starts() -> None:
@@ -82,32 +92,29 @@ def test_a_failure_is_repeated_until_the_event_starts() -> None:
 def test_recovery_comes_once_after_the_last_event() -> None:
     """The command recovers when three documents show no event that it prepared for, and not again."""
     runs = [ran("B", Phase.PREPARE, 1.0), ran("A", Phase.PREPARE, 2.0)]
-    assert begin([life()], runs, Rules()) == []
-    assert [(run.event_id, run.phase) for run in begin([], runs, Rules())] == [("A", Phase.RECOVER)]
-    assert list(next_runs({}, runs, {"any"}, Rules(), NOW, 3)) == []
-    assert list(next_runs({}, runs, (), Rules(), NOW, 2)) == []
-    assert begin([], [*runs, ran("A", Phase.RECOVER, 4.0, "failed")], Rules()) == []
+    assert recover([life()], runs) == []
+    assert recover([], runs, documents=2) == []
+    [(_, phase, outcome)] = recover([], runs)
+    assert (phase, outcome) == (Phase.RECOVER, None)
+    assert recover([], [*runs, ran("A", Phase.RECOVER, 4.0, "failed")]) == []
 
 
 def test_what_was_interrupted_with_its_hook() -> None:
     """An interrupted run begins again under its id; it ends if its event has begun or is over."""
-    prepare, recover = ran("A", Phase.PREPARE, 1.0, None), ran("A", Phase.RECOVER, 2.0, None)
+    prepare, recovers = ran("A", Phase.PREPARE, 1.0, None), ran("A", Phase.RECOVER, 2.0, None)
     assert [(run.run, run.outcome) for run in begin([life()], [prepare], Rules())] == [(prepare.run, None)]
-    assert list(next_runs({"A": life()}, [prepare], {prepare.run}, Rules(), NOW, 3)) == []
+    assert list(preparations([life()], [prepare], {prepare.run}, Rules(), NOW)) == []
     assert [run.outcome for run in begin([life(left=-1)], [prepare], Rules())] == ["too_late"]
-    over = [(run.phase, run.outcome) for run in begin([], [prepare], Rules())]
-    assert over == [(Phase.PREPARE, "failed"), (Phase.RECOVER, None)]
-    assert [run.run for run in begin([], [ran("A", Phase.PREPARE, 1.0), recover], Rules())] == [recover.run]
+    ended, (_, *begun) = recover([], [prepare])
+    assert ended == (prepare.run, Phase.PREPARE, "failed")
+    assert begun == [Phase.RECOVER, None]
+    assert recover([], [ran("A", Phase.PREPARE, 1.0), recovers]) == [(recovers.run, Phase.RECOVER, None)]
 
 
-@pytest.mark.parametrize(
-    ("left", "asked", "killed"),
-    [(30.0, 25.0, 30.0), (8.0, 4.0, 8.0), (None, 900.0, 905.0), (3600.0, 900.0, 905.0)],
-)
-def test_deadline(left: float | None, asked: float, killed: float) -> None:
+@pytest.mark.parametrize(("left", "asked"), [(30.0, 25.0), (8.0, 4.0), (None, 900.0), (3600.0, 900.0)])
+def test_deadline(left: float | None, asked: float) -> None:
     """A run has until --grace before NotBefore, half of a shorter notice, and never longer than --timeout."""
-    not_before = None if left is None else NOW + left
-    assert deadlines(NOW, not_before, Rules()) == (NOW + asked, NOW + killed)
+    assert deadline(NOW, None if left is None else NOW + left, Rules()) == NOW + asked
 
 
 def test_outcomes() -> None:
@@ -119,12 +126,13 @@ def test_outcomes() -> None:
 
 
 def test_what_is_approved() -> None:
-    """Nothing by default; an event of this VM alone; one of several VMs once all have prepared; never a deletion."""
+    """An event is approved once all of its VMs have prepared, and never if it deletes them or its type is unknown."""
     own, shared = life(), life(resources=("vm_0", "VM_1"))
-    assert not may_approve(own, Rules(), ())
-    assert may_approve(own, Rules(approve="own"), ())
-    assert not may_approve(shared, Rules(approve="own"), ())
-    assert not may_approve(shared, Rules(approve="all"), {"vm_0"})
-    assert may_approve(shared, Rules(approve="all"), {"vm_0", "vm_1"})
+    assert may_approve(own, {"vm_0"})
+    assert not may_approve(own, ())
+    assert not may_approve(shared, {"vm_0"})
+    assert may_approve(shared, {"vm_0", "vm_1"})
+    shrunk = replace(shared, event=own.event)  # VMs that an earlier document has named are not known any more
+    assert not may_approve(shrunk, {"vm_0"})
     for event_type in ("Preempt", "Terminate", "Unheard"):
-        assert not may_approve(life(event_type), Rules(approve="own"), ())
+        assert not may_approve(life(event_type), {"vm_0"})

@@ -5,7 +5,7 @@ Pure: the events, the runs so far and the time are arguments. Must not know how 
 
 import json
 import uuid
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -41,28 +41,15 @@ class Rules:
     marks: Path | None = None
 
 
-def next_runs(
-    current: Mapping[str, Lifecycle],
-    runs: Sequence[HookRun],
-    active: Collection[str],
-    rules: Rules,
-    now: float,
-    documents: int,
+def preparations(
+    current: Iterable[Lifecycle], runs: Collection[HookRun], active: Collection[str], rules: Rules, now: float
 ) -> Iterator[HookRun]:
-    """Yield the runs to begin at ``now``. One with an outcome has ended: its event began or was over too early.
+    """Yield the runs with ``prepare`` to begin at ``now``. One with an outcome is over: its event began too early.
 
-    A run that has no outcome and is not in ``active`` was interrupted, together with its hook: it begins again.
-
-    Args:
-        current: the current events by EventId.
-        runs: of this hook, the oldest first.
-        active: ids of the runs whose command is running.
-        rules: what the user wants.
-        now: wall-clock seconds.
-        documents: how many this hook has read as a whole. What an earlier hook prepared for is not over before
-            :data:`EMPTY_POLLS`: a body may be empty by a fault.
+    A run without an outcome whose id is not in ``active`` was interrupted with its hook: it begins again. ``runs`` has
+    all of this hook, the oldest first.
     """
-    for life in current.values():
+    for life in current:
         before = [run for run in runs if run.event_id == life.event_id and run.phase == Phase.PREPARE]
         last = before[-1] if before else None
         left = None if life.not_before is None else life.not_before - now
@@ -77,38 +64,40 @@ def next_runs(
             again_at = last.started + (last.duration or 0.0) + AGAIN_SECONDS * len(before)
             is_due = last.outcome == RunOutcome.FAILED and not has_begun and now >= again_at
         if is_due:
+            name = uuid.uuid4().hex if last is None or last.outcome else last.run
             record = json.dumps({**current_record(life, now), "vm_name": life.own_name or life.vm_name})
-            interrupted = last is not None and last.outcome is None
-            name = last.run if last is not None and interrupted else uuid.uuid4().hex
             run = HookRun(name, rules.command, life.event_id, life.event.event_type, Phase.PREPARE, now, record=record)
             yield replace(run, outcome=str(RunOutcome.TOO_LATE), seconds_left=left) if has_begun else run
-    if not active and documents >= EMPTY_POLLS:
-        yield from _after(current, runs, now)
 
 
-def _after(current: Collection[str], runs: Sequence[HookRun], now: float) -> Iterator[HookRun]:
-    """Yield the end of interrupted preparations, then the recovery, if all events that were prepared for are over."""
-    recovered = max((run.started for run in runs if run.phase == Phase.RECOVER and run.outcome), default=0.0)
-    prepared = [run for run in runs if run.phase == Phase.PREPARE and run.started > recovered]
-    if not prepared or any(run.event_id in current for run in prepared):
+def recovery(current: Collection[str], runs: Iterable[HookRun], documents: int, now: float) -> Iterator[HookRun]:
+    """Yield the end of interrupted preparations, then the recovery, if all events that were prepared for are over.
+
+    An interrupted recovery begins again. Call it when no command is running. ``documents`` is how many this hook has
+    read as a whole: what an earlier hook prepared for is not over before :data:`EMPTY_POLLS`, since a body may be empty
+    by a fault.
+    """
+    since: list[HookRun] = []  # the last recovery
+    for run in runs:
+        since = [] if run.phase == Phase.RECOVER and run.outcome else [*since, run]
+    if not since or documents < EMPTY_POLLS or any(run.event_id in current for run in since):
         return
-    yield from (replace(run, outcome=str(RunOutcome.FAILED)) for run in prepared if run.outcome is None)
-    last = prepared[-1]
+    unended = [run for run in since if run.outcome is None]
+    yield from (replace(run, outcome=str(RunOutcome.FAILED)) for run in unended if run.phase == Phase.PREPARE)
+    last = since[-1]
+    name = next((run.run for run in unended if run.phase == Phase.RECOVER), uuid.uuid4().hex)
     record = json.dumps({**json.loads(last.record), "seconds_until_not_before": None})
-    begun = next((run.run for run in runs if run.phase == Phase.RECOVER and run.outcome is None), uuid.uuid4().hex)
-    yield HookRun(begun, last.command, last.event_id, last.event_type, Phase.RECOVER, now, record=record)
+    yield HookRun(name, last.command, last.event_id, last.event_type, Phase.RECOVER, now, record=record)
 
 
-def deadlines(started: float, not_before: float | None, rules: Rules) -> tuple[float, float]:
-    """Return when a run that began at ``started`` gets SIGTERM, and when SIGKILL, wall-clock seconds.
+def deadline(started: float, not_before: float | None, rules: Rules) -> float:
+    """Return when a run that began at ``started`` is asked to end, wall-clock seconds.
 
     With less notice than twice the grace, half of the time is left to the command.
     """
-    asked = started + rules.timeout
     if not_before is None:
-        return asked, asked + rules.grace
-    asked = min(asked, not_before - min(rules.grace, max(0.0, not_before - started) / 2))
-    return asked, min(asked + rules.grace, max(asked, not_before))
+        return started + rules.timeout
+    return min(started + rules.timeout, not_before - min(rules.grace, max(0.0, not_before - started) / 2))
 
 
 def outcome_of(status: int, *, stopped: bool, left: float | None) -> RunOutcome:
@@ -118,16 +107,12 @@ def outcome_of(status: int, *, stopped: bool, left: float | None) -> RunOutcome:
     return RunOutcome.TOO_LATE if left is not None and left < 0 else RunOutcome.OK
 
 
-def may_approve(life: Lifecycle, rules: Rules, prepared: Collection[str]) -> bool:
-    """Return whether to approve an event that this VM has prepared for.
+def may_approve(life: Lifecycle, prepared: Collection[str]) -> bool:
+    """Return whether to approve an event that the VMs in ``prepared``, names in lower case, have prepared for.
 
-    Never one that deletes the VM, nor one of a type that nobody knows. ``prepared`` has the names of the VMs that have
-    prepared, in lower case.
+    Never one that deletes the VM, nor one of a type that nobody knows.
     """
-    facts = EVENT_FACTS.get(life.event.event_type)
-    if rules.approve == "never" or facts is None or facts.deletes or not life.is_open_to_approval:
+    facts, names = EVENT_FACTS.get(life.event.event_type), {name.casefold() for name in life.event.resources}
+    if facts is None or facts.deletes or not life.is_open_to_approval:
         return False
-    names = {name.casefold() for name in life.event.resources}
-    if rules.approve == "own":
-        return len(names) == 1 and life.most_resources <= 1
     return life.most_resources <= len(life.event.resources) and names <= set(prepared)
