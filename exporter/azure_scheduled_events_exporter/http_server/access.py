@@ -16,18 +16,19 @@ from azure_scheduled_events_exporter.text_file import read
 from azure_scheduled_events_exporter.times import iso_time
 
 from .app import Request, Response
-from .tls import Tls
 from .users import Users
 from .web_config import WebConfig, load
 
 EXPIRES_SOON_SECONDS = 7 * 86400.0
 """How long before its expiry a certificate causes a warning."""
 _PAUSE = 1.0  # seconds between two checks of the files
-_Contents = list[bytes | None]
 
 
 class WebAccess:
     """Applies the file at ``path``; ``open_paths`` need no password.
+
+    Attributes:
+        config: the settings in effect.
 
     Raises:
         UsageError: the file, or a certificate that it names, cannot be used.
@@ -40,82 +41,54 @@ class WebAccess:
         self._open_paths = frozenset(open_paths)
         self._pause = pause
         self._log = log
-        self._files: tuple[Path, ...] = ()
-        self._found: _Contents = []  # by the last look
-        self._applied: _Contents = []
-        self._config = WebConfig()
         self._users = Users()
-        self._apply(self._load(), "web configuration loaded")
-
-    @property
-    def tls(self) -> Tls | None:
-        """For new connections; None without TLS."""
-        return self._config.tls
-
-    @property
-    def headers(self) -> tuple[tuple[str, str], ...]:
-        """Headers of every response."""
-        return self._config.headers
+        self.config = WebConfig()
+        self._apply(load(path), "web configuration loaded")
+        self._applied = self._found = self._contents()  # what is in effect, and what the last look has found
 
     async def refuse(self, request: Request) -> Response | None:
         """Return the response that refuses ``request``, or None to answer it."""
-        if request.path in self._open_paths or not self._config.users:
+        if request.path in self._open_paths or not self.config.users:
             return None
-        return await self._users.refuse(request)
+        return await self._users.refuse(request, self.config.users)
 
     async def watch(self, changed: Callable[[], None]) -> None:
         """Apply changes of the files until cancelled, and call ``changed`` after each."""
-        shown = ""
+        failure = ""
         while True:
             await asyncio.sleep(self._pause)
+            before, self._found = self._found, await asyncio.to_thread(self._contents)
+            if self._found != before or (self._found == self._applied and not failure):
+                continue  # files in the middle of a change are not read: a key may be written after its certificate
             try:
-                config = await asyncio.to_thread(self._look)
+                config = await asyncio.to_thread(load, self._path)
             except Exception as error:  # noqa: BLE001 - whatever it is, access stays as it was
-                reason = str(error) if isinstance(error, UsageError) else repr(error)
-                if reason != shown:
+                shown, failure = failure, str(error) or repr(error)
+                if failure != shown:
                     message = "invalid web configuration, the last valid one stays in effect"
-                    self._log.error(message, extra=facts(error=reason))
-                shown, self._applied = reason, []  # read again soon: it may be another file that is repaired
+                    self._log.error(message, extra=facts(error=failure))
             else:
-                if config is None:
-                    continue
-                shown = ""
+                failure = ""
                 self._apply(config, "web configuration reloaded")
+                self._applied = await asyncio.to_thread(self._contents)
                 changed()
 
-    def close(self) -> None:
-        """End the thread of password checks."""
-        self._users.close()
-
-    def _look(self) -> WebConfig | None:
-        """Read the files again if they have changed and are stable: a key may be written after its certificate."""
-        found = _contents(self._files)
-        is_stable, self._found = found == self._found, found
-        return self._load() if is_stable and found != self._applied else None
-
-    def _load(self) -> WebConfig:
-        config = load(self._path)
-        self._files = (self._path, *(config.tls.files if config.tls else ()))
-        self._applied = _contents(self._files)
-        return config
-
     def _apply(self, config: WebConfig, message: str) -> None:
-        warned = self.tls and self.tls.ends
-        self._config, self._users.hashes = config, config.users
-        self._log.info(message, extra=facts(file=str(self._path), tls=bool(config.tls), users=len(config.users)))
-        ends = config.tls and config.tls.ends
-        if config.tls and ends and ends != warned and ends - time.time() < EXPIRES_SOON_SECONDS:
+        before, self.config = self.config.tls, config
+        tls = config.tls
+        self._log.info(message, extra=facts(file=str(self._path), tls=bool(tls), users=len(config.users)))
+        ends = tls and tls.ends
+        if tls and ends and ends - time.time() < EXPIRES_SOON_SECONDS and ends != (before and before.ends):
             state = "has expired: clients refuse it" if ends <= time.time() else "expires soon"
-            file = str(config.tls.files[0])
-            self._log.warning("the TLS certificate %s", state, extra=facts(file=file, expires=iso_time(ends)))
+            expiry = facts(file=str(tls.files[0]), expires=iso_time(ends))
+            self._log.warning("the TLS certificate %s", state, extra=expiry)
 
-
-def _contents(files: Iterable[Path]) -> _Contents:
-    """Return the content of each file; None for one that cannot be read."""
-    contents: _Contents = []
-    for file in files:
-        try:
-            contents.append(read(file))
-        except UsageError:
-            contents.append(None)
-    return contents
+    def _contents(self) -> list[bytes | None]:
+        """Return the content of each file; None for one that cannot be read."""
+        contents: list[bytes | None] = []
+        for file in (self._path, *(self.config.tls.files if self.config.tls else ())):
+            try:
+                contents.append(read(file))
+            except UsageError:
+                contents.append(None)
+        return contents

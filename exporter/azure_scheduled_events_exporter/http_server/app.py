@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from contextlib import suppress
 from dataclasses import dataclass
 from email.utils import formatdate
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from prometheus_client.exposition import gzip_accepted
@@ -69,7 +70,6 @@ class App:
         self._routes = routes
         self._access = access
         self._log = log
-        self._packed: dict[tuple[str, str], tuple[bytes, bytes]] = {}  # last body of a path and type, and compressed
 
     async def __call__(self, scope: Mapping[str, Any], _: object, send: _Send) -> None:
         """Answer one request; ``scope["state"]`` has its connection."""
@@ -116,18 +116,19 @@ class App:
             "content-type": response.content_type,
             "x-content-type-options": "nosniff",
         }
-        for name, value in (*response.headers, *(self._access.headers if self._access else ())):
+        for name, value in (*response.headers, *(self._access.config.headers if self._access else ())):
             headers[name.lower()] = value
         if len(body) >= _WORTH_PACKING:
             headers["vary"] = ", ".join(filter(None, (headers.get("vary"), "Accept-Encoding")))
             if gzip_accepted(request.headers.get("accept-encoding", "")):
-                key = request.path, response.content_type
-                kept = self._packed.get(key)
-                if kept is None or kept[0] is not body:
-                    kept = self._packed[key] = body, gzip.compress(body, 1, mtime=0)
-                body, headers["content-encoding"] = kept[1], "gzip"
+                body, headers["content-encoding"] = _packed(body), "gzip"
         headers["content-length"] = str(len(body))
         return headers, body
+
+
+@lru_cache(maxsize=2)  # scrapers that come at once get one body, in two formats at most
+def _packed(body: bytes) -> bytes:
+    return gzip.compress(body, 1, mtime=0)
 
 
 def _request(scope: Mapping[str, Any]) -> Request:

@@ -51,6 +51,7 @@ class Server(ServerState):
     at its end, and wakes the process ten times a second.
 
     Attributes:
+        access: who may connect and read; None for everybody, without TLS.
         port: the bound port, after start.
         connections: the open ones, also during their TLS handshake.
     """
@@ -80,15 +81,10 @@ class Server(ServerState):
             h11_max_incomplete_event_size=_LARGEST_HEADER,
         )
         self._address = address
-        self._access = access
+        self.access = access
         self._log = log
         self._warned_at = float("-inf")
         self._listening: asyncio.Server | None = None
-
-    @property
-    def tls(self) -> "Tls | None":
-        """The settings for new connections; None without TLS."""
-        return self._access.tls if self._access else None
 
     async def start(self) -> None:
         """Listen and serve.
@@ -106,8 +102,8 @@ class Server(ServerState):
         loop = asyncio.get_running_loop()
         self._listening = await loop.create_server(lambda: Connection(self), sock=listener, backlog=_ACCEPTED)
         listener.listen(_BACKLOG)  # asyncio has set it to the number that it accepts at once
-        if self._access:
-            self.tasks.add(loop.create_task(self._access.watch(self._retire)))
+        if self.access:
+            self.tasks.add(loop.create_task(self.access.watch(self._retire)))
 
     async def stop(self) -> None:
         """Stop listening and close every connection at once, also in the middle of a response."""
@@ -115,8 +111,6 @@ class Server(ServerState):
             self._listening.close()
         for connection in list(self.connections):
             connection.shutdown()
-        if self._access:
-            self._access.close()
         tasks = list(self.tasks)
         for task in tasks:
             task.cancel()
@@ -168,7 +162,8 @@ class Connection(H11Protocol):
         self._owner.make_room()
         self.connections.add(self)
         self._enter(self._owner.limits.header_seconds)
-        tls = self._owner.tls
+        access = self._owner.access
+        tls = access.config.tls if access else None
         if tls is None:
             self._begin(transport)
             return

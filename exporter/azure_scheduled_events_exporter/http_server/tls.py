@@ -22,16 +22,13 @@ _CLIENT_AUTH = {  # the toolkit's modes; those that verify nothing are refused
     "RequireAndVerifyClientCert": ssl.CERT_REQUIRED,
 }
 _VERSIONS = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLSv1_3}
-_SUITES = {  # of TLS 1.2, by Go's names, as the toolkit takes them, and by OpenSSL's
-    f"TLS_ECDHE_{key}_WITH_{go}": f"ECDHE-{key}-{openssl}"
-    for key in ("ECDSA", "RSA")
-    for go, openssl in (
-        ("AES_128_GCM_SHA256", "AES128-GCM-SHA256"),
-        ("AES_256_GCM_SHA384", "AES256-GCM-SHA384"),
-        ("CHACHA20_POLY1305_SHA256", "CHACHA20-POLY1305"),
-    )
-}
-_SUITES_OF_TLS13 = ("TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256")
+_CIPHERS = (  # by Go's names, as the toolkit takes them, and by OpenSSL's
+    ("AES_128_GCM_SHA256", "AES128-GCM-SHA256"),
+    ("AES_256_GCM_SHA384", "AES256-GCM-SHA384"),
+    ("CHACHA20_POLY1305_SHA256", "CHACHA20-POLY1305"),
+)
+_SUITES = {f"TLS_ECDHE_{key}_WITH_{go}": f"ECDHE-{key}-{name}" for key in ("ECDSA", "RSA") for go, name in _CIPHERS}
+_SUITES |= {f"TLS_{go}": "" for go, _ in _CIPHERS}  # those of TLS 1.3 stay whatever is asked for, as in Go
 _NO_CHECK_TIME = 0x200000  # X509_V_FLAG_NO_CHECK_TIME, for which Python has no name
 
 
@@ -100,11 +97,10 @@ def server_tls(section: Section, folder: Path) -> Tls:
 
 
 def _ciphers(section: Section, suites: Sequence[str], lowest: ssl.TLSVersion) -> str:
-    """Return OpenSSL's names of the suites of TLS 1.2; those of TLS 1.3 stay, as in Go."""
-    for unknown in sorted({*suites} - {*_SUITES, *_SUITES_OF_TLS13}):
-        known = ", ".join((*_SUITES, *_SUITES_OF_TLS13))
-        raise section.error(f"{unknown[:100]!r} is not supported: known are {known}", "cipher_suites")
-    named = [_SUITES[name] for name in suites if name in _SUITES]
+    """Return OpenSSL's names of the suites of TLS 1.2."""
+    for unknown in sorted({*suites} - {*_SUITES}):
+        raise section.error(f"{unknown[:100]!r} is not supported: known are {', '.join(_SUITES)}", "cipher_suites")
+    named = [_SUITES[name] for name in suites if _SUITES[name]]
     if suites and not named and lowest == ssl.TLSVersion.TLSv1_2:
         raise section.error("names no suite of TLS 1.2: name one, or write min_version: TLS13", "cipher_suites")
     return ":".join(named)

@@ -8,8 +8,7 @@ import asyncio
 import base64
 import hashlib
 import secrets
-from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping
 
 import bcrypt
 
@@ -23,52 +22,45 @@ _WAITING_OF_ONE = 4  # the same of one address
 
 
 class Users:
-    """Checks requests on one event loop.
-
-    Attributes:
-        hashes: the bcrypt hash of each user name; may be replaced at any time.
-    """
+    """Checks requests on one event loop."""
 
     def __init__(self) -> None:
-        self.hashes: dict[bytes, bytes] = {}
         self._key = secrets.token_bytes(32)
         self._right: dict[bytes, bytes] = {}  # user -> digest
-        self._pool = ThreadPoolExecutor(1, "passwords")
-        self._checks: dict[bytes, asyncio.Future[bool]] = {}
-        self._waiting: Counter[str] = Counter()
+        self._checks: dict[bytes, tuple[str, asyncio.Task[bool]]] = {}  # digest -> who has asked first, and the check
+        self._turn = asyncio.Semaphore(1)
 
-    async def refuse(self, request: Request) -> Response | None:
-        """Return 401 if user or password is wrong, 429 if too many checks are waiting, or None to allow ``request``."""
-        given, client = _credentials(request.headers.get("authorization", "")), request.client
+    async def refuse(self, request: Request, hashes: Mapping[bytes, bytes]) -> Response | None:
+        """Return 401 if user or password is wrong, 429 if too many checks are waiting, or None to allow ``request``.
+
+        ``hashes`` has the bcrypt hash of each user name.
+        """
+        given = _credentials(request.headers.get("authorization", ""))
         if given is None:
             return _WRONG
         user, password = given
         # An unknown user takes as long as the slowest known one.
-        hashed = self.hashes.get(user) or max(self.hashes.values(), key=lambda known: known[4:6])
+        hashed = hashes.get(user) or max(hashes.values(), key=lambda known: known[4:6])
         digest = self._digest(user, hashed, password)
-        if user in self.hashes and secrets.compare_digest(self._right.get(user, b""), digest):
+        if user in hashes and secrets.compare_digest(self._right.get(user, b""), digest):
             return None
-        check = self._checks.get(digest)
-        if check is None:
-            if len(self._checks) >= _WAITING or self._waiting[client] >= _WAITING_OF_ONE:
+        if digest not in self._checks:
+            clients = [client for client, _ in self._checks.values()]
+            if len(clients) >= _WAITING or clients.count(request.client) >= _WAITING_OF_ONE:
                 return plain(429, ("Retry-After", "1"))
-            check = asyncio.get_running_loop().run_in_executor(self._pool, bcrypt.checkpw, password, hashed)
-            self._checks[digest] = check
-            self._waiting[client] += 1
-            check.add_done_callback(lambda _: self._done(digest, client))
-        if not await asyncio.shield(check) or self.hashes.get(user) != hashed:
+            check = asyncio.create_task(self._check(digest, password, hashed))
+            self._checks[digest] = request.client, check
+        if not await asyncio.shield(self._checks[digest][1]) or user not in hashes:
             return _WRONG
         self._right[user] = digest
         return None
 
-    def close(self) -> None:
-        """End the thread after the check that is running."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
-
-    def _done(self, digest: bytes, client: str) -> None:
-        del self._checks[digest]
-        self._waiting[client] -= 1
-        self._waiting += Counter()  # without addresses that wait for nothing
+    async def _check(self, digest: bytes, password: bytes, hashed: bytes) -> bool:
+        try:
+            async with self._turn:
+                return await asyncio.to_thread(bcrypt.checkpw, password, hashed)
+        finally:
+            del self._checks[digest]
 
     def _digest(self, *parts: bytes) -> bytes:
         """Return a hash under this process's key; each part with its length, so that no two triples are alike."""

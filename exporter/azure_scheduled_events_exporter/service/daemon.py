@@ -257,7 +257,7 @@ async def _serve(
         ),
     )
     if started:
-        started("https" if access and access.tls else "http", server.port)
+        started("https" if access and access.config.tls else "http", server.port)
     exporter.start()
     manager = ServiceManager(os.environ)
     notifications = asyncio.create_task(
