@@ -36,8 +36,7 @@ def _status(address: ListenAddress) -> bytes:
     Raises:
         OSError: there is no answer.
     """
-    everywhere = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - it asks there, it does not listen
-    where = everywhere.get(address.host, address.host), address.port
+    where = address.local.host, address.port
     with socket.create_connection(where, _SECONDS) as plain:
         try:
             return _ask(plain)

@@ -24,66 +24,53 @@ from .wiring import Wiring
 
 COMPOSE = ROOT / "deploy" / "compose" / "compose.yaml"
 VICTORIA = ROOT / "deploy" / "compose" / "compose.victoria.yaml"
-_DONE = "service_completed_successfully"
 _PATIENCE = 120.0  # seconds until everything is up, on a busy machine
 _GRACE = 10.0  # seconds to end by themselves
 _LOOK = 0.1  # seconds between looks
 
 
 class Stack:
-    """All parts together: started in order, watched, and ended so that none is left."""
+    """All parts together: started one after the other, watched, and ended so that none is left."""
 
     def __init__(self, services: Mapping[str, compose.Service], folder: Path, *, free_ports: bool) -> None:
         self._folder = folder
         self._services = services
         self.programs = {name: program for name, each in services.items() if (program := program_of(each))}
         self.absent = [name for name in services if name not in self.programs]
-        here = [services[name] for name in self.programs]
-        ports = _ports([port for service in here for port in service.ports.values()], free=free_ports)
+        ports = _ports([port for name in self.programs for port in services[name].ports.values()], free=free_ports)
         self._wiring = Wiring(services, frozenset(self.absent), ports, folder)
-        self._once = {name for service in here for name, condition in service.needs.items() if condition == _DONE}
-        self.parts: dict[str, Part] = {}
+        self.parts: list[Part] = []
 
     def start(self, ended: threading.Event) -> None:
-        """Start everything, each part after what it needs, and wait until all of it listens or ``ended`` is set.
+        """Start everything, each part when what comes before it is ready, unless ``ended`` is set meanwhile.
 
         Raises:
             ExporterError: a part ends, or does not listen in time.
         """
         deadline = time.monotonic() + _PATIENCE
         for name, program in self.programs.items():
-            service = self._services[name]
-            for needed, condition in service.needs.items():
-                if needed in self.parts and condition != "service_started":
-                    self._wait(self.parts[needed], ended, deadline)
-            if ended.is_set():
-                return
-            self.parts[name] = Part(service, self._wiring, program, self._folder)
-        for part in self.parts.values():
-            self._wait(part, ended, deadline)
+            self.parts.append(Part(self._services[name], self._wiring, program, self._folder))
+            while not self.parts[-1].is_ready():
+                self.check()
+                if ended.wait(_LOOK):
+                    return
+                if time.monotonic() > deadline:
+                    raise self.parts[-1].complain("does not listen")
 
     def check(self) -> None:
         """Raise ExporterError if a part has ended that should not have."""
-        for name, part in self.parts.items():
-            if part.status is not None and (name not in self._once or part.status != 0):
+        for part in self.parts:
+            if part.has_failed():
                 raise part.complain(f"ended with status {part.status}")
 
     def stop(self) -> None:
         """End every part, the last one first; return when none is left."""
         for number in (signal.SIGTERM, signal.SIGKILL):
             deadline = time.monotonic() + _GRACE
-            for part in reversed(self.parts.values()):
+            for part in reversed(self.parts):
                 part.end(number)
-            while any(part.status is None for part in self.parts.values()) and time.monotonic() < deadline:
+            while any(part.status is None for part in self.parts) and time.monotonic() < deadline:
                 time.sleep(_LOOK)
-
-    def _wait(self, part: Part, ended: threading.Event, deadline: float) -> None:
-        once = part.service.name in self._once
-        while not ended.is_set() and not (part.status == 0 if once else part.listens()):
-            self.check()
-            if time.monotonic() > deadline:
-                raise part.complain("does not listen")
-            ended.wait(_LOOK)
 
 
 def _ports(published: list[int], *, free: bool) -> dict[int, int]:
@@ -129,7 +116,7 @@ def _run(stack: Stack, folder: Path, ended: threading.Event) -> None:
 
 def _follow(stack: Stack, ended: threading.Event) -> None:
     """Print what the parts for people say, each line with the part's name, until ``ended`` is set."""
-    shown = [part for part in stack.parts.values() if part.service.shown]
+    shown = [part for part in stack.parts if part.service.shown]
     width = max(len(part.service.name) for part in shown)
     files = [(part.service.name, part.log.open(encoding="utf-8", errors="replace")) for part in shown]
     while not ended.is_set():

@@ -30,8 +30,7 @@ class Service:
 
     Attributes:
         command: the arguments of ``entrypoint``, or of the image's own where that is empty.
-        ports: what it listens on, each with the port of 127.0.0.1 where that is published.
-        needs: the services that it waits for, each with the condition.
+        ports: what it listens on, each with the port of 127.0.0.1 where that is published; none: it does its work once.
         shown: whether people are to see what it prints.
     """
 
@@ -42,7 +41,6 @@ class Service:
     environment: Mapping[str, str]
     mounts: tuple[Mount, ...]
     ports: Mapping[int, int]
-    needs: Mapping[str, str]
     shown: bool
 
 
@@ -55,9 +53,8 @@ def read(path: Path, variables: Mapping[str, str], *overrides: Path) -> dict[str
     for file in (path, *overrides):
         text = _VARIABLE.sub(lambda found: variables.get(found[1]) or found[2], file.read_text("utf-8"))
         written = _merged(written, yaml.safe_load(text)["services"])
-    services = {name: _service(path.parent, name, body) for name, body in written.items()}
-    order = TopologicalSorter({name: service.needs for name, service in services.items()}).static_order()
-    return {name: services[name] for name in order}
+    order = TopologicalSorter({name: body.get("depends_on", ()) for name, body in written.items()}).static_order()
+    return {name: _service(path.parent, name, written[name]) for name in order}
 
 
 def _merged(base: Any, over: Any) -> Any:  # noqa: ANN401 - parts of a YAML file
@@ -80,7 +77,6 @@ def _service(folder: Path, name: str, body: Mapping[str, Any]) -> Service:
         environment={key: str(value) for key, value in body.get("environment", {}).items()},
         mounts=tuple(_mount(folder, str(volume)) for volume in body.get("volumes", ())),
         ports={int(inside): int(outside) for _, outside, inside in (port.split(":") for port in body.get("ports", ()))},
-        needs={needed: how["condition"] for needed, how in body.get("depends_on", {}).items()},
         shown=body.get("attach", True),
     )
 

@@ -80,8 +80,14 @@ class Part:
         last = (self.log.read_text(errors="replace").strip() or "it said nothing").splitlines()[-1]
         return ExporterError(f"{self.service.name} {what}: {last} [{self.log}]")
 
-    def listens(self) -> bool:
-        """Whether it accepts connections on all of its ports."""
+    def has_failed(self) -> bool:
+        """Whether it has ended, except for one without ports that has done its work."""
+        return self.status is not None and (self.status != 0 or bool(self._ports))
+
+    def is_ready(self) -> bool:
+        """Whether it accepts connections on all of its ports; of one without ports, whether it has done its work."""
+        if not self._ports:
+            return self.status == 0
         try:
             for port in self._ports:
                 socket.create_connection(("127.0.0.1", port), 1).close()

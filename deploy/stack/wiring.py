@@ -5,7 +5,7 @@ which is not here is left out.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from .compose import Mount, Service
@@ -16,7 +16,6 @@ _PAGES = {
     "docker.io/prom/alertmanager": {"/#/alerts": "/api/v2/alerts"},
     "docker.io/victoriametrics/victoria-metrics": {"/alerts": "/api/v1/alerts"},
 }
-_LISTEN = re.compile(r"(--[\w.-]+=|):(\d+)")
 
 
 class Wiring:
@@ -53,12 +52,13 @@ class Wiring:
 
     def command(self, service: Service) -> list[str]:
         """Return entrypoint and arguments of ``service``."""
-        return self._arguments(service, (*service.entrypoint, *service.command))
+        texts = (*service.entrypoint, *service.command)
+        return [found for text in texts if (found := self._text(service, text))]
 
     def environment(self, service: Service) -> dict[str, str]:
         """Return its variables, without those that are about an absent service."""
-        found = {name: self._arguments(service, (value,)) for name, value in service.environment.items()}
-        return {name: values[0] for name, values in found.items() if values}
+        texts = service.environment.items()
+        return {name: found for name, text in texts if (found := self._text(service, text))}
 
     def prepare(self, service: Service) -> None:
         """Make the folders of its volumes, and write the files that it mounts, translated."""
@@ -68,22 +68,14 @@ class Wiring:
             if mount.file is not None:
                 path.write_text(self._text(service, mount.file.read_text("utf-8")), "utf-8")
 
-    def _arguments(self, service: Service, texts: Iterable[str]) -> list[str]:
-        kept = []
-        for text in texts:
-            listens = _LISTEN.fullmatch(text)
-            if listens and int(listens[2]) in service.ports:
-                kept.append(f"{listens[1]}{self._local(service.ports[int(listens[2])])}")
-            elif found := self._text(service, text):
-                kept.append(found)
-        return kept
-
     def _text(self, service: Service, text: str) -> str:
+        """Return ``text`` as it is for ``service`` here, without the lines about absent services."""
         lines = [line for line in text.splitlines(keepends=True) if not self._gone.search(line)]
-        return _replace("".join(lines), self._known(service))
-
-    def _known(self, service: Service) -> dict[str, str]:
-        return {mount.target: str(self._path(service, mount)) for mount in service.mounts} | self._addresses
+        paths = {mount.target: str(self._path(service, mount)) for mount in service.mounts}
+        listens = {f":{inside}": self._local(outside) for inside, outside in service.ports.items()}
+        known = paths | listens | self._addresses
+        longest_first = "|".join(sorted(map(re.escape, known), key=len, reverse=True)) or "(?!)"
+        return re.sub(rf"(?<![\w.-])(?:{longest_first})(?![\w-])", lambda found: known[found[0]], "".join(lines))
 
     def _path(self, service: Service, mount: Mount) -> Path:
         if mount.volume is not None:
@@ -96,8 +88,3 @@ class Wiring:
 
     def _local(self, published: int) -> str:
         return f"127.0.0.1:{self._ports[published]}"
-
-
-def _replace(text: str, by: Mapping[str, str]) -> str:
-    longest_first = "|".join(sorted(map(re.escape, by), key=len, reverse=True)) or "(?!)"
-    return re.sub(rf"(?<![\w.-])(?:{longest_first})(?![\w-])", lambda found: by[found[0]], text)

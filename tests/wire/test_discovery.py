@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from azure_scheduled_events_exporter.doctor.metadata_service import DISCOVERY
 from azure_scheduled_events_exporter.errors import ExporterError, Stopped
 from azure_scheduled_events_exporter.imds.dhcp import Exchange
+from azure_scheduled_events_exporter.service.endpoint import SHORT_SEARCH
 from support.servers.dhcp_server import MAC, PATIENCE_SECONDS, DhcpServer, Reply, offer, search, silent
 
 
@@ -94,11 +94,11 @@ def test_the_pauses_between_tries_are_those_of_microsofts_sample() -> None:
     assert Exchange().answer_seconds == 10
 
 
-def test_doctor_does_not_wait_for_a_dhcp_server_for_minutes() -> None:
-    """The command doctor asks more than once, and has no answer after five seconds at most."""
-    assert len(DISCOVERY.pauses) > 1
-    assert sum(DISCOVERY.pauses) + len(DISCOVERY.pauses) * DISCOVERY.answer_seconds <= 5
-    assert DISCOVERY.destination == Exchange().destination
+def test_nobody_waits_for_a_dhcp_server_for_minutes() -> None:
+    """The commands doctor and events ask more than once, and have no answer after five seconds at most."""
+    assert len(SHORT_SEARCH.pauses) > 1
+    assert sum(SHORT_SEARCH.pauses) + len(SHORT_SEARCH.pauses) * SHORT_SEARCH.answer_seconds <= 5
+    assert SHORT_SEARCH.destination == Exchange().destination
 
 
 @pytest.mark.parametrize(("answer_seconds", "pauses"), [(600.0, (0.0,)), (0.05, (0.0, 600.0))], ids=["answer", "pause"])

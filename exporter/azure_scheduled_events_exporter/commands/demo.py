@@ -9,7 +9,6 @@ from azure_scheduled_events_exporter import logs
 from azure_scheduled_events_exporter.config import resolve, written
 from azure_scheduled_events_exporter.config.flags import written_flags
 from azure_scheduled_events_exporter.errors import UsageError
-from azure_scheduled_events_exporter.http_server.listen_address import ListenAddress
 from azure_scheduled_events_exporter.journal.file import MEMORY
 from azure_scheduled_events_exporter.service import daemon
 from azure_scheduled_events_exporter.service.privileges import give_up
@@ -75,7 +74,7 @@ def run(parsed: argparse.Namespace) -> int:
         config = replace(config, imds_endpoint=simulator.url)
 
         def started(scheme: str, port: int) -> None:
-            base = f"{scheme}://{ListenAddress(config.web_listen_address.host or 'localhost', port)}"
+            base = f"{scheme}://{replace(config.web_listen_address, port=port).local}"
             say(_introduction(base, config.web_telemetry_path, simulator, parsed.speed))
             introduced.set()
 

@@ -34,7 +34,7 @@ from azure_scheduled_events_exporter.journal.file import read_only
 from azure_scheduled_events_exporter.polling.clock import system_clock
 from azure_scheduled_events_exporter.polling.document_reader import FIRST_TIMEOUT_SECONDS
 from azure_scheduled_events_exporter.polling.snapshot import Polls, Snapshot
-from azure_scheduled_events_exporter.service.endpoint import NOT_ON_AZURE, with_endpoint
+from azure_scheduled_events_exporter.service.endpoint import NOT_ON_AZURE, SHORT_SEARCH, with_endpoint
 from azure_scheduled_events_exporter.times import format_duration
 from azure_scheduled_events_exporter.web.events_api import events_json
 
@@ -75,7 +75,7 @@ def run(parsed: argparse.Namespace) -> int:
 
 def _once(config: Config, *, as_json: bool) -> int:
     log = logs.set_up("error", "logfmt")
-    endpoint = with_endpoint(config, log).imds_endpoint
+    endpoint = with_endpoint(config, log, SHORT_SEARCH).imds_endpoint
     client = ImdsClient(
         endpoint, event_versions(config.imds_api_version), RateLimiter(), threading.Event().wait, config.imds_timeout
     )

@@ -5,13 +5,14 @@ Otherwise it polls IMDS itself, in memory. It decides this once, and must never 
 """
 
 import json
+import math
 import re
 import sqlite3
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,13 +23,13 @@ from azure_scheduled_events_exporter.core.document import Scope
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle
 from azure_scheduled_events_exporter.core.records import Record
 from azure_scheduled_events_exporter.errors import CodecError, DamagedTextError, ExporterError, UsageError, one_line
-from azure_scheduled_events_exporter.journal.file import MEMORY, file_path, identity, is_written, read_only
+from azure_scheduled_events_exporter.journal.file import MEMORY, is_written, read_only
 from azure_scheduled_events_exporter.journal.store import PAGE, Store
 from azure_scheduled_events_exporter.service import daemon
 from azure_scheduled_events_exporter.service.endpoint import with_endpoint
 
 _LOOK_SECONDS = 0.1
-_CHECK_SECONDS = 1.0  # how often to look whether an exporter runs, and whether the open file is still the journal
+_CHECK_SECONDS = 1.0  # how often to look whether an exporter runs
 _OLDER_SECONDS = 5.0
 """For how long a journal that lacks what was printed is not believed: a running exporter replaces it within a poll."""
 _POSITION = re.compile("(?:([0-9a-f]*):)?([0-9]{1,18})")  # a journal's id, if known, and a number as SQLite has them
@@ -102,36 +103,27 @@ def _of_this_vm(lines: list[Record], current: _Current) -> tuple[list[Record], l
 def _journalled(path: Path, seq: int | None, epoch: str) -> Iterator[_Look]:
     """Yield the transitions after number ``seq`` of the journal ``epoch`` (``""``: any), whatever becomes of its file.
 
-    Without ``seq``, the transitions from now on.
+    Without ``seq``, the transitions from now on. Opens the file for each look: somebody may remove or replace it.
     """
-    was_written = True
+    was_written, check_at, older_until = True, 0.0, math.inf
     while True:
-        opened, is_journal, check_at = _files(path), True, 0.0
-        older_until = time.monotonic() + _OLDER_SECONDS
-        try:
-            with closing(read_only(path)) as store:
-                while is_journal:
-                    if time.monotonic() >= check_at:
-                        check_at = time.monotonic() + _CHECK_SECONDS
-                        is_journal, written = _files(path) == opened, is_written(path)
-                        if was_written and not written:
-                            print("no exporter writes the journal: waiting for one", file=sys.stderr, flush=True)
-                        was_written = written
-                    position = _position_in(store, seq, epoch)
-                    if position[0] < (seq or 0) and position[1] == epoch and time.monotonic() < older_until:
-                        time.sleep(_LOOK_SECONDS)
-                        continue
-                    seq, epoch = position
-                    rows = store.transitions(seq, PAGE)
-                    seq = rows[-1][0] if rows else seq
-                    cursor = f"{epoch}:" if epoch else ""
-                    yield [{"seq": n, "cursor": f"{cursor}{n}", **record} for n, record in rows], store.current
-                    if len(rows) == PAGE:
-                        is_journal = True  # what is left in a file that is no longer the journal is read, too
-                    else:
-                        time.sleep(_LOOK_SECONDS)
-        except _UNREADABLE:
-            time.sleep(_LOOK_SECONDS)  # the exporter creates it, or replaces what is damaged
+        if time.monotonic() >= check_at:
+            check_at, written = time.monotonic() + _CHECK_SECONDS, is_written(path)
+            if was_written and not written:
+                print("no exporter writes the journal: waiting for one", file=sys.stderr, flush=True)
+            was_written = written
+        rows: list[tuple[int, Record]] = []
+        with suppress(*_UNREADABLE), closing(read_only(path)) as store:  # the exporter replaces what is damaged
+            last, found = _position_in(store, seq, epoch)
+            is_older = last < (seq or 0) and found == epoch
+            older_until = min(older_until, time.monotonic() + _OLDER_SECONDS) if is_older else math.inf
+            if not is_older or time.monotonic() >= older_until:
+                rows = store.transitions(last, PAGE)
+                seq, epoch = (rows[-1][0] if rows else last), found
+                cursor = f"{epoch}:" if epoch else ""
+                yield [{"seq": n, "cursor": f"{cursor}{n}", **record} for n, record in rows], store.current
+        if len(rows) < PAGE:
+            time.sleep(_LOOK_SECONDS)
 
 
 def _position_in(store: Store, seq: int | None, epoch: str) -> tuple[int, str]:
@@ -164,9 +156,3 @@ def _polled(config: Config) -> Iterator[_Look]:
         raise ExporterError("polling has ended by an internal error, which is logged above: start this command again")
     finally:
         exporter.stop()
-
-
-def _files(path: Path) -> tuple[object, object]:
-    """Return the identity of the journal and of its log, both of which somebody may remove or replace."""
-    file = file_path(path)
-    return identity(file), identity(f"{file}-wal")

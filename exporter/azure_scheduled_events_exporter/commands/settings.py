@@ -3,7 +3,7 @@
 import argparse
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TypeVar
 
@@ -16,9 +16,9 @@ _WITHOUT_UNIT_FILE = ("run", "demo")
 """Commands that do not read the unit's environment file by default: to ``run``, systemd passes it."""
 
 
-def take_environment(parsed: argparse.Namespace, variables: MutableMapping[str, str] = os.environ) -> Mapping[str, str]:
-    """Add to ``variables`` those of the environment file that they do not have; return where each of these is set."""
-    flag = written_flags(parsed).get(ENV_FILE_FLAG) or variables.get(environment_name(ENV_FILE_FLAG))
+def take_environment(parsed: argparse.Namespace) -> Mapping[str, str]:
+    """Add to the environment what only the environment file has; return where each of these variables is set."""
+    flag = written_flags(parsed).get(ENV_FILE_FLAG) or os.environ.get(environment_name(ENV_FILE_FLAG))
     path = Path(flag) if flag else environment_file.UNIT_FILE
     if not flag and (parsed.name in _WITHOUT_UNIT_FILE or not environment_file.may_exist(path)):
         return {}
@@ -26,14 +26,15 @@ def take_environment(parsed: argparse.Namespace, variables: MutableMapping[str, 
         why = "cannot be read by this user, so its settings are not used"
         print(f"azure-scheduled-events-exporter: {path} {why}", file=sys.stderr)
         return {}
-    found = {name: each for name, each in environment_file.load(path).items() if name not in variables}
-    variables.update({name: value for name, (value, _) in found.items()})
+    found = {name: each for name, each in environment_file.load(path).items() if name not in os.environ}
+    os.environ.update({name: value for name, (value, _) in found.items()})
     return {name: f"{path}:{line}: {name}" for name, (_, line) in found.items()}
 
 
-def config_of(parsed: argparse.Namespace, variables: MutableMapping[str, str] = os.environ) -> Config:
-    """Return the settings of a command."""
-    return resolve(written_flags(parsed), variables, take_environment(parsed, variables))
+def config_of(parsed: argparse.Namespace, **fixed: str) -> Config:
+    """Return the settings of a command; those in ``fixed`` are as if they were flags."""
+    places = take_environment(parsed)
+    return resolve({**written_flags(parsed), **fixed}, os.environ, places)
 
 
 def oversights(parsed: argparse.Namespace) -> Iterator[str]:
@@ -46,8 +47,7 @@ def oversights(parsed: argparse.Namespace) -> Iterator[str]:
 
 def config_without_policy(parsed: argparse.Namespace) -> Config:
     """Return the settings with the policy off: a broken policy file must not stop a command that does not use it."""
-    places = take_environment(parsed)
-    return resolve({**written_flags(parsed), "approval.policy": "off"}, os.environ, places)
+    return config_of(parsed, **{"approval.policy": "off"})
 
 
 def argument(parse: Callable[[str], _Value]) -> Callable[[str], _Value]:

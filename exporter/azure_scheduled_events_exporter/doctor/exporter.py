@@ -25,15 +25,12 @@ _ACCEPTED: Final = re.compile(r"^azure_scheduled_events_alertmanager_up\{.*\} (\
 
 def url_of(config: Config) -> str:
     """Return the address at which the exporter that ``config`` describes answers programs of this machine."""
-    host = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(  # noqa: S104 - compared, not bound
-        config.web_listen_address.host, config.web_listen_address.host
-    )
     scheme = "http"
     if config.web_config_file is not None:
         with suppress(ExporterError):
             # Who cannot read the key can still see whether there is TLS.
             scheme = "https" if "tls_server_config" in yaml_file.load(Path(config.web_config_file)) else "http"
-    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{config.web_listen_address.port}"
+    return f"{scheme}://{config.web_listen_address.local}"
 
 
 def examine(subject: Subject) -> Findings:

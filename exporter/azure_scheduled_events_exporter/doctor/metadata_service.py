@@ -13,18 +13,14 @@ from azure_scheduled_events_exporter.core.instance import parse_instance
 from azure_scheduled_events_exporter.errors import ExporterError
 from azure_scheduled_events_exporter.imds.api_versions import event_versions
 from azure_scheduled_events_exporter.imds.client import ImdsClient
-from azure_scheduled_events_exporter.imds.dhcp import Exchange
 from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
 from azure_scheduled_events_exporter.logs import LOGGER
 from azure_scheduled_events_exporter.polling.document_reader import FIRST_TIMEOUT_SECONDS
-from azure_scheduled_events_exporter.service.endpoint import with_endpoint
+from azure_scheduled_events_exporter.service.endpoint import SHORT_SEARCH, with_endpoint
 from azure_scheduled_events_exporter.times import format_duration
 
 from .finding import Finding, Findings, ok, skipped, warning, wrong
 from .subject import Subject
-
-DISCOVERY = Exchange(pauses=(0.0, 0.5), answer_seconds=2.0)
-"""A person waits for the report, and a DHCP server answers in milliseconds."""
 
 _CLOCK_NOTED, _CLOCK_WRONG = 3.0, 20.0
 """Seconds between both clocks; the Date header has a resolution of 1 s, and the alert ClockOff fires above 20 s."""
@@ -33,7 +29,7 @@ _CLOCK_NOTED, _CLOCK_WRONG = 3.0, 20.0
 def examine(subject: Subject) -> Findings:
     """Yield the findings about the metadata service; sets this VM's identity in ``subject``."""
     try:
-        config = with_endpoint(subject.config, logging.getLogger(LOGGER), DISCOVERY)
+        config = with_endpoint(subject.config, logging.getLogger(LOGGER), SHORT_SEARCH)
     except ExporterError as error:
         yield wrong("imds-endpoint", f"{error}.", "Name the address with --imds.endpoint.")
         return

@@ -23,6 +23,12 @@ class ListenAddress:
         """Return the text that :func:`parse_listen_address` reads."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
+    @property
+    def local(self) -> "ListenAddress":
+        """Where programs of this machine reach it."""
+        hosts = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - to ask there, not to listen
+        return ListenAddress(hosts.get(self.host, self.host), self.port)
+
 
 def parse_listen_address(text: str) -> ListenAddress:
     """Read ``host:port`` as Prometheus and Go write it; IPv6 in brackets, no host for all interfaces.

@@ -18,6 +18,9 @@ NOT_ON_AZURE = (
 )
 """The hint if the metadata service cannot be reached."""
 
+SHORT_SEARCH = Exchange(pauses=(0.0, 0.5), answer_seconds=2.0)
+"""For commands whose result a person waits for: a DHCP server answers in milliseconds."""
+
 
 def with_endpoint(config: Config, log: logging.Logger, exchange: Exchange | None = None) -> Config:
     """Return ``config`` with the address of the metadata service, discovered by DHCP if configured.

@@ -15,6 +15,7 @@ from typing import Self
 from urllib.parse import quote
 
 from azure_scheduled_events_exporter.errors import ExporterError
+from azure_scheduled_events_exporter.http_server.listen_address import ListenAddress
 
 from .control import Control
 from .document import WireEvent
@@ -127,8 +128,7 @@ class Simulator:
         if self._server is None:
             raise ExporterError("the simulator is not running: call start(), or use it in a with statement")
         host, port = self._server.server_address[:2]
-        name = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(str(host), str(host))  # noqa: S104 - read, not bound
-        return f"http://[{name}]:{port}" if ":" in name else f"http://{name}:{port}"
+        return f"http://{ListenAddress(str(host), port).local}"
 
     def vm_url(self, name: str) -> str:
         """Return the base address for VM ``name``; KeyError: no scenario has it."""

@@ -17,7 +17,7 @@ from azure_scheduled_events_exporter.errors import ExporterError, UsageError
 from azure_scheduled_events_exporter.simulator.scenario import SHIPPED
 from deploy.stack.free_port import free_port
 from support.monitoring.paging import Alertmanager, Receiver, Stack, receivers
-from support.programs import COMMAND, Program, eventually
+from support.programs import COMMAND, PATIENCE, Program, eventually
 from support.servers.http_peer import Peer
 
 WITHOUT_NOTICE = ("AzureScheduledEventWithoutNotice", "critical", "firing")
@@ -66,17 +66,32 @@ def test_the_exporters_own_way(
     assert "its exporter pushes AzureScheduledEventWithoutNotice" in capsys.readouterr().out
 
 
-def test_the_whole_way(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.fixture
+def start_drill(tmp_path: Path) -> Iterator[Callable[..., Program]]:
+    """Start a drill, ``start_drill("--alertmanager", URL)``, that ends with the test."""
+    started: list[Program] = []
+
+    def start(*flags: str) -> Program:
+        started.append(Program([COMMAND, "drill", *flags], tmp_path / "drill.log", PYTHONUNBUFFERED="1"))
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.kill()
+
+
+def test_the_whole_way(tmp_path: Path, start_drill: Callable[..., Program]) -> None:
     """A simulated failure of a host goes through exporter, Prometheus and Alertmanager to the pager, and ends."""
     port = free_port()
     with Stack(tmp_path, {}, [f"127.0.0.1:{port}"]) as stack:
         address = ("--exporter.listen-address", f"127.0.0.1:{port}", "--wait", "6s", "--after", "6s")
-        assert run("--alertmanager", stack.alertmanager.url, "--timeout", "60s", *address) == 0
+        drill = start_drill("--alertmanager", stack.alertmanager.url, "--timeout", "60s", *address)
+        assert drill.process.wait(2 * PATIENCE) == 0, drill.log
         assert stack.receiver.notified("/pager")[0] == WITHOUT_NOTICE
         query = stack.prometheus.query
         eventually(lambda: query("sum_over_time(up[20s]) == 0"), "the target is missing for a while")
         assert query('ALERTS{event_id!=""}') == []
-    assert "Reboot of DRILL-vmss_0 announced" in capsys.readouterr().out
+    assert "Reboot of DRILL-vmss_0 announced" in drill.log
 
 
 def test_receiver_is_broken(tmp_path: Path) -> None:
@@ -155,20 +170,6 @@ def test_redirect(flags: tuple[str, ...]) -> None:
         with pytest.raises(ExporterError, match=r"answered 302: the redirect to http://\*\*\*@\S+ is not followed"):
             run("--alertmanager", gate.url, *flags)
         assert elsewhere.requests == []
-
-
-@pytest.fixture
-def start_drill(tmp_path: Path) -> Iterator[Callable[..., Program]]:
-    """Start a drill, ``start_drill("--alertmanager", URL)``, that ends with the test."""
-    started: list[Program] = []
-
-    def start(*flags: str) -> Program:
-        started.append(Program([COMMAND, "drill", *flags], tmp_path / "drill.log", PYTHONUNBUFFERED="1"))
-        return started[-1]
-
-    yield start
-    for each in started:
-        each.kill()
 
 
 @pytest.mark.parametrize("way", [(), ("--push",)], ids=["posted", "pushed"])

@@ -11,6 +11,7 @@ from azure_scheduled_events_exporter.config import parse_assignments, resolve
 from azure_scheduled_events_exporter.errors import UsageError
 from azure_scheduled_events_exporter.http_server.listen_address import parse_listen_address
 from azure_scheduled_events_exporter.service import alert_push
+from azure_scheduled_events_exporter.service.privileges import give_up
 from azure_scheduled_events_exporter.times import parse_duration
 
 from .stage import alert_of_story, story_of
@@ -88,6 +89,8 @@ def _run(flags: Mapping[str, Any]) -> None:
         raise UsageError("--alertmanager: give one address; a cluster tells all its members")
     if flags["push"] and address is not None:
         raise UsageError("--push and --exporter.listen-address cannot be used together")
+    if address is not None:  # as an exporter that serves, and before the simulator has threads
+        give_up(None, address.port, None)
     team = Team(AlertmanagerClient(flags["alertmanager"], flags[_HTTP_CONFIG], min(timeout, TIMEOUT_SECONDS)))
     with team.named():
         if flags["maintenance"] is not None:

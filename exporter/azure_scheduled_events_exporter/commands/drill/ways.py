@@ -72,9 +72,8 @@ class Drill:
 
     def scrape(self, address: ListenAddress, wait: float, after: float) -> None:
         """Let the team's Prometheus scrape the simulated VM: ``wait`` seconds before the event, ``after`` it."""
-        where = ListenAddress(address.host or "localhost", address.port)
         with staged(self._quiet) as stage, stage.served(address):
-            say(f"drill: scrape http://{where}/metrics now; the event follows in {format_duration(wait)}")
+            say(f"drill: scrape http://{address.local}/metrics now; the event follows in {format_duration(wait)}")
             time.sleep(wait)
             before, begun = self.team.sent(), time.monotonic()
             event_id = self._announce(stage, f"{self.alert.name} should fire")
