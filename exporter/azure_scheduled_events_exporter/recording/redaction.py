@@ -6,6 +6,7 @@ number of VMs and events. A body that cannot be parsed, or is nested too deeply,
 
 import json
 import re
+from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -30,6 +31,7 @@ _WORDS: Final = frozenset({"EventType", "EventStatus", "EventSource", "ResourceT
 _NUMBERS: Final = frozenset({"DurationInSeconds", "DocumentIncarnation"})
 _KNOWN_KEYS: Final = _WORDS | _NUMBERS | {"Events", "EventId", "Resources", "NotBefore", "Description"}
 _TIME: Final = re.compile(r"[A-Z][a-z]{2}, \d{1,2} [A-Z][a-z]{2} \d{4} [\d:]+ GMT|\d{4}-[\dT:.+Z-]+")
+_ID: Final = "00000000-0000-4000-8000-{:012X}"
 _NUMBER: Final = re.compile(r"-?\d{1,9}")
 
 
@@ -42,15 +44,12 @@ class _StandIns:
     """The placeholders of one recording."""
 
     def __init__(self) -> None:
-        self._names: dict[str, str] = {}
-        self._ids: dict[str, str] = {}
-        self._texts: dict[str, str] = {}
-        self._keys: dict[str, str] = {}
+        self._known: defaultdict[str, dict[str, str]] = defaultdict(dict)
 
     def document(self, document: RecordedDocument) -> RecordedDocument:
         """Return ``document`` with all names, ids and texts replaced."""
         headers = {
-            name: value if _KEPT_HEADERS[name.lower()].fullmatch(value) else self._free_text(value)
+            name: value if _KEPT_HEADERS[name.lower()].fullmatch(value) else self._for("text {}", value)
             for name, value in document.headers.items()
             if name.lower() in _KEPT_HEADERS
         }
@@ -72,38 +71,31 @@ class _StandIns:
 
     def _value(self, key: str, value: Any) -> Any:  # noqa: ANN401 - any JSON
         if isinstance(value, dict):
-            return {self._key(name): self._value(name, inner) for name, inner in value.items()}
+            names = {name: name if name in _KNOWN_KEYS else self._for("Field{}", name) for name in value}
+            return {names[name]: self._value(name, inner) for name, inner in value.items()}
         if isinstance(value, list):
             return [self._value(key, inner) for inner in value]
         if value is None or isinstance(value, bool) or (key in _NUMBERS and not isinstance(value, str)):
             return value
         return self._text(key, value if isinstance(value, str) else clean_text(value))
 
-    def _key(self, name: str) -> str:
-        if name in _KNOWN_KEYS:
-            return name
-        return self._keys.setdefault(name, f"Field{len(self._keys) + 1}")
-
     def _text(self, key: str, text: str) -> str:
-        if not text.strip():
+        is_kept = (key in _WORDS and _WORD.fullmatch(text)) or (key in _NUMBERS and _NUMBER.fullmatch(text))
+        if is_kept or not text.strip():
             return text
-        if (key in _WORDS and _WORD.fullmatch(text)) or (key in _NUMBERS and _NUMBER.fullmatch(text)):
-            return text
-        if key == "EventId":
-            return self._id(text)
         moment = parse_not_before(text) if key == "NotBefore" else None
         if moment is not None:
             return text if _TIME.fullmatch(text) else iso_time(moment)
-        return self._name(text) if key == "Resources" else self._free_text(text)
-
-    def _id(self, text: str) -> str:
-        number = len(self._ids) + 1
-        return self._ids.setdefault(text.upper(), f"00000000-0000-4000-8000-{number:012X}")
+        if key == "Resources":
+            return self._name(text)
+        return self._for(_ID, text.upper()) if key == "EventId" else self._for("text {}", text)
 
     def _name(self, text: str) -> str:
         """Replace a VM's name; keep the underscore that api-version 2017-03-01 puts in front."""
-        name = self._names.setdefault(comparable_name(text), f"vm{len(self._names) + 1}")
+        name = self._for("vm{}", comparable_name(text))
         return f"_{name}" if text.startswith("_") else name
 
-    def _free_text(self, text: str) -> str:
-        return self._texts.setdefault(text, f"text {len(self._texts) + 1}")
+    def _for(self, form: str, text: str) -> str:
+        """Return the placeholder for ``text``, a numbered one of this form."""
+        known = self._known[form]
+        return known.setdefault(text, form.format(len(known) + 1))
