@@ -116,7 +116,7 @@ def in_doubt(none: str, quiet: float = 0) -> list[Json]:
     """Return the mappings of what :func:`.queries.or_quiet` returns in place of a number."""
     return [
         *values({quiet: (none, FINE), UNKNOWN: ("unknown", BLIND)}),
-        between(max(quiet + 1, 1e7), UNKNOWN - 1, f"{none} known, some exporters are blind", BLIND),
+        between(max(quiet + 1, 2e5), UNKNOWN - 1, f"{none} known, some exporters are blind", BLIND),
     ]
 
 

@@ -32,13 +32,12 @@ from .queries import (
     PAST,
     STARTED,
     VM,
-    blind,
+    blindness,
     cells,
     countdown,
     last,
     metric,
     or_quiet,
-    sees,
     selector,
     times,
     with_portal,
@@ -87,8 +86,7 @@ def _first(name: str) -> str:
     return f"min by (event_id) ({metric(name)} {_ELSEWHERE})"
 
 
-_BLIND = f"(count({blind(JOB)}) or on () vector(0))"
-_ALL = f'count_values("all", count({sees(JOB)}))'
+_BLIND = f'sum({blindness(JOB)}) * on () group_left (all) count_values("all", count({blindness(JOB)}))'
 _WAITING = f"{_first(NOT_BEFORE)} unless on (event_id) min by (event_id) ({metric(STARTED)}) {_ENDED}"
 
 
@@ -160,7 +158,7 @@ def _answer() -> list[g.Panel]:
             "Exporters that Prometheus cannot scrape, or whose last poll of IMDS failed. Their VMs' events may be "
             "missing.",
             6,
-            f"{_BLIND} * on () group_left (all) ({_ALL}) or on () vector({UNKNOWN:.0f})",
+            f"{_BLIND} or on () vector({UNKNOWN:.0f})",
             legend="{{all}} exporters:",
             text="value_and_name",
             unit="suffix: blind",

@@ -71,14 +71,9 @@ def with_portal(vms: str) -> str:
     return f'label_replace({single}, "portal", "{instance}", "vm_name", "(.+)_([0-9]{{1,6}})")'
 
 
-def sees(*matchers: str) -> str:
-    """Return 1 for each exporter that sees IMDS and 0 for each that does not, or that cannot be scraped."""
-    return f"({metric('up', *matchers)} or {selector('up', *matchers)} == 0)"
-
-
-def blind(*matchers: str) -> str:
-    """Return a series for each exporter that does not see IMDS, or that cannot be scraped."""
-    return f"({selector('up', *matchers)} == 0 or {metric('up', *matchers)} == 0)"
+def blindness(*matchers: str) -> str:
+    """Return 0 for each exporter that sees IMDS, and 1 for each that does not, or that cannot be scraped."""
+    return f"({metric('up', *matchers)} == bool 0 or 1 + ({selector('up', *matchers)} == 0))"
 
 
 def or_quiet(vector: str, quiet: float = 0) -> str:
@@ -86,8 +81,8 @@ def or_quiet(vector: str, quiet: float = 0) -> str:
 
     A number in between stands for nothing known while some do not see IMDS.
     """
-    some = f"(1 - avg({metric('up', JOB)}) * (1 + (min({selector('up', JOB)}) or on () vector(1))) / 2)"
-    return f"{vector} or on () {quiet:.0f} + {UNKNOWN - quiet:.0f} * {some} or on () vector({UNKNOWN:.0f})"
+    doubt = f"{quiet:.0f} + {UNKNOWN - quiet:.0f} * avg({blindness(JOB)})"
+    return f"{vector} or on () {doubt} or on () vector({UNKNOWN:.0f})"
 
 
 def countdown(waiting: str) -> str:
