@@ -17,16 +17,18 @@ from email.message import Message
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
+import psutil
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from deploy.stack.free_port import free_port
 from support.paths import GUARD, ROOT
 from support.prepared import Prepared
 
 TOOLS = ROOT / ".tools" / "usr" / "bin"
 COMMAND = str(Path(sys.executable).parent / "azure-scheduled-events-exporter")
 PREFIX = "azure_scheduled_events_"
+NOBODY = "127.0.0.1:1"
+"""An address at which nobody listens, whatever runs beside the tests."""
 PATIENCE = 180.0  # seconds; a busy machine is slow, a broken program never gets there
 Sample = tuple[dict[str, str], float]
 _NAME = re.compile(r"[^{ ]*")
@@ -214,17 +216,22 @@ class Exporter(Program):
 
 
 class Server(Program):
-    """A program of Debian that serves HTTP at ``{address}`` in its flags, from when it has logged ``ready``."""
+    """A program of Debian that serves HTTP at ``{address}`` in its flags, from when it has logged ``ready``.
+
+    Its port is one that the kernel gives it, unless one is named: no other server can have it.
+    """
 
     def __init__(self, program: str, output: Path, ready: str, *flags: str, port: int = 0) -> None:
-        address = f"127.0.0.1:{port or free_port()}"
-        self.url = f"http://{address}"
+        address = f"127.0.0.1:{port}"
         super().__init__([debian(program), *(flag.replace("{address}", address) for flag in flags)], output)
         try:
             self.wait_for_line(ready)
         except BaseException:
             self.kill()
             raise
+        sockets = psutil.Process(self.process.pid).net_connections("tcp")
+        (listening,) = {each.laddr.port for each in sockets if each.status == psutil.CONN_LISTEN}
+        self.url = f"http://127.0.0.1:{listening}"
 
 
 class ConfiguredPrometheus(Server):

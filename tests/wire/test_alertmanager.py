@@ -13,7 +13,7 @@ import pytest
 
 from azure_scheduled_events_exporter.alertmanager.client import AlertmanagerClient, AlertmanagerError, Posted
 from azure_scheduled_events_exporter.alertmanager.pushes import PushOutcome
-from deploy.stack.free_port import free_port
+from support.programs import NOBODY
 from support.servers.http_peer import Peer
 
 ALERT = Posted({"alertname": "A", "event_id": "1"}, {"summary": "s"}, starts_at=1000.0, ends_at=2000.0)
@@ -108,7 +108,7 @@ def test_web_page(content_type: str, body: bytes, outcome: PushOutcome) -> None:
 
 def test_nobody_there() -> None:
     """A refused connection is an error, in the system's words."""
-    assert post(f"http://127.0.0.1:{free_port()}") == (PushOutcome.ERROR, "Connection refused")
+    assert post(f"http://{NOBODY}") == (PushOutcome.ERROR, "Connection refused")
 
 
 @pytest.mark.parametrize("drip", [b"", b"HTTP/1.1 200 OK\r\nX: "], ids=["silent", "byte by byte"])

@@ -16,9 +16,8 @@ from azure_scheduled_events_exporter import __version__
 from azure_scheduled_events_exporter.commands.cli import COMMANDS, main
 from azure_scheduled_events_exporter.config import SETTINGS
 from azure_scheduled_events_exporter.simulator import Simulator
-from deploy.stack.free_port import free_port
 from support.commands import EVENT_ID, NAME, assert_one_line, command, place_event
-from support.programs import COMMAND, Exporter, Program, Scrape, environment, eventually, fetch
+from support.programs import COMMAND, NOBODY, Exporter, Program, Scrape, environment, eventually, fetch
 
 NOWHERE = ("--imds.endpoint", "http://127.0.0.1:9")
 
@@ -114,7 +113,7 @@ class TestRun:
 
     def test_off_azure(self, start_exporter: Callable[..., Exporter]) -> None:
         """If no metadata service can be reached, the log suggests what to try."""
-        exporter = start_exporter(f"http://127.0.0.1:{free_port()}")
+        exporter = start_exporter(f"http://{NOBODY}")
         [line] = eventually(lambda: exporter.lines("VM name unknown"), "the warning")
         assert f"try '{NAME} demo'" in line
 

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from azure_scheduled_events_exporter.simulator import Simulator
-from deploy.stack.free_port import free_port
 from support.commands import EVENT_ID, NAME, assert_one_line, command, place_event
-from support.programs import COMMAND, Program
+from support.programs import COMMAND, NOBODY, Program
 
 
 def test_table(simulator: Simulator) -> None:
@@ -39,7 +38,7 @@ def test_json(simulator: Simulator) -> None:
 
 def test_imds_down() -> None:
     """If IMDS cannot be reached, one line reports it and the status is 1, unlike with no events."""
-    url = f"http://127.0.0.1:{free_port()}"
+    url = f"http://{NOBODY}"
     words = (url, "Connection refused", f"{NAME} demo", f"{NAME} simulate")
     assert_one_line(command("events", "--imds.endpoint", url), 1, *words)
 

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine
-from deploy.stack.free_port import free_port
 from support.paths import ROOT
-from support.programs import Exporter, environment
+from support.programs import NOBODY, Exporter, environment
 from support.servers.certificates import Authority
 
 PROGRAM = ROOT / "deploy/container/healthcheck.py"
@@ -41,7 +40,7 @@ def test_plain(simulator: Simulator, start_exporter: Start, tmp_path: Path) -> N
     file = tmp_path / "config.yaml"
     file.write_text(f"web: {{listen-address: '0.0.0.0:{exporter.port}'}}\n")
     assert not check(CONFIG_FILE=str(file))
-    assert "not healthy: " in check(WEB_LISTEN_ADDRESS=f"127.0.0.1:{free_port()}")
+    assert "not healthy: " in check(WEB_LISTEN_ADDRESS=NOBODY)
 
 
 def with_tls(folder: Path, client_auth: str) -> Path:
@@ -70,5 +69,5 @@ def test_environment_file(simulator: Simulator, start_exporter: Start, tmp_path:
     file = tmp_path / "environment"
     file.write_text(f"# where\nAZURE_SCHEDULED_EVENTS_WEB_LISTEN_ADDRESS=':{exporter.port}'\n")
     assert not check(ENV_FILE=str(file))
-    assert "not healthy: " in check(ENV_FILE=str(file), WEB_LISTEN_ADDRESS=f"127.0.0.1:{free_port()}")
+    assert "not healthy: " in check(ENV_FILE=str(file), WEB_LISTEN_ADDRESS=NOBODY)
     assert "environment: cannot be read" in check(ENV_FILE=str(tmp_path / "missing" / "environment"))

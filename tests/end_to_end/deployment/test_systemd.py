@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine
-from deploy.stack.free_port import free_port
 from support.programs import Exporter, eventually, fetch
 
 QUIET = Scenario("quiet", "Nothing happens.", (VirtualMachine("vm_0"),), ())
@@ -52,11 +51,10 @@ def manager(tmp_path: Path) -> Iterator[Manager]:
 def test_ready_when_the_port_answers(manager: Manager, tmp_path: Path, start_exporter: Start) -> None:
     """It is ready as soon as /metrics answers, also while IMDS takes its two minutes for the first answer."""
     with Simulator(QUIET, first_answer_delay=120) as simulator:
-        port = free_port()
-        flags = ["--web.listen-address", f"127.0.0.1:{port}", "--journal.path", str(tmp_path / "journal.sqlite")]
-        start_exporter(simulator.url, *flags, **manager.environment)
+        flags = ("--journal.path", str(tmp_path / "journal.sqlite"))
+        exporter = start_exporter(simulator.url, *flags, **manager.environment)
         eventually(lambda: manager.heard("READY=1"), "READY=1")
-        assert fetch(f"http://127.0.0.1:{port}/metrics").status == 200
+        assert fetch(f"{exporter.url}/metrics").status == 200
     assert manager.lines[:2] == ["READY=1", "STATUS=waiting for the first answer of IMDS, which may take two minutes"]
 
 

@@ -17,7 +17,7 @@ from azure_scheduled_events_exporter.errors import ExporterError, UsageError
 from azure_scheduled_events_exporter.simulator.scenario import SHIPPED
 from deploy.stack.free_port import free_port
 from support.monitoring.paging import Alertmanager, Receiver, Stack, receivers
-from support.programs import COMMAND, PATIENCE, Program, eventually
+from support.programs import COMMAND, NOBODY, PATIENCE, Program, eventually
 from support.servers.http_peer import Peer
 
 WITHOUT_NOTICE = ("AzureScheduledEventWithoutNotice", "critical", "firing")
@@ -96,7 +96,7 @@ def test_the_whole_way(tmp_path: Path, start_drill: Callable[..., Program]) -> N
 
 def test_receiver_is_broken(tmp_path: Path) -> None:
     """A drill whose page is not accepted fails with a message."""
-    settings = resolve(receivers(f"http://127.0.0.1:{free_port()}"))
+    settings = resolve(receivers(f"http://{NOBODY}"))
     with Alertmanager(tmp_path, settings) as team, pytest.raises(ExporterError, match="notification failed: webhook"):
         run("--alertmanager", team.url, "--timeout", "5s")
 

@@ -94,6 +94,10 @@ class Report:
         """Return the findings of ``check``."""
         return [each for each in self.findings if each["check"] == check]
 
+    def is_ok(self, *checks: str) -> bool:
+        """Whether each of ``checks`` has findings, all of them ok."""
+        return all(marks == {"ok"} for marks in ({each["mark"] for each in self.of(check)} for check in checks))
+
     @property
     def complaints(self) -> list[dict[str, str]]:
         """The warnings and what is wrong."""

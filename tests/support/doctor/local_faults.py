@@ -8,10 +8,10 @@ from typing import Any
 
 import bcrypt
 
-from deploy.stack.free_port import free_port
 from support.doctor.doctor_chain import VM, Chain, imds
 from support.doctor.doctor_faults import Fault, Flags, beyond, by, flags, variables
 from support.monitoring.collector import Collector, Reply
+from support.programs import NOBODY
 from support.servers.certificates import Authority
 
 
@@ -65,7 +65,7 @@ def _password(chain: Chain) -> Flags:
 
 
 def _blind_exporter(chain: Chain) -> Flags:
-    exporter = chain.run_exporter(f"http://127.0.0.1:{free_port()}")
+    exporter = chain.run_exporter(f"http://{NOBODY}")
     return {"web.listen-address": f"127.0.0.1:{exporter.port}"}
 
 
@@ -96,7 +96,7 @@ LOCAL_FAULTS = (
         "nobody at IMDS' address",
         "imds-reachable",
         "firewall",
-        by(lambda _: {"imds.endpoint": f"http://127.0.0.1:{free_port()}"}),
+        by(lambda _: {"imds.endpoint": f"http://{NOBODY}"}),
     ),
     Fault("guest proxy agent refuses", "imds-reachable", "azure-proxy-agent", imds_says(403, b"not allowed")),
     Fault("clock an hour off", "clock", "time synchronization", imds_answers(Date=_AN_HOUR_AGO)),
@@ -120,7 +120,7 @@ LOCAL_FAULTS = (
         "no exporter",
         "served",
         "systemctl status",
-        beyond(lambda _: {"web.listen-address": f"127.0.0.1:{free_port()}"}),
+        beyond(lambda _: {"web.listen-address": NOBODY}),
     ),
     Fault("another program's port", "served", "end that program", beyond(_other_program)),
     Fault("plain instead of TLS", "served", "--web.config.file", beyond(_plain_instead_of_tls)),
@@ -133,7 +133,7 @@ LOCAL_FAULTS = (
         "no collector",
         "otlp",
         "Start the collector",
-        beyond(lambda _: {"otlp.endpoint": f"http://127.0.0.1:{free_port()}"}),
+        beyond(lambda _: {"otlp.endpoint": f"http://{NOBODY}"}),
     ),
     Fault("collector wants a token", "otlp", "OTEL_EXPORTER_OTLP_HEADERS", _collector(Reply(401))),
     Fault("collector elsewhere", "otlp", "base address", _collector(Reply(404))),

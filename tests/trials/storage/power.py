@@ -8,9 +8,8 @@ from pathlib import Path
 from azure_scheduled_events_exporter.core.spans import span_id
 from azure_scheduled_events_exporter.journal.file import read_only
 from azure_scheduled_events_exporter.simulator import PlannedEvent, Scenario, Simulator
-from deploy.stack.free_port import free_port
 from support.monitoring.collector import Collector
-from support.programs import Exporter
+from support.programs import NOBODY, Exporter
 from trials.storage.image import Power, can_mount
 from trials.trial import POLL, VMS, Crew, Order, passes
 from trials.trial import Row as Figures
@@ -84,7 +83,7 @@ class Cutter:
             assert kept >= count, f"{count} {transition} in /metrics, {kept} after a power cut"
         self._keeps_spans(journal, said, delivered)
         # IMDS cannot be reached: what this one shows is what the disk told it.
-        again = self.crew.start(f"http://127.0.0.1:{free_port()}", "--journal.path", str(journal))
+        again = self.crew.start(f"http://{NOBODY}", "--journal.path", str(journal))
         scrape = again.scrape()
         assert scrape.value("journal_up") == 1
         assert scrape.value("journal_errors_total") == 0

@@ -6,8 +6,8 @@ import pytest
 
 from azure_scheduled_events_exporter.errors import ImdsError, Outcome
 from azure_scheduled_events_exporter.simulator import Simulator
-from deploy.stack.free_port import free_port
 from support.paths import PAYLOADS
+from support.programs import NOBODY
 from support.servers.imds_peer import BODY, LONG, MIB, Serve, always, answer, assert_one_line, client_of, failure
 
 # Status and body as imds.md's error table has them, the outcome, and words that the message must hold.
@@ -103,7 +103,7 @@ class TestErrors:
 
     def test_closed_port(self) -> None:
         """A port without a listener is a connection error that names the endpoint; no request has arrived anywhere."""
-        url = f"http://127.0.0.1:{free_port()}"
+        url = f"http://{NOBODY}"
         error = failure(client_of(url))
         assert error.outcome is Outcome.CONNECTION_ERROR
         assert str(error) == f"cannot talk to {url}: Connection refused"
