@@ -202,10 +202,20 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Lifecycles:
-    """The known events by EventId: the current ones, and the last ones that ended, oldest end first."""
+    """The known events by EventId: the current ones, and the last ones that ended, oldest end first.
+
+    Attributes:
+        unshown: EventIds of the current events of earlier runs that no document of this run has shown.
+    """
 
     current: Mapping[str, Lifecycle] = field(default_factory=dict)
     ended: Mapping[str, Lifecycle] = field(default_factory=dict)
+    unshown: frozenset[str] = frozenset()
+
+    @property
+    def shown(self) -> Mapping[str, Lifecycle]:
+        """The current events that documents of this run have shown."""
+        return {event_id: life for event_id, life in self.current.items() if event_id not in self.unshown}
 
     def ended_since(self, wall: float, at_most: int) -> tuple[Lifecycle, ...]:
         """Return the events that ended after ``wall``, seconds since the epoch: the newest ones, oldest end first."""

@@ -102,9 +102,8 @@ class ObservationContext:
         vm_name: this VM's name as Resources spell it; None while unknown.
         watched: whether the previous document is so recent that no start can have been missed;
             False for the first document of a run.
-        unshown: EventIds of the events of earlier runs that no document of this run has shown: nobody watched when they
-            left.
-        kept: EventIds of the events that do not end now, because they may be another VM's.
+        keeps_unshown: whether events of earlier runs that no document has shown do not end now, because they may be
+            another VM's.
         pause: the longest pause of this VM since the last document; None if it was not measured.
         absent_since: when the first of the empty bodies came that are believed now; None if this is no empty body.
     """
@@ -113,8 +112,7 @@ class ObservationContext:
     vm_name: str | None = None
     watched: bool = True
     pause: Pause | None = None
-    unshown: frozenset[str] = frozenset()
-    kept: frozenset[str] = frozenset()
+    keeps_unshown: bool = False
     absent_since: Timestamp | None = None
 
     @property
@@ -131,6 +129,7 @@ def observe(
     The same document again changes nothing. Never raises, whatever the content of the document.
     """
     known = record_pause(known, context.pause)
+    unshown = known.unshown.difference(event.event_id for event in document.events)
     current: dict[str, Lifecycle] = {}
     ended = dict(known.ended)
     changes: list[Change] = []
@@ -145,16 +144,18 @@ def observe(
     for event_id, before in known.current.items():
         if event_id in current:
             continue
-        if document.unreadable or event_id in context.kept:
+        if document.unreadable or (context.keeps_unshown and event_id in unshown):
             current[event_id] = before
         else:
-            gone = _gone(_shown(before, before.event, context), context)
+            # Nobody watched when an event left that was last shown in an earlier run.
+            watched = context.watched and event_id not in unshown
+            gone = _gone(_shown(before, before.event, context), context, watched=watched)
             changes.extend(gone)
             ended[event_id] = gone[-1].lifecycle
     remembered = max(REMEMBERED_ENDS, len(known.current))  # all that have just ended may return
     for event_id in list(ended)[: max(0, len(ended) - remembered)]:
         del ended[event_id]
-    return Lifecycles(current, ended), tuple(changes)
+    return Lifecycles(current, ended, unshown.intersection(current)), tuple(changes)
 
 
 def record_pause(known: Lifecycles, pause: Pause | None) -> Lifecycles:
@@ -200,6 +201,8 @@ def _seen(
     before: Lifecycle | None, event: ScheduledEvent, context: ObservationContext
 ) -> tuple[Lifecycle, list[Change]]:
     """Apply :data:`PRESENT` to an event that is in the document."""
+    if before is not None and event is before.event and context.vm_name in {None, before.vm_name}:
+        return before, []  # the same document again, at most polls
     shown = _state(event)
     life = before or Lifecycle(event, shown, Scope.UNKNOWN, context.now, notice_seconds=_notice(event, context.now))
     state = State.STARTED if life.state is State.STARTED else shown
@@ -254,8 +257,7 @@ def _notice(event: ScheduledEvent, now: Timestamp) -> float | None:
     return max(0.0, event.not_before - now.wall)
 
 
-def _absence(life: Lifecycle, context: ObservationContext) -> Absence:
-    watched = context.watched and life.event_id not in context.unshown
+def _absence(life: Lifecycle, context: ObservationContext, *, watched: bool) -> Absence:
     if life.state is not State.STARTED and _boot_proves(life, context, watched=watched):
         return Absence.REBOOTED
     if watched and life.not_before is not None and context.gone_at.wall < life.not_before:
@@ -288,9 +290,9 @@ def _was_sent_before(life: Lifecycle, booted_at: Timestamp) -> bool:
     return any(each is not None and booted_at.is_another_boot_after(each.at) for each in sent)
 
 
-def _gone(life: Lifecycle, context: ObservationContext) -> list[Change]:
+def _gone(life: Lifecycle, context: ObservationContext, *, watched: bool) -> list[Change]:
     """Apply :data:`ABSENT` to an event that has left the document."""
-    outcome = ABSENT[life.state, _absence(life, context)]
+    outcome = ABSENT[life.state, _absence(life, context, watched=watched)]
     changes: list[Change] = []
     if outcome is Transition.COMPLETED and life.started_at is None and context.now.booted_at is not None:
         life, changes = _begun_at(life, context.now.booted_at, context)

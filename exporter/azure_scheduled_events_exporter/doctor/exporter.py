@@ -15,7 +15,7 @@ from azure_scheduled_events_exporter.http_client.sessions import NoAnswerError
 from azure_scheduled_events_exporter.http_server.access import EXPIRES_SOON_SECONDS
 from azure_scheduled_events_exporter.http_server.app import plain
 from azure_scheduled_events_exporter.http_server.web_config import load
-from azure_scheduled_events_exporter.polling.liveness import HANGS
+from azure_scheduled_events_exporter.polling.schedule import HANGS
 
 from .finding import Finding, Findings, Mark, note, ok, skipped, warning, wrong
 from .subject import Api, Subject, WrongAnswerError

@@ -1,14 +1,16 @@
 """Asks IMDS for the Scheduled Events document, and decides whether to believe it.
 
-Knows requests, time limits and how often a body was empty: some nodes answer with an empty body if there are no events,
-but an empty body while events are current is more likely a fault than their end. Must not know what a document
-changes: ``polling.state`` derives that.
+Knows requests, time limits, when the last document came and how often a body was empty: some nodes answer with an empty
+body if there are no events, but an empty body while events are current is more likely a fault than their end. Must not
+know what a document changes: ``polling.state`` derives that.
 """
 
+import logging
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from azure_scheduled_events_exporter.core.document import Document, parse_document
+from azure_scheduled_events_exporter.core.observation import WATCHED_WITHIN_SECONDS
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.errors import ImdsError, InvalidDocumentError, Outcome
 from azure_scheduled_events_exporter.imds.client import ImdsClient
@@ -38,18 +40,17 @@ class Reading:
     """What IMDS answered.
 
     Attributes:
-        body: as it came; None if IMDS answered that nothing has changed.
-        document: in it; the same object as in the reading before if it has not changed.
-        empty_polls: how many bodies up to this one were empty while events were current, without failed polls.
-        empty_since: when the first of these came; None if this one is not empty.
+        document: the same object as in the reading before if it has not changed.
         is_believed: whether the events that it does not show are gone.
+        watched: whether the document before is so recent that no start can have been missed.
+        empty_since: when the first of the bodies came that have been empty while events were current; None if this
+            one is not.
     """
 
-    body: bytes | None
     document: Document
-    empty_polls: int
-    empty_since: Timestamp | None
     is_believed: bool
+    watched: bool
+    empty_since: Timestamp | None
 
 
 @dataclass(eq=False)
@@ -60,21 +61,25 @@ class DocumentReader:
         client: sends requests to IMDS.
         timeout: seconds of a request to an IMDS that has enabled Scheduled Events.
         clock: this machine's clock.
-        keep: writes a document to the journal, also one that was refused.
+        keep: writes a document to the journal, also one that cannot be read.
+        log: where a document that is not believed is logged.
     """
 
     client: ImdsClient
     timeout: float
     clock: Clock
     keep: Callable[[RecordedDocument], None]
+    log: logging.Logger
 
     def __post_init__(self) -> None:
-        self._body: bytes | None = None  # of the last document
-        self._stored: bytes | None = None  # because a document is offered at every poll
-        self._document: Document | None = None
+        self._body: bytes | None = None  # the last one
+        self._document: Document | None = None  # in it; None if it is none
+        self._fault = "a 304 (unchanged) before it ever sent one"  # what of the body cannot be read
+        self._is_stored = False
         self._empty_polls = 0
         self._empty_since: Timestamp | None = None
         self._answered: Timestamp | None = None  # when IMDS last sent a 200 or 304
+        self._watched_at: Timestamp | None = None  # when the last document came that was believed, or watched
 
     @property
     def next_timeout(self) -> float:
@@ -83,47 +88,50 @@ class DocumentReader:
             return self.timeout
         return max(FIRST_TIMEOUT_SECONDS, self.timeout)
 
-    def read(self, vm_name: str, *, has_events: bool) -> Reading:
+    def read(self, *, has_events: bool) -> Reading:
         """Ask IMDS once; ``has_events``: whether events are current.
 
         Raises:
-            ImdsError: it sends no Scheduled Events document. What it sends instead is stored with ``vm_name``.
+            ImdsError: it sends no Scheduled Events document.
         """
         body = self.client.scheduled_events(self.next_timeout)
         now = self._answered = self.clock()
-        document = self._parsed(body, vm_name)
+        document = self._parsed(body)
         if document.is_empty_body and has_events:
             self._empty_polls, self._empty_since = self._empty_polls + 1, self._empty_since or now
         else:
             self._empty_polls, self._empty_since = 0, None
         waited = EMPTY_SECONDS if self._empty_since is None else now.since(self._empty_since)
         is_believed = not self._empty_polls or (self._empty_polls >= EMPTY_POLLS and waited >= EMPTY_SECONDS)
-        return Reading(body, document, self._empty_polls, self._empty_since, is_believed)
+        if not is_believed and self._empty_polls == 1:
+            self.log.warning("empty body while events are current: not believed yet")
+        watched = self._watched_at is not None and now.since(self._watched_at) <= WATCHED_WITHIN_SECONDS
+        self._watched_at = now if watched or is_believed else None
+        return Reading(document, is_believed, watched, self._empty_since)
 
-    def _parsed(self, body: bytes | None, vm_name: str) -> Document:
-        if self._document is None or (body is not None and body != self._body):
-            if body is None:
-                raise ImdsError(Outcome.HTTP_ERROR, "IMDS answered 304 (unchanged) before it ever sent a document")
+    def _parsed(self, body: bytes | None) -> Document:
+        if body is not None and body != self._body:
+            self._body, self._document, self._is_stored = body, None, False
             try:
-                self._document, self._body = parse_document(body), body
+                self._document = parse_document(body)
+                self._fault = "; ".join(self._document.unreadable)
             except InvalidDocumentError as error:
-                self.store(body, vm_name, str(error))
-                message = "IMDS sent no Scheduled Events document"
-                raise ImdsError(Outcome.INVALID_DOCUMENT, message, str(error)) from None
+                self._fault = str(error)
+        if self._document is None:
+            raise ImdsError(Outcome.INVALID_DOCUMENT, "IMDS sent no Scheduled Events document", self._fault)
         return self._document
 
-    def store(self, body: bytes | None, vm_name: str, refused: str) -> None:
-        """Store a body that differs from the previous one; ``refused`` is what could not be read, or ``""``.
+    def store(self, vm_name: str) -> None:
+        """Write the last body to the journal, once, with the name of this VM and what of it cannot be read.
 
         A body larger than :data:`MOST_STORED` is not stored: it may differ at every poll.
         """
-        if body is None or body == self._stored or len(body) > MOST_STORED:
+        if self._is_stored or self._body is None or len(self._body) > MOST_STORED:
             return
-        self._stored = body
+        self._is_stored = True
         headers = {name: self.client.headers[name] for name in _STORED_HEADERS if name in self.client.headers}
-        self.keep(RecordedDocument(self.clock().wall, body, headers, refused, vm_name))
+        self.keep(RecordedDocument(self.clock().wall, self._body, headers, self._fault, vm_name))
 
-    def begin_anew(self) -> None:
-        """Store the next body, and give its document as a new one, even if it has not changed: the journal is new."""
-        self._stored = None
-        self._document = self._document and replace(self._document)
+    def store_again(self) -> None:
+        """Let :meth:`store` write the last body again: the journal is new."""
+        self._is_stored = False

@@ -7,17 +7,14 @@ and ``core.observation`` to which events a pause belongs.
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from azure_scheduled_events_exporter.core.document import Scope
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycles, State
 from azure_scheduled_events_exporter.core.pause import Pause, between_runs, gap
+from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.journal.journal import Journal
 
 from .clock import Clock
-
-if TYPE_CHECKING:
-    from azure_scheduled_events_exporter.core.timestamp import Timestamp
 
 TICK_SECONDS = 0.05
 """Time between two samples. A pause is measured with this error; 20 samples a second cost a thousandth of a CPU."""
@@ -26,8 +23,6 @@ TICK_SECONDS = 0.05
 @dataclass(eq=False)
 class Pauses:
     """Remembers the largest delay of a tick since :meth:`take` was last called.
-
-    Only the poller's thread calls, except for :meth:`end`.
 
     Attributes:
         clock: this machine's clocks.
@@ -44,11 +39,8 @@ class Pauses:
         # Kept until a document shows which events it belongs to; until then the heartbeat stays too, for the next run.
         self._before_this_run = between_runs(last, self.clock()) if last else None
         self._has_heartbeat = last is not None
-        self._known: Lifecycles | None = None
-        self._states: set[State] = set()  # of this VM's events
         self._lock = threading.Lock()
-        self._ticker: threading.Thread | None = None
-        self._ticked: Timestamp | None = None
+        self._ticked: Timestamp | None = None  # None while nothing is measured
         self._largest = 0.0
 
     def take(self) -> Pause | None:
@@ -59,53 +51,43 @@ class Pauses:
         with self._lock:
             if self._ticked is None:
                 return None
-            self._look()
+            self._ticked = self._look(self._ticked)
             largest, self._largest = self._largest, 0.0
         return Pause(round(largest, 3))
 
-    def attend(self, known: Lifecycles) -> None:
+    def attend(self, known: Lifecycles, *, is_last: bool = False) -> None:
         """Sample while this VM has an event, and write a heartbeat while one is Started.
 
-        Call at the end of each poll, and before a change of events is shown.
+        Call at the end of each poll, and before a change of events is shown. ``is_last``: the process ends; its VM's
+        event may start before the exporter runs again.
         """
-        if known is not self._known:
-            self._known = known
-            self._states = {life.state for life in known.current.values() if life.scope is Scope.SELF}
-            self._sample(is_wanted=bool(self._states))
-        is_started = State.STARTED in self._states
-        if self._before_this_run is None and (is_started or self._has_heartbeat):
-            self.journal.record_heartbeat(self.clock() if is_started else None)
-            self._has_heartbeat = is_started
-
-    def end(self) -> None:
-        """Write a last heartbeat: a shutdown may stop the exporter before it sees that its VM's event starts."""
-        if self._before_this_run is None and self._states:
-            self.journal.record_heartbeat(self.clock())
-
-    def stop(self) -> None:
-        """Stop sampling the clocks."""
-        self._sample(is_wanted=False)
+        states = {life.state for life in known.current.values() if life.scope is Scope.SELF}
+        self._sample(is_wanted=bool(states))
+        lives = State.STARTED in states or (is_last and bool(states))
+        if self._before_this_run is None and (lives or self._has_heartbeat):
+            self.journal.record_heartbeat(self.clock() if lives else None)
+            self._has_heartbeat = lives
 
     def _sample(self, *, is_wanted: bool) -> None:
-        if is_wanted is (self._ticked is not None):
-            return
         with self._lock:
-            self._ticker, self._ticked, self._largest = None, self.clock() if is_wanted else None, 0.0
-        if not is_wanted:
-            return
-        self._ticker = threading.Thread(target=self._run, name="pauses", daemon=True)
-        try:
-            self._ticker.start()
-        except RuntimeError:  # no thread could be started: nothing is measured
-            self._ticked = None
+            if is_wanted is (self._ticked is not None):
+                return
+            self._ticked, self._largest = self.clock() if is_wanted else None, 0.0
+            if is_wanted:
+                try:
+                    threading.Thread(target=self._run, name="pauses", daemon=True).start()
+                except RuntimeError:  # no thread could be started: nothing is measured
+                    self._ticked = None
 
     def _run(self) -> None:
-        while not self.wait(TICK_SECONDS) and self._ticker is threading.current_thread():
+        while not self.wait(TICK_SECONDS):
             with self._lock:
-                self._look()
+                if self._ticked is None:
+                    return
+                self._ticked = self._look(self._ticked)
 
-    def _look(self) -> None:
-        """Compare the clocks with when the next tick is due. The lock is held."""
-        if self._ticked is not None:
-            before, self._ticked = self._ticked, self.clock()
-            self._largest = max(self._largest, gap(before, self._ticked, TICK_SECONDS))
+    def _look(self, before: Timestamp) -> Timestamp:
+        """Compare the clocks with when the tick after ``before`` is due; return this moment. The lock is held."""
+        now = self.clock()
+        self._largest = max(self._largest, gap(before, now, TICK_SECONDS))
+        return now

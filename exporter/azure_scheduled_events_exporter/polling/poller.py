@@ -4,8 +4,6 @@ One poll is: fetch, parse, observe, journal, log, approve, publish, in this orde
 is on disk. Decisions are in pure modules. Everything that waits is an argument. One thread runs it.
 """
 
-import logging
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -16,17 +14,13 @@ from azure_scheduled_events_exporter.core.instance import Instance
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.errors import ImdsError, Outcome, Stopped
 from azure_scheduled_events_exporter.imds.client import ImdsClient
-from azure_scheduled_events_exporter.journal.journal import Journal
 from azure_scheduled_events_exporter.times import iso_time
-from azure_scheduled_events_exporter.tracing.delivery import SpanDelivery
 
-from .clock import Clock
 from .document_reader import DocumentReader
 from .event_log import PollLog
-from .liveness import HANGS, Liveness
-from .schedule import PollSchedule
+from .schedule import HANGS, Liveness, PollSchedule
 from .snapshot import Deliveries, Polls, Snapshot
-from .state import Settings, State
+from .state import State
 
 if TYPE_CHECKING:
     from azure_scheduled_events_exporter.alertmanager.push import AlertPush
@@ -46,37 +40,30 @@ class Poller:
     """Polls until it is stopped, and publishes a :class:`Snapshot` after every poll.
 
     Attributes:
-        settings: what the user decided.
+        state: what is known; with the settings, the journal and the clock.
         client: sends requests to IMDS.
         approvals: sends what a policy or an operator wants approved.
-        journal: restores earlier events and stores new ones.
-        delivery: delivers the spans that the journal holds; None without tracing.
         alerts: pushes the alerts of this VM's events; None without an Alertmanager.
-        clock: this machine's clock.
-        wait: waits so many seconds, or until the process is to end; returns whether it is.
-        log: where transitions and failures are logged.
-        state: what is known.
     """
 
-    settings: Settings
+    state: State
     client: ImdsClient
     approvals: ApprovalSender
-    journal: Journal
-    delivery: SpanDelivery | None
     alerts: "AlertPush | None"
-    clock: Clock
-    wait: Callable[[float], bool]
-    log: logging.Logger
 
     def __post_init__(self) -> None:
-        self.liveness = Liveness(self.clock)
-        self._poll_log = PollLog(self.log)
+        state = self.state
+        self._clock = state.clock
+        self.liveness = Liveness(state.clock)
+        self._poll_log = PollLog(state.log)
+        self._reader = DocumentReader(
+            self.client, state.settings.timeout, state.clock, state.journal.keep_document, state.log
+        )
+        self._identity: Instance | None = None  # for the next poll
         self._approved = False
-        self._reader = DocumentReader(self.client, self.settings.timeout, self.clock, self.journal.keep_document)
-        if self.delivery is not None and self.settings.vm_name is not None:
-            self.delivery.identity = Instance(self.settings.vm_name)
-        self.state = State(self.settings, self.journal, self.delivery, self.clock, self.wait, self.log)
-        self._show_parts(approval_policy=self.approvals.scheduler.policy_name)
+        if state.delivery is not None and state.settings.vm_name is not None:
+            state.delivery.identity = Instance(state.settings.vm_name)
+        self._show_parts()
 
     @property
     def snapshot(self) -> Snapshot:
@@ -85,20 +72,22 @@ class Poller:
 
     def learn(self, identity: Instance) -> None:
         """Set this VM's identity; the next poll uses it to decide which events are this VM's. Any thread may call."""
-        self.state.identity = identity
-        if self.delivery is not None:
-            self.delivery.identity = replace(identity, vm_name=self.settings.vm_name or identity.vm_name)
+        self._identity = identity
+        if self.state.delivery is not None:
+            name = self.state.settings.vm_name or identity.vm_name
+            self.state.delivery.identity = replace(identity, vm_name=name)
 
     def run(self) -> None:
         """Poll at the configured rate until the process is to end."""
-        schedule = PollSchedule(self.settings.interval, self.clock().monotonic, self.settings.spacing)
-        while not self.wait(self.liveness.expect(schedule.due - self.clock().monotonic)):
+        settings = self.state.settings
+        schedule = PollSchedule(settings.interval, self._clock().monotonic, settings.spacing)
+        while not self.state.wait(self.liveness.expect(schedule.due - self._clock().monotonic)):
             self.liveness.expect(self._reader.next_timeout + ANSWER_SECONDS)
             try:
                 outcome = self.poll()
             except Stopped:
                 return
-            now = self.clock().monotonic
+            now = self._clock().monotonic
             schedule.polled(now, throttled=outcome is Outcome.THROTTLED)
             if self._approved:  # its effects may follow immediately
                 schedule.at_latest(now)
@@ -106,15 +95,11 @@ class Poller:
                 schedule.at_latest(now + ANSWER_POLL_SECONDS)
 
     def latest(self) -> Snapshot:
-        """Return the snapshot of the last poll, with what pushing and delivery have counted since. Any thread may call.
-
-        While the next poll hangs, ``up`` is False. The journal is not asked: its lock may be what the poll waits for.
-        """
+        """Return the snapshot of the last poll; while the next one hangs, ``up`` is False. Any thread may call."""
         snapshot = self.snapshot
-        snapshot = snapshot.having(**self._counts(snapshot.deliveries.queued))
         if not self.liveness.confirm_hang():
             return snapshot
-        ended = round(self.clock().wall - self.liveness.overdue_seconds())
+        ended = round(self._clock().wall - self.liveness.overdue_seconds())
         failure = f"a poll should have ended at {iso_time(ended)}: {HANGS}"
         return replace(snapshot, polls=replace(snapshot.polls, up=False, failure=failure, partial=False, hanging=True))
 
@@ -124,19 +109,18 @@ class Poller:
         Raises:
             Stopped: the process is to end.
         """
-        began = self.clock()
+        began = self._clock()
         outcome, failure, has_read = Outcome.OK, "", False
         self._approved = False
         self._keep_journal(began)
         try:
-            self._take_answer()
             document = self._take_in()
             has_read = True  # readable events are recorded, whatever follows
             self._approve(document)
             if document.unreadable:
                 message = "IMDS sent a document that is partly unreadable"
                 raise ImdsError(Outcome.INVALID_DOCUMENT, message, document.unreadable[0])  # noqa: TRY301 - as a failed poll
-            self._poll_log.succeeded(self.clock())
+            self._poll_log.succeeded(self._clock())
         except Stopped:
             raise
         except ImdsError as error:
@@ -145,32 +129,30 @@ class Poller:
         except Exception:  # noqa: BLE001 - whatever it is, the next poll must come
             outcome, failure = Outcome.INVALID_DOCUMENT, "the exporter failed on this answer; its log has the traceback"
             self._poll_log.failed("poll failed", failure, outcome, began, with_traceback=True)
+        self._reader.store(self.state.vm_name or "")  # not before: a write of the journal would have to wait for it
         self.state.attend_pauses()
-        self._publish(outcome, failure, began, self.clock(), is_partial=has_read and outcome is not Outcome.OK)
+        self._publish(outcome, failure, began, is_partial=has_read and outcome is not Outcome.OK)
         return outcome
 
     def _take_in(self) -> Document:
         """Read the document and record what changed; after a failure, the known events stay unchanged."""
-        vm_name = self.snapshot.vm_name or ""
-        reading = self._reader.read(vm_name, has_events=bool(self.state.known.current))
+        self._take_answer()
+        reading = self._reader.read(has_events=bool(self.state.known.current))
         self._take_answer()  # before the document, which may show what the approval has started
         self.state.take_in(reading)
-        # Not before: a write of the journal would have to wait for it.
-        self._reader.store(reading.body, self.snapshot.vm_name or "", "; ".join(reading.document.unreadable))
         return reading.document
 
     def _approve(self, document: Document) -> None:
         """Send a due approval, which is written to the journal before it is sent."""
-        vm_name = self.snapshot.vm_name
+        state = self.state
         shown = {event.event_id for event in document.events}
-        is_confirmed = vm_name is not None or self.state.owner_is_known
-        server_time = self.client.server_time() if self.state.known.current else None
+        is_confirmed = state.vm_name is not None or state.knows_owner
+        server_time = self.client.server_time() if state.known.current else None
         due = self.approvals.due(
-            self.state.known, shown, vm_name, is_name_confirmed=is_confirmed, server_time=server_time
+            state.known, shown, state.vm_name, is_name_confirmed=is_confirmed, server_time=server_time
         )
         if due is not None:
-            now = self.clock()
-            self.state.record(mark_requested(self.state.known, [due.life.event_id], due.approver, now))
+            state.record(mark_requested(state.known, [due.life.event_id], due.approver, self._clock()))
             self.approvals.send(due)
             self._take_answer(ANSWER_SECONDS)
 
@@ -181,24 +163,24 @@ class Poller:
             return
         due, error = answer
         self._approved = error is None
-        self.state.record(*answered(self.state.known, due, error, self.clock()))
+        self.state.record(*answered(self.state.known, due, error, self._clock()))
         self.approvals.settle(due, error)
         self._show_parts()  # with the approval: the next request may be sent at once
 
     def _keep_journal(self, now: Timestamp) -> None:
         """Maintain the journal: check its file and its owner, and remove old entries."""
-        self.journal.look()
-        if self.state.claim_journal():
-            self._reader.begin_anew()
-        self.journal.prune(now, lambda: self._clock_confirmed(now))
+        self.state.journal.look()
+        if self.state.identify(self._identity):
+            self._reader.store_again()
+        self.state.journal.prune(now, lambda: self._clock_confirmed(now))
 
     def _clock_confirmed(self, now: Timestamp) -> bool:
         """Return whether IMDS' clock (the Date header of its last answer) agrees with this machine's."""
         answered = self.client.server_time()
         return answered is not None and abs(answered - now.wall) <= CLOCK_TOLERANCE_SECONDS
 
-    def _publish(self, outcome: Outcome, failure: str, began: Timestamp, ended: Timestamp, *, is_partial: bool) -> None:
-        before = self.snapshot.polls
+    def _publish(self, outcome: Outcome, failure: str, began: Timestamp, *, is_partial: bool) -> None:
+        before, ended = self.snapshot.polls, self._clock()
         polls = Polls(
             outcomes={**before.outcomes, outcome: before.outcomes[outcome] + 1},
             durations=before.durations.observe(ended.since(began)),
@@ -207,11 +189,6 @@ class Poller:
             last_success=ended.wall if outcome is Outcome.OK else before.last_success,
             failure=failure,
         )
-        identity = self.state.identity
-        if identity is not None and identity != self.snapshot.identity:  # known, though no document has come yet
-            # Current events take the name with the next document, which decides anew whose they are.
-            name = self.snapshot.vm_name if self.state.known.current else self.settings.vm_name or identity.vm_name
-            self.state.snapshot = self.snapshot.having(identity=identity, vm_name=name)
         self.state.trace_hooks()
         self.state.show(ended)
         self._show_parts(polls=polls)
@@ -221,24 +198,17 @@ class Poller:
 
     def _show_parts(self, **fields: object) -> None:
         """Let the snapshot have ``fields``, and what approvals, journal, delivery and pushing say of themselves."""
-        scheduler = self.approvals.scheduler
-        self.state.snapshot = self.snapshot.having(
+        state, scheduler = self.state, self.approvals.scheduler
+        if state.delivery is not None:
+            queued = state.journal.spans_queued()  # first: what is not queued any more has been counted
+            fields["deliveries"] = Deliveries(state.delivery.exported, state.delivery.failed, queued)
+        if self.alerts is not None:
+            fields["pushes"] = self.alerts.pushes
+        state.snapshot = state.snapshot.having(
+            approval_policy=scheduler.policy_name,
             approval_requests=dict(scheduler.counts),
             approval_statuses=dict(scheduler.statuses),
-            journal=self.journal.state,
-            hooks=self.journal.inbox.hooks,
-            **self._counts(self.journal.spans_queued()),
+            journal=state.journal.state,
+            hooks=state.journal.inbox.hooks,
             **fields,
         )
-
-    def _counts(self, queued: int) -> dict[str, object]:
-        """Return what delivery and pushing have counted.
-
-        Read the number of spans ``queued`` first: what is not queued any more has been counted.
-        """
-        counts: dict[str, object] = {}
-        if self.delivery is not None:
-            counts["deliveries"] = Deliveries(self.delivery.exported, self.delivery.failed, queued)
-        if self.alerts is not None:
-            counts["pushes"] = self.alerts.pushes
-        return counts

@@ -3,7 +3,7 @@
 Readers never lock or wait: they take the newest :class:`Snapshot` and use it for the whole answer.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from azure_scheduled_events_exporter.alertmanager.pushes import Pushes
@@ -12,8 +12,8 @@ from azure_scheduled_events_exporter.approval.scheduler import ApprovalOutcome, 
 from azure_scheduled_events_exporter.core.document import comparable_name
 from azure_scheduled_events_exporter.core.instance import Instance
 from azure_scheduled_events_exporter.core.kinds import Kind, kind_of
-from azure_scheduled_events_exporter.core.lifecycle import Change, Lifecycle, Lifecycles
-from azure_scheduled_events_exporter.core.statistics import Histogram, Statistics, measure
+from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, Lifecycles
+from azure_scheduled_events_exporter.core.statistics import Histogram, Statistics
 from azure_scheduled_events_exporter.errors import Outcome
 from azure_scheduled_events_exporter.journal.hook_runs import HookStatistics
 from azure_scheduled_events_exporter.journal.journal import JournalState
@@ -126,18 +126,13 @@ class Snapshot:
         new = {name: value for name, value in values.items() if value != getattr(self, name)}
         return replace(self, **new) if new else self  # type: ignore[arg-type] # as its class says
 
-    def showing(
-        self, known: Lifecycles, unshown: Collection[str], now: float, changes: Sequence[Change] = ()
-    ) -> "Snapshot":
-        """Return the snapshot with the events of ``known`` as they are at ``now``, and with ``changes`` counted.
-
-        No document of this run has shown those of the EventIds ``unshown``.
-        """
-        current = known.current
-        return replace(self, current=current).having(
-            shown={event_id: life for event_id, life in current.items() if event_id not in unshown},
-            kinds={event_id: kind_of(life, now) for event_id, life in current.items()},
+    def showing(self, known: Lifecycles, now: float, **values: object) -> "Snapshot":
+        """Return the snapshot with the events of ``known`` as they are at ``now``, and ``values`` of further fields."""
+        return self.having(
+            current=known.current,
+            shown=known.shown,
+            kinds={event_id: kind_of(life, now) for event_id, life in known.current.items()},
             ended=known.ended_since(now - ENDED_SECONDS, MOST_ENDED),
             recent=tuple(known.ended.values())[-RECENT:],
-            statistics=self.statistics.plus(map(measure, changes)) if changes else self.statistics,
+            **values,
         )

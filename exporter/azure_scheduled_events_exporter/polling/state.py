@@ -9,14 +9,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from azure_scheduled_events_exporter.core.lifecycle import Change, Lifecycle, Lifecycles
-from azure_scheduled_events_exporter.core.observation import (
-    WATCHED_WITHIN_SECONDS,
-    ObservationContext,
-    observe,
-    record_pause,
-)
+from azure_scheduled_events_exporter.core.observation import ObservationContext, observe
 from azure_scheduled_events_exporter.core.spans import SpanFacts, finished, hook_run, is_traced, unfinished
-from azure_scheduled_events_exporter.core.statistics import Statistics
+from azure_scheduled_events_exporter.core.statistics import measure
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.journal.journal import OWNER_WAIT_SECONDS, Journal
 from azure_scheduled_events_exporter.journal.store import Entry
@@ -56,10 +51,14 @@ class State:
     """The state, restored from the journal. One thread uses it; ``snapshot`` may be read by any.
 
     Attributes:
+        journal: restores earlier events and stores new ones.
+        delivery: delivers the spans that the journal holds; None without tracing.
+        clock: this machine's clock.
+        wait: waits so many seconds, or until the process is to end; returns whether it is.
+        log: where transitions are logged.
         known: the events.
         snapshot: what others may see.
-        identity: this VM in the instance metadata; None while unknown. Any thread may set it.
-        owner_is_known: whether events that only the journal knows end when a document does not show them.
+        identity: this VM in the instance metadata; None while unknown.
     """
 
     settings: Settings
@@ -71,123 +70,90 @@ class State:
 
     def __post_init__(self) -> None:
         self.identity: Instance | None = None
-        restored = self.journal.restore()
-        self.known: Lifecycles = restored.lifecycles
-        self._unshown = frozenset(self.known.current)  # events of earlier runs that no document of this run has shown
-        self.owner_is_known = True
+        self.snapshot = Snapshot(poll_interval=self.settings.interval)
         self._began = self.clock()
-        # When the last document came, believed or not; None if an event can have started unseen before it.
-        self._watched_at: Timestamp | None = None
         self._pauses = Pauses(self.clock, self.wait, self.journal)
         self._document: Document | None = None  # the last one whose changes are in the journal
         # The runs of hooks whose spans are in the journal.
         self._traced_runs = {run.run for run in self.journal.inbox.runs if run.outcome is not None}
-        # Events from before the restart stay current until a document shows otherwise.
-        self.snapshot = Snapshot(
-            poll_interval=self.settings.interval, vm_name=self.settings.vm_name, statistics=restored.statistics
-        )
-        self.show(self._began)
+        self._restore()
 
-    def show(self, now: Timestamp) -> None:
-        """Let the snapshot have the events as they are at ``now``."""
-        self.snapshot = self.snapshot.showing(self.known, self._unshown, now.wall)
+    def _restore(self) -> None:
+        """Begin with what the journal has. Its events stay current until a document shows otherwise."""
+        restored = self.journal.restore()
+        self.known = replace(restored.lifecycles, unshown=frozenset(restored.lifecycles.current))
+        self.show(self.clock(), statistics=restored.statistics)
+
+    @property
+    def vm_name(self) -> str | None:
+        """This VM's name as Resources spell it; None while unknown."""
+        return self.settings.vm_name or (self.identity.vm_name if self.identity else None)
+
+    @property
+    def knows_owner(self) -> bool:
+        """Whether the journal's events count as this VM's. Until then, they end only if a document has shown them."""
+        return not self.journal.awaits_vm_id or self.clock().since(self._began) >= OWNER_WAIT_SECONDS
+
+    def identify(self, identity: "Instance | None") -> bool:
+        """Set this VM's identity; return whether the journal was another VM's, from whose image this one was created.
+
+        That VM's events are forgotten.
+        """
+        self.identity = identity
+        if identity is None or not self.journal.claim(identity.vm_id):
+            return False
+        self._pauses.take()
+        self._restore()
+        return True
+
+    def show(self, now: Timestamp, **values: object) -> None:
+        """Let the snapshot have the events as they are at ``now``, and ``values`` of further fields."""
+        names = {"vm_name": self.vm_name, "identity": self.identity}
+        self.snapshot = self.snapshot.showing(self.known, now.wall, **names, **values)
 
     def take_in(self, reading: Reading) -> None:
         """Derive transitions from the document, write them to the journal, and log them."""
-        now, document = self.clock(), reading.document
-        watched = self._watched_at is not None and now.since(self._watched_at) <= WATCHED_WITHIN_SECONDS
         if not reading.is_believed:
-            if reading.empty_polls == 1:
-                self.log.warning("empty body while events are current: not believed yet")
-            self._watched_at = now if watched else None
             return
-        pause = self._pauses.take()
-        vm_name = self.settings.vm_name or (self.identity.vm_name if self.identity else None)
-        shown = {event.event_id for event in document.events}
-        self._unshown -= shown
-        owner_is_known = self._knows_owner(now)
-        # An event that is missing while it is kept current has left unseen; one that is present is watched from now on.
-        is_whole = not document.unreadable or shown.issuperset(self.known.current)
-        self._watched_at = now if watched or is_whole else None
-        owner_is_new = bool(self._unshown) and owner_is_known != self.owner_is_known
-        self.owner_is_known = owner_is_known
-        # Compare identity: an unchanged body is not parsed again.
-        is_same = document is self._document and not owner_is_new
-        if is_same and vm_name == self.snapshot.vm_name and self.identity == self.snapshot.identity:
-            self.record(record_pause(self.known, pause))
-            return
+        document, before = reading.document, self._document or replace(reading.document, remarks=())
         context = ObservationContext(
-            now,
-            vm_name,
-            watched,
-            pause,
-            self._unshown,
-            kept=frozenset() if owner_is_known else self._unshown,
+            self.clock(),
+            self.vm_name,
+            reading.watched,
+            self._pauses.take(),
+            keeps_unshown=not self.knows_owner,
             absent_since=reading.empty_since,
         )
-        known, changes = observe(self.known, document, context)
-        before = self._document or replace(document, remarks=())
+        self.record(*observe(self.known, document, context))
         changed = (document.incarnation, document.events) != (before.incarnation, before.events)
-        self._write(
-            known,
-            changes,
-            vm_name=vm_name,
-            identity=self.identity,
-            incarnation=document.incarnation,
-            document_changes=self.snapshot.document_changes + changed,
+        self.snapshot = self.snapshot.having(
+            incarnation=document.incarnation, document_changes=self.snapshot.document_changes + changed
         )
         for remark in (each for each in document.remarks if each not in before.remarks):
             self.log.warning("unexpected content in Scheduled Events document", extra=facts(remark=remark))
         self._document = document
 
-    def _knows_owner(self, now: Timestamp) -> bool:
-        """Return whether to treat the journal's events as this VM's.
-
-        They may be another VM's. Until that is known, they end only if a document has shown them.
-        """
-        return not self.journal.awaits_vm_id or now.since(self._began) >= OWNER_WAIT_SECONDS
-
     def record(self, known: Lifecycles, changes: Sequence[Change] = ()) -> None:
-        """Write ``changes`` and the new state ``known`` to the journal, then log and show them."""
-        if known is not self.known:
-            self._write(known, changes)
-
-    def _write(self, known: Lifecycles, changes: Sequence[Change], **shown: object) -> None:
-        """Write, log and show, in this order; ``shown`` are further fields of the snapshot."""
-        snapshot = self.snapshot.showing(known, self._unshown, self.clock().wall, changes)
-        lives = [life for life in known.current.values() if life != self.known.current.get(life.event_id)]
+        """Write ``changes`` and the new state ``known`` to the journal, log them and show them, in this order."""
+        before = self.known.current
+        lives = [life for life in known.current.values() if _differs(life, before.get(life.event_id))]
         lives += [change.lifecycle for change in changes if change.lifecycle.outcome]
+        if not lives:
+            self.known = known
+            return
         spans = [span for change in changes if self.is_traced(change.lifecycle) for span in finished(change)]
-        if changes or lives:
-            self.journal.record(Entry(changes, lives, spans), snapshot.statistics, known)
+        statistics = self.snapshot.statistics.plus(map(measure, changes)) if changes else self.snapshot.statistics
+        self.journal.record(Entry(changes, lives, spans), statistics, known)
         self.known = known
         log_changes(self.log, changes)
         if spans and self.delivery is not None:
             self.delivery.wake()
         self.attend_pauses()  # before anyone is shown a start: the pause may follow at once
-        self.snapshot = snapshot.having(**shown)
+        self.show(self.clock(), statistics=statistics)
 
-    def claim_journal(self) -> bool:
-        """Begin without events if the journal is another VM's, because this VM was created from its image.
-
-        Return whether it was.
-        """
-        if self.identity is None or not self.journal.claim(self.identity.vm_id):
-            return False
-        self.known, self._watched_at, self._unshown = Lifecycles(), None, frozenset()
-        self._pauses.stop()
-        self._pauses = Pauses(self.clock, self.wait, self.journal)
-        self.snapshot = replace(self.snapshot, statistics=Statistics())
-        self.show(self.clock())
-        return True
-
-    def attend_pauses(self) -> None:
-        """Measure pauses while this VM has an event. Call at the end of each poll."""
-        self._pauses.attend(self.known)
-
-    def record_heartbeat(self) -> None:
-        """Write a heartbeat so that the next run knows when this run ended."""
-        self._pauses.end()
+    def attend_pauses(self, *, is_last: bool = False) -> None:
+        """Measure pauses while this VM has an event. Call at the end of each poll, and at the end of the process."""
+        self._pauses.attend(self.known, is_last=is_last)
 
     def is_traced(self, life: Lifecycle) -> bool:
         """Return whether this VM sends the spans of an event."""
@@ -195,9 +161,8 @@ class State:
 
     def open_spans(self) -> tuple[SpanFacts, ...]:
         """Return the unfinished spans of current events, for a shutdown during an event."""
-        others = self._unshown if self.journal.awaits_vm_id else frozenset()  # they may be another VM's
-        lives = [life for life in self.known.current.values() if self.is_traced(life) and life.event_id not in others]
-        return unfinished(lives, self.clock())
+        lives = self.known.shown if self.journal.awaits_vm_id else self.known.current  # others may be another VM's
+        return unfinished(filter(self.is_traced, lives.values()), self.clock())
 
     def trace_hooks(self) -> None:
         """Send the spans of hooks' runs that have ended since the last poll."""
@@ -214,3 +179,7 @@ class State:
         if spans:
             self.journal.record(Entry(spans=spans), self.snapshot.statistics, self.known)
             self.delivery.wake()
+
+
+def _differs(life: Lifecycle, before: Lifecycle | None) -> bool:
+    return life is not before and life != before

@@ -29,7 +29,7 @@ from azure_scheduled_events_exporter.logs import facts
 from azure_scheduled_events_exporter.polling.clock import Clock, system_clock
 from azure_scheduled_events_exporter.polling.poller import Poller
 from azure_scheduled_events_exporter.polling.snapshot import Snapshot
-from azure_scheduled_events_exporter.polling.state import Settings
+from azure_scheduled_events_exporter.polling.state import Settings, State
 from azure_scheduled_events_exporter.tracing.delivery import SpanDelivery
 from azure_scheduled_events_exporter.tracing.sender import otlp_sender
 from azure_scheduled_events_exporter.tracing.variables import doubts, is_on
@@ -102,17 +102,8 @@ class Exporter:
         settings = Settings(config.poll_interval, config.imds_timeout, config.instance_name, peers_too, limiter.spacing)
         approvals = ApprovalSender(config.approval_policy, approving, self.journal, config.imds_timeout, clock, log)
         self._approval_policy = approvals.scheduler.policy
-        self.poller = Poller(
-            settings,
-            self._polling_client,
-            approvals,
-            self.journal,
-            self._delivery,
-            self._alerts,
-            clock,
-            self._wait,
-            log,
-        )
+        state = State(settings, self.journal, self._delivery, clock, self._wait, log)
+        self.poller = Poller(state, self._polling_client, approvals, self._alerts)
         self.identification = Identification(
             asking, config.imds_timeout, config.instance_name, self.poller.learn, self._wait, log
         )
@@ -143,7 +134,7 @@ class Exporter:
             self._delivery.stop(self.poller.state.open_spans(), _FINAL_DELIVERY_SECONDS)
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
-        self.poller.state.record_heartbeat()
+        self.poller.state.attend_pauses(is_last=True)
         self.journal.close()
 
     def latest(self) -> Snapshot:

@@ -47,7 +47,7 @@ def lived(*documents: tuple[float, Iterable[ScheduledEvent]], vm_name: str | Non
                 known, changes = mark_approved(known, [event.event_id], Approver.OPERATOR, at(seconds + 2))
                 statistics = statistics.plus(map(measure, changes))
     snapshot = Snapshot(vm_name=vm_name, incarnation=7, statistics=statistics)
-    return snapshot.showing(known, (), NOON + documents[-1][0])
+    return snapshot.showing(known, NOON + documents[-1][0])
 
 
 def full_life() -> Snapshot:

@@ -120,6 +120,7 @@ def test_a_thread_only_while_this_vm_has_an_event(journal: Journal) -> None:
         assert pauses.take() == Pause(0.0)
         pauses.attend(Lifecycles())
         assert pauses.take() is None
+        eventually(lambda: tickers() == 0, "no thread")
     pauses.attend(own_event())
     eventually(lambda: tickers() == 1, "one thread")
     ending.set()
