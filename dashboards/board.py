@@ -109,7 +109,7 @@ def stat(
 ) -> g.Panel:
     """Return a panel with one number, with the name of its series, or with both, as Grafana's ``textMode`` says."""
     queries, options = instant(query, legend=legend), {"textMode": text}
-    return panel(g.Stat, title, description, (width, 4), queries, links=links, options=options, **look)  # type: ignore[arg-type]
+    return panel(g.Stat, title, description, (width, 4), queries, links=links, options=options, field=look)
 
 
 def in_doubt(none: str, quiet: float = 0) -> list[Json]:
@@ -156,7 +156,7 @@ def bars(query: str, width: int) -> g.Panel:
         timeFrom="30d",
         interval="1d",
         custom={"drawStyle": "bars", "barWidthFactor": 0.8, "fillOpacity": 100, "lineWidth": 0, "axisSoftMin": 0},
-        defaults={
+        field={
             "color": {"mode": "fixed", "fixedColor": NEUTRAL},
             "decimals": 0,
             "min": 0,

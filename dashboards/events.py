@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import grafanalib.core as g  # type: ignore[import-untyped] # it carries no types
 
 from .board import RUNBOOKS, solid, vm_link, wrapped
-from .grafana import cell_link, columns, found_variable, instant, panel
+from .grafana import cell_link, columns, found_variable, table
 from .queries import (
     APPROVED,
     ENDED,
@@ -143,19 +143,20 @@ _LOOKS = [
 ]
 
 
-def table(description: str, height: int, links: Sequence[Json], own: Sequence[str], *, one_vm: bool = False) -> g.Panel:
+def events_table(
+    description: str, height: int, links: Sequence[Json], own: Sequence[str], *, one_vm: bool = False
+) -> g.Panel:
     """Return the table; past events are as the exporters saw them that ``own`` selects."""
     left_out = {"resources"} if one_vm else {"Notice", "Started for"}
     names = {name: title for name, title in _COLUMNS.items() if name not in left_out}
-    return panel(
-        g.Table,
+    return table(
         "Events: now, next, and the last 30 days",
         description,
         (24, height),
-        instant(*_queries(own), *(_durations(own) if one_vm else ())),
+        [*_queries(own), *(_durations(own) if one_vm else ())],
+        columns(names, "event_id", "vm", needed="When"),
         links=links,
-        transformations=columns(names, "event_id", "vm", needed="When"),
-        defaults={"noValue": "No event now, and none in the last 30 days, as far as exporters saw."},
+        noValue="No event now, and none in the last 30 days, as far as exporters saw.",
         overrides=[
             *(look for look in _LOOKS if look["matcher"]["options"] in names.values()),
             *hidden("event_id", "vm"),

@@ -3,7 +3,7 @@
 import grafanalib.core as g  # type: ignore[import-untyped] # it carries no types
 
 from .board import EXPORTER, STATUS_LINK, board, manual, runbook, solid, stat, vm_link
-from .grafana import columns, found_variable, instant, over_time, panel, variable
+from .grafana import columns, found_variable, over_time, panel, table, variable
 from .queries import JOB, MOST, NAMES, blindness, cells, last, metric, selector
 from .queries import VM as IDENTITY
 from .style import BLIND, FINE, UNKNOWN, Json, by_name, hidden, steps, values
@@ -135,15 +135,13 @@ def _answer() -> list[g.Panel]:
 
 
 def _exporters() -> g.Panel:
-    return panel(
-        g.Table,
+    return table(
         "Exporters",
         "Exporters that are down first, then those without a journal on disk, then the 50 whose last answer of IMDS "
         "is oldest. Failed polls: of the last five minutes. Failed writes: since the start. Empty: no problem.",
         (24, 14),
-        instant(*_table()),
-        links=manual("exporters"),
-        transformations=columns(
+        _table(),
+        columns(
             {
                 "State": "State",
                 "vm_name": "VM",
@@ -154,8 +152,9 @@ def _exporters() -> g.Panel:
             "job",
             needed="State",
         ),
+        links=manual("exporters"),
         custom={"minWidth": 60},
-        defaults={"noValue": "No exporter is known: none was scraped in this time range, or none is chosen above."},
+        noValue="No exporter is known: none was scraped in this time range, or none is chosen above.",
         overrides=[
             solid(
                 "State",
@@ -191,7 +190,7 @@ def _over_time() -> g.Panel:
             "axisSoftMax": 1,
             "showPoints": "never",
         },
-        defaults={
+        field={
             "color": {"mode": "fixed", "fixedColor": BLIND},
             "decimals": 0,
             "min": 0,

@@ -16,8 +16,8 @@ from .board import (
     stat,
     vm_link,
 )
-from .events import row_variables, table
-from .grafana import columns, found_variable, hidden_variable, instant, panel, text_variable, variable
+from .events import events_table, row_variables
+from .grafana import columns, found_variable, hidden_variable, table, text_variable, variable
 from .queries import (
     DAY,
     ENDED,
@@ -170,7 +170,7 @@ def _answer() -> list[g.Panel]:
 
 
 def _events() -> g.Panel:
-    return table(
+    return events_table(
         "Current events first, the most urgent on top, then those that ended in the last 30 days. When: NotBefore of a "
         "Scheduled event, the start of a Started one, the end of a past one. not seen: no exporter shows the event, "
         "and none saw its end; its VM may be away with it.",
@@ -181,15 +181,13 @@ def _events() -> g.Panel:
 
 
 def _table_of_vms() -> g.Panel:
-    return panel(
-        g.Table,
+    return table(
         "VMs",
         "VMs with an event first, then those whose exporter has no current data, then quiet ones; at most 50 rows. "
         "When: the start of the event, its approval, or NotBefore.",
         (24, 9),
-        instant(*_vms()),
-        links=manual("vms"),
-        transformations=columns(
+        _vms(),
+        columns(
             {
                 "Now": "Now",
                 "vm_name": "VM",
@@ -205,7 +203,8 @@ def _table_of_vms() -> g.Panel:
             "event_id",
             needed="Now",
         ),
-        defaults={"noValue": "No exporter is known: Prometheus scrapes none, or none of the chosen resource group."},
+        links=manual("vms"),
+        noValue="No exporter is known: Prometheus scrapes none, or none of the chosen resource group.",
         overrides=[
             solid("Now", mappings=values(_STATES), custom__width=110),
             by_name("VM", links=[vm_link("VM")], custom__minWidth=120, custom__filterable=True),
@@ -222,25 +221,25 @@ def _table_of_vms() -> g.Panel:
 
 def _types() -> g.Panel:
     outcomes = ("Completed", "Cancelled", "Lost")
-    return panel(
-        g.Table,
+    return table(
         "By type, last 30 days",
         "Events that ended in the last 30 days, each once, by how they ended: lost means that nobody was polling "
         "when it disappeared. Least notice: from first seen to NotBefore.",
         (12, 8),
-        instant(
+        [
             *(cells(title, _by_type(f'outcome="{title.lower()}"')) for title in outcomes),
             cells("Least notice", _notice()),
-        ),
-        links=manual("history"),
-        transformations=columns(
+        ],
+        columns(
             {
                 "event_type": "Type",
                 **{title: title for title in outcomes},
                 "Least notice": "Least notice",
             }
         ),
-        defaults={"decimals": 0, "noValue": "No event of a VM with an exporter ended in the last 30 days."},
+        links=manual("history"),
+        decimals=0,
+        noValue="No event of a VM with an exporter ended in the last 30 days.",
         overrides=[
             by_name("Type", custom__minWidth=90),
             *(by_name(title, noValue="0", custom__width=95) for title in outcomes),

@@ -6,8 +6,8 @@ Its neighbors show its events too, also while its own exporter cannot.
 import grafanalib.core as g  # type: ignore[import-untyped] # it carries no types
 
 from .board import PORTAL_LINK, STATUS_LINK, VM, bars, board, in_doubt, manual, next_impact, runbook, stat
-from .events import row_variables, table
-from .grafana import columns, hidden_variable, instant, panel, text_variable, variable
+from .events import events_table, row_variables
+from .grafana import columns, hidden_variable, table, text_variable, variable
 from .queries import (
     DAY,
     ENDED,
@@ -150,14 +150,12 @@ def _answer() -> list[g.Panel]:
 
 
 def _identity() -> g.Panel:
-    return panel(
-        g.Table,
+    return table(
         "This VM",
         "The VM as its instance metadata describes it, and where to act on it. VMs with the same name have a row each.",
         (24, 4),
-        instant(cells("row", with_portal(_WHO)), cells("row", metric("build_info", _AT))),
-        links=manual("vm"),
-        transformations=columns(
+        [cells("row", with_portal(_WHO)), cells("row", metric("build_info", _AT))],
+        columns(
             {
                 "vm_name": "VM",
                 "instance": "Status page",
@@ -172,7 +170,8 @@ def _identity() -> g.Panel:
             },
             "subscription_id",
         ),
-        defaults={"noValue": "No exporter reported this VM in the last day."},
+        links=manual("vm"),
+        noValue="No exporter reported this VM in the last day.",
         overrides=[
             by_name("VM", custom__minWidth=90),
             by_name("Status page", links=[STATUS_LINK], custom__minWidth=130),
@@ -187,7 +186,7 @@ def _identity() -> g.Panel:
 
 
 def _events() -> g.Panel:
-    return table(
+    return events_table(
         "Its current events first, then those that ended in the last 30 days, as its own exporter saw them. Notice: "
         "from first seen to the last NotBefore. Started for: until it ended, which is longer than the impact.",
         7,
@@ -198,18 +197,18 @@ def _events() -> g.Panel:
 
 
 def _counted() -> g.Panel:
-    return panel(
-        g.Table,
+    return table(
         "What its exporter counted since its journal began",
         "Events of this VM by type, who approved them, and means: of the notice, of the time Scheduled and Started, "
         "and of the longest pause that the VM measured.",
         (14, 8),
-        instant(*(cells(name, query) for name, query in _COUNTED.items())),
-        links=manual("vm"),
-        transformations=columns({"event_type": "Type", **{name: name for name in _COUNTED}}),
+        [cells(name, query) for name, query in _COUNTED.items()],
+        columns({"event_type": "Type", **{name: name for name in _COUNTED}}),
         unit="s",
         custom={"minWidth": 55},
-        defaults={"decimals": 0, "noValue": "Its exporter counted no event, or no exporter answers."},
+        links=manual("vm"),
+        decimals=0,
+        noValue="Its exporter counted no event, or no exporter answers.",
         overrides=[
             by_name("Type", custom__width=90),
             *(by_name(name, unit="none") for name in list(_COUNTED)[:4]),
