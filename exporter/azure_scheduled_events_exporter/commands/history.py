@@ -17,7 +17,7 @@ from azure_scheduled_events_exporter.core.lifecycle import Lifecycle
 from azure_scheduled_events_exporter.core.records import Record, life_record, seconds_between
 from azure_scheduled_events_exporter.errors import ExporterError, UsageError, table
 from azure_scheduled_events_exporter.journal.documents import read_documents
-from azure_scheduled_events_exporter.journal.file import MEMORY, documents_path, file_path, read_only, reason
+from azure_scheduled_events_exporter.journal.file import MEMORY, file_path, read_only, reason
 from azure_scheduled_events_exporter.journal.hook_runs import HookRun
 from azure_scheduled_events_exporter.recording.file import RecordedDocument, to_text
 from azure_scheduled_events_exporter.recording.redaction import LEFT, redact
@@ -129,9 +129,9 @@ def _documents(path: Path) -> list[RecordedDocument]:
     try:
         if not file.exists():
             raise ExporterError(f"there is no journal at {file}: has an exporter run here? (--journal.path)")
-        return read_documents(documents_path(file))
+        return read_documents(file)
     except OSError as error:
-        raise ExporterError(f"the documents {documents_path(file)} cannot be read: {reason(error)}") from None
+        raise ExporterError(f"the documents of the journal {file} cannot be read: {reason(error)}") from None
 
 
 def _document_row(number: int, document: RecordedDocument) -> tuple[str, ...]:

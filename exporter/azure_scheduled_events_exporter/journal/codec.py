@@ -53,12 +53,10 @@ def decode(kind: type[_Value], text: str) -> _Value:
     except (ValueError, TypeError, RecursionError) as error:
         raise DamagedTextError(f"a row does not hold JSON: {error}") from error
     try:
-        value: _Value = _reader(cast("Any", kind))(values)
+        return cast("_Value", _reader(cast("Any", kind))(values))
     except Exception as error:
-        raise CodecError(
-            f"bug: {kind.__name__} cannot be read from the journal: {type(error).__name__}: {error}"
-        ) from error
-    return value
+        why = f"{type(error).__name__}: {error}"
+        raise CodecError(f"bug: {kind.__name__} cannot be read from the journal: {why}") from error
 
 
 def decoded(kind: type[_Value], texts: Iterable[str], left_out: list[str]) -> Iterator[_Value]:

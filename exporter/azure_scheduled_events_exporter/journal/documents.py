@@ -17,34 +17,41 @@ LARGEST: Final = 10 << 20
 """Maximum size of both files together, in bytes."""
 
 
-def keep(path: Path, document: RecordedDocument) -> None:
-    """Append ``document`` to the file at ``path``, if the disk works."""
+def files(journal: Path) -> tuple[Path, Path]:
+    """Return the files with the documents of the journal in the file ``journal``: the newer and the older ones."""
+    return journal.with_name(f"{journal.name}.documents"), journal.with_name(f"{journal.name}.documents.old")
+
+
+def keep(journal: Path, document: RecordedDocument) -> None:
+    """Append ``document`` to the newer file, if the disk works."""
+    path, older = files(journal)
     text = f"\n{to_text([document])}".encode()  # the line break ends a line that was cut
     with suppress(OSError):
         create(path)
         if path.stat().st_size + len(text) > LARGEST // 2:
-            path.replace(_older(path))
+            path.replace(older)
             create(path)
         with path.open("ab") as file:
             file.write(text)
 
 
-def prune(path: Path, before: float) -> None:
+def prune(journal: Path, before: float) -> None:
     """Remove the older documents, if the newer ones go back to before ``before`` (Unix seconds) too."""
+    path, older = files(journal)
     with suppress(OSError):
         oldest = next(_documents(path), None)
         if oldest is not None and oldest.time < before:
-            path.replace(_older(path))
+            path.replace(older)
 
 
-def read_documents(path: Path) -> list[RecordedDocument]:
-    """Return the documents kept at ``path`` that differ from the one before, the oldest first; none without a file.
+def read_documents(journal: Path) -> list[RecordedDocument]:
+    """Return the documents that differ from the one before, the oldest first; none without a file.
 
     Raises:
         OSError: a file cannot be read.
     """
     found: list[RecordedDocument] = []
-    for file in (_older(path), path):
+    for file in reversed(files(journal)):
         with suppress(FileNotFoundError):
             for document in _documents(file):
                 if not found or document.body != found[-1].body:  # a new run keeps the newest one again
@@ -55,7 +62,3 @@ def read_documents(path: Path) -> list[RecordedDocument]:
 def _documents(path: Path) -> Iterator[RecordedDocument]:
     with path.open("rb") as file:
         yield from filter(None, map(from_line, file))
-
-
-def _older(path: Path) -> Path:
-    return path.with_name(f"{path.name}.old")

@@ -73,11 +73,6 @@ def lock_path(file: Path) -> Path:
     return file.with_name(file.name + ".lock")
 
 
-def documents_path(file: Path) -> Path:
-    """Return the file with the documents of the journal in ``file``."""
-    return file.with_name(file.name + ".documents")
-
-
 def identity(path: Path | str) -> FileIdentity | None:
     """Return the identity of the file at ``path`` now; None if there is none. Raises OSError: it cannot be reached."""
     try:

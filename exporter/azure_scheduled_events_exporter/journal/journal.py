@@ -29,7 +29,7 @@ from azure_scheduled_events_exporter.recording.file import RecordedDocument
 
 from . import documents
 from .codec import decode, encode
-from .file import FAILURES, JournalFile, documents_path, file_path, is_damage, new_epoch, reason
+from .file import FAILURES, JournalFile, file_path, is_damage, new_epoch, reason
 from .hook_runs import HookRun, HookStatistics, counted
 from .requests import ApprovalRequest
 from .store import (
@@ -244,7 +244,7 @@ class Journal:
     def _prune(self, store: Store, before: float) -> None:
         store.prune(before)
         if self._file is not None:
-            documents.prune(documents_path(self._file.path), before)
+            documents.prune(self._file.path, before)
 
     def queued_spans(self, limit: int) -> list[QueuedSpan]:
         """Return undelivered spans, the newest first, at most ``limit`` (-1: all), also those not yet on disk."""
@@ -304,7 +304,7 @@ class Journal:
     def keep_document(self, document: RecordedDocument) -> None:
         """Store a document unchanged, if the disk works. Only in a file: nobody could read one in memory."""
         if self._file is not None and not self._problem:
-            path = documents_path(self._file.path)
+            path = self._file.path
             self._later(lambda _: documents.keep(path, document))
 
     def record_heartbeat(self, at: Timestamp | None) -> None:

@@ -4,16 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from azure_scheduled_events_exporter.journal.documents import LARGEST, keep, prune, read_documents
-from azure_scheduled_events_exporter.journal.file import documents_path, file_path
+from azure_scheduled_events_exporter.journal.documents import LARGEST, files, keep, prune, read_documents
+from azure_scheduled_events_exporter.journal.file import FILE_NAME
 from azure_scheduled_events_exporter.recording.file import RecordedDocument
 from support.events.journal_recorder import Open, history
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Where the documents are."""
-    return tmp_path / "documents"
+    """Where the journal is."""
+    return tmp_path / FILE_NAME
 
 
 def bodies(path: Path) -> list[bytes]:
@@ -26,7 +26,7 @@ def test_a_document_is_kept_as_it_came(path: Path) -> None:
     document = RecordedDocument(12.5, b"\xff\x00\xe2\x80\xa8\r\n", {"Date": "today"}, "no JSON", "web_4")
     keep(path, document)
     assert read_documents(path) == [document]
-    assert path.stat().st_mode & 0o777 == 0o600
+    assert files(path)[0].stat().st_mode & 0o777 == 0o600
 
 
 def test_a_restart_repeats_no_document(path: Path) -> None:
@@ -66,8 +66,8 @@ def test_damage_costs_no_fact(folder: Path, start: Open) -> None:
     recorder.sees("A")
     recorder.journal.keep_document(RecordedDocument(1.0, b"before"))
     recorder.journal.close()
-    documents = documents_path(file_path(folder))
-    with documents.open("ab") as file:
+    path = folder / FILE_NAME
+    with files(path)[0].open("ab") as file:
         file.write(b'\xff\x00\n[]\n{"body": 5}\n{"recording": 1, "time": 5')
     after = start(folder)
     assert after.known == recorder.known
@@ -77,4 +77,4 @@ def test_damage_costs_no_fact(folder: Path, start: Open) -> None:
     assert after.journal.state.errors == 0
     after.journal.close()
     assert history(folder) == ["A", "B"]
-    assert bodies(documents) == [b"before", b"after"]
+    assert bodies(path) == [b"before", b"after"]
