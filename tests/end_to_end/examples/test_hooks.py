@@ -21,7 +21,7 @@ from support.programs import COMMAND, NOBODY, PATIENCE, Exporter, Program, envir
 from support.servers.http_peer import HttpServer, Request, Response
 
 EXAMPLES = ROOT / "deploy" / "examples"
-HOOKS = ("load-balancer-drain", "kubectl-drain", "checkpoint-before-eviction", "patroni-switchover")
+HOOKS = ("load-balancer-drain", "kubectl-drain", "checkpoint-before-eviction", "patroni-switchover", "mysql-switchover")
 LIBRARY = "/usr/local/lib/azure-scheduled-events"
 INSTALLED = "/opt/azure-scheduled-events-exporter/bin/azure-scheduled-events-exporter"
 PAGE = (ROOT / "docs" / "approvals.md").read_text()
@@ -44,7 +44,7 @@ class Stage:
         self.folder, self.file, self.journal = folder, folder / "calls", folder / "journal"
         programs = folder / "bin"
         programs.mkdir()
-        for name in ("az", "kubectl", "azcopy", "systemctl", "drain", "undrain", "patronictl"):
+        for name in ("az", "kubectl", "azcopy", "systemctl", "drain", "undrain", "patronictl", "mysql"):
             (programs / name).write_text(SUBSTITUTE)
             (programs / name).chmod(0o755)
         self.environment = environment(
@@ -100,7 +100,8 @@ def test_files(hook: str, tmp_path: Path) -> None:
     unit = configparser.ConfigParser(strict=False, interpolation=None)
     unit.optionxform = str  # type: ignore[assignment,method-assign] # systemd's keys have capitals
     unit.read_string(text)
-    assert (unit["Service"]["Restart"], unit["Service"]["StateDirectory"]) == ("always", hook)
+    keeps_state = "STATE_DIRECTORY" in (EXAMPLES / hook).read_text()
+    assert (unit["Service"]["Restart"], unit["Service"].get("StateDirectory") == hook) == ("always", keeps_state)
     assert unit["Install"]["WantedBy"] == "multi-user.target"
     copy = tmp_path / f"{hook}.service"
     copy.write_text(text.replace(LIBRARY, str(EXAMPLES)).replace(INSTALLED, COMMAND))
@@ -181,25 +182,35 @@ SWITCHOVER = ["patronictl -c /etc/patroni/config.yml switchover main --leader db
 
 
 @pytest.mark.parametrize(
-    ("event", "statuses", "status", "calls", "said"),
+    ("statuses", "status", "calls", "said"),
     [
-        (("Reboot", ""), (200, 200, 503), 0, SWITCHOVER, ""),
+        ((200, 200, 503), 0, SWITCHOVER, ""),
         # If Patroni refuses, patronictl does not show it in its exit status.
-        (("Reboot", ""), (200,), 1, SWITCHOVER, "this VM is still the leader 1 s after the switchover\n"),
-        (("Reboot", ""), (503,), 0, [], "this VM is not the leader: no switchover\n"),
-        (("Freeze", "8.0"), (200,), 0, [], ""),
-        (("Reboot", ""), (), 1, [], "Patroni's API answered 000 to /primary (000: no answer)\n"),
+        ((200,), 1, SWITCHOVER, "this VM is still the leader 1 s after the switchover\n"),
+        ((503,), 0, [], "this VM is not the leader: no switchover\n"),
+        ((), 1, [], "Patroni's API answered 000 to /primary (000: no answer)\n"),
     ],
 )
-def test_patroni(
-    event: tuple[str, str], statuses: Sequence[int], status: int, calls: list[str], said: str, stage: Stage
-) -> None:
-    """Only a leader hands its role on, not for a short Freeze, and the hook fails if it is still the leader."""
+def test_patroni(statuses: Sequence[int], status: int, calls: list[str], said: str, stage: Stage) -> None:
+    """Only a leader hands its role on, and the hook fails if it is still the leader."""
     timeout = "1" if said else "60"  # a busy machine is slow to ask three times
-    about = {"EVENT_TYPE": event[0], "EVENT_DURATION_SECONDS": event[1], "SWITCHOVER_TIMEOUT": timeout}
     with Patroni(*statuses) as patroni:
         api = patroni.url if statuses else f"http://{NOBODY}"
-        assert stage.hook(HOOKS[3], "prepare", PATRONI_API=api, **about) == (status, calls, said)
+        assert stage.hook(HOOKS[3], "prepare", PATRONI_API=api, SWITCHOVER_TIMEOUT=timeout) == (status, calls, said)
+
+
+def test_mysql(stage: Stage) -> None:
+    """Only a primary hands its role on, to a member that is online; the hook fails if there is none, or it refuses."""
+    assert stage.hook(HOOKS[4], "prepare")[::2] == (0, "this VM is not the primary: no switchover\n")
+    primary = {"*PRIMARY*": (0, "id-0")}
+    stage.answers(primary)
+    assert stage.hook(HOOKS[4], "prepare")[::2] == (1, "no other member is online\n")
+    members = {**primary, "*SECONDARY*": (0, "id-1")}
+    stage.answers(members)
+    status, calls, _ = stage.hook(HOOKS[4], "prepare")
+    assert (status, calls[-1].partition("--execute ")[2]) == (0, "SELECT group_replication_set_as_primary('id-1', 30)")
+    stage.answers({**members, "*set_as_primary*": (1, "")})
+    assert stage.hook(HOOKS[4], "prepare")[0] == 1
 
 
 VMS = (VirtualMachine("vmss_0", scale_set="vmss"), VirtualMachine("vmss_1", scale_set="vmss"))
