@@ -8,7 +8,7 @@ from azure_scheduled_events_exporter.config import resolve, warnings, written
 from azure_scheduled_events_exporter.config.flags import written_flags
 from azure_scheduled_events_exporter.doctor.settings import check_named
 from azure_scheduled_events_exporter.errors import without_password
-from azure_scheduled_events_exporter.tracing.sender import otlp_sender
+from azure_scheduled_events_exporter.tracing.delivery import otlp_sender
 from azure_scheduled_events_exporter.tracing.variables import doubts, is_on
 
 from .settings import oversights, take_environment

@@ -4,7 +4,7 @@ from typing import Final
 
 from azure_scheduled_events_exporter.errors import ExporterError, without_password
 from azure_scheduled_events_exporter.http_client.failures import WEB_PAGE
-from azure_scheduled_events_exporter.tracing.sender import otlp_sender
+from azure_scheduled_events_exporter.tracing.delivery import otlp_sender
 from azure_scheduled_events_exporter.tracing.variables import is_on, turned_off_by
 
 from .finding import Findings, note, ok, warning, wrong

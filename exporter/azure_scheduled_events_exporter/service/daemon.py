@@ -30,8 +30,7 @@ from azure_scheduled_events_exporter.polling.clock import Clock, system_clock
 from azure_scheduled_events_exporter.polling.poller import Poller
 from azure_scheduled_events_exporter.polling.snapshot import Snapshot
 from azure_scheduled_events_exporter.polling.state import Settings, State
-from azure_scheduled_events_exporter.tracing.delivery import SpanDelivery
-from azure_scheduled_events_exporter.tracing.sender import otlp_sender
+from azure_scheduled_events_exporter.tracing.delivery import SpanDelivery, otlp_sender
 from azure_scheduled_events_exporter.tracing.variables import doubts, is_on
 from azure_scheduled_events_exporter.web.status_line import status_line
 

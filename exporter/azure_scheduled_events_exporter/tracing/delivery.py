@@ -1,7 +1,7 @@
 """Delivery of spans: from the journal to an OpenTelemetry collector, until it has accepted them.
 
 Decides when to send, how much, and when to retry; runs in its own thread, so that no collector can delay a poll. Must
-not import OpenTelemetry: ``tracing.otlp`` does, and is imported only if tracing is on.
+not import OpenTelemetry: ``tracing.otlp`` does, and is imported by :func:`otlp_sender` only if tracing is on.
 """
 
 import logging
@@ -12,13 +12,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 from http import HTTPStatus
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from azure_scheduled_events_exporter.core.instance import Instance
 from azure_scheduled_events_exporter.core.spans import SpanFacts
+from azure_scheduled_events_exporter.errors import UsageError
 from azure_scheduled_events_exporter.journal.journal import OWNER_WAIT_SECONDS, Journal
 from azure_scheduled_events_exporter.journal.store import QueuedSpan
 from azure_scheduled_events_exporter.logs import Changes, facts
+
+if TYPE_CHECKING:
+    from .otlp import OtlpSender
 
 BATCH = 128
 """Spans in one request: some 100 KiB, which every collector accepts."""
@@ -43,8 +47,7 @@ class Export(Enum):
     ACCEPTED = auto()  # by the collector, except for the spans that its answer rejects
     REFUSED = auto()  # as a whole; that may depend on settings that can be corrected
     LATER = auto()  # no final answer: it is sent again
-    TOO_LARGE = auto()  # the collector may accept the same spans in smaller batches
-    UNSENDABLE = auto()  # nothing was sent, because a span cannot be encoded
+    DIVISIBLE = auto()  # too large, or one span cannot be encoded: its spans are sent again in smaller batches
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,61 +86,26 @@ class Sender(Protocol):
         """Send ``spans`` of the VM ``identity``; give up after ``timeout`` seconds (None: as configured)."""
 
 
-_DIVISIBLE = (Export.TOO_LARGE, Export.UNSENDABLE)
-"""Outcomes of which a single span of the batch may be the reason."""
+def otlp_sender(endpoint: str | None) -> "OtlpSender":
+    """Return the sender for ``endpoint`` or the ``OTEL_*`` variables. Loads OpenTelemetry, which takes half a second.
 
-
-class _Queue:
-    """The spans that wait in ``journal``, batch by batch.
-
-    They may be another VM's, from whose image this VM was created: nothing is sent until that is known.
+    Raises:
+        UsageError: OpenTelemetry refuses its variables.
     """
+    try:
+        from .otlp import OtlpSender  # noqa: PLC0415 - only with tracing; it reads some variables while it is imported
 
-    def __init__(self, journal: Journal) -> None:
-        self._journal = journal
-        self._size = BATCH
-        self._unsendable: set[str] = set()  # texts of spans; they stay in the journal
-        self._began = time.monotonic()
-
-    @property
-    def length(self) -> int:
-        """The number of waiting spans."""
-        return self._journal.spans_queued()
-
-    @property
-    def awaits_owner(self) -> bool:
-        """Whether it is not known yet, for a while, whose journal it is."""
-        return self._journal.awaits_vm_id and time.monotonic() - self._began < OWNER_WAIT_SECONDS
-
-    def next_batch(self) -> list[QueuedSpan]:
-        """Return what to send next."""
-        if self.awaits_owner:
-            return []
-        queued = self._journal.queued_spans(self._size + len(self._unsendable))
-        return [span for span in queued if span.text not in self._unsendable][: self._size]
-
-    def take_result(self, batch: Sequence[QueuedSpan], result: ExportResult) -> None:
-        """Remove from the queue what the collector has accepted or refused."""
-        if result.is_final:
-            self._journal.end_spans(batch)
-        if result.outcome is Export.ACCEPTED and not result.rejected:
-            self._size = min(BATCH, self._size * 2)
-
-    def divide(self, batch: Sequence[QueuedSpan], result: ExportResult) -> bool:
-        """Halve the next batch, or skip a single span until the next start: one bad span must not block others.
-
-        Return whether to go on at once: False for a failure that smaller batches do not avoid.
-        """
-        if result.outcome not in _DIVISIBLE:
-            return False
-        if len(batch) == 1:
-            self._unsendable.add(batch[0].text)
-        self._size = max(1, len(batch) // 2)
-        return True
+        return OtlpSender(endpoint)
+    except ImportError:  # a broken installation, whatever the variables are
+        raise
+    except Exception as error:  # noqa: BLE001 - the SDK checks its variables in many ways
+        raise UsageError(f"OpenTelemetry cannot use its settings (OTEL_* variables): {error}") from None
 
 
 class SpanDelivery:
     """Delivers the journal's spans in a thread of its own. Only an answer of the collector removes a span.
+
+    They may be another VM's, from whose image this VM was created: nothing is sent until that is known.
 
     Args:
         journal: holds the spans until they are delivered.
@@ -146,7 +114,7 @@ class SpanDelivery:
     """
 
     def __init__(self, journal: Journal, sender: Sender, log: logging.Logger) -> None:
-        self._queue = _Queue(journal)
+        self._journal = journal
         self._sender = sender
         self._log = log
         self._woken = threading.Event()
@@ -154,6 +122,8 @@ class SpanDelivery:
         self._ended = threading.Event()
         self._last: tuple[Sequence[SpanFacts], float] = ((), 0.0)  # unfinished spans to send, and by when
         self._troubles = Changes()
+        self._size = BATCH  # of the next batch, at most
+        self._began = time.monotonic()
         self.identity: Instance | None = None
         self.exported = 0
         self.failed = 0
@@ -169,12 +139,12 @@ class SpanDelivery:
             self._woken.clear()
             if self._stopping.is_set():  # stop() was called before clear(), so the event would be lost
                 break
-            batch = self._queue.next_batch()
+            batch = self._next_batch()
             if not batch:
-                self._woken.wait(_OWNER_LOOK_SECONDS if self._queue.awaits_owner else _LOOK_AGAIN_SECONDS)
+                self._woken.wait(_OWNER_LOOK_SECONDS if self._awaits_owner else _LOOK_AGAIN_SECONDS)
                 continue
             result = self._deliver(batch, None)
-            if result.is_final or self._queue.divide(batch, result):
+            if result.outcome is not Export.LATER:
                 pause = _FIRST_RETRY_SECONDS
                 continue
             self._stopping.wait(result.retry_after)
@@ -193,20 +163,34 @@ class SpanDelivery:
 
     def _send_open_spans(self) -> None:
         """Send the unfinished spans of current events, then one queued batch, before the deadline of :meth:`stop`."""
-        batch, (open_spans, deadline) = self._queue.next_batch(), self._last
+        batch, (open_spans, deadline) = self._next_batch(), self._last
         if open_spans and (left := deadline - time.monotonic()) > 0:
             self._count(len(open_spans), self._sender.send(open_spans, self.identity, left))
         if batch and (left := deadline - time.monotonic()) > 0:
             self._deliver(batch, left)
 
+    @property
+    def _awaits_owner(self) -> bool:
+        """Whether it is not known yet, for a while, whose journal it is."""
+        return self._journal.awaits_vm_id and time.monotonic() - self._began < OWNER_WAIT_SECONDS
+
+    def _next_batch(self) -> list[QueuedSpan]:
+        return [] if self._awaits_owner else self._journal.queued_spans(self._size)
+
     def _deliver(self, batch: Sequence[QueuedSpan], timeout: float | None) -> ExportResult:
+        """Send ``batch``, and remove what the collector has accepted or refused. One bad span must not block others."""
         result = self._sender.send([queued.span for queued in batch], self.identity, timeout)
-        if result.outcome is Export.TOO_LARGE and len(batch) == 1:
+        if result.outcome is Export.DIVISIBLE and len(batch) > 1:
+            self._size = len(batch) // 2
+            return result
+        if result.outcome is Export.DIVISIBLE:
             result = replace(result, outcome=Export.REFUSED)
-        if len(batch) == 1 or result.outcome not in _DIVISIBLE:
-            self._report(len(batch), result)
+        self._report(len(batch), result)
         self._count(len(batch), result)  # first, so that a span that is not queued any more is counted
-        self._queue.take_result(batch, result)
+        if result.is_final:
+            self._journal.end_spans(batch)
+        if result.outcome is Export.ACCEPTED and not result.rejected:
+            self._size = min(BATCH, self._size * 2)
         return result
 
     def _count(self, spans: int, result: ExportResult) -> None:
@@ -231,4 +215,4 @@ class SpanDelivery:
                 message, fields = "spans cannot be delivered yet", {}
             self._log.warning(message, extra=facts(error=result.reason, **fields))
         else:
-            self._log.info("collector accepts spans again", extra=facts(queued=self._queue.length))
+            self._log.info("collector accepts spans again", extra=facts(queued=self._journal.spans_queued()))

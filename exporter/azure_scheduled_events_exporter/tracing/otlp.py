@@ -1,7 +1,7 @@
 """The HTTP client of a collector: OpenTelemetry's SDK and OTLP/HTTP exporter, and the interpretation of answers.
 
-Must not decide about retries and removal (``tracing.delivery``). Imported by ``tracing.sender``, only when tracing is
-on: OpenTelemetry and protobuf take 5 to 6 MiB of memory (docs/performance.md).
+Must not decide about retries and removal (``tracing.delivery``). Imported only when tracing is on:
+OpenTelemetry and protobuf take 5 to 6 MiB of memory (docs/performance.md).
 """
 
 import json
@@ -88,7 +88,7 @@ class OtlpSender:
         self._adapter.result = None
         self._exporter.export(spans)
         return self._adapter.result or ExportResult(
-            Export.UNSENDABLE, reason="nothing was sent: OpenTelemetry's exporter cannot encode the spans"
+            Export.DIVISIBLE, reason="nothing was sent: OpenTelemetry's exporter cannot encode the spans"
         )
 
     def _provider_for(self, identity: Instance | None) -> TracerProvider:
@@ -174,7 +174,7 @@ def _judge(response: requests.Response) -> ExportResult:
         retry_after = _retry_after(response.headers.get("Retry-After", ""))
         return ExportResult(Export.LATER, reason=reason, retry_after=retry_after)
     if status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
-        return ExportResult(Export.TOO_LARGE, reason=reason)
+        return ExportResult(Export.DIVISIBLE, reason=reason)
     return ExportResult(Export.REFUSED, reason=reason)
 
 
