@@ -124,6 +124,16 @@ class TestDelivery:
         assert max(map(len, script.names)) == BATCH
         assert sorted(name for batch in script.names for name in batch) == sorted(names)
 
+    def test_one_span_does_not_hold_up_others(self, journal: Journal) -> None:
+        """What is too large, or cannot be encoded, is sent in smaller batches; a span that fails alone is given up."""
+        divisible = ExportResult(Export.DIVISIBLE, reason="413")
+        script = Script(divisible, divisible, YES)
+        add(journal, "a", "b")
+        delivery = SpanDelivery(journal, script, LOG)
+        with running(delivery, script):
+            eventually(lambda: journal.spans_queued() == 0, "nothing waits")
+        assert (script.names, delivery.exported, delivery.failed) == ([["b", "a"], ["b"], ["a"]], 1, 1)
+
     def test_new_spans_end_a_pause(self, journal: Journal) -> None:
         """The span of an event that appears while a retry waits is sent immediately."""
         script = Script(LATER)
