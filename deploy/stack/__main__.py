@@ -12,7 +12,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from azure_scheduled_events_exporter.errors import ExporterError
@@ -29,48 +29,52 @@ _GRACE = 10.0  # seconds to end by themselves
 _LOOK = 0.1  # seconds between looks
 
 
-class Stack:
-    """All parts together: started one after the other, watched, and ended so that none is left."""
+def _run(services: Mapping[str, compose.Service], folder: Path, ended: threading.Event, *, free_ports: bool) -> None:
+    """Start what has a program here, each part when what comes before it is ready, and show it until ``ended`` is set.
 
-    def __init__(self, services: Mapping[str, compose.Service], folder: Path, *, free_ports: bool) -> None:
-        self._folder = folder
-        self._services = services
-        self.programs = {name: program for name, each in services.items() if (program := program_of(each))}
-        self.absent = [name for name in services if name not in self.programs]
-        ports = _ports([port for name in self.programs for port in services[name].ports.values()], free=free_ports)
-        self._wiring = Wiring(services, frozenset(self.absent), ports, folder)
-        self.parts: list[Part] = []
+    Leaves no process behind.
 
-    def start(self, ended: threading.Event) -> None:
-        """Start everything, each part when what comes before it is ready, unless ``ended`` is set meanwhile.
-
-        Raises:
-            ExporterError: a part ends, or does not listen in time.
-        """
-        deadline = time.monotonic() + _PATIENCE
-        for name, program in self.programs.items():
-            self.parts.append(Part(self._services[name], self._wiring, program, self._folder))
-            while not self.parts[-1].is_ready():
-                self.check()
+    Raises:
+        ExporterError: a port is taken, or a part cannot be started, ends, or does not listen in time.
+    """
+    programs = {name: program for name, each in services.items() if (program := program_of(each))}
+    absent = [name for name in services if name not in programs]
+    published = [port for name in programs for port in services[name].ports.values()]
+    wiring = Wiring(services, frozenset(absent), _ports(published, free=free_ports), folder)
+    print(f"Starting {', '.join(programs)}. Logs: {folder / 'logs'}", flush=True)
+    parts: list[Part] = []
+    deadline = time.monotonic() + _PATIENCE
+    try:
+        for name, program in programs.items():
+            parts.append(Part(services[name], wiring, program, folder))
+            while not parts[-1].is_ready():
+                _check(parts)
                 if ended.wait(_LOOK):
                     return
                 if time.monotonic() > deadline:
-                    raise self.parts[-1].complain("does not listen")
+                    raise parts[-1].complain("does not listen")
+        without = f", without what Debian has no package of: {', '.join(absent)}" if absent else ""
+        print(f"Everything is up{without}. Ctrl-C ends it.", flush=True)
+        _follow(parts, ended)
+    finally:
+        _stop(parts)
 
-    def check(self) -> None:
-        """Raise ExporterError if a part has ended that should not have."""
-        for part in self.parts:
-            if part.has_failed():
-                raise part.complain(f"ended with status {part.status}")
 
-    def stop(self) -> None:
-        """End every part, the last one first; return when none is left."""
-        for number in (signal.SIGTERM, signal.SIGKILL):
-            deadline = time.monotonic() + _GRACE
-            for part in reversed(self.parts):
-                part.end(number)
-            while any(part.status is None for part in self.parts) and time.monotonic() < deadline:
-                time.sleep(_LOOK)
+def _check(parts: Iterable[Part]) -> None:
+    """Raise ExporterError if a part has ended that should not have."""
+    for part in parts:
+        if part.has_failed():
+            raise part.complain(f"ended with status {part.status}")
+
+
+def _stop(parts: Sequence[Part]) -> None:
+    """End every part, the last one first; return when none is left."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        deadline = time.monotonic() + _GRACE
+        for part in reversed(parts):
+            part.end(number)
+        while any(part.status is None for part in parts) and time.monotonic() < deadline:
+            time.sleep(_LOOK)
 
 
 def _ports(published: list[int], *, free: bool) -> dict[int, int]:
@@ -97,33 +101,16 @@ def _ports(published: list[int], *, free: bool) -> dict[int, int]:
     return {port: port for port in published}
 
 
-def _run(stack: Stack, folder: Path, ended: threading.Event) -> None:
-    """Run ``stack`` until ``ended`` is set; leave no process behind.
-
-    Raises:
-        ExporterError: a part cannot be started, or ends.
-    """
-    try:
-        print(f"Starting {', '.join(stack.programs)}. Logs: {folder / 'logs'}", flush=True)
-        stack.start(ended)
-        if not ended.is_set():
-            without = ", without what Debian has no package of: " + ", ".join(stack.absent) if stack.absent else ""
-            print(f"Everything is up{without}. Ctrl-C ends it.", flush=True)
-            _follow(stack, ended)
-    finally:
-        stack.stop()
-
-
-def _follow(stack: Stack, ended: threading.Event) -> None:
+def _follow(parts: Sequence[Part], ended: threading.Event) -> None:
     """Print what the parts for people say, each line with the part's name, until ``ended`` is set."""
-    shown = [part for part in stack.parts if part.service.shown]
+    shown = [part for part in parts if part.service.shown]
     width = max(len(part.service.name) for part in shown)
     files = [(part.service.name, part.log.open(encoding="utf-8", errors="replace")) for part in shown]
     while not ended.is_set():
         for name, file in files:
             for line in file:
                 print(f"{name:<{width}} | {line}", end="", flush=True)
-        stack.check()
+        _check(parts)
         ended.wait(_LOOK)
 
 
@@ -142,7 +129,7 @@ def main() -> int:
     folder = arguments.folder or Path(tempfile.mkdtemp(prefix="stack-"))
     try:
         services = compose.read(arguments.file, os.environ, *([VICTORIA] if arguments.victoria else []))
-        _run(Stack(services, folder, free_ports=arguments.free_ports), folder, ended)
+        _run(services, folder, ended, free_ports=arguments.free_ports)
     except ExporterError as error:  # the logs are kept: somebody will want to read them
         sys.stderr.write(f"stack: {error}\n")
         return error.exit_status

@@ -21,7 +21,6 @@ from pathlib import Path
 
 from azure_scheduled_events_exporter import logs
 from azure_scheduled_events_exporter.approval.operator_requests import UNKNOWN_RESULT, is_approved, may_be_approved
-from azure_scheduled_events_exporter.approval.policy import OFF
 from azure_scheduled_events_exporter.config import Config
 from azure_scheduled_events_exporter.core.document import Scope
 from azure_scheduled_events_exporter.core.event_types import EVENT_FACTS
@@ -110,7 +109,7 @@ def _journal(config: Config, log: logging.Logger, limiter: RateLimiter, *, says:
     """Open the journal, while an exporter sends what is requested in it: the one that runs, or one of this process."""
     path = Path(config.journal_path)
     # It pushes no alerts, which it would not live to resolve.
-    own = replace(config, poll_interval=_POLL_SECONDS, alertmanager_url=(), approval_policy=OFF)
+    own = replace(config, poll_interval=_POLL_SECONDS, alertmanager_url=())
     with ExitStack() as stack:
         with suppress(JournalInUseError):
             exporter = daemon.Exporter(own, log, rate_limiter=limiter)

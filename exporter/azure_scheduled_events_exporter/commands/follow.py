@@ -17,7 +17,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from azure_scheduled_events_exporter import logs, standard_streams
-from azure_scheduled_events_exporter.approval.policy import OFF
 from azure_scheduled_events_exporter.config import Config
 from azure_scheduled_events_exporter.core.document import Scope
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle
@@ -141,7 +140,7 @@ def _position_in(store: Store, seq: int | None, epoch: str) -> tuple[int, str]:
 def _polled(config: Config) -> Iterator[_Look]:
     """Poll IMDS and yield the transitions, those of events that are there already first."""
     log = logs.set_up("warning", config.log_format)
-    alone = with_endpoint(replace(config, journal_path=MEMORY, approval_policy=OFF), log)
+    alone = with_endpoint(replace(config, journal_path=MEMORY), log)
     exporter = daemon.Exporter(alone, log, reports=False)
     failed = threading.Event()
     exporter.failed = failed.set

@@ -12,12 +12,11 @@ from .resolution import (
     unknown_variables,
     written,
 )
-from .settings import DISCOVER, ENVIRONMENT_PREFIX, SETTINGS, Config, environment_name, warnings
+from .settings import DISCOVER, SETTINGS, Config, environment_name, warnings
 
 __all__ = [
     "CONFIG_FILE_FLAG",
     "DISCOVER",
-    "ENVIRONMENT_PREFIX",
     "ENV_FILE_FLAG",
     "SETTINGS",
     "Config",
