@@ -158,8 +158,9 @@ class ApprovalSender:
             and request.number != unanswered
         ]
         if expired:
-            self._journal.withdraw_requests(expired, "expired: it was not sent, or IMDS throttled each attempt")
-            self._journal.withdraw_requests(expired, UNKNOWN_RESULT, sent_too=True)
+            unsent = "expired: it was not sent, or IMDS throttled each attempt"
+            self._journal.set_request_results(dict.fromkeys(expired, unsent), if_unsent=True)
+            self._journal.set_request_results(dict.fromkeys(expired, UNKNOWN_RESULT))
         return [request for request in requests if request.number not in expired]
 
 

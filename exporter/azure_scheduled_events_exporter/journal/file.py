@@ -19,15 +19,8 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple
 
-from azure_scheduled_events_exporter.errors import (
-    DamagedTextError,
-    ExporterError,
-    JournalInUseError,
-    NotUsableError,
-    one_line,
-)
+from azure_scheduled_events_exporter.errors import DamagedTextError, ExporterError, JournalInUseError, NotUsableError
 from azure_scheduled_events_exporter.logs import facts
 
 from .store import APPLICATION_ID, SCHEMA_VERSION, State, Store
@@ -38,22 +31,14 @@ MEMORY = "memory"
 ROOM_BYTES = 256 << 10
 """With less free space, the disk counts as full: a write may map 32 KiB, and other programs write too."""
 
-FAILURES = (sqlite3.Error, OSError, DamagedTextError)
-"""Errors of reads and writes that a file or a disk can cause."""
+FAILURES = (sqlite3.Error, OSError, DamagedTextError, UnicodeDecodeError)
+"""Errors of reads and writes that a file or a disk can cause. A message of SQLite may quote bytes that are no UTF-8."""
 
 _LOGS = ("-wal", "-shm")
 """SQLite's files beside a database in WAL mode. The content of the first may not be in the database yet."""
+_LOCK = ".lock"
 # SQLITE_ERROR is what a missing table gives. All other codes mean trouble with the disk, which may pass.
 _DAMAGED = frozenset({sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
-_NO_TEXT = "Could not decode to UTF-8"
-"""The beginning of the message of Python's sqlite3 if a text is not UTF-8. This error has no code."""
-
-
-class FileIdentity(NamedTuple):
-    """Identifies a file, so that a file that was removed or replaced is detected."""
-
-    device: int
-    inode: int
 
 
 def file_path(path: Path) -> Path:
@@ -70,23 +55,26 @@ def file_path(path: Path) -> Path:
 
 def lock_path(file: Path) -> Path:
     """Return the file of the lock of the journal's ``file``."""
-    return file.with_name(file.name + ".lock")
+    return file.with_name(file.name + _LOCK)
 
 
-def identity(path: Path | str) -> FileIdentity | None:
-    """Return the identity of the file at ``path`` now; None if there is none. Raises OSError: it cannot be reached."""
+def identity(path: Path | str) -> tuple[int, int] | None:
+    """Return device and inode of the file at ``path``, which tell whether it was replaced; None if there is none.
+
+    Raises OSError: it cannot be reached.
+    """
     try:
         found = os.stat(path)  # noqa: PTH116 - at every poll, where making a Path costs more than asking the system
     except (FileNotFoundError, NotADirectoryError):
         return None
-    return FileIdentity(found.st_dev, found.st_ino)
+    return found.st_dev, found.st_ino
 
 
 def is_damage(error: Exception) -> bool:
     """Return whether a file's content is damaged; otherwise the disk failed, and may work again later."""
     if isinstance(error, sqlite3.Error):
-        return isinstance(error, NotUsableError) or _code(error) in _DAMAGED or str(error).startswith(_NO_TEXT)
-    return isinstance(error, DamagedTextError)
+        return isinstance(error, NotUsableError) or _code(error) in _DAMAGED
+    return isinstance(error, DamagedTextError | UnicodeDecodeError)
 
 
 def reason(error: Exception) -> str:
@@ -101,16 +89,9 @@ def _code(error: sqlite3.Error) -> int:
 
 @contextmanager
 def closed_on_failure(connection: sqlite3.Connection) -> Iterator[None]:
-    """Close the connection if the block fails; otherwise the caller closes it.
-
-    Raises:
-        NotUsableError: a message of SQLite quotes bytes of the file that are not UTF-8, so the file is damaged.
-    """
+    """Close the connection if the block fails; otherwise the caller closes it."""
     try:
         yield
-    except UnicodeDecodeError as error:
-        connection.close()
-        raise NotUsableError(one_line(error.object.decode("utf-8", "replace"))) from None
     except BaseException:
         connection.close()
         raise
@@ -124,15 +105,16 @@ def check_sound(connection: sqlite3.Connection) -> None:
         raise NotUsableError(problem)
 
 
-def _check_ours(connection: sqlite3.Connection) -> None:
-    """Refuse a file of another program, or of another schema; an empty one is fine."""
+def _check_ours(connection: sqlite3.Connection) -> bool:
+    """Refuse a file of another program, or of another schema; return False if nothing has been written to it."""
     if not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-        return
+        return False
     if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
         raise NotUsableError("it is another program's SQLite file, or of a version before the first release")
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     if version != SCHEMA_VERSION:
         raise NotUsableError(f"it is of another version (schema {version}, known here is {SCHEMA_VERSION})")
+    return True
 
 
 def _check_room(folder: Path) -> None:
@@ -142,6 +124,14 @@ def _check_room(folder: Path) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))
 
 
+def _connect(file: Path, how: str, seconds: float = 5.0) -> sqlite3.Connection:
+    """Return a connection that waits so long for locks, and reads a text that is not UTF-8 as a damaged one."""
+    uri = f"{file.absolute().as_uri()}?{how}"
+    connection = sqlite3.connect(uri, uri=True, timeout=seconds, check_same_thread=False)
+    connection.text_factory = lambda content: content.decode(errors="replace")
+    return connection
+
+
 def connect_to_read(file: Path) -> sqlite3.Connection:
     """Return a connection that writes nothing, not even beside the file: it works on a full or read-only disk.
 
@@ -149,21 +139,11 @@ def connect_to_read(file: Path) -> sqlite3.Connection:
         sqlite3.Error, OSError: the file cannot be read.
     """
     if Path(f"{file}-shm").exists():
-        how = "mode=ro&readonly_shm=1"
-    elif Path(f"{file}-wal").exists():  # a copy without -shm, which SQLite makes anew
+        return _connect(file, "mode=ro&readonly_shm=1")
+    if Path(f"{file}-wal").exists():  # a copy without -shm, which SQLite makes anew
         _check_room(file.parent)
-        how = "mode=ro"
-    else:
-        how = "mode=ro" if identity(f"{file}-journal") else "mode=ro&immutable=1"
-    return sqlite3.connect(f"{file.absolute().as_uri()}?{how}", uri=True, timeout=5, check_same_thread=False)
-
-
-def _readable(file: Path) -> Store:
-    with closed_on_failure(connection := connect_to_read(file)):
-        _check_ours(connection)
-        if not connection.execute("PRAGMA user_version").fetchone()[0]:
-            raise NotUsableError("nothing has been written to it yet")
-        return Store(connection)
+        return _connect(file, "mode=ro")
+    return _connect(file, "mode=ro" if identity(f"{file}-journal") else "mode=ro&immutable=1")
 
 
 def read_only(path: Path) -> Store:
@@ -176,8 +156,11 @@ def read_only(path: Path) -> Store:
     try:
         if not file.exists():
             raise ExporterError(f"there is no journal at {file}: has an exporter run here? (--journal.path)")
-        return _readable(file)
-    except (sqlite3.Error, OSError) as error:
+        with closed_on_failure(connection := connect_to_read(file)):
+            if not _check_ours(connection):
+                raise NotUsableError("nothing has been written to it yet")
+            return Store(connection)
+    except FAILURES as error:
         raise ExporterError(f"the journal {file} cannot be read: {reason(error)}") from None
 
 
@@ -189,9 +172,9 @@ def check_may_be_opened(path: Path) -> None:
     """
     file = file_path(path)
     try:
-        with closing(connect_to_read(file)) as connection, closed_on_failure(connection):
+        with closing(connect_to_read(file)) as connection:
             _check_ours(connection)
-    except (sqlite3.Error, OSError) as error:
+    except FAILURES as error:
         if is_damage(error):
             raise ExporterError(f"{file} cannot be used as --journal.path: {reason(error)}") from None
 
@@ -205,39 +188,17 @@ def writable(path: Path) -> Store:
     file = file_path(path)
     try:
         _check_room(file.parent)
-        connection = sqlite3.connect(f"{file.absolute().as_uri()}?mode=rw", uri=True, timeout=5)
-        with closed_on_failure(connection):
+        with closed_on_failure(connection := _connect(file, "mode=rw")):
             connection.execute("PRAGMA synchronous = FULL")
             _check_ours(connection)
             connection.execute("BEGIN IMMEDIATE")
             connection.rollback()
             return Store(connection)
-    except (sqlite3.Error, OSError) as error:
-        hint = "; try as root"
+    except FAILURES as error:
+        hint = "" if is_damage(error) else "; try as root"
         if isinstance(error, sqlite3.Error) and _code(error) == sqlite3.SQLITE_BUSY:
             hint = " by a process that does not end its write; restart the exporter if it hangs, and try again"
-        hint = "" if isinstance(error, NotUsableError) else hint
         raise ExporterError(f"the journal {file} cannot be written: {reason(error)}{hint}") from None
-
-
-def open_to_write(file: Path) -> Store:
-    """Open the journal's file, or create one; the caller holds :class:`WriterLock`.
-
-    Raises:
-        sqlite3.Error: it cannot be used; :func:`is_damage` returns whether its content is damaged.
-        OSError: it cannot be reached, or the disk is full.
-    """
-    file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    _check_room(file.parent)
-    create(file)
-    connection = sqlite3.connect(file, timeout=1, check_same_thread=False)
-    with closed_on_failure(connection):
-        _check_ours(connection)
-        # Not before it is known to be ours: this writes to the file.
-        connection.execute("PRAGMA journal_mode = WAL")
-        # NORMAL can lose committed transitions in a power failure, and an event can be a power failure.
-        connection.execute("PRAGMA synchronous = FULL")
-        return Store(connection)
 
 
 def create(path: Path) -> None:
@@ -275,8 +236,7 @@ def set_aside(path: Path) -> Path:
 class WriterLock:
     """The lock that makes this process the journal's only writer; the system releases it when the process ends.
 
-    Uses SQLite's locks on an empty file beside the journal, because they work on every platform. A reserved lock keeps
-    other writers out. While the journal's file is written, it is an exclusive one, which :func:`is_written` finds.
+    It is SQLite's exclusive lock on an empty file beside the journal, because that works on every platform.
     """
 
     def __init__(self, file: Path) -> None:
@@ -289,11 +249,11 @@ class WriterLock:
         self._path = lock_path(file)
         self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         create(self._path)
-        # Waits a moment, because is_written() holds the lock briefly.
-        connection = sqlite3.connect(self._path, timeout=1, check_same_thread=False, isolation_level=None)
-        with closed_on_failure(connection):
+        # Waits a moment, because is_written() reads the file.
+        self._connection = sqlite3.connect(self._path, timeout=1, check_same_thread=False, isolation_level=None)
+        with closed_on_failure(self._connection):
             try:
-                connection.execute("BEGIN IMMEDIATE")
+                self._connection.execute("BEGIN EXCLUSIVE")
             except sqlite3.OperationalError as error:
                 if _code(error) != sqlite3.SQLITE_BUSY:
                     raise
@@ -301,26 +261,11 @@ class WriterLock:
                     f"another exporter, or 'approve', writes the journal {file}: "
                     "stop it or let it end, or give this one its own --journal.path"
                 ) from None
-        self._connection = connection
         self._identity = identity(self._path)
-        self._shows_writing = False
-
-    def mark(self, *, is_written: bool) -> None:
-        """Make :func:`is_written` return ``is_written``. Raises sqlite3.Error: the lock may be lost."""
-        if is_written == self._shows_writing:
-            return
-        self._shows_writing = False
-        self._connection.execute("ROLLBACK")
-        if is_written:
-            with suppress(sqlite3.OperationalError):  # somebody reads the file of the lock
-                self._connection.execute("BEGIN EXCLUSIVE")
-                self._shows_writing = True
-                return
-        self._connection.execute("BEGIN IMMEDIATE")
 
     def holds(self) -> bool:
         """Return whether the locked file is still the one at its path. Raises OSError: the path cannot be read."""
-        return identity(self._path) == self._identity and self._connection.in_transaction
+        return identity(self._path) == self._identity
 
     def release(self) -> None:
         """Release the lock, so that another process can write the journal."""
@@ -329,19 +274,13 @@ class WriterLock:
 
 
 def is_written(path: Path) -> bool:
-    """Return whether an exporter writes the file of the journal at ``path``. Creates nothing and takes no lock.
-
-    While its disk fails, an exporter keeps its entries in memory, and this is False.
-    """
+    """Return whether an exporter has the journal at ``path``. Creates nothing and takes no lock."""
     lock = lock_path(file_path(path))
-    with (
-        suppress(sqlite3.Error),
-        closing(sqlite3.connect(f"{lock.absolute().as_uri()}?mode=ro", uri=True, timeout=0)) as db,
-    ):
-        try:
-            db.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        except sqlite3.Error as error:
-            return _code(error) == sqlite3.SQLITE_BUSY
+    try:
+        with closing(sqlite3.connect(f"{lock.absolute().as_uri()}?mode=ro", uri=True, timeout=0)) as connection:
+            connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except sqlite3.Error as error:
+        return _code(error) == sqlite3.SQLITE_BUSY
     return False
 
 
@@ -356,16 +295,19 @@ def new_epoch() -> str:
 
 
 class JournalFile:
-    """The file of one exporter's journal. Except for :meth:`read`, one thread uses it.
+    """The file of one exporter's journal. Once it is constructed, one thread uses it.
 
     Attributes:
         path: of the file.
-        written: the state in the file after the last write, with which a new file goes on if this one is lost.
+        found: what earlier runs have left, also on a disk that cannot be written; nothing if it cannot be used.
+        spans: how many spans of earlier runs wait.
+        last_number: of the newest transition in the file.
         unusable: why the file that is there is to be renamed, ``""`` if it is not.
+        store: its tables, while it is open.
     """
 
     def __init__(self, path: Path, log: logging.Logger) -> None:
-        """Take the lock.
+        """Take the lock, or leave that to :meth:`opened` if the disk does not work now, and read the file.
 
         Raises:
             JournalInUseError: another process holds it.
@@ -374,80 +316,85 @@ class JournalFile:
         if path.name != FILE_NAME and not lock_path(path).exists():
             check_may_be_opened(path)  # such as /etc/passwd, which must not be renamed
         self.path = path
-        self.written = State(epoch=new_epoch())
-        self.unusable = ""
+        self.found, self.spans, self.unusable = State(epoch=new_epoch()), 0, ""
+        self.store: Store | None = None
         self._log = log
         self._lock: WriterLock | None = None
-        self._identities: list[FileIdentity | None] = []
+        self._identities: list[tuple[int, int] | None] = []
         self._device: int | None = None  # that the file was found on
-        with suppress(sqlite3.Error, OSError):  # open() tries again
+        with suppress(sqlite3.Error, OSError):
             self._lock = WriterLock(path)
-
-    def read(self) -> Store | None:
-        """Return the file as it was left, for reading only; None if there is none, or if it is not usable."""
         try:
-            if not self.path.exists() or not self.path.stat().st_size:
-                return None
-            store, self._device = _readable(self.path), self.path.stat().st_dev
-            with closed_on_failure(store.connection):
-                check_sound(store.connection)
-                found = store.restore()
-                self.written = found if found.epoch else self.written  # nothing has been written to it
+            self._read()
         except FAILURES as error:
             self.unusable = reason(error) if is_damage(error) else f"it could not be read at the start: {reason(error)}"
-            return None
-        return store
+        self.last_number = self.found.last_number
 
-    def open(self) -> Store:
-        """Open the file for writing; one that is damaged, or does not go on from :attr:`written`, is renamed.
+    def _read(self) -> None:
+        if not self.path.exists() or not self.path.stat().st_size:
+            return
+        with closing(connect_to_read(self.path)) as connection:
+            is_begun, self._device = _check_ours(connection), self.path.stat().st_dev
+            if not is_begun:
+                return
+            check_sound(connection)
+            store = Store(connection)
+            found, spans = store.restore(), store.spans_queued()
+            if found.epoch:
+                self.found, self.spans = found, spans
+            if store.left_out:
+                message = "an entry in the journal cannot be read: left out"
+                self._log.error(message, extra=facts(error=store.left_out[0]))
+
+    def opened(self, epoch: str) -> Store:
+        """Return the tables, opened for writing if they are not; what is :attr:`unusable` is renamed before that.
+
+        Call :meth:`close` after any failure. ``epoch`` identifies the numbers that are to go on.
 
         Raises:
             JournalInUseError: another process has taken the lock.
-            sqlite3.Error, OSError: the file cannot be used now.
+            sqlite3.Error, UnicodeDecodeError: it cannot be used; :func:`is_damage` returns whether it is damaged.
+            OSError: it cannot be reached, was removed or replaced, or the disk is full.
         """
+        if self.unusable:
+            self.close()
+        if self.store is not None:
+            _check_room(self.path.parent)
+            if self._found() != self._identities:
+                self.store.checkpoint()  # only its log may have been removed
+                raise OSError(errno.ESTALE, "its files were removed or replaced")
+            return self.store
         if self._device is not None and not self.path.exists() and _device(self.path.parent) != self._device:
             raise OSError(errno.ENODEV, "the file system that the journal was on is not mounted", str(self.path))
         if self._lock is None or not self._lock.holds():
             self.release()
             self._lock = WriterLock(self.path)
-        try:
-            store = self._usable()
-        except (sqlite3.Error, DamagedTextError) as error:
-            if not is_damage(error):
-                raise
-            self._set_aside(reason(error))
-            store = self._usable()
-        if not store.epoch():
-            store.write((), self.written, whole=True)
-        self._identities, self._device = self._found(), self.path.stat().st_dev
-        return store
-
-    def _usable(self) -> Store:
         if self.unusable:
-            self._set_aside(self.unusable)
-        store = open_to_write(self.path)
-        with closed_on_failure(store.connection):
-            epoch = store.epoch()
-            if epoch and (epoch != self.written.epoch or store.last_number() < self.written.last_number):
+            self._set_aside()
+        _check_room(self.path.parent)
+        create(self.path)
+        with closed_on_failure(connection := _connect(self.path, "mode=rw", 1.0)):
+            _check_ours(connection)
+            # Not before it is known to be ours: this writes to the file.
+            connection.execute("PRAGMA journal_mode = WAL")
+            # NORMAL can lose committed transitions in a power failure, and an event can be a power failure.
+            connection.execute("PRAGMA synchronous = FULL")
+            store = Store(connection)
+            found = store.epoch()
+            if found and (found != epoch or store.last_number() < self.last_number):
                 raise NotUsableError("an older copy of the journal, or another one, is in its place")
+        self.store, self._identities, self._device = store, self._found(), self.path.stat().st_dev
         return store
 
-    def check(self) -> bool:
-        """Return whether the open files are still those at the path. Raises OSError: it is full or out of reach."""
-        _check_room(self.path.parent)
-        return self._found() == self._identities and self._lock is not None and self._lock.holds()
+    def close(self) -> None:
+        """Close the file, and keep the lock."""
+        if self.store is not None:
+            with suppress(sqlite3.Error):
+                self.store.close()
+        self.store = None
 
-    def has_written(self, state: State) -> None:
-        """Take note that the file has ``state``, and let followers know that it is written."""
-        self.written = state
-        if self._lock is not None:
-            self._lock.mark(is_written=True)
-
-    def stop_writing(self) -> None:
-        """Let followers know that the file does not have what this exporter sees.
-
-        Other writers stay locked out, but not on a read-only file system: without the lock it can be unmounted.
-        """
+    def leave_read_only(self) -> None:
+        """Release the lock if the file system is read-only: otherwise it could not be unmounted."""
         probe = self.path.with_name(f"{self.path.name}.probe")  # the mount's flags do not show an error of the disk
         try:
             create(probe)
@@ -455,9 +402,6 @@ class JournalFile:
         except OSError as error:
             if error.errno == errno.EROFS:
                 self.release()
-        if self._lock is not None:
-            with suppress(sqlite3.Error):
-                self._lock.mark(is_written=False)
 
     def release(self) -> None:
         """Release the lock."""
@@ -465,12 +409,12 @@ class JournalFile:
             self._lock.release()
         self._lock = None
 
-    def _set_aside(self, why: str) -> None:
-        if any(self._found()):
+    def _set_aside(self) -> None:
+        if any(identity(f"{self.path}{suffix}") for suffix in ("", *_LOGS)):
             aside = set_aside(self.path)
             message = "journal cannot be used: set aside, and a new one begun"
-            self._log.error(message, extra=facts(path=self.path, set_aside=aside, error=why))
+            self._log.error(message, extra=facts(path=self.path, set_aside=aside, error=self.unusable))
         self.unusable = ""
 
-    def _found(self) -> list[FileIdentity | None]:
-        return [identity(f"{self.path}{suffix}") for suffix in ("", *_LOGS)]
+    def _found(self) -> list[tuple[int, int] | None]:
+        return [identity(f"{self.path}{suffix}") for suffix in ("", *_LOGS, _LOCK)]

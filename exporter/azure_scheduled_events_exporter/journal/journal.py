@@ -1,7 +1,7 @@
 """The journal as the exporter uses it: a thread that owns the file, and a queue of what is not yet on disk.
 
 Transitions are on disk before they are reported, for at most :data:`WAIT_SECONDS`: an entry is put into the queue
-(``journal.waiting``) and waited for. A disk that is full, gone, read-only or hanging is one case: entries stay in the
+and waited for. A disk that is full, gone, read-only or hanging is one case: entries stay in the
 queue in their order, :attr:`Journal.state` is not up, the caller goes on, and the thread tries again every
 :data:`RETRY_SECONDS`. Any thread may call any operation; none raises because of the disk.
 
@@ -9,48 +9,37 @@ Must not decide which file is usable (``journal.file``), or know SQL (``journal.
 """
 
 import logging
-import sqlite3
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
-from itertools import compress
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycles
 from azure_scheduled_events_exporter.core.records import Record
+from azure_scheduled_events_exporter.core.spans import SpanFacts
 from azure_scheduled_events_exporter.core.statistics import Statistics
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
-from azure_scheduled_events_exporter.errors import CodecError, DamagedTextError, JournalInUseError
+from azure_scheduled_events_exporter.errors import CodecError, JournalInUseError
 from azure_scheduled_events_exporter.logs import facts
 from azure_scheduled_events_exporter.recording.file import RecordedDocument
 
 from . import documents
-from .codec import decode, encode
+from .codec import decode
 from .file import FAILURES, JournalFile, file_path, is_damage, new_epoch, reason
 from .hook_runs import HookRun, HookStatistics, counted
-from .requests import ApprovalRequest
-from .store import (
-    OF_REQUESTS,
-    PAGE,
-    Entry,
-    QueuedSpan,
-    Row,
-    State,
-    Store,
-    entry_rows,
-    property_row,
-    result_row,
-    unmark_row,
-)
-from .waiting import Waiting
+from .requests import SET_RESULT, SET_RESULT_IF_UNSENT, UNMARK_SENT, ApprovalRequest
+from .store import END_SPAN, PUT_SPAN, PUT_TRANSITION, Entry, QueuedSpan, Row, State, Store, entry_rows
 
 _Answer = TypeVar("_Answer")
 
 WAIT_SECONDS = 2.0
 """For how long an entry is waited for. Then it waits for the disk by itself."""
+MOST: Final = 3000
+"""Rows that wait: at most about 5 MiB. Above it, the oldest ones are dropped."""
 RETRY_SECONDS = 1.0
 """Interval of the attempts to write, while the disk does not work."""
 _CLOSE_SECONDS = 1.0
@@ -79,6 +68,9 @@ class Inbox:
     runs: Sequence[HookRun] = ()
 
 
+_OF_REQUESTS = frozenset({SET_RESULT, SET_RESULT_IF_UNSENT, UNMARK_SENT})
+
+
 class Journal:
     """Stores transitions, events and undelivered spans. Thread-safe.
 
@@ -95,23 +87,19 @@ class Journal:
         self._retention = retention
         self._log = log
         self._file = None if path is None else JournalFile(file_path(path), log)
-        self._state = State()  # after the newest entry
-        self._waiting = Waiting()
-        self._span_count = 0  # on disk
-        self._heartbeat = ""
-        if self._file is not None:
-            self._read(self._file)
+        self._state = State() if self._file is None else self._file.found  # after the newest change
+        self._rows: deque[tuple[int, Row]] = deque(maxlen=MOST)  # that wait, with the numbers of their changes
+        self._has_dropped = False  # rows that were never written: then the file needs the whole state
+        self._added = self._written = 0  # numbers of the newest change, and of the newest one on disk
+        self._spans_on_disk = 0 if self._file is None else self._file.spans
         self._vm_id = ""
         self._inbox = Inbox()
         self._asked: list[tuple[Callable[[Store], Any], Future[Any]]] = []
-        self._store: Store | None = None
-        self._problem = "not opened yet" if self._file is not None else "there is no file"
-        self._is_reported = False  # whether the log has the problem
+        self._looks = False  # the file is to be checked, and what other processes have written to be read
+        # Why entries wait, "" while they are on disk; None until the file is open, at the start or after damage.
+        self._problem: str | None = "there is no file" if self._file is None else None
         self._retry_at = 0.0
         self._errors = 0
-        self._added = self._written = 0  # entries
-        self._begins_anew = False  # the file is another VM's
-        self._looks = False  # the file is to be checked, and what other processes have written to be read
         self._ending = False
         self._pruned: float | None = None
         self._changed = threading.Condition()
@@ -119,30 +107,12 @@ class Journal:
         if self._file is not None:
             self._thread.start()
             with self._changed:
-                self._changed.wait_for(lambda: not self._problem or self._is_reported, WAIT_SECONDS)
-
-    def _read(self, file: JournalFile) -> None:
-        """Read what earlier runs have left, also from a disk that cannot be written."""
-        store = file.read()
-        self._state = file.written
-        if store is None:
-            return
-        try:
-            self._span_count = store.spans_queued()
-            self._heartbeat = store.property("heartbeat")
-            if store.left_out:
-                self._log.error(
-                    "an entry in the journal cannot be read: left out", extra=facts(error=store.left_out[0])
-                )
-        except FAILURES as error:
-            file.unusable = reason(error)
-        finally:
-            store.close()
+                self._changed.wait_for(lambda: self._problem is not None, WAIT_SECONDS)
 
     @property
     def state(self) -> JournalState:
         """Whether everything is on disk now, and the number of failures."""
-        return JournalState(not self._problem, self._errors)
+        return JournalState(self._problem == "", self._errors)
 
     def restore(self) -> State:
         """Return the events and statistics after all entries."""
@@ -155,16 +125,23 @@ class Journal:
             CodecError: a bug; nothing is written.
         """
         with self._changed:
-            self._waiting.put(entry_rows(entry, self._state.last_number))
-            last_number = self._state.last_number + len(entry.changes)
-            self._state = replace(self._state, lifecycles=known, statistics=statistics, last_number=last_number)
-            self._added += 1
-            number = self._added
-            self._changed.notify_all()
-            if self._file is None:
-                return
-            if not self._changed.wait_for(lambda: self._written >= number or self._problem, WAIT_SECONDS):
+            rows, last = entry_rows(entry, self._state.last_number), self._state.last_number + len(entry.changes)
+            number = self._put(rows, lifecycles=known, statistics=statistics, last_number=last)
+            if self._file is not None and not self._changed.wait_for(
+                lambda: self._written >= number or self._problem, WAIT_SECONDS
+            ):
                 self._has_trouble(_HANGS)
+
+    def _put(self, rows: Iterable[Row] = (), **changes: Any) -> int:  # noqa: ANN401 - fields of State
+        """Let ``rows`` and ``changes`` of the state be written; return the number of this change."""
+        with self._changed:
+            self._added += 1
+            for row in rows:
+                self._has_dropped |= len(self._rows) == MOST
+                self._rows.append((self._added, row))
+            self._state = replace(self._state, **changes)
+            self._changed.notify_all()
+            return self._added
 
     def look(self) -> None:
         """Let the thread check the file, and read what other processes have written. Call it at every poll."""
@@ -179,22 +156,23 @@ class Journal:
         A request whose result waits for the disk is not open any more.
         """
         with self._changed:
-            is_open = [not self._problem and not self._waiting.has_result(each.number) for each in self._inbox.requests]
-            return replace(self._inbox, requests=list(compress(self._inbox.requests, is_open)))
+            closed = {row.values[-1] for _, row in self._rows if row.statement in {SET_RESULT, SET_RESULT_IF_UNSENT}}
+            is_up, requests = self._problem == "", self._inbox.requests
+            return replace(self._inbox, requests=[each for each in requests if is_up and each.number not in closed])
 
     def ask(self, what: Callable[[Store], _Answer], default: _Answer) -> _Answer:
         """Return the result of ``what``, with all entries so far written; ``default`` if the disk does not work."""
-        if self._problem or not self._thread.is_alive():
+        if self._problem != "" or not self._thread.is_alive():
             return default
         future = self._later(what)
         try:
             return future.result(WAIT_SECONDS)
         except TimeoutError:
-            if future.cancel() or not future.done():
-                with self._changed:
-                    self._has_trouble(_HANGS)
+            future.cancel()
+            with self._changed:
+                self._has_trouble(_HANGS)
             return default
-        except (CancelledError, CodecError, *FAILURES):
+        except (CodecError, *FAILURES):
             return default
 
     def _later(self, what: Callable[[Store], _Answer]) -> "Future[_Answer]":
@@ -208,21 +186,19 @@ class Journal:
         """Set this VM's id; return whether the journal was another VM's. Then a new one begins, without content."""
         if not vm_id or vm_id == self._vm_id:
             return False
-        self._vm_id = vm_id
         with self._changed:
-            owner = self._state.vm_id
-            is_foreign = owner.casefold() not in {"", vm_id.casefold()}
-            if is_foreign:
+            self._vm_id, owner = vm_id, self._state.vm_id
+            if owner.casefold() == vm_id.casefold():
+                return False
+            if owner:
                 message = "journal belongs to another VM: begun anew, and the file is kept under another name"
                 self._log.warning(message, extra=facts(vm_id=vm_id, journal_vm_id=owner))
-                self._state = State(epoch=new_epoch())
-                self._waiting, self._begins_anew = Waiting(), True
-                self._span_count = 0
-            if is_foreign or not owner:
-                self._state = replace(self._state, vm_id=vm_id)
-                self._waiting.put([property_row("vm_id", vm_id)])
-            self._changed.notify_all()
-        return is_foreign
+                self._rows.clear()
+                self._state, self._spans_on_disk = State(epoch=new_epoch()), 0
+                if self._file is not None:
+                    self._file.unusable = "it belongs to another VM"
+            self._put(vm_id=vm_id)
+        return bool(owner)
 
     @property
     def awaits_vm_id(self) -> bool:
@@ -248,29 +224,39 @@ class Journal:
 
     def queued_spans(self, limit: int) -> list[QueuedSpan]:
         """Return undelivered spans, the newest first, at most ``limit`` (-1: all), also those not yet on disk."""
+        more = limit if limit < 0 else limit + len(self._rows)
+        stored = self.ask(lambda store: store.queued_spans(more), list[QueuedSpan]())
+        texts = {each.span.span_id: each.text for each in reversed(stored)}
         with self._changed:
-            waiting = self._waiting.spans()
-        newer, nothing = {each.span.span_id for each in waiting}, list[QueuedSpan]()
-        more = limit if limit < 0 else limit + len(self._waiting)
-        stored = self.ask(lambda store: store.queued_spans(more), nothing)
-        with self._changed:
-            stored = [
-                each for each in stored if each.span.span_id not in newer and not self._waiting.needs_no_delivery(each)
-            ]
-        found = [*waiting, *stored]
+            self._bring_up_to_date(texts)
+        known = {each.text: each for each in stored}
+        found = [known.get(text) or QueuedSpan(text, decode(SpanFacts, text)) for text in reversed(texts.values())]
         return found if limit < 0 else found[:limit]
 
+    def _bring_up_to_date(self, texts: dict[str, str]) -> int:
+        """Let queued spans, by their ids, be as after all rows that wait; return how many others these remove."""
+        removed = 0
+        for _, (statement, values) in self._rows:
+            if statement is PUT_SPAN:
+                texts.pop(values[0], None)  # the newest last
+                texts[values[0]] = values[1]
+            elif statement is END_SPAN:
+                if texts.get(values[0]) == values[1]:
+                    del texts[values[0]]
+                else:
+                    removed += 1
+        return removed
+
     def end_spans(self, spans: Iterable[QueuedSpan]) -> None:
-        """Remove spans that need no delivery any more."""
-        with self._changed:
-            for span in spans:
-                self._waiting.end_span(span)
-            self._changed.notify_all()
+        """Remove spans that need no delivery any more; not newer versions of them."""
+        self._put(Row(END_SPAN, (each.span.span_id, each.text)) for each in spans)
 
     def spans_queued(self) -> int:
         """Return the number of spans that wait for delivery, also of those that wait for the disk."""
         with self._changed:
-            return max(0, self._span_count + self._waiting.count_spans())
+            waiting: dict[str, str] = {}
+            removed = self._bring_up_to_date(waiting)
+            return max(0, self._spans_on_disk - removed) + len(waiting)
 
     def mark_sent(self, number: int, wall: float) -> bool:
         """Mark an approval request as sent; return whether it was not withdrawn.
@@ -284,22 +270,18 @@ class Journal:
 
     def unmark_sent(self, number: int) -> None:
         """Mark an approval request as not sent: it is sent again."""
-        self._put(unmark_row(number))
+        self._put([Row(UNMARK_SENT, (number,))])
 
-    def withdraw_requests(self, numbers: Iterable[int], result: str, *, sent_too: bool = False) -> None:
-        """Write ``result`` to approval requests that have none, so that the exporter does not send them."""
-        self.ask(lambda store: store.requests.withdraw(numbers, result, sent_too=sent_too), None)
+    def set_request_results(self, results: Mapping[int, str], *, if_unsent: bool = False) -> None:
+        """Write the results of approval requests that have none, by their numbers."""
+        statement = SET_RESULT_IF_UNSENT if if_unsent else SET_RESULT
+        self._put(Row(statement, (result, number)) for number, result in results.items())
 
-    def set_request_results(self, results: Mapping[int, str]) -> None:
-        """Write the results of approval requests, by their numbers."""
-        self._put(*(result_row(number, result) for number, result in results.items()))
-
-    def transitions(self, after: int, limit: int = PAGE) -> list[tuple[int, Record]]:
-        """Return the transitions after number ``after``, each with its number, the oldest first."""
-        if self._file is not None:
-            return self.ask(lambda store: store.transitions(after, limit), [])
+    def transitions(self, after: int) -> list[tuple[int, Record]]:
+        """Return the transitions that a journal without a file has after number ``after``, each with its number."""
         with self._changed:
-            return self._waiting.transitions(after, limit)
+            rows = [row.values for _, row in self._rows if row.statement is PUT_TRANSITION and row.values[0] > after]
+        return [(number, decode(dict, text)) for number, _, text in rows]
 
     def keep_document(self, document: RecordedDocument) -> None:
         """Store a document unchanged, if the disk works. Only in a file: nobody could read one in memory."""
@@ -309,17 +291,11 @@ class Journal:
 
     def record_heartbeat(self, at: Timestamp | None) -> None:
         """Write the moment, so that the next run can measure a pause; None removes it."""
-        if self._file is not None:
-            self._put(property_row("heartbeat", "" if at is None else encode(at)))
+        self._put(heartbeat=at)
 
     def last_heartbeat(self) -> Timestamp | None:
-        """Return the last heartbeat of the previous run; None if there is no readable one."""
-        try:
-            return decode(Timestamp, self._heartbeat) if self._heartbeat else None
-        except (DamagedTextError, CodecError) as error:
-            message = "cannot read the previous run's last heartbeat; the pause before this start is not measured"
-            self._log.warning(message, extra=facts(error=error))
-            return None
+        """Return the last heartbeat, at the start that of the previous run; None if there is none."""
+        return self._state.heartbeat
 
     def close(self) -> None:
         """Write what waits, close the file and release its lock; a disk that hangs is left alone."""
@@ -328,11 +304,6 @@ class Journal:
             self._changed.notify_all()
         if self._file is not None:
             self._thread.join(_CLOSE_SECONDS)
-
-    def _put(self, *rows: Row) -> None:
-        with self._changed:
-            self._waiting.put(rows)
-            self._changed.notify_all()
 
     # From here on, only the thread calls, except for _has_trouble.
 
@@ -348,68 +319,49 @@ class Journal:
                 self._write(file)
             for what, future in asked:
                 self._answer(file, what, future)
-            with self._changed:
-                self._changed.notify_all()
-        self._close_store()
+        file.close()
         file.release()
 
     def _has_work(self) -> bool:
-        return self._ending or bool(self._asked) or (not self._problem and (self._looks or len(self._waiting) > 0))
+        is_changed = self._looks or self._added > self._written or self._problem is None
+        return self._ending or bool(self._asked) or (not self._problem and is_changed)
 
     def _write(self, file: JournalFile) -> None:
         with self._changed:
-            waiting, state, number = self._waiting, self._state, self._added
-            rows, whole = waiting.begin(), waiting.dropped > 0
-            looks, self._looks = self._looks, False
-            begins_anew, self._begins_anew = self._begins_anew, False
+            number, state, rows = self._added, self._state, [row for _, row in self._rows]
+            has_dropped, self._has_dropped, self._looks = self._has_dropped, False, False
         try:
-            if begins_anew:
-                self._close_store()
-                file.unusable = "it belongs to another VM"
-                file.written = State(epoch=state.epoch, vm_id=state.vm_id)
-            store = self._opened(file)
-            if rows or whole:
-                store.write(rows, state, whole=whole)
-                self._span_count = store.spans_queued()
-            if (looks and store.changed_by_others()) or any(row.statement in OF_REQUESTS for row in rows):
+            store = file.opened(state.epoch)
+            is_whole = has_dropped or not store.epoch()
+            if is_whole or number > self._written:
+                store.write(rows, state, whole=is_whole)
+                file.last_number, self._spans_on_disk = state.last_number, store.spans_queued()
+            if store.changed_by_others() or any(row.statement in _OF_REQUESTS for row in rows):
                 self._inbox = _inbox(store)
-            file.has_written(state)
         except (*FAILURES, JournalInUseError) as error:
+            self._has_dropped |= has_dropped
             self._failed(file, error)
             return
         with self._changed:
-            waiting.end()
-            if waiting is self._waiting:
-                self._written = number
-            if self._problem and self._is_reported:
+            self._written = number
+            while self._rows and self._rows[0][0] <= number:
+                self._rows.popleft()
+            if self._problem:
                 self._log.info("journal is on disk again", extra=facts(path=file.path))
-            self._problem, self._is_reported = "", False
+            self._problem = ""
             self._changed.notify_all()
-
-    def _opened(self, file: JournalFile) -> Store:
-        """Return the open store; open it if necessary, also if its file is another one by now."""
-        if self._store is not None and not file.check():
-            self._errors += 1
-            message = "journal files were removed or replaced: opened again, or begun again with the present state"
-            self._log.error(message, extra=facts(path=file.path))
-            self._store.checkpoint()
-            self._close_store()
-        if self._store is None:
-            self._store = file.open()
-            self._span_count = self._store.spans_queued()
-            self._inbox = _inbox(self._store)
-        return self._store
 
     def _answer(self, file: JournalFile, what: Callable[[Store], Any], future: "Future[Any]") -> None:
         if not future.set_running_or_notify_cancel():
             return
-        if self._store is None:
+        store = file.store
+        if store is None:
             future.set_exception(OSError(self._problem))
             return
         try:
-            result = what(self._store)
-            self._inbox = _inbox(self._store)  # of which this may have changed something
-            self._span_count = self._store.spans_queued()
+            result = what(store)
+            self._inbox = _inbox(store)  # of which this may have changed something
+            self._spans_on_disk = store.spans_queued()
         except Exception as error:  # noqa: BLE001 - whoever asked gets it
             if isinstance(error, FAILURES):
                 self._failed(file, error)
@@ -418,33 +370,26 @@ class Journal:
             future.set_result(result)
 
     def _failed(self, file: JournalFile, error: Exception) -> None:
-        """Close the file, and let the next attempt begin a new one if this one is damaged."""
-        self._close_store()
-        self._errors += 1
-        if is_damage(error):  # the next turn, which follows at once if anything waits, renames the file
-            file.unusable = reason(error)
-            return
-        self._retry_at = time.monotonic() + RETRY_SECONDS
-        file.stop_writing()
+        """Close the file. If it is damaged, the next turn, which follows at once, begins a new one."""
+        file.close()
         with self._changed:
-            self._has_trouble(reason(error), counted=True)
+            if is_damage(error):
+                file.unusable, self._problem = reason(error), None
+                self._errors += 1
+            else:
+                self._retry_at = time.monotonic() + RETRY_SECONDS
+                self._has_trouble(reason(error))
+        if self._problem:
+            file.leave_read_only()
 
-    def _has_trouble(self, problem: str, *, counted: bool = False) -> None:
+    def _has_trouble(self, problem: str) -> None:
         """Take note that entries wait for the disk, and log why, once until it works again. The lock is held."""
-        if not self._is_reported:
+        if not self._problem:
             message = "journal cannot be written: entries wait in memory until it can"
             self._log.error(message, extra=facts(path=self._file and self._file.path, error=problem))
-            self._errors += not counted
-        self._problem, self._is_reported = problem, True
+        self._problem = problem
+        self._errors += 1
         self._changed.notify_all()
-
-    def _close_store(self) -> None:
-        if self._store is not None:
-            try:
-                self._store.close()
-            except sqlite3.Error as error:
-                self._log.debug("closing the journal failed", extra=facts(error=error))
-        self._store = None
 
 
 def _inbox(store: Store) -> Inbox:

@@ -16,7 +16,9 @@ from .codec import decoded, encode
 _INSERT: Final = "INSERT INTO approval_requests (created, request) VALUES (?, ?)"
 _OPEN: Final = "SELECT number, request FROM approval_requests WHERE result IS NULL ORDER BY number"
 _MARK_SENT: Final = "UPDATE approval_requests SET sent = ? WHERE number = ? AND result IS NULL"
-_WITHDRAW: Final = "UPDATE approval_requests SET result = ? WHERE number = ? AND result IS NULL"
+SET_RESULT: Final = "UPDATE approval_requests SET result = ? WHERE number = ? AND result IS NULL"
+SET_RESULT_IF_UNSENT: Final = f"{SET_RESULT} AND sent IS NULL"
+UNMARK_SENT: Final = "UPDATE approval_requests SET sent = NULL WHERE number = ? AND result IS NULL"
 _RESULTS: Final = "SELECT number, result FROM approval_requests WHERE result IS NOT NULL"
 
 
@@ -73,16 +75,16 @@ class ApprovalRequests:
             for request in decoded(ApprovalRequest, [text], [])
         ]
 
-    def mark_sent(self, numbers: Iterable[int], wall: float | None) -> set[int]:
-        """Mark requests as sent (None: as not sent); return those that are not withdrawn."""
+    def mark_sent(self, numbers: Iterable[int], wall: float) -> set[int]:
+        """Mark requests as sent; return those that are not withdrawn."""
         with self._db:
             return {number for number in numbers if self._db.execute(_MARK_SENT, (wall, number)).rowcount}
 
     def withdraw(self, numbers: Iterable[int], result: str, *, sent_too: bool = False) -> None:
         """Write ``result`` to open requests, so that they are not sent; with ``sent_too``, also to those being sent."""
-        sql = _WITHDRAW if sent_too else f"{_WITHDRAW} AND sent IS NULL"
         with self._db:
-            self._db.executemany(sql, [(result, number) for number in numbers])
+            statement = SET_RESULT if sent_too else SET_RESULT_IF_UNSENT
+            self._db.executemany(statement, [(result, number) for number in numbers])
 
     def results(self, numbers: Iterable[int]) -> dict[int, str]:
         """Return the results of those requests that have one."""

@@ -30,6 +30,7 @@ from azure_scheduled_events_exporter.core.lifecycle import REMEMBERED_ENDS, Chan
 from azure_scheduled_events_exporter.core.records import Record, change_record
 from azure_scheduled_events_exporter.core.spans import SpanFacts
 from azure_scheduled_events_exporter.core.statistics import Statistics
+from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.errors import CodecError, DamagedTextError
 
 from .codec import decode, decoded, encode
@@ -79,17 +80,12 @@ PUT_SPAN: Final = "REPLACE INTO spans VALUES (?, ?)"
 _PUT_LIFE: Final = "REPLACE INTO lives VALUES (?, ?, ?, ?)"
 _PUT_PROPERTY: Final = "REPLACE INTO properties VALUES (?, ?)"
 END_SPAN: Final = "DELETE FROM spans WHERE span_id = ? AND span = ?"
-SET_RESULT: Final = "UPDATE approval_requests SET result = ? WHERE number = ?"
-_UNMARK: Final = "UPDATE approval_requests SET sent = NULL WHERE number = ? AND result IS NULL"
-
-OF_REQUESTS: Final = frozenset({SET_RESULT, _UNMARK})
 
 
 class Row(NamedTuple):
-    """A statement with its values. A later row with the same statement and key replaces it."""
+    """A statement with its values."""
 
     statement: str
-    key: object
     values: tuple[Any, ...]
 
 
@@ -126,6 +122,7 @@ class State:
         last_number: of the newest transition.
         epoch: identifies the numbers.
         vm_id: of the VM that the journal belongs to; ``""`` while that is not known.
+        heartbeat: the last moment at which an event of this VM is known to have been watched; None outside of events.
     """
 
     lifecycles: Lifecycles = field(default_factory=Lifecycles)
@@ -133,6 +130,7 @@ class State:
     last_number: int = 0
     epoch: str = ""
     vm_id: str = ""
+    heartbeat: Timestamp | None = None
 
 
 class Store:
@@ -178,10 +176,15 @@ class Store:
         """Return the state in the tables."""
         lives = self._lives("WHERE ended IS NOT NULL ORDER BY ended DESC LIMIT ?", (REMEMBERED_ENDS,))
         ended = {life.event_id: life for life in reversed(list(lives))}
-        text = self.property("statistics")
-        statistics = _sound(Statistics, text) if text else Statistics()
-        lifecycles = Lifecycles(self.current(), ended)
-        return State(lifecycles, statistics, self.last_number(), self.epoch(), self.property("vm_id"))
+        text, heartbeat = self._property("statistics"), self._property("heartbeat")
+        return State(
+            Lifecycles(self.current(), ended),
+            _sound(Statistics, text) if text else Statistics(),
+            self.last_number(),
+            self.epoch(),
+            self._property("vm_id"),
+            _sound(Timestamp, heartbeat) if heartbeat else None,
+        )
 
     def current(self) -> dict[str, Lifecycle]:
         """Return the current events by EventId, the oldest first."""
@@ -202,14 +205,13 @@ class Store:
 
     def last_number(self) -> int:
         """Return the number of the newest transition that was ever written; 0 before the first."""
-        return _sound(int, self.property("last_number") or "0")
+        return _sound(int, self._property("last_number") or "0")
 
     def epoch(self) -> str:
         """Return the random id that identifies this journal's numbering; ``""`` before the first write."""
-        return self.property("epoch")
+        return self._property("epoch")
 
-    def property(self, name: str) -> str:
-        """Return a property; ``""`` if there is none of this name."""
+    def _property(self, name: str) -> str:
         row = self._db.execute("SELECT value FROM properties WHERE name = ?", (name,)).fetchone()
         return str(row[0]) if row else ""
 
@@ -235,13 +237,12 @@ class Store:
 
         Those that cannot be read are removed.
         """
-        # As bytes: SQLite does not return a text that is not UTF-8, nor the rows after it.
-        sql = "SELECT rowid, CAST(span AS BLOB) FROM spans ORDER BY rowid DESC LIMIT ?"
+        sql = "SELECT rowid, span FROM spans ORDER BY rowid DESC LIMIT ?"
         spans = []
-        for row, content in self._db.execute(sql, (limit,)).fetchall():
+        for row, text in self._db.execute(sql, (limit,)).fetchall():
             try:
-                spans.append(QueuedSpan(text := content.decode(), decode(SpanFacts, text)))
-            except (UnicodeDecodeError, DamagedTextError, CodecError) as error:
+                spans.append(QueuedSpan(text, decode(SpanFacts, text)))
+            except (DamagedTextError, CodecError) as error:
                 self.left_out.append(str(error))
                 with suppress(sqlite3.OperationalError), self._db:  # a reader may not write
                     self._db.execute("DELETE FROM spans WHERE rowid = ?", (row,))
@@ -267,39 +268,24 @@ def entry_rows(entry: Entry, last_number: int) -> list[Row]:
         CodecError: a bug.
     """
     changes = [
-        Row(PUT_TRANSITION, number, (number, change.at.wall, encode(change_record(change))))
+        Row(PUT_TRANSITION, (number, change.at.wall, encode(change_record(change))))
         for number, change in enumerate(entry.changes, last_number + 1)
     ]
-    spans = [Row(PUT_SPAN, span.span_id, (span.span_id, encode(span))) for span in entry.spans]
+    spans = [Row(PUT_SPAN, (span.span_id, encode(span))) for span in entry.spans]
     return [*changes, *map(_life_row, entry.lives), *spans]
 
 
 def _life_row(life: Lifecycle) -> Row:
     ended = life.ended_at and life.ended_at.wall
-    return Row(_PUT_LIFE, life.event_id, (life.event_id, life.first_seen.wall, ended, encode(life)))
+    return Row(_PUT_LIFE, (life.event_id, life.first_seen.wall, ended, encode(life)))
 
 
 def _state_rows(state: State) -> list[Row]:
-    texts = {"statistics": encode(state.statistics), "last_number": str(state.last_number)}
-    return [property_row(name, text) for name, text in {**texts, "epoch": state.epoch, "vm_id": state.vm_id}.items()]
-
-
-def property_row(name: str, text: str) -> Row:
-    """Return the row of a property."""
-    return Row(_PUT_PROPERTY, name, (name, text))
-
-
-def span_end_row(span: QueuedSpan) -> Row:
-    """Return the row that removes a span; not a newer version of it."""
-    which = (span.span.span_id, span.text)
-    return Row(END_SPAN, which, which)
-
-
-def result_row(number: int, result: str) -> Row:
-    """Return the row of an approval request's result."""
-    return Row(SET_RESULT, number, (result, number))
-
-
-def unmark_row(number: int) -> Row:
-    """Return the row that marks an approval request as not sent."""
-    return Row(_UNMARK, number, (number,))
+    values = {
+        "statistics": encode(state.statistics),
+        "last_number": str(state.last_number),
+        "epoch": state.epoch,
+        "vm_id": state.vm_id,
+        "heartbeat": state.heartbeat and encode(state.heartbeat),
+    }
+    return [Row(_PUT_PROPERTY, (name, value or "")) for name, value in values.items()]

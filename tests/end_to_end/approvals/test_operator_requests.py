@@ -94,7 +94,7 @@ def test_name_is_not_known(simulator: Simulator, state: Path) -> None:
 
 
 def test_the_exporter_cannot_write(simulator: Simulator, state: Path, start_exporter: Callable[..., Exporter]) -> None:
-    """An exporter whose disk fails finds no request in its journal: the command says so, and queues none."""
+    """While the disk of the journal fails, the command says so, and queues no request."""
     exporter = start(start_exporter, simulator.url, state)
     event_id = event_ids(simulator)["Reboot"]
     trouble = Locked(None, state / "journal.sqlite")  # type: ignore[arg-type] # it needs no disk of its own
@@ -104,7 +104,7 @@ def test_the_exporter_cannot_write(simulator: Simulator, state: Path, start_expo
     done = approve(simulator.url, state, event_id, "--yes")
     trouble.ends()
     assert done.returncode == 1
-    assert "the exporter cannot write its journal" in done.stderr
+    assert "journal.sqlite cannot be written: database is locked" in done.stderr
     assert queued(state) == []
 
 

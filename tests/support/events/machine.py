@@ -1,7 +1,6 @@
 """A VM whose exporter is polled by hand against a simulator, at moments of the test's own."""
 
 import logging
-from collections import Counter
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from email.utils import formatdate
@@ -131,13 +130,6 @@ class Machine:
     def times(self) -> dict[str, tuple[float, float]]:
         """Start and end of each span, in seconds after START."""
         return {name: (span.start - START, span.end - START) for name, span in self.spans.items()}
-
-    @property
-    def account(self) -> Counter[tuple[str, str]]:
-        """How often the journal has each transition of each event, by EventId."""
-        assert self.exporter
-        records = [record for _, record in self.exporter.journal.transitions(0, 10_000)]
-        return Counter((str(record["event_id"]), str(record["transition"])) for record in records)
 
 
 def event(kind: str = "Reboot", status: str = "Scheduled", **more: object) -> dict[str, object]:

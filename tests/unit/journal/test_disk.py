@@ -14,14 +14,22 @@ from pathlib import Path
 import pytest
 
 from azure_scheduled_events_exporter.core.lifecycle import Change, Transition
+from azure_scheduled_events_exporter.core.records import Record
 from azure_scheduled_events_exporter.core.statistics import measure
+from azure_scheduled_events_exporter.journal.file import read_only as opened
+from azure_scheduled_events_exporter.journal.journal import MOST
 from azure_scheduled_events_exporter.journal.store import Entry, State
-from azure_scheduled_events_exporter.journal.waiting import MOST
 from support.events.journal_recorder import Open, bit_rot, history, recorders
 from support.programs import eventually
 
 WAITS = "journal cannot be written: entries wait in memory until it can"
 SET_ASIDE = "journal cannot be used: set aside, and a new one begun"
+
+
+def transitions(path: Path) -> list[tuple[int, Record]]:
+    """Return the transitions on disk with their numbers."""
+    with closing(opened(path)) as store:
+        return store.transitions(0, -1)
 
 
 class Disk:
@@ -103,7 +111,7 @@ class TestTrouble:
         assert spans[:2] == ["D", "B"], "spans are sent while they wait for the disk"
         disk.empty()
         recorder.regains_disk()
-        numbers = [(number, record["event_id"]) for number, record in recorder.journal.transitions(0)]
+        numbers = [(number, record["event_id"]) for number, record in transitions(disk.folder)]
         assert numbers == [(1, "A"), (2, "B"), (3, "C"), (4, "B"), (5, "D")]
         assert [each.message for each in caplog.records] == [WAITS, "journal is on disk again"]
         recorder.journal.close()
@@ -181,10 +189,10 @@ class TestTrouble:
             ]
             recorder.statistics = recorder.statistics.plus(map(measure, changes))
             recorder.journal.record(Entry(changes, lives), recorder.statistics, recorder.known)
-        assert len(recorder.journal._waiting) == MOST
+        assert len(recorder.journal._rows) == MOST
         disk.empty()
         recorder.regains_disk()
-        numbers = [number for number, _ in recorder.journal.transitions(0, -1)]
+        numbers = [number for number, _ in transitions(disk.folder)]
         assert numbers == [1, 2, *range(4804 - MOST * 2 // 3, 4804)], "of three rows, two are transitions"
         recorder.journal.close()
         after = disk.begin(disk.folder)
@@ -263,7 +271,7 @@ class TestUnusable:
         recorder.journal.look()
         recorder.after(5).sees("A", "B")
         recorder.regains_disk()
-        assert [number for number, _ in recorder.journal.transitions(0)][-1] == 4
+        assert transitions(folder)[-1][0] == 4
         recorder.journal.close()
         after = start(folder)
         assert (after.statistics, after.known) == (recorder.statistics, recorder.known)

@@ -25,7 +25,7 @@ from azure_scheduled_events_exporter.core.records import Record, change_record
 from azure_scheduled_events_exporter.core.spans import SpanFacts
 from azure_scheduled_events_exporter.core.statistics import Statistics, measure
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
-from azure_scheduled_events_exporter.journal.store import Entry, QueuedSpan, Store, entry_rows, span_end_row
+from azure_scheduled_events_exporter.journal.store import END_SPAN, Entry, QueuedSpan, Row, Store, entry_rows
 
 PATIENCE = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # the machine may be busy
 FINITE = st.floats(min_value=-4e9, max_value=4e9)
@@ -111,7 +111,7 @@ def write(store: Store, entry: Entry) -> None:
 
 def end(store: Store, spans: list[QueuedSpan]) -> None:
     """Remove spans."""
-    store.write([span_end_row(each) for each in spans], store.restore())
+    store.write([Row(END_SPAN, (each.span.span_id, each.text)) for each in spans], store.restore())
 
 
 def life(event_id: str, *, first_seen: float = 0.0, ended: float | None = None) -> Lifecycle:
