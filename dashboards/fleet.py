@@ -17,7 +17,7 @@ from .board import (
     vm_link,
 )
 from .events import events_table, row_variables
-from .grafana import columns, found_variable, hidden_variable, table, text_variable, variable
+from .grafana import COLUMN, columns, found_variable, hidden_variable, table, text_variable, variable
 from .queries import (
     DAY,
     ENDED,
@@ -95,9 +95,14 @@ def _count(of: str) -> str:
     return or_quiet(f"sum(max by (event_id) ({metric('event_resources')}) and on (event_id) ({of}))")
 
 
-def _by_type(outcome: str) -> str:
-    ended = f"{last(ENDED, PAST, OWN, outcome)} {_ELSEWHERE}"
-    return f"count by (event_type) (group by (event_id, event_type) ({ended}))"
+def _by_type() -> str:
+    """The number of events of each type in a column for each outcome."""
+    ended = last(ENDED, PAST, OWN, 'outcome!="withdrawn"')
+    count = f"count by (event_type, outcome) (group by (event_id, event_type, outcome) ({ended} {_ELSEWHERE}))"
+    return f'label_replace({count}, "{COLUMN}", "$1", "outcome", "(.*)")'
+
+
+_OUTCOMES = {"completed": "Completed", "cancelled": "Cancelled", "lost": "Lost"}
 
 
 def _notice() -> str:
@@ -220,20 +225,16 @@ def _table_of_vms() -> g.Panel:
 
 
 def _types() -> g.Panel:
-    outcomes = ("Completed", "Cancelled", "Lost")
     return table(
         "By type, last 30 days",
         "Events that ended in the last 30 days, each once, by how they ended: lost means that nobody was polling "
         "when it disappeared. Least notice: from first seen to NotBefore.",
         (12, 8),
-        [
-            *(cells(title, _by_type(f'outcome="{title.lower()}"')) for title in outcomes),
-            cells("Least notice", _notice()),
-        ],
+        [_by_type(), cells("Least notice", _notice())],
         columns(
             {
                 "event_type": "Type",
-                **{title: title for title in outcomes},
+                **_OUTCOMES,
                 "Least notice": "Least notice",
             }
         ),
@@ -242,7 +243,7 @@ def _types() -> g.Panel:
         noValue="No event of a VM with an exporter ended in the last 30 days.",
         overrides=[
             by_name("Type", custom__minWidth=90),
-            *(by_name(title, noValue="0", custom__width=95) for title in outcomes),
+            *(by_name(title, noValue="0", custom__width=95) for title in _OUTCOMES.values()),
             by_name("Least notice", unit="s", noValue="none given", custom__minWidth=100),
         ],
     )
