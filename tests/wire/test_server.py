@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from azure_scheduled_events_exporter.errors import ExporterError
-from azure_scheduled_events_exporter.http_server.app import Request, Response
+from azure_scheduled_events_exporter.http_server.app import App, Request, Response
 from azure_scheduled_events_exporter.http_server.listen_address import ListenAddress
 from azure_scheduled_events_exporter.http_server.server import Server
 from support.servers.serving import (
@@ -56,7 +56,8 @@ class TestListening:
         """An address that cannot be had is named with the reason, on one line."""
         with socket.create_server(("127.0.0.1", 0)) as taken:
             address = ListenAddress(host, taken.getsockname()[1])
-            server = Server(address, {}, log=logging.getLogger("test"))
+            log = logging.getLogger("test")
+            server = Server(address, App({}, None, log), log)
             with pytest.raises(ExporterError, match=reason) as caught:
                 asyncio.run(server.start())
         assert str(address) in str(caught.value)

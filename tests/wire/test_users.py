@@ -130,7 +130,7 @@ def test_stop_during_a_check(guarded: Guarded, caplog: pytest.LogCaptureFixture)
     """A request that the end of the server interrupts, here in a slow check, is no error in the log."""
     with guarded(f"basic_auth_users: {{alice: {hashed(b'secret', 12)}}}") as running, running.connect() as client:
         client.sendall(request("/metrics", "GET", "1.1", f"Authorization: {basic('alice', 'guess')}"))
-        eventually(lambda: vars(running.server.access)["_users"]._checks, "the check")
+        eventually(lambda: vars(running.server.app.access)["_users"]._checks, "the check")
     assert caplog.text == ""  # uvicorn has its own logger
 
 

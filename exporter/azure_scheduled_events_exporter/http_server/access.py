@@ -74,14 +74,12 @@ class WebAccess:
                 changed()
 
     def _apply(self, config: WebConfig, message: str) -> None:
-        before, self.config = self.config.tls, config
-        tls = config.tls
-        self._log.info(message, extra=facts(file=str(self._path), tls=bool(tls), users=len(config.users)))
+        before, tls, self.config = self.config.tls, config.tls, config
+        self._log.info(message, extra=facts(file=self._path, tls=bool(tls), users=len(config.users)))
         ends = tls and tls.ends
         if tls and ends and ends - time.time() < EXPIRES_SOON_SECONDS and ends != (before and before.ends):
             state = "has expired: clients refuse it" if ends <= time.time() else "expires soon"
-            expiry = facts(file=str(tls.files[0]), expires=iso_time(ends))
-            self._log.warning("the TLS certificate %s", state, extra=expiry)
+            self._log.warning("the TLS certificate %s", state, extra=facts(file=tls.files[0], expires=iso_time(ends)))
 
     def _contents(self) -> list[bytes | None]:
         """Return the content of each file; None for one that cannot be read."""

@@ -64,11 +64,11 @@ def plain(status: int, *headers: tuple[str, str]) -> Response:
 
 
 class App:
-    """Serves ``routes``: a handler for each path."""
+    """Serves ``routes``: a handler for each path. ``access`` decides who may read; None: everybody."""
 
     def __init__(self, routes: Mapping[str, Handler], access: "WebAccess | None", log: logging.Logger) -> None:
         self._routes = routes
-        self._access = access
+        self.access = access
         self._log = log
 
     async def __call__(self, scope: Mapping[str, Any], _: object, send: _Send) -> None:
@@ -78,9 +78,7 @@ class App:
 
     async def _answer(self, scope: Mapping[str, Any], send: _Send) -> None:
         request, connection = _request(scope), scope["state"]["connection"]
-        refusal = plain(403) if connection.is_forbidden else None
-        if self._access and not refusal:
-            refusal = await self._access.refuse(request)
+        refusal = plain(403) if connection.is_forbidden else self.access and await self.access.refuse(request)
         response = refusal or self._respond(request)
         headers, packed = self._encoded(request, response)
         # The body of a request is never read, so no other request can follow on its connection.
@@ -116,7 +114,7 @@ class App:
             "content-type": response.content_type,
             "x-content-type-options": "nosniff",
         }
-        for name, value in (*response.headers, *(self._access.config.headers if self._access else ())):
+        for name, value in (*response.headers, *(self.access.config.headers if self.access else ())):
             headers[name.lower()] = value
         if len(body) >= _WORTH_PACKING:
             headers["vary"] = ", ".join(filter(None, (headers.get("vary"), "Accept-Encoding")))

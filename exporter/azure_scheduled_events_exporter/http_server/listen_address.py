@@ -1,10 +1,8 @@
-"""Parses the listen address as Prometheus and Go write it, and opens its socket."""
+"""Parses the listen address as Prometheus and Go write it."""
 
 import re
-import socket
 from dataclasses import dataclass
 
-_HIGHEST_PORT = 65535
 _LABEL = "[0-9A-Za-z_-]{1,63}"
 _ADDRESS = re.compile(
     rf"(?:\[(?P<ipv6>(?=[^\]]*:)[0-9A-Za-z_.~@:%-]+)\]|(?P<host>(?:{_LABEL}(?:\.{_LABEL})*\.?)?)):(?P<port>\d{{1,5}})",
@@ -37,18 +35,9 @@ def parse_listen_address(text: str) -> ListenAddress:
         ValueError: ``text`` is no such address; the message says what one looks like.
     """
     found = _ADDRESS.fullmatch(text)
-    if not found or int(found["port"]) > _HIGHEST_PORT:
+    if not found or int(found["port"]) >= 1 << 16:
         raise ValueError(
             f"{text[:100]!r} is no listen address: write host:port with a port from 0 to 65535, such as"
             " :10169 (all interfaces), 127.0.0.1:10169 or [::1]:10169"
         )
     return ListenAddress(found["ipv6"] or found["host"], int(found["port"]))
-
-
-def listen(address: ListenAddress, backlog: int) -> socket.socket:
-    """Return one listening socket, as Go does: dual-stack for all interfaces, else IPv4 before IPv6."""
-    host = address.host or ("::" if socket.has_dualstack_ipv6() else None)
-    found = socket.getaddrinfo(host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    family, _, _, _, where = min(found, key=lambda info: info[0] != socket.AF_INET)
-    both = host == "::" and socket.has_dualstack_ipv6()
-    return socket.create_server(where, family=family, backlog=backlog, dualstack_ipv6=both)

@@ -6,7 +6,6 @@ Must not know what is served, users or files.
 import asyncio
 import logging
 import socket
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
@@ -16,18 +15,15 @@ from uvicorn.server import ServerState
 
 from azure_scheduled_events_exporter.errors import ExporterError
 
-from .app import App, Handler
-from .listen_address import ListenAddress, listen
+from .app import App
+from .listen_address import ListenAddress
 
 if TYPE_CHECKING:
-    from .access import WebAccess
-    from .tls import Tls
+    from .web_config import Tls
 
 _BACKLOG = 4096  # connections that the kernel keeps
 _ACCEPTED = 16  # at most so many are accepted before open connections get their turn
-_SEND_BUFFER = 64 * 1024  # bytes that the kernel keeps of a response; it would take megabytes
-_UNSENT = 64 * 1024  # bytes that asyncio keeps for a client that does not read; under TLS it would keep 512 KiB
-_LARGEST_HEADER = 16 * 1024  # bytes; more than any scraper, proxy or browser sends
+_UNSENT = 64 * 1024  # bytes that the kernel, and asyncio, keep of a response: they would keep megabytes
 _REPEAT_SECONDS = 60.0  # in which the log says once that there are too many connections
 
 
@@ -41,36 +37,25 @@ class Limits:
     connections: int = 512
 
 
-_LIMITS = Limits()
-
-
 class Server(ServerState):
-    """Serves ``routes`` at ``address``. Call start, read ``port`` and call stop on one event loop.
+    """Serves ``app`` at ``address``. Call start, read ``port`` and call stop on one event loop.
 
     uvicorn's own server is not used: it has signal handlers, refuses connections beyond its limit, waits for the others
     at its end, and wakes the process ten times a second.
 
     Attributes:
-        access: who may connect and read; None for everybody, without TLS.
         port: the bound port, after start.
         connections: the open ones, also during their TLS handshake.
     """
 
-    def __init__(
-        self,
-        address: ListenAddress,
-        routes: Mapping[str, Handler],
-        limits: Limits = _LIMITS,
-        *,
-        access: "WebAccess | None" = None,
-        log: logging.Logger,
-    ) -> None:
+    def __init__(self, address: ListenAddress, app: App, log: logging.Logger, limits: Limits = Limits()) -> None:
         super().__init__()
         self.connections: set[Connection] = set()  # type: ignore[assignment]  # uvicorn's, of this class only
+        self.app = app
         self.limits = limits
         self.port = address.port
         self.config = uvicorn.Config(
-            cast("Any", App(routes, access, log)),
+            cast("Any", app),
             http=Connection,
             ws="none",
             log_config=None,
@@ -78,10 +63,8 @@ class Server(ServerState):
             access_log=False,
             proxy_headers=False,
             timeout_keep_alive=limits.idle_seconds,
-            h11_max_incomplete_event_size=_LARGEST_HEADER,
         )
         self._address = address
-        self.access = access
         self._log = log
         self._warned_at = float("-inf")
         self._listening: asyncio.Server | None = None
@@ -93,17 +76,15 @@ class Server(ServerState):
             ExporterError: the address is in use, not of this machine, or not permitted.
         """
         try:
-            listener = listen(self._address, _BACKLOG)
+            listener = self._listen()
         except OSError as error:
             raise ExporterError(f"cannot listen on {self._address}: {error.strerror} (--web.listen-address)") from error
         self.port = int(listener.getsockname()[1])
-        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # inherited; without it an answer waits 40 ms
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
         loop = asyncio.get_running_loop()
         self._listening = await loop.create_server(lambda: Connection(self), sock=listener, backlog=_ACCEPTED)
         listener.listen(_BACKLOG)  # asyncio has set it to the number that it accepts at once
-        if self.access:
-            self.tasks.add(loop.create_task(self.access.watch(self._retire)))
+        if self.app.access:
+            self.tasks.add(loop.create_task(self.app.access.watch(self._retire)))
 
     async def stop(self) -> None:
         """Stop listening and close every connection at once, also in the middle of a response."""
@@ -125,6 +106,17 @@ class Server(ServerState):
         if now - self._warned_at >= _REPEAT_SECONDS:
             self._warned_at = now
             self._log.warning("connection limit reached (%d): closing the connections that are idle for longest", most)
+
+    def _listen(self) -> socket.socket:
+        """Return one listening socket, as Go does: dual-stack for all interfaces, else IPv4 before IPv6."""
+        host = self._address.host or ("::" if socket.has_dualstack_ipv6() else None)
+        found = socket.getaddrinfo(host, self._address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, _, _, _, where = min(found, key=lambda info: info[0] != socket.AF_INET)
+        both = host == "::" and socket.has_dualstack_ipv6()
+        listener = socket.create_server(where, family=family, dualstack_ipv6=both)
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # inherited; without it an answer waits 40 ms
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _UNSENT)
+        return listener
 
     def _retire(self) -> None:
         """Close each connection with its next response, so that clients connect with the new TLS settings."""
@@ -162,21 +154,17 @@ class Connection(H11Protocol):
         self._owner.make_room()
         self.connections.add(self)
         self._enter(self._owner.limits.header_seconds)
-        access = self._owner.access
+        access = self._owner.app.access
         tls = access.config.tls if access else None
         if tls is None:
             self._begin(transport)
             return
         transport.pause_reading()
-        handshake = self.loop.create_task(self._start_tls(transport, tls))
-        self.tasks.add(handshake)
-        handshake.add_done_callback(self.tasks.discard)
+        self._handshake = self.loop.create_task(self._start_tls(transport, tls))  # a task needs a reference
 
     async def _start_tls(self, transport: asyncio.Transport, tls: "Tls") -> None:
         try:
-            encrypted = await self.loop.start_tls(
-                transport, self, tls.context, server_side=True, ssl_shutdown_timeout=self._owner.limits.header_seconds
-            )
+            encrypted = await self.loop.start_tls(transport, self, tls.context, server_side=True)
         except OSError:  # also what OpenSSL raises; such a client is of no interest
             self.shutdown()
             return
@@ -215,8 +203,8 @@ class Connection(H11Protocol):
         super().handle_events()
         if self.cycle is not before:
             self._enter(self._owner.limits.response_seconds)
-            if self.conn.trailing_data[0]:  # more requests, sent at once: one is answered, and the connection closes
-                self.is_last = True
+            # More requests may have been sent at once: one is answered, and the connection closes.
+            self.is_last = self.is_last or bool(self.conn.trailing_data[0])
 
     def on_response_complete(self) -> None:
         """Wait for the next request; a response that ends the connection keeps its deadline."""

@@ -31,7 +31,7 @@ class Users:
         self._turn = asyncio.Semaphore(1)
 
     async def refuse(self, request: Request, hashes: Mapping[bytes, bytes]) -> Response | None:
-        """Return 401 if user or password is wrong, 429 if too many checks are waiting, or None to allow ``request``.
+        """Return 401 if user or password is not in ``hashes``, 429 if too many checks are waiting, or None to allow.
 
         ``hashes`` has the bcrypt hash of each user name.
         """

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from azure_scheduled_events_exporter.approval.sender import ApprovalSender
 from azure_scheduled_events_exporter.config import Config, warnings
 from azure_scheduled_events_exporter.errors import named_by
+from azure_scheduled_events_exporter.http_server.app import App
 from azure_scheduled_events_exporter.http_server.server import Server
 from azure_scheduled_events_exporter.imds.api_versions import event_versions
 from azure_scheduled_events_exporter.imds.client import ImdsClient
@@ -234,7 +235,7 @@ async def _serve(
     poller = exporter.poller
     exporter.failed = ending.fail
     pages = routes(poller.latest, config.web_telemetry_path)
-    server = Server(config.web_listen_address, pages, access=access, log=log)
+    server = Server(config.web_listen_address, App(pages, access, log), log)
     await server.start()
     log.info(
         "listening",

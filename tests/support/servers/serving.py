@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 
 from azure_scheduled_events_exporter.http_server.access import WebAccess
-from azure_scheduled_events_exporter.http_server.app import Handler, Request, Response
+from azure_scheduled_events_exporter.http_server.app import App, Handler, Request, Response
 from azure_scheduled_events_exporter.http_server.listen_address import ListenAddress
 from azure_scheduled_events_exporter.http_server.server import Limits, Server
 
@@ -104,7 +104,7 @@ def serving(
     records = _Records()
     log = logging.Logger("test")  # noqa: LOG001 - its own, so nothing of the test's logging reaches it
     log.addHandler(records)
-    server = Server(address, routes, limits, access=access(log) if access else None, log=log)
+    server = Server(address, App(routes, access(log) if access else None, log), log, limits)
     started, problems = threading.Event(), list[object]()
     ends: list[Callable[[], object]] = []
 

@@ -28,7 +28,7 @@ class TestEndOfCertificate:
         with encrypted(file) as running:
             assert said(running, logging.WARNING) == warnings
             told = [getattr(record, "facts", {}) for record in running.records if record.levelno == logging.WARNING]
-        assert [one["file"] for one in told] == [str(file.parent / "server.pem")] * len(warnings)
+        assert [one["file"] for one in told] == [file.parent / "server.pem"] * len(warnings)
         assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", one["expires"]) for one in told)
 
     def test_chain(self, file: Path, authority: Authority) -> None:

@@ -127,7 +127,7 @@ class TestChange:
         """A key that comes a moment after its certificate is no error: files in the middle of a change are not read."""
         context = trusting(authority)
         with encrypted(file, pause=1.0) as running:
-            door, certificate = vars(running.server.access), file.parent / "server.pem"
+            door, certificate = vars(running.server.app.access), file.parent / "server.pem"
             replace(certificate, (file.parent / "renewed.pem").read_text())
             eventually(lambda: certificate.read_bytes() in door["_found"], "the change to be seen")
             replace(file.parent / "server.key", (file.parent / "renewed.key").read_text())
