@@ -18,6 +18,7 @@ from azure_scheduled_events_exporter.alertmanager.alert import Alert, Catalog, a
 from azure_scheduled_events_exporter.commands.interruption import uninterrupted
 from azure_scheduled_events_exporter.config import resolve
 from azure_scheduled_events_exporter.errors import ExporterError, UsageError
+from azure_scheduled_events_exporter.http_server.app import App
 from azure_scheduled_events_exporter.http_server.listen_address import ListenAddress
 from azure_scheduled_events_exporter.http_server.server import Server
 from azure_scheduled_events_exporter.journal.file import MEMORY
@@ -97,7 +98,8 @@ class Stage:
     @contextmanager
     def served(self, address: ListenAddress) -> Iterator[None]:
         """Serve the exporter's metrics, in a thread. Raises ExporterError: the address cannot be used."""
-        server = Server(address, routes(self.exporter.latest, "/metrics"), log=logs.set_up("warning", "logfmt"))
+        log = logs.set_up("warning", "logfmt")
+        server = Server(address, App(routes(self.exporter.latest, "/metrics"), None, log), log)
         loop = asyncio.new_event_loop()
         loop.run_until_complete(server.start())
         thread = threading.Thread(target=loop.run_forever, daemon=True)
