@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
 from alerts import Settings
@@ -56,22 +55,6 @@ def test_alerts_keep_what_they_need() -> None:
     read = set(re.findall(r"(?<![\w:])azure_scheduled_events_\w+", expressions))
     assert len(read) > 10
     assert [name for name in sorted(read) if not kept.fullmatch(name)] == []
-
-
-@pytest.mark.parametrize("number", range(3))
-def test_prometheus_takes_the_configurations(number: int, tmp_path: Path) -> None:
-    """Every configuration of the page is good to Prometheus, the agent's in agent mode."""
-    shown = blocks(FLEET, "yaml")
-    assert len(shown) == 3
-    text = shown[number]
-    (tmp_path / "prometheus.yml").write_text(text)
-    (tmp_path / "prometheus-rules.yml").write_text(RULES.read_text())
-    (tmp_path / "targets").mkdir()
-    (tmp_path / "targets" / "fleet.json").write_text('[{"targets": ["127.0.0.1:10169"]}]')
-    agent = ["--agent"] if text.startswith("# agent\n") else []
-    (tmp_path / "prometheus.yml").write_text(text.replace("/etc/prometheus/", f"{tmp_path}/"))
-    (tmp_path / "mimir-password").write_text("secret")
-    assert "SUCCESS" in tool("promtool", "check", "config", *agent, str(tmp_path / "prometheus.yml"))
 
 
 def test_values_of_the_page_are_good(tmp_path: Path) -> None:

@@ -3,18 +3,16 @@
 import json
 import time
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 import freezegun
 import pytest
 from freezegun import api as freezer
 
 from azure_scheduled_events_exporter.commands.events import COLUMNS, event_row
-from azure_scheduled_events_exporter.core.approvals import mark_approved
 from azure_scheduled_events_exporter.core.document import Document, parse_document
-from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycles
+from azure_scheduled_events_exporter.core.lifecycle import Lifecycles
 from azure_scheduled_events_exporter.core.observation import ObservationContext, observe
-from azure_scheduled_events_exporter.core.statistics import Statistics, measure
 from azure_scheduled_events_exporter.metrics.exposition import Exposition
 from azure_scheduled_events_exporter.polling.clock import system_clock
 from azure_scheduled_events_exporter.polling.snapshot import Snapshot
@@ -81,20 +79,3 @@ def test_countdown_across_a_change_of_local_time(moment: str) -> None:
             row = dict(zip(COLUMNS, event_row(life, time.time()), strict=True))
             assert not_before.strftime("%Y-%m-%dT%H:%M:%SZ") in row["NotBefore"]
             assert not_before.strftime("%H:%M:%S") in page(snapshot, time.time(), "/metrics").decode()
-
-
-@pytest.mark.parametrize("step", [-3600, 3600], ids=["back", "forward"])
-def test_latency_after_a_step_of_the_clock(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """How long an approval took is measured without the step by which the wall clock was set right meanwhile."""
-    document = announcement(datetime(2026, 11, 21, 14, tzinfo=UTC))
-    with freezegun.freeze_time("2026-11-21T12:00:00Z") as clock:
-        assert isinstance(clock, freezer.FrozenDateTimeFactory)
-        monkeypatch.setattr(time, "monotonic", freezer.real_monotonic)  # a step moves the wall clock only
-        known = seen(document)
-        clock.tick(step)
-        known, (change,) = mark_approved(known, list(known.current), Approver.OPERATOR, system_clock()())
-        statistics = Statistics().plus([measure(change)])
-    (latency,) = statistics.approval_latency.values()
-    assert sum(latency.counts) == 1
-    assert 0 <= latency.total < NOTICE
-    assert change.at.wall == pytest.approx(datetime(2026, 11, 21, 12, tzinfo=UTC).timestamp() + step)

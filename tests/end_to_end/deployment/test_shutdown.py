@@ -1,11 +1,8 @@
 """Signals to ``run``: SIGTERM and SIGINT end it within 2 s and with status 0, also if a part hangs; others do not."""
 
 import signal
-import socket
-import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import psutil
@@ -101,42 +98,3 @@ def test_during_the_first_request(start_exporter: Start) -> None:
         exporter = start_exporter(simulator.url)
         eventually(lambda: any(seen.path.endswith("scheduledevents") for seen in simulator.requests), "a poll")
         assert_ends(exporter, signal.SIGTERM)
-
-
-def test_with_clients_connected(simulator: Simulator, start_exporter: Start) -> None:
-    """Clients that are idle, trickle a request, or do not read their answer keep nothing open."""
-    exporter = start_exporter(simulator.url)
-    address = ("127.0.0.1", exporter.port)
-    stop = threading.Event()
-    with ExitStack() as stack:
-        for _ in range(20):
-            stack.enter_context(socket.create_connection(address))
-        for _ in range(5):
-            kept_alive = stack.enter_context(socket.create_connection(address))
-            kept_alive.sendall(b"GET /-/healthy HTTP/1.1\r\nHost: x\r\n\r\n")
-            assert kept_alive.recv(4096).startswith(b"HTTP/1.1 200 ")
-        for _ in range(5):
-            deaf = stack.enter_context(socket.socket())
-            deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024)
-            deaf.connect(address)
-            deaf.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n" * 20)
-        trickling = [stack.enter_context(socket.create_connection(address)) for _ in range(20)]
-        thread = threading.Thread(target=_trickle, args=(trickling, stop))
-        thread.start()
-        try:
-            time.sleep(0.3)
-            assert_ends(exporter, signal.SIGTERM)
-        finally:
-            stop.set()
-            thread.join()
-
-
-def _trickle(connections: list[socket.socket], stop: threading.Event) -> None:
-    for byte in b"GET /metrics HTTP/1.1\r\nHost: " + b"x" * 1000:
-        for each in connections:
-            try:
-                each.sendall(bytes((byte,)))
-            except OSError:
-                return
-        if stop.wait(0.02):
-            return

@@ -11,16 +11,6 @@ from azure_scheduled_events_exporter.simulator import Simulator
 from support.events.machine import ID, START, Machine, MachineClock, event
 
 
-def test_the_approval_of_a_reboot_is_counted(machine: Machine) -> None:
-    """A reboot at its NotBefore that only the boot shows counts its approval by the deadline."""
-    machine.polls(0, None, event())
-    machine.restarts(boots_at=905)
-    machine.polls(960)
-    assert machine.transitions == {"detected": 1, "completed": 1}
-    assert machine.exporter
-    assert list(machine.exporter.poller.snapshot.statistics.approval_latency) == [("Reboot", "deadline")]
-
-
 @pytest.mark.parametrize(("interval", "believed"), [(1, 6), (2, 4), (10, 3), (120, 3)])
 def test_empty_bodies_that_are_believed(machine: Machine, interval: int, believed: int) -> None:
     """Empty bodies end an event after three polls and 5 s; with long gaps between polls, it is lost."""
@@ -45,6 +35,19 @@ def test_an_event_ends_with_the_first_empty_body(machine: Machine) -> None:
     (life,) = snapshot.recent
     assert life.ended_at
     assert life.ended_at.wall == START + 909
+
+
+def test_what_was_known_is_shown_before_the_first_answer(machine: Machine) -> None:
+    """While IMDS does not answer after a restart, the earlier events stay current."""
+    machine.polls(0, None, event())
+    machine.restarts()
+    machine.begins()
+    assert machine.exporter
+    assert list(machine.exporter.poller.snapshot.current) == [ID]
+    machine.imds.inject("503")
+    assert machine.outcome() is not Outcome.OK
+    assert list(machine.exporter.poller.snapshot.current) == [ID]
+    assert machine.transitions == {"detected": 1}
 
 
 UNREADABLE = b'{"DocumentIncarnation": 2, "Events": [null]}'

@@ -125,19 +125,6 @@ def machine(imds: Simulator, tmp_path: Path) -> Iterator[Machine]:
         yield Machine(imds, tmp_path / "state", stack, name="vm_0")
 
 
-def test_two_impacts(machine: Machine) -> None:
-    """Two impacts of one event are two pauses, and the event's own is the longer one."""
-    machine.polls(0, None, event("Freeze", "Scheduled"))
-    for at in (0, 4, 6):
-        machine.polls(at, None, event("Freeze", "Started"))
-    machine.polls(6)
-    ((count, pause),) = machine.pauses.values()
-    assert count == 1
-    assert pause == pytest.approx(4, abs=0.06)
-    assert machine.exporter
-    assert machine.exporter.poller.snapshot.statistics.pause_counts == {("Freeze",): 2}
-
-
 @pytest.mark.parametrize("in_order", [True, False])
 def test_a_reboot(machine: Machine, in_order: bool) -> None:  # noqa: FBT001 - a parameter of the test
     """A reboot's pause lasts from the last sign of life before it to the start of the exporter after it, once.

@@ -1,9 +1,5 @@
-"""Every body that IMDS or its documentation gave, served over HTTP to a running exporter.
+"""Answers of IMDS in an unusual order or with an unusual field, served to a running exporter."""
 
-What is read from each is in the unit tests of ``core.document``.
-"""
-
-import json
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -16,8 +12,6 @@ from support.servers.imds_peer import Peer, answer
 
 EMPTY = b'{"DocumentIncarnation": 999, "Events": []}'
 REBOOT = (PAYLOADS / "azure_vm-scheduled-events_2021_2_user_reboot.json").read_bytes()
-# What /metadata/instance gave is served in tests/wire/test_instance.py.
-FILES = sorted(path for path in PAYLOADS.iterdir() if not path.name.startswith(("instance_", "README", "error_")))
 
 
 class Service(Peer):
@@ -68,19 +62,6 @@ def test_304_before_any_document(watched: Watched) -> None:
     scrape = watched.serve(b"", 304)
     assert scrape.value("up") == 1
     assert scrape.value("document_incarnation") == 999
-
-
-def test_every_captured_body(watched: Watched, subtests: pytest.Subtests) -> None:
-    """Each body shows its events and no others; a single event without its document is refused."""
-    for path in FILES:
-        with subtests.test(path.name):
-            watched.serve(EMPTY)
-            scrape = watched.serve(path.read_bytes())
-            document = json.loads(path.read_bytes())
-            assert scrape.value("up") == ("Events" in document)
-            assert scrape.value("document_incarnation") == document.get("DocumentIncarnation", 999)
-            shown = {labels["event_id"].upper() for labels, _ in scrape.series("event_info")}
-            assert shown == {each["EventId"].upper() for each in document.get("Events", [])}
 
 
 def test_started_event_that_still_has_a_not_before(watched: Watched) -> None:

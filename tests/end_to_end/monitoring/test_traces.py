@@ -119,32 +119,6 @@ def test_a_live_migration(collector: Collector, start_exporter: Start, tmp_path:
     assert scrape.value("spans_total", outcome="failed") == 0
 
 
-def test_two_vms_one_trace(collector: Collector, imds: Simulator, start_exporter: Start) -> None:
-    """Two VMs that see one event send one trace: the first of Resources sends the root, the other its child."""
-    flags = [*POLL, "--otlp.endpoint", collector.url]
-    exporters = [
-        start_exporter(imds.vm_url(name), *flags, "--instance.name", spelling)
-        for name, spelling in (("vmss_0", "vmss_0"), ("vmss_1", "VMSS_1"))
-    ]
-    for step, transition in (
-        ([reboot()], "detected"),
-        ([reboot("Started")], "started"),
-        ([], "completed"),
-    ):
-        imds.set_document(step)
-        for exporter in exporters:
-            exporter.shows(transition, lambda scrape, what=transition: what in scrape.transitions())  # type: ignore[misc]
-    eventually(lambda: len(collector.spans(TRACE)) == 10, "five spans of each")
-    spans = {(str(span.resource["azure.vm.name"]).lower(), span.name): span for span in collector.spans(TRACE).values()}
-    assert spans.keys() == {(vm, name) for vm in ("vmss_0", "vmss_1") for name in WHOLE}
-    first, second = spans["vmss_0", "scheduled_event"], spans["vmss_1", "scheduled_event"]
-    assert first.parent_id == ""
-    assert second.parent_id == first.span_id
-    for (vm, name), span in spans.items():
-        if name != "scheduled_event":
-            assert span.parent_id == spans[vm, "scheduled_event"].span_id
-
-
 def test_the_events_of_others(collector: Collector, imds: Simulator, start_exporter: Start) -> None:
     """Another VM's events are traced with --tracing.scope all only."""
     exporter = start_exporter(imds.vm_url("vmss_2"), *POLL, "--otlp.endpoint", collector.url)

@@ -172,12 +172,3 @@ def running(counts: tuple[int, ...]) -> list[int]:
 def test_bounds_ascend(bounds: tuple[float, ...]) -> None:
     """Bounds that do not ascend would count into the wrong buckets."""
     assert list(bounds) == sorted(set(bounds))
-
-
-def test_histograms_of_history_stay_in_the_budget() -> None:
-    """All histograms of a type, every approver and phase, are at most 80 series: 400 for the five types of today."""
-    series = 3  # +Inf, sum and count
-    approvers, phases = len(Approver), 2
-    several = {NOTICE_BOUNDS: 1, LATENCY_BOUNDS: approvers, PHASE_BOUNDS: phases, PAUSE_BOUNDS: 1}
-    total = sum(count * (len(bounds) + series) for bounds, count in several.items())
-    assert total <= 80

@@ -1,7 +1,5 @@
 """What the answers of a collector mean for the spans: sent, rejected, or to be sent again."""
 
-import socket
-import threading
 import time
 from email.utils import formatdate
 
@@ -10,21 +8,7 @@ import pytest
 from azure_scheduled_events_exporter.tracing.otlp import OtlpSender
 from support.monitoring.collector import ACCEPT, HANG, Collector, Reply
 from support.monitoring.span_delivery import CHILD, IDENTITY, ROOT, add, delivering
-from support.programs import PATIENCE, eventually
-
-
-def trickle(listener: socket.socket, ending: threading.Event) -> None:
-    """Answer one request with a byte every fifth of a second, until the client or the test has had enough."""
-    client, _ = listener.accept()
-    with client:
-        client.recv(1 << 16)
-        for byte in b"HTTP/1.1 200 OK\r\nX: " + b"x" * 1000:
-            if ending.wait(0.2):
-                return
-            try:
-                client.sendall(bytes([byte]))
-            except OSError:
-                return
+from support.programs import eventually
 
 
 class TestAnswers:
@@ -140,26 +124,18 @@ class TestAnswers:
             assert journal.spans_queued() == 1
             collector.stop()
 
-    def test_a_trickle(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A collector that sends its answer byte by byte is given up when the time for the whole exchange is over."""
-        monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
-        with socket.create_server(("127.0.0.1", 0)) as listener:
-            ending = threading.Event()
-            thread = threading.Thread(target=trickle, args=(listener, ending), daemon=True)
-            thread.start()
-            began = time.monotonic()
-            result = OtlpSender(f"http://127.0.0.1:{listener.getsockname()[1]}").send([ROOT], IDENTITY, None)
-            assert time.monotonic() - began < 8
-            ending.set()
-            thread.join(PATIENCE)
-        assert not result.is_final
-        assert "no answer" in result.reason
-
-    def test_a_long_timeout(self, collector: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
-        """An export has a time limit of its own, however long the configured one is, and says so in the usual words."""
-        monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "3600")
-        collector.answer(HANG)
+    @pytest.mark.parametrize(
+        ("reply", "configured", "longest"),
+        [(HANG, "3600", 0.5), (Reply(drips=True), "1", 3600.0)],
+        ids=str,
+    )
+    def test_an_answer_without_end(
+        self, reply: Reply, configured: str, longest: float, collector: Collector, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """An export has a time limit for the whole exchange: the configured one, or its own if that is shorter."""
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", configured)
+        collector.answer(reply)
         began = time.monotonic()
-        result = OtlpSender(collector.url, longest=0.5).send([ROOT], IDENTITY, None)
+        result = OtlpSender(collector.url, longest=longest).send([ROOT], IDENTITY, None)
         assert time.monotonic() - began < 8
         assert (result.is_final, result.reason) == (False, "no answer in time")

@@ -114,13 +114,6 @@ def test_any_bytes(text: bytes) -> None:
     check(text)
 
 
-@given(VALUES)
-@PATIENT
-def test_any_json(content: object) -> None:
-    """Any JSON is either a document or refused."""
-    check(encode(content))
-
-
 @given(CONTENTS)
 @example({"Events": [{"EventId": 10**4350}, {"EventId": "\ud800"}, {"EventId": "?"}]})
 @settings(PATIENT)

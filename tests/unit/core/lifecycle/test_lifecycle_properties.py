@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -261,47 +261,3 @@ def observed(histograms: object) -> int:
 def test_every_life() -> None:
     """No transition is reported twice or out of order, and each event ends, with any IMDS, clocks and restarts."""
     run_state_machine_as_test(Lives, settings=settings(PATIENCE, stateful_step_count=30))
-
-
-@given(
-    notice=st.integers(1, 3600),
-    start=st.none() | st.integers(0, 4000),
-    gone=st.integers(1, 8000),
-    step=st.sampled_from([1, 7, 30, 60]),
-)
-@settings(PATIENCE)
-def test_what_really_happened(notice: int, start: int | None, gone: int, step: int) -> None:
-    """An exporter that polls steadily reports what really happened to an event, and the approver."""
-    assume(start is None or start + step < gone)
-    ends = gone if start is not None else min(gone, notice - 1)
-    event = ScheduledEvent("A", "Freeze", "Scheduled", "Platform", (VM,), START + notice)
-    known = Lifecycles()
-    told: list[Change] = []
-    for second in range(0, ends + 2 * step, step):
-        started = start is not None and second >= start
-        shown = replace(event, status="Started", not_before=None) if started else event
-        document = Document(second, (shown,) if second < ends else ())
-        now = Timestamp(START + second, 77.0 + second, "boot-1")
-        known, changes = observe(known, document, ObservationContext(now, VM, watched=second > 0))
-        told.extend(changes)
-    transitions = [change.transition for change in told]
-    first_started = None if start is None else -(-start // step) * step
-    if first_started is None:
-        seen_gone = -(-ends // step) * step
-        assert transitions[0] is Transition.DETECTED if ends > 0 else not transitions
-        if ends > 0:
-            assert transitions[1:] == [Transition.CANCELLED if seen_gone < notice else Transition.LOST]
-        return
-    early = 0 < first_started < notice - 5
-    assert transitions == [
-        Transition.DETECTED,
-        *([Transition.APPROVED] if early else []),
-        Transition.STARTED,
-        Transition.COMPLETED,
-    ]
-    approver = Approver.EXTERNAL if early else Approver.DEADLINE if first_started else None
-    assert told[-1].lifecycle.approved_by is approver
-    ended = told[-1].lifecycle
-    assert ended.started_at is not None
-    assert ended.ended_at is not None
-    assert ended.ended_at.since(ended.started_at) == -(-ends // step) * step - first_started
