@@ -57,11 +57,12 @@ def test_a_clock_that_was_set_back() -> None:
     "line",
     [
         *("", "[]", '{"recording": 1, "time": 5', '{"recording": 1}', '{"recording": 2, "time": 5, "body": ""}'),
-        '{"recording": 1, "time": "soon", "body": ""}',
+        *(f'{{"recording": 1, "time": {time}, "body": ""}}' for time in ('"soon"', "NaN", "1e999", 10**400)),
+        '{"recording": 1, "time": 5, "body": "", "vm_name": "a\\ud800b"}',
     ],
 )
 def test_no_recording(line: str) -> None:
-    """A file of another kind, or one that was cut, is refused in one line."""
+    """A file of another kind, one that was cut, or one with a time or name that is none is refused in one line."""
     with pytest.raises(UsageError, match="file: is no recording: 'history --record FILE' writes one"):
         parse(line and to_text(recording(b"{}")) + line, "file")
 
