@@ -19,7 +19,7 @@ from azure_scheduled_events_exporter.errors import ExporterError, one_line, with
 from azure_scheduled_events_exporter.http_client import http_config
 from azure_scheduled_events_exporter.http_client.deadline import DeadlineAdapter
 from azure_scheduled_events_exporter.http_client.failures import WEB_PAGE, is_web_page
-from azure_scheduled_events_exporter.http_client.sessions import Answer, NoAnswerError, Session, user_of
+from azure_scheduled_events_exporter.http_client.sessions import Answer, NoAnswerError, Session
 
 from .pushes import PushOutcome
 
@@ -64,12 +64,12 @@ class AlertmanagerClient:
         parts = urlsplit(url.rstrip("/"))
         self.shown = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
         self.config_error = ""
-        self._user = user_of(url)
+        self._url = url
         self._file = file
         self._timeout = timeout
         self._config: http_config.HttpConfig | None = None
         self._adapter = DeadlineAdapter()
-        self._session = self._new_session()
+        self._session = self._new_session(None)
 
     def post(self, alerts: Sequence[Posted]) -> None:
         """Post ``alerts``.
@@ -115,14 +115,11 @@ class AlertmanagerClient:
         self.config_error = ""
         if config != self._config:
             self._session.close()
-            self._session = self._new_session()
-            http_config.apply(config, self._session)
-            self._config = config
+            self._session, self._config = self._new_session(config), config
 
-    def _new_session(self) -> Session:
-        session = Session(self._adapter)
+    def _new_session(self, config: http_config.HttpConfig | None) -> Session:
+        session = http_config.session_for(self._url, config, self._adapter)
         session.trust_env = False  # no proxy, netrc or certificates from the environment
-        session.auth = self._user
         session.headers["User-Agent"] = f"azure-scheduled-events-exporter/{__version__}"
         session.headers["Content-Type"] = "application/json"
         return session

@@ -8,10 +8,7 @@ Source: https://prometheus.io/docs/prometheus/latest/configuration/configuration
 import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 from unicodedata import category
-
-import requests
 
 from azure_scheduled_events_exporter import yaml_file
 from azure_scheduled_events_exporter.errors import UsageError
@@ -45,20 +42,10 @@ class HttpConfig:
 
 def session_for(url: str, http: HttpConfig | None, adapter: DeadlineAdapter) -> Session:
     """Return a session for the server at ``url``; credentials in ``http`` override those of the address."""
-    session = Session(adapter)
-    session.auth = user_of(url)
-    if http:
-        apply(http, session)
-    return session
-
-
-def apply(http: HttpConfig, session: requests.Session) -> None:
-    """Set the credentials and the TLS settings of ``http`` on ``session``; credentials replace those it has."""
-    if http.user or http.authorization:
-        session.auth = basic(http.user) or Authorization(http.authorization)
+    session, http = Session(adapter), http or HttpConfig()
+    session.auth = basic(http.user) or (Authorization(http.authorization) if http.authorization else user_of(url))
     session.verify = False if http.insecure else http.ca_file or True
     session.cert = http.certificate
-    adapter: Any = session.get_adapter("https://")  # an HTTPAdapter, which the declared type does not say
     pools = adapter.poolmanager.connection_pool_kw
     for name in ("server_hostname", "assert_hostname"):
         pools.pop(name, None)
@@ -66,6 +53,7 @@ def apply(http: HttpConfig, session: requests.Session) -> None:
             pools[name] = http.server_name
     if http.insecure:  # somebody has asked for that; and a warning of Python is no line of the log
         warnings.filterwarnings("ignore", message="Unverified HTTPS request")
+    return session
 
 
 def load(path: Path) -> HttpConfig:
