@@ -18,7 +18,6 @@ from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.errors import CodecError, DamagedTextError, ExporterError
 from azure_scheduled_events_exporter.journal.file import FAILURES, read_only
 from azure_scheduled_events_exporter.journal.hook_runs import HookRun
-from azure_scheduled_events_exporter.recording.file import RecordedDocument
 from support.events.journal_recorder import DAY, Recorder, recorders
 
 VM_ID = "6d2a5d4e-4f4e-4b0c-9d6c-5a8c2d3e4f50"
@@ -34,7 +33,6 @@ def sound() -> bytes:
         recorder.journal.claim(VM_ID)
         for number in range(40):
             recorder.after(5).sees(*(f"E{each}" for each in range(max(0, number - 3), number + 1)))
-            recorder.journal.keep_document(RecordedDocument(recorder.now.wall, b"%d" % number, {"Date": "today"}))
         wall = recorder.now.wall
         events = recorder.known.current.values()
         run = HookRun("run", "script", "E1", "Reboot", "prepare", wall, "ok", 1.0, 60.0)
@@ -53,7 +51,6 @@ def use(recorder: Recorder) -> None:
     journal.look()
     journal.last_heartbeat()
     recorder.sees("NEW")
-    journal.keep_document(RecordedDocument(recorder.now.wall, b"new", {}))
     journal.prune(recorder.now, lambda: True)
     assert "NEW" in {queued.span.attributes.get("azure.scheduled_event.id") for queued in journal.queued_spans(128)}
     recorder.regains_disk()
