@@ -3,7 +3,7 @@
 The journal holds them (``journal.requests``); ``approval.sender`` sends them and writes the results.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from azure_scheduled_events_exporter.core.document import comparable_name
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, State
@@ -76,25 +76,21 @@ def needs_no_request(life: Lifecycle | None, request: ApprovalRequest) -> str:
         return (
             f"not approved: {NOTHING_SCHEDULED}" if life.state is State.ADVISORY else f"{_APPROVED}{life.approved_by}"
         )
-    for name, shown, now in _changed(life, request):
-        return f"not approved: {name} was {shown} when you confirmed and is {now} now; {_LOOK}"
-    seen = set(map(comparable_name, life.event.resources if request.resources is None else request.resources))
-    added = [name for name in life.event.resources if comparable_name(name) not in seen]
-    return f"not approved: Resources also has {printable(', '.join(added))} now; {_LOOK}" if added else ""
-
-
-def _changed(life: Lifecycle, request: ApprovalRequest) -> Iterator[tuple[str, str, str]]:
-    """Yield each field that is not as the operator saw it: its name, its value then, and its value now."""
     event = life.event
-    if request.not_before is not None and life.not_before != request.not_before:
-        yield "NotBefore", iso_time(request.not_before), _shown(life.not_before, iso_time)
-    if request.event_type is None:
-        return
-    if event.event_type != request.event_type:
-        yield "EventType", printable(request.event_type) or "unknown", printable(event.event_type) or "unknown"
-    if event.duration_seconds != request.duration:
-        before, now = _shown(request.duration, format_duration), _shown(event.duration_seconds, format_duration)
-        yield "DurationInSeconds", before, now
+    for name, seen, now in (
+        ("NotBefore", _shown(request.not_before, iso_time), _shown(life.not_before, iso_time)),
+        ("EventType", printable(request.event_type) or "unknown", printable(event.event_type) or "unknown"),
+        (
+            "DurationInSeconds",
+            _shown(request.duration, format_duration),
+            _shown(event.duration_seconds, format_duration),
+        ),
+    ):
+        if seen != now:
+            return f"not approved: {name} was {seen} when you confirmed and is {now} now; {_LOOK}"
+    known = set(map(comparable_name, request.resources))
+    added = [name for name in event.resources if comparable_name(name) not in known]
+    return f"not approved: Resources also has {printable(', '.join(added))} now; {_LOOK}" if added else ""
 
 
 def _shown(value: float | None, write: Callable[[float], str]) -> str:

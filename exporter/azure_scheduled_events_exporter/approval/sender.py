@@ -154,8 +154,7 @@ class ApprovalSender:
         expired = [
             request.number
             for request in requests
-            if not request.created - _CLOCK_STEP_SECONDS <= wall <= (request.expires or 0)
-            and request.number != unanswered
+            if not request.created - _CLOCK_STEP_SECONDS <= wall <= request.expires and request.number != unanswered
         ]
         if expired:
             unsent = "expired: it was not sent, or IMDS throttled each attempt"

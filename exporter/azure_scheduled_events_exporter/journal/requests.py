@@ -30,22 +30,21 @@ class ApprovalRequest:
         event_id: upper case.
         operator: login name.
         created: Unix seconds.
-        not_before: the NotBefore that the operator saw; the request is valid only for it. None if there was none.
         expires: Unix seconds after which the request is not sent.
-        resources: the VMs that the operator saw; the request is not valid for others.
-        event_type: the type that the operator saw, with ``duration``, the announced impact in seconds (None for
-            unknown); the request is not valid for others.
+        not_before: the NotBefore that the operator saw, None if there was none. The request is not valid for another
+            one, nor for another ``event_type`` or ``duration`` (announced impact in seconds; None for unknown), nor for
+            other VMs than those in ``resources``.
         number: identifies the request once it is queued.
     """
 
     event_id: str
     operator: str
     created: float
-    not_before: float | None = None
-    expires: float | None = None
-    resources: tuple[str, ...] | None = None
-    event_type: str | None = None
-    duration: float | None = None
+    expires: float
+    not_before: float | None
+    event_type: str
+    duration: float | None
+    resources: tuple[str, ...]
     number: int = 0
 
 
@@ -59,8 +58,8 @@ class ApprovalRequests:
         """Queue an operator's requests to approve these events as they were shown; return their numbers."""
         requests = [
             ApprovalRequest(
-                *(life.event_id, operator, created, life.not_before, expires, life.event.resources),
-                *(life.event.event_type, life.event.duration_seconds),
+                *(life.event_id, operator, created, expires, life.not_before),
+                *(life.event.event_type, life.event.duration_seconds, life.event.resources),
             )
             for life in lives
         ]
