@@ -40,7 +40,7 @@ class Poller:
     """Polls until it is stopped, and publishes a :class:`Snapshot` after every poll.
 
     Attributes:
-        state: what is known; with the settings, the journal and the clock.
+        state: what is known; with the configuration, the journal and the clock.
         client: sends requests to IMDS.
         approvals: sends what a policy or an operator wants approved.
         alerts: pushes the alerts of this VM's events; None without an Alertmanager.
@@ -57,12 +57,12 @@ class Poller:
         self.liveness = Liveness(state.clock)
         self._poll_log = PollLog(state.log)
         self._reader = DocumentReader(
-            self.client, state.settings.timeout, state.clock, state.journal.keep_document, state.log
+            self.client, state.config.imds_timeout, state.clock, state.journal.keep_document, state.log
         )
         self._identity: Instance | None = None  # for the next poll
         self._approved = False
-        if state.delivery is not None and state.settings.vm_name is not None:
-            state.delivery.identity = Instance(state.settings.vm_name)
+        if state.delivery is not None and state.config.instance_name is not None:
+            state.delivery.identity = Instance(state.config.instance_name)
         self._show_parts()
 
     @property
@@ -74,13 +74,13 @@ class Poller:
         """Set this VM's identity; the next poll uses it to decide which events are this VM's. Any thread may call."""
         self._identity = identity
         if self.state.delivery is not None:
-            name = self.state.settings.vm_name or identity.vm_name
+            name = self.state.config.instance_name or identity.vm_name
             self.state.delivery.identity = replace(identity, vm_name=name)
 
     def run(self) -> None:
         """Poll at the configured rate until the process is to end."""
-        settings = self.state.settings
-        schedule = PollSchedule(settings.interval, self._clock().monotonic, settings.spacing)
+        spacing = self.client.rate_limiter.spacing
+        schedule = PollSchedule(self.state.config.poll_interval, self._clock().monotonic, spacing)
         while not self.state.wait(self.liveness.expect(schedule.due - self._clock().monotonic)):
             self.liveness.expect(self._reader.next_timeout + ANSWER_SECONDS)
             try:

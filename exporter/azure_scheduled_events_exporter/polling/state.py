@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from azure_scheduled_events_exporter.config import Config
 from azure_scheduled_events_exporter.core.lifecycle import Change, Lifecycle, Lifecycles
 from azure_scheduled_events_exporter.core.observation import ObservationContext, observe
 from azure_scheduled_events_exporter.core.spans import SpanFacts, finished, hook_run, is_traced, unfinished
@@ -29,28 +30,12 @@ if TYPE_CHECKING:
     from azure_scheduled_events_exporter.core.instance import Instance
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """The settings of polling; times in seconds.
-
-    Attributes:
-        vm_name: this VM's name; None to ask IMDS.
-        trace_peers: whether events of other VMs are traced too.
-        spacing: the shortest time between two polls.
-    """
-
-    interval: float
-    timeout: float
-    vm_name: str | None = None
-    trace_peers: bool = False
-    spacing: float = 0.0
-
-
 @dataclass(eq=False)
 class State:
     """The state, restored from the journal. One thread uses it; ``snapshot`` may be read by any.
 
     Attributes:
+        config: what the user decided.
         journal: restores earlier events and stores new ones.
         delivery: delivers the spans that the journal holds; None without tracing.
         clock: this machine's clock.
@@ -61,7 +46,7 @@ class State:
         identity: this VM in the instance metadata; None while unknown.
     """
 
-    settings: Settings
+    config: Config
     journal: Journal
     delivery: SpanDelivery | None
     clock: Clock
@@ -70,7 +55,7 @@ class State:
 
     def __post_init__(self) -> None:
         self.identity: Instance | None = None
-        self.snapshot = Snapshot(poll_interval=self.settings.interval)
+        self.snapshot = Snapshot(poll_interval=self.config.poll_interval)
         self._began = self.clock()
         self._pauses = Pauses(self.clock, self.wait, self.journal)
         self._document: Document | None = None  # the last one whose changes are in the journal
@@ -87,7 +72,7 @@ class State:
     @property
     def vm_name(self) -> str | None:
         """This VM's name as Resources spell it; None while unknown."""
-        return self.settings.vm_name or (self.identity.vm_name if self.identity else None)
+        return self.config.instance_name or (self.identity.vm_name if self.identity else None)
 
     @property
     def knows_owner(self) -> bool:
@@ -157,7 +142,7 @@ class State:
 
     def is_traced(self, life: Lifecycle) -> bool:
         """Return whether this VM sends the spans of an event."""
-        return self.delivery is not None and is_traced(life, peers_too=self.settings.trace_peers)
+        return self.delivery is not None and is_traced(life, peers_too=self.config.tracing_scope == "all")
 
     def open_spans(self) -> tuple[SpanFacts, ...]:
         """Return the unfinished spans of current events, for a shutdown during an event."""

@@ -30,7 +30,7 @@ from azure_scheduled_events_exporter.logs import facts
 from azure_scheduled_events_exporter.polling.clock import Clock, system_clock
 from azure_scheduled_events_exporter.polling.poller import Poller
 from azure_scheduled_events_exporter.polling.snapshot import Snapshot
-from azure_scheduled_events_exporter.polling.state import Settings, State
+from azure_scheduled_events_exporter.polling.state import State
 from azure_scheduled_events_exporter.tracing.delivery import SpanDelivery, otlp_sender
 from azure_scheduled_events_exporter.tracing.variables import doubts, is_on
 from azure_scheduled_events_exporter.web.status_line import status_line
@@ -98,11 +98,9 @@ class Exporter:
             from .alert_push import alert_push  # noqa: PLC0415 - only with an Alertmanager
 
             self._alerts = alert_push(config, self.latest, clock, self._polling_client.server_time, log)
-        peers_too = config.tracing_scope == "all"
-        settings = Settings(config.poll_interval, config.imds_timeout, config.instance_name, peers_too, limiter.spacing)
         approvals = ApprovalSender(config.approval_policy, approving, self.journal, config.imds_timeout, clock, log)
         self._approval_policy = approvals.scheduler.policy
-        state = State(settings, self.journal, self._delivery, clock, self._wait, log)
+        state = State(config, self.journal, self._delivery, clock, self._wait, log)
         self.poller = Poller(state, self._polling_client, approvals, self._alerts)
         self.identification = Identification(
             asking, config.imds_timeout, config.instance_name, self.poller.learn, self._wait, log
