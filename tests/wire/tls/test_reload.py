@@ -192,24 +192,6 @@ class TestChange:
             on = [(False, 0), (False, 1), (True, 1), (True, 0), (False, 0)]
             eventually(lambda: [(each["tls"], each["users"]) for each in facts] == on, "the log")
 
-    def test_users_of_an_open_connection(self, file: Path) -> None:
-        """A user that is taken out is refused at the next request, on an open connection too."""
-        hashed = bcrypt.hashpw(b"secret", bcrypt.gensalt(4)).decode()
-        file.write_text(f"basic_auth_users: {{scraper: {hashed}}}\n")
-        with encrypted(file) as running:
-            connection = http.client.HTTPConnection("localhost", running.server.port, timeout=10)
-
-            def asked() -> int:
-                connection.request("GET", "/metrics", headers={"Authorization": SECRET})
-                with connection.getresponse() as answer:
-                    answer.read()
-                    return answer.status
-
-            assert asked() == 200
-            replace(file, f"basic_auth_users: {{somebody: {hashed}}}\n")
-            eventually(lambda: asked() == 401, "the refusal")
-            connection.close()
-
     def test_new_certificate_authority(self, file: Path, authority: Authority, tmp_path: Path) -> None:
         """When the CA of the clients is replaced, the old ones are let in no more, not even by a resumed session."""
         file.write_text(REQUIRED)
