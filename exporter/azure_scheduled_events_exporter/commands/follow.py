@@ -9,11 +9,9 @@ import math
 import re
 import sqlite3
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, suppress
-from dataclasses import replace
 from pathlib import Path
 
 from azure_scheduled_events_exporter import logs, standard_streams
@@ -25,7 +23,6 @@ from azure_scheduled_events_exporter.errors import CodecError, DamagedTextError,
 from azure_scheduled_events_exporter.journal.file import MEMORY, is_written, read_only
 from azure_scheduled_events_exporter.journal.store import PAGE, Store
 from azure_scheduled_events_exporter.service import daemon
-from azure_scheduled_events_exporter.service.endpoint import with_endpoint
 
 _LOOK_SECONDS = 0.1
 _CHECK_SECONDS = 1.0  # how often to look whether an exporter runs
@@ -140,18 +137,9 @@ def _position_in(store: Store, seq: int | None, epoch: str) -> tuple[int, str]:
 def _polled(config: Config) -> Iterator[_Look]:
     """Poll IMDS and yield the transitions, those of events that are there already first."""
     log = logs.set_up("warning", config.log_format)
-    alone = with_endpoint(replace(config, journal_path=MEMORY), log)
-    exporter = daemon.Exporter(alone, log, reports=False)
-    failed = threading.Event()
-    exporter.failed = failed.set
-    exporter.start()
     last = 0
-    try:
-        while not failed.wait(_LOOK_SECONDS):
-            rows = exporter.journal.transitions(last)
-            last = rows[-1][0] if rows else last
-            lines: list[Record] = [{"seq": None, "cursor": None, **record} for _, record in rows]
-            yield lines, lambda: exporter.poller.snapshot.current
-        raise ExporterError("polling has ended by an internal error, which is logged above: start this command again")
-    finally:
-        exporter.stop()
+    for exporter in daemon.alone(config, log):
+        rows = exporter.journal.transitions(last)
+        last = rows[-1][0] if rows else last
+        lines: list[Record] = [{"seq": None, "cursor": None, **record} for _, record in rows]
+        yield lines, lambda exporter=exporter: exporter.poller.snapshot.current  # type: ignore[misc]

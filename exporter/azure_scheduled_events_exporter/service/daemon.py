@@ -11,14 +11,15 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from azure_scheduled_events_exporter.approval.sender import ApprovalSender
 from azure_scheduled_events_exporter.config import Config, warnings
-from azure_scheduled_events_exporter.errors import named_by
+from azure_scheduled_events_exporter.errors import ExporterError, named_by
 from azure_scheduled_events_exporter.http_server.app import App
 from azure_scheduled_events_exporter.http_server.server import Server
 from azure_scheduled_events_exporter.imds.api_versions import event_versions
@@ -54,6 +55,7 @@ _NAMED_SPANS_SECONDS = 5.0
 reboot, IMDS may fail for some seconds. With ``--instance.name``, they only wait until IMDS was asked once."""
 
 _TRACE_AGAIN_SECONDS = 60.0
+_LOOK_SECONDS = 0.1
 _WATCH_SECONDS = 5.0  # how often to look whether a poll hangs
 _FINAL_DELIVERY_SECONDS = 1.0  # limit for a collector that hangs
 _STOP_SECONDS = 1.2
@@ -178,6 +180,24 @@ class Exporter:
                 self._log.exception("span delivery failed; retrying", extra=facts(seconds=_TRACE_AGAIN_SECONDS))
                 if self._wait(_TRACE_AGAIN_SECONDS):
                     return None
+
+
+def alone(config: Config, log: logging.Logger) -> Iterator[Exporter]:
+    """Poll IMDS with a journal in memory, and yield the exporter that does, every 0.1 s. It sends no spans and alerts.
+
+    Raises:
+        ExporterError: polling has ended by an internal error, or the endpoint cannot be discovered.
+    """
+    exporter = Exporter(with_endpoint(replace(config, journal_path=MEMORY), log), log, reports=False)
+    failed = threading.Event()
+    exporter.failed = failed.set
+    exporter.start()
+    try:
+        while not failed.wait(_LOOK_SECONDS):
+            yield exporter
+        raise ExporterError("polling has ended by an internal error, which is logged above: start this command again")
+    finally:
+        exporter.stop()
 
 
 def _delivery(config: Config, journal: Journal, log: logging.Logger) -> SpanDelivery | None:

@@ -8,7 +8,6 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-import threading
 import time
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -29,13 +28,11 @@ from azure_scheduled_events_exporter.journal.file import MEMORY, WriterLock, fil
 from azure_scheduled_events_exporter.journal.hook_runs import HookRun, Phase, RunOutcome
 from azure_scheduled_events_exporter.journal.journal import Journal
 from azure_scheduled_events_exporter.service import daemon
-from azure_scheduled_events_exporter.service.endpoint import with_endpoint
 from azure_scheduled_events_exporter.times import parse_duration
 
 from .plan import DEFAULT_KINDS, Rules, deadline, may_approve, outcome_of, preparations, recovery
 from .runs import TERMINATE, Process, Runs, end_leftover
 
-_LOOK_SECONDS = 0.1
 _APPROVE_SECONDS = 10.0  # how often to look whether other VMs have prepared, and to approve
 _STOP_SECONDS = 5.0  # that a command has to end when the hook itself is ended
 _APPROVE = (
@@ -100,10 +97,9 @@ def run(parsed: argparse.Namespace) -> int:
             raise ExporterError(f"hook: another hook with the journal {path} runs {line}") from None
         except (sqlite3.Error, OSError) as error:  # a disk that fails must not keep an event from the command
             log.warning("the hook's lock cannot be taken: a second hook is not noticed", extra=logs.facts(error=error))
-        polling = daemon.Exporter(with_endpoint(replace(config, journal_path=MEMORY), log), log, reports=False)
-        hook = Hook(polling, Runs(path, line, log), rules, command, written_flags(parsed), log)
+        hook = Hook(Runs(path, line, log), rules, command, written_flags(parsed), log)
         with suppress(Interrupted), interruptible(), closing(hook):
-            hook.run()
+            hook.run(daemon.alone(config, log))
     return 0
 
 
@@ -112,12 +108,10 @@ class Hook:
     """The hook of one command: starts it for the events that ``plan`` selects, and ends it in time.
 
     Attributes:
-        polling: an exporter without a journal, which polls IMDS for this hook.
         runs: the runs of the command, in the journal.
         flags: flags of ``hook`` that are passed on to the command ``approve``.
     """
 
-    polling: daemon.Exporter
     runs: Runs
     rules: Rules
     command: Sequence[str]
@@ -126,17 +120,14 @@ class Hook:
     processes: dict[str, Process] = field(default_factory=dict)  # by the id of the run
     approve_at: dict[str, float] = field(default_factory=dict)  # monotonic time by EventId
 
-    def run(self) -> None:
-        """Look at the events until a signal comes. Raises ExporterError: polling has ended by an internal error."""
-        failed = threading.Event()
-        self.polling.failed = failed.set
+    def run(self, polled: Iterable[daemon.Exporter]) -> None:
+        """Look at the events in ``polled`` until a signal comes."""
         runs = self.runs.known.values()
         for run in runs:
             if run.outcome is None:
                 end_leftover(run)
-        self.polling.start()
-        while not failed.wait(_LOOK_SECONDS):
-            snapshot = self.polling.poller.snapshot
+        for exporter in polled:
+            snapshot = exporter.poller.snapshot
             current, documents = snapshot.current, snapshot.polls.outcomes[Outcome.OK]
             for run in preparations(current.values(), runs, self.processes, self.rules, time.time()):
                 self._begin(run)
@@ -146,7 +137,6 @@ class Hook:
             self._approve(current)
             for process in list(self.processes.values()):
                 self._watch(process, current.get(process.run.event_id))
-        raise ExporterError("hook: polling has ended by an internal error, which is logged above")
 
     def close(self) -> None:
         """End what runs. It is run again by the next hook, if there is time."""
@@ -157,7 +147,6 @@ class Hook:
             with suppress(subprocess.TimeoutExpired):
                 process.wait(max(0.0, ends - time.monotonic()))
             process.kill()
-        self.polling.stop()
 
     def _begin(self, run: HookRun) -> None:
         self._keep("begins", run)  # before the command runs: what has begun is known after a restart
