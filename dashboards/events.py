@@ -43,11 +43,10 @@ def row_variables(current: str, impact: str, ended: str) -> list[g.Template]:
     """
     ends = f"unless on (event_id) {metric(ENDED)}"
     shown = f"unless on (event_id) {metric(FIRST_SEEN)} unless on (event_id) {last(ENDED, HELD)}"
-    returned = f"unless on (event_id) ({metric(FIRST_SEEN)} {ends})"
     return [
-        found_variable("now", "event_id", f"bottomk({_ROWS}, min by (event_id) ({current}) {ends})"),
-        found_variable("away", "event_id", f"topk({_ROWS}, max by (event_id) ({impact}) {shown})"),
-        found_variable("over", "event_id", f"topk({_ROWS}, max by (event_id) ({ended})) {returned}"),
+        found_variable("now", f"bottomk({_ROWS}, min by (event_id) ({current}) {ends})", "event_id"),
+        found_variable("away", f"topk({_ROWS}, max by (event_id) ({impact}) {shown})", "event_id"),
+        found_variable("over", f"topk({_ROWS}, max by (event_id) ({ended}))", "event_id"),
     ]
 
 
@@ -75,13 +74,14 @@ def _queries(own: Sequence[str]) -> list[str]:
         return last(name, window, rows, *own)
 
     happens = f"min by (event_id) ({times(_NOW)})"
-    over = cells("When", f"1000 * {_one(f'max by (event_id, outcome) ({was(ENDED)})')}")
+    returned = f"({metric(FIRST_SEEN, _OVER)} unless on (event_id) {metric(ENDED, _OVER)})"
+    over = f"{_one(f'max by (event_id, outcome) ({was(ENDED)})')} unless on (event_id) {returned}"
     approved = metric(APPROVED, _NOW)
     policy = metric("event_approval_due_timestamp_seconds", _NOW)
     return [
         f"sort({cells('When', f'1000 * {happens}')})",
         f"sort({cells('When', f'1000 * max by (event_id) ({last(IMPACT, HELD, _AWAY)})')})",
-        f'sort_desc(label_replace({over}, "event_status", "$1", "outcome", "(.*)"))',
+        f'sort_desc(label_replace({cells("When", f"1000 * ({over})")}, "event_status", "$1", "outcome", "(.*)"))',
         _row(f"({metric(INFO, _NOW, event_status='Started')} or on (event_id) {metric(INFO, _NOW)})"),
         f'label_replace({_row(was(INFO, HELD, _AWAY))}, "event_status", "not seen", "", "")',
         _row(f"group by (event_id, event_type, resources, description) ({was(INFO)})"),

@@ -113,7 +113,7 @@ def exporter() -> Json:
             variable(
                 "instance", "Instance", f"label_values({metric('build_info', _TARGET[0])}, instance)", all_value=".*"
             ),
-            found_variable("rows", "instance", f"group by (instance) (topk({MOST}, {_RANKS}))"),
+            found_variable("rows", f"group by (instance) (topk({MOST}, {_RANKS}))", "instance"),
         ],
     )
 

@@ -20,6 +20,7 @@ from .events import events_table, row_variables
 from .grafana import COLUMN, columns, found_variable, hidden_variable, table, text_variable, variable
 from .queries import (
     DAY,
+    DOUBT,
     ENDED,
     FIRST_SEEN,
     HELD,
@@ -125,7 +126,8 @@ def fleet() -> Json:
             variable("resource_group", "Resource group", f"label_values({metric(VM)}, resource_group)", all_value=".*"),
             hidden_variable("job", f"label_values({metric('build_info')}, job)"),
             *_EVENTS,
-            found_variable("rows", "instance", f"group by (instance) ({_states()})"),
+            found_variable("rows", f"group by (instance) ({_states()})", "instance"),
+            found_variable("doubt", DOUBT),
             text_variable("traces", "Traces (UID of Tempo)"),
         ],
     )

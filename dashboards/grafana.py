@@ -202,9 +202,10 @@ def hidden_variable(name: str, query: str) -> g.Template:
     return attr.evolve(variable(name, name.capitalize(), query), hide=g.HIDE_VARIABLE)
 
 
-def found_variable(name: str, label: str, query: str) -> g.Template:
-    """Return a hidden variable of what a label has in the answer of a query; it has all of them."""
-    return attr.evolve(hidden_variable(name, f"query_result({query})"), regex=f'/{label}="([^"]+)"/')
+def found_variable(name: str, query: str, label: str = "") -> g.Template:
+    """Return a hidden variable of all values that a label has in the answer of a query, or of its one number."""
+    found = f'{label}="([^"]+)"' if label else r"\} (\S+)"
+    return attr.evolve(hidden_variable(name, f"query_result({query})"), regex=f"/{found}/")
 
 
 def datasource_variable() -> g.Template:

@@ -76,13 +76,16 @@ def blindness(*matchers: str) -> str:
     return f"({metric('up', *matchers)} == bool 0 or 1 + ({selector('up', *matchers)} == 0))"
 
 
+DOUBT = f"avg({blindness(JOB)}) or on () vector(1)"
+"""The share of exporters that do not see IMDS; 1 if there are none. A variable, as several numbers need it."""
+
+
 def or_quiet(vector: str, quiet: float = 0) -> str:
     """Return ``vector``; while it is empty, ``quiet`` if all exporters see IMDS, :data:`.style.UNKNOWN` if none does.
 
-    A number in between stands for nothing known while some do not see IMDS.
+    A number in between stands for nothing known while some do not see IMDS. Without the variable, the query fails.
     """
-    doubt = f"{quiet:.0f} + {UNKNOWN - quiet:.0f} * avg({blindness(JOB)})"
-    return f"{vector} or on () {doubt} or on () vector({UNKNOWN:.0f})"
+    return f"{vector} or on () vector({quiet:.0f} + {UNKNOWN - quiet:.0f} * ${{doubt:raw}})"
 
 
 def countdown(waiting: str) -> str:

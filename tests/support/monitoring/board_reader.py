@@ -65,8 +65,9 @@ class BoardReader:
         values: dict[str, list[str]] = {}
         for name, query, value in self._searches():
             series = answer(self.url, "query", {"query": query, "time": f"{now}"})
-            texts = (",".join(f'{label}="{text}"' for label, text in each["metric"].items()) for each in series)
-            values[name] = [match[1] for text in texts if (match := re.search(value, text))]
+            texts = [",".join(f'{label}="{text}"' for label, text in each["metric"].items()) for each in series]
+            lines = (f"{{{text}}} {each['value'][1]} {now}" for text, each in zip(texts, series, strict=True))
+            values[name] = [match[1] for line in lines if (match := re.search(value, line))]
         return values
 
     def queries(self) -> Iterator[tuple[str, str, str, dict[str, str]]]:
@@ -74,7 +75,9 @@ class BoardReader:
         now = self.at or time.time()
         once = {"time": f"{now}"}
         yield from ((f"variable {name}", query, "query", once) for name, query, _ in self._searches())
-        found = {f"${name}": _alternatives(values) for name, values in self.found(now).items()}
+        values = self.found(now)
+        found = {f"${name}": _alternatives(each) for name, each in values.items()}
+        found |= {f"${{{name}:raw}}": ",".join(each) for name, each in values.items()}
         for panel in load(self.board)["panels"]:
             step = DAY if panel.get("interval") == "1d" else 15
             span = 31 * DAY if step == DAY else 300
