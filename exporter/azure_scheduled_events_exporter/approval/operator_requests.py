@@ -76,19 +76,19 @@ def needs_no_request(life: Lifecycle | None, request: ApprovalRequest) -> str:
         return (
             f"not approved: {NOTHING_SCHEDULED}" if life.state is State.ADVISORY else f"{_APPROVED}{life.approved_by}"
         )
-    event = life.event
+    shown, event = request.life, life.event
     for name, seen, now in (
-        ("NotBefore", _shown(request.not_before, iso_time), _shown(life.not_before, iso_time)),
-        ("EventType", printable(request.event_type) or "unknown", printable(event.event_type) or "unknown"),
+        ("NotBefore", _shown(shown.not_before, iso_time), _shown(life.not_before, iso_time)),
+        ("EventType", printable(shown.event.event_type) or "unknown", printable(event.event_type) or "unknown"),
         (
             "DurationInSeconds",
-            _shown(request.duration, format_duration),
+            _shown(shown.event.duration_seconds, format_duration),
             _shown(event.duration_seconds, format_duration),
         ),
     ):
         if seen != now:
             return f"not approved: {name} was {seen} when you confirmed and is {now} now; {_LOOK}"
-    known = set(map(comparable_name, request.resources))
+    known = set(map(comparable_name, shown.event.resources))
     added = [name for name in event.resources if comparable_name(name) not in known]
     return f"not approved: Resources also has {printable(', '.join(added))} now; {_LOOK}" if added else ""
 

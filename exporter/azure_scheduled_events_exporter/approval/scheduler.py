@@ -117,7 +117,7 @@ class ApprovalScheduler:
         due: dict[str, Due] = {}
         results: dict[int, str] = {}
         for request in requests:
-            life = current.get(request.event_id.upper())
+            life = current.get(request.life.event_id)
             result = needs_no_request(life, request)
             if life is None or result:
                 results[request.number] = result

@@ -76,8 +76,6 @@ def run(parsed: argparse.Namespace) -> int:
 def _print_events(path: Path, *, as_json: bool) -> None:
     store = read_only(path)
     lives, runs = list(store.history()), store.hook_runs.all()
-    if store.left_out:
-        print(f"history: at least one event is left out: {store.left_out[0]}", file=sys.stderr)
     if as_json:
         print(json.dumps([_event_record(life, runs) for life in lives], indent=2))
     elif lives:

@@ -9,15 +9,14 @@ nothing writes while less than :data:`ROOM_BYTES` are free, and readers map the 
 """
 
 import errno
-import itertools
 import logging
 import os
 import shutil
 import sqlite3
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 
 from azure_scheduled_events_exporter.errors import DamagedTextError, ExporterError, JournalInUseError, NotUsableError
@@ -223,10 +222,7 @@ def create(path: Path) -> None:
 
 def set_aside(path: Path) -> Path:
     """Rename a file with its logs, so that no data is lost; return its new name. Raises OSError."""
-    stem = f"{path.name}.set-aside-{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}"
-    more = itertools.chain([""], map(".{}".format, itertools.count(2)))
-    names = (path.with_name(stem + suffix) for suffix in more)
-    aside = next(name for name in names if not any(identity(f"{name}{suffix}") for suffix in ("", *_LOGS)))
+    aside = path.with_name(f"{path.name}.set-aside-{datetime.now(UTC):%Y%m%dT%H%M%S.%f}")
     for suffix in ("", *_LOGS):
         with suppress(FileNotFoundError):
             Path(f"{path}{suffix}").replace(f"{aside}{suffix}")
@@ -338,13 +334,9 @@ class JournalFile:
             if not is_begun:
                 return
             check_sound(connection)
-            store = Store(connection)
-            found, spans = store.restore(), store.spans_queued()
+            found, spans = Store(connection).restore(), Store(connection).spans_queued()
             if found.epoch:
                 self.found, self.spans = found, spans
-            if store.left_out:
-                message = "an entry in the journal cannot be read: left out"
-                self._log.error(message, extra=facts(error=store.left_out[0]))
 
     def opened(self, epoch: str) -> Store:
         """Return the tables, opened for writing if they are not; what is :attr:`unusable` is renamed before that.

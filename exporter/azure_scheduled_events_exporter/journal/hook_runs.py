@@ -110,4 +110,4 @@ class HookRuns:
     def all(self) -> list[HookRun]:
         """Return every run, the oldest first."""
         rows = self._db.execute("SELECT content FROM hook_runs ORDER BY started").fetchall()
-        return list(decoded(HookRun, (text for (text,) in rows), []))
+        return list(decoded(HookRun, (text for (text,) in rows)))

@@ -27,24 +27,17 @@ class ApprovalRequest:
     """An operator's request to approve an event.
 
     Attributes:
-        event_id: upper case.
+        life: the event as the operator saw it; the request is not valid for a changed one.
         operator: login name.
         created: Unix seconds.
         expires: Unix seconds after which the request is not sent.
-        not_before: the NotBefore that the operator saw, None if there was none. The request is not valid for another
-            one, nor for another ``event_type`` or ``duration`` (announced impact in seconds; None for unknown), nor for
-            other VMs than those in ``resources``.
         number: identifies the request once it is queued.
     """
 
-    event_id: str
+    life: Lifecycle
     operator: str
     created: float
     expires: float
-    not_before: float | None
-    event_type: str
-    duration: float | None
-    resources: tuple[str, ...]
     number: int = 0
 
 
@@ -56,22 +49,16 @@ class ApprovalRequests:
 
     def add(self, lives: Iterable[Lifecycle], operator: str, created: float, expires: float) -> list[int]:
         """Queue an operator's requests to approve these events as they were shown; return their numbers."""
-        requests = [
-            ApprovalRequest(
-                *(life.event_id, operator, created, expires, life.not_before),
-                *(life.event.event_type, life.event.duration_seconds, life.event.resources),
-            )
-            for life in lives
-        ]
+        texts = [encode(ApprovalRequest(life, operator, created, expires)) for life in lives]
         with self._db:
-            return [int(self._db.execute(_INSERT, (created, encode(each))).lastrowid or 0) for each in requests]
+            return [int(self._db.execute(_INSERT, (created, text)).lastrowid or 0) for text in texts]
 
     def open(self) -> list[ApprovalRequest]:
         """Return the requests without a result."""
         return [
             replace(request, number=number)
             for number, text in self._db.execute(_OPEN).fetchall()
-            for request in decoded(ApprovalRequest, [text], [])
+            for request in decoded(ApprovalRequest, [text])
         ]
 
     def mark_sent(self, numbers: Iterable[int], wall: float) -> set[int]:

@@ -33,7 +33,7 @@ from azure_scheduled_events_exporter.core.statistics import Statistics
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.errors import CodecError, DamagedTextError
 
-from .codec import decode, decoded, encode
+from .codec import decode, encode
 from .hook_runs import HookRuns
 from .requests import ApprovalRequests
 
@@ -138,16 +138,12 @@ class Store:
 
     All methods raise sqlite3.Error and then leave the tables as they were; those that read values raise
     ``DamagedTextError`` too.
-
-    Attributes:
-        left_out: why lives or spans were left out of what was read: their JSON does not fit the class.
     """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.connection = self._db = connection
         self.requests = ApprovalRequests(connection)
         self.hook_runs = HookRuns(connection)
-        self.left_out: list[str] = []
         self._data_version = 0
         if not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
             connection.executescript(_SCHEMA)
@@ -196,7 +192,7 @@ class Store:
 
     def _lives(self, which: str, values: Sequence[object] = ()) -> Iterator[Lifecycle]:
         rows = self._db.execute(f"SELECT life FROM lives {which}", values)
-        return decoded(Lifecycle, (text for (text,) in rows), self.left_out)
+        return (_sound(Lifecycle, text) for (text,) in rows)
 
     def transitions(self, after: int = 0, limit: int = PAGE) -> list[tuple[int, Record]]:
         """Return at most ``limit`` transitions after number ``after``, each with its number, the oldest first."""
@@ -242,8 +238,7 @@ class Store:
         for row, text in self._db.execute(sql, (limit,)).fetchall():
             try:
                 spans.append(QueuedSpan(text, decode(SpanFacts, text)))
-            except (DamagedTextError, CodecError) as error:
-                self.left_out.append(str(error))
+            except (DamagedTextError, CodecError):
                 with suppress(sqlite3.OperationalError), self._db:  # a reader may not write
                     self._db.execute("DELETE FROM spans WHERE rowid = ?", (row,))
         return spans

@@ -1,9 +1,6 @@
 """The command ``history`` on a journal that is not what an exporter wrote."""
 
-import json
-import sqlite3
 import subprocess
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -29,19 +26,6 @@ def test_damaged(damaged: Path) -> None:
     for flags in ((), ("--json",)):
         done = command("history", "--journal.path", str(damaged), *flags)
         assert_one_line(done, 1, "cannot ", "read", ": a row ")
-
-
-def test_an_event_that_cannot_be_read(tmp_path: Path) -> None:
-    """An event that does not fit this version is left out, with a warning of one line, and the others are printed."""
-    with recorders() as start:
-        start(tmp_path / "state").sees("A", "B")
-    path = tmp_path / "state" / "journal.sqlite"
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("""UPDATE lives SET life = '{"event": 5}' WHERE event_id = 'A'""")
-    done = command("history", "--journal.path", str(path), "--json")
-    assert [event["event_id"] for event in json.loads(done.stdout)] == ["B"]
-    [line] = done.stderr.splitlines()
-    assert line.startswith("history: at least one event is left out: bug: Lifecycle cannot be read from the journal: ")
 
 
 @pytest.fixture
