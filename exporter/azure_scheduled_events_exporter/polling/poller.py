@@ -130,7 +130,7 @@ class Poller:
             outcome, failure = Outcome.INVALID_DOCUMENT, "the exporter failed on this answer; its log has the traceback"
             self._poll_log.failed("poll failed", failure, outcome, began, with_traceback=True)
         self._reader.store(self.state.vm_name or "")  # not before: a write of the journal would have to wait for it
-        self.state.attend_pauses()
+        self.state.pauses.attend(self.state.known)
         self._publish(outcome, failure, began, is_partial=has_read and outcome is not Outcome.OK)
         return outcome
 

@@ -43,6 +43,7 @@ class State:
         log: where transitions are logged.
         known: the events.
         snapshot: what others may see.
+        pauses: measures pauses while this VM has an event.
         identity: this VM in the instance metadata; None while unknown.
     """
 
@@ -57,7 +58,7 @@ class State:
         self.identity: Instance | None = None
         self.snapshot = Snapshot(poll_interval=self.config.poll_interval)
         self._began = self.clock()
-        self._pauses = Pauses(self.clock, self.wait, self.journal)
+        self.pauses = Pauses(self.clock, self.wait, self.journal)
         self._document: Document | None = None  # the last one whose changes are in the journal
         # The runs of hooks whose spans are in the journal.
         self._traced_runs = {run.run for run in self.journal.inbox.runs if run.outcome is not None}
@@ -87,7 +88,7 @@ class State:
         self.identity = identity
         if identity is None or not self.journal.claim(identity.vm_id):
             return False
-        self._pauses.take()
+        self.pauses.take()
         self._restore()
         return True
 
@@ -105,7 +106,7 @@ class State:
             self.clock(),
             self.vm_name,
             reading.watched,
-            self._pauses.take(),
+            self.pauses.take(),
             keeps_unshown=not self.knows_owner,
             absent_since=reading.empty_since,
         )
@@ -120,8 +121,8 @@ class State:
 
     def record(self, known: Lifecycles, changes: Sequence[Change] = ()) -> None:
         """Write ``changes`` and the new state ``known`` to the journal, log them and show them, in this order."""
-        before = self.known.current
-        lives = [life for life in known.current.values() if _differs(life, before.get(life.event_id))]
+        pairs = [(life, self.known.current.get(event_id)) for event_id, life in known.current.items()]
+        lives = [life for life, before in pairs if life is not before and life != before]
         lives += [change.lifecycle for change in changes if change.lifecycle.outcome]
         if not lives:
             self.known = known
@@ -133,12 +134,8 @@ class State:
         log_changes(self.log, changes)
         if spans and self.delivery is not None:
             self.delivery.wake()
-        self.attend_pauses()  # before anyone is shown a start: the pause may follow at once
+        self.pauses.attend(known)  # before anyone is shown a start: the pause may follow at once
         self.show(self.clock(), statistics=statistics)
-
-    def attend_pauses(self, *, is_last: bool = False) -> None:
-        """Measure pauses while this VM has an event. Call at the end of each poll, and at the end of the process."""
-        self._pauses.attend(self.known, is_last=is_last)
 
     def is_traced(self, life: Lifecycle) -> bool:
         """Return whether this VM sends the spans of an event."""
@@ -164,7 +161,3 @@ class State:
         if spans:
             self.journal.record(Entry(spans=spans), self.snapshot.statistics, self.known)
             self.delivery.wake()
-
-
-def _differs(life: Lifecycle, before: Lifecycle | None) -> bool:
-    return life is not before and life != before

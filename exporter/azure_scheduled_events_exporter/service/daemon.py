@@ -95,11 +95,7 @@ class Exporter:
         self.journal = journal or Journal(path, config.journal_retention, log)
         self._delivery = _delivery(config, self.journal, log) if reports else None
         clock = clock or system_clock()
-        self._alerts: AlertPush | None = None
-        if reports and config.alertmanager_url:
-            from .alert_push import alert_push  # noqa: PLC0415 - only with an Alertmanager
-
-            self._alerts = alert_push(config, self.latest, clock, self._polling_client.server_time, log)
+        self._alerts = self._alert_push(config, clock) if reports and config.alertmanager_url else None
         approvals = ApprovalSender(config.approval_policy, approving, self.journal, config.imds_timeout, clock, log)
         self._approval_policy = approvals.scheduler.policy
         state = State(config, self.journal, self._delivery, clock, self._wait, log)
@@ -107,6 +103,11 @@ class Exporter:
         self.identification = Identification(
             asking, config.imds_timeout, config.instance_name, self.poller.learn, self._wait, log
         )
+
+    def _alert_push(self, config: Config, clock: Clock) -> "AlertPush":
+        from .alert_push import alert_push  # noqa: PLC0415 - only with an Alertmanager
+
+        return alert_push(config, self.latest, clock, self._polling_client.server_time, self._log)
 
     def start(self) -> None:
         """Start all threads."""
@@ -134,7 +135,8 @@ class Exporter:
             self._delivery.stop(self.poller.state.open_spans(), _FINAL_DELIVERY_SECONDS)
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
-        self.poller.state.attend_pauses(is_last=True)
+        state = self.poller.state
+        state.pauses.attend(state.known, is_last=True)
         self.journal.close()
 
     def latest(self) -> Snapshot:
