@@ -17,9 +17,11 @@ if "sitecustomize" in sys.modules:
     del sys.modules["sitecustomize"]  # Debian's own, which Python has imported at start
 import sitecustomize  # noqa: F401 - guards this process
 from azure_scheduled_events_exporter.logs import LOGGER
+from azure_scheduled_events_exporter.simulator import Simulator
 from support.paths import DATA, TESTS
 from support.prepared import Prepared
 from support.programs import Exporter, Program
+from support.quiet import QUIET
 
 LONGEST_FIRST = (("end_to_end", "contract/monitoring"), ("trials",), ("contract",), ("wire",), ("unit",))
 """Folders. In the first two, tests mostly wait, or need minutes of processor time: each waits beside one that works."""
@@ -140,6 +142,13 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
         assert text == path.read_text(), f"{name} differs: if that is meant, run: make golden"
 
     return compare
+
+
+@pytest.fixture
+def simulator() -> Iterator[Simulator]:
+    """A simulator of two VMs in which nothing happens by itself."""
+    with Simulator(QUIET) as running:
+        yield running
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from trials.trial import FAILURES, Order, Row
 _MODULES = {
     "imds": "imds",
     "kills": "kills",
-    "pushes": "pushes",
+    "pushes": "monitoring.pushes",
     "disk": "storage.disk",
     "hang": "storage.hang",
     "journal": "storage.journal",

@@ -11,8 +11,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
-import pytest
-
 from azure_scheduled_events_exporter.alertmanager.alert import Alert
 from azure_scheduled_events_exporter.alertmanager.client import AlertmanagerClient
 from azure_scheduled_events_exporter.alertmanager.outbox import Wanted
@@ -148,13 +146,6 @@ def test_nothing_is_delayed(tmp_path: Path) -> None:
             began = time.monotonic()
             assert exporter.terminate() == 0
             assert time.monotonic() - began < 5
-
-
-@pytest.fixture
-def simulator() -> Iterator[Simulator]:
-    """A VM without an event."""
-    with Simulator(Scenario("waiting", "", (VirtualMachine("vm_0"),), ())) as simulator:
-        yield simulator
 
 
 def test_certificate_that_is_not_verified(tmp_path: Path, simulator: Simulator) -> None:

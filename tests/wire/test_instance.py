@@ -7,39 +7,22 @@ from pathlib import Path
 
 import pytest
 
-from support.events.imds_bodies import entry
+from support.events.imds_bodies import INSTANCES, entry
 from support.paths import PAYLOADS
 from support.programs import Exporter, Scrape, eventually, fetch
 from support.servers.imds_peer import CASES, Peer, answer, http_case
 
 AKS = PAYLOADS / "instance_aks_vmss_uniform_v2021-02-01.json"
 TEAMCITY = PAYLOADS / "instance_teamcity_msdocs_v2023-07-01.json"
-LABELS = {
-    AKS: {
-        "vm_name": "aks-nodepool1-22790412-vmss_0",
-        "vm_id": "d89dcaf9-bd2e-45f9-8435-a778a750d9ba",
-        "scale_set": "aks-nodepool1-22790412-vmss",
-        "location": "SwedenCentral",
-        "zone": "",
-        "fault_domain": "0",
-        "resource_group": "mc_rg_aks_swedencentral",
-        "subscription_id": "redacts-1111-1111-1111-111111111111",
-        "vm_size": "Standard_B2ms",
-        "priority": "",
-    },
-    TEAMCITY: {
-        "vm_name": "examplevmname",
-        "vm_id": "02aab8a4-74ef-476e-8182-f6d2ba4166a6",
-        "scale_set": "crpteste9vflji9",
-        "location": "westus",
-        "zone": "",
-        "fault_domain": "36",
-        "resource_group": "macikgo-test-may-23",
-        "subscription_id": "xxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxx",
-        "vm_size": "Standard_A3",
-        "priority": "Regular",
-    },
-}
+PLACES = ("location", "zone", "fault_domain", "resource_group", "subscription_id", "vm_size", "priority")
+
+
+def labels_of(body: Path) -> dict[str, str]:
+    """Return the labels of a captured answer about a VM, the resource group in lower case."""
+    known = {name: getattr(INSTANCES[body.name], name) for name in ("vm_name", "vm_id", "scale_set", *PLACES)}
+    return {**known, "resource_group": known["resource_group"].lower()}
+
+
 Start = Callable[..., Exporter]
 
 
@@ -155,10 +138,10 @@ def test_name_of_the_host(service: Service, start_exporter: Start) -> None:
     assert "--instance.name is not the name of this VM in IMDS" in page
 
 
-@pytest.mark.parametrize("body", LABELS, ids=lambda body: body.name)
+@pytest.mark.parametrize("body", [AKS, TEAMCITY], ids=lambda body: body.name)
 def test_captured_answer(body: Path, service: Service, start_exporter: Start) -> None:
     """A VM knows itself by compute.name and not by its host name, and carries all labels of the answer."""
-    name = LABELS[body]["vm_name"]
+    name = INSTANCES[body.name].vm_name
     service.instance = body.read_bytes()
     service.resources = [name, name.upper(), "aks-nodepool1-22790412-vmss000000", name + "1"]
     service.may_poll.clear()
@@ -167,7 +150,7 @@ def test_captured_answer(body: Path, service: Service, start_exporter: Start) ->
     service.may_poll.set()
     scrape = once(exporter, "event_info")
     assert not service.polled_unnamed
-    assert scrape.series("instance_info") == [(LABELS[body], 1)]
+    assert scrape.series("instance_info") == [(labels_of(body), 1)]
     host = json.loads(body.read_bytes())["compute"]["osProfile"]["computerName"]
     assert scrape.series("host_info") == [({"computer_name": host}, 1)]
     own, same, *others = service.resources
@@ -207,7 +190,7 @@ def test_flag_wins(service: Service, start_exporter: Start) -> None:
     service.resources = ["chosen", "examplevmname"]
     exporter = start_exporter(service.url, "--instance.name", "chosen", "--poll.interval", "250ms")
     scrape = once(exporter, "instance_info", location="westus")
-    assert scrape.series("instance_info") == [({**LABELS[TEAMCITY], "vm_name": "chosen"}, 1)]
+    assert scrape.series("instance_info") == [({**labels_of(TEAMCITY), "vm_name": "chosen"}, 1)]
     assert scopes(scrape) == {"chosen": "self", "examplevmname": "peer"}
 
 

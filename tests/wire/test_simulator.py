@@ -12,19 +12,12 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from azure_scheduled_events_exporter.simulator import Happening, Scenario, Simulator, VirtualMachine, What
+from azure_scheduled_events_exporter.simulator import Happening, Simulator, What
+from support.quiet import QUIET
 
 PATIENCE = 10.0  # seconds that a busy machine may take
 EVENTS = "/metadata/scheduledevents?api-version=2020-07-01"
-QUIET = Scenario("quiet", "Nothing happens.", (VirtualMachine("vm_0"), VirtualMachine("vm_1")), ())
 BODY = b'{"DocumentIncarnation":1,"Events":[]}'
-
-
-@pytest.fixture
-def simulator() -> Iterator[Simulator]:
-    """A simulator in which nothing happens by itself."""
-    with Simulator(QUIET) as running:
-        yield running
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -13,9 +12,6 @@ from alerts.groups import alerts
 from alerts.rule import PREFIX
 from alerts.vms import NOT_BACK
 from support.monitoring.stories import Story, ended, impact, info, member, moment, of, play, target
-from support.paths import ROOT
-
-RULES = ROOT / "alerts" / "generated" / "prometheus" / "prometheus-rules.yml"
 
 
 def run(folder: Path, stories: Sequence[Story], values: Mapping[str, str]) -> str:
@@ -382,65 +378,3 @@ TEAMS = (
 def test_kept_labels(tmp_path: Path) -> None:
     """Kept labels are those of the event's own VMs, also while these are away; of peers only if no own VM shows it."""
     assert run(tmp_path, TEAMS, {"labels.keep": "team"}) == ""
-
-
-AT = "1970-01-01 00:10:00 +0000 UTC"
-IMPACT = f"Impact from {AT}, resource group rg. "
-LOST = "Memory is lost. Disks are kept."
-DRAIN = (
-    "The host may fail sooner: drain the VM and acknowledge the event (command approve) as soon as possible; the VM "
-    "then moves at once."
-)
-TEXTS = (  # event, alert, at which minute, summary, description
-    ("R", "Reboot", 5, "Azure reboots a.", IMPACT + LOST),
-    ("R", "Reboot", 28, "Azure reboots a.", IMPACT + LOST),
-    (
-        "P",
-        "Preempt",
-        5,
-        "Azure evicts b.",
-        IMPACT + "The VM is deleted or deallocated. Memory and ephemeral disks are lost.",
-    ),
-    ("D", "DegradedHost", 5, "The host of c is predicted to fail.", IMPACT + DRAIN),
-    ("Q", "Requested", 5, "A user requested a Reboot of d.", "Nothing to do if you know of the request."),
-    (
-        "R",
-        "VmNotBack",
-        40,
-        "a has not come back from its Reboot.",
-        f"Its exporter has not answered for 15 minutes since the event began at {AT}, and has not seen its end.",
-    ),
-)
-
-
-def test_texts(tmp_path: Path) -> None:
-    """A page names VMs, resource group and times; a page about a VM that is away, what is still known of them."""
-    rows = [target("a", "1x39 0x200"), of("up", "a", "1x39 stale")]
-    events = (
-        ("a", "R", "Reboot", "announced"),
-        ("b", "P", "Preempt", "announced"),
-        ("c", "D", "Redeploy", "far_ahead"),
-    )
-    for vm, event, event_type, kind in events:
-        rows += [
-            info(vm, event, event_type, kind, "1x39 stale"),
-            impact(vm, event, event_type, 600, "x39 stale"),
-        ]
-    rows.append(info("d", "Q", "Reboot", "requested", "1x39 stale", "peer"))
-    types = {"Q": "Reboot", **{event: event_type for _, event, event_type, _ in events}}
-    raised = {rule["alert"]: rule for group in _shipped() for rule in group["rules"] if "alert" in rule}
-    checks = []
-    for event, name, minute, summary, description in TEXTS:
-        rule = raised[PREFIX + name]
-        of_vm = {"vm_name": "a", "job": "azure-scheduled-events", "instance": "a:10169"} if name == "VmNotBack" else {}
-        labels = {"event_id": event, "event_type": types[event], **rule["labels"], **of_vm}
-        texts = {**rule["annotations"], "summary": summary, "description": description}
-        expected = [{"exp_labels": labels, "exp_annotations": texts}]
-        checks.append({"alertname": PREFIX + name, "eval_time": f"{minute}m", "exp_alerts": expected})
-    story = {**Story("texts", tuple(rows), {}).to_test(), "alert_rule_test": checks}
-    assert play(tmp_path, {"groups": _shipped()}, [story]) == ""
-
-
-def _shipped() -> list[dict[str, Any]]:
-    groups: list[dict[str, Any]] = yaml.safe_load(RULES.read_text("utf-8"))["groups"]
-    return groups

@@ -8,13 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine
+from azure_scheduled_events_exporter.simulator import Simulator
 from support.events.imds_bodies import entry
 from support.programs import Exporter, fetch
+from support.quiet import QUIET
 from trials.clock import WallClock
 
-VMS = (VirtualMachine("vm_0"), VirtualMachine("vm_1"))
-QUIET = Scenario("quiet", "Nothing happens.", VMS, ())
 HELD = """\
 rules:
   - {name: keep, match: {event_type: Preempt}, action: hold}
@@ -24,21 +23,21 @@ NEVER_TYPED = "IMDS shows no EventType for it, so no rule decides; without appro
 
 
 @pytest.fixture
-def imds() -> Iterator[Simulator]:
+def simulator() -> Iterator[Simulator]:
     """Return a simulator of two VMs without events."""
     with Simulator(QUIET) as simulator:
         yield simulator
 
 
 @pytest.fixture
-def start(imds: Simulator, start_exporter: Callable[..., Exporter], tmp_path: Path) -> Callable[[str], Exporter]:
+def start(simulator: Simulator, start_exporter: Callable[..., Exporter], tmp_path: Path) -> Callable[[str], Exporter]:
     """Start an exporter of the first VM with a policy: ``start("documented")``, or the text of a file."""
 
     def started(policy: str) -> Exporter:
         if "\n" in policy:
             (tmp_path / "policy.yaml").write_text(policy)
             policy = str(tmp_path / "policy.yaml")
-        return start_exporter(imds.url, "--poll.interval", "250ms", "--approval.policy", policy)
+        return start_exporter(simulator.url, "--poll.interval", "250ms", "--approval.policy", policy)
 
     return started
 
@@ -49,17 +48,17 @@ def event(name: str = "A", *, notice: float = 900.0, **values: object) -> dict[s
     return {key: value for key, value in {**shown, **values}.items() if value is not None}
 
 
-def shows(imds: Simulator, exporter: Exporter, *events: dict[str, object]) -> None:
+def shows(simulator: Simulator, exporter: Exporter, *events: dict[str, object]) -> None:
     """Show these events, and wait until the exporter has polled some times with them."""
-    incarnation = imds.set_document(list(events))
+    incarnation = simulator.set_document(list(events))
     exporter.shows("the document", lambda now: now.value("document_incarnation") == incarnation)
     polls = exporter.scrape().value("polls_total", outcome="ok") or 0
     exporter.shows("polls", lambda now: (now.value("polls_total", outcome="ok") or 0) > polls + 2)
 
 
-def sent(imds: Simulator) -> int:
+def sent(simulator: Simulator) -> int:
     """Return how many approvals came."""
-    return len([seen for seen in imds.requests if seen.method == "POST"])
+    return len([seen for seen in simulator.requests if seen.method == "POST"])
 
 
 def reason(exporter: Exporter) -> str:
@@ -69,29 +68,29 @@ def reason(exporter: Exporter) -> str:
 
 
 @pytest.mark.parametrize("missing", ["EventType", "NotBefore"])
-def test_a_field_that_one_document_lacks(imds: Simulator, start: Callable[[str], Exporter], missing: str) -> None:
+def test_a_field_that_one_document_lacks(simulator: Simulator, start: Callable[[str], Exporter], missing: str) -> None:
     """An event that a rule holds by its type or time is not approved when a document leaves that field out."""
     by_time = HELD.replace("event_type: Preempt", "notice_left: {at_least: 1m}")
     exporter = start(HELD if missing == "EventType" else by_time)
     whole = event()
     for document in (whole, {key: value for key, value in whole.items() if key != missing}, whole):
-        shows(imds, exporter, document)
+        shows(simulator, exporter, document)
         is_known = missing in document or missing == "NotBefore"
         assert reason(exporter) == ("held by rule 'keep'" if is_known else NEVER_TYPED)
-    assert sent(imds) == 0
+    assert sent(simulator) == 0
 
 
-def test_an_event_that_never_had_a_type(imds: Simulator, start: Callable[[str], Exporter]) -> None:
+def test_an_event_that_never_had_a_type(simulator: Simulator, start: Callable[[str], Exporter]) -> None:
     """No policy approves an event of which nobody knows what it does, and the reason says so."""
     exporter = start(HELD)
-    shows(imds, exporter, event(EventType=None, EventSource="User"))
+    shows(simulator, exporter, event(EventType=None, EventSource="User"))
     assert reason(exporter) == NEVER_TYPED
-    assert sent(imds) == 0
-    shows(imds, exporter, event("B", EventType="Reboot", EventSource="User"))
-    assert sent(imds) == 1
+    assert sent(simulator) == 0
+    shows(simulator, exporter, event("B", EventType="Reboot", EventSource="User"))
+    assert sent(simulator) == 1
 
 
-def test_a_document_without_this_vm(imds: Simulator, start: Callable[[str], Exporter]) -> None:
+def test_a_document_without_this_vm(simulator: Simulator, start: Callable[[str], Exporter]) -> None:
     """What a rule holds for this VM is not approved as an event of other VMs because one document lacks this VM."""
     exporter = start(
         "rules:\n"
@@ -99,32 +98,32 @@ def test_a_document_without_this_vm(imds: Simulator, start: Callable[[str], Expo
         "  - {name: keep, match: {}, action: hold}\n"
     )
     for resources in (["vm_0", "vm_1"], ["vm_1"], []):
-        shows(imds, exporter, event(Resources=resources))
+        shows(simulator, exporter, event(Resources=resources))
         assert reason(exporter) == "held by rule 'keep'"
-    assert sent(imds) == 0
-    shows(imds, exporter, event("B", Resources=["vm_1"]))
-    assert sent(imds) == 1
+    assert sent(simulator) == 0
+    shows(simulator, exporter, event("B", Resources=["vm_1"]))
+    assert sent(simulator) == 1
 
 
-def test_a_document_that_contradicts_itself(imds: Simulator, start: Callable[[str], Exporter]) -> None:
+def test_a_document_that_contradicts_itself(simulator: Simulator, start: Callable[[str], Exporter]) -> None:
     """An event that a document shows as a short Freeze and as a Redeploy, or with two impacts, is not approved."""
     exporter = start("documented")
     freeze = event(EventType="Freeze", DurationInSeconds=5)
-    shows(imds, exporter, freeze | {"EventStatus": "Paused"})  # known as a Freeze, and not approved yet
+    shows(simulator, exporter, freeze | {"EventStatus": "Paused"})  # known as a Freeze, and not approved yet
     both = [freeze, {**freeze, "EventId": "a", "EventType": "Redeploy", "Resources": ["vm_1"]}]
     for document in (both, both[::-1]):
-        shows(imds, exporter, *document)
+        shows(simulator, exporter, *document)
         assert reason(exporter).startswith("one document has several entries for it that differ, so no rule decides")
     twice = "event A appears more than once in one document: if it differs, no policy approves it"
     assert exporter.lines(twice)
-    shows(imds, exporter, freeze, {**freeze, "DurationInSeconds": -1})
+    shows(simulator, exporter, freeze, {**freeze, "DurationInSeconds": -1})
     assert reason(exporter).startswith("one document has several entries for it that differ")
-    assert sent(imds) == 0
+    assert sent(simulator) == 0
 
 
 @pytest.mark.parametrize("offset", [-3600, 0, 3600])
 def test_rules_by_the_notice_that_is_left(
-    imds: Simulator, start_exporter: Callable[..., Exporter], tmp_path: Path, offset: int
+    simulator: Simulator, start_exporter: Callable[..., Exporter], tmp_path: Path, offset: int
 ) -> None:
     """Rules decide by the time that is left by the clock of IMDS, also while the clock of the VM is wrong."""
     policy = tmp_path / "policy.yaml"
@@ -136,9 +135,9 @@ def test_rules_by_the_notice_that_is_left(
     clock = WallClock(tmp_path / "faketime")
     clock.set(offset)
     flags = ("--poll.interval", "250ms", "--approval.policy", str(policy))
-    exporter = start_exporter(imds.url, *flags, **clock.environment)
+    exporter = start_exporter(simulator.url, *flags, **clock.environment)
     early, short = event(notice=3000, EventType="Freeze"), event("B", notice=200, EventType="Reboot")
-    shows(imds, exporter, early, short)
+    shows(simulator, exporter, early, short)
     shown = {each["event_id"]: each for each in json.loads(fetch(f"{exporter.url}/api/v1/events").body)["events"]}
     assert shown["A"]["approval"] == "held by rule 'wait'"
-    assert (shown["B"]["approved_by"], sent(imds)) == ("exporter", 1)
+    assert (shown["B"]["approved_by"], sent(simulator)) == ("exporter", 1)

@@ -5,11 +5,11 @@ from collections.abc import Callable
 from email.utils import formatdate
 from pathlib import Path
 
-from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine
+from azure_scheduled_events_exporter.simulator import Simulator
 from support.events.imds_bodies import entry
 from support.programs import Exporter, eventually
+from support.quiet import QUIET
 
-QUIET = Scenario("quiet", "Nothing happens.", (VirtualMachine("vm_0"),), ())
 HOLD = "rules: [{name: wait, action: hold}]\n"
 APPROVE = "rules: [{name: go, action: approve}]\n"
 

@@ -2,18 +2,17 @@
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine
+from azure_scheduled_events_exporter.simulator import Simulator
 from support.paths import ROOT
 from support.programs import NOBODY, Exporter, environment
 from support.servers.certificates import Authority
 
 PROGRAM = ROOT / "deploy/container/healthcheck.py"
-QUIET = Scenario("quiet", "Nothing happens.", (VirtualMachine("vm_0"),), ())
 Start = Callable[..., Exporter]
 
 
@@ -24,13 +23,6 @@ def check(**variables: str) -> str:
     done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment(**own), timeout=60)
     assert done.returncode == (1 if done.stderr else 0), done
     return done.stderr
-
-
-@pytest.fixture
-def simulator() -> Iterator[Simulator]:
-    """A simulator in which nothing happens."""
-    with Simulator(QUIET) as running:
-        yield running
 
 
 def test_plain(simulator: Simulator, start_exporter: Start, tmp_path: Path) -> None:

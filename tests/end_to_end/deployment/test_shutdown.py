@@ -8,20 +8,13 @@ from pathlib import Path
 import psutil
 import pytest
 
-from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine
+from azure_scheduled_events_exporter.simulator import Simulator
 from support.programs import COMMAND, PATIENCE, Exporter, Program, eventually
+from support.quiet import QUIET
 
-QUIET = Scenario("quiet", "Nothing happens.", (VirtualMachine("vm_0"),), ())
 SOON = 5.0  # seconds; two are promised, the rest is for a busy machine
 Start = Callable[..., Exporter]
 SIGNALS = [signal.SIGTERM, signal.SIGINT]
-
-
-@pytest.fixture
-def simulator() -> Iterator[Simulator]:
-    """A simulator in which nothing happens by itself."""
-    with Simulator(QUIET) as running:
-        yield running
 
 
 @pytest.fixture(autouse=True)

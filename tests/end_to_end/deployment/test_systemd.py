@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine
+from azure_scheduled_events_exporter.simulator import Simulator
 from support.programs import Exporter, eventually, fetch
+from support.quiet import QUIET
 
-QUIET = Scenario("quiet", "Nothing happens.", (VirtualMachine("vm_0"),), ())
 WATCHDOG = 2.0  # seconds; there are four pings in that time, and none once polling is late by half of it
 Start = Callable[..., Exporter]
 

@@ -2,17 +2,17 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from email.utils import formatdate
 
 import pytest
 
-from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine
+from azure_scheduled_events_exporter.simulator import Simulator
 from support.events.gate import Gate, Treatment
 from support.events.imds_bodies import entry
 from support.programs import PATIENCE, Exporter, Scrape, eventually, fetch
+from support.quiet import QUIET
 
-QUIET = Scenario("quiet", "Nothing happens.", (VirtualMachine("vm_0"), VirtualMachine("vm_1")), ())
 EVENT_ID = "C7061BAC-AFDC-4513-B24B-AA5F13A16123"
 KEY = {"event_id": EVENT_ID, "event_type": "Reboot", "scope": "self"}
 Start = Callable[..., Exporter]
@@ -21,13 +21,6 @@ Start = Callable[..., Exporter]
 def reboot(not_before: float) -> dict[str, object]:
     """Return an announced Reboot of this VM and its neighbor."""
     return entry(EventId=EVENT_ID, Resources=["vm_0", "vm_1"], NotBefore=formatdate(not_before, usegmt=True))
-
-
-@pytest.fixture
-def simulator() -> Iterator[Simulator]:
-    """A simulator in which nothing happens by itself."""
-    with Simulator(QUIET) as running:
-        yield running
 
 
 def settled(scrape: Scrape) -> dict[str, list[tuple[dict[str, str], float]]]:

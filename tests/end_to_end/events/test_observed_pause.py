@@ -13,13 +13,12 @@ from pathlib import Path
 import pytest
 
 from azure_scheduled_events_exporter.core.spans import trace_id
-from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine
+from azure_scheduled_events_exporter.simulator import Simulator
 from support.events.imds_bodies import entry
 from support.events.machine import START, Machine
 from support.monitoring.collector import Collector
 from support.programs import COMMAND, Exporter, Scrape, environment, eventually
 
-QUIET = Scenario("quiet", "Nothing happens.", (VirtualMachine("vm_0"), VirtualMachine("vm_1")), ())
 ID = "602D9444-D2CD-49C7-8624-8643E7171297"
 POLL = ("--poll.interval", "300ms")  # the least that four requests a second allow
 STOPPED = 2.0  # seconds
@@ -37,13 +36,6 @@ def event(kind: str, status: str, *vms: str, event_id: str = ID) -> dict[str, ob
         NotBefore=formatdate(time.time() + 900, usegmt=True) if status == "Scheduled" else "",
         DurationInSeconds=5,
     )
-
-
-@pytest.fixture
-def imds() -> Iterator[Simulator]:
-    """A simulator in which nothing happens by itself."""
-    with Simulator(QUIET) as running:
-        yield running
 
 
 def seen(exporter: Exporter, transition: str, times: int = 1) -> Scrape:
@@ -82,20 +74,20 @@ def history(journal: Path) -> list[dict[str, object]]:
     return lives
 
 
-def test_a_stopped_process(imds: Simulator, start_exporter: Start, tmp_path: Path) -> None:
+def test_a_stopped_process(simulator: Simulator, start_exporter: Start, tmp_path: Path) -> None:
     """A Freeze stops the exporter for two seconds: histogram, span, log and history say so; after a restart too."""
     with Collector() as collector:
         journal = tmp_path / "journal"
         flags = (*POLL, "--journal.path", str(journal), "--otlp.endpoint", collector.url)
-        exporter = start_exporter(imds.url, *flags)
+        exporter = start_exporter(simulator.url, *flags)
         exporter.shows("a poll", lambda now: now.value("up") == 1)
-        imds.set_document([event("Freeze", "Scheduled")])
+        simulator.set_document([event("Freeze", "Scheduled")])
         assert not seen(exporter, "detected").series("observed_pause_seconds_count")
-        imds.set_document([event("Freeze", "Started")])
+        simulator.set_document([event("Freeze", "Started")])
         seen(exporter, "started")
         record_pause = stop_for_a_while(exporter)
         assert not exporter.scrape().series("observed_pause_seconds_count"), "only at its end"
-        imds.set_document([])
+        simulator.set_document([])
         scrape = seen(exporter, "completed")
         assert scrape.value("observed_pause_seconds_count", event_type="Freeze") == 1
         pause = scrape.value("observed_pause_seconds_sum", event_type="Freeze")
@@ -113,16 +105,16 @@ def test_a_stopped_process(imds: Simulator, start_exporter: Start, tmp_path: Pat
         assert f"observed_pause_seconds={pause:g}" in line
         assert [life["observed_pause_seconds"] for life in history(journal)] == [pause]
         exporter.kill()
-        again = seen(start_exporter(imds.url, *flags), "completed")
+        again = seen(start_exporter(simulator.url, *flags), "completed")
         assert again.series("observed_pause_seconds_sum") == [({"event_type": "Freeze"}, pause)]
         assert again.series("observed_pause_seconds_count") == [({"event_type": "Freeze"}, 1)]
 
 
 @pytest.fixture
-def machine(imds: Simulator, tmp_path: Path) -> Iterator[Machine]:
+def machine(simulator: Simulator, tmp_path: Path) -> Iterator[Machine]:
     """A VM that has not started its exporter yet."""
     with ExitStack() as stack:
-        yield Machine(imds, tmp_path / "state", stack, name="vm_0")
+        yield Machine(simulator, tmp_path / "state", stack, name="vm_0")
 
 
 @pytest.mark.parametrize("in_order", [True, False])

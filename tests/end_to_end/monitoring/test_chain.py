@@ -1,6 +1,6 @@
 """The rules on Prometheus, with Alertmanager: each event is one notification and one resolve.
 
-The same story on VictoriaMetrics is a trial: ``tests/trials/test_victoria.py``.
+The same story on VictoriaMetrics is a trial: ``tests/trials/monitoring/test_victoria.py``.
 """
 
 import time

@@ -1,6 +1,6 @@
 """Exporters and one Alertmanager are a whole paging chain: no Prometheus runs here.
 
-What follows three minutes after the end of an event is in ``tests/trials/pushes.py`` and ``unit/alertmanager``.
+What follows three minutes after the end is in ``tests/trials/monitoring/pushes.py`` and ``unit/alertmanager``.
 """
 
 from collections.abc import Callable, Iterator

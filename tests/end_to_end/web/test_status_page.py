@@ -12,7 +12,7 @@ from typing import Literal
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, ViewportSize, expect, sync_playwright
 
-from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine
+from azure_scheduled_events_exporter.simulator import Simulator
 from azure_scheduled_events_exporter.web.status_page import page as status_page
 from azure_scheduled_events_exporter.web.status_page import page_headers
 from azure_scheduled_events_exporter.web.wording import ago, left, length
@@ -20,6 +20,7 @@ from support.events.imds_bodies import entry
 from support.events.status_scene import NOW, PICTURED, SCENES
 from support.picture_texts import IMAGES, keep, words_of_page
 from support.programs import PATIENCE, Exporter
+from support.quiet import QUIET
 from support.servers.http_peer import HttpServer, Request, Response
 
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
@@ -32,7 +33,6 @@ FLAGS = (
     "--disable-component-update",
     "--disable-sync",
 )
-SCENARIO = Scenario("quiet", "Nothing happens.", (VirtualMachine("vm_0"), VirtualMachine("vm_1")), ())
 # Every text of the page with too little contrast to its background (WCAG 2 AA: 4.5, large text 3).
 CONTRAST = """() => {
   const channels = (text) => text.match(/[\\d.]+/g).map(Number);
@@ -90,7 +90,7 @@ def context(browser: Browser) -> Iterator[BrowserContext]:
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Simulator, Exporter]]:
     """A simulator in which nothing happens by itself, and an exporter on its ``vm_0``."""
     log = tmp_path_factory.mktemp("status-page") / "exporter.log"
-    with Simulator(SCENARIO) as simulator, Exporter(simulator.url, log, "--poll.interval", "250ms") as exporter:
+    with Simulator(QUIET) as simulator, Exporter(simulator.url, log, "--poll.interval", "250ms") as exporter:
         yield simulator, exporter
 
 

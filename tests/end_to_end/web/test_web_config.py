@@ -13,13 +13,13 @@ import pytest
 from playwright.sync_api import Error, expect, sync_playwright
 
 from azure_scheduled_events_exporter.http_server.web_config import load
-from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine
+from azure_scheduled_events_exporter.simulator import Simulator
 from support.documented import Block, blocks
 from support.paths import ROOT
 from support.programs import COMMAND, PATIENCE, Exporter, Prometheus, environment, eventually
+from support.quiet import QUIET
 from support.servers.certificates import Authority
 
-QUIET = Scenario("quiet", "Nothing happens.", (VirtualMachine("vm_0"),), ())
 PAGE = ROOT / "docs" / "web-config.md"
 FILES = [block for block in blocks(PAGE) if block.language == "yaml" and "scrape_configs" not in block.text]
 GUARDED = """\

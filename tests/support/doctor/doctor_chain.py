@@ -179,7 +179,7 @@ class Chain:
         """Start another exporter."""
         return self.extra.enter_context(Exporter(endpoint, self.new_folder() / "exporter.log", *flags))
 
-    def run_prometheus(self, *flags: str, rules: str | None = None, **config: object) -> str:
+    def run_prometheus(self, *, rules: str | None = None, **config: object) -> str:
         """Start another Prometheus, with a changed configuration or other rules; return its address."""
         folder = self.new_folder()
         made = yaml.safe_load((self.folder / "prometheus" / "prometheus.yml").read_text())
@@ -189,7 +189,7 @@ class Chain:
         (folder / "prometheus.yml").write_text(json.dumps(made))
         shipped = (self.folder / "prometheus" / "prometheus-rules.yml").read_text()
         (folder / "prometheus-rules.yml").write_text(shipped if rules is None else rules)
-        return self.extra.enter_context(ConfiguredPrometheus(folder / "prometheus.yml", folder, *flags)).url
+        return self.extra.enter_context(ConfiguredPrometheus(folder / "prometheus.yml", folder)).url
 
     def run_scraping_prometheus(self, *jobs: dict[str, Any]) -> str:
         """Start another Prometheus with these scrape configurations; return its address once it has scraped."""

@@ -9,41 +9,36 @@ from dataclasses import dataclass, field
 from support.doctor.doctor_chain import Chain
 
 Flags = dict[str, str | None]
+Plant = Callable[[Chain], tuple[Flags, Mapping[str, str]]]
+"""Starts what is wrong; returns the flags and variables with which doctor then looks at the chain."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """A fault; ``plant`` returns the flags and variables with which doctor then looks at the chain."""
+    """A fault."""
 
     name: str
     check: str
     hint: str
-    plant: Callable[[Chain], tuple[Flags, Mapping[str, str]]] = field(repr=False)
+    plant: Plant = field(repr=False)
     mark: str = "wrong"
 
 
-def flags(**changed: str | None) -> Callable[[Chain], tuple[Flags, Mapping[str, str]]]:
-    """Plant a fault by flags alone, underscores for dashes and dots by the names of settings."""
-    names = {
-        "imds": "imds.endpoint",
-        "journal": "journal.path",
-        "listen": "web.listen-address",
-        "otlp": "otlp.endpoint",
-    }
-    given = {names.get(name, name): value for name, value in changed.items()}
-    return lambda chain: ({**chain.here, **given}, {})
+def flags(changed: Flags) -> Plant:
+    """Plant a fault by flags alone."""
+    return by(lambda _: changed)
 
 
-def variables(**changed: str) -> Callable[[Chain], tuple[Flags, Mapping[str, str]]]:
+def variables(**changed: str) -> Plant:
     """Plant a fault by the environment."""
     return lambda chain: (chain.here, changed)
 
 
-def by(plant: Callable[[Chain], Mapping[str, str | None]]) -> Callable[[Chain], tuple[Flags, Mapping[str, str]]]:
+def by(plant: Callable[[Chain], Flags]) -> Plant:
     """Plant a fault that has to be started first; ``plant`` returns the flags that lead to it."""
     return lambda chain: ({**chain.here, **plant(chain)}, {})
 
 
-def beyond(plant: Callable[[Chain], Mapping[str, str | None]]) -> Callable[[Chain], tuple[Flags, Mapping[str, str]]]:
+def beyond(plant: Callable[[Chain], Flags]) -> Plant:
     """Plant a fault beyond this machine; ``plant`` returns the flags that lead to it."""
     return lambda chain: ({**chain.beyond, **plant(chain)}, {})

@@ -1,36 +1,27 @@
 """Faults of the VM that ``doctor`` has to find: settings, metadata service, journal, exporter and collector."""
 
 import time
-from collections.abc import Callable, Mapping
 from email.utils import formatdate
-from pathlib import Path
 from typing import Any
 
 import bcrypt
 
 from support.doctor.doctor_chain import VM, Chain, imds
-from support.doctor.doctor_faults import Fault, Flags, beyond, by, flags, variables
+from support.doctor.doctor_faults import Fault, Flags, Plant, beyond, by, flags, variables
 from support.monitoring.collector import Collector, Reply
 from support.programs import NOBODY
-from support.servers.certificates import Authority
+from support.servers.certificates import Authority, Pair
 
 
-def imds_answers(**canned: Any) -> Callable[[Chain], tuple[Flags, Mapping[str, str]]]:  # noqa: ANN401 - of imds()
+def imds_answers(**canned: Any) -> Plant:  # noqa: ANN401 - of imds()
     """Plant a metadata service of its own."""
     return by(lambda chain: {"imds.endpoint": chain.serve(imds(**canned)).url})
 
 
-def imds_says(status: int, body: bytes = b"", **headers: str) -> Callable[[Chain], tuple[Flags, Mapping[str, str]]]:
+def imds_says(status: int, body: bytes) -> Plant:
     """Plant a metadata service that answers everything alike."""
-    reply = (status, headers, body)
-    replies = {"/metadata/instance": reply, "/metadata/scheduledevents": reply}
-    return by(lambda chain: {"imds.endpoint": chain.serve(replies).url})
-
-
-def _file(chain: Chain, name: str, content: bytes) -> str:
-    path = chain.new_folder() / name
-    path.write_bytes(content)
-    return str(path)
+    paths = ("/metadata/instance", "/metadata/scheduledevents")
+    return by(lambda chain: {"imds.endpoint": chain.serve({path: (status, {}, body) for path in paths}).url})
 
 
 def _throttled(chain: Chain) -> Flags:
@@ -39,47 +30,42 @@ def _throttled(chain: Chain) -> Flags:
     return {}
 
 
+def _exporter(chain: Chain, *flags: str, endpoint: str = "") -> Flags:
+    exporter = chain.run_exporter(endpoint or chain.simulator.vm_url(VM), *flags)
+    return {"web.listen-address": f"127.0.0.1:{exporter.port}"}
+
+
+def _web_config(chain: Chain, pair: Pair | None = None, users: str = "") -> str:
+    tls = f"tls_server_config: {{cert_file: {pair.certificate}, key_file: {pair.key}}}" if pair else ""
+    return _file(chain, "web.yaml", f"{tls}{users}".encode())
+
+
+def _file(chain: Chain, name: str, content: bytes) -> str:
+    path = chain.new_folder() / name
+    path.write_bytes(content)
+    return str(path)
+
+
 def _expired(chain: Chain) -> Flags:
-    folder = chain.new_folder()
-    pair = Authority(folder).ending("server", time.time() - 86_400)
-    web = folder / "web.yaml"
-    web.write_text(f"tls_server_config: {{cert_file: {pair.certificate}, key_file: {pair.key}}}")
-    exporter = chain.run_exporter(chain.simulator.vm_url(VM), "--web.config.file", str(web))
-    return {"web.listen-address": f"127.0.0.1:{exporter.port}", "web.config.file": str(web)}
-
-
-def _plain_instead_of_tls(chain: Chain) -> Flags:
-    folder = chain.new_folder()
-    pair = Authority(folder).server()
-    web = folder / "web.yaml"
-    web.write_text(f"tls_server_config: {{cert_file: {pair.certificate}, key_file: {pair.key}}}")
-    return {"web.config.file": str(web)}
+    web = _web_config(chain, Authority(chain.new_folder()).ending("server", time.time() - 86_400))
+    return {**_exporter(chain, "--web.config.file", web), "web.config.file": web}
 
 
 def _password(chain: Chain) -> Flags:
-    folder = chain.new_folder()
-    web = folder / "web.yaml"
-    web.write_text(f"basic_auth_users: {{me: {bcrypt.hashpw(b'sesame', bcrypt.gensalt(4)).decode()}}}")
-    exporter = chain.run_exporter(chain.simulator.vm_url(VM), "--web.config.file", str(web))
-    return {"web.listen-address": f"127.0.0.1:{exporter.port}", "web.config.file": str(web)}
+    hashed = bcrypt.hashpw(b"sesame", bcrypt.gensalt(4)).decode()
+    web = _web_config(chain, users=f"basic_auth_users: {{me: {hashed}}}")
+    return {**_exporter(chain, "--web.config.file", web), "web.config.file": web}
 
 
-def _blind_exporter(chain: Chain) -> Flags:
-    exporter = chain.run_exporter(f"http://{NOBODY}")
-    return {"web.listen-address": f"127.0.0.1:{exporter.port}"}
+def _plain_instead_of_tls(chain: Chain) -> Flags:
+    return {"web.config.file": _web_config(chain, Authority(chain.new_folder()).server())}
 
 
 def _journal_fails(chain: Chain) -> Flags:
-    blocked = Path(_file(chain, "file", b"no folder")) / "state"
-    exporter = chain.run_exporter(chain.simulator.vm_url(VM), "--journal.path", str(blocked))
-    return {"web.listen-address": f"127.0.0.1:{exporter.port}"}
+    return _exporter(chain, "--journal.path", f"{_file(chain, 'file', b'no folder')}/state")
 
 
-def _other_program(chain: Chain) -> Flags:
-    return {"web.listen-address": f"127.0.0.1:{chain.serve({}).port}"}
-
-
-def _collector(*replies: Reply) -> Callable[[Chain], tuple[Flags, Mapping[str, str]]]:
+def _collector(*replies: Reply) -> Plant:
     return beyond(lambda chain: {"otlp.endpoint": chain.extra.enter_context(Collector(*replies)).url})
 
 
@@ -90,24 +76,19 @@ LOCAL_FAULTS = (
     # This machine
     Fault("misspelled variable", "variables", "Correct or remove", variables(AZURE_SCHEDULED_EVENTS_POL_INTERVAL="2s")),
     Fault("impossible variable", "settings", "check-config", variables(AZURE_SCHEDULED_EVENTS_POLL_INTERVAL="never")),
-    Fault("bad web configuration", "settings", "run doctor as root", flags(**{"web.config.file": "/nowhere.yaml"})),
+    Fault("bad web configuration", "settings", "run doctor as root", flags({"web.config.file": "/nowhere.yaml"})),
     # Metadata service
-    Fault(
-        "nobody at IMDS' address",
-        "imds-reachable",
-        "firewall",
-        by(lambda _: {"imds.endpoint": f"http://{NOBODY}"}),
-    ),
+    Fault("nobody at IMDS' address", "imds-reachable", "firewall", flags({"imds.endpoint": f"http://{NOBODY}"})),
     Fault("guest proxy agent refuses", "imds-reachable", "azure-proxy-agent", imds_says(403, b"not allowed")),
     Fault("clock an hour off", "clock", "time synchronization", imds_answers(Date=_AN_HOUR_AGO)),
-    Fault("another name", "vm-name", "Remove --instance.name", flags(**{"instance.name": "web-5"})),
+    Fault("another name", "vm-name", "Remove --instance.name", flags({"instance.name": "web-5"})),
     Fault("no name", "vm-name", "--instance.name", imds_answers(name="")),
     Fault("host name in Resources", "vm-name", "--instance.name issue000000", imds_answers(**_EVENTS_OF_HOST)),
-    Fault("old api-version", "settings", "leave it out", flags(**{"imds.api-version": "2017-08-01"}), "warning"),
+    Fault("old api-version", "settings", "leave it out", flags({"imds.api-version": "2017-08-01"}), "warning"),
     Fault("throttled", "scheduled-events", "Run doctor again", by(_throttled)),
     # Journal
-    Fault("journal in memory", "journal-disk", "--journal.path", flags(journal="memory"), "warning"),
-    Fault("journal on tmpfs", "journal-disk", "OS disk", flags(journal="/dev/shm/state")),  # noqa: S108 - only looked at,
+    Fault("journal in memory", "journal-disk", "--journal.path", flags({"journal.path": "memory"}), "warning"),
+    Fault("journal on tmpfs", "journal-disk", "OS disk", flags({"journal.path": "/dev/shm/state"})),  # noqa: S108 - only looked at,
     Fault("no journal", "journal-content", "as root", beyond(lambda chain: {"journal.path": str(chain.new_folder())})),
     Fault(
         "damaged journal",
@@ -116,25 +97,25 @@ LOCAL_FAULTS = (
         beyond(lambda chain: {"journal.path": _file(chain, "journal.sqlite", b"no database" * 999)}),
     ),
     # Exporter
+    Fault("no exporter", "served", "systemctl status", beyond(lambda _: {"web.listen-address": NOBODY})),
     Fault(
-        "no exporter",
+        "another program's port",
         "served",
-        "systemctl status",
-        beyond(lambda _: {"web.listen-address": NOBODY}),
+        "end that program",
+        beyond(lambda chain: {"web.listen-address": f"127.0.0.1:{chain.serve({}).port}"}),
     ),
-    Fault("another program's port", "served", "end that program", beyond(_other_program)),
     Fault("plain instead of TLS", "served", "--web.config.file", beyond(_plain_instead_of_tls)),
     Fault("expired certificate", "certificate", "Renew", beyond(_expired)),
     Fault("password asked", "exporter", "--exporter.http-config.file", beyond(_password), "warning"),
-    Fault("blind exporter", "exporter-polls", "metadata service above", beyond(_blind_exporter)),
+    Fault(
+        "blind exporter",
+        "exporter-polls",
+        "metadata service above",
+        beyond(lambda chain: _exporter(chain, endpoint=f"http://{NOBODY}")),
+    ),
     Fault("exporter's journal fails", "exporter-journal", "journal above", beyond(_journal_fails)),
     # Collector
-    Fault(
-        "no collector",
-        "otlp",
-        "Start the collector",
-        beyond(lambda _: {"otlp.endpoint": f"http://{NOBODY}"}),
-    ),
+    Fault("no collector", "otlp", "Start the collector", beyond(lambda _: {"otlp.endpoint": f"http://{NOBODY}"})),
     Fault("collector wants a token", "otlp", "OTEL_EXPORTER_OTLP_HEADERS", _collector(Reply(401))),
     Fault("collector elsewhere", "otlp", "base address", _collector(Reply(404))),
     Fault(

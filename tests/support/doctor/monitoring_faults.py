@@ -1,44 +1,38 @@
 """Faults of the monitoring that ``doctor`` has to find: Prometheus, Alertmanager and Grafana."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import yaml
 
 from azure_scheduled_events_exporter import assets
-from support.doctor.doctor_chain import Chain, as_json, grafana
-from support.doctor.doctor_faults import Fault, Flags, beyond, by
-from support.programs import eventually, fetch
+from azure_scheduled_events_exporter.times import iso_time
+from support.doctor.doctor_chain import Chain, Reply, as_json, grafana
+from support.doctor.doctor_faults import Fault, Flags, Plant, beyond
+from support.programs import NOBODY, eventually, fetch
 
 
-def prometheus(
-    *arguments: str, rules: Callable[[str], str] | None = None, **config: object
-) -> Callable[[Chain], tuple[Flags, Mapping[str, str]]]:
+def prometheus(*, rules: Callable[[str], str] | None = None, **config: object) -> Plant:
     """Plant a Prometheus with other flags, rules or configuration."""
     return beyond(
-        lambda chain: {
-            "prometheus": chain.run_prometheus(*arguments, rules=rules(chain.rules) if rules else None, **config)
-        }
+        lambda chain: {"prometheus": chain.run_prometheus(rules=rules(chain.rules) if rules else None, **config)}
     )
 
 
-def scraping(**changed: object) -> Callable[[Chain], tuple[Flags, Mapping[str, str]]]:
+def scraping(**changed: object) -> Plant:
     """Plant a Prometheus that scrapes in another way."""
     return beyond(lambda chain: {"prometheus": chain.run_scraping_prometheus(chain.scrape_config(**changed))})
 
 
-def alertmanager(edit: Callable[[dict[str, Any]], None]) -> Callable[[Chain], tuple[Flags, Mapping[str, str]]]:
+def alertmanager(edit: Callable[[dict[str, Any]], None]) -> Plant:
     """Plant an Alertmanager whose configuration ``edit`` has changed."""
     return beyond(lambda chain: {"alertmanager": chain.run_alertmanager(edit)})
 
 
-def grafana_answers(
-    **changed: tuple[int, Mapping[str, str], bytes],
-) -> Callable[[Chain], tuple[Flags, Mapping[str, str]]]:
-    """Plant a Grafana; names of paths are written with ``__`` for a slash and ``_`` for a dash."""
-    paths = {"/" + name.replace("__", "/").replace("_", "-"): reply for name, reply in changed.items()}
-    return beyond(lambda chain: {"grafana": chain.serve(grafana(**paths)).url})
+def grafana_answers(**changed: Reply) -> Plant:
+    """Plant a Grafana that answers some paths in another way."""
+    return beyond(lambda chain: {"grafana": chain.serve(grafana(**changed)).url})
 
 
 def _scraped_twice(chain: Chain) -> Flags:
@@ -98,8 +92,8 @@ def _silence(chain: Chain) -> Flags:
     matcher = {"name": "alertname", "value": "AzureScheduled.*", "isRegex": True, "isEqual": True}
     silence = {
         "matchers": [matcher],
-        "startsAt": formatdate_iso(time.time() - 60),
-        "endsAt": formatdate_iso(time.time() + 3600),
+        "startsAt": iso_time(time.time() - 60),
+        "endsAt": iso_time(time.time() + 3600),
         "createdBy": "me",
         "comment": "too loud",
     }
@@ -111,18 +105,15 @@ def _silence(chain: Chain) -> Flags:
     return {"alertmanager": url}
 
 
-def formatdate_iso(seconds: float) -> str:
-    """Return a moment as Alertmanager takes it."""
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
-
-
 _BOARD = next(assets.folder("dashboards").glob("*vm.json")).stem
 _SIGN_IN = (200, {"Content-Type": "text/html; charset=utf-8"}, b"<!doctype html><title>Sign in</title>")
-_FAULTY_BOARD = {"dashboard": {"uid": _BOARD, "panels": []}, "meta": {}}
+_FAULTY = {"dashboard": {"uid": _BOARD, "panels": []}, "meta": {}}
+_OF_BOARD, _OF_SOURCE = f"/api/dashboards/uid/{_BOARD}", "/api/datasources/uid/p/health"
+_UNHEALTHY = as_json({"message": "connection refused", "status": "ERROR"}, 400)
 
 MONITORING_FAULTS = (
     # Prometheus
-    Fault("no Prometheus", "prometheus-reachable", "Start it", beyond(lambda _: {"prometheus": "http://127.0.0.1:1"})),
+    Fault("no Prometheus", "prometheus-reachable", "Start it", beyond(lambda _: {"prometheus": f"http://{NOBODY}"})),
     Fault(
         "Prometheus wants a password",
         "prometheus-reachable",
@@ -132,20 +123,8 @@ MONITORING_FAULTS = (
     Fault("not scraped", "target", "scrape_configs", prometheus(scrape_configs=[])),
     Fault("scraped at another path", "target", "metrics_path", scraping(metrics_path="/elsewhere")),
     Fault("scraped by https", "target", "tls_config", scraping(scheme="https")),
-    Fault(
-        "target labels with our names",
-        "target-labels",
-        "relabel_configs",
-        beyond(_labeled_target),
-        "warning",
-    ),
-    Fault(
-        "scraped twice",
-        "target",
-        "Keep one",
-        beyond(_scraped_twice),
-        "warning",
-    ),
+    Fault("target labels with our names", "target-labels", "relabel_configs", beyond(_labeled_target), "warning"),
+    Fault("scraped twice", "target", "Keep one", beyond(_scraped_twice), "warning"),
     Fault("no rules", "rules-loaded", "rule_files", prometheus(rule_files=[])),
     Fault("other rules", "rules-version", "assets export", prometheus(rules=_other_version), "warning"),
     Fault("a rule fails", "rules-health", "Correct the cause in the error", beyond(_rule_fails)),
@@ -153,10 +132,7 @@ MONITORING_FAULTS = (
     Fault("no Alertmanager known", "alerting", "alerting.alertmanagers", prometheus(alerting={})),
     # Alertmanager
     Fault(
-        "no Alertmanager",
-        "alertmanager-reachable",
-        "Start it",
-        beyond(lambda _: {"alertmanager": "http://127.0.0.1:1"}),
+        "no Alertmanager", "alertmanager-reachable", "Start it", beyond(lambda _: {"alertmanager": f"http://{NOBODY}"})
     ),
     Fault(
         "sign-in page for an Alertmanager",
@@ -173,38 +149,10 @@ MONITORING_FAULTS = (
         "Grafana wants a token",
         "grafana-reachable",
         "--grafana.http-config.file",
-        grafana_answers(api__datasources=as_json({}, 401)),
+        grafana_answers(**{"/api/datasources": as_json({}, 401)}),
     ),
-    Fault(
-        "no dashboard",
-        "dashboards",
-        "assets export",
-        by(
-            lambda chain: {
-                "grafana": chain.serve(
-                    {path: reply for path, reply in grafana().items() if "dashboards" not in path}
-                ).url
-            }
-        ),
-    ),
-    Fault(
-        "old dashboard",
-        "dashboards",
-        "assets export",
-        by(
-            lambda chain: {
-                "grafana": chain.serve(grafana(**{f"/api/dashboards/uid/{_BOARD}": as_json(_FAULTY_BOARD)})).url
-            }
-        ),
-        "warning",
-    ),
-    Fault("no data source", "data-source", "Add", grafana_answers(api__datasources=as_json([]))),
-    Fault(
-        "data source fails",
-        "data-source",
-        "Correct its address",
-        grafana_answers(
-            api__datasources__uid__p__health=as_json({"message": "connection refused", "status": "ERROR"}, 400)
-        ),
-    ),
+    Fault("no dashboard", "dashboards", "assets export", grafana_answers(**{_OF_BOARD: as_json({}, 404)})),
+    Fault("old dashboard", "dashboards", "assets export", grafana_answers(**{_OF_BOARD: as_json(_FAULTY)}), "warning"),
+    Fault("no data source", "data-source", "Add", grafana_answers(**{"/api/datasources": as_json([])})),
+    Fault("data source fails", "data-source", "Correct its address", grafana_answers(**{_OF_SOURCE: _UNHEALTHY})),
 )

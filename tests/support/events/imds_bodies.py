@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from azure_scheduled_events_exporter.core.document import Document, ScheduledEvent, parse_document
+from azure_scheduled_events_exporter.core.instance import Instance
 
 SOME_ID = "C7061BAC-AFDC-4513-B24B-AA5F13A16123"
 
@@ -81,6 +82,44 @@ def _event(line: str, resource_type: str) -> ScheduledEvent:
 
 
 CAPTURED = dict(_captured())
+
+# What each captured answer about a VM says.
+INSTANCES = {
+    "instance_aks_vmss_uniform_v2021-02-01.json": Instance(
+        vm_name="aks-nodepool1-22790412-vmss_0",
+        vm_id="d89dcaf9-bd2e-45f9-8435-a778a750d9ba",
+        scale_set="aks-nodepool1-22790412-vmss",
+        location="SwedenCentral",
+        zone="",
+        fault_domain="0",
+        resource_group="MC_rg_aks_swedencentral",
+        subscription_id="redacts-1111-1111-1111-111111111111",
+        vm_size="Standard_B2ms",
+        priority="",
+        resource_id=(
+            "/subscriptions/redacts-1111-1111-1111-111111111111/resourceGroups/MC_rg_aks_swedencentral/providers/"
+            "Microsoft.Compute/virtualMachineScaleSets/aks-nodepool1-22790412-vmss/virtualMachines/0"
+        ),
+        host_name="aks-nodepool1-22790412-vmss000000",
+    ),
+    "instance_teamcity_msdocs_v2023-07-01.json": Instance(
+        vm_name="examplevmname",
+        vm_id="02aab8a4-74ef-476e-8182-f6d2ba4166a6",
+        scale_set="crpteste9vflji9",
+        location="westus",
+        zone="",
+        fault_domain="36",
+        resource_group="macikgo-test-may-23",
+        subscription_id="xxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxx",
+        vm_size="Standard_A3",
+        priority="Regular",
+        resource_id=(
+            "/subscriptions/xxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxx/resourceGroups/macikgo-test-may-23/providers/"
+            "Microsoft.Compute/virtualMachines/examplevmname"
+        ),
+        host_name="examplevmname",
+    ),
+}
 
 
 def body(*entries: object, **top: object) -> bytes:

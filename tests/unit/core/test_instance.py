@@ -8,55 +8,19 @@ from hypothesis import strategies as st
 
 from azure_scheduled_events_exporter.core.instance import Instance, parse_instance
 from azure_scheduled_events_exporter.errors import ExporterError
+from support.events.imds_bodies import INSTANCES
 from support.paths import PAYLOADS
-
-CAPTURED = {
-    "instance_aks_vmss_uniform_v2021-02-01.json": Instance(
-        vm_name="aks-nodepool1-22790412-vmss_0",
-        vm_id="d89dcaf9-bd2e-45f9-8435-a778a750d9ba",
-        scale_set="aks-nodepool1-22790412-vmss",
-        location="SwedenCentral",
-        zone="",
-        fault_domain="0",
-        resource_group="MC_rg_aks_swedencentral",
-        subscription_id="redacts-1111-1111-1111-111111111111",
-        vm_size="Standard_B2ms",
-        priority="",
-        resource_id=(
-            "/subscriptions/redacts-1111-1111-1111-111111111111/resourceGroups/MC_rg_aks_swedencentral/providers/"
-            "Microsoft.Compute/virtualMachineScaleSets/aks-nodepool1-22790412-vmss/virtualMachines/0"
-        ),
-        host_name="aks-nodepool1-22790412-vmss000000",
-    ),
-    "instance_teamcity_msdocs_v2023-07-01.json": Instance(
-        vm_name="examplevmname",
-        vm_id="02aab8a4-74ef-476e-8182-f6d2ba4166a6",
-        scale_set="crpteste9vflji9",
-        location="westus",
-        zone="",
-        fault_domain="36",
-        resource_group="macikgo-test-may-23",
-        subscription_id="xxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxx",
-        vm_size="Standard_A3",
-        priority="Regular",
-        resource_id=(
-            "/subscriptions/xxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxx/resourceGroups/macikgo-test-may-23/providers/"
-            "Microsoft.Compute/virtualMachines/examplevmname"
-        ),
-        host_name="examplevmname",
-    ),
-}
 
 
 def test_every_captured_answer_is_in_the_table() -> None:
     """A captured answer that is added is read by a test, too."""
-    assert {path.name for path in PAYLOADS.glob("instance_*")} == set(CAPTURED)
+    assert {path.name for path in PAYLOADS.glob("instance_*")} == set(INSTANCES)
 
 
-@pytest.mark.parametrize("name", CAPTURED)
+@pytest.mark.parametrize("name", INSTANCES)
 def test_captured_answer(name: str) -> None:
     """A VM is known by compute.name, not by its host name, with every label that the answer has."""
-    assert parse_instance((PAYLOADS / name).read_bytes()) == CAPTURED[name]
+    assert parse_instance((PAYLOADS / name).read_bytes()) == INSTANCES[name]
 
 
 def test_name_alone() -> None:

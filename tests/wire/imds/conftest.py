@@ -6,10 +6,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine
 from support.servers.imds_peer import Peer, Serve
-
-QUIET = Scenario("quiet", "Nothing happens.", (VirtualMachine("vm_0"),), ())
 
 
 @pytest.fixture
@@ -23,10 +20,3 @@ def serve() -> Iterator[Serve]:
             return peer
 
         yield start
-
-
-@pytest.fixture
-def simulator() -> Iterator[Simulator]:
-    """A simulator in which nothing happens by itself."""
-    with Simulator(QUIET) as running:
-        yield running
