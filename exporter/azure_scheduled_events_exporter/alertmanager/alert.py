@@ -5,7 +5,7 @@ The catalog is generated with the rules from one table.
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from azure_scheduled_events_exporter.core.instance import Instance
 from azure_scheduled_events_exporter.core.kinds import Kind
@@ -32,28 +32,17 @@ class CatalogAlert:
     hold_seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class Catalog:
-    """The table: alerts by kind and event type; the type ``""`` stands for all others."""
-
-    alerts: Mapping[tuple[str, str], CatalogAlert]
-
-    def find(self, kind: Kind, event_type: str) -> CatalogAlert | None:
-        """Return the alert for an event of this kind and type; None if it raises none."""
-        return self.alerts.get((kind, event_type)) or self.alerts.get((kind, ""))
+Catalog = Mapping[tuple[str, str], CatalogAlert]
+"""The table: alerts by kind and event type; the type ``""`` stands for all others."""
 
 
 def parse_catalog(text: str) -> Catalog:
     """Parse the catalog from ``text``, generated JSON."""
-    return Catalog(
-        {
-            (each["kind"], event_type): CatalogAlert(
-                each["name"], each["labels"], each["annotations"], each["hold_seconds"]
-            )
-            for each in json.loads(text)["alerts"]
-            for event_type in each["event_types"] or [""]
-        }
-    )
+    return {
+        (each["kind"], event_type): CatalogAlert(*(each[item.name] for item in fields(CatalogAlert)))
+        for each in json.loads(text)["alerts"]
+        for event_type in each["event_types"] or [""]
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +78,7 @@ def alert_of(
 
     ``instance`` describes this VM, if that is known. Only texts depend on it: labels must not change.
     """
-    entry = catalog.find(kind, life.event.event_type)
+    entry = catalog.get((kind, life.event.event_type)) or catalog.get((kind, ""))
     if entry is None:
         return None
     event = {"alertname": entry.name, "event_id": life.event_id, "event_type": life.event.event_type}

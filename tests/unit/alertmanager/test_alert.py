@@ -17,7 +17,7 @@ from azure_scheduled_events_exporter.service.alert_push import wanted
 TEXTS = {"summary": "A {event_type}.", "description": "{vms}. {time} {unknown}"}
 REBOOT = CatalogAlert("Reboot", {"severity": "critical"}, TEXTS, 1800.0)
 REQUESTED = CatalogAlert("Requested", {"severity": "warning", "component": "events"}, TEXTS, 900.0)
-CATALOG = Catalog({(Kind.ANNOUNCED, "Reboot"): REBOOT, (Kind.REQUESTED, ""): REQUESTED})
+CATALOG: Catalog = {(Kind.ANNOUNCED, "Reboot"): REBOOT, (Kind.REQUESTED, ""): REQUESTED}
 VM = Instance("vm_0", resource_group="rg")
 EVENT = ScheduledEvent("ID", "Reboot", "Scheduled", "Platform", ("vm_0", "vm_1"))
 LIFE = Lifecycle(EVENT, State.SCHEDULED, Scope.SELF, Timestamp(0.0), not_before=90.0)
