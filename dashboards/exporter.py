@@ -24,7 +24,7 @@ def _polls(outcome: str) -> str:
 
 _PROBLEMS = {
     "IMDS": (
-        f"{blindness(*_TARGET)} > bool 0",
+        blindness(*_TARGET),
         "Exporters that Prometheus cannot scrape, or whose last poll of IMDS failed.",
         "AzureScheduledEventExporterDown",
     ),
@@ -69,12 +69,14 @@ _PROBLEMS = {
 }
 
 
+_NONE = f"0 * count({metric('up', *_TARGET)}) or on () vector({UNKNOWN:.0f})"
+"""What numbers show while no exporter has a problem. A variable, as several need it."""
+
+
 def _problem(expression: str) -> str:
-    """How many exporters have a problem; 0 while others answer. A comparison of all of them is read once."""
-    if "> bool" in expression or "== bool" in expression:
-        return f"sum({expression}) or on () vector({UNKNOWN:.0f})"
-    found = f"count(group by (job, instance) ({expression}))"
-    return f"{found} or on () 0 * count({metric('up', *_TARGET)}) or on () vector({UNKNOWN:.0f})"
+    """How many exporters have a problem. A comparison of all of them is read once."""
+    found = f"sum({expression})" if " bool " in expression else f"count(group by (job, instance) ({expression}))"
+    return f"{found} or on () vector(${{none:raw}})"
 
 
 # ---- The table: the exporters that are down, those without a journal on disk, and those whose answers are oldest ----
@@ -113,6 +115,7 @@ def exporter() -> Json:
             variable(
                 "instance", "Instance", f"label_values({metric('build_info', _TARGET[0])}, instance)", all_value=".*"
             ),
+            found_variable("none", _NONE),
             found_variable("rows", f"group by (instance) (topk({MOST}, {_RANKS}))", "instance"),
         ],
     )
