@@ -67,15 +67,20 @@ SAMPLE = {
 }
 
 
+@pytest.mark.parametrize("vm", ["vmss_0", "vmss_9", None], ids=["self", "peer", "unknown"])
 @pytest.mark.parametrize(("event_type", "source"), SAMPLE)
-def test_documented_approves_what_the_sample_approves(event_type: str, source: str) -> None:
-    """The documented policy approves what Microsoft's sample approves, at once, and nothing else, ever; off nothing."""
+def test_documented_approves_what_the_sample_approves(event_type: str, source: str, vm: str | None) -> None:
+    """``documented-all`` approves what the sample approves, of whichever VM; ``documented`` only of this VM, at once.
+
+    Neither approves anything else, ever, and off approves nothing.
+    """
     for seconds, expected in zip(DURATIONS, SAMPLE[event_type, source], strict=True):
-        told = None if seconds in {-1, None} else float(seconds or 0)
-        event = life(event_type, source, told)
-        assert not OFF.decide(event, "vmss_0", BEGAN).approve
+        event = life(event_type, source, None if seconds in {-1, None} else float(seconds or 0), vm=vm)
+        assert not OFF.decide(event, vm, BEGAN).approve
         for now in (BEGAN, after(899), after(5000)):
-            assert DOCUMENTED.decide(event, "vmss_0", now).approve is expected, (seconds, now)
+            assert DOCUMENTED.decide(event, vm, now).approve is (expected and vm == "vmss_0"), (seconds, now)
+        for now in (after(200), after(5000)):
+            assert DOCUMENTED_ALL.decide(event, vm, now).approve is expected, (seconds, now)
 
 
 def test_requested_but_not_answered() -> None:
@@ -172,31 +177,3 @@ def test_peer_is_behind_all_of_resources(leader_only: bool | None, begins: Seque
     first = decided.index(True)
     assert first in begins or (leader_only and first in range(10, 21))
     assert all(decided[first:])
-
-
-def sample_event(scope: str, *, source: str = "Platform", duration: float | None = None) -> Lifecycle:
-    """Return a Freeze of one VM, seen from that VM, from another one, or from one that does not know its name."""
-    names = {"self": "vmss_0", "peer": "vmss_9", "unknown": None}
-    event = ScheduledEvent("A", "Freeze", "Scheduled", source, ("vmss_0",), None, "", duration)
-    return Lifecycle(event, State.SCHEDULED, event.scope(names[scope]), BEGAN)
-
-
-@pytest.mark.parametrize(
-    ("source", "duration", "approves"),
-    [
-        ("User", None, True),
-        ("User", 900.0, True),
-        ("Platform", 0.0, True),
-        ("Platform", 8.9, True),
-        ("Platform", 9.0, False),
-        ("Platform", None, False),
-    ],
-)
-@pytest.mark.parametrize("scope", ["self", "peer", "unknown"])
-def test_documented_all_is_the_sample(scope: str, source: str, duration: float | None, approves: bool) -> None:  # noqa: FBT001 - as above
-    """``documented-all`` approves what the sample approves, whichever VM it touches; ``documented`` only its own."""
-    event = sample_event(scope, source=source, duration=duration)
-    name = {"self": "vmss_0", "peer": "vmss_9", "unknown": None}[scope]
-    late = after(200)
-    assert DOCUMENTED_ALL.decide(event, name, late).approve is approves
-    assert DOCUMENTED.decide(event, name, late).approve is (approves and scope == "self")
