@@ -28,17 +28,8 @@ def test_the_address_that_the_dhcp_server_names_becomes_the_endpoint() -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    [
-        lambda request: b"garbage",  # noqa: ARG005 - what it asks does not matter
-        lambda request: offer(request)[:242],
-        lambda request: offer(request, xid=bytes(4)),
-        lambda request: offer(request, mac=b"\x02\x02\x02\x02\x02\x02"),
-        lambda request: offer(request, cookie=b"\x63\x53\x82\x63"),
-        lambda request: request,
-        lambda request: offer(request, b""),
-        lambda request: offer(request, bytes((245, 4, 224, 0, 0, 1))),
-    ],
-    ids=["garbage", "cut", "xid", "mac", "cookie", "echo", "no-option-245", "multicast"],
+    [lambda _: b"garbage", lambda request: offer(request, xid=bytes(4)), lambda request: offer(request, b"")],
+    ids=["garbage", "to another request", "no option 245"],
 )
 def test_a_right_answer_counts_whatever_came_before_it(wrong: Callable[[bytes], bytes]) -> None:
     """Wrong answers are passed over while the right one may still come."""

@@ -113,17 +113,6 @@ def test_names_are_services(services: Mapping[str, Service]) -> None:
     assert mentioned - published - listening == set()
 
 
-def test_victoria_replaces_prometheus() -> None:
-    """The other file changes the store alone, adds who scrapes and evaluates, and each target has one shard."""
-    changed = {name for name, service in SERVICES.items() if OVER_VICTORIA[name] != service}
-    assert changed == {"prometheus"}
-    assert OVER_VICTORIA["prometheus"].ports == SERVICES["prometheus"].ports
-    shards = [service.command for name, service in OVER_VICTORIA.items() if name.startswith("vmagent-")]
-    numbers = [int(re.search(r"memberNum=(\d+)", " ".join(command))[1]) for command in shards]  # type: ignore[index]  # else it fails here
-    assert sorted(numbers) == list(range(len(shards)))
-    assert all(f"--promscrape.cluster.membersCount={len(shards)}" in command for command in shards)
-
-
 def test_every_vm_is_watched() -> None:
     """Each VM of the story has its exporter, is scraped and is in the list of addresses."""
     vms = [vm.name for vm in STORY.vms]
@@ -145,13 +134,6 @@ def test_exporters_settings() -> None:
         done = command("check-config", **given)
         assert (done.returncode, done.stderr) == (0, "")
         assert done.stdout.count("[environment variable") == len(given)
-
-
-def test_intervals() -> None:
-    """Prometheus scrapes at the interval that the rules assume."""
-    config = load("prometheus.yml")
-    assert config["global"]["scrape_interval"] == VALUES.text("scrape.interval")
-    assert config["scrape_configs"][0]["job_name"] == OURS
 
 
 def test_grafana_datasources() -> None:

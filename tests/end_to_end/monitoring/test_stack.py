@@ -128,17 +128,6 @@ def test_killed(two: Program) -> None:
     eventually(lambda: gone(started), "the parts have ended")
 
 
-def test_a_part_cannot_start(tmp_path: Path) -> None:
-    """A part that refuses its flags is named with its own complaint."""
-    flags = ["--free-ports", "--file", str(small(tmp_path, "--speed=0")), "--folder", str(tmp_path / "stack")]
-    with Program([STACK, *flags], tmp_path / "out.log") as stack:
-        assert stack.process.wait(PATIENCE) == 1
-        (line,) = stack.lines("stack: ")
-        assert line.startswith(
-            "stack: second ended with status 2: azure-scheduled-events-exporter: speed 0 cannot be used"
-        )
-
-
 def test_port_is_taken(tmp_path: Path) -> None:
     """If an address is in use, nothing is started, and the error says what to do."""
     with socket.create_server(("127.0.0.1", 0)) as taken:

@@ -1,33 +1,30 @@
-"""How many series an exporter costs: counted in the exposition of real ones, on the simulator.
+"""How many series an exporter costs: counted in the exposition of what it knows.
 
 Run: ``PYTHONPATH=tests .venv/bin/python -m support.monitoring.cardinality``; it prints the tables of docs/fleet.md.
 With ``--update`` it writes them there. Nothing here depends on the speed of the machine.
 """
 
-import logging
 import re
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from itertools import product
-from pathlib import Path
 
 from azure_scheduled_events_exporter.core.approvals import mark_approved
 from azure_scheduled_events_exporter.core.document import Document, EventSource, EventStatus, ScheduledEvent
 from azure_scheduled_events_exporter.core.event_types import EventType
+from azure_scheduled_events_exporter.core.instance import Instance
 from azure_scheduled_events_exporter.core.lifecycle import Approver, Change, Lifecycles
 from azure_scheduled_events_exporter.core.observation import ObservationContext, observe
 from azure_scheduled_events_exporter.core.pause import Pause
 from azure_scheduled_events_exporter.core.statistics import Statistics, measure
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
-from azure_scheduled_events_exporter.journal.journal import Journal
-from azure_scheduled_events_exporter.journal.store import Entry
-from azure_scheduled_events_exporter.simulator import PlannedEvent, Scenario, Simulator, Starts, VirtualMachine, shipped
+from azure_scheduled_events_exporter.metrics.exposition import Exposition
+from azure_scheduled_events_exporter.polling.snapshot import Polls, Snapshot
+from azure_scheduled_events_exporter.simulator import shipped
 from support.paths import ROOT
-from support.programs import Exporter, Scrape
+from support.programs import Scrape
 
 PAGE = ROOT / "docs" / "fleet.md"
 BEGIN, END = "<!-- written by tests/support/monitoring/cardinality.py -->\n", "<!-- end -->\n"
@@ -35,7 +32,6 @@ VM, PEER = "vmss_0", "vmss_1"
 INTERVAL = 5  # seconds between scrapes
 FLEETS = (1, 100, 10_000)
 ADDED = 5  # by Prometheus to each target: up, scrape_duration_seconds and three more
-LOG = logging.getLogger("benchmark")
 
 _HISTOGRAMS = (
     "azure_scheduled_events_(notice|approval_latency|phase_duration|observed_pause)_seconds_(bucket|sum|count)"
@@ -82,51 +78,33 @@ class Figures:
     alerts: int
 
 
-def measure_all(folder: Path, kept: str) -> Figures:
-    """Return the figures; ``kept`` is the expression of names that alerts need. Files go into ``folder``."""
-    idle = _scrape(folder / "idle", ())
-    scheduled = _scrape(folder / "scheduled", (_planned(Starts.NEVER),))
-    started = _scrape(folder / "started", (_planned(Starts.AT_ONCE),))
-    usual = _scrape(folder / "usual", (), (VM, PEER), _USUAL)
-    own = _scrape(folder / "own", (), (VM,))
-    both = _scrape(folder / "all", (), (VM, PEER))
+def measure_all(kept: str) -> Figures:
+    """Return the figures; ``kept`` is the expression of names that alerts need."""
+    both = _scrape((VM, PEER))
     return Figures(
-        idle=_count(idle),
-        scheduled=_of_events(scheduled),
-        started=_of_events(started),
+        idle=_count(_scrape()),
+        scheduled=_of_events(_scrape(current=EventStatus.SCHEDULED)),
+        started=_of_events(_scrape(current=EventStatus.STARTED)),
         histograms=_count(both, _HISTOGRAMS),
-        history=_count(usual),
-        history_own=_count(own),
+        history=_count(_scrape((VM, PEER), _USUAL)),
+        history_own=_count(_scrape((VM,))),
         history_all=_count(both),
         alerts=_count(both, kept),
     )
 
 
-def _planned(starts: Starts) -> PlannedEvent:
-    return PlannedEvent(
-        "Freeze", (VM, PEER), duration=5, announced_at=0, notice=86_400, started_for=86_400, starts=starts
-    )
-
-
-def _scrape(
-    folder: Path, events: tuple[PlannedEvent, ...], history: Sequence[str] = (), lives: Sequence[Life] = _EVERY
-) -> Scrape:
-    """Return what an exporter shows that knows ``events``, and whose journal has the ``lives`` of some VMs."""
-    folder.mkdir()
-    vm = VirtualMachine(VM, scale_set="vmss", zone="1")
-    with ExitStack() as stack:
-        simulator = stack.enter_context(Simulator(Scenario("still", "Nothing moves.", (vm,), events)))
-        journal = folder / "journal.sqlite"
-        if history:
-            _write(journal, history, lives)
-        flags = ("--journal.path", str(journal), "--poll.interval", "200ms")
-        exporter = stack.enter_context(Exporter(simulator.url, folder / "log", *flags))
-
-        def settled(scrape: Scrape) -> list[Scrape]:
-            named = scrape.value("up") == 1 and scrape.series("instance_info", vm_name=VM)
-            return [scrape] if named and len(scrape.series("event_info")) == len(events) else []
-
-        return exporter.shows("a poll, its own name and all events", settled)[0]
+def _scrape(history: Sequence[str] = (), lives: Sequence[Life] = _EVERY, current: str = "") -> Scrape:
+    """Return what an exporter shows with the ``lives`` of some VMs in its history, and perhaps a current event."""
+    changes = [change for resource in history for change in _history(resource, lives)]
+    now = Timestamp(time.time(), 0.0, "boot")
+    not_before = now.wall + 86_400 if current == EventStatus.SCHEDULED else None
+    event = ScheduledEvent("A", EventType.FREEZE, current, "Platform", (VM, PEER), not_before, "", 5.0)
+    known, more = observe(Lifecycles(), Document(1, (event,) * bool(current)), ObservationContext(now, VM))
+    statistics = Statistics().plus(map(measure, [*changes, *more]))
+    polls = Polls(up=True, last_success=now.wall)
+    known_vm = Instance(VM, scale_set="vmss", zone="1", host_name="vmss000000")
+    snapshot = Snapshot(polls=polls, vm_name=VM, identity=known_vm, incarnation=1, statistics=statistics)
+    return Scrape(Exposition(lambda: snapshot.showing(known, now.wall), lambda: now.wall).render().body.decode())
 
 
 def _count(scrape: Scrape, kept: str = ".*") -> int:
@@ -142,15 +120,6 @@ def _full_name(name: str) -> str:
 
 def _of_events(scrape: Scrape) -> int:
     return sum("event_id" in labels for samples in scrape.samples.values() for labels, _ in samples)
-
-
-def _write(path: Path, resources: Sequence[str], lives: Sequence[Life]) -> None:
-    changes = [change for resource in resources for change in _history(resource, lives)]
-    with closing(Journal(path, 90 * 86_400.0, LOG)) as journal:
-        known = Lifecycles()
-        journal.record(
-            Entry(changes, [change.lifecycle for change in changes]), Statistics().plus(map(measure, changes)), known
-        )
 
 
 def _history(resource: str, lives: Sequence[Life]) -> Iterator[Change]:
@@ -223,8 +192,7 @@ def kept_by_alerts(page: str) -> str:
 def main() -> None:
     """Print the tables, or write them into the page."""
     page = PAGE.read_text(encoding="utf-8")
-    with tempfile.TemporaryDirectory() as folder:
-        text = tables(measure_all(Path(folder), kept_by_alerts(page)))
+    text = tables(measure_all(kept_by_alerts(page)))
     if "--update" in sys.argv[1:]:
         head, _, rest = page.partition(BEGIN)
         PAGE.write_text(head + BEGIN + text + END + rest.partition(END)[2], encoding="utf-8")

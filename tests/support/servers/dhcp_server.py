@@ -17,18 +17,10 @@ PATIENCE_SECONDS = 30  # for what must happen; reached only when it does not
 Reply = Callable[[bytes], list[bytes]]
 
 
-def offer(
-    request: bytes,
-    options: bytes = bytes((245, 4)) + ADDRESS,
-    *,
-    xid: bytes | None = None,
-    mac: bytes | None = None,
-    cookie: bytes = b"\x63\x82\x53\x63",
-) -> bytes:
+def offer(request: bytes, options: bytes = bytes((245, 4)) + ADDRESS, *, xid: bytes | None = None) -> bytes:
     """Return a DHCPOFFER to ``request``, laid out by hand from RFC 2131."""
     head = b"\x02\x01\x06\x00" + (request[4:8] if xid is None else xid) + bytes(20)
-    hardware = (request[28:34] if mac is None else mac).ljust(16, b"\0")
-    return head + hardware + bytes(192) + cookie + OFFER + options + b"\xff"
+    return head + request[28:34].ljust(16, b"\0") + bytes(192) + b"\x63\x82\x53\x63" + OFFER + options + b"\xff"
 
 
 class DhcpServer:
