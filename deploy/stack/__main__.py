@@ -118,8 +118,7 @@ def main() -> int:
     """Return the exit status: 0 after SIGINT or SIGTERM, 1 if a part fails."""
     parser = argparse.ArgumentParser(prog="make stack", description=__doc__)
     parser.add_argument("--free-ports", action="store_true", help="take any free ports instead of the usual ones")
-    text = "vmagent, VictoriaMetrics and vmalert instead of Prometheus"
-    parser.add_argument("--victoria", action="store_true", help=text)
+    parser.add_argument("--victoria", action="store_true", help="vmagent, VictoriaMetrics, vmalert; no Prometheus")
     parser.add_argument("--file", type=Path, default=COMPOSE, metavar="FILE", help="another compose file of this form")
     parser.add_argument("--folder", type=Path, metavar="DIR", help="where to keep logs and data (default: temporary)")
     arguments = parser.parse_args()

@@ -58,14 +58,9 @@ def read(path: Path, variables: Mapping[str, str], *overrides: Path) -> dict[str
 
 
 def _merged(base: Any, over: Any) -> Any:  # noqa: ANN401 - parts of a YAML file
-    """Merge as the Compose Specification says: mappings by key, volumes and ports add up, all else is replaced."""
-    found = dict(base)
-    for key, value in over.items():
-        if isinstance(value, dict) and key in base:
-            found[key] = _merged(base[key], value)
-        else:
-            found[key] = [*base[key], *value] if key in {"volumes", "ports"} and key in base else value
-    return found
+    """Merge mappings by key, as the Compose Specification says. No file here adds volumes or ports to a service."""
+    merges = {key for key, value in over.items() if isinstance(value, dict) and key in base}
+    return base | {key: _merged(base[key], value) if key in merges else value for key, value in over.items()}
 
 
 def _service(folder: Path, name: str, body: Mapping[str, Any]) -> Service:

@@ -102,11 +102,5 @@ class Part:
 
 
 def _command(arguments: list[str], program: list[str]) -> list[str]:
-    """Return a command with what is on the PATH of the image as it is called here."""
-    match [_OLDER_FLAGS.get(each, each) for each in arguments]:
-        case ["python3", *rest]:
-            return [sys.executable, *rest]
-        case [name, *rest] if name == OURS:
-            return [*program, *rest]
-        case same:
-            return [*program, *same]
+    words = [_OLDER_FLAGS.get(each, each) for each in arguments]
+    return [sys.executable, *words[1:]] if words[0] == "python3" else [*program, *words]
