@@ -13,17 +13,16 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, cast
 
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycles
 from azure_scheduled_events_exporter.core.records import Record
 from azure_scheduled_events_exporter.core.spans import SpanFacts
 from azure_scheduled_events_exporter.core.statistics import Statistics
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
-from azure_scheduled_events_exporter.errors import CodecError, JournalInUseError
+from azure_scheduled_events_exporter.errors import CodecError, DamagedTextError, JournalInUseError
 from azure_scheduled_events_exporter.logs import facts
 from azure_scheduled_events_exporter.recording.file import RecordedDocument
 
@@ -31,15 +30,15 @@ from . import documents
 from .codec import decode
 from .file import FAILURES, JournalFile, file_path, is_damage, new_epoch, reason
 from .hook_runs import HookRun, HookStatistics, counted
-from .requests import SET_RESULT, SET_RESULT_IF_UNSENT, UNMARK_SENT, ApprovalRequest
-from .store import END_SPAN, PUT_SPAN, PUT_TRANSITION, Entry, QueuedSpan, Row, State, Store, entry_rows
-
-_Answer = TypeVar("_Answer")
+from .requests import MARK_SENT, SET_RESULT, SET_RESULT_IF_UNSENT, UNMARK_SENT, ApprovalRequest
+from .store import END_SPAN, PUT_SPAN, PUT_TRANSITION, REMOVE_SPAN, Entry, QueuedSpan, Row, State, Store, entry_rows
 
 WAIT_SECONDS = 2.0
 """For how long an entry is waited for. Then it waits for the disk by itself."""
 MOST: Final = 3000
 """Rows that wait: at most about 5 MiB. Above it, the oldest ones are dropped."""
+_SPANS = 256
+"""How many of the spans on disk are known in memory: two batches of ``tracing.delivery``."""
 RETRY_SECONDS = 1.0
 """Interval of the attempts to write, while the disk does not work."""
 _CLOSE_SECONDS = 1.0
@@ -68,7 +67,8 @@ class Inbox:
     runs: Sequence[HookRun] = ()
 
 
-_OF_REQUESTS = frozenset({SET_RESULT, SET_RESULT_IF_UNSENT, UNMARK_SENT})
+_OF_REQUESTS = frozenset({MARK_SENT, SET_RESULT, SET_RESULT_IF_UNSENT, UNMARK_SENT})
+_OF_SPANS = frozenset({PUT_SPAN, END_SPAN, REMOVE_SPAN})
 
 
 class Journal:
@@ -94,7 +94,8 @@ class Journal:
         self._spans_on_disk = 0 if self._file is None else self._file.spans
         self._vm_id = ""
         self._inbox = Inbox()
-        self._asked: list[tuple[Callable[[Store], Any], Future[Any]]] = []
+        self._stored_spans: list[tuple[str, str]] = []  # ids and texts of the newest on disk
+        self._jobs: list[Callable[[Store], None]] = []  # for the thread, dropped if the disk fails
         self._looks = False  # the file is to be checked, and what other processes have written to be read
         # Why entries wait, "" while they are on disk; None until the file is open, at the start or after damage.
         self._problem: str | None = "there is no file" if self._file is None else None
@@ -126,11 +127,17 @@ class Journal:
         """
         with self._changed:
             rows, last = entry_rows(entry, self._state.last_number), self._state.last_number + len(entry.changes)
-            number = self._put(rows, lifecycles=known, statistics=statistics, last_number=last)
+            self._put_and_wait(rows, lifecycles=known, statistics=statistics, last_number=last)
+
+    def _put_and_wait(self, rows: Iterable[Row], **changes: Any) -> bool:  # noqa: ANN401 - fields of State
+        """Put, and wait for the disk as long as anything waits for it; return whether it is written."""
+        with self._changed:
+            number = self._put(rows, **changes)
             if self._file is not None and not self._changed.wait_for(
                 lambda: self._written >= number or self._problem, WAIT_SECONDS
             ):
                 self._has_trouble(_HANGS)
+            return self._written >= number
 
     def _put(self, rows: Iterable[Row] = (), **changes: Any) -> int:  # noqa: ANN401 - fields of State
         """Let ``rows`` and ``changes`` of the state be written; return the number of this change."""
@@ -160,27 +167,12 @@ class Journal:
             is_up, requests = self._problem == "", self._inbox.requests
             return replace(self._inbox, requests=[each for each in requests if is_up and each.number not in closed])
 
-    def ask(self, what: Callable[[Store], _Answer], default: _Answer) -> _Answer:
-        """Return the result of ``what``, with all entries so far written; ``default`` if the disk does not work."""
-        if self._problem != "" or not self._thread.is_alive():
-            return default
-        future = self._later(what)
-        try:
-            return future.result(WAIT_SECONDS)
-        except TimeoutError:
-            future.cancel()
+    def _later(self, job: Callable[[Store], None]) -> None:
+        """Let the thread do ``job``, if the disk works."""
+        if self._file is not None and not self._problem:
             with self._changed:
-                self._has_trouble(_HANGS)
-            return default
-        except (CodecError, *FAILURES):
-            return default
-
-    def _later(self, what: Callable[[Store], _Answer]) -> "Future[_Answer]":
-        future: Future[_Answer] = Future()
-        with self._changed:
-            self._asked.append((what, future))
-            self._changed.notify_all()
-        return future
+                self._jobs.append(job)
+                self._changed.notify_all()
 
     def claim(self, vm_id: str) -> bool:
         """Set this VM's id; return whether the journal was another VM's. Then a new one begins, without content."""
@@ -194,7 +186,7 @@ class Journal:
                 message = "journal belongs to another VM: begun anew, and the file is kept under another name"
                 self._log.warning(message, extra=facts(vm_id=vm_id, journal_vm_id=owner))
                 self._rows.clear()
-                self._state, self._spans_on_disk = State(epoch=new_epoch()), 0
+                self._state, self._spans_on_disk, self._stored_spans = State(epoch=new_epoch()), 0, []
                 if self._file is not None:
                     self._file.unusable = "it belongs to another VM"
             self._put(vm_id=vm_id)
@@ -223,15 +215,20 @@ class Journal:
             documents.prune(self._file.path, before)
 
     def queued_spans(self, limit: int) -> list[QueuedSpan]:
-        """Return undelivered spans, the newest first, at most ``limit`` (-1: all), also those not yet on disk."""
-        more = limit if limit < 0 else limit + len(self._rows)
-        stored = self.ask(lambda store: store.queued_spans(more), list[QueuedSpan]())
-        texts = {each.span.span_id: each.text for each in reversed(stored)}
+        """Return undelivered spans, the newest first, at most ``limit``, also those not yet on disk.
+
+        Of those on disk, only the newest :data:`_SPANS` are known. One that is damaged is removed.
+        """
         with self._changed:
+            texts = dict(reversed(self._stored_spans))
             self._bring_up_to_date(texts)
-        known = {each.text: each for each in stored}
-        found = [known.get(text) or QueuedSpan(text, decode(SpanFacts, text)) for text in reversed(texts.values())]
-        return found if limit < 0 else found[:limit]
+        found = []
+        for span_id, text in list(reversed(texts.items()))[:limit]:
+            try:
+                found.append(QueuedSpan(text, decode(SpanFacts, text)))
+            except (CodecError, DamagedTextError):
+                self._put([Row(REMOVE_SPAN, (span_id,))])
+        return found
 
     def _bring_up_to_date(self, texts: dict[str, str]) -> int:
         """Let queued spans, by their ids, be as after all rows that wait; return how many others these remove."""
@@ -249,7 +246,7 @@ class Journal:
 
     def end_spans(self, spans: Iterable[QueuedSpan]) -> None:
         """Remove spans that need no delivery any more; not newer versions of them."""
-        self._put(Row(END_SPAN, (each.span.span_id, each.text)) for each in spans)
+        self._put_and_wait(Row(END_SPAN, (each.span.span_id, each.text)) for each in spans)
 
     def spans_queued(self) -> int:
         """Return the number of spans that wait for delivery, also of those that wait for the disk."""
@@ -263,10 +260,10 @@ class Journal:
 
         Without an answer of the disk it was not; the mark is then removed, so that it is sent later.
         """
-        marked = self.ask(lambda store: store.requests.mark_sent([number], wall), None)
-        if marked is None:
+        if not self._put_and_wait([Row(MARK_SENT, (wall, number))]):
             self.unmark_sent(number)
-        return bool(marked)
+            return False
+        return any(each.number == number for each in self.inbox.requests)
 
     def unmark_sent(self, number: int) -> None:
         """Mark an approval request as not sent: it is sent again."""
@@ -285,7 +282,7 @@ class Journal:
 
     def keep_document(self, document: RecordedDocument) -> None:
         """Store a document unchanged, if the disk works. Only in a file: nobody could read one in memory."""
-        if self._file is not None and not self._problem:
+        if self._file is not None:
             path = self._file.path
             self._later(lambda _: documents.keep(path, document))
 
@@ -314,60 +311,51 @@ class Journal:
                 left = max(0.0, self._retry_at - time.monotonic()) if self._problem else None
                 self._changed.wait_for(self._has_work, left)
                 is_last = self._ending
-                asked, self._asked = self._asked, []
             if is_last or not self._problem or time.monotonic() >= self._retry_at:
                 self._write(file)
-            for what, future in asked:
-                self._answer(file, what, future)
         file.close()
         file.release()
 
     def _has_work(self) -> bool:
         is_changed = self._looks or self._added > self._written or self._problem is None
-        return self._ending or bool(self._asked) or (not self._problem and is_changed)
+        return self._ending or bool(self._jobs) or (not self._problem and is_changed)
 
     def _write(self, file: JournalFile) -> None:
         with self._changed:
             number, state, rows = self._added, self._state, [row for _, row in self._rows]
             has_dropped, self._has_dropped, self._looks = self._has_dropped, False, False
+            jobs, self._jobs = self._jobs, []
+            inbox, spans, spans_on_disk = self._inbox, self._stored_spans, self._spans_on_disk
         try:
             store = file.opened(state.epoch)
             is_whole = has_dropped or not store.epoch()
             if is_whole or number > self._written:
                 store.write(rows, state, whole=is_whole)
-                file.last_number, self._spans_on_disk = state.last_number, store.spans_queued()
-            if store.changed_by_others() or any(row.statement in _OF_REQUESTS for row in rows):
-                self._inbox = _inbox(store)
+                file.last_number = state.last_number
+            statements, is_news = {row.statement for row in rows}, store.changed_by_others()
+            if is_news or statements & _OF_REQUESTS:
+                inbox = _inbox(store)
+            if is_news or statements & _OF_SPANS:
+                spans, spans_on_disk = store.queued_spans(_SPANS), store.spans_queued()
         except (*FAILURES, JournalInUseError) as error:
             self._has_dropped |= has_dropped
             self._failed(file, error)
             return
         with self._changed:
-            self._written = number
+            self._written, self._inbox = number, inbox
+            if self._state.epoch == state.epoch:  # else they are another VM's
+                self._stored_spans, self._spans_on_disk = spans, spans_on_disk
             while self._rows and self._rows[0][0] <= number:
                 self._rows.popleft()
             if self._problem:
                 self._log.info("journal is on disk again", extra=facts(path=file.path))
             self._problem = ""
             self._changed.notify_all()
-
-    def _answer(self, file: JournalFile, what: Callable[[Store], Any], future: "Future[Any]") -> None:
-        if not future.set_running_or_notify_cancel():
-            return
-        store = file.store
-        if store is None:
-            future.set_exception(OSError(self._problem))
-            return
         try:
-            result = what(store)
-            self._inbox = _inbox(store)  # of which this may have changed something
-            self._spans_on_disk = store.spans_queued()
-        except Exception as error:  # noqa: BLE001 - whoever asked gets it
-            if isinstance(error, FAILURES):
-                self._failed(file, error)
-            future.set_exception(error)
-        else:
-            future.set_result(result)
+            for job in jobs:
+                job(store)
+        except FAILURES as error:
+            self._failed(file, error)
 
     def _failed(self, file: JournalFile, error: Exception) -> None:
         """Close the file. If it is damaged, the next turn, which follows at once, begins a new one."""

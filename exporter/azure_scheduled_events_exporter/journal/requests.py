@@ -15,7 +15,7 @@ from .codec import decoded, encode
 
 _INSERT: Final = "INSERT INTO approval_requests (created, request) VALUES (?, ?)"
 _OPEN: Final = "SELECT number, request FROM approval_requests WHERE result IS NULL ORDER BY number"
-_MARK_SENT: Final = "UPDATE approval_requests SET sent = ? WHERE number = ? AND result IS NULL"
+MARK_SENT: Final = "UPDATE approval_requests SET sent = ? WHERE number = ? AND result IS NULL"
 SET_RESULT: Final = "UPDATE approval_requests SET result = ? WHERE number = ? AND result IS NULL"
 SET_RESULT_IF_UNSENT: Final = f"{SET_RESULT} AND sent IS NULL"
 UNMARK_SENT: Final = "UPDATE approval_requests SET sent = NULL WHERE number = ? AND result IS NULL"
@@ -60,11 +60,6 @@ class ApprovalRequests:
             for number, text in self._db.execute(_OPEN).fetchall()
             for request in decoded(ApprovalRequest, [text])
         ]
-
-    def mark_sent(self, numbers: Iterable[int], wall: float) -> set[int]:
-        """Mark requests as sent; return those that are not withdrawn."""
-        with self._db:
-            return {number for number in numbers if self._db.execute(_MARK_SENT, (wall, number)).rowcount}
 
     def withdraw(self, numbers: Iterable[int], result: str, *, sent_too: bool = False) -> None:
         """Write ``result`` to open requests, so that they are not sent; with ``sent_too``, also to those being sent."""

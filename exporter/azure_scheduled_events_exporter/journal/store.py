@@ -22,7 +22,6 @@ that another connection has committed (:meth:`Store.changed_by_others`), and the
 
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -80,6 +79,7 @@ PUT_SPAN: Final = "REPLACE INTO spans VALUES (?, ?)"
 _PUT_LIFE: Final = "REPLACE INTO lives VALUES (?, ?, ?, ?)"
 _PUT_PROPERTY: Final = "REPLACE INTO properties VALUES (?, ?)"
 END_SPAN: Final = "DELETE FROM spans WHERE span_id = ? AND span = ?"
+REMOVE_SPAN: Final = "DELETE FROM spans WHERE span_id = ?"
 
 
 class Row(NamedTuple):
@@ -228,20 +228,9 @@ class Store:
             self._db.execute("DELETE FROM lives WHERE ended < ?", (before,))
             self._db.execute("DELETE FROM approval_requests WHERE created < ?", (before,))
 
-    def queued_spans(self, limit: int) -> list[QueuedSpan]:
-        """Return undelivered spans, the newest first, because they are the most urgent; -1 means all.
-
-        Those that cannot be read are removed.
-        """
-        sql = "SELECT rowid, span FROM spans ORDER BY rowid DESC LIMIT ?"
-        spans = []
-        for row, text in self._db.execute(sql, (limit,)).fetchall():
-            try:
-                spans.append(QueuedSpan(text, decode(SpanFacts, text)))
-            except (DamagedTextError, CodecError):
-                with suppress(sqlite3.OperationalError), self._db:  # a reader may not write
-                    self._db.execute("DELETE FROM spans WHERE rowid = ?", (row,))
-        return spans
+    def queued_spans(self, limit: int) -> list[tuple[str, str]]:
+        """Return ids and texts of undelivered spans, the newest first, because they are urgent; -1 means all."""
+        return self._db.execute("SELECT span_id, span FROM spans ORDER BY rowid DESC LIMIT ?", (limit,)).fetchall()
 
     def spans_queued(self) -> int:
         """Return the number of spans that wait for delivery."""

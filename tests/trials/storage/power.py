@@ -98,7 +98,7 @@ class Cutter:
     def _keeps_spans(self, journal: Path, said: set[Row], delivered: set[str]) -> None:
         """The spans of reported transitions are on the disk, unless the collector has them."""
         with closing(read_only(journal)) as store:
-            waiting = {queued.span.span_id for queued in store.queued_spans(-1)}
+            waiting = {span_id for span_id, _ in store.queued_spans(-1)}
         due = {span_id(event_id, _VM, "detected") for event_id, transition in said if transition == "detected"}
         delivered |= {span.span_id for span in self.collector.accepted}  # those that were struck off since
         assert due <= waiting | delivered, "a span was lost"

@@ -25,7 +25,7 @@ class TestFile:
         after = start(folder)
         assert after.known == before.known
         assert after.statistics == before.statistics
-        assert {queued.span.name for queued in after.journal.queued_spans(-1)} == {
+        assert {queued.span.name for queued in after.journal.queued_spans(256)} == {
             "detected",
             "scheduled",
             "scheduled_event",
@@ -46,9 +46,11 @@ class TestFile:
 
     def test_power_cuts_are_provided_for(self, folder: Path, start: Open) -> None:
         """The file is in WAL mode, and every commit waits for the disk."""
-        ask = start(folder).journal.ask
-        assert ask(lambda store: store.connection.execute("PRAGMA journal_mode").fetchone(), None) == ("wal",)
-        assert ask(lambda store: store.connection.execute("PRAGMA synchronous").fetchone(), None) == (2,)
+        file = start(folder).journal._file
+        assert file
+        assert file.store
+        assert file.store.connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+        assert file.store.connection.execute("PRAGMA synchronous").fetchone() == (2,)
 
     @pytest.mark.parametrize(
         ("given", "file"), [("state", "state/journal.sqlite"), ("state/j.db", "state/j.db"), ("file", "file")]

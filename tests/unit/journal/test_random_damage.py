@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.errors import CodecError, DamagedTextError, ExporterError
-from azure_scheduled_events_exporter.journal.file import FAILURES, read_only
+from azure_scheduled_events_exporter.journal.file import FAILURES, read_only, writable
 from azure_scheduled_events_exporter.journal.hook_runs import HookRun
 from support.events.journal_recorder import DAY, Recorder, recorders
 
@@ -36,8 +36,9 @@ def sound() -> bytes:
         wall = recorder.now.wall
         events = recorder.known.current.values()
         run = HookRun("run", "script", "E1", "Reboot", "prepare", wall, "ok", 1.0, 60.0)
-        recorder.journal.ask(lambda store: store.hook_runs.put([run]), None)
-        recorder.journal.ask(lambda store: store.requests.add(events, "ada", wall, wall + 60), None)
+        with contextlib.closing(writable(Path(folder))) as store:
+            store.hook_runs.put([run])
+            store.requests.add(events, "ada", wall, wall + 60)
         recorder.journal.record_heartbeat(Timestamp(wall, 3.0, "boot"))
         recorder.journal.prune(recorder.after(90 * DAY - 100).now, lambda: True)  # writes the sums of the older half
         recorder.journal.close()

@@ -25,7 +25,8 @@ from azure_scheduled_events_exporter.core.records import Record, change_record
 from azure_scheduled_events_exporter.core.spans import SpanFacts
 from azure_scheduled_events_exporter.core.statistics import Statistics, measure
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
-from azure_scheduled_events_exporter.journal.store import END_SPAN, Entry, QueuedSpan, Row, Store, entry_rows
+from azure_scheduled_events_exporter.journal.codec import decode
+from azure_scheduled_events_exporter.journal.store import END_SPAN, Entry, Row, Store, entry_rows
 
 PATIENCE = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # the machine may be busy
 FINITE = st.floats(min_value=-4e9, max_value=4e9)
@@ -92,7 +93,7 @@ def kept(store: Store) -> list[Record]:
 
 def spans_of(store: Store) -> list[SpanFacts]:
     """Return every span that waits, the newest first."""
-    return [queued.span for queued in store.queued_spans(-1)]
+    return [decode(SpanFacts, text) for _, text in store.queued_spans(-1)]
 
 
 def fresh() -> Store:
@@ -109,9 +110,9 @@ def write(store: Store, entry: Entry) -> None:
     store.write(rows, replace(before, statistics=statistics, last_number=number))
 
 
-def end(store: Store, spans: list[QueuedSpan]) -> None:
-    """Remove spans."""
-    store.write([Row(END_SPAN, (each.span.span_id, each.text)) for each in spans], store.restore())
+def end(store: Store, spans: list[tuple[str, str]]) -> None:
+    """Remove spans, by their ids and texts."""
+    store.write([Row(END_SPAN, span) for span in spans], store.restore())
 
 
 def life(event_id: str, *, first_seen: float = 0.0, ended: float | None = None) -> Lifecycle:
@@ -194,14 +195,14 @@ class TestSpans:
         """A backlog does not delay the newest spans."""
         for name in "abcde":
             write(store, Entry(spans=[span(name)]))
-        assert [each.span.name for each in store.queued_spans(2)] == ["e", "d"]
+        assert [span_id[-1] for span_id, _ in store.queued_spans(2)] == ["e", "d"]
         assert store.spans_queued() == 5
 
     def test_struck_off(self, store: Store) -> None:
         """A delivered span waits no longer; one that is gone already is no error."""
         write(store, Entry(spans=[span("a"), span("b")]))
         waiting = store.queued_spans(-1)
-        end(store, [waiting[-1], QueuedSpan("{}", span("never there"))])
+        end(store, [waiting[-1], ("never there", "{}")])
         assert [each.name for each in spans_of(store)] == ["b"]
         assert store.spans_queued() == 1
 
