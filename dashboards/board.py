@@ -120,12 +120,12 @@ def in_doubt(none: str, quiet: float = 0) -> list[Json]:
     ]
 
 
-def next_impact(query: str, description: str, width: int) -> g.Panel:
+def next_impact(query: str, description: str) -> g.Panel:
     """Return the countdown to the next event."""
     return stat(
         "Next event in",
         description,
-        width,
+        6,
         query,
         links=manual("next-event"),
         unit="dtdhms",

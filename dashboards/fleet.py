@@ -91,11 +91,6 @@ _BLIND = f'sum({blindness(JOB)}) * on () group_left (all) count_values("all", co
 _WAITING = f"{_first(NOT_BEFORE)} unless on (event_id) min by (event_id) ({metric(STARTED)}) {_ENDED}"
 
 
-def _count(of: str) -> str:
-    """The number of VMs in Resources of the events ``of``."""
-    return or_quiet(f"sum(max by (event_id) ({metric('event_resources')}) and on (event_id) ({of}))")
-
-
 def _by_type() -> str:
     """The number of events of each type in a column for each outcome."""
     ended = last(ENDED, PAST, OWN, 'outcome!="withdrawn"')
@@ -134,31 +129,27 @@ def fleet() -> Json:
 
 
 def _answer() -> list[g.Panel]:
-    vms = "A VM counts for each event that names it, whether it has an exporter or not."
     return [
         next_impact(
             countdown(_WAITING),
             "Time to the earliest NotBefore of all Scheduled events. Azure starts no event before its NotBefore, "
             "unless it is approved.",
-            6,
         ),
-        stat(
-            "VMs, event Started",
-            f"VMs with an event that has started. {vms}",
-            6,
-            _count(f"{_first(STARTED)} {_ENDED}"),
-            links=manual("vms"),
-            thresholds=steps(NEUTRAL, (1, HAPPENS)),
-            mappings=in_doubt("0"),
-        ),
-        stat(
-            "VMs, event Scheduled",
-            f"VMs with an event that has not started. {vms}",
-            6,
-            _count(_WAITING),
-            links=manual("vms"),
-            thresholds=steps(NEUTRAL, (1, WAITING)),
-            mappings=in_doubt("0"),
+        *(
+            stat(
+                f"VMs, event {state}",
+                f"VMs with an event that has {what}. A VM counts for each event that names it, whether it has an "
+                "exporter or not.",
+                6,
+                or_quiet(f"sum(max by (event_id) ({metric('event_resources')}) and on (event_id) ({of}))"),
+                links=manual("vms"),
+                thresholds=steps(NEUTRAL, (1, color)),
+                mappings=in_doubt("0"),
+            )
+            for state, what, of, color in (
+                ("Started", "started", f"{_first(STARTED)} {_ENDED}", HAPPENS),
+                ("Scheduled", "not started", _WAITING, WAITING),
+            )
         ),
         stat(
             "Do exporters see IMDS?",

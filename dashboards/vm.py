@@ -123,7 +123,7 @@ def _answer() -> list[g.Panel]:
                 *in_doubt("nothing"),
             ],
         ),
-        next_impact(_NEXT, "Time to the earliest NotBefore of its Scheduled events.", 6),
+        next_impact(_NEXT, "Time to the earliest NotBefore of its Scheduled events."),
         stat(
             "Does its exporter see IMDS?",
             "Whether Prometheus can scrape the exporter on this VM, and IMDS answers it. If not, other VMs of its "
