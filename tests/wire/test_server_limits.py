@@ -2,11 +2,14 @@
 
 import socket
 from contextlib import ExitStack, suppress
+from pathlib import Path
 
+import psutil
 import pytest
 
 from azure_scheduled_events_exporter.http_server.server import Limits
-from support.programs import eventually
+from azure_scheduled_events_exporter.simulator import Simulator
+from support.programs import COMMAND, Exporter, eventually
 from support.servers.serving import HUGE, PAGE, Running, read_all, read_answer, request, serving
 
 
@@ -122,3 +125,11 @@ def test_stop_closes_at_once() -> None:
             assert running.get()[0] == 200
         for client in clients:
             assert len(read_all(client)) < len(HUGE)
+
+
+def test_descriptors(simulator: Simulator, tmp_path: Path) -> None:
+    """An exporter may open as many files as the system lets it: 512 connections need more than some soft limits."""
+    lowered = ("sh", "-c", 'ulimit -Sn 256; exec "$0" "$@"', COMMAND)
+    with Exporter(simulator.url, tmp_path / "log", command=lowered) as exporter:
+        soft, hard = psutil.Process(exporter.process.pid).rlimit(psutil.RLIMIT_NOFILE)
+        assert soft == hard

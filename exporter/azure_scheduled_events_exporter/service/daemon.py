@@ -9,9 +9,11 @@ journal and the rate limiter of IMDS, which they share, have locks of their own.
 import asyncio
 import logging
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -42,6 +44,9 @@ from .identification import Identification
 from .privileges import give_up
 from .routes import OPEN_PATHS, routes
 from .sd_notify import ServiceManager
+
+if sys.platform != "win32":
+    import resource
 
 if TYPE_CHECKING:
     from azure_scheduled_events_exporter.alertmanager.push import AlertPush
@@ -238,6 +243,9 @@ def run(
     config = with_endpoint(config, log)  # DHCP may need root
     journal = None if config.journal_path == MEMORY else Path(config.journal_path)
     root = give_up(config.process_user, config.web_listen_address.port, journal)
+    if sys.platform != "win32":  # 512 connections need more than macOS gives, and logs and journal need some too
+        with suppress(OSError, ValueError):  # macOS does not take "unlimited"
+            resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
     return asyncio.run(_serve(config, log, ending, started, rate_limiter, root))
 
 
