@@ -3,12 +3,11 @@
 import time
 from collections import Counter
 from dataclasses import dataclass, field
-from itertools import islice
 
 from azure_scheduled_events_exporter.simulator import Fault, Simulator, What
 from support.programs import Scrape, eventually
 from trials.trial import POLL_SECONDS, Crew, Order, Row, Watch, lives, passes
-from trials.truth import MARGIN, RETURNED, Polls, Truth, check_event, check_file, check_rows, told
+from trials.truth import MARGIN, RETURNED, Polls, Record, by_event, check_event, check_file, check_rows, told
 
 SCENARIOS = ("rollout", "live-migration", "user-reboot", "cancelled", "host-failure", "degraded-host")
 SPEED = 240.0
@@ -59,47 +58,28 @@ class Seen:
         self._last = (*good, current)
 
 
-@dataclass
-class Record:
-    """A complete copy of the simulator's record, which keeps only the newest entries."""
+def most_in_a_second(record: Record) -> int:
+    """Return how many requests came in the busiest second."""
+    times = sorted(record.requests)
+    most = first = 0
+    for index, at in enumerate(times):
+        while times[first] <= at - 1:
+            first += 1
+        most = max(most, index - first + 1)
+    return most
 
-    simulator: Simulator
-    truth: dict[str, Truth] = field(default_factory=dict)
-    polls: list[float] = field(default_factory=list)
-    requests: list[float] = field(default_factory=list)
 
-    def takes_note(self) -> None:
-        """Copy new entries."""
-        for happening in self.simulator.record:
-            self.truth.setdefault(happening.event_id, Truth()).moments.setdefault(happening.what, happening.at)
-        last = self.requests[-1] if self.requests else 0.0
-        for request in self.simulator.requests:
-            if request.at > last:
-                self.requests.append(request.at)
-                if request.path.endswith("scheduledevents"):
-                    self.polls.append(request.at)
-
-    def most_in_a_second(self) -> int:
-        """Return how many requests came in the busiest second."""
-        times = sorted(self.requests)
-        most = first = 0
-        for index, at in enumerate(times):
-            while times[first] <= at - 1:
-                first += 1
-            most = max(most, index - first + 1)
-        return most
-
-    def taken_in(self, windows: list[Window]) -> list[float]:
-        """Return the polls that were surely answered well: outside of all faults, and followed by another one."""
-        good = []
-        later = iter(windows)
-        window = next(later, None)
-        for at in islice(self.polls, max(0, len(self.polls) - 1)):
-            while window is not None and window.end + MARGIN < at:
-                window = next(later, None)
-            if window is None or at < window.begin - MARGIN:
-                good.append(at)
-        return good
+def taken_in(record: Record, windows: list[Window]) -> list[float]:
+    """Return the polls that were surely answered well: outside of all faults, and followed by another one."""
+    good = []
+    later = iter(windows)
+    window = next(later, None)
+    for at in record.polls[:-1]:
+        while window is not None and window.end + MARGIN < at:
+            window = next(later, None)
+        if window is None or at < window.begin - MARGIN:
+            good.append(at)
+    return good
 
 
 def inject_faults(order: Order, simulator: Simulator, windows: list[Window], until: float, record: Record) -> None:
@@ -129,20 +109,18 @@ def check(order: Order, record: Record, windows: list[Window]) -> tuple[int, int
     """Compare with the truth; return how many transitions there are, and how many events a fault lied about."""
     rows = told(order.folder / "state")
     check_rows(rows)
-    polls = Polls(record.polls, record.taken_in(windows))
+    polls = Polls(record.polls, taken_in(record, windows))
     # An empty body says that there are no events. Where that is a lie, the end of an event is the liar's word.
     lies = [window for window in windows if window.fault is Fault.EMPTY_BODY]
-    by_event: dict[str, set[str]] = {}
-    for event_id, transition in rows:
-        by_event.setdefault(event_id, set()).add(transition)
-    assert by_event.keys() <= record.truth.keys()
+    known = by_event(rows)
+    assert known.keys() <= record.truth.keys()
     lied_about = 0
     for event_id, truth in record.truth.items():
         begin, end = truth.shown
         if any(lie.begin - MARGIN < end and begin < lie.end + MARGIN for lie in lies):
             lied_about += 1
         else:
-            check_event(event_id, by_event.get(event_id, set()), truth, polls)
+            check_event(event_id, set(known.get(event_id, ())), truth, polls)
     return len(rows), lied_about
 
 
@@ -178,7 +156,7 @@ def run(order: Order) -> Row:
     assert scrape.value("journal_errors_total") == 0
     assert sum(scrape.transitions().values()) == transitions
     check_file(order.folder / "state")
-    most = record.most_in_a_second()
+    most = most_in_a_second(record)
     assert most <= MOST_IN_A_SECOND, f"{most} requests in a second"
     outcomes = {labels["outcome"]: count for labels, count in scrape.series("polls_total")}
     assert all(outcomes.values()) or order.short, f"no poll ended as one of {outcomes}"

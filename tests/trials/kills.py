@@ -8,7 +8,7 @@ from pathlib import Path
 from azure_scheduled_events_exporter.simulator import Simulator, What, parse
 from support.programs import Exporter, Scrape, eventually
 from trials.trial import POLL, POLL_SECONDS, Crew, Order, Row
-from trials.truth import Polls, Truth, check_counters, check_file, check_rows, check_truth, told
+from trials.truth import Polls, Record, check_counters, check_file, check_rows, check_truth, told
 
 # Every way that an event can go, all at once, in half a minute; phases short enough that some of them meet no poll.
 STORY = parse(
@@ -35,6 +35,7 @@ class Ordeal:
     """An exporter that is killed again and again while the simulator plays."""
 
     simulator: Simulator
+    record: Record
     journal: Path
     crew: Crew
     chance: random.Random
@@ -42,8 +43,6 @@ class Ordeal:
     lives: list[tuple[float, float]] = field(default_factory=list)
     counted: Counter[str] = field(default_factory=Counter)
     kills: int = 0
-    truth: dict[str, Truth] = field(default_factory=dict)
-    polls: list[float] = field(default_factory=list)
     began: float = 0.0
     rounds: int = 0
 
@@ -72,16 +71,7 @@ class Ordeal:
         self.exporter.kill()
         self.lives.append((self.began, self.simulator.now()))
         self.kills += 1
-        self.takes_note()
-
-    def takes_note(self) -> None:
-        """Copy the simulator's record, which keeps only the newest entries."""
-        for happening in self.simulator.record:
-            self.truth.setdefault(happening.event_id, Truth()).moments.setdefault(happening.what, happening.at)
-        last = self.polls[-1] if self.polls else 0.0
-        self.polls += [
-            seen.at for seen in self.simulator.requests if seen.path.endswith("scheduledevents") and seen.at > last
-        ]
+        self.record.takes_note()
 
     def over(self) -> bool:
         """Whether every event of the scenario has come and gone."""
@@ -102,7 +92,7 @@ class Ordeal:
         exporter.shows("no current event", lambda s: s.value("up") == 1 and not s.series("event_info"))
         at_least = self.simulator.now()
         eventually(lambda: self.simulator.requests[-1].at > at_least + POLL_SECONDS, "one more poll")
-        self.takes_note()
+        self.record.takes_note()
         self.lives.append((self.began, self.simulator.now()))
         scrape = exporter.scrape()
         self.looks_at(scrape)
@@ -112,7 +102,7 @@ class Ordeal:
     @property
     def surely_taken_in(self) -> list[float]:
         """The polls whose answer was taken in: the same process has polled again after them."""
-        lives = [[at for at in self.polls if begin <= at <= end] for begin, end in self.lives]
+        lives = [[at for at in self.record.polls if begin <= at <= end] for begin, end in self.lives]
         return [at for polls in lives for at in polls[:-1]]
 
 
@@ -122,7 +112,7 @@ def run(order: Order) -> Row:
     journal = order.folder / "state"
     # A poll that is throttled is not taken in, and exporters that start anew every moment would be.
     with Simulator(STORY, requests_per_second=1000) as simulator, Crew(order.folder) as crew:
-        ordeal = Ordeal(simulator, journal, crew, order.chance)
+        ordeal = Ordeal(simulator, Record(simulator), journal, crew, order.chance)
         ordeal.plays()
         while ordeal.kills < kills:
             ordeal.starts()
@@ -136,11 +126,11 @@ def run(order: Order) -> Row:
     check_file(journal)
     check_counters(rows, scrape)
     check_rows(rows)
-    check_truth(rows, ordeal.truth, Polls(ordeal.polls, ordeal.surely_taken_in))
+    check_truth(rows, ordeal.record.truth, Polls(ordeal.record.polls, ordeal.surely_taken_in))
     lost = sum(transition == "lost" for _, transition in rows)
     return Row(
         "kills",
-        f"{kills} SIGKILLs at random moments of {len(ordeal.truth)} events, seed {order.seed}",
+        f"{kills} SIGKILLs at random moments of {len(ordeal.record.truth)} events, seed {order.seed}",
         f"{len(rows)} transitions, none twice, none missing of what was seen, one end for each event, `/metrics` equal "
         f"to the journal, `integrity_check` ok; {lost} events ended as `lost`, having left while nobody polled",
     )

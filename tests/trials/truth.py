@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from azure_scheduled_events_exporter.journal.file import file_path, read_only
-from azure_scheduled_events_exporter.simulator import What
+from azure_scheduled_events_exporter.simulator import Simulator, What
 from support.programs import Scrape
 
 Row = tuple[str, str]
@@ -37,6 +37,25 @@ class Truth:
         """From when to when it was Started in the document; never, if it was not."""
         begin = self.moments.get(What.STARTED, float("inf"))
         return begin, self.moments.get(What.COMPLETED, begin)
+
+
+@dataclass
+class Record:
+    """A complete copy of the simulator's record, which keeps only the newest entries; ``requests`` of every kind."""
+
+    simulator: Simulator
+    truth: dict[str, Truth] = field(default_factory=dict)
+    polls: list[float] = field(default_factory=list)
+    requests: list[float] = field(default_factory=list)
+
+    def takes_note(self) -> None:
+        """Copy new entries."""
+        for happening in self.simulator.record:
+            self.truth.setdefault(happening.event_id, Truth()).moments.setdefault(happening.what, happening.at)
+        last = self.requests[-1] if self.requests else 0.0
+        new = [request for request in self.simulator.requests if request.at > last]
+        self.requests += [request.at for request in new]
+        self.polls += [request.at for request in new if request.path.endswith("scheduledevents")]
 
 
 @dataclass
@@ -77,14 +96,19 @@ def check_counters(rows: Sequence[Row], scrape: Scrape) -> None:
     assert scrape.value("journal_errors_total") == 0
 
 
+def by_event(rows: Sequence[Row]) -> dict[str, list[str]]:
+    """Return the transitions of each event, in their order."""
+    found: dict[str, list[str]] = {}
+    for event_id, transition in rows:
+        found.setdefault(event_id, []).append(transition)
+    return found
+
+
 def check_rows(rows: Sequence[Row]) -> None:
     """Each event has one beginning, one end more than it returned, nothing else twice, and nothing out of order."""
     again = [row for row, count in Counter(rows).items() if count > 1 and row[1] not in {*ENDS, RETURNED}]
     assert again == [], "transitions reported more than once"
-    by_event: dict[str, list[str]] = {}
-    for event_id, transition in rows:
-        by_event.setdefault(event_id, []).append(transition)
-    for event_id, transitions in by_event.items():
+    for event_id, transitions in by_event(rows).items():
         assert transitions[0] == "detected", (event_id, transitions)
         parts: list[list[str]] = [[]]
         for transition in transitions:
@@ -99,12 +123,10 @@ def check_rows(rows: Sequence[Row]) -> None:
 
 def check_truth(rows: Sequence[Row], truths: Mapping[str, Truth], polls: Polls) -> None:
     """Check that every report happened, and that everything that can have been seen is reported."""
-    assert {event_id for event_id, _ in rows} <= truths.keys()
-    by_event: dict[str, set[str]] = {}
-    for event_id, transition in rows:
-        by_event.setdefault(event_id, set()).add(transition)
+    known = by_event(rows)
+    assert known.keys() <= truths.keys()
     for event_id, truth in truths.items():
-        check_event(event_id, by_event.get(event_id, set()), truth, polls)
+        check_event(event_id, set(known.get(event_id, ())), truth, polls)
 
 
 def check_event(event_id: str, known: set[str], truth: Truth, polls: Polls) -> None:

@@ -117,7 +117,7 @@ def serving(
         await stop.wait()
         await server.stop()
 
-    thread = threading.Thread(target=asyncio.run, args=(serve(),))
+    thread = threading.Thread(target=asyncio.run, args=(serve(),), daemon=True)  # one that hangs ends with the tests
     thread.start()
     try:
         assert started.wait(PATIENCE)

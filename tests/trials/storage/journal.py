@@ -19,7 +19,7 @@ from trials.clock import WallClock
 from trials.storage.disk import NAMES, STEPS, Round
 from trials.trial import POLL, QUIET, Crew, Order, Row, passes, polls_on
 from trials.truth import Row as Told
-from trials.truth import check_rows, told
+from trials.truth import by_event, check_rows, told
 
 AHEAD_SECONDS = 100 * 86_400
 Line = dict[str, object]
@@ -128,14 +128,6 @@ def check_lines(who: str, lines: Sequence[Line], rows: Sequence[Told]) -> None:
     assert printed == wanted, f"{who}: {[(name, *both) for name, both in differ.items() if both[0] != both[1]]}"
     numbers = [int(str(line["seq"])) for line in lines]
     assert numbers == sorted(set(numbers)), f"{who}: numbers {numbers}"
-
-
-def by_event(rows: Sequence[Told]) -> dict[str, list[str]]:
-    """Return the transitions of each event, in their order."""
-    found: dict[str, list[str]] = {}
-    for event_id, transition in rows:
-        found.setdefault(event_id, []).append(transition)
-    return found
 
 
 @contextmanager
