@@ -134,8 +134,7 @@ def _connect(file: Path, how: str, seconds: float = 5.0) -> sqlite3.Connection:
 def connect_to_read(file: Path) -> sqlite3.Connection:
     """Return a connection that writes nothing, not even beside the file: it works on a full or read-only disk.
 
-    Raises:
-        sqlite3.Error, OSError: the file cannot be read.
+    Raises sqlite3.Error, OSError: the file cannot be read.
     """
     if Path(f"{file}-shm").exists():
         return _connect(file, "mode=ro&readonly_shm=1")
@@ -148,8 +147,7 @@ def connect_to_read(file: Path) -> sqlite3.Connection:
 def read_only(path: Path) -> Store:
     """Return the journal at ``path`` for reading, also beside a running exporter.
 
-    Raises:
-        ExporterError: there is none, or it cannot be read.
+    Raises ExporterError: there is none, or it cannot be read.
     """
     file = file_path(path)
     try:
@@ -166,8 +164,7 @@ def read_only(path: Path) -> Store:
 def check_may_be_opened(path: Path) -> None:
     """Refuse a file that is no journal of this version: an exporter that opened it would rename it.
 
-    Raises:
-        ExporterError: it is another program's, of another version, or damaged in its first bytes.
+    Raises ExporterError: it is another program's, of another version, or damaged in its first bytes.
     """
     file = file_path(path)
     try:
@@ -179,11 +176,7 @@ def check_may_be_opened(path: Path) -> None:
 
 
 def writable(path: Path) -> Store:
-    """Return the journal at ``path`` for handing facts to the running exporter.
-
-    Raises:
-        ExporterError: it cannot be written.
-    """
+    """Return the journal at ``path`` for handing facts to an exporter. Raises ExporterError: it cannot be written."""
     file = file_path(path)
     try:
         _check_room(file.parent)
@@ -285,11 +278,6 @@ def _device(folder: Path) -> int:
     return next(each for each in (folder, *folder.parents) if each.exists()).stat().st_dev
 
 
-def new_epoch() -> str:
-    """Return a random id for the numbers of a new journal."""
-    return os.urandom(4).hex()
-
-
 class JournalFile:
     """The file of one exporter's journal. Once it is constructed, one thread uses it.
 
@@ -312,7 +300,7 @@ class JournalFile:
         if path.name != FILE_NAME and not lock_path(path).exists():
             check_may_be_opened(path)  # such as /etc/passwd, which must not be renamed
         self.path = path
-        self.found, self.spans, self.unusable = State(epoch=new_epoch()), 0, ""
+        self.found, self.spans, self.unusable = State(), 0, ""
         self.store: Store | None = None
         self._log = log
         self._lock: WriterLock | None = None
@@ -353,7 +341,7 @@ class JournalFile:
         if self.store is not None:
             _check_room(self.path.parent)
             if self._found() != self._identities:
-                self.store.checkpoint()  # only its log may have been removed
+                self.store.connection.execute("PRAGMA wal_checkpoint(FULL)")  # its log alone may have been removed
                 raise OSError(errno.ESTALE, "its files were removed or replaced")
             return self.store
         if self._device is not None and not self.path.exists() and _device(self.path.parent) != self._device:

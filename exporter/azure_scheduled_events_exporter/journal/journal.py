@@ -28,7 +28,7 @@ from azure_scheduled_events_exporter.recording.file import RecordedDocument
 
 from . import documents
 from .codec import decode
-from .file import FAILURES, JournalFile, file_path, is_damage, new_epoch, reason
+from .file import FAILURES, JournalFile, file_path, is_damage, reason
 from .hook_runs import HookRun, HookStatistics, counted
 from .requests import MARK_SENT, SET_RESULT, SET_RESULT_IF_UNSENT, UNMARK_SENT, ApprovalRequest
 from .store import END_SPAN, PUT_SPAN, PUT_TRANSITION, REMOVE_SPAN, Entry, QueuedSpan, Row, State, Store, entry_rows
@@ -186,7 +186,7 @@ class Journal:
                 message = "journal belongs to another VM: begun anew, and the file is kept under another name"
                 self._log.warning(message, extra=facts(vm_id=vm_id, journal_vm_id=owner))
                 self._rows.clear()
-                self._state, self._spans_on_disk, self._stored_spans = State(epoch=new_epoch()), 0, []
+                self._state, self._spans_on_disk, self._stored_spans = State(), 0, []
                 if self._file is not None:
                     self._file.unusable = "it belongs to another VM"
             self._put(vm_id=vm_id)

@@ -20,6 +20,7 @@ that another connection has committed (:meth:`Store.changed_by_others`), and the
 ``Journal.inbox``.
 """
 
+import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -120,7 +121,7 @@ class State:
         lifecycles: the current events, and the last ended ones in the order in which they ended.
         statistics: of all transitions.
         last_number: of the newest transition.
-        epoch: identifies the numbers.
+        epoch: a random id of the numbers.
         vm_id: of the VM that the journal belongs to; ``""`` while that is not known.
         heartbeat: the last moment at which an event of this VM is known to have been watched; None outside of events.
     """
@@ -128,7 +129,7 @@ class State:
     lifecycles: Lifecycles = field(default_factory=Lifecycles)
     statistics: Statistics = field(default_factory=Statistics)
     last_number: int = 0
-    epoch: str = ""
+    epoch: str = field(default_factory=lambda: os.urandom(4).hex())
     vm_id: str = ""
     heartbeat: Timestamp | None = None
 
@@ -151,10 +152,6 @@ class Store:
     def close(self) -> None:
         """Close the connection. This merges the write-ahead log into the file."""
         self._db.close()
-
-    def checkpoint(self) -> None:
-        """Write what the log has to the file itself, because the log was removed while it is open."""
-        self._db.execute("PRAGMA wal_checkpoint(FULL)")
 
     def write(self, rows: Iterable[Row], state: State, *, whole: bool = False) -> None:
         """Write ``rows`` and the properties of ``state``, which is the state after them.
