@@ -95,8 +95,11 @@ class Poller:
                 schedule.at_latest(now + ANSWER_POLL_SECONDS)
 
     def latest(self) -> Snapshot:
-        """Return the snapshot of the last poll; while the next one hangs, ``up`` is False. Any thread may call."""
-        snapshot = self.snapshot
+        """Return the snapshot of the last poll, with what pushing and delivery have counted since. Any thread may call.
+
+        While the next poll hangs, ``up`` is False. The journal is not asked: its lock may be what the poll waits for.
+        """
+        snapshot = self.snapshot.having(**self._counts(self.snapshot.deliveries.queued))
         if not self.liveness.confirm_hang():
             return snapshot
         ended = round(self._clock().wall - self.liveness.overdue_seconds())
@@ -199,16 +202,21 @@ class Poller:
     def _show_parts(self, **fields: object) -> None:
         """Let the snapshot have ``fields``, and what approvals, journal, delivery and pushing say of themselves."""
         state, scheduler = self.state, self.approvals.scheduler
-        if state.delivery is not None:
-            queued = state.journal.spans_queued()  # first: what is not queued any more has been counted
-            fields["deliveries"] = Deliveries(state.delivery.exported, state.delivery.failed, queued)
-        if self.alerts is not None:
-            fields["pushes"] = self.alerts.pushes
         state.snapshot = state.snapshot.having(
             approval_policy=scheduler.policy_name,
             approval_requests=dict(scheduler.counts),
             approval_statuses=dict(scheduler.statuses),
             journal=state.journal.state,
             hooks=state.journal.inbox.hooks,
+            **self._counts(state.journal.spans_queued()),  # asked first: what is no longer queued has been counted
             **fields,
         )
+
+    def _counts(self, queued: int) -> dict[str, object]:
+        """Return what delivery and pushing have counted, with the number of spans that were ``queued`` before."""
+        delivery, counts = self.state.delivery, dict[str, object]()
+        if delivery is not None:
+            counts["deliveries"] = Deliveries(delivery.exported, delivery.failed, queued)
+        if self.alerts is not None:
+            counts["pushes"] = self.alerts.pushes
+        return counts
