@@ -40,8 +40,8 @@ def ask(url: str, path: str = EVENTS, method: str = "GET", body: bytes | None = 
 
 
 def control(url: str, path: str, body: object = None) -> Any:  # noqa: ANN401 - whatever JSON holds
-    """Use a control endpoint, by POST when there is a body; return its JSON."""
-    data = None if body is None else json.dumps(body).encode()
+    """Use a control endpoint, by POST when there is a body, with tabs as some tools write them; return its JSON."""
+    data = None if body is None else json.dumps(body, indent="\t").encode()
     _, text = ask(url, f"/simulator/{path}", "GET" if data is None else "POST", data)
     return json.loads(text)
 
@@ -194,15 +194,15 @@ def test_control_over_http(simulator: Simulator) -> None:
 @pytest.mark.parametrize(
     ("path", "body", "complaint"),
     [
-        ("play", {"scenario": "/etc/passwd"}, "'scenario' must be all or among live-migration, .*, quiet, not"),
+        ("play", {"scenario": "/etc/passwd"}, "scenario: '/etc/passwd' is none of all, live-migration, .*, quiet"),
         ("play", {"scenario": "rollout", "speed": 1e-9}, "speed 1e-09 cannot be used: it must be at least 0.001"),
-        ("play", {"scenario": "rollout", "speed": 10**400}, "'speed' must be a number"),
+        ("play", {"scenario": "rollout", "speed": 10**400}, "speed: must be a number"),
         ("play", {"scenario": []}, "there is no scenario to play"),
-        ("play", {"scenario": "rollout", "loop": 1}, "'loop' must be true or false"),
-        ("play", {"scenario": "rollout", "sped": 1}, "unknown key 'sped'; known here: scenario, speed, loop"),
-        ("fault", {"fault": "418"}, "'418' is no fault: choose from throttle"),
-        ("fault", {"fault": "400", "seconds": "3"}, "'seconds' must be a number"),
-        ("heal", [], "the body must be a JSON object"),
+        ("play", {"scenario": "rollout", "loop": 1}, "loop: '1' is neither true nor false"),
+        ("play", {"scenario": "rollout", "sped": 1}, "sped: unknown key; known here: loop, scenario, speed"),
+        ("fault", {"fault": "418"}, "'418' is none of throttle"),
+        ("fault", {"fault": "400", "seconds": "soon"}, "seconds: 'soon' is not a number"),
+        ("heal", [], "body:1: must be a mapping of keys to values"),
         ("record", {}, "use GET for /simulator/record"),
         ("nothing", {}, "not found; there are /simulator/record,"),
     ],

@@ -1,15 +1,15 @@
 """The simulator's own endpoints under ``/simulator/``: play, begin and end faults, and read what happened."""
 
-import json
-import sys
+import math
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import asdict
 from http import HTTPStatus
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from azure_scheduled_events_exporter import yaml_file
 from azure_scheduled_events_exporter.errors import UsageError
+from azure_scheduled_events_exporter.yaml_file import Section
 
 from .document import to_json
 from .faults import Fault
@@ -19,7 +19,7 @@ from .service import Answer, Request
 if TYPE_CHECKING:
     from .server import Simulator
 
-_Reply = Mapping[str, object]  # a JSON object, also of a request
+_Reply = Mapping[str, object]
 
 
 class Control:
@@ -53,57 +53,34 @@ class Control:
         state = {"playing": self._simulator.playing, "speed": self._simulator.speed}
         return {**state, "scenarios": known, "faults": list(Fault)}
 
-    def _play(self, order: _Reply) -> _Reply:
-        _only(order, "scenario", "speed", "loop")
-        names, loop = order.get("scenario"), order.get("loop", False)
-        scenarios = [each for name in (names if isinstance(names, list) else [names]) for each in self._find(name)]
-        if not isinstance(loop, bool):
-            raise UsageError("'loop' must be true or false")
-        self._simulator.play(scenarios, _number(order, "speed"), loop=loop)
-        return {"playing": [each.name for each in scenarios], "speed": self._simulator.speed}
+    def _play(self, order: Section) -> _Reply:
+        names, speed = order.texts("scenario", ()), order.number("speed", self._simulator.speed)
+        loop = order.flag("loop", default=False)
+        order.finish()
+        scenarios: list[Scenario] = []
+        for name in self._library if names == ("all",) else names:
+            if name not in self._library:
+                raise order.error(f"'{name}' is none of all, {', '.join(self._library)}", "scenario")
+            scenarios.append(self._library[name])
+        self._simulator.play(scenarios, speed, loop=loop)
+        return {"playing": [each.name for each in scenarios], "speed": speed}
 
-    def _fault(self, order: _Reply) -> _Reply:
-        _only(order, "fault", "seconds")
-        name, seconds = str(order.get("fault", "")), _number(order, "seconds")
+    def _fault(self, order: Section) -> _Reply:
+        name, seconds = order.choice("fault", tuple(Fault)), order.number("seconds", math.inf)
+        order.finish()
         self._simulator.inject(name, seconds)
-        return {"fault": name, "seconds": seconds}
+        return {"fault": name, "seconds": None if seconds == math.inf else seconds}
 
-    def _heal(self, order: _Reply) -> _Reply:
-        _only(order)
+    def _heal(self, order: Section) -> _Reply:
+        order.finish()
         self._simulator.heal()
         return {"fault": None}
-
-    def _find(self, name: object) -> list[Scenario]:
-        if name == "all":
-            return list(self._library.values())
-        if not isinstance(name, str) or name not in self._library:
-            raise UsageError(f"'scenario' must be all or among {', '.join(self._library)}, not {name!r}")
-        return [self._library[name]]
 
 
 def _json(reply: _Reply, status: HTTPStatus = HTTPStatus.OK) -> Answer:
     return Answer(status, to_json(reply))
 
 
-def _read(body: bytes) -> _Reply:
-    order = None
-    with suppress(ValueError, RecursionError):
-        order = json.loads(body or b"{}")
-    if not isinstance(order, dict):
-        raise UsageError('the body must be a JSON object, such as {"fault": "throttle", "seconds": 30}')
-    return cast("dict[str, object]", order)
-
-
-def _only(order: _Reply, *known: str) -> None:
-    for key in order:
-        if key not in known:
-            raise UsageError(f"unknown key '{key}'; known here: {', '.join(known) or 'none'}")
-
-
-def _number(order: _Reply, key: str) -> float | None:
-    value = order.get(key)
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= sys.float_info.max:
-        raise UsageError(f"'{key}' must be a number, 0 or more")
-    return float(value)
+def _read(body: bytes) -> Section:
+    """Read a JSON object, which is YAML too except for tabs between its tokens."""
+    return yaml_file.parse(body.decode(errors="replace").expandtabs(1), "body")
