@@ -1,9 +1,10 @@
 """The journal as the exporter uses it: a thread that owns the file, and a queue of what is not yet on disk.
 
-Transitions are on disk before they are reported, for at most :data:`WAIT_SECONDS`: an entry is put into the queue
-and waited for. A disk that is full, gone, read-only or hanging is one case: entries stay in the
-queue in their order, :attr:`Journal.state` is not up, the caller goes on, and the thread tries again every
-:data:`RETRY_SECONDS`. Any thread may call any operation; none raises because of the disk.
+Transitions are on disk before they are reported, for at most :data:`WAIT_SECONDS`: an entry is put into the queue and
+waited for. A disk that is full, gone, read-only or hanging is one case: entries stay in the queue in their order,
+:attr:`Journal.state` is not up, the caller goes on, and the thread tries again every :data:`RETRY_SECONDS`. After each
+write, the thread leaves in memory what others may read. Any thread may call any operation; none raises because of the
+disk.
 
 Must not decide which file is usable (``journal.file``), or know SQL (``journal.store``).
 """
@@ -113,7 +114,7 @@ class Journal:
     @property
     def state(self) -> JournalState:
         """Whether everything is on disk now, and the number of failures."""
-        return JournalState(self._problem == "", self._errors)
+        return JournalState(self._problem == "" and self._thread.is_alive(), self._errors)
 
     def restore(self) -> State:
         """Return the events and statistics after all entries."""
@@ -133,9 +134,8 @@ class Journal:
         """Put, and wait for the disk as long as anything waits for it; return whether it is written."""
         with self._changed:
             number = self._put(rows, **changes)
-            if self._file is not None and not self._changed.wait_for(
-                lambda: self._written >= number or self._problem, WAIT_SECONDS
-            ):
+            waits = self._thread.is_alive()
+            if waits and not self._changed.wait_for(lambda: self._written >= number or self._problem, WAIT_SECONDS):
                 self._has_trouble(_HANGS)
             return self._written >= number
 
