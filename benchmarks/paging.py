@@ -60,8 +60,9 @@ def _sample(simulator: Simulator, receiver: Receiver, number: int, interval: flo
 
 def pages(receiver: Receiver) -> dict[str, float]:
     """Return when each event was told, by its id."""
-    firing = [each for each in receiver.webhooks() if each.body["status"] == "firing"]
-    return {each.body["groupLabels"]["event_id"]: each.at for each in reversed(firing)}
+    told = [each for each in receiver.webhooks() if each.body["status"] == "firing"]
+    of_events = [each for each in told if "event_id" in each.body["groupLabels"]]  # a busy machine has others too
+    return {each.body["groupLabels"]["event_id"]: each.at for each in reversed(of_events)}
 
 
 def main() -> None:
