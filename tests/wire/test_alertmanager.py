@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from azure_scheduled_events_exporter.alertmanager.client import AlertmanagerClient, AlertmanagerError, Posted
+from azure_scheduled_events_exporter.alertmanager.client import AlertmanagerClient, AlertmanagerError, posted
 from azure_scheduled_events_exporter.alertmanager.pushes import PushOutcome
 from support.programs import NOBODY
 from support.servers.http_peer import Peer
 
-ALERT = Posted({"alertname": "A", "event_id": "1"}, {"summary": "s"}, starts_at=1000.0, ends_at=2000.0)
+ALERT = posted({"alertname": "A", "event_id": "1"}, {"summary": "s"}, starts_at=1000.0, ends_at=2000.0)
 
 
 def post(url: str, file: str | None = None, timeout: float = 10) -> tuple[PushOutcome, str]:

@@ -8,7 +8,6 @@ Source: https://github.com/prometheus/alertmanager/blob/main/api/v2/openapi.yaml
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,9 @@ TIMEOUT_SECONDS = 10.0
 _LARGEST_ANSWER = 4 << 20
 _MAY_WORK_LATER = frozenset({429, *range(500, 600)})
 
+Posted = Mapping[str, object]
+"""An alert in the JSON of Alertmanager."""
+
 
 class AlertmanagerError(ExporterError):
     """A request was not accepted; ``outcome``: whether Alertmanager refused it, or did not answer properly."""
@@ -36,14 +38,10 @@ class AlertmanagerError(ExporterError):
         self.outcome = outcome
 
 
-@dataclass(frozen=True, slots=True)
-class Posted:
-    """An alert as it is posted. Times are seconds since the epoch; one that ends in the past is resolved."""
-
-    labels: Mapping[str, str]
-    annotations: Mapping[str, str]
-    starts_at: float
-    ends_at: float
+def posted(labels: Mapping[str, str], annotations: Mapping[str, str], starts_at: float, ends_at: float) -> Posted:
+    """Return an alert to post. Times are seconds since the epoch; one that ends in the past is resolved."""
+    times = {"startsAt": _time(min(starts_at, ends_at)), "endsAt": _time(ends_at)}
+    return {"labels": labels, "annotations": annotations, **times}
 
 
 class AlertmanagerClient:
@@ -77,7 +75,7 @@ class AlertmanagerClient:
         Raises:
             AlertmanagerError: they were not accepted.
         """
-        self._exchange("POST", "/api/v2/alerts", data=json.dumps([_json(each) for each in alerts]).encode())
+        self._exchange("POST", "/api/v2/alerts", data=json.dumps(alerts).encode())
 
     def get(self, path: str, **params: Any) -> bytes:  # noqa: ANN401 - as requests takes them
         """Return the body of the answer to a GET of ``path``. Only a drill asks.
@@ -123,15 +121,6 @@ class AlertmanagerClient:
         session.headers["User-Agent"] = f"azure-scheduled-events-exporter/{__version__}"
         session.headers["Content-Type"] = "application/json"
         return session
-
-
-def _json(posted: Posted) -> dict[str, Any]:
-    return {
-        "labels": dict(posted.labels),
-        "annotations": dict(posted.annotations),
-        "startsAt": _time(min(posted.starts_at, posted.ends_at)),
-        "endsAt": _time(posted.ends_at),
-    }
 
 
 def _time(seconds: float) -> str:

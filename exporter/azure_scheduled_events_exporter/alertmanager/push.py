@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.logs import Changes, facts
 
-from .client import AlertmanagerClient, AlertmanagerError, Posted
+from .client import AlertmanagerClient, AlertmanagerError, Posted, posted
 from .outbox import RESEND_SECONDS, Entry, Outbox, Wanted
 from .pushes import Pushes, PushOutcome, no_alerts
 
@@ -95,10 +95,10 @@ class Worker:
         return max(0.0, min(self._outbox.next_due(), self._probe_at) - self._clock().monotonic)
 
     def _post(self, due: Sequence[Entry]) -> None:
-        posted = [self._posted(each) for each in due]
+        alerts = [self._posted(each) for each in due]
         outcome, reason = PushOutcome.ACCEPTED, ""
         try:
-            self._client.post(posted)
+            self._client.post(alerts)
         except AlertmanagerError as error:
             outcome, reason = error.outcome, str(error)
         if self._stopping:
@@ -120,7 +120,7 @@ class Worker:
         """Return ``entry`` as it is posted now, with times by IMDS' clock."""
         alert, now, imds_now = entry.alert, self._clock(), self._imds_time()
         starts_at = imds_now - now.since(alert.first_seen)
-        return Posted(alert.labels, alert.annotations, starts_at, imds_now + entry.ends_in(now.monotonic))
+        return posted(alert.labels, alert.annotations, starts_at, imds_now + entry.ends_in(now.monotonic))
 
     def _backoff(self) -> float:
         """Return how long to wait; half of it is random, so that the VMs of a fleet do not retry together."""

@@ -32,24 +32,34 @@ def is_starting(polls: Polls) -> bool:
     return not any(polls.outcomes.values()) and not polls.hanging
 
 
+def headline(polls: Polls, *, seen: bool) -> str:
+    """Return whether IMDS answers; ``seen``: its last answer is valid and not outdated."""
+    if seen:
+        return "IMDS answers"
+    if polls.partial:
+        return "IMDS answers, but not all of it can be read"
+    return "IMDS has not answered yet" if is_starting(polls) else "IMDS gives no valid answer"
+
+
+def outlook(snapshot: Snapshot, *, seen: bool) -> str:
+    """Return the number of events, and the most important one."""
+    ordered = in_order(snapshot.current.values())
+    if not ordered:
+        return "no events" if seen else "it is unknown whether there are events"
+    first, many = _event(ordered[0]), len(ordered)
+    count = f"{many} events: {first}, …" if many > 1 else f"1 event: {first}"
+    return count if seen else f"as last known {count}"
+
+
 def status_line(snapshot: Snapshot) -> str:
-    """Return whether IMDS answers, and the most important event."""
-    polls, count = snapshot.polls, len(snapshot.current)
-    said = "no events"
-    if count:
-        first = in_order(snapshot.current.values())[0]
-        said = f"{count} event{'s' if count > 1 else ''}: {_event(first)}{', …' if count > 1 else ''}"
-    if polls.up:
-        line = f"IMDS answers, {said}"
-    elif is_starting(polls):
-        line = "waiting for the first answer of IMDS, which may take two minutes"
-    elif polls.partial:
-        line = f"IMDS answers, but not all of it can be read ({polls.failure})"
-    else:
-        since = f"since {iso_time(polls.last_success)}" if polls.last_success is not None else "so far"
-        line = f"no valid answer of IMDS {since} ({polls.failure})"
-    if not polls.up and count:
-        line = f"{line}; known from before: {said}"
+    """Return whether IMDS answers, since when and why not, and the most important event."""
+    polls, why = snapshot.polls, ""
+    if not polls.up and is_starting(polls):
+        why = " (the first answer may take two minutes)"
+    elif not polls.up:
+        since = f" since {iso_time(polls.last_success)}" if polls.last_success is not None else ""
+        why = f"{since} ({polls.failure})"
+    line = f"{headline(polls, seen=polls.up)}{why}, {outlook(snapshot, seen=polls.up)}"
     return line if snapshot.journal.up else f"{line}; journal in memory only"
 
 

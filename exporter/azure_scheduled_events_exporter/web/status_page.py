@@ -11,13 +11,13 @@ from functools import cache
 
 from azure_scheduled_events_exporter import DOCUMENTATION, __version__
 from azure_scheduled_events_exporter.core.document import Scope
-from azure_scheduled_events_exporter.polling.snapshot import Polls, Snapshot
+from azure_scheduled_events_exporter.polling.snapshot import Snapshot
 
 from .event_cards import cards
 from .history import lives, timeline
 from .html import Child, Markup, file_text, filled, joined, tag
-from .status_line import in_order, is_starting
-from .wording import WHOSE, moment, since, standing, title
+from .status_line import headline, in_order, is_starting, outlook
+from .wording import moment, since, standing, title
 
 LATE_SECONDS = 15.0
 """The last answer is outdated if it is older than two poll intervals plus this."""
@@ -59,7 +59,7 @@ def page(snapshot: Snapshot, now: float, telemetry_path: str) -> bytes:
         style=Markup(file_text("status.css")),
         script=Markup(file_text("status.js")),
         now=str(now),
-        announcement=_announcement(snapshot, seen=seen),
+        announcement=f"{headline(snapshot.polls, seen=seen)}, {outlook(snapshot, seen=seen)}",
         sight=sight,
         imds=imds,
         vm=_vm(snapshot),
@@ -81,19 +81,12 @@ def _is_seen(snapshot: Snapshot, now: float) -> bool:
     return snapshot.polls.up and last is not None and now - last <= 2 * snapshot.poll_interval + LATE_SECONDS
 
 
-def _doubt(polls: Polls) -> str:
-    """Return why the page may not show what is."""
-    if polls.partial:
-        return "IMDS answers, but not all of it can be read"
-    return "IMDS has not answered yet" if is_starting(polls) else "IMDS gives no valid answer"
-
-
 def _sight(snapshot: Snapshot, now: float, *, seen: bool) -> tuple[str, Markup]:
     """Return the class and the content of the section that shows whether IMDS answers."""
     polls = snapshot.polls
     last = polls.last_success
     if seen and last is not None:
-        return "seen", tag("p", tag("strong", "IMDS answers"), " last answer ", since(last, now))
+        return "seen", tag("p", tag("strong", headline(polls, seen=seen)), " last answer ", since(last, now))
     known: Child = "It is unknown whether there are events."
     if polls.partial:
         known = "The page shows what can be read. Events may be missing, and none is taken for over."
@@ -103,7 +96,7 @@ def _sight(snapshot: Snapshot, now: float, *, seen: bool) -> tuple[str, Markup]:
         known = "The page shows what was known before this exporter started."
     starting = is_starting(polls)
     reason = "The first answer may take two minutes." if starting else polls.failure or "polls do not return"
-    doubt = tag("p", tag("strong", _doubt(polls)))
+    doubt = tag("p", tag("strong", headline(polls, seen=seen)))
     return "starting" if starting else "blind", joined(doubt, tag("p", tag("bdi", reason)), tag("p", known))
 
 
@@ -146,20 +139,8 @@ def _title(snapshot: Snapshot, *, seen: bool) -> str:
     vm = snapshot.vm_name or "this VM"
     first = next(iter(in_order(snapshot.current.values())), None)
     if not seen:
-        return f"{_doubt(snapshot.polls)} - {vm}"
+        return f"{headline(snapshot.polls, seen=seen)} - {vm}"
     if first is None:
         return f"No events - {vm}"
     whose = "" if first.scope is not Scope.PEER else " of other VMs"
     return f"{title(first)} {standing(first)}{whose} - {vm}"
-
-
-def _announcement(snapshot: Snapshot, *, seen: bool) -> str:
-    """Return the text that screen readers announce when it changes; it contains no times."""
-    first = next(iter(in_order(snapshot.current.values())), None)
-    shown = "can be read" if snapshot.polls.partial else "was last known"
-    sight = "IMDS answers." if seen else f"{_doubt(snapshot.polls)}; the page shows what {shown}."
-    if first is None:
-        return f"{sight} {'No events.' if seen else 'It is unknown whether there are events.'}"
-    others = len(snapshot.current) - 1
-    more = f" And {others} more." if others else ""
-    return f"{sight} {title(first)} of {WHOSE[first.scope]}, {standing(first)}.{more}"

@@ -11,6 +11,8 @@ from azure_scheduled_events_exporter.polling.snapshot import Polls, Snapshot
 from azure_scheduled_events_exporter.web.status_line import status_line
 from support.events.status_scene import BLIND, BUSY, QUIET, freeze, reboot
 
+LAST = "2026-11-20T03:06:56Z"
+STARTING = "IMDS has not answered yet (the first answer may take two minutes)"
 WHY = "no complete answer within 10s"
 NEXT = "Freeze of this VM and 1 more VM at 2026-11-20T03:21:53Z"
 
@@ -21,23 +23,17 @@ NEXT = "Freeze of this VM and 1 more VM at 2026-11-20T03:21:53Z"
         (QUIET, "IMDS answers, no events"),
         (replace(BUSY, current={"A": freeze()}), f"IMDS answers, 1 event: {NEXT}"),
         (BUSY, f"IMDS answers, 2 events: {NEXT}, …"),
-        (
-            BLIND,
-            f"no valid answer of IMDS since 2026-11-20T03:06:56Z ({WHY}); known from before: 2 events: {NEXT}, …",
-        ),
+        (BLIND, f"IMDS gives no valid answer since {LAST} ({WHY}), as last known 2 events: {NEXT}, …"),
         (
             replace(QUIET, polls=replace(BLIND.polls, last_success=None)),
-            f"no valid answer of IMDS so far ({WHY})",
+            f"IMDS gives no valid answer ({WHY}), it is unknown whether there are events",
         ),
         (
             replace(BLIND, polls=replace(BLIND.polls, partial=True), current={"A": freeze()}),
-            f"IMDS answers, but not all of it can be read ({WHY}); known from before: 1 event: {NEXT}",
+            f"IMDS answers, but not all of it can be read since {LAST} ({WHY}), as last known 1 event: {NEXT}",
         ),
-        (replace(QUIET, polls=Polls()), "waiting for the first answer of IMDS, which may take two minutes"),
-        (
-            replace(BUSY, polls=Polls(), current={"A": freeze()}),
-            "waiting for the first answer of IMDS, which may take two minutes; known from before: 1 event: " + NEXT,
-        ),
+        (replace(QUIET, polls=Polls()), f"{STARTING}, it is unknown whether there are events"),
+        (replace(BUSY, polls=Polls(), current={"A": freeze()}), f"{STARTING}, as last known 1 event: {NEXT}"),
         (replace(QUIET, journal=JournalState(up=False)), "IMDS answers, no events; journal in memory only"),
     ],
 )

@@ -117,7 +117,7 @@ def test_policy_names_the_style_and_the_script_of_the_page() -> None:
 def test_all_quiet_needs_an_imds_that_answers() -> None:
     """The page says that there are no events only while IMDS answers; without that, that nobody knows."""
     assert "No events: Azure has announced nothing" in Page(QUIET).text
-    assert Page(QUIET).main["data-announcement"] == "IMDS answers. No events."
+    assert Page(QUIET).main["data-announcement"] == "IMDS answers, no events"
     never = Snapshot(polls=Polls())
     refused = replace(never, polls=Polls({**Polls().outcomes, Outcome.HTTP_ERROR: 1}, failure="IMDS answered 503"))
     silent = replace(QUIET, polls=replace(POLLS, last_success=NOW - 60))
@@ -146,7 +146,7 @@ def test_a_document_that_is_partly_unreadable() -> None:
     ):
         assert text in shown.text
     assert "known then" not in shown.text
-    assert "what can be read" in (shown.main["data-announcement"] or "")
+    assert "not all of it can be read, as last known 2 events: Freeze of" in (shown.main["data-announcement"] or "")
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from typing import Final
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from azure_scheduled_events_exporter.alertmanager.client import AlertmanagerClient, AlertmanagerError, Posted
+from azure_scheduled_events_exporter.alertmanager.client import AlertmanagerClient, AlertmanagerError, posted
 from azure_scheduled_events_exporter.errors import ExporterError
 
 _REQUESTS: Final = "alertmanager_notification_requests"  # …_total and …_failed_total
@@ -63,7 +63,7 @@ class Team:
     def post(self, labels: Mapping[str, str], annotations: Mapping[str, str], ends_in: float) -> None:
         """Post an alert that ends in so many seconds, 0 to resolve it."""
         now = time.time()
-        self._client.post([Posted(labels, annotations, now, now + ends_in)])
+        self._client.post([posted(labels, annotations, now, now + ends_in)])
 
     def holding(self, matcher: str, name: str) -> HeldAlert | None:
         """Return the alert ``name`` that ``matcher`` selects, once Alertmanager has processed it; else None."""
