@@ -96,7 +96,9 @@ def test_recovery_comes_once_after_the_last_event() -> None:
     assert recover([], runs, documents=2) == []
     [(_, phase, outcome)] = recover([], runs)
     assert (phase, outcome) == (Phase.RECOVER, None)
-    assert recover([], [*runs, ran("A", Phase.RECOVER, 4.0, "failed")]) == []
+    runs.append(ran("A", Phase.RECOVER, 4.0, "failed"))
+    assert recover([], runs) == []
+    assert [run.event_id for run in begin([life()], runs, Rules())] == ["A"]  # an event that returns is prepared again
 
 
 def test_what_was_interrupted_with_its_hook() -> None:

@@ -30,7 +30,7 @@ from azure_scheduled_events_exporter.journal.journal import Journal
 from azure_scheduled_events_exporter.service import daemon
 from azure_scheduled_events_exporter.times import parse_duration
 
-from .plan import DEFAULT_KINDS, Rules, deadline, may_approve, outcome_of, preparations, recovery
+from .plan import DEFAULT_KINDS, Rules, deadline, may_approve, outcome_of, preparations, recovery, unrecovered
 from .runs import TERMINATE, Process, Runs, end_leftover
 
 _APPROVE_SECONDS = 10.0  # how often to look whether other VMs have prepared, and to approve
@@ -183,7 +183,7 @@ class Hook:
 
     def _approve(self, current: Mapping[str, Lifecycle]) -> None:
         """Approve what is prepared, as far as the user allows, until it has started."""
-        runs, now = self.runs.known.values(), time.monotonic()
+        runs, now = unrecovered(self.runs.known.values()), time.monotonic()
         prepared = {run.event_id for run in runs if run.phase == Phase.PREPARE and run.outcome == RunOutcome.OK}
         for event_id in prepared & current.keys() if self.rules.approve != "never" else ():
             if now >= self.approve_at.get(event_id, now):

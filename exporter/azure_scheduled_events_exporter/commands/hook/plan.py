@@ -47,10 +47,10 @@ def preparations(
     """Yield the runs with ``prepare`` to begin at ``now``. One with an outcome is over: its event began too early.
 
     A run without an outcome whose id is not in ``active`` was interrupted with its hook: it begins again. ``runs`` has
-    all of this hook, the oldest first.
+    all of this hook, the oldest first; what was prepared before a recovery is to be prepared again.
     """
     for life in current:
-        before = [run for run in runs if run.event_id == life.event_id and run.phase == Phase.PREPARE]
+        before = [run for run in unrecovered(runs) if run.event_id == life.event_id and run.phase == Phase.PREPARE]
         last = before[-1] if before else None
         left = None if life.not_before is None else life.not_before - now
         has_begun = life.state is State.STARTED or (left is not None and left <= 0)
@@ -70,6 +70,14 @@ def preparations(
             yield replace(run, outcome=str(RunOutcome.TOO_LATE), seconds_left=left) if has_begun else run
 
 
+def unrecovered(runs: Iterable[HookRun]) -> list[HookRun]:
+    """Return the runs after the last recovery that has ended: an event may return after it."""
+    since: list[HookRun] = []
+    for run in runs:
+        since = [] if run.phase == Phase.RECOVER and run.outcome else [*since, run]
+    return since
+
+
 def recovery(current: Collection[str], runs: Iterable[HookRun], documents: int, now: float) -> Iterator[HookRun]:
     """Yield the end of interrupted preparations, then the recovery, if all events that were prepared for are over.
 
@@ -77,9 +85,7 @@ def recovery(current: Collection[str], runs: Iterable[HookRun], documents: int, 
     read as a whole: what an earlier hook prepared for is not over before :data:`EMPTY_POLLS`, since a body may be empty
     by a fault.
     """
-    since: list[HookRun] = []  # the last recovery
-    for run in runs:
-        since = [] if run.phase == Phase.RECOVER and run.outcome else [*since, run]
+    since = unrecovered(runs)
     if not since or documents < EMPTY_POLLS or any(run.event_id in current for run in since):
         return
     unended = [run for run in since if run.outcome is None]
