@@ -5,8 +5,8 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Final, NoReturn
 
 from azure_scheduled_events_exporter.errors import UsageError
 from azure_scheduled_events_exporter.http_server.listen_address import parse_listen_address
@@ -15,7 +15,7 @@ from azure_scheduled_events_exporter.times import format_duration, parse_duratio
 
 from .document import is_version
 from .faults import Fault
-from .scenario import find, shipped
+from .scenario import shipped
 from .server import Simulator
 from .timeline import Happening, What
 
@@ -23,71 +23,48 @@ _LISTEN: Final = "127.0.0.1:10170"
 _EXPORTER: Final = "azure-scheduled-events-exporter run --journal.path memory --imds.endpoint"
 _USUAL: Final = ("live-migration",)
 _ANY_PORT: Final = "--web.listen-address 127.0.0.1:0"  # of several exporters on one machine
-_PATIENCE: Final = 3600.0  # seconds; on Windows a wait without end cannot be interrupted
-_END_SECONDS: Final = 1.9  # after a signal, even if nobody reads what happens
+_SLEEP_SECONDS: Final = 1.0  # Windows delivers a signal between two sleeps
 
 DESCRIPTION: Final = (
     "Simulate the Azure Instance Metadata Service: play what Azure does to VMs, to try or test an exporter, alerts and "
     "scripts off Azure."
 )
-
-
-_FLAGS: Final[Mapping[str, Mapping[str, Any]]] = {
-    "--scenario": {
-        "action": "append",
-        "metavar": "NAME|FILE|all",
-        "help": "Scenario to play: a name of --list, a file of your own (.yaml), a recording of 'history --record', "
-        "or all. May be repeated; scenarios follow one another. (default live-migration)",
-    },
-    "--speed": {
-        "default": 1.0,
-        "type": float,
-        "metavar": "FACTOR",
-        "help": "Speed relative to Azure: at 60, a notice of 15 minutes lasts 15 seconds. (default 1)",
-    },
-    "--loop": {"action": "store_true", "help": "Start again after the last scenario, with new EventIds."},
-    "--web.listen-address": {
-        "dest": "listen_address",
-        "default": _LISTEN,
-        "metavar": "HOST:PORT",
-        "help": f"Address to listen on. Everyone who can connect can control the simulator. (default {_LISTEN})",
-    },
-    "--fault": {
-        "action": "append",
-        "default": [],
-        "metavar": "NAME[@START[+DURATION]]",
-        "help": "Fail from START on (scenario time), for DURATION; by default at once and always. Repeatable. One of: "
-        + ", ".join(Fault),
-    },
-    "--first-answer-delay": {
-        "default": "0s",
-        "metavar": "DURATION",
-        "help": "Delay the first answer, while the service is enabled, as IMDS does for up to 2m. (default 0s)",
-    },
-    "--first-event-delay": {
-        "default": "0s",
-        "metavar": "DURATION",
-        "help": "Show no events for so long after the first answer, as IMDS does for up to 5m. (default 0s)",
-    },
-    "--empty-body": {"action": "store_true", "help": "Answer 200 with an empty body while there are no events."},
-    "--newest-api-version": {
-        "default": "",
-        "metavar": "DATE",
-        "help": "Refuse api-versions after this one, as an older IMDS does. (default: any date is answered)",
-    },
-    "--seed": {"metavar": "TEXT", "help": "Use the same EventIds every time."},
-    "--list": {"action": "store_true", "help": "Print the scenarios and exit."},
-}
+_SCENARIO: Final = (
+    "Scenario to play: a name of --list, a file of your own (.yaml), a recording of 'history --record', or all. "
+    f"May be repeated; scenarios follow one another. (default {_USUAL[0]})"
+)
+_FAULT: Final = (
+    "Fail from START on (scenario time), for DURATION; by default at once and always. Repeatable. One of: "
+    f"{', '.join(Fault)}"
+)
+_VALUES: Final = (
+    ("--speed", "FACTOR", "1", "Speed relative to Azure: at 60, a notice of 15 minutes lasts 15 seconds."),
+    ("--web.listen-address", "HOST:PORT", _LISTEN, "Address to listen on. Everyone who can connect can control it."),
+    ("--first-answer-delay", "DURATION", "0s", "Delay the first answer, as IMDS does for up to 2m."),
+    ("--first-event-delay", "DURATION", "0s", "Show no events after the first answer, as IMDS does for up to 5m."),
+    ("--newest-api-version", "DATE", "", "Refuse api-versions after this one, as an older IMDS does. (default: none)"),
+    ("--seed", "TEXT", None, "Use the same EventIds every time."),
+)
+_SWITCHES: Final = (
+    ("--loop", "Start again after the last scenario, with new EventIds."),
+    ("--empty-body", "Answer 200 with an empty body while there are no events."),
+    ("--list", "Print the scenarios and exit."),
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of ``simulate`` to ``parser``."""
-    for flag, options in _FLAGS.items():
-        parser.add_argument(flag, **options)
+    parser.add_argument("--scenario", action="append", metavar="NAME|FILE|all", help=_SCENARIO)
+    parser.add_argument("--fault", action="append", default=[], metavar="NAME[@START[+DURATION]]", help=_FAULT)
+    for flag, metavar, default, text in _VALUES:
+        told = f"{text} (default {default})" if default else text
+        parser.add_argument(flag, type=float if flag == "--speed" else str, default=default, metavar=metavar, help=told)
+    for flag, text in _SWITCHES:
+        parser.add_argument(flag, action="store_true", help=text)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Play until SIGINT or SIGTERM; return the exit status.
+    """Play until SIGINT or SIGTERM ends the process with status 0, or return the exit status of ``--list``.
 
     Raises:
         UsageError: a flag or a scenario file has an impossible value.
@@ -96,29 +73,26 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.list:
         _list()
         return 0
-    ended, greeted = threading.Event(), threading.Event()
+    greeted = threading.Event()
 
     def report(happening: Happening) -> None:
         greeted.wait()
         say(line(happening))
 
-    def end(*_: object) -> None:
-        ended.set()
-        limit = threading.Timer(_END_SECONDS, os._exit, (0,))
-        limit.daemon = True
-        limit.start()
-
     simulator = _simulator(arguments, report)
     simulator.start()
     for name in ("SIGINT", "SIGTERM", "SIGBREAK"):  # only Windows has the last one
         if number := getattr(signal, name, None):
-            signal.signal(number, end)
+            signal.signal(number, _end)
     _greet(simulator, arguments)
     greeted.set()
-    while not ended.wait(_PATIENCE):
-        pass
-    simulator.stop()
-    return 0
+    while True:
+        time.sleep(_SLEEP_SECONDS)
+
+
+def _end(*_: object) -> NoReturn:
+    """End at once: there is nothing to save, and a thread may wait for somebody who reads what happens."""
+    os._exit(0)
 
 
 def line(happening: Happening) -> str:
@@ -141,14 +115,14 @@ def _simulator(arguments: argparse.Namespace, on_happening: Callable[[Happening]
         flag = "--first-event-delay"
         first_event = parse_duration(arguments.first_event_delay)
         flag = "--web.listen-address"
-        listen = parse_listen_address(arguments.listen_address)
+        listen = parse_listen_address(vars(arguments)["web.listen_address"])
     except ValueError as error:
         raise UsageError(f"{flag}: {error}") from None
     newest = arguments.newest_api_version
     if newest and not is_version(newest):
         raise UsageError(f"--newest-api-version: '{newest}' is no version: write a date, such as 2020-07-01")
     return Simulator(
-        [scenario for name in arguments.scenario or _USUAL for scenario in find(name)],
+        arguments.scenario or _USUAL,
         speed=arguments.speed,
         loop=arguments.loop,
         address=(listen.host or "0.0.0.0", listen.port),  # noqa: S104 - asked for by ':PORT'

@@ -35,7 +35,7 @@ class Replay:
     def body(self, now: float) -> bytes:
         """Return the document to serve at ``now``."""
         following = self._shown + 1
-        if self._served and following < len(self._documents) and self._due(following) <= now:
+        if self._served and following < len(self._documents) and self._now(self._documents[following].time) <= now:
             self._shown, self._served = following, False
         self._served = True
         if self.ended_at is None and self._shown == len(self._documents) - 1:
@@ -49,9 +49,6 @@ class Replay:
         except InvalidDocumentError:
             return False
         return event_id.upper() in {event.sent_id.upper() for event in events if event.sent_id}
-
-    def _due(self, number: int) -> float:
-        return self._now(self._documents[number].time)
 
     def _now(self, recorded: float) -> float:
         return self._at + (recorded - self._recorded_at) / self._speed

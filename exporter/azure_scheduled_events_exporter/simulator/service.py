@@ -59,13 +59,8 @@ class Seen:
     at: float
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
-    """A request's target without the prefix ``/vm/NAME``, and the VM: the first one if the prefix is absent."""
-
-    vm: str
-    path: str
-    query: Mapping[str, list[str]]
+Route = tuple[str, str, str]
+"""A request's VM, the first one unless the target has the prefix ``/vm/NAME``; the path there; the api-version."""
 
 
 def _error(status: HTTPStatus, message: str) -> Answer:
@@ -110,8 +105,9 @@ class Service:
         route = self._route(request.target)
         if route is None:
             return 0.0
-        self.seen.append(Seen(route.vm, request.method, route.path, now))
-        if route.path != _EVENTS:
+        vm, path, _ = route
+        self.seen.append(Seen(vm, request.method, path, now))
+        if path != _EVENTS:
             return 0.0
         if now - self._asked_at >= DISABLED_AFTER_SECONDS:
             self._enabled_at = now + self.first_answer_delay
@@ -124,7 +120,7 @@ class Service:
         route = self._route(request.target)
         if route is None:
             return _error(HTTPStatus.NOT_FOUND, f"Not found. VMs here: {', '.join(self.stage.vms)}")
-        answered = self._answered.setdefault(route.vm, deque(maxlen=self.requests_per_second))
+        answered = self._answered.setdefault(route[0], deque(maxlen=self.requests_per_second))
         if len(answered) == answered.maxlen and now - answered[0] < 1:
             return _FAULTY[Fault.THROTTLE]  # which does not count
         answered.append(now)
@@ -144,7 +140,7 @@ class Service:
         """Return where ``target`` leads; None unless that is under ``/metadata`` of a VM that there is."""
         try:
             parts = urlsplit(target)
-            query = parse_qs(parts.query)
+            version = parse_qs(parts.query).get("api-version", [""])[0]
         except ValueError:
             return None
         vms = self.stage.vms
@@ -152,22 +148,22 @@ class Service:
         if path.startswith("/vm/"):
             name, slash, rest = path.removeprefix("/vm/").partition("/")
             vm, path = unquote(name), slash + rest
-        return Route(vm, path, query) if vm in vms and path.startswith("/metadata/") else None
+        return (vm, path, version) if vm in vms and path.startswith("/metadata/") else None
 
     def _healthy(self, request: Request, route: Route, now: float, fault: Fault | None) -> Answer:
-        if route.path not in {_EVENTS, _INSTANCE}:
+        vm, path, version = route
+        if path not in {_EVENTS, _INSTANCE}:
             return _error(HTTPStatus.NOT_FOUND, "Not found")
-        version = route.query.get("api-version", [""])[0]
-        if refusal := self._refusal(request.headers, route.path, version, fault):
+        if refusal := self._refusal(request.headers, path, version, fault):
             return refusal
-        match request.method, route.path:
+        match request.method, path:
             case "GET", "/metadata/scheduledevents":
-                return self._document(version, route.vm, now)
+                return self._document(version, vm, now)
             case "GET", _:
                 body = partial_instance if fault is Fault.PARTIAL_INSTANCE else instance
-                return Answer(HTTPStatus.OK, to_json(body(self.stage.vms[route.vm])))
+                return Answer(HTTPStatus.OK, to_json(body(self.stage.vms[vm])))
             case "POST", "/metadata/scheduledevents":
-                return self._approval(request.body, route.vm, now)
+                return self._approval(request.body, vm, now)
         return _FAULTY[Fault.METHOD_NOT_ALLOWED]
 
     def _refusal(self, headers: Mapping[str, str], path: str, version: str, fault: Fault | None) -> Answer | None:

@@ -14,7 +14,7 @@ from .document import WireEvent, guid
 from .faults import FaultPlan
 from .replay import Replay
 from .scenario import Scenario, VirtualMachine
-from .timeline import Happening, Life, What, begin
+from .timeline import Happening, Life, What, agenda_of
 
 SLOWEST: Final = 0.001  # with ``scenario.LONGEST``, NotBefore stays within the years that a date can have
 FASTEST: Final = 10_000.0
@@ -144,11 +144,12 @@ class Stage:
         self._place = place % len(self.playlist.scenarios)
         self._plays += 1
         self._began = self._changed_at = at
-        scenario, play, speed = self.playlist.scenarios[self._place], self._plays, self.playlist.speed
+        scenario, speed = self.playlist.scenarios[self._place], self.playlist.speed
         self.scenario = scenario
-        self._lives = begin(
-            scenario, at=at, speed=speed, event_id=lambda index: event_id(self._seed, play, scenario.name, index)
-        )
+        self._lives = [
+            Life(event_id(self._seed, self._plays, scenario.name, index), plan, speed, agenda_of(plan, at, speed))
+            for index, plan in enumerate(scenario.events)
+        ]
         self.windows = tuple(FaultPlan.placed(plan, at, speed) for plan in scenario.faults)
         recording = scenario.recording
         self._replay = Replay(recording, at=at, speed=speed) if recording else None

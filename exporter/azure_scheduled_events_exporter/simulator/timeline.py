@@ -4,12 +4,11 @@ Each event has an agenda of future changes, which an approval and the start repl
 requests, api-versions or the network.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
 from .document import WireEvent, not_before_text
-from .scenario import PlannedEvent, Scenario, Starts
+from .scenario import PlannedEvent, Starts
 
 
 class What(StrEnum):
@@ -103,13 +102,8 @@ class Life:
         self.not_before = None if notice is None else at + notice / self.speed
 
 
-def begin(scenario: Scenario, *, at: float, speed: float, event_id: Callable[[int], str]) -> list[Life]:
-    """Return the events of ``scenario`` at its beginning; ``event_id`` returns the upper-case id of its n-th event."""
-    return [Life(event_id(index), plan, speed, _agenda(plan, at, speed)) for index, plan in enumerate(scenario.events)]
-
-
-def _agenda(plan: PlannedEvent, began: float, speed: float) -> list[tuple[float, What]]:
-    """Return the changes in their order: ``scenario`` has checked that their moments are in it too."""
+def agenda_of(plan: PlannedEvent, began: float, speed: float) -> list[tuple[float, What]]:
+    """Return the changes of an event in their order: ``scenario`` has checked that their moments are in it too."""
     agenda = [(plan.announced_at, What.ANNOUNCED)]
     if plan.rescheduled_at is not None:
         agenda.append((plan.rescheduled_at, What.RESCHEDULED))
