@@ -147,12 +147,12 @@ def test_event_appears_and_goes_without_a_reload(
     simulator.set_document([reboot])
     expect(page.locator("article")).to_contain_text("Restarts this VM.")
     expect(page).to_have_title("Reboot Scheduled - vm_0")
-    expect(page.get_by_role("status")).to_have_text("IMDS answers. Reboot of this VM, Scheduled.")
+    expect(page.get_by_role("status")).to_contain_text("IMDS answers, 1 event: Reboot of this VM and 1 more VM at ")
     expect(life).to_contain_text("Scheduled now")
     simulator.set_document([])
     expect(page.locator("article")).to_have_count(0)
     expect(life).to_contain_text("cancelled")
-    expect(page.get_by_role("status")).to_have_text("IMDS answers. No events.")
+    expect(page.get_by_role("status")).to_have_text("IMDS answers, no events")
     assert_never_reloaded(page)
 
 
