@@ -1,4 +1,4 @@
-"""What the three dashboards share: links, the bars of days, and the look of single numbers."""
+"""What the three dashboards share: links, the table of events, and the look of single numbers."""
 
 from collections.abc import Sequence
 
@@ -9,6 +9,7 @@ from azure_scheduled_events_exporter import DOCUMENTATION
 from .grafana import (
     SCHEMA_VERSION,
     cell_link,
+    columns,
     dashboard_link,
     datasource_variable,
     instant,
@@ -19,23 +20,29 @@ from .grafana import (
     web_link,
 )
 from .style import (
+    APPROVED,
     BLIND,
     FINE,
     IMPACT,
     NEUTRAL,
+    NO_TIME,
     QUIET,
+    STATES,
     UNKNOWN,
     WAITING,
     Json,
     between,
     by_name,
+    colors,
+    hidden,
+    pattern,
     steps,
     values,
 )
 
 FLEET, VM, EXPORTER = (f"azure-scheduled-events-{name}" for name in ("fleet", "vm", "exporter"))
 SOON_SECONDS = 300
-RUNBOOKS = f"{DOCUMENTATION}runbooks"
+_RUNBOOKS = f"{DOCUMENTATION}runbooks"
 _DESCRIPTIONS = {
     FLEET: ("Fleet", "What Azure is about to do to which VMs"),
     VM: ("VM", "The events of one VM"),
@@ -83,7 +90,7 @@ def board(
 
 def runbook(alert: str) -> list[Json]:
     """Return the link of a panel to the runbook of one of our alerts."""
-    return [web_link(f"Runbook: {alert}", f"{RUNBOOKS}/{alert}.md")]
+    return [web_link(f"Runbook: {alert}", f"{_RUNBOOKS}/{alert}.md")]
 
 
 def manual(part: str) -> list[Json]:
@@ -109,7 +116,7 @@ def stat(
 ) -> g.Panel:
     """Return a panel with one number, with the name of its series, or with both, as Grafana's ``textMode`` says."""
     queries, options = instant(query, legend=legend), {"textMode": text}
-    return panel(g.Stat, title, description, (width, 4), queries, links=links, options=options, field=look)
+    return panel(g.Stat, title, description, (width, 4), queries, links=links, options=options, **look)  # type: ignore[arg-type]
 
 
 def in_doubt(none: str, quiet: float = 0) -> list[Json]:
@@ -120,18 +127,79 @@ def in_doubt(none: str, quiet: float = 0) -> list[Json]:
     ]
 
 
-def next_impact(query: str, description: str) -> g.Panel:
+def next_impact(query: str, description: str, width: int) -> g.Panel:
     """Return the countdown to the next event."""
     return stat(
         "Next event in",
         description,
-        6,
+        width,
         query,
         links=manual("next-event"),
         unit="dtdhms",
         thresholds=steps(IMPACT, (SOON_SECONDS, WAITING)),
         mappings=[between(None, 0, "any moment", IMPACT), *in_doubt("none", QUIET)],
     )
+
+
+def events(
+    description: str, height: int, queries: Sequence[str], links: Sequence[Json], own: Sequence[str] = ()
+) -> g.Panel:
+    """Return the table of current and past events; that of one VM has columns of its ``own``, and no VMs."""
+    no_time = values({1000 * NO_TIME: ("no time given", "")})
+    return panel(
+        g.Table,
+        "Events: now, next, and the last 30 days",
+        description,
+        (24, height),
+        instant(*queries),
+        links=links,
+        transformations=columns(
+            {
+                "event_status": "State",
+                "event_type": "Type",
+                "When": "When",
+                "At": "At",
+                **({} if own else {"resources": "VMs"}),
+                "Approved": "Approved",
+                "Policy": "Policy approves",
+                **{name: name for name in own},
+                "Impact": "Impact",
+                "kind": "Kind",
+                "description": "Description",
+                "trace_id": "Trace",
+            },
+            "event_id",
+            "vm",
+            needed="When",
+        ),
+        defaults={"noValue": "No event now, and none in the last 30 days, as far as exporters saw."},
+        overrides=[
+            solid("State", mappings=colors(STATES), custom__width=105, custom__filterable=True),
+            by_name("Type", links=[_TYPE_LINK], custom__width=100, custom__filterable=True),
+            by_name("When", unit="dateTimeFromNow", mappings=no_time, custom__width=142),
+            by_name("At", unit="dateTimeAsIsoNoDateIfToday", mappings=no_time, custom__width=155),
+            *([] if own else [wrapped("VMs", links=[vm_link("vm")], custom__width=140, custom__filterable=True)]),
+            by_name(
+                "Approved", mappings=values({code: (text, "") for code, text in APPROVED.items()}), custom__width=120
+            ),
+            by_name("Policy approves", unit="dateTimeFromNow", custom__width=140),
+            by_name("Impact", unit="s", mappings=values({0: ("none", "")}), custom__width=75),
+            by_name("Kind", mappings=pattern("(.*)_(.*)", "$1 $2"), custom__width=105),
+            wrapped("Description", custom__minWidth=170),
+            *(by_name(name, unit="s", decimals=0, custom__width=90) for name in own),
+            by_name("Trace", links=[_TRACE_LINK], mappings=pattern(".+", "open"), custom__width=70),
+            *hidden("event_id", "vm"),
+        ],
+    )
+
+
+_TYPE_LINK = cell_link("Runbook of the type", f"{_RUNBOOKS}/AzureScheduledEvent${{__data.fields.Type}}.md")
+
+_TRACE_PANES = (
+    '{"t":{"datasource":"$traces","queries":[{"refId":"A","datasource":{"type":"tempo","uid":"$traces"},'
+    '"queryType":"traceql","query":"${__data.fields.trace_id}"}],"range":{"from":"now-7d","to":"now"}}}'
+)
+_TRACE_LINK = cell_link("Trace of the event", f"/explore?schemaVersion=1&panes={_TRACE_PANES}")
 
 
 def wrapped(name: str, **properties: object) -> Json:
@@ -156,7 +224,7 @@ def bars(query: str, width: int) -> g.Panel:
         timeFrom="30d",
         interval="1d",
         custom={"drawStyle": "bars", "barWidthFactor": 0.8, "fillOpacity": 100, "lineWidth": 0, "axisSoftMin": 0},
-        field={
+        defaults={
             "color": {"mode": "fixed", "fixedColor": NEUTRAL},
             "decimals": 0,
             "min": 0,

@@ -3,28 +3,26 @@
 import grafanalib.core as g  # type: ignore[import-untyped] # it carries no types
 
 from .board import EXPORTER, STATUS_LINK, board, manual, runbook, solid, stat, vm_link
-from .grafana import columns, found_variable, over_time, panel, table, variable
-from .queries import JOB, MOST, NAMES, blindness, cells, last, metric, selector
+from .grafana import columns, instant, over_time, panel, variable
+from .queries import JOB, MOST, NAMES, blind, cells, last, metric, selector
 from .queries import VM as IDENTITY
 from .style import BLIND, FINE, UNKNOWN, Json, by_name, hidden, steps, values
 
 _TARGET = JOB, 'instance=~"$instance"'
 _REFUSED = 'outcome!="accepted"'
 _LAST = metric("last_success_timestamp_seconds", *_TARGET)
-_DOWN = f"{selector('up', *_TARGET)} == 0"
-_NO_JOURNAL = f"{metric('journal_up', *_TARGET)} == 0"
+_RECENT = "[5m]"
+
+
+def _polls(outcome: str, window: str) -> str:
+    return f"increase({metric('polls_total', *_TARGET, outcome=outcome)}{window})"
 
 
 # ---- Numbers: how many exporters have each problem ------------------------------------------------------------------
 
-
-def _polls(outcome: str) -> str:
-    return f"increase({metric('polls_total', *_TARGET, outcome=outcome)}[10m]) > bool 0"
-
-
 _PROBLEMS = {
     "IMDS": (
-        blindness(*_TARGET),
+        blind(*_TARGET),
         "Exporters that Prometheus cannot scrape, or whose last poll of IMDS failed.",
         "AzureScheduledEventExporterDown",
     ),
@@ -34,12 +32,12 @@ _PROBLEMS = {
         "AzureScheduledEventImdsUnreachable",
     ),
     "Throttling": (
-        _polls("throttled"),
+        f"{_polls('throttled', '[10m]')} > bool 0",
         "Exporters whose polls IMDS refused in the last ten minutes: something else on the VM asks IMDS too often.",
         "AzureScheduledEventThrottled",
     ),
     "Documents": (
-        _polls("invalid_document"),
+        f"{_polls('invalid_document', '[10m]')} > bool 0",
         "Exporters that got a document from IMDS in the last ten minutes that they could not read.",
         "AzureScheduledEventDocumentInvalid",
     ),
@@ -69,36 +67,42 @@ _PROBLEMS = {
 }
 
 
-_NONE = f"0 * count({metric('up', *_TARGET)}) or on () vector({UNKNOWN:.0f})"
-"""What numbers show while no exporter has a problem. A variable, as several need it."""
-
-
 def _problem(expression: str) -> str:
-    """How many exporters have a problem. A comparison of all of them is read once."""
-    found = f"sum({expression})" if " bool " in expression else f"count(group by (job, instance) ({expression}))"
-    return f"{found} or on () vector(${{none:raw}})"
+    """How many exporters have a problem; 0 while others answer. A comparison of all of them is read once."""
+    if "> bool" in expression or "== bool" in expression:
+        return f"sum({expression}) or on () vector({UNKNOWN:.0f})"
+    found = f"count(group by (job, instance) ({expression}))"
+    return f"{found} or on () 0 * count({metric('up', *_TARGET)}) or on () vector({UNKNOWN:.0f})"
 
 
 # ---- The table: the exporters that are down, those without a journal on disk, and those whose answers are oldest ----
 
-_RANKS = f"2e9 + ({_DOWN}) or on (job, instance) 1e9 + ({_NO_JOURNAL}) or on (job, instance) time() - {_LAST}"
-_ROWS = _TARGET[0], 'instance=~"$rows"'
+_DOWN = f"topk({MOST}, {selector('up', *_TARGET)} == 0)"
+_NO_JOURNAL = f"topk({MOST}, {metric('journal_up', *_TARGET)} == 0)"
+_OLDEST = f"bottomk({MOST}, {_LAST})"
+"""With 10,000 exporters, every column that follows these rows reads all of them once more, so few do."""
+_OK, _ALL = metric("polls_total", *_TARGET, outcome="ok"), metric("poll_duration_seconds_count", *_TARGET)
+_FAILED = f"clamp_min(1 - rate({_OK}{_RECENT}) / on (job, instance) rate({_ALL}{_RECENT}), 0)"
+
+
+def _worst(column: str, query: str) -> str:
+    """A column that is empty where there is no problem."""
+    return cells(column, f"topk({MOST}, {query} > 0)")
 
 
 def _table() -> list[str]:
-    ok, polls = metric("polls_total", *_ROWS, outcome="ok"), metric("poll_duration_seconds_count", *_ROWS)
-    failed = f"clamp_min(1 - rate({ok}[5m]) / on (job, instance) rate({polls}[5m]), 0)"
-    age = f"time() - {metric('last_success_timestamp_seconds', *_ROWS)}"
+    answering = f"on (job, instance) ({_NO_JOURNAL} or {_OLDEST})"
     return [
-        cells("State", f"2 + ({selector('up', *_ROWS)} == 0)"),
-        cells("Journal", f"{metric('journal_up', *_ROWS)} == 0"),
-        f"sort_desc({cells('Answer age', age)})",
-        cells("State", f"1 - {metric('up', *_ROWS)}"),
-        cells("Failed polls", f"{failed} > 0"),
-        cells("Failed writes", f"{metric('journal_errors_total', *_ROWS)} > 0"),
-        cells("Spans", f"{metric('spans_queued', *_ROWS)} > 0"),
-        cells("row", f"topk by (job, instance) (1, {last(IDENTITY, NAMES, *_ROWS)})"),
-        cells("row", metric("build_info", *_ROWS)),
+        cells("State", f"2 + {_DOWN}"),
+        cells("Journal", _NO_JOURNAL),
+        f"sort_desc({cells('Answer age', f'time() - {_OLDEST}')})",
+        cells("State", f"1 - {metric('up', *_TARGET)} and {answering}"),
+        _worst("Failed polls", _FAILED),
+        _worst("Failed writes", metric("journal_errors_total", *_TARGET)),
+        _worst("Spans", metric("spans_queued", *_TARGET)),
+        cells("row", f"{last(IDENTITY, NAMES, *_TARGET)} and on (job, instance) {_DOWN}"),
+        cells("row", f"{metric(IDENTITY, *_TARGET)} and {answering}"),
+        cells("row", f"{metric('build_info', *_TARGET)} and {answering}"),
     ]
 
 
@@ -115,8 +119,6 @@ def exporter() -> Json:
             variable(
                 "instance", "Instance", f"label_values({metric('build_info', _TARGET[0])}, instance)", all_value=".*"
             ),
-            found_variable("none", _NONE),
-            found_variable("rows", f"group by (instance) (topk({MOST}, {_RANKS}))", "instance"),
         ],
     )
 
@@ -138,13 +140,15 @@ def _answer() -> list[g.Panel]:
 
 
 def _exporters() -> g.Panel:
-    return table(
+    return panel(
+        g.Table,
         "Exporters",
         "Exporters that are down first, then those without a journal on disk, then the 50 whose last answer of IMDS "
         "is oldest. Failed polls: of the last five minutes. Failed writes: since the start. Empty: no problem.",
         (24, 14),
-        _table(),
-        columns(
+        instant(*_table()),
+        links=manual("exporters"),
+        transformations=columns(
             {
                 "State": "State",
                 "vm_name": "VM",
@@ -155,9 +159,8 @@ def _exporters() -> g.Panel:
             "job",
             needed="State",
         ),
-        links=manual("exporters"),
         custom={"minWidth": 60},
-        noValue="No exporter is known: none was scraped in this time range, or none is chosen above.",
+        defaults={"noValue": "No exporter is known: none was scraped in this time range, or none is chosen above."},
         overrides=[
             solid(
                 "State",
@@ -183,7 +186,7 @@ def _over_time() -> g.Panel:
         "Exporters without current data",
         "How many exporters Prometheus could not scrape, or did not see IMDS.",
         (24, 6),
-        over_time(f"sum({blindness(JOB)})", "without current data"),
+        over_time(f"count({blind(JOB)}) or on () 0 * count({metric('up', JOB)})", "without current data"),
         links=runbook("AzureScheduledEventExporterDown"),
         maxDataPoints=120,
         custom={
@@ -193,7 +196,7 @@ def _over_time() -> g.Panel:
             "axisSoftMax": 1,
             "showPoints": "never",
         },
-        field={
+        defaults={
             "color": {"mode": "fixed", "fixedColor": BLIND},
             "decimals": 0,
             "min": 0,

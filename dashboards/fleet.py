@@ -8,6 +8,7 @@ from .board import (
     STATUS_LINK,
     bars,
     board,
+    events,
     in_doubt,
     manual,
     next_impact,
@@ -16,15 +17,14 @@ from .board import (
     stat,
     vm_link,
 )
-from .events import events_table, row_variables
-from .grafana import COLUMN, columns, found_variable, hidden_variable, table, text_variable, variable
+from .grafana import columns, hidden_variable, instant, panel, text_variable, variable
 from .queries import (
     DAY,
-    DOUBT,
     ENDED,
     FIRST_SEEN,
     HELD,
     IMPACT,
+    INFO,
     JOB,
     MOST,
     NAMES,
@@ -32,49 +32,91 @@ from .queries import (
     OWN,
     PAST,
     STARTED,
+    STARTED_FIRST,
+    TIMES,
     VM,
-    blindness,
+    approval,
+    blind,
     cells,
     countdown,
+    first_vm,
     last,
     metric,
+    one,
     or_quiet,
-    selector,
-    times,
+    sees,
     with_portal,
+    with_trace,
 )
 from .style import BLIND, FINE, NEUTRAL, UNKNOWN, WAITING, Json, by_name, hidden, pattern, steps, values
 from .style import IMPACT as HAPPENS
 
+_ROWS = MOST // 2
 _GROUP = 'resource_group=~"$resource_group|"'
 _ELSEWHERE = f"unless on (job, instance) {metric(VM, _GROUP.replace('=~', '!~'))}"
 _ENDED = f"unless on (event_id) {metric(ENDED)}"
 
-# ---- Rows of the tables ---------------------------------------------------------------------------------------------
+# ---- Events: the rows of each part of the table, and its columns ----------------------------------------------------
 
-_EVENTS = row_variables(
-    f"({times()}) {_ELSEWHERE}", last(IMPACT, HELD, _GROUP), f"{last(ENDED, PAST, OWN)} {_ELSEWHERE}"
+_TIMES = f"min by (event_id) (({TIMES}) {_ELSEWHERE})"
+_NOW = f"bottomk({_ROWS}, {_TIMES} {_ENDED})"
+_ROWS_NOW = f"bottomk({_ROWS}, {_TIMES})"
+"""Shorter: the table drops rows without a time, such as those of events that only a blind exporter still shows."""
+_AWAY = (
+    f"topk({_ROWS}, max by (event_id) ({last(IMPACT, HELD, _GROUP)}) unless on (event_id) {metric(FIRST_SEEN)}"
+    f" unless on (event_id) {last(ENDED, HELD)})"
 )
-_ROWS = 'instance=~"$rows"'
+"""Events that nobody shows any more and nobody saw end: their VMs may be away with them."""
+_ROWS_OVER = f"topk({_ROWS}, max by (event_id) ({last(ENDED, PAST, OWN)} {_ELSEWHERE}))"
+_OVER = f"{_ROWS_OVER} unless on (event_id) ({metric(FIRST_SEEN)} {_ENDED})"
+_TEXTS = "group by (event_id, event_type, resources, description)"
 _SELF = 'scope="self"'
 
 
-def _states(*matchers: str) -> str:
-    """The state of each VM, one of :data:`_STATES`."""
-    event = f"4 * {metric(STARTED, _SELF, *matchers)} ^ 0 or 3 + 0 * {metric(FIRST_SEEN, _SELF, *matchers)}"
-    other = f"2 - {metric('up', JOB, *matchers)} or on (job, instance) 2 + 0 * {selector('up', JOB, *matchers)}"
-    return f"topk({MOST}, ({event} or on (job, instance) ({other})) {_ELSEWHERE})"
+def _of(rows: str, column: str, vector: str) -> str:
+    return cells(column, f"({vector}) and on (event_id) {rows}")
 
 
+def _events() -> list[str]:
+    not_seen = f'label_replace({one(last(INFO, HELD, _SELF))}, "event_status", "not seen", "", "")'
+    outcome = f"{one(f'group by (event_id, outcome) ({last(ENDED, PAST, OWN)})')} and on (event_id) {_ROWS_OVER}"
+    return [
+        f"sort({cells('When', f'1000 * {_NOW}')})",
+        f"sort({cells('When', f'1000 * {_AWAY}')})",
+        f"sort_desc({cells('When', f'1000 * ({_OVER})')})",
+        _of(_ROWS_NOW, "row", first_vm(one(STARTED_FIRST))),
+        _of(_AWAY, "row", not_seen),
+        _of(_ROWS_OVER, "row", first_vm(one(f"{_TEXTS} ({last(INFO, PAST, OWN)})"))),
+        f'label_replace({cells("row", outcome)}, "event_status", "$1", "outcome", "(.*)")',
+        cells("traced", with_trace(_ROWS_NOW)),
+        cells("traced", with_trace(_ROWS_OVER)),
+        cells("At", f"1000 * {_NOW}"),
+        cells("At", f"1000 * ({_OVER})"),
+        _of(_ROWS_NOW, "Approved", approval()),
+        _of(_ROWS_OVER, "Approved", approval(PAST, OWN)),
+        _of(_ROWS_NOW, "Policy", f"1000 * min by (event_id) ({metric('event_approval_due_timestamp_seconds')})"),
+        _of(_ROWS_NOW, "Impact", f"max by (event_id) ({metric('event_duration_seconds')})"),
+        _of(_ROWS_OVER, "Impact", f"max by (event_id) ({last('event_duration_seconds', PAST, OWN)})"),
+    ]
+
+
+# ---- VMs ------------------------------------------------------------------------------------------------------------
+
+_OWN_EVENTS = f"4 * {metric(STARTED, _SELF)} ^ 0 or 3 + 0 * {metric(FIRST_SEEN, _SELF)}"
+_OTHERS = f"2 + 0 * {blind(JOB)} or on (job, instance) {metric('up', JOB)}"
+_VMS = f"topk({MOST}, ({_OWN_EVENTS} or on (job, instance) {_OTHERS}) {_ELSEWHERE})"
+_ATTENTION = f"topk({MOST}, {metric(FIRST_SEEN, _SELF)} or on (job, instance) {blind(JOB)})"
+_KNOWN = f"topk by (job, instance) (1, {last(VM, NAMES)})"
 _STATES = {4: ("Started", HAPPENS), 3: ("Scheduled", WAITING), 2: ("no data", BLIND), 1: ("quiet", FINE)}
 
 
 def _vms() -> list[str]:
-    impact = f"1000 * max by (event_id, event_type, job, instance) ({last(IMPACT, HELD, _ROWS)})"
-    current = f"{impact} unless on (event_id, job, instance) {last(ENDED, HELD, _ROWS)}"
+    impact = f"1000 * max by (event_id, event_type, job, instance) ({last(IMPACT, HELD)})"
+    current = f"{impact} unless on (event_id, job, instance) {last(ENDED, HELD)}"
     return [
-        f"sort_desc({cells('Now', _states(_ROWS))})",
-        cells("row", with_portal(f"topk by (job, instance) (1, {last(VM, NAMES, _ROWS)})")),
+        f"sort_desc({cells('Now', _VMS)})",
+        cells("row", f"{_KNOWN} and on (job, instance) {_VMS}"),
+        cells("row", f"{with_portal(_KNOWN)} and on (job, instance) {_ATTENTION}"),
         cells("When", f"topk({MOST}, {current})"),
     ]
 
@@ -87,18 +129,19 @@ def _first(name: str) -> str:
     return f"min by (event_id) ({metric(name)} {_ELSEWHERE})"
 
 
-_BLIND = f'sum({blindness(JOB)}) * on () group_left (all) count_values("all", count({blindness(JOB)}))'
+_BLIND = f"(count({blind(JOB)}) or on () vector(0))"
+_ALL = f'count_values("all", count({sees(JOB)}))'
 _WAITING = f"{_first(NOT_BEFORE)} unless on (event_id) min by (event_id) ({metric(STARTED)}) {_ENDED}"
 
 
-def _by_type() -> str:
-    """The number of events of each type in a column for each outcome."""
-    ended = last(ENDED, PAST, OWN, 'outcome!="withdrawn"')
-    count = f"count by (event_type, outcome) (group by (event_id, event_type, outcome) ({ended} {_ELSEWHERE}))"
-    return f'label_replace({count}, "{COLUMN}", "$1", "outcome", "(.*)")'
+def _count(of: str) -> str:
+    """The number of VMs in Resources of the events ``of``."""
+    return or_quiet(f"sum(max by (event_id) ({metric('event_resources')}) and on (event_id) ({of}))")
 
 
-_OUTCOMES = {"completed": "Completed", "cancelled": "Cancelled", "lost": "Lost"}
+def _by_type(outcome: str) -> str:
+    ended = f"{last(ENDED, PAST, OWN, outcome)} {_ELSEWHERE}"
+    return f"count by (event_type) (group by (event_id, event_type) ({ended}))"
 
 
 def _notice() -> str:
@@ -116,47 +159,48 @@ def fleet() -> Json:
     return board(
         FLEET,
         "What Azure is about to do to which VMs, when, who approved it, what happened, and whether exporters see IMDS.",
-        [*_answer(), _events(), _table_of_vms(), bars(_DAYS, 12), _types()],
+        [*_answer(), _table_of_events(), _table_of_vms(), bars(_DAYS, 12), _types()],
         [
             variable("resource_group", "Resource group", f"label_values({metric(VM)}, resource_group)", all_value=".*"),
             hidden_variable("job", f"label_values({metric('build_info')}, job)"),
-            *_EVENTS,
-            found_variable("rows", f"group by (instance) ({_states()})", "instance"),
-            found_variable("doubt", DOUBT),
             text_variable("traces", "Traces (UID of Tempo)"),
         ],
     )
 
 
 def _answer() -> list[g.Panel]:
+    vms = "A VM counts for each event that names it, whether it has an exporter or not."
     return [
         next_impact(
             countdown(_WAITING),
             "Time to the earliest NotBefore of all Scheduled events. Azure starts no event before its NotBefore, "
             "unless it is approved.",
+            6,
         ),
-        *(
-            stat(
-                f"VMs, event {state}",
-                f"VMs with an event that has {what}. A VM counts for each event that names it, whether it has an "
-                "exporter or not.",
-                6,
-                or_quiet(f"sum(max by (event_id) ({metric('event_resources')}) and on (event_id) ({of}))"),
-                links=manual("vms"),
-                thresholds=steps(NEUTRAL, (1, color)),
-                mappings=in_doubt("0"),
-            )
-            for state, what, of, color in (
-                ("Started", "started", f"{_first(STARTED)} {_ENDED}", HAPPENS),
-                ("Scheduled", "not started", _WAITING, WAITING),
-            )
+        stat(
+            "VMs, event Started",
+            f"VMs with an event that has started. {vms}",
+            6,
+            _count(f"{_first(STARTED)} {_ENDED}"),
+            links=manual("vms"),
+            thresholds=steps(NEUTRAL, (1, HAPPENS)),
+            mappings=in_doubt("0"),
+        ),
+        stat(
+            "VMs, event Scheduled",
+            f"VMs with an event that has not started. {vms}",
+            6,
+            _count(_WAITING),
+            links=manual("vms"),
+            thresholds=steps(NEUTRAL, (1, WAITING)),
+            mappings=in_doubt("0"),
         ),
         stat(
             "Do exporters see IMDS?",
             "Exporters that Prometheus cannot scrape, or whose last poll of IMDS failed. Their VMs' events may be "
             "missing.",
             6,
-            f"{_BLIND} or on () vector({UNKNOWN:.0f})",
+            f"{_BLIND} * on () group_left (all) ({_ALL}) or on () vector({UNKNOWN:.0f})",
             legend="{{all}} exporters:",
             text="value_and_name",
             unit="suffix: blind",
@@ -167,25 +211,27 @@ def _answer() -> list[g.Panel]:
     ]
 
 
-def _events() -> g.Panel:
-    return events_table(
+def _table_of_events() -> g.Panel:
+    return events(
         "Current events first, the most urgent on top, then those that ended in the last 30 days. When: NotBefore of a "
         "Scheduled event, the start of a Started one, the end of a past one. not seen: no exporter shows the event, "
         "and none saw its end; its VM may be away with it.",
         11,
+        _events(),
         manual("events"),
-        [OWN],
     )
 
 
 def _table_of_vms() -> g.Panel:
-    return table(
+    return panel(
+        g.Table,
         "VMs",
         "VMs with an event first, then those whose exporter has no current data, then quiet ones; at most 50 rows. "
         "When: the start of the event, its approval, or NotBefore.",
         (24, 9),
-        _vms(),
-        columns(
+        instant(*_vms()),
+        links=manual("vms"),
+        transformations=columns(
             {
                 "Now": "Now",
                 "vm_name": "VM",
@@ -201,8 +247,7 @@ def _table_of_vms() -> g.Panel:
             "event_id",
             needed="Now",
         ),
-        links=manual("vms"),
-        noValue="No exporter is known: Prometheus scrapes none, or none of the chosen resource group.",
+        defaults={"noValue": "No exporter is known: Prometheus scrapes none, or none of the chosen resource group."},
         overrides=[
             solid("Now", mappings=values(_STATES), custom__width=110),
             by_name("VM", links=[vm_link("VM")], custom__minWidth=120, custom__filterable=True),
@@ -218,25 +263,29 @@ def _table_of_vms() -> g.Panel:
 
 
 def _types() -> g.Panel:
-    return table(
+    outcomes = ("Completed", "Cancelled", "Lost")
+    return panel(
+        g.Table,
         "By type, last 30 days",
         "Events that ended in the last 30 days, each once, by how they ended: lost means that nobody was polling "
         "when it disappeared. Least notice: from first seen to NotBefore.",
         (12, 8),
-        [_by_type(), cells("Least notice", _notice())],
-        columns(
+        instant(
+            *(cells(title, _by_type(f'outcome="{title.lower()}"')) for title in outcomes),
+            cells("Least notice", _notice()),
+        ),
+        links=manual("history"),
+        transformations=columns(
             {
                 "event_type": "Type",
-                **_OUTCOMES,
+                **{title: title for title in outcomes},
                 "Least notice": "Least notice",
             }
         ),
-        links=manual("history"),
-        decimals=0,
-        noValue="No event of a VM with an exporter ended in the last 30 days.",
+        defaults={"decimals": 0, "noValue": "No event of a VM with an exporter ended in the last 30 days."},
         overrides=[
             by_name("Type", custom__minWidth=90),
-            *(by_name(title, noValue="0", custom__width=95) for title in _OUTCOMES.values()),
+            *(by_name(title, noValue="0", custom__width=95) for title in outcomes),
             by_name("Least notice", unit="s", noValue="none given", custom__minWidth=100),
         ],
     )

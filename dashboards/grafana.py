@@ -24,20 +24,23 @@ _OBSOLETE: Mapping[type, frozenset[str]] = {
     g.TimePicker: frozenset({"time_options"}),
     g.Template: frozenset({"auto", "auto_count", "auto_min", "useTags"}),
 }
-_SHARED: Mapping[type, tuple[Json, Json, Json]] = {  # grafanalib's arguments, and what it has none for: custom, options
-    g.Stat: (
-        {
-            "alignment": "center",
-            "colorMode": "background_solid",
-            "graphMode": "none",
-            "reduceCalc": "lastNotNull",
-            "textMode": "value",
+_LOOKS: Mapping[type, Json] = {  # arguments that all panels of a class share, and what grafanalib has no argument for
+    g.Stat: {
+        "alignment": "center",
+        "colorMode": "background_solid",
+        "graphMode": "none",
+        "reduceCalc": "lastNotNull",
+        "textMode": "value",
+        "extraJson": {"options": {"wideLayout": True}},
+    },
+    g.Table: {
+        "align": "left",
+        "extraJson": {
+            "fieldConfig": {"defaults": {"custom": {"cellOptions": {"type": "auto"}}}},
+            "options": {"cellHeight": "sm"},
         },
-        {},
-        {"wideLayout": True},
-    ),
-    g.Table: ({"align": "left"}, {"cellOptions": {"type": "auto"}}, {"cellHeight": "sm"}),
-    g.TimeSeries: ({}, {}, {"legend": {"showLegend": False}}),
+    },
+    g.TimeSeries: {"extraJson": {"options": {"legend": {"showLegend": False}}}},
 }
 
 
@@ -86,17 +89,31 @@ def panel(
     queries: Sequence[Query],
     *,
     links: Sequence[Json],
-    field: Mapping[str, object],
+    unit: str = "none",
+    thresholds: Json | None = None,
+    mappings: Sequence[Json] = (),
+    overrides: Sequence[Json] = (),
+    transformations: Sequence[Json] = (),
+    defaults: Mapping[str, object] | None = None,
     custom: Mapping[str, object] | None = None,
     options: Mapping[str, object] | None = None,
     **more: object,
 ) -> g.Panel:
-    """Return a panel of one of grafanalib's classes; ``size`` is its width, of 24 columns, and its height.
-
-    ``field``, ``custom`` and ``options`` are Grafana's, ``more`` are arguments of the class.
-    """
-    arguments, shared_custom, shared_options = _SHARED[kind]
-    defaults = {"unit": "none", "color": {"mode": "thresholds"}, "thresholds": steps(FINE), "mappings": [], **field}
+    """Return a panel of one of grafanalib's classes; ``size`` is its width, of 24 columns, and its height."""
+    look = dict(_LOOKS[kind])
+    extra = look.pop("extraJson", {})
+    shared_custom = extra.get("fieldConfig", {}).get("defaults", {}).get("custom", {})
+    field = {
+        "unit": unit,
+        "color": {"mode": "thresholds"},
+        "thresholds": thresholds or steps("transparent" if kind is g.Table else FINE),
+        "mappings": list(mappings),
+        **(defaults or {}),
+        "custom": {**shared_custom, **(custom or {})},
+    }
+    if kind is g.Table:  # the text of an empty panel does not belong into its empty cells
+        blank = {"matcher": {"id": "byRegexp", "options": ".*"}, "properties": [{"id": "noValue", "value": " "}]}
+        overrides = [blank, *overrides]
     for index, query in enumerate(queries):
         query.refId = chr(ord("A") + index)
     return kind(
@@ -106,41 +123,11 @@ def panel(
         gridPos=g.GridPos(w=size[0], h=size[1], x=0, y=0),
         targets=list(queries),
         links=list(links),
-        **arguments,
-        **more,
-        extraJson={
-            "fieldConfig": {"defaults": {**defaults, "custom": {**shared_custom, **(custom or {})}}},
-            "options": {**shared_options, **(options or {})},
-        },
-    )
-
-
-def table(
-    title: str,
-    description: str,
-    size: tuple[int, int],
-    queries: Sequence[str],
-    transformations: Sequence[Json],
-    *,
-    overrides: Sequence[Json],
-    links: Sequence[Json],
-    custom: Mapping[str, object] | None = None,
-    **field: object,
-) -> g.Panel:
-    """Return a table of what :func:`columns` makes of the queries."""
-    # The text of an empty table does not belong into its empty cells.
-    blank = {"matcher": {"id": "byRegexp", "options": ".*"}, "properties": [{"id": "noValue", "value": " "}]}
-    return panel(
-        g.Table,
-        title,
-        description,
-        size,
-        instant(*queries),
-        links=links,
-        field={"thresholds": steps("transparent"), **field},
-        custom=custom,
-        overrides=[blank, *overrides],
+        overrides=list(overrides),
         transformations=list(transformations),
+        **look,
+        **more,
+        extraJson={"fieldConfig": {"defaults": field}, "options": {**extra.get("options", {}), **(options or {})}},
     )
 
 
@@ -200,12 +187,6 @@ def variable(name: str, label: str, query: str, *, all_value: str | None = None,
 def hidden_variable(name: str, query: str) -> g.Template:
     """Return a variable of label values that follows from others; it has all of them."""
     return attr.evolve(variable(name, name.capitalize(), query), hide=g.HIDE_VARIABLE)
-
-
-def found_variable(name: str, query: str, label: str = "") -> g.Template:
-    """Return a hidden variable of all values that a label has in the answer of a query, or of its one number."""
-    found = f'{label}="([^"]+)"' if label else r"\} (\S+)"
-    return attr.evolve(hidden_variable(name, f"query_result({query})"), regex=f"/{found}/")
 
 
 def datasource_variable() -> g.Template:

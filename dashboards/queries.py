@@ -4,8 +4,7 @@ Queries read scraped series alone, so that boards are right without any recordin
 
 - The exporters decide what is hard to know, such as the kind of an event and that it is over. Queries only select.
 - An event counts once, whatever the number of exporters that show it.
-- Variables of a board find the rows of its tables. Other queries of a table read the series of its rows alone.
-- Over time, only events of exporters' own VMs are read.
+- Of 10,000 VMs, at most what one sample each is read of all; over time, only events of exporters' own VMs are.
 - An empty answer is never shown as quiet: :func:`or_quiet` looks whether exporters see IMDS.
 """
 
@@ -48,12 +47,15 @@ FIRST_SEEN, NOT_BEFORE, STARTED, ENDED, IMPACT = (
     f"{name}_timestamp_seconds"
     for name in ("event_first_seen", "event_not_before", "event_started", "event_ended", "vm_impact")
 )
+TIMES = f"{metric(STARTED)} or {metric(NOT_BEFORE)} or {NO_TIME / 1e9:.0f}e9 + 0 * {metric(FIRST_SEEN)}"
+"""When each current event started, or its NotBefore."""
+STARTED_FIRST = f"{metric(INFO, event_status='Started')} or on (event_id) {metric(INFO)}"
+"""The texts of current events; exporters that see IMDS know of a start before others do."""
 
 
-def times(*matchers: str) -> str:
-    """Return when each current event started, or its NotBefore."""
-    started, not_before, seen = (metric(name, *matchers) for name in (STARTED, NOT_BEFORE, FIRST_SEEN))
-    return f"{started} or {not_before} or {NO_TIME / 1e9:.0f}e9 + 0 * {seen}"
+def one(vector: str) -> str:
+    """Return one series of each event."""
+    return f"topk by (event_id) (1, {vector})"
 
 
 def cells(column: str, vector: str) -> str:
@@ -71,21 +73,43 @@ def with_portal(vms: str) -> str:
     return f'label_replace({single}, "portal", "{instance}", "vm_name", "(.+)_([0-9]{{1,6}})")'
 
 
-def blindness(*matchers: str) -> str:
-    """Return 0 for each exporter that sees IMDS, and 1 for each that does not, or that cannot be scraped."""
-    return f"({metric('up', *matchers)} == bool 0 or 1 + ({selector('up', *matchers)} == 0))"
+def with_trace(events: str) -> str:
+    """Return ``events`` with the label ``trace_id``, the 128 bits of the EventId if traces are chosen."""
+    guid = "-".join(f"([0-9a-fA-F]{{{digits}}})" for digits in (8, 4, 4, 4, 12))
+    chosen = 'label_replace(vector(1), "chosen", "$traces", "", "") unless on (chosen) vector(1)'
+    return f'label_replace({events} and on () ({chosen}), "trace_id", "$1$2$3$4$5", "event_id", "{guid}")'
 
 
-DOUBT = f"avg({blindness(JOB)}) or on () vector(1)"
-"""The share of exporters that do not see IMDS; 1 if there are none. A variable, as several numbers need it."""
+def first_vm(events: str) -> str:
+    """Return ``events`` with the label ``vm``, the first of their ``resources``."""
+    return f'label_replace({events}, "vm", "$1", "resources", "([^,]*).*")'
+
+
+def approval(window: str = "", *matchers: str) -> str:
+    """Return the numbers of :data:`.style.APPROVED`, of current events or of those in a window."""
+    if not window:
+        approved = metric(APPROVED)
+        return f"max by (event_id) ({approved} + 2 * {metric(STARTED)} ^ 0 or {approved})"
+    return f"2 + max by (event_id) (max_over_time({metric(APPROVED, *matchers)}{window}))"
+
+
+def sees(*matchers: str) -> str:
+    """Return 1 for each exporter that sees IMDS and 0 for each that does not, or that cannot be scraped."""
+    return f"({metric('up', *matchers)} or {selector('up', *matchers)} == 0)"
+
+
+def blind(*matchers: str) -> str:
+    """Return a series for each exporter that does not see IMDS, or that cannot be scraped."""
+    return f"({selector('up', *matchers)} == 0 or {metric('up', *matchers)} == 0)"
 
 
 def or_quiet(vector: str, quiet: float = 0) -> str:
     """Return ``vector``; while it is empty, ``quiet`` if all exporters see IMDS, :data:`.style.UNKNOWN` if none does.
 
-    A number in between stands for nothing known while some do not see IMDS. Without the variable, the query fails.
+    A number in between stands for nothing known while some do not see IMDS.
     """
-    return f"{vector} or on () vector({quiet:.0f} + {UNKNOWN - quiet:.0f} * ${{doubt:raw}})"
+    some = f"(1 - avg({metric('up', JOB)}) * (1 + (min({selector('up', JOB)}) or on () vector(1))) / 2)"
+    return f"{vector} or on () {quiet:.0f} + {UNKNOWN - quiet:.0f} * {some} or on () vector({UNKNOWN:.0f})"
 
 
 def countdown(waiting: str) -> str:

@@ -5,9 +5,8 @@ Its neighbors show its events too, also while its own exporter cannot.
 
 import grafanalib.core as g  # type: ignore[import-untyped] # it carries no types
 
-from .board import PORTAL_LINK, STATUS_LINK, VM, bars, board, in_doubt, manual, next_impact, runbook, stat
-from .events import events_table, row_variables
-from .grafana import columns, hidden_variable, table, text_variable, variable
+from .board import PORTAL_LINK, STATUS_LINK, VM, bars, board, events, in_doubt, manual, next_impact, runbook, stat
+from .grafana import columns, hidden_variable, instant, panel, text_variable, variable
 from .queries import (
     DAY,
     ENDED,
@@ -15,15 +14,21 @@ from .queries import (
     HELD,
     IMPACT,
     INFO,
+    MOST,
     NOT_BEFORE,
     PAST,
     STARTED,
+    STARTED_FIRST,
+    TIMES,
+    approval,
     cells,
+    first_vm,
     last,
     metric,
+    one,
     selector,
-    times,
     with_portal,
+    with_trace,
 )
 from .queries import VM as IDENTITY
 from .style import BLIND, FINE, NEUTRAL, QUIET, UNKNOWN, WAITING, Json, by_name, hidden, pattern, steps, values
@@ -31,21 +36,58 @@ from .style import IMPACT as HAPPENS
 
 _NAMED = 'vm_name="$vm"'
 _AT = 'instance=~"$instance"'
+_SELF = 'scope="self"'
 _TOUCHES = "resources=~`(?i)(.+,)?_?${vm:regex}(,.+)?`"  # as the exporter compares names; backquotes, for escapes
 _ENDED = f"unless on (event_id) {metric(ENDED)}"
 
-_OWN = _AT, 'scope="self"'
-
-# ---- Rows of the table of events -------------------------------------------------------------------------------------
+# ---- Events: the rows of each part of the table, and its columns ----------------------------------------------------
 
 _ITS = f"({metric(INFO, _TOUCHES)} or on (event_id) {metric(IMPACT, _NAMED)})"
 """``resources`` holds ten names; of larger events, its own exporter tells."""
-_WERE = f"({last(INFO, PAST, _AT, _TOUCHES)} or on (event_id) {last(IMPACT, PAST, _NAMED)})"
-_EVENTS = row_variables(
-    f"({times()}) and on (event_id) {_ITS}",
-    last(IMPACT, HELD, _NAMED),
-    f"{last(ENDED, PAST, *_OWN)} and on (event_id) {_WERE}",
+_NOW = f"topk({MOST // 2}, min by (event_id) ({TIMES}) {_ENDED} and on (event_id) {_ITS})"
+_ROWS_NOW = f"topk({MOST}, max by (event_id) {_ITS})"
+_AWAY = (
+    f"(max by (event_id) ({last(IMPACT, HELD, _NAMED)}) unless on (event_id) {metric(FIRST_SEEN)}"
+    f" unless on (event_id) {last(ENDED, HELD)})"
 )
+_WERE = f"({last(INFO, PAST, _AT, _TOUCHES)} or on (event_id) {last(IMPACT, PAST, _NAMED)})"
+_ROWS_OVER = f"topk({MOST // 2}, max by (event_id) ({last(ENDED, PAST, _AT, _SELF)}))"
+_OVER = f"{_ROWS_OVER} and on (event_id) {_WERE} unless on (event_id) {metric(FIRST_SEEN)}"
+_TEXTS = "group by (event_id, event_type, resources, description)"
+
+
+def _of(rows: str, column: str, vector: str) -> str:
+    return cells(column, f"({vector}) and on (event_id) {rows}")
+
+
+def _latest(name: str) -> str:
+    return f"max by (event_id) ({last(name, PAST, _AT, _SELF)})"
+
+
+def _events() -> list[str]:
+    not_seen = f'label_replace({one(last(INFO, HELD, _AT, _SELF))}, "event_status", "not seen", "", "")'
+    outcome = f"{one(f'group by (event_id, outcome) ({last(ENDED, PAST, _AT, _SELF)})')} and on (event_id) {_ROWS_OVER}"
+    return [
+        f"sort({cells('When', f'1000 * {_NOW}')})",
+        cells("When", f"1000 * {_AWAY}"),
+        f"sort_desc({cells('When', f'1000 * ({_OVER})')})",
+        _of(_ROWS_NOW, "row", first_vm(one(STARTED_FIRST))),
+        _of(_AWAY, "row", not_seen),
+        _of(_ROWS_OVER, "row", first_vm(one(f"{_TEXTS} ({last(INFO, PAST, _AT)})"))),
+        f'label_replace({cells("row", outcome)}, "event_status", "$1", "outcome", "(.*)")',
+        cells("traced", with_trace(_ROWS_NOW)),
+        cells("traced", with_trace(_ROWS_OVER)),
+        cells("At", f"1000 * {_NOW}"),
+        cells("At", f"1000 * ({_OVER})"),
+        _of(_ROWS_NOW, "Approved", approval()),
+        _of(_ROWS_OVER, "Approved", approval(PAST, _AT)),
+        _of(_ROWS_NOW, "Policy", f"1000 * min by (event_id) ({metric('event_approval_due_timestamp_seconds')})"),
+        _of(_ROWS_NOW, "Impact", f"max by (event_id) ({metric('event_duration_seconds')})"),
+        _of(_ROWS_OVER, "Impact", f"max by (event_id) ({last('event_duration_seconds', PAST, _AT)})"),
+        _of(_ROWS_OVER, "Notice", f"clamp_min({_latest(NOT_BEFORE)} - {_latest(FIRST_SEEN)}, 0)"),
+        _of(_ROWS_OVER, "Started for", f"{_latest(ENDED)} - {_latest(STARTED)}"),
+    ]
+
 
 # ---- Numbers, identity, and what was counted ------------------------------------------------------------------------
 
@@ -68,7 +110,7 @@ _SIGHT = (
 _NO_POLICY = 'label_replace(vector(1), "policy", "unknown", "", "")'
 _POLICY = f"topk(1, {metric('approval_policy_info', _AT)}) or on () {_NO_POLICY}"
 _WHO = f"topk(3, {metric(IDENTITY, _NAMED)} or on () {last(IDENTITY, '[1d]', _NAMED)})"
-_DAYS = f"count(max by (event_id) (max_over_time({metric(FIRST_SEEN, *_OWN)}{DAY})) >= time())"
+_DAYS = f"count(max by (event_id) (max_over_time({metric(FIRST_SEEN, _AT, _SELF)}{DAY})) >= time())"
 
 
 def _mean(name: str, **labels: str) -> str:
@@ -83,7 +125,7 @@ def _approvals(by: str) -> str:
 
 
 _COUNTED = {
-    "Seen": f"sum by (event_type) ({last('transitions_total', '[1d]', *_OWN, transition='detected')}) > 0",
+    "Seen": f"sum by (event_type) ({last('transitions_total', '[1d]', _AT, _SELF, transition='detected')}) > 0",
     "By exporter": _approvals("exporter|operator"),
     "Elsewhere": _approvals("external"),
     "By nobody": _approvals("deadline"),
@@ -99,11 +141,10 @@ def vm() -> Json:
     return board(
         VM,
         "What Azure is about to do to one VM, who approves it, and what happened to it.",
-        [*_answer(), _identity(), _events(), bars(_DAYS, 10), _counted()],
+        [*_answer(), _identity(), _table(), bars(_DAYS, 10), _counted()],
         [
             variable("vm", "VM", f"label_values({metric(IDENTITY)}, vm_name)", many=False),
             hidden_variable("instance", f"label_values({metric(IDENTITY, _NAMED)}, instance)"),
-            *_EVENTS,
             text_variable("traces", "Traces (UID of Tempo)"),
         ],
     )
@@ -123,7 +164,7 @@ def _answer() -> list[g.Panel]:
                 *in_doubt("nothing"),
             ],
         ),
-        next_impact(_NEXT, "Time to the earliest NotBefore of its Scheduled events."),
+        next_impact(_NEXT, "Time to the earliest NotBefore of its Scheduled events.", 6),
         stat(
             "Does its exporter see IMDS?",
             "Whether Prometheus can scrape the exporter on this VM, and IMDS answers it. If not, other VMs of its "
@@ -150,12 +191,14 @@ def _answer() -> list[g.Panel]:
 
 
 def _identity() -> g.Panel:
-    return table(
+    return panel(
+        g.Table,
         "This VM",
         "The VM as its instance metadata describes it, and where to act on it. VMs with the same name have a row each.",
         (24, 4),
-        [cells("row", with_portal(_WHO)), cells("row", metric("build_info", _AT))],
-        columns(
+        instant(cells("row", with_portal(_WHO)), cells("row", metric("build_info", _AT))),
+        links=manual("vm"),
+        transformations=columns(
             {
                 "vm_name": "VM",
                 "instance": "Status page",
@@ -170,8 +213,7 @@ def _identity() -> g.Panel:
             },
             "subscription_id",
         ),
-        links=manual("vm"),
-        noValue="No exporter reported this VM in the last day.",
+        defaults={"noValue": "No exporter reported this VM in the last day."},
         overrides=[
             by_name("VM", custom__minWidth=90),
             by_name("Status page", links=[STATUS_LINK], custom__minWidth=130),
@@ -185,30 +227,30 @@ def _identity() -> g.Panel:
     )
 
 
-def _events() -> g.Panel:
-    return events_table(
+def _table() -> g.Panel:
+    return events(
         "Its current events first, then those that ended in the last 30 days, as its own exporter saw them. Notice: "
         "from first seen to the last NotBefore. Started for: until it ended, which is longer than the impact.",
         7,
+        _events(),
         manual("vm"),
-        _OWN,
-        one_vm=True,
+        ("Notice", "Started for"),
     )
 
 
 def _counted() -> g.Panel:
-    return table(
+    return panel(
+        g.Table,
         "What its exporter counted since its journal began",
         "Events of this VM by type, who approved them, and means: of the notice, of the time Scheduled and Started, "
         "and of the longest pause that the VM measured.",
         (14, 8),
-        [cells(name, query) for name, query in _COUNTED.items()],
-        columns({"event_type": "Type", **{name: name for name in _COUNTED}}),
+        instant(*(cells(name, query) for name, query in _COUNTED.items())),
+        links=manual("vm"),
+        transformations=columns({"event_type": "Type", **{name: name for name in _COUNTED}}),
         unit="s",
         custom={"minWidth": 55},
-        links=manual("vm"),
-        decimals=0,
-        noValue="Its exporter counted no event, or no exporter answers.",
+        defaults={"decimals": 0, "noValue": "Its exporter counted no event, or no exporter answers."},
         overrides=[
             by_name("Type", custom__width=90),
             *(by_name(name, unit="none") for name in list(_COUNTED)[:4]),

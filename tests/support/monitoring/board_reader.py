@@ -39,12 +39,6 @@ def of_vm(name: str, instances: str = ".+") -> dict[str, str]:
     return {"$vm": name, "${vm:regex}": name, "$instance": instances}
 
 
-def _alternatives(values: list[str]) -> str:
-    """Return the regular expression of several values as Grafana writes it into a query."""
-    escaped = (re.sub(r"[\\^$.*+?()[\]{}|]", r"\\\\\g<0>", each) for each in values)
-    return f"({'|'.join(escaped)})"
-
-
 @dataclass(frozen=True, slots=True)
 class BoardReader:
     """A dashboard over the server at ``url``, at the time ``at`` (seconds; now, if it is 0)."""
@@ -54,36 +48,16 @@ class BoardReader:
     variables: Mapping[str, str] = field(default_factory=dict)
     at: float = 0.0
 
-    def _searches(self) -> Iterator[tuple[str, str, str]]:
-        """Yield the name of each variable that a query finds, the query, and what is a value in its answer."""
-        for each in load(self.board)["templating"]["list"]:
-            if each["type"] == "query" and (query := re.fullmatch(r"query_result\((.+)\)", each["query"]["query"])):
-                yield each["name"], filled(query[1], {**EVERYTHING, **self.variables}), each["regex"].strip("/")
-
-    def found(self, now: float) -> dict[str, list[str]]:
-        """Return the values of the variables that queries find, by their names."""
-        values: dict[str, list[str]] = {}
-        for name, query, value in self._searches():
-            series = answer(self.url, "query", {"query": query, "time": f"{now}"})
-            texts = [",".join(f'{label}="{text}"' for label, text in each["metric"].items()) for each in series]
-            lines = (f"{{{text}}} {each['value'][1]} {now}" for text, each in zip(texts, series, strict=True))
-            values[name] = [match[1] for line in lines if (match := re.search(value, line))]
-        return values
-
     def queries(self) -> Iterator[tuple[str, str, str, dict[str, str]]]:
-        """Yield the name of each query, those of variables first, the query, the path of the API, and its times."""
+        """Yield the name of each query, the query, the path of the API, and the times to ask for."""
         now = self.at or time.time()
         once = {"time": f"{now}"}
-        yield from ((f"variable {name}", query, "query", once) for name, query, _ in self._searches())
-        values = self.found(now)
-        found = {f"${name}": _alternatives(each) for name, each in values.items()}
-        found |= {f"${{{name}:raw}}": ",".join(each) for name, each in values.items()}
         for panel in load(self.board)["panels"]:
             step = DAY if panel.get("interval") == "1d" else 15
             span = 31 * DAY if step == DAY else 300
             over_time = {"start": f"{now // step * step - span}", "end": f"{now // step * step}", "step": f"{step}"}
             for target in panel["targets"]:
-                query = filled(target["expr"], {**EVERYTHING, **self.variables, **found})
+                query = filled(target["expr"], {**EVERYTHING, **self.variables})
                 path, times = ("query", once) if target["instant"] else ("query_range", over_time)
                 yield f"{panel['title']} {target['refId']}", query, path, times
 

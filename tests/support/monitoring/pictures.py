@@ -16,7 +16,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from support.monitoring.board_reader import JSON, BoardReader, Json, load, of_vm
+from support.monitoring.board_reader import JSON, Json, load
 from support.monitoring.board_story import DAY, StoryPrometheus, moments
 from support.picture_texts import IMAGES, keep
 
@@ -88,11 +88,13 @@ def _draw(command: str, url: str, now: float, picture: Picture, folder: Path) ->
     sys.stderr.write(f"== {picture.name}\n")
     out, board = folder / f"{picture.name}.png", JSON / f"azure-scheduled-events-{picture.board}.json"
     span = ("--from", _iso(now - DAY), "--to", _iso(now), "--scrape-interval", "30s")
-    found = BoardReader(picture.board, url, of_vm(picture.vm) if picture.vm else {}, now).found(now)
-    given = {**found, **({"vm": [picture.vm]} if picture.vm else {})}
-    more = ["--width", str(picture.width), "--theme", picture.theme]
-    for name, values in given.items():
-        more += [each for value in values or [""] for each in ("--var", f"{name}={value}")]
+    more = (
+        "--width",
+        str(picture.width),
+        "--theme",
+        picture.theme,
+        *(("--var", f"vm={picture.vm}") if picture.vm else ()),
+    )
     drawing = [*shlex.split(command), str(board), "--prometheus", url, "--out", str(out), *span, *more]
     subprocess.run(drawing, check=True)
     keep(out, words(load(picture.board)))
