@@ -9,25 +9,18 @@ from .scenario import VirtualMachine
 _MEMBER: Final = re.compile(r"(?P<scale_set>.+)_(?P<number>\d+)")
 
 
-def computer_name(name: str) -> str:
-    """Return the host name Azure gives a VM: ``issue_0`` of a scale set is ``issue000000``."""
-    member = _MEMBER.fullmatch(name)
-    return f"{member['scale_set']}{int(member['number']):06d}" if member else name
+def instance(vm: VirtualMachine, *, is_partial: bool = False) -> dict[str, object]:
+    """Return the answer to ``/metadata/instance`` for ``vm``; only its name while a data provider of IMDS fails.
 
-
-def instance(vm: VirtualMachine) -> dict[str, object]:
-    """Return the answer to ``/metadata/instance`` for ``vm``."""
-    return {"compute": _compute(vm), "network": {"interface": []}}
-
-
-def partial_instance(vm: VirtualMachine) -> dict[str, object]:
-    """Return the answer while a data provider of IMDS fails: of ``vm``, only its name."""
-    names = (key for key, value in _compute(vm).items() if isinstance(value, str))
-    return {"compute": {**dict.fromkeys(names, ""), "name": vm.name}, "network": {}}
-
-
-def _compute(vm: VirtualMachine) -> dict[str, object]:
-    return {
+    Azure gives ``issue_0`` of a scale set the host name ``issue000000``.
+    """
+    member = _MEMBER.fullmatch(vm.name)
+    computer_name = f"{member['scale_set']}{int(member['number']):06d}" if member else vm.name
+    resource = f"virtualMachines/{member['number'] if member and vm.scale_set else vm.name}"
+    if vm.scale_set:
+        resource = f"virtualMachineScaleSets/{vm.scale_set}/{resource}"
+    group = f"/subscriptions/{vm.subscription_id}/resourceGroups/{vm.resource_group}"
+    compute = {
         "azEnvironment": "AzurePublicCloud",
         "evictionPolicy": "Delete" if vm.priority == "Spot" else "",
         "isHostCompatibilityLayerVm": "false",
@@ -35,7 +28,7 @@ def _compute(vm: VirtualMachine) -> dict[str, object]:
         "name": vm.name,
         "osProfile": {
             "adminUsername": "azureuser",
-            "computerName": computer_name(vm.name),
+            "computerName": computer_name,
             "disablePasswordAuthentication": "true",
         },
         "osType": "Linux",
@@ -45,7 +38,7 @@ def _compute(vm: VirtualMachine) -> dict[str, object]:
         "priority": vm.priority,
         "provider": "Microsoft.Compute",
         "resourceGroupName": vm.resource_group,
-        "resourceId": _resource_id(vm),
+        "resourceId": f"{group}/providers/Microsoft.Compute/{resource}",
         "subscriptionId": vm.subscription_id,
         "tags": "simulated:true",
         "tagsList": [{"name": "simulated", "value": "true"}],
@@ -54,12 +47,7 @@ def _compute(vm: VirtualMachine) -> dict[str, object]:
         "vmSize": vm.size,
         "zone": vm.zone,
     }
-
-
-def _resource_id(vm: VirtualMachine) -> str:
-    group = f"/subscriptions/{vm.subscription_id}/resourceGroups/{vm.resource_group}/providers/Microsoft.Compute"
-    if not vm.scale_set:
-        return f"{group}/virtualMachines/{vm.name}"
-    member = _MEMBER.fullmatch(vm.name)
-    number = member["number"] if member else vm.name
-    return f"{group}/virtualMachineScaleSets/{vm.scale_set}/virtualMachines/{number}"
+    if is_partial:
+        names = (key for key, value in compute.items() if isinstance(value, str))
+        return {"compute": {**dict.fromkeys(names, ""), "name": vm.name}, "network": {}}
+    return {"compute": compute, "network": {"interface": []}}

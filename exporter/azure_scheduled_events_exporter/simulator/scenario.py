@@ -2,6 +2,7 @@
 
 import math
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from functools import cache
@@ -43,6 +44,7 @@ LONGEST: Final = 365 * 86_400.0
 """Seconds; the longest duration and the latest moment that a scenario file may have."""
 
 _FOLDER: Final = Path(__file__).parent / "scenarios"
+_TIMES: Final = ("announced_at", "notice", "started_for", "approval_delay", "new_notice")
 _OF_NOTICE: Final = ("notice", "approval_delay", "rescheduled_at", "new_notice")
 _SHORTEST: Final = 60.0  # seconds; minimum length of a scenario, so that a loop of empty scenarios does not spin
 
@@ -125,6 +127,9 @@ class Scenario:
         return max(_SHORTEST, length, *(plan.ends for plan in self.faults if plan.ends < math.inf), 0)
 
 
+Choice = str | Path | Scenario
+"""A shipped scenario's name (or ``all``), the path of a file, or a scenario."""
+
 PLACEMENT_GROUP: Final = tuple(
     VirtualMachine(f"vmss_{number}", scale_set="vmss", zone="1", fault_domain=str(number)) for number in range(5)
 )
@@ -137,12 +142,20 @@ def shipped() -> tuple[Scenario, ...]:
     return tuple(load(_FOLDER / f"{name}.yaml") for name in SHIPPED)
 
 
-def find(name: str) -> tuple[Scenario, ...]:
-    """Return the scenarios of ``name``: ``all``, a shipped scenario, or the path of a file.
+def find(choice: Choice | Sequence[Choice]) -> tuple[Scenario, ...]:
+    """Return the scenarios of ``choice``.
 
     Raises:
         UsageError: there is no such scenario, or the file is invalid.
     """
+    if isinstance(choice, Scenario):
+        return (choice,)
+    if isinstance(choice, Path):
+        return (load(choice),)
+    return _named(choice) if isinstance(choice, str) else tuple(each for one in choice for each in find(one))
+
+
+def _named(name: str) -> tuple[Scenario, ...]:
     if name == "all":
         return shipped()
     if name in SHIPPED:
@@ -206,20 +219,17 @@ def _event(section: Section, vms: tuple[str, ...]) -> PlannedEvent:
     for name in resources:
         if name not in vms:
             raise section.error(f"'{name}' is none of this scenario's VMs: {', '.join(vms)}", "resources")
-    event = PlannedEvent(
-        event_type,
-        resources,
-        source=section.choice("source", ("Platform", "User"), "Platform"),
-        description=section.text("description", ""),
+    usual = PlannedEvent(event_type, resources, notice=facts.usual_notice, started_for=facts.usual_started)
+    times: dict[str, Any] = {key: _seconds(section, key, getattr(usual, key)) for key in _TIMES}
+    event = replace(
+        usual,
+        source=section.choice("source", ("Platform", "User"), usual.source),
+        description=section.text("description", usual.description),
         duration=_impact(section),
-        announced_at=_seconds(section, "announced_at", 30),
-        notice=_seconds(section, "notice", facts.usual_notice),
-        starts=Starts(section.choice("starts", tuple(Starts), Starts.NOT_BEFORE)),
-        started_for=_seconds(section, "started_for", facts.usual_started),
-        approval_delay=_seconds(section, "approval_delay", 0),
+        starts=Starts(section.choice("starts", tuple(Starts), usual.starts)),
         cancelled_at=_moment(section, "cancelled_at"),
         rescheduled_at=_moment(section, "rescheduled_at"),
-        new_notice=_seconds(section, "new_notice", 0),
+        **times,
     )
     section.finish()
     _check(section, event)

@@ -10,7 +10,6 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Self
 from urllib.parse import quote
 
@@ -20,14 +19,11 @@ from azure_scheduled_events_exporter.http_server.listen_address import ListenAdd
 from .control import Control
 from .document import WireEvent
 from .faults import FaultPlan, fault_named, parse_plan
-from .scenario import Scenario, find, load, shipped
+from .scenario import Choice, find, shipped
 from .service import REQUESTS_PER_SECOND, Answer, Request, Seen, Service
 from .stage import Playlist, Stage
 from .timeline import Happening
 from .wire import Server
-
-Choice = str | Path | Scenario
-"""A shipped scenario's name (or ``all``), the path of a file, or a scenario."""
 
 _LONGEST_WAIT = 3600.0
 
@@ -69,7 +65,7 @@ class Simulator:
         self._address = address
         self._on_happening = on_happening
         self._plans = tuple(parse_plan(fault) if isinstance(fault, str) else fault for fault in faults)
-        self._playlist = Playlist(_scenarios(scenario), speed, loop)
+        self._playlist = Playlist(find(scenario), speed, loop)
         self._seed = uuid.uuid4().hex if seed is None else str(seed)
         self._service = Service(
             Stage(self._playlist, at=self._clock(), seed=self._seed),
@@ -200,7 +196,7 @@ class Simulator:
 
         Raises as the class does.
         """
-        scenarios = _scenarios(scenario)
+        scenarios = find(scenario)
         with self._as_of_now() as stage:
             stage.play(Playlist(scenarios, stage.playlist.speed if speed is None else speed, loop), self._clock())
 
@@ -242,13 +238,3 @@ def steady_clock() -> Callable[[], float]:
     """Return a clock in Unix seconds that follows the monotonic clock, so that a corrected clock moves no event."""
     ahead = time.time() - time.monotonic()
     return lambda: time.monotonic() + ahead
-
-
-def _scenarios(choice: Choice | Sequence[Choice]) -> tuple[Scenario, ...]:
-    if isinstance(choice, Scenario):
-        return (choice,)
-    if isinstance(choice, Path):
-        return (load(choice),)
-    if isinstance(choice, str):
-        return find(choice)
-    return tuple(scenario for each in choice for scenario in _scenarios(each))

@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from .document import NEWEST, PREVIEW, WireEvent, document_body, events_in, is_version, to_json, version_invalid
 from .faults import Fault, FaultPlan, active
-from .instance import instance, partial_instance
+from .instance import instance
 from .stage import Stage
 
 JSON: Final = "application/json; charset=utf-8"
@@ -160,8 +160,8 @@ class Service:
             case "GET", "/metadata/scheduledevents":
                 return self._document(version, vm, now)
             case "GET", _:
-                body = partial_instance if fault is Fault.PARTIAL_INSTANCE else instance
-                return Answer(HTTPStatus.OK, to_json(body(self.stage.vms[vm])))
+                is_partial = fault is Fault.PARTIAL_INSTANCE
+                return Answer(HTTPStatus.OK, to_json(instance(self.stage.vms[vm], is_partial=is_partial)))
             case "POST", "/metadata/scheduledevents":
                 return self._approval(request.body, vm, now)
         return _FAULTY[Fault.METHOD_NOT_ALLOWED]
