@@ -63,16 +63,6 @@ class TestListening:
         assert str(address) in str(caught.value)
         assert "\n" not in str(caught.value)
 
-    def test_port_is_free_after_stop(self) -> None:
-        """After stop the port is free at once for the next start, although clients were connected."""
-        with serving() as first:
-            client = first.connect()
-            client.sendall(request())
-            assert read_answer(client) == PAGE
-        with serving(address=ListenAddress("127.0.0.1", first.server.port)) as second:
-            assert second.get()[0] == 200
-        client.close()
-
 
 class TestAnswers:
     """The responses to requests."""
@@ -133,24 +123,6 @@ class TestAnswers:
         assert (code, body, headers["allow"]) == (405, b"only GET and HEAD are served here\n", "GET, HEAD")
 
     @pytest.mark.parametrize(
-        "target",
-        [
-            "//metrics",
-            "/metrics/",
-            "/./metrics",
-            "/x/../metrics",
-            "/metrics%00",
-            "/METRICS",
-            "*",
-            "metrics",
-            "/%2fmetrics",
-        ],
-    )
-    def test_strange_path(self, server: Running, target: str) -> None:
-        """Only the exact path is served: nothing is normalized that a proxy in front might read in another way."""
-        assert status(server.talk(request(target))) in {400, 404}
-
-    @pytest.mark.parametrize(
         "nonsense",
         [
             b"nonsense\r\n\r\n",
@@ -199,18 +171,6 @@ class TestConnections:
             received = read_all(client)
         assert (received.count(b"HTTP/1.1 200"), header(received, "connection")) == (1, "close")
         assert received.endswith(BIG)
-
-    def test_byte_by_byte(self, server: Running) -> None:
-        """A request that comes a byte at a time is answered when it is complete."""
-        answer = server.talk(*(bytes((byte,)) for byte in request()))
-        assert answer.endswith(PAGE)
-
-    @pytest.mark.parametrize("version", ["1.0", "1.1"])
-    def test_close(self, server: Running, version: str) -> None:
-        """A client of HTTP/1.0, or one that asks for the end of the connection, gets it after the whole page."""
-        with server.connect() as client:
-            client.sendall(request("/big", "GET", version, "Connection: close"))
-            assert read_all(client).endswith(BIG)
 
     @pytest.mark.parametrize(
         "framing",

@@ -59,14 +59,6 @@ def test_never_reads(last: tuple[str, ...]) -> None:
         assert len(read_all(client)) < len(HUGE)
 
 
-def test_slow_reader() -> None:
-    """A client that reads slowly, but in time, gets every byte of a huge page."""
-    with serving() as running, running.connect(receive_buffer=4096) as client:
-        client.sendall(request("/huge", "GET", "1.1", "Connection: close"))
-        assert running.get()[0] == 200
-        assert read_all(client).endswith(HUGE)
-
-
 def waiting(running: Running, stack: ExitStack, number: int) -> list[socket.socket]:
     """Open connections one after another; each is known to the server when the next begins."""
     clients = []
@@ -103,16 +95,6 @@ def test_clients_that_never_read_make_room() -> None:
             client = stack.enter_context(running.connect(receive_buffer=4096))
             client.sendall(request("/huge"))
         assert running.get()[:2] == (200, PAGE)
-
-
-def test_flood_of_requests() -> None:
-    """A client that sends requests for ever and reads nothing stops being read, and others are served."""
-    with serving() as running, running.connect(receive_buffer=4096) as client:
-        client.settimeout(1)
-        with suppress(ConnectionError, TimeoutError):
-            while True:
-                client.sendall(request("/huge") * 1000)
-        assert running.get()[0] == 200
 
 
 def test_stop_closes_at_once() -> None:

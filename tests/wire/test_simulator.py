@@ -62,19 +62,6 @@ def wait_for(condition: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def test_connection_is_kept_alive(simulator: Simulator) -> None:
-    """Several requests, also refused ones, go over one HTTP/1.1 connection."""
-    with connection(simulator.url) as opened:
-        sockets = set()
-        for path, status in ((EVENTS, 200), ("/metadata/scheduledevents", 400), ("/nothing", 404), (EVENTS, 200)):
-            opened.request("GET", path, headers={"Metadata": "true"})
-            answer = opened.getresponse()
-            answer.read()
-            assert (answer.status, answer.version, answer.will_close) == (status, 11, False)
-            sockets.add(opened.sock)
-        assert len(sockets) == 1
-
-
 def test_scenario_runs_and_is_recorded() -> None:
     """A scenario plays by itself in compressed real time, is reported as it happens, and recorded with its times."""
     told: list[Happening] = []
@@ -160,16 +147,6 @@ def test_stop_ends_hanging_connections(fault: str | None) -> None:
         idle.settimeout(PATIENCE)
         assert idle.recv(1) == b""
     wait_for(lambda: threading.active_count() == threads)
-
-
-@pytest.mark.parametrize("head", ["Content-Length: 100000", "Content-Length: -1", "Transfer-Encoding: chunked"])
-def test_body_without_a_sensible_length_is_refused(simulator: Simulator, head: str) -> None:
-    """A request body that is too large, or does not say how large it is, is refused and the connection closed."""
-    where = urlsplit(simulator.url)
-    with socket.create_connection((where.hostname or "", where.port or 0), PATIENCE) as opened:
-        opened.sendall(f"POST {EVENTS} HTTP/1.1\r\nHost: imds\r\n{head}\r\n\r\n".encode())
-        answer = b"".join(iter(lambda: opened.recv(4096), b""))
-        assert answer.split()[1] == b"400"
 
 
 def test_control_over_http(simulator: Simulator) -> None:

@@ -1,15 +1,10 @@
 """DHCP messages with option 245, and which interface sends the request."""
 
-from ipaddress import IPv4Address
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from azure_scheduled_events_exporter.imds.dhcp import (
     ENDPOINT_OPTION,
     build_discover,
-    endpoint_address,
     parse_answer,
 )
 
@@ -81,28 +76,3 @@ def test_what_is_no_answer_to_this_request_is_refused(message: bytes, complaint:
     """Messages to other clients, and damaged or truncated ones, are never read as the answer."""
     with pytest.raises(ValueError, match=complaint):
         read(message)
-
-
-@given(
-    st.ip_addresses(v=4),
-    st.lists(st.tuples(st.integers(1, 254).filter(lambda code: code != 245), st.binary(max_size=20))),
-)
-def test_the_address_survives_any_other_options(address: IPv4Address, others: list[tuple[int, bytes]]) -> None:
-    """The address read is the address sent, with any other options."""
-    noise = b"".join(bytes((code, len(value))) + value for code, value in others)
-    assert read(answer(noise + bytes((245, 4)) + address.packed + b"\xff")) == address.packed
-
-
-@pytest.mark.parametrize(
-    ("value", "complaint"),
-    [
-        (None, "has no option 245"),
-        (b"\xa8\x3f", "has 2 bytes in option 245, not 4"),
-        *((bytes(each), "no address of another machine") for each in ((0, 1, 2, 3), (224, 0, 0, 1), (127, 0, 0, 1))),
-        (b"\xff\xff\xff\xff", "names 255.255.255.255 in option 245, which is no address of another machine"),
-    ],
-)
-def test_an_address_that_cannot_be_a_service_is_refused(value: bytes | None, complaint: str) -> None:
-    """No address, half an address, everybody's and our own are refused."""
-    with pytest.raises(ValueError, match=complaint):
-        endpoint_address(value)

@@ -192,20 +192,6 @@ class TestEnd:
             assert not thread.is_alive()
         assert "open" in script.names[1]
 
-    def test_stop_works_at_any_moment(self, journal: Journal) -> None:
-        """`stop` works at any moment and sends the open spans."""
-        for round_ in range(200):
-            script = Script(YES)
-            delivery = SpanDelivery(journal, script, LOG)
-            thread = threading.Thread(target=delivery.run, daemon=True)
-            thread.start()
-            if round_ % 2:
-                delivery.wake()
-            delivery.stop([span("open")], 5.0)
-            thread.join(5.0)
-            assert not thread.is_alive()
-            assert script.names == [["open"]]
-
 
 ENDPOINT = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4318"}
 TRACES = {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://127.0.0.1:4318/v1/traces"}

@@ -1,7 +1,6 @@
 """Bodies of answers: unchanged, chunked, too large, compressed."""
 
 import gzip
-import socket
 
 import pytest
 
@@ -52,35 +51,6 @@ class TestBodies:
         error = failure(client)
         assert error.outcome is Outcome.INVALID_DOCUMENT
         assert str(error) == f"{peer.url} sent more than 1 MiB"
-
-    @pytest.mark.parametrize("chunked", [False, True])
-    def test_large_body(self, chunked: bool, serve: Serve) -> None:  # noqa: FBT001 - a case, not a flag
-        """64 MiB are not read to the end and cost little memory; the next poll is answered."""
-        piece = b" " * MIB
-        sent = 0
-
-        def talk(connection: socket.socket, _: bytes) -> None:
-            nonlocal sent
-            if len(peer.requests) > 1:
-                connection.sendall(answer())
-                return
-            length = "Transfer-Encoding: chunked" if chunked else f"Content-Length: {64 * MIB}"
-            connection.sendall(f"HTTP/1.1 200 OK\r\n{length}\r\n\r\n".encode())
-            for _piece in range(64):
-                if chunked:
-                    connection.sendall(b"%x\r\n" % MIB)
-                connection.sendall(piece)
-                if chunked:
-                    connection.sendall(b"\r\n")
-                sent += 1
-
-        peer = serve(talk)
-        client = client_of(peer.url)
-        with little_memory():
-            error = failure(client)
-        assert error.outcome is Outcome.INVALID_DOCUMENT
-        assert sent < 30  # what the buffers of two sockets take
-        assert client.scheduled_events(LONG) == BODY
 
     @pytest.mark.parametrize("coding", ["gzip", "deflate", "gzip, gzip"])
     def test_compressed_bomb(self, coding: str, serve: Serve) -> None:

@@ -99,31 +99,6 @@ class TestAnswers:
         first, second = collector.received
         assert second.at > (first.at + 3 if form == "seconds" else date) - 0.5
 
-    def test_nobody_there(self, collector: Collector) -> None:
-        """Spans wait while connections are refused, and arrive once there is a collector."""
-        collector.stop()
-        with delivering(OtlpSender(collector.url)) as (journal, delivery):
-            add(journal, delivery, ROOT)
-            time.sleep(0.2)
-            assert journal.spans_queued() == 1
-            collector.start()
-            add(journal, delivery, CHILD)
-            eventually(lambda: delivery.exported == 2, "exported")
-        assert delivery.failed == 0
-        assert len(collector.spans()) == 2
-
-    def test_the_end_with_a_hang(self, collector: Collector) -> None:
-        """A collector that hangs holds up the end no longer than it may."""
-        collector.answer(HANG)
-        with delivering(OtlpSender(collector.url)) as (journal, delivery):
-            add(journal, delivery, ROOT)
-            eventually(lambda: collector.received, "the request")
-            began = time.monotonic()
-            delivery.stop([CHILD], 1.2)
-            assert time.monotonic() - began < 9.0
-            assert journal.spans_queued() == 1
-            collector.stop()
-
     @pytest.mark.parametrize(
         ("reply", "configured", "longest"),
         [(HANG, "3600", 0.5), (Reply(drips=True), "1", 3600.0)],

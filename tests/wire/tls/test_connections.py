@@ -12,18 +12,8 @@ import pytest
 from azure_scheduled_events_exporter.http_server.server import Limits
 from support.programs import eventually
 from support.servers.certificates import Authority
-from support.servers.serving import BIG, PAGE, read_all, read_answer, request
+from support.servers.serving import PAGE, read_all, request
 from support.servers.tls_serving import PLAIN, ask, encrypted, let_in, said, trusting, wrapped
-
-
-def test_page(file: Path, authority: Authority) -> None:
-    """Pages small and large come whole, one after another on one connection."""
-    with encrypted(file) as running, wrapped(running, trusting(authority)) as client:
-        for path, page in (("/metrics", PAGE), ("/big", BIG), ("/metrics", PAGE)):
-            client.sendall(request(path))
-            assert read_answer(client) == page
-        client.sendall(request("/big", "GET", "1.1", "Connection: close"))
-        assert read_all(client).endswith(BIG)
 
 
 def test_protocol(file: Path, authority: Authority) -> None:
