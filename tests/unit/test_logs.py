@@ -6,8 +6,6 @@ import json
 import logging
 import os
 import re
-import threading
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from freezegun import freeze_time
@@ -15,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from azure_scheduled_events_exporter.logs import facts, set_up
-from support.programs import eventually
 
 NASTY = [
     "two\nlines",
@@ -145,32 +142,3 @@ def test_a_line_longer_than_the_space_for_it() -> None:
     assert cut.startswith("ts=")
     assert cut.endswith("xxx")
     assert (read(loss)["lines"], read(loss)["level"], read(last)["msg"], nothing) == ("1", "warning", "short", "")
-
-
-def test_a_reader_slower_than_a_long_line() -> None:
-    """A line of 800 kB does not wait for a reader who takes ten seconds for it: it is cut, and counted as lost."""
-    pipe, write = os.pipe()
-    fcntl.fcntl(write, fcntl.F_SETPIPE_SZ, 16_384)
-    parts, is_over = [], threading.Event()
-    with os.fdopen(pipe, "rb", buffering=0) as reader, ThreadPoolExecutor(1) as pool:
-
-        def read_slowly() -> None:
-            while part := reader.read(4096):
-                parts.append(part)
-                is_over.wait(0.05)
-
-        slow_reader = pool.submit(read_slowly)
-        with os.fdopen(write, "w") as stream:
-            log = set_up("info", "logfmt", stream)
-            log.info("long", extra=facts(text="x" * 800_000))
-            is_over.set()
-
-            def reads_on() -> bool:
-                log.info("short")
-                return b"short" in b"".join(parts)
-
-            eventually(reads_on, "a later line is read")
-        slow_reader.result(30)
-    cut, loss, *_ = b"".join(parts).decode().split("\n")
-    assert len(cut) < 400_000
-    assert (read(loss)["msg"], read(loss)["level"]) == ("lines of this log were lost: nobody read it", "warning")

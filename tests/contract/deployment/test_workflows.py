@@ -95,12 +95,6 @@ class TestWorkflow:
         for line in path.read_text().splitlines():
             assert ": write" not in line or re.search(r": write # \w+", line), line
 
-    def test_nothing_hangs_or_piles_up(self, path: Path) -> None:
-        """Every job ends by itself, and a newer push replaces an older one."""
-        assert content(path)["concurrency"]["group"]
-        for name, job in jobs(path).items():
-            assert "uses" in job or int(job["timeout-minutes"]) <= 45, name
-
     def test_credentials_do_not_lie_around(self, path: Path) -> None:
         """The token of a run is not left in the checkout, where every later step could take it."""
         checkouts = [step for _, step in steps(path) if step.get("uses", "").startswith("actions/checkout@")]
@@ -138,15 +132,3 @@ def test_what_is_published_is_built_once() -> None:
         assert "dist" in names, job
     assert set(jobs(release)["attest"]["needs"]) == {"ci", "build"}
     assert "attest" in jobs(release)["pypi"]["needs"]
-
-
-def test_hooks_are_the_projects_own() -> None:
-    """pre-commit downloads nothing: each hook is a program that `make setup` has brought, or git."""
-    hooks = content(ROOT / ".pre-commit-config.yaml")["repos"]
-    assert [each["repo"] for each in hooks] == ["local"]
-    for hook in hooks[0]["hooks"]:
-        assert hook["language"] == "system"
-        program, *arguments = hook["entry"].split()
-        assert program == "git" or (ROOT / program).exists(), program
-        for argument in arguments:
-            assert not argument.startswith("tests/") or (ROOT / argument).is_file(), argument

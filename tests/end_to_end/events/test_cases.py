@@ -73,25 +73,6 @@ def test_advice_is_neither_pending_nor_started(exporter: Exporter, simulator: Si
     assert counted == {"detected": 1, "withdrawn": 1}
 
 
-def test_no_interruption_is_harmless(exporter: Exporter, simulator: Simulator) -> None:
-    """A Reboot with DurationInSeconds 0 is harmless in metrics, JSON and on the page, and has no impact."""
-    scrape, event, page = shown(exporter, simulator, case("reboot-duration-0"))
-    assert kinds(scrape) == [event["kind"]] == ["harmless"]
-    assert scrape.series("vm_impact_timestamp_seconds") == []
-    assert "Azure announces no interruption" in page
-    assert "Memory is lost" not in page
-
-
-def test_an_entry_without_an_event_id_ends_nothing(exporter: Exporter, simulator: Simulator) -> None:
-    """A document with only an entry without EventId cannot be read whole, so the current event goes on."""
-    shown(exporter, simulator, case("reboot-duration-0"))
-    simulator.serve_body(case("no-event-id"))
-    exporter.shows("the failure", lambda scrape: scrape.value("up") == 0)
-    scrape = exporter.scrape()
-    assert (kinds(scrape), scrape.series("event_ended_timestamp_seconds")) == (["harmless"], [])
-    assert "Events[0] has no EventId" in exporter.log
-
-
 def test_many_names_reschedule_at_every_poll(exporter: Exporter, simulator: Simulator) -> None:
     """Of an event with 60,000 names, log and journal get a hundred, this VM's among them, and all are counted."""
     names = json.dumps([*(f"vm_{number}" for number in range(1, 60_000)), "vm_0"]).encode()

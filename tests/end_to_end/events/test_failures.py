@@ -1,6 +1,5 @@
 """IMDS fails during a pending event: no event is lost, the failure is visible, and the exporter recovers by itself."""
 
-import threading
 import time
 from collections.abc import Callable
 from email.utils import formatdate
@@ -8,10 +7,8 @@ from email.utils import formatdate
 import pytest
 
 from azure_scheduled_events_exporter.simulator import Simulator
-from support.events.gate import Gate, Treatment
 from support.events.imds_bodies import entry
-from support.programs import PATIENCE, Exporter, Scrape, eventually, fetch
-from support.quiet import QUIET
+from support.programs import Exporter, Scrape, eventually
 
 EVENT_ID = "C7061BAC-AFDC-4513-B24B-AA5F13A16123"
 KEY = {"event_id": EVENT_ID, "event_type": "Reboot", "scope": "self"}
@@ -88,49 +85,3 @@ def _fails_and_recovers(simulator: Simulator, exporter: Exporter, fault: str, ou
     assert f"outcome={outcome}" in first
     assert 'msg="IMDS poll failed"' in first
     assert 'msg="IMDS answers again"' in last
-
-
-class _Enabling(Gate):
-    """An IMDS that answers no poll until the service ``is_enabled``."""
-
-    def __init__(self, target: str) -> None:
-        super().__init__(target)
-        self.polled = threading.Event()
-        self.is_enabled = threading.Event()
-
-    def take(self, method: str, path: str, body: bytes) -> Treatment:
-        """Let a poll wait."""
-        if "/metadata/scheduledevents" in path:
-            self.polled.set()
-            self.is_enabled.wait(PATIENCE)
-        return super().take(method, path, body)
-
-
-def test_first_request_takes_long(start_exporter: Start) -> None:
-    """While IMDS enables the service, the exporter waits, beyond the time limit of later requests, and answers."""
-    with Simulator(QUIET) as simulator, _Enabling(simulator.url) as gate:
-        simulator.set_document([reboot(time.time() + 3600)])
-        exporter = start_exporter(gate.url, "--imds.timeout", "3s")
-        assert gate.polled.wait(PATIENCE)
-        began = time.monotonic()
-        scrape = exporter.scrape()
-        assert fetch(f"{exporter.url}/-/healthy").status == 200
-        assert fetch(f"{exporter.url}/-/ready").status == 503
-        assert fetch(f"{exporter.url}/").status == 200
-        assert scrape.value("up") == 0
-        assert {labels["outcome"]: value for labels, value in scrape.series("polls_total")} == {
-            "ok": 0,
-            "timeout": 0,
-            "connection_error": 0,
-            "throttled": 0,
-            "http_error": 0,
-            "invalid_document": 0,
-        }
-        eventually(lambda: time.monotonic() > began + 4.0, "more time than later requests have")
-        gate.is_enabled.set()
-        exporter.shows("the event", has_polled)
-        scrape = exporter.scrape()
-        assert scrape.value("up") == 1
-        assert scrape.value("polls_total", outcome="timeout") == 0
-        assert fetch(f"{exporter.url}/-/ready").status == 200
-        assert exporter.lines("IMDS poll failed") == []

@@ -10,9 +10,8 @@ import pytest
 
 from azure_scheduled_events_exporter.core.spans import span_id, trace_id
 from azure_scheduled_events_exporter.simulator import Scenario, Simulator, What, find
-from support.events.gate import Nameless, Treatment
 from support.events.imds_bodies import entry
-from support.monitoring.collector import ACCEPT, Collector, Reply
+from support.monitoring.collector import Collector
 from support.programs import Exporter, eventually
 
 Start = Callable[..., Exporter]
@@ -184,29 +183,3 @@ def test_a_collector_that_is_away(collector: Collector, imds: Simulator, start_e
     assert spans["started"].start == spans["scheduled"].end
     for transition, nanoseconds in told.items():
         assert -0.1 < nanoseconds / 1e9 - times[transition] < 15.0, transition
-
-
-class _NamedLater(Nameless):
-    """An IMDS that answers the VM's name from the second question on."""
-
-    def take(self, method: str, path: str, body: bytes) -> Treatment:
-        """Refuse the first question for the name."""
-        treated = super().take(method, path, body)
-        self.named = self.named or "/metadata/instance" in path
-        return treated
-
-
-def test_spans_after_a_restart_name_their_vm(imds: Simulator, start_exporter: Start, tmp_path: Path) -> None:
-    """Spans that waited over a restart name their VM, also if IMDS answers its name some seconds later."""
-    with Collector(Reply(503)) as collector, _NamedLater(imds.url) as gate:
-        flags = ("--otlp.endpoint", collector.url, "--poll.interval", "300ms", "--journal.path", str(tmp_path))
-        exporter = start_exporter(imds.url, *flags)
-        exporter.wait_for_line("this VM's name is known")
-        imds.set_document([reboot()])
-        exporter.shows("the span", lambda scrape: scrape.value("spans_queued") == 1)
-        exporter.kill()
-        collector.answer(ACCEPT)
-        start_exporter(gate.url, *flags)
-        eventually(lambda: collector.accepted, "the span")
-        assert gate.named
-        assert [span.resource.get("azure.vm.name") for span in collector.accepted] == ["vmss_0"]

@@ -122,14 +122,6 @@ class TestCommandLine:
         assert "alertmanager.url: http://***@a:9093,http://***@b:9093" in said
         assert_no_secret("check-config", said)
 
-    def test_wrong_address(self, tmp_path: Path) -> None:
-        """An address that is refused is shown without its password."""
-        said = self.said(
-            tmp_path, "check-config", "--otlp.endpoint", with_password("grpc://collector.example.org:4317")
-        )
-        assert "grpc://***@collector.example.org:4317" in said
-        assert_no_secret("complaint", said)
-
     @pytest.mark.parametrize("flags", [(), ("--push",)])
     def test_drill(self, flags: tuple[str, ...], tmp_path: Path) -> None:
         """A drill shows neither the password of an Alertmanager that is away, nor that of one that answers oddly."""

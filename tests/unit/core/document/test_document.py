@@ -64,11 +64,6 @@ def test_encodings(encoding: str) -> None:
     assert parse_document(text.encode(encoding)).events[0].description == "für"
 
 
-def test_event_id_has_no_case() -> None:
-    """An EventId is shown in upper case, so that two spellings are one event."""
-    assert only(EventId=f" {SOME_ID.lower()} ").event_id == SOME_ID
-
-
 def test_sent_id() -> None:
     """An event can be named to Azure as Azure spelled it, and two spellings make no difference between events."""
     event = only(EventId=f" {SOME_ID.lower()} ")

@@ -73,11 +73,6 @@ def test_resources_null_or_absent(value: object) -> None:
     assert document.remarks == ()
 
 
-def test_resources_keep_their_order_and_spelling() -> None:
-    """The first of Resources is the leader, so their order stays, and names are shown as Azure wrote them."""
-    assert only(Resources=["vm_2", "VM_0", "_vm_1"]).resources == ("vm_2", "VM_0", "_vm_1")
-
-
 def test_each_vm_of_resources_counts_once() -> None:
     """Two spellings of one VM are one VM, in the place and spelling of the first."""
     assert only(Resources=["vm_1", "VM_1", "", "_vm_1", "vm_0", "vm_1"]).resources == ("vm_1", "vm_0")

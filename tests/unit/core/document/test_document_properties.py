@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from azure_scheduled_events_exporter.core.document import (
     Document,
     Scope,
-    comparable_name,
     parse_document,
     parse_not_before,
 )
@@ -161,18 +160,6 @@ def test_captured_bodies_with_other_values(data: st.DataObject) -> None:
     assert [event.event_id for event in document.events] == [event.event_id for event in CAPTURED[name].events]
 
 
-NOT_BEFORE_PIECES = st.sampled_from(
-    [*"0123456789:-+.,TZ ", "Mon", "Apr", "2022", "GMT", "EST", "am", "W18", "(", ")", "11", "22:26:58", "\n"]
-)
-
-
-@given(st.lists(NOT_BEFORE_PIECES, max_size=12).map("".join))
-@settings(PATIENT)
-def test_any_text_like_a_not_before(text: str) -> None:
-    """No text made of what times are made of is more than an unreadable time."""
-    assert isinstance(parse_not_before(text), float | None)
-
-
 @given(st.datetimes(min_value=datetime(1970, 1, 2), max_value=datetime(9998, 12, 31)))  # noqa: DTZ001 - UTC is added
 @PATIENT
 def test_both_forms_of_a_time_agree(moment: datetime) -> None:
@@ -180,10 +167,3 @@ def test_both_forms_of_a_time_agree(moment: datetime) -> None:
     moment = moment.replace(microsecond=0, tzinfo=UTC)
     rfc_1123 = f"{moment:%a, %d %b} {moment.year:04d} {moment:%H:%M:%S} GMT"
     assert parse_not_before(rfc_1123) == parse_not_before(moment.isoformat()) == moment.timestamp()
-
-
-@given(st.text())
-@PATIENT
-def test_comparable_name_is_stable(name: str) -> None:
-    """A name that is made comparable is comparable."""
-    assert comparable_name(comparable_name(name)) == comparable_name(name) == comparable_name("_" + name)
