@@ -106,24 +106,6 @@ def test_without_imds() -> None:
         assert min(ends(peer, "FIRST")) > time.time()
 
 
-def test_event_during_an_outage() -> None:
-    """However long Alertmanager has been away, a new alert is posted at once, and again within a second or so."""
-    vm = Vm()
-    with Peer(503) as away, delivering(vm, away.url) as worker:
-        vm.announce("OLD")
-        worker.wake()
-        eventually(lambda: len(ends(away, "OLD")) >= 3, "pauses of 2 s and more")
-        vm.announce("NEW")
-        worker.wake()
-        eventually(lambda: ends(away, "NEW"), "the alert")
-        began = time.monotonic()
-        eventually(lambda: len(ends(away, "NEW")) >= 2, "the alert again")
-        assert time.monotonic() - began < 3.5
-        assert not worker.up
-        away.status = 200
-        eventually(lambda: worker.up, "an answer")
-
-
 def test_nothing_is_delayed(tmp_path: Path) -> None:
     """If one Alertmanager hangs and one refuses, polls continue, another one is notified, and shutdown is quick."""
     preempt = PlannedEvent("Preempt", ("vm_0",), announced_at=0, notice=600)

@@ -108,18 +108,6 @@ def test_every_transition(simulator: Simulator, run: Callable[..., Exporter], fo
     assert lines[0]["outcome"] is None
 
 
-def test_mine_at_once(simulator: Simulator, run: Callable[..., Exporter], follow: Callable[..., Follower]) -> None:
-    """A line is there as the metric is; ``--mine`` keeps to this VM's events."""
-    exporter = run()
-    mine, everybodys = follow("--mine"), follow()
-    settled(mine)
-    settled(everybodys)
-    simulator.set_document([event("THEIRS", vm="vmss_1"), event("MINE")])
-    exporter.shows("the events", lambda scrape: scrape.total("event_info") == 2)
-    everybodys.wait_for(("THEIRS", "detected"), ("MINE", "detected"))
-    mine.wait_for(("MINE", "detected"))
-
-
 @pytest.fixture
 def nameless(simulator: Simulator) -> Iterator[Nameless]:
     """Return a stretch of wire in front of the simulator on which this VM's name is not to be had."""

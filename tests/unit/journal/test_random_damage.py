@@ -1,14 +1,10 @@
 """A journal with random bytes or values changed: it is used or set aside, and what comes then is on disk."""
 
 import contextlib
-import json
-import math
 import sqlite3
 import tempfile
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -91,49 +87,9 @@ def test_any_bytes(changes: list[tuple[int, bytes]]) -> None:
     check(bytes(content))
 
 
-ODD_VALUES = [None, True, 0, -1, 2.5, 1e308, math.inf, math.nan, 1 << 70, "", "x", "NaN", [], {}, [1], {"x": 1}]
-TEXTS_WITH_JSON = [("lives", "life"), ("spans", "span"), ("properties", "value")]
-
-
 def without_log(content: bytes) -> bytes:
     """Return a database without write-ahead log, which one in memory cannot have: its header says so in two bytes."""
     return content[:18] + b"\1\1" + content[20:]
-
-
-def nodes(value: object, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
-    """Yield the path of every value in parsed JSON."""
-    yield path
-    if isinstance(value, dict | list):
-        for key, each in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from nodes(each, (*path, key))
-
-
-def with_value(whole: Any, path: tuple[str | int, ...], value: object) -> object:  # noqa: ANN401 - parsed JSON
-    """Return parsed JSON with another value at ``path``."""
-    if not path:
-        return value
-    parent = whole
-    for key in path[:-1]:
-        parent = parent[key]
-    parent[path[-1]] = value
-    return whole
-
-
-@settings(suppress_health_check=[HealthCheck.too_slow])
-@given(st.data())
-def test_any_value_in_json(data: st.DataObject) -> None:
-    """A value in the JSON of some rows is any other value."""
-    with contextlib.closing(sqlite3.connect(":memory:")) as connection:
-        connection.deserialize(without_log(sound()))
-        for table, column in data.draw(st.lists(st.sampled_from(TEXTS_WITH_JSON), min_size=1, max_size=4)):
-            rows = [text for (text,) in connection.execute(f"SELECT {column} FROM {table}") if text and text[0] in "{["]
-            text = data.draw(st.sampled_from(rows or ["{}"]))
-            parsed = json.loads(text)
-            path = data.draw(st.sampled_from(list(nodes(parsed))))
-            changed = json.dumps(with_value(parsed, path, data.draw(st.sampled_from(ODD_VALUES))))
-            connection.execute(f"UPDATE {table} SET {column} = ? WHERE {column} = ?", (changed, text))
-        connection.commit()
-        check(bytes(connection.serialize()))
 
 
 @settings(suppress_health_check=[HealthCheck.too_slow])

@@ -5,7 +5,6 @@ import signal
 import socket
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -13,7 +12,6 @@ from azure_scheduled_events_exporter.errors import ExporterError, UsageError
 from azure_scheduled_events_exporter.simulator import Happening, What
 from azure_scheduled_events_exporter.simulator.command import add_arguments, line, run
 from azure_scheduled_events_exporter.simulator.scenario import SHIPPED
-from support.programs import eventually
 
 PROGRAM = """
 import argparse, sys
@@ -56,26 +54,6 @@ def test_command_plays_tells_and_ends_on_a_signal(number: signal.Signals) -> Non
     assert [words[1:4] for words in told] == [
         [what, "Reboot", "Platform"] for what in ("announced", "started", "completed")
     ]
-
-
-def test_sigterm_while_nobody_reads_what_happens() -> None:
-    """A full pipe for what happens does not keep the command from ending on SIGTERM with status 0."""
-    flags = ["--scenario", "spot-preempt", "--loop", "--speed", "10000", "--web.listen-address", "127.0.0.1:0"]
-    command = [sys.executable, "-c", PROGRAM, *flags]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, pipesize=4096) as process:
-        try:
-            assert process.stdout
-            process.stdout.readline()
-            eventually(lambda: waits(process.pid), "a thread waits for the reader")
-            process.terminate()
-            assert process.wait(30) == 0
-        finally:
-            process.kill()
-
-
-def waits(process: int) -> bool:
-    """Return whether a thread of ``process`` waits in the kernel for space in a pipe."""
-    return any("pipe_write" in file.read_text() for file in Path(f"/proc/{process}/task").glob("*/wchan"))
 
 
 def test_list_prints_every_scenario_with_its_description(capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,7 +15,6 @@ from azure_scheduled_events_exporter.simulator import Simulator
 EVENTS = "/metadata/scheduledevents?api-version=2020-07-01"
 NOW = 1_790_000_000.0
 RECORDED_AT = 1_667_203_200.0
-FAR = ("Fri, 31 Dec 9999 23:59:59 GMT", "9999-12-31T23:59:59Z")
 
 
 def document(incarnation: int, *event_ids: str, not_before: str = "") -> bytes:
@@ -63,14 +62,6 @@ def playing(*scenarios: Path | str, speed: float = 1, loop: bool = False) -> Ite
 def incarnation(body: bytes) -> int:
     """Return the incarnation of a document."""
     return int(json.loads(body)["DocumentIncarnation"])
-
-
-@pytest.mark.parametrize("not_before", FAR)
-def test_not_before_of_the_last_year(tmp_path: Path, not_before: str) -> None:
-    """A NotBefore that would move beyond the year 9999 is shown as it was recorded."""
-    body = document(1, "A1", not_before=not_before)
-    with playing(recording(tmp_path / "far.json", body)) as play:
-        assert play.body() == body
 
 
 def test_each_document_is_shown_before_the_recording_begins_again(tmp_path: Path) -> None:

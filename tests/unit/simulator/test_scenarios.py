@@ -1,16 +1,14 @@
 """The shipped scenarios, each played to its end with simulated time, and the errors of scenario files."""
 
-import os
 from pathlib import Path
 
 import pytest
 
 from azure_scheduled_events_exporter.errors import UsageError
-from azure_scheduled_events_exporter.simulator import Simulator
 from azure_scheduled_events_exporter.simulator import scenario as scenario_module
 from azure_scheduled_events_exporter.simulator.faults import Fault, FaultPlan, active, parse_plan
 from azure_scheduled_events_exporter.simulator.scenario import SHIPPED, find, load, parse, shipped
-from azure_scheduled_events_exporter.simulator.stage import SLOWEST, Playlist, Stage
+from azure_scheduled_events_exporter.simulator.stage import Playlist, Stage
 
 USUAL = ["announced", "started", "completed"]
 STORIES = {
@@ -84,24 +82,6 @@ def test_bad_file_is_refused_with_its_line(text: str, error: str) -> None:
     with pytest.raises(UsageError) as refused:
         parse(f"description: x\nevents: {text}", "test.yaml")
     assert str(refused.value).startswith(f"test.yaml:{place}{error}")
-
-
-def test_longest_times_at_the_lowest_speed(tmp_path: Path) -> None:
-    """A scenario with the longest times that are accepted plays at the lowest speed, with a NotBefore far ahead."""
-    path = tmp_path / "slow.yaml"
-    path.write_text("description: x\nevents:\n- {type: Freeze, announced_at: 1y, notice: 1y}\n")
-    played = Stage(Playlist(find(str(path)), SLOWEST), at=1_790_000_000, seed="seed")
-    assert played.next_at is not None
-    played.advance(played.next_at)
-    assert [event["NotBefore"] for event in played.events] == ["Sat, 24 May 4025 14:13:20 GMT"]
-
-
-def test_file_with_a_name_that_is_not_utf_8(tmp_path: Path) -> None:
-    """A scenario plays also if the name of its file is not UTF-8."""
-    path = tmp_path / os.fsdecode(b"dr\xefll.yaml")
-    path.write_text("description: x\nevents:\n- {type: Freeze, announced_at: 0s}\n")
-    with Simulator(path) as simulator:
-        assert [each.what.value for each in simulator.record] == ["announced"]
 
 
 def test_unknown_scenario_is_answered_with_the_known_ones(tmp_path: Path) -> None:

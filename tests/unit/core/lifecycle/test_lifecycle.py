@@ -5,10 +5,9 @@ from dataclasses import replace
 import pytest
 
 from azure_scheduled_events_exporter.core.approvals import mark_approved, mark_requested
-from azure_scheduled_events_exporter.core.document import Document, ScheduledEvent, Scope, parse_document
+from azure_scheduled_events_exporter.core.document import Document, ScheduledEvent, Scope
 from azure_scheduled_events_exporter.core.lifecycle import REMEMBERED_ENDS, Approver, Lifecycles, State, Transition
 from azure_scheduled_events_exporter.core.observation import ObservationContext, observe
-from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from support.events.lives import NOT_BEFORE, SCHEDULED, START, STARTED, VM, Watch, at
 
 NOTHING = Document(9)
@@ -176,22 +175,6 @@ def test_advice_takes_no_approval() -> None:
     assert watch.sees(at(9), watched=False, booted_at=at(5, boot="boot-2")) == ["withdrawn"]
 
 
-def test_documented_live_migration() -> None:
-    """The four documents of Microsoft's page make one life, with NotBefore kept although Started no longer has it."""
-    known = Lifecycles()
-    told = []
-    for number, (status, text) in enumerate(
-        [("", ""), ("Scheduled", "Mon, 11 Apr 2022 22:26:58 GMT"), ("Started", ""), ("", "")]
-    ):
-        entry = f'{{"EventId": "c7", "EventType": "Freeze", "EventStatus": "{status}", "NotBefore": "{text}"}}'
-        document = parse_document(
-            f'{{"DocumentIncarnation": {number}, "Events": [{entry if status else ""}]}}'.encode()
-        )
-        known, changes = observe(known, document, ObservationContext(Timestamp(1649716020.0 + number, number, "b")))
-        told += [(str(change.transition), change.lifecycle.not_before) for change in changes]
-    assert told == [("detected", 1649716018.0), ("started", 1649716018.0), ("completed", 1649716018.0)]
-
-
 def test_returned_after_a_boot_proved_too_much() -> None:
     """An event that a boot seemed to prove and that is still Scheduled has not started and is not approved."""
     watch = Watch()
@@ -273,15 +256,6 @@ def test_a_change_holds_the_life_as_it_was_then() -> None:
     assert approved.lifecycle.approved_by is Approver.EXTERNAL
     assert approved.lifecycle.started_at is None
     assert started.lifecycle.started_at == at(10)
-
-
-@pytest.mark.parametrize("jump", [-3600.0, 3600.0])
-def test_clock_jump_ends_nothing(jump: float) -> None:
-    """A wall clock that is set wrong by an hour makes no transition by itself."""
-    watch = Watch()
-    watch.sees(at(0), SCHEDULED)
-    assert watch.sees(at(1, jump=jump), SCHEDULED) == []
-    assert watch.sees(at(2), SCHEDULED) == []
 
 
 def test_known_state_is_left_alone() -> None:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from azure_scheduled_events_exporter.core.approvals import mark_approved, mark_refused, mark_requested
+from azure_scheduled_events_exporter.core.approvals import mark_refused, mark_requested
 from azure_scheduled_events_exporter.core.lifecycle import Approver
 from support.events.lives import NOT_BEFORE, SCHEDULED, STARTED, Watch, at
 
@@ -79,16 +79,6 @@ def test_approval_of_what_is_not_pending() -> None:
     assert watch.approves(at(2)) == []
     watch.sees(at(3))
     assert watch.approves(at(4)) == []
-
-
-def test_several_approvals_at_once() -> None:
-    """One answer may approve several events; an event named twice is approved once."""
-    watch = Watch()
-    watch.sees(at(0), *(replace(SCHEDULED, event_id=event_id) for event_id in "ABC"))
-    known, changes = mark_approved(watch.known, ["a", "B", "A", "X"], Approver.OPERATOR, at(1))
-    assert [change.lifecycle.event_id for change in changes] == ["A", "B"]
-    assert {event_id for event_id, life in known.current.items() if life.approved_here} == {"A", "B"}
-    assert list(known.current) == ["A", "B", "C"]
 
 
 @pytest.mark.parametrize(("seconds", "is_open"), [(1, False), (59, False), (60, True)])
