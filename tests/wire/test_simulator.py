@@ -173,12 +173,9 @@ def test_control_over_http(simulator: Simulator) -> None:
     [
         ("play", {"scenario": "/etc/passwd"}, "scenario: '/etc/passwd' is none of all, live-migration, .*, quiet"),
         ("play", {"scenario": "rollout", "speed": 1e-9}, "speed 1e-09 cannot be used: it must be at least 0.001"),
-        ("play", {"scenario": "rollout", "speed": 10**400}, "speed: must be a number"),
         ("play", {"scenario": []}, "there is no scenario to play"),
-        ("play", {"scenario": "rollout", "loop": 1}, "loop: '1' is neither true nor false"),
         ("play", {"scenario": "rollout", "sped": 1}, "sped: unknown key; known here: loop, scenario, speed"),
         ("fault", {"fault": "418"}, "'418' is none of throttle"),
-        ("fault", {"fault": "400", "seconds": "soon"}, "seconds: 'soon' is not a number"),
         ("heal", [], "body:1: must be a mapping of keys to values"),
         ("record", {}, "use GET for /simulator/record"),
         ("nothing", {}, "not found; there are /simulator/record,"),

@@ -158,10 +158,7 @@ class AlertPush:
     @property
     def pushes(self) -> Pushes:
         """How many alerts were pushed, and whether the last push was accepted by every Alertmanager."""
-        alerts = no_alerts()
-        for worker in self.workers:
-            for outcome, count in worker.counts.items():
-                alerts[outcome] += count
+        alerts = {outcome: sum(worker.counts[outcome] for worker in self.workers) for outcome in PushOutcome}
         return Pushes(all(worker.up for worker in self.workers), alerts)
 
     def update(self, *state: object) -> None:
