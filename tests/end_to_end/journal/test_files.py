@@ -1,8 +1,6 @@
 """Journal files that are removed, replaced, linked, locked or brought from elsewhere under a running exporter."""
 
 import os
-import shutil
-import signal
 import sqlite3
 import subprocess
 import time
@@ -14,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from azure_scheduled_events_exporter.simulator import Simulator
-from support.events.follower import Follower, event, settled
+from support.events.follower import Follower, event
 from support.events.journal_contents import counted, history, rows, vm
 from support.programs import COMMAND, PATIENCE, Exporter, environment, eventually
 from support.servers.http_peer import Peer
@@ -108,39 +106,6 @@ class TestOneWriter:
         command = [COMMAND, "approve", "--imds.endpoint", simulator.url, "--journal.path", str(state), "A", "--yes"]
         subprocess.run(command, check=False, capture_output=True, env=environment(), timeout=2 * PATIENCE)
         assert {path.name: path.stat().st_uid for path in state.iterdir() if path.stat().st_uid != NOBODY} == {}
-
-
-class TestRemoved:
-    """Somebody removes the files of a journal that is open. What else can befall them is in the unit tests."""
-
-    def test_nothing_is_lost(
-        self,
-        run: Callable[..., Exporter],
-        follow: Callable[..., Follower],
-        simulator: Simulator,
-        state: Path,
-    ) -> None:
-        """A new file goes on with counters, events and numbers at the next poll, and a restart repeats nothing."""
-        exporter = run()
-        simulator.set_document([event("OLD"), event("A")])
-        counted(exporter, detected=2)
-        simulator.set_document([event("A")])
-        counted(exporter, detected=2, cancelled=1)
-        follower = follow()
-        settled(follower)
-        # A poll between two removals would write it again twice.
-        exporter.process.send_signal(signal.SIGSTOP)
-        shutil.rmtree(state)
-        exporter.process.send_signal(signal.SIGCONT)
-        exporter.shows("the error", lambda scrape: scrape.value("journal_errors_total") == 1)
-        simulator.set_document([event("A"), event("B")])
-        counted(exporter, detected=3, cancelled=1)
-        exporter.shows("the journal on disk", lambda scrape: scrape.value("journal_up") == 1)
-        follower.wait_for(("B", "detected"))
-        assert rows(state)[-1] == ("B", "detected")
-        exporter.kill()
-        counted(run(), detected=3, cancelled=1)
-        assert history(state) == {"OLD", "A", "B"}
 
 
 class TestAnotherVm:

@@ -198,14 +198,6 @@ class TestSpans:
         assert [span_id[-1] for span_id, _ in store.queued_spans(2)] == ["e", "d"]
         assert store.spans_queued() == 5
 
-    def test_struck_off(self, store: Store) -> None:
-        """A delivered span waits no longer; one that is gone already is no error."""
-        write(store, Entry(spans=[span("a"), span("b")]))
-        waiting = store.queued_spans(-1)
-        end(store, [waiting[-1], ("never there", "{}")])
-        assert [each.name for each in spans_of(store)] == ["b"]
-        assert store.spans_queued() == 1
-
     def test_replaced_in_flight(self, store: Store) -> None:
         """A span that is replaced while its older form is being sent still waits."""
         write(store, Entry(spans=[span("a")]))

@@ -9,7 +9,6 @@ from contextlib import ExitStack
 import pytest
 
 from azure_scheduled_events_exporter.errors import ImdsError, Outcome, Stopped
-from azure_scheduled_events_exporter.simulator import Simulator
 from support.programs import PATIENCE, Exporter, eventually
 from support.servers.imds_peer import BODY, CONNECT, LONG, SHORT, SLACK, Serve, answer, client_of, failure
 
@@ -77,34 +76,11 @@ class TestDeadline:
         assert client.scheduled_events(LONG) == BODY
         assert peer.connections == 2
 
-    @pytest.mark.parametrize("fault", ["timeout", "slow-drip"])
-    def test_stop(self, fault: str, simulator: Simulator) -> None:
-        """Stopping ends a request that hangs, at once, and every later one."""
-        simulator.inject(fault)
-        client = client_of(simulator.url)
-        ended: list[type[BaseException]] = []
-
-        def ask() -> None:
-            try:
-                client.scheduled_events(LONG * 10)
-            except (Stopped, ImdsError) as error:
-                ended.append(type(error))
-
-        thread = threading.Thread(target=ask)
-        thread.start()
-        eventually(lambda: simulator.requests, "the request")
-        client.stop()
-        thread.join(SLACK)
-        assert ended == [Stopped]
-        simulator.heal()
-        with pytest.raises(Stopped):
-            client.scheduled_events(LONG)
-
     @pytest.mark.parametrize(
         "begun", [b"HTTP/1.1 200 OK\r\nServer: x\r\n", b"HTTP/1.0 200 OK\r\n\r\n"], ids=["head", "body"]
     )
     def test_stop_is_no_end_of_an_answer(self, begun: bytes, serve: Serve) -> None:
-        """A stop during an answer never returns a truncated body: an empty one would mean that all events are over."""
+        """A stop ends this request and every later one; a truncated body would mean that all events are over."""
 
         def talk(connection: socket.socket, _: bytes) -> None:
             connection.sendall(begun)
@@ -126,3 +102,5 @@ class TestDeadline:
         client.stop()
         thread.join(SLACK)
         assert ended == [Stopped]
+        with pytest.raises(Stopped):
+            client.scheduled_events(LONG)

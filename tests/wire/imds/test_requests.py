@@ -2,15 +2,12 @@
 
 import itertools
 import socket
-import threading
-import time
 from contextlib import suppress
 
 import pytest
 
 from azure_scheduled_events_exporter import __version__
 from azure_scheduled_events_exporter.errors import ImdsError, Outcome
-from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
 from azure_scheduled_events_exporter.simulator import Simulator
 from support.servers.imds_peer import (
     BODY,
@@ -99,31 +96,3 @@ class TestRequest:
                 client.scheduled_events(LONG)
         assert len(peer.requests) == 20
         assert peer.connections == 1
-
-
-class TestBudget:
-    """All requests of a process together."""
-
-    def test_two_clients(self, simulator: Simulator) -> None:
-        """Two clients that ask as often as they can stay under five requests in any second, as the server sees it."""
-        budget = RateLimiter()
-        refused: list[ImdsError] = []
-        until = time.monotonic() + 3.5
-
-        def ask() -> None:
-            client = client_of(simulator.url, budget=budget)
-            while time.monotonic() < until:
-                try:
-                    client.scheduled_events(LONG)
-                except ImdsError as error:
-                    refused.append(error)
-
-        threads = [threading.Thread(target=ask) for _ in range(2)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(LONG)
-        assert not refused
-        arrived = [seen.at for seen in simulator.requests]
-        assert len(arrived) >= 9
-        assert all(fifth - first > 0.99 for first, fifth in zip(arrived, arrived[4:], strict=False))

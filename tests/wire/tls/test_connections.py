@@ -1,9 +1,7 @@
 """The server under TLS: handshakes, versions, pages, and clients that do not speak TLS or stop in the middle."""
 
 import logging
-import socket
 import ssl
-import struct
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
@@ -59,22 +57,6 @@ def test_no_tls(file: Path, authority: Authority, nonsense: bytes) -> None:
         assert ask(running, trusting(authority)) == 200
         assert said(running, logging.INFO) == ["web configuration loaded"]
         assert {record.levelno for record in running.records} == {logging.INFO}
-
-
-def test_reset(file: Path, authority: Authority, caplog: pytest.LogCaptureFixture) -> None:
-    """Clients that reset the connection in the middle of a large page leave nothing in the log."""
-    context = trusting(authority)
-    with encrypted(file) as running:
-        for path in ("/big", "/huge"):
-            for _ in range(20):
-                client = wrapped(running, context)
-                client.sendall(request(path))
-                client.recv(1000)
-                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-                client.close()
-        assert ask(running, context) == 200
-        assert {record.levelno for record in running.records} == {logging.INFO}
-    assert caplog.text == ""  # asyncio has its own logger
 
 
 def test_least(file: Path, authority: Authority) -> None:
