@@ -64,7 +64,8 @@ def wait_for(condition: Callable[[], bool]) -> None:
 def test_scenario_runs_and_is_recorded() -> None:
     """A scenario plays by itself in compressed real time, is reported as it happens, and recorded with its times."""
     told: list[Happening] = []
-    with Simulator("live-migration", speed=5000, seed=7, on_happening=told.append) as running:
+    with Simulator("live-migration", speed=5000, seed=7) as running:
+        running.report(told.append)
         began = running.now()
         wait_for(lambda: len(told) == 3)
         assert tuple(told) == running.record

@@ -2,7 +2,6 @@
 
 import argparse
 import os
-import threading
 from dataclasses import replace
 
 from azure_scheduled_events_exporter import logs
@@ -12,7 +11,7 @@ from azure_scheduled_events_exporter.errors import UsageError
 from azure_scheduled_events_exporter.journal.file import MEMORY
 from azure_scheduled_events_exporter.service import daemon
 from azure_scheduled_events_exporter.service.privileges import give_up
-from azure_scheduled_events_exporter.simulator import Happening, Simulator
+from azure_scheduled_events_exporter.simulator import Simulator
 from azure_scheduled_events_exporter.simulator.command import line
 from azure_scheduled_events_exporter.standard_streams import say
 
@@ -64,24 +63,15 @@ def run(parsed: argparse.Namespace) -> int:
         environment.pop(name, None)
     config = resolve({**defaults, **_ONLY_FLAGS, **flags}, environment)
     give_up(config.process_user, config.web_listen_address.port, None)  # before the simulator has threads
-    introduced = threading.Event()
-
-    def happened(happening: Happening) -> None:
-        introduced.wait()  # the introduction, which has the port, comes first
-        say(line(happening))
-
-    with Simulator("all", speed=parsed.speed, loop=True, on_happening=happened) as simulator:
+    with Simulator("all", speed=parsed.speed, loop=True) as simulator:
         config = replace(config, imds_endpoint=simulator.url)
 
         def started(scheme: str, port: int) -> None:
             base = f"{scheme}://{replace(config.web_listen_address, port=port).local}"
             say(_introduction(base, config.web_telemetry_path, simulator, parsed.speed))
-            introduced.set()
+            simulator.report(lambda happening: say(line(happening)))
 
-        try:
-            return daemon.run(config, logs.set_up(config.log_level, config.log_format), started)
-        finally:
-            introduced.set()  # otherwise, the simulator's thread would not end
+        return daemon.run(config, logs.set_up(config.log_level, config.log_format), started)
 
 
 def _introduction(base: str, metrics: str, simulator: Simulator, speed: float) -> str:

@@ -3,9 +3,7 @@
 import argparse
 import os
 import signal
-import threading
 import time
-from collections.abc import Callable
 from typing import Final, NoReturn
 
 from azure_scheduled_events_exporter.errors import UsageError
@@ -73,19 +71,13 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.list:
         _list()
         return 0
-    greeted = threading.Event()
-
-    def report(happening: Happening) -> None:
-        greeted.wait()
-        say(line(happening))
-
-    simulator = _simulator(arguments, report)
+    simulator = _simulator(arguments)
     simulator.start()
     for name in ("SIGINT", "SIGTERM", "SIGBREAK"):  # only Windows has the last one
         if number := getattr(signal, name, None):
             signal.signal(number, _end)
     _greet(simulator, arguments)
-    greeted.set()
+    simulator.report(lambda happening: say(line(happening)))
     while True:
         time.sleep(_SLEEP_SECONDS)
 
@@ -108,7 +100,7 @@ def line(happening: Happening) -> str:
     return f"{' '.join(words)} ({happening.scenario or 'placed by hand'})"
 
 
-def _simulator(arguments: argparse.Namespace, on_happening: Callable[[Happening], None]) -> Simulator:
+def _simulator(arguments: argparse.Namespace) -> Simulator:
     try:
         flag = "--first-answer-delay"
         first_answer = parse_duration(arguments.first_answer_delay)
@@ -132,7 +124,6 @@ def _simulator(arguments: argparse.Namespace, on_happening: Callable[[Happening]
         empty_body=arguments.empty_body,
         newest_api_version=newest,
         seed=arguments.seed,
-        on_happening=on_happening,
     )
 
 

@@ -37,8 +37,8 @@ class Simulator:
     again after a day without a request; documents have no events for ``first_event_delay`` (real seconds) after that.
     ``empty_body`` answers 200 without a body when there are no events. Versions after ``newest_api_version`` are
     refused; ``""`` refuses none. With a ``seed`` the EventIds are the same every time. More ``requests_per_second``
-    than IMDS admits are for soaks. ``on_happening`` is called with everything that happens, in a thread of the
-    simulator. ``clock`` gives Unix seconds and must not jump; the default follows the monotonic clock.
+    than IMDS admits are for soaks. ``clock`` gives Unix seconds and must not jump; the default follows the monotonic
+    clock.
 
     Raises:
         UsageError: there is no such scenario or fault, or the speed is out of range.
@@ -58,12 +58,10 @@ class Simulator:
         newest_api_version: str = "",
         requests_per_second: int = REQUESTS_PER_SECOND,
         seed: str | int | None = None,
-        on_happening: Callable[[Happening], None] = lambda _: None,
         clock: Callable[[], float] | None = None,
     ) -> None:
         self._clock = clock or steady_clock()
         self._address = address
-        self._on_happening = on_happening
         self._plans = tuple(parse_plan(fault) if isinstance(fault, str) else fault for fault in faults)
         self._playlist = Playlist(find(scenario), speed, loop)
         self._seed = uuid.uuid4().hex if seed is None else str(seed)
@@ -101,9 +99,11 @@ class Simulator:
         self._service.stage = Stage(self._playlist, at=now, seed=self._seed)
         for plan in self._plans:
             self._service.inject(plan.placed(now, self._playlist.speed))
-        for work in (partial(self._server.serve_forever, 0.02), self._follow):
-            self._threads.append(threading.Thread(target=work, name="simulator", daemon=True))
-            self._threads[-1].start()
+        self._run(partial(self._server.serve_forever, 0.02))
+
+    def report(self, on_happening: Callable[[Happening], None]) -> None:
+        """Call ``on_happening`` with everything that happens from the start on, in a thread of its own."""
+        self._run(partial(self._follow, on_happening))
 
     def stop(self) -> None:
         """Stop immediately: hanging connections are closed. May be called twice."""
@@ -202,7 +202,7 @@ class Simulator:
 
     @contextlib.contextmanager
     def _as_of_now(self) -> Iterator[Stage]:
-        """During the block, no other thread uses the stage; afterwards, the clock's thread looks what is next."""
+        """During the block, no other thread uses the stage; afterwards, a thread that reports looks what is next."""
         with self._changed:
             self._service.stage.advance(self._clock())
             yield self._service.stage
@@ -218,8 +218,12 @@ class Simulator:
         with self._as_of_now():
             return self._service.answer(request, self._clock())
 
-    def _follow(self) -> None:
-        """Run in a thread: advance the stage at every change and report what happened."""
+    def _run(self, work: Callable[[], None]) -> None:
+        self._threads.append(threading.Thread(target=work, name="simulator", daemon=True))
+        self._threads[-1].start()
+
+    def _follow(self, on_happening: Callable[[Happening], None]) -> None:
+        """Advance the stage at every change and report what happened, until the simulator stops."""
         reported = 0
         while not self._stopping.is_set():
             with self._changed:
@@ -231,7 +235,7 @@ class Simulator:
                     wait = _LONGEST_WAIT if stage.next_at is None else stage.next_at - self._clock()
                     self._changed.wait(min(max(wait, 0.001), _LONGEST_WAIT))
             for happening in fresh:
-                self._on_happening(happening)
+                on_happening(happening)
 
 
 def steady_clock() -> Callable[[], float]:
