@@ -283,7 +283,9 @@ class TestDeb:
         for unit in (ROOT / "deploy" / "systemd").glob("*.service"):
             installed = (tree / "usr/lib/systemd/system" / unit.name).read_text()
             assert installed == unit.read_text().replace(f"/opt/{NAME}/bin/", "/usr/bin/")
-            assert f"ExecStart=/usr/bin/{NAME} " in installed
+        exported = [unit.read_text() for unit in tree.rglob("assets/**/*.service")]
+        assert len(exported) >= 7
+        assert all(f"ExecStart=/usr/bin/{NAME} " in unit for unit in exported)
         libraries = sorted(path.name for path in tree.rglob("*.so"))
         assert libraries == ["_bcrypt.abi3.so", "_message.abi3.so"], "others would bind it to one version of Python"
         assert "Depends: python3 (>= 3.11)" in (tree / "DEBIAN" / "control").read_text()
