@@ -52,15 +52,15 @@ def approved(simulator: Simulator) -> list[tuple[str, str]]:
     return [(h.event_type, h.vm) for h in simulator.record if h.what is What.APPROVED]
 
 
-def approve(url: str, state: Path, *arguments: str, login: str = "ada") -> subprocess.CompletedProcess[str]:
-    """Run the command without a terminal, as the user ``login``."""
+def approve(url: str, state: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the command without a terminal, as the user ada."""
     return subprocess.run(
         [COMMAND, "approve", "--imds.endpoint", url, "--journal.path", str(state), *arguments],
         check=False,
         capture_output=True,
         text=True,
         stdin=subprocess.DEVNULL,
-        env=environment(LOGNAME=login),
+        env=environment(LOGNAME="ada"),
         timeout=2 * PATIENCE,
     )
 
@@ -78,9 +78,7 @@ def start(start_exporter: Callable[..., Exporter], url: str, state: Path, *flags
     return exporter
 
 
-def on_terminal(
-    url: str, state: Path, answer: bytes, meanwhile: Callable[[], object] = lambda: None
-) -> tuple[int, bytes]:
+def on_terminal(url: str, state: Path, answer: bytes) -> tuple[int, bytes]:
     """Run ``approve --all-mine`` on a terminal, type ``answer``; return its status and output."""
     master, terminal = pty.openpty()
     process = subprocess.Popen(
@@ -96,7 +94,6 @@ def on_terminal(
         while b"[y/N] " not in said:
             assert select.select([master], [], [], PATIENCE)[0], said
             said += os.read(master, 4096)
-        meanwhile()
         os.write(master, answer)
         return process.wait(PATIENCE), said + _rest(master)
     finally:

@@ -24,7 +24,7 @@ from support.servers.http_peer import HttpServer, Request, Response
 class Reply:
     """How one request is answered; ``hang`` never answers, ``rejected`` makes a 200 a partial success.
 
-    ``breaks`` ends the connection in the middle of the answer; ``drips`` sends the answer byte by byte, without end.
+    ``drips`` sends the answer byte by byte, without end.
     """
 
     status: int = 200
@@ -32,7 +32,6 @@ class Reply:
     rejected: int = 0
     hang: bool = False
     body: bytes | None = None
-    breaks: bool = False
     drips: bool = False
 
 
@@ -109,8 +108,7 @@ class Collector(HttpServer):
             answer.partial_success.rejected_spans = reply.rejected
             answer.partial_success.error_message = "no room"
         content = answer.SerializeToString() if reply.body is None else reply.body
-        length = {"Content-Length": str(len(content) + 100 * reply.breaks)}
-        return Response(reply.status, content, {"Content-Type": "application/x-protobuf", **length, **reply.headers})
+        return Response(reply.status, content, {"Content-Type": "application/x-protobuf", **reply.headers})
 
     @property
     def accepted(self) -> list[Told]:

@@ -2,8 +2,8 @@
 
 import json
 import operator
-import re
 import time
+import urllib.parse
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -155,16 +155,10 @@ class RuledPrometheus(ConfiguredPrometheus):
         return {(metric["alertname"], metric["severity"]) for metric, _ in found}
 
 
-_FORM = {"Content_Type": "application/x-www-form-urlencoded"}
-
-
-def _escape(text: str) -> str:
-    return re.sub(r"[^A-Za-z0-9_.-]", lambda found: "".join(f"%{byte:02X}" for byte in found[0].encode()), text)
-
-
 def query(url: str, expression: str) -> list[tuple[dict[str, str], float]]:
     """Return the instant vector of ``expression`` from an engine at ``url`` that has Prometheus' API."""
-    answer = fetch(f"{url}/api/v1/query", "POST", f"query={_escape(expression)}".encode(), **_FORM)
+    form = urllib.parse.urlencode({"query": expression}).encode()
+    answer = fetch(f"{url}/api/v1/query", "POST", form, Content_Type="application/x-www-form-urlencoded")
     assert answer.status == 200, answer.body
     return [(each["metric"], float(each["value"][1])) for each in json.loads(answer.body)["data"]["result"]]
 

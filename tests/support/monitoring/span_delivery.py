@@ -4,7 +4,6 @@ import logging
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from azure_scheduled_events_exporter.core.instance import Instance
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycles
@@ -50,15 +49,15 @@ ROOT = SpanFacts(
 CHILD = SpanFacts(TRACE, "2222222222222222", "1111111111111111", "detected", 1_700_000_000.25, 1_700_000_000.25)
 
 
-def send(collector: Collector, *spans: SpanFacts, identity: Instance | None = IDENTITY) -> ExportResult:
+def send(collector: Collector, *spans: SpanFacts) -> ExportResult:
     """Send spans to ``collector``, and return what became of them."""
-    return OtlpSender(collector.url).send(spans, identity, 5.0)
+    return OtlpSender(collector.url).send(spans, IDENTITY, 5.0)
 
 
 @contextmanager
-def delivering(sender: OtlpSender, path: Path | None = None) -> Iterator[tuple[Journal, SpanDelivery]]:
-    """Deliver from the journal at ``path``, or from one in memory, until the end."""
-    journal = Journal(path, 90 * 86400.0, LOG)
+def delivering(sender: OtlpSender) -> Iterator[tuple[Journal, SpanDelivery]]:
+    """Deliver from a journal in memory, until the end."""
+    journal = Journal(None, 90 * 86400.0, LOG)
     delivery = SpanDelivery(journal, sender, LOG)
     delivery.identity = IDENTITY
     thread = threading.Thread(target=delivery.run, daemon=True)

@@ -120,7 +120,7 @@ class _Handler(BaseHTTPRequestHandler):
 class Peer(HttpServer):
     """Answers every GET and POST with ``status`` and ``headers``, and keeps it.
 
-    While ``answers_get`` is not set, a GET waits. ``clients`` has the addresses from which connections came.
+    ``clients`` has the addresses from which connections came.
     """
 
     def __init__(
@@ -128,15 +128,11 @@ class Peer(HttpServer):
     ) -> None:
         super().__init__(pair)
         self.status, self._headers, self._body = status, headers or {}, body
-        self.answers_get = threading.Event()
-        self.answers_get.set()
         self.requests: list[tuple[str, dict[str, str], bytes]] = []
         self.clients: set[tuple[str, int]] = set()
 
     def respond(self, request: Request) -> Response:
         """Keep the request."""
-        if request.method == "GET":
-            self.answers_get.wait()
         self.requests.append((request.path, dict(request.headers), request.body))
         self.clients.add(request.client)
         return Response(self.status, self._body, self._headers)

@@ -102,11 +102,9 @@ def http_case(name: str) -> bytes:
     return b"\r\n".join([*lines, b"", body])
 
 
-def client_of(url: str, api_version: str = "2020-07-01", budget: RateLimiter | None = None) -> ImdsClient:
+def client_of(url: str, api_version: str = "2020-07-01") -> ImdsClient:
     """Return a client that need not spare this server."""
-    return ImdsClient(
-        url, event_versions(api_version), budget or RateLimiter(limit=1000), threading.Event().wait, CONNECT
-    )
+    return ImdsClient(url, event_versions(api_version), RateLimiter(limit=1000), threading.Event().wait, CONNECT)
 
 
 def failure(client: ImdsClient, timeout: float = LONG) -> ImdsError:

@@ -40,11 +40,7 @@ def _huge(_: Request) -> Response:
     return Response(200, HUGE, "text/plain")
 
 
-def _echo(request: Request) -> Response:
-    return Response(200, f"{request.method} {request.path}".encode(), "text/plain")
-
-
-ROUTES: Mapping[str, Handler] = {"/metrics": _page, "/medium": _medium, "/big": _big, "/huge": _huge, "/echo": _echo}
+ROUTES: Mapping[str, Handler] = {"/metrics": _page, "/medium": _medium, "/big": _big, "/huge": _huge}
 
 
 class _Records(logging.Handler):

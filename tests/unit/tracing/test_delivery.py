@@ -31,15 +31,10 @@ class Script:
     def __init__(self, *verdicts: ExportResult) -> None:
         self.verdicts = list(verdicts)
         self.sent: list[tuple[list[str], float | None]] = []
-        self.let_go = threading.Event()
-        self.hangs = False
 
     def send(self, spans: Sequence[SpanFacts], _: Instance | None, timeout: float | None) -> ExportResult:
-        """Take note and answer, or hang as long as it may."""
+        """Take note and answer."""
         self.sent.append(([span.name for span in spans], timeout))
-        if self.hangs:
-            self.let_go.wait(timeout)
-            return LATER
         return self.verdicts[0] if len(self.verdicts) == 1 else self.verdicts.pop(0)
 
     @property
@@ -66,12 +61,11 @@ def add(journal: Journal, *names: str) -> None:
 
 
 @contextmanager
-def running(delivery: SpanDelivery, script: Script) -> Iterator[threading.Thread]:
+def running(delivery: SpanDelivery) -> Iterator[threading.Thread]:
     """Deliver in a thread, until the end."""
     thread = threading.Thread(target=delivery.run, daemon=True)
     thread.start()
     yield thread
-    script.let_go.set()
     delivery.stop([], 5.0)
     thread.join(5.0)
     assert not thread.is_alive()
@@ -85,7 +79,7 @@ class TestDelivery:
         script = Script(YES)
         add(journal, "a", "b")
         delivery = SpanDelivery(journal, script, LOG)
-        with running(delivery, script):
+        with running(delivery):
             eventually(lambda: journal.spans_queued() == 0, "nothing waits")
             add(journal, "c")
             delivery.wake()
@@ -103,7 +97,7 @@ class TestDelivery:
             script = Script(YES)
             with closing(Journal(path, 90 * 86400.0, LOG)) as journal:
                 delivery = SpanDelivery(journal, script, LOG)
-                with running(delivery, script):
+                with running(delivery):
                     assert not script.sent
                     journal.claim(vm_id)
                     delivery.wake()
@@ -119,7 +113,7 @@ class TestDelivery:
         names = [f"s{number}" for number in range(3 * BATCH + 7)]
         add(journal, *names)
         delivery = SpanDelivery(journal, script, LOG)
-        with running(delivery, script):
+        with running(delivery):
             eventually(lambda: delivery.exported == len(names), "all exported")
         assert max(map(len, script.names)) == BATCH
         assert sorted(name for batch in script.names for name in batch) == sorted(names)
@@ -130,7 +124,7 @@ class TestDelivery:
         script = Script(divisible, divisible, YES)
         add(journal, "a", "b")
         delivery = SpanDelivery(journal, script, LOG)
-        with running(delivery, script):
+        with running(delivery):
             eventually(lambda: journal.spans_queued() == 0, "nothing waits")
         assert (script.names, delivery.exported, delivery.failed) == ([["b", "a"], ["b"], ["a"]], 1, 1)
 
@@ -139,7 +133,7 @@ class TestDelivery:
         script = Script(LATER)
         add(journal, "a")
         delivery = SpanDelivery(journal, script, LOG)
-        with running(delivery, script):
+        with running(delivery):
             eventually(lambda: len(script.sent) == 4, "a pause of some seconds")
             add(journal, "new")
             delivery.wake()
@@ -155,7 +149,7 @@ class TestDelivery:
         script = Script(LATER, LATER, YES)
         add(journal, "a")
         delivery = SpanDelivery(journal, script, LOG)
-        with running(delivery, script):
+        with running(delivery):
             eventually(lambda: delivery.exported == 1, "exported")
         assert [(record.message, record.facts) for record in caplog.records] == [  # type: ignore[attr-defined]
             ("spans cannot be delivered yet", {"error": "503"}),
@@ -171,7 +165,7 @@ class TestEnd:
         script = Script(LATER, YES)
         add(journal, "queued")
         delivery = SpanDelivery(journal, script, LOG)
-        with running(delivery, script):
+        with running(delivery):
             eventually(lambda: script.sent, "the first try")
             delivery.stop([span("open")], 5.0)
         assert script.names == [["queued"], ["open"], ["queued"]]
@@ -185,7 +179,7 @@ class TestEnd:
         script = Script(ExportResult(Export.LATER, reason="429", retry_after=pause), YES)
         add(journal, "a")
         delivery = SpanDelivery(journal, script, LOG)
-        with running(delivery, script) as thread:
+        with running(delivery) as thread:
             eventually(lambda: script.sent, "the first try")
             delivery.stop([span("open")], 5.0)
             thread.join(1.0)
