@@ -18,7 +18,7 @@ HOLDS = {
     "journal": "each once in the journal",  # after any damage to its files, each transition is there once
     "kills": "`integrity_check` ok",  # after any number of kills, no transition is lost or counted twice
     "power": " 0 lost",  # what was reported is in the journal after a power failure
-    "pushes": "one page and one resolve for each event",  # however often exporters and Alertmanager restart
+    "pushes": "one page and one resolve for each of",  # however often exporters and Alertmanager restart
 }
 """What the row of a trial says if its promise holds."""
 

@@ -23,8 +23,8 @@ from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hin
 from azure_scheduled_events_exporter.errors import CodecError, DamagedTextError
 
 _Value = TypeVar("_Value")
-_LARGEST = 1 << 62
-"""The largest whole number that is read: SQLite still has room to count on from it."""
+_LARGEST = 1 << 61
+"""The largest whole number that is read: nothing counts so far, and SQLite can count on from it."""
 
 
 def encode(value: object) -> str:

@@ -1,5 +1,6 @@
 """The team's own alerts in a real Alertmanager: maintenance inhibits them, also when Alertmanager restarts."""
 
+import time
 from pathlib import Path
 
 from alerts.alertmanager import RESEND_DELAY
@@ -25,7 +26,7 @@ def test_maintenance_outlives_a_restart_of_alertmanager(tmp_path: Path) -> None:
     team = Team(rules=[DOWN], routes=[ROUTE])
     flags = (f"--rules.alert.resend-delay={RESEND_DELAY}",)
     with StandIn("away") as away, StandIn("crashed") as crashed:
-        away.show("E Reboot announced", impact_at=0)
+        away.show("E Reboot announced", impact_at=int(time.time()))
         crashed.show()
         targets = [away.target, crashed.target]
         with Stack(tmp_path, {**FAST, **TARGETS}, targets, team=team, flags=flags) as chain:
