@@ -116,6 +116,16 @@ def test_guessing_stops_no_scrape(guarded: Guarded) -> None:
                 each.result()
 
 
+def test_many_scrapers_with_one_password(guarded: Guarded) -> None:
+    """Scrapers that come at once with the same user and password wait for one check, and all read."""
+    with (
+        guarded(f"basic_auth_users: {{alice: {hashed(b'secret', 10)}}}") as running,
+        ThreadPoolExecutor(30) as pool,
+    ):
+        answers = [pool.submit(running.get, Authorization=basic("alice", "secret")) for _ in range(30)]
+        assert {each.result()[0] for each in answers} == {200}
+
+
 def test_users_change(guarded: Guarded, tmp_path: Path) -> None:
     """A verified user that stays is not checked again; one that is removed or gets a new password is refused."""
     same = f"alice: {hashed(b'secret', 9)}"
