@@ -186,6 +186,7 @@ def test_too_late(imds: Simulator, exporter: Exporter, hook: Start, tmp_path: Pa
     hook()
     exporter.shows("it", lambda scrape: scrape.total("hook_runs_total", phase="prepare", outcome="too_late") == 1)
     assert lines(tmp_path) == ["prepare A"]
+    assert "run begins" not in (tmp_path / "hook-1.log").read_text()
 
 
 def test_an_event_of_three_vms(imds: Simulator, hook: Start, tmp_path: Path) -> None:

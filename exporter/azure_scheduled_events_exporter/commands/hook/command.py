@@ -149,7 +149,8 @@ class Hook:
             process.kill()
 
     def _begin(self, run: HookRun) -> None:
-        self._keep("begins", run)  # before the command runs: what has begun is known after a restart
+        # Before the command runs: what has begun is known after a restart.
+        self._keep("ended" if run.outcome else "begins", run)
         if run.outcome is None:
             try:
                 self.processes[run.run] = Process(self.command, run)
