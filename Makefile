@@ -41,6 +41,7 @@ generate: setup  ## regenerate dashboards, alert rules, Alertmanager's configura
 	@scripts/status
 
 golden: setup  ## regenerate the golden files and the counts of series in docs/fleet.md; review the difference
+	@scripts/tools prometheus
 	@$(BIN)/pytest -q tests/unit/metrics/test_exposition.py --update-golden
 	@PYTHONPATH=tests $(BIN)/python -m support.monitoring.cardinality --update
 

@@ -1,4 +1,4 @@
-"""The poll: fetch, observe, journal, log, approve, publish. Only ``poller`` decides the order of these steps.
+"""The poll: fetch, observe, journal, log, approve, publish. ``poller`` and ``state`` decide their order.
 
 ``document_reader`` reads, ``state`` has what is known. Publishes an immutable ``snapshot``; must not depend on its
 readers.
