@@ -79,10 +79,10 @@ class ApprovalSender:
 
         Args:
             known: the current events.
-            shown: EventIds in the newest document; only these are approved. Others are kept current while it may be
-                incomplete.
+            shown: EventIds in the newest document. Only these are approved: a partly unreadable document may hide
+                others.
             vm_name: this VM's name, if it is known.
-            is_name_confirmed: whether the name of this VM in the journal's events is known to be its own.
+            is_name_confirmed: whether the VM name that the journal's events carry is certainly this VM's.
             server_time: the time by the clock of IMDS, Unix seconds, if it is known.
         """
         now = self._now()

@@ -66,17 +66,22 @@ def run(parsed: argparse.Namespace) -> int:
         return _report([("This machine", iter([found]))], as_json=parsed.json)
     subject = _subject(parsed, config)
     if not parsed.json:
-        print(f"doctor asks {_asked(subject)}.\n", flush=True)
+        print(f"doctor asks: {_asked(subject)}\n", flush=True)
     return _report(chain.examine(subject), as_json=parsed.json)
 
 
 def _asked(subject: Subject) -> str:
     """Return the servers that are asked, before they are."""
-    apis = (subject.exporter, *subject.prometheus, *subject.alertmanager, *subject.grafana)
-    collector = (without_password(subject.config.otlp_endpoint),) if subject.config.otlp_endpoint else ()
-    endpoint = subject.config.imds_endpoint
-    service = f"the metadata service at {'the address that DHCP names' if endpoint == DISCOVER else endpoint}"
-    return ", ".join((service, *(api.shown for api in apis), *collector))
+    endpoint, collector = subject.config.imds_endpoint, subject.config.otlp_endpoint
+    asked = (
+        ("the metadata service", ["the address that DHCP names" if endpoint == DISCOVER else endpoint]),
+        ("the exporter", [subject.exporter.shown]),
+        ("Prometheus", [api.shown for api in subject.prometheus]),
+        ("Alertmanager", [api.shown for api in subject.alertmanager]),
+        ("Grafana", [api.shown for api in subject.grafana]),
+        ("the collector", [without_password(collector)] if collector else []),
+    )
+    return ", ".join(f"{name} at {' and '.join(addresses)}" for name, addresses in asked if addresses)
 
 
 def _subject(parsed: argparse.Namespace, config: Config) -> Subject:

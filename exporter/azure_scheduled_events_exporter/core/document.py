@@ -305,9 +305,9 @@ def _event(entry: Mapping[str, Any]) -> tuple[ScheduledEvent, list[str]]:
 
 
 def _merged(same: Sequence[ScheduledEvent]) -> ScheduledEvent:
-    """Return the entries with one EventId as one event: the first, a Started one before others, with the VMs of all.
+    """Return the entries with one EventId as one event: a Started entry, else the first, with the VMs of all.
 
-    If they differ in anything else, no policy approves it, and its impact is unknown.
+    If entries differ in more than their VMs, no policy approves the event, and its duration is unknown.
     """
     first = min(same, key=lambda event: event.status != EventStatus.STARTED)
     merged = replace(first, resources=_each_once([name for event in same for name in event.resources]))

@@ -65,13 +65,13 @@ def parse_instance(body: bytes) -> Instance:
     try:
         content = json.loads(body)
     except (ValueError, RecursionError):
-        raise ExporterError("the answer about this VM is no JSON") from None
+        raise ExporterError("IMDS answered /metadata/instance with something that is no JSON") from None
     compute = content.get("compute") if isinstance(content, dict) else None
     if not isinstance(compute, dict):
-        raise ExporterError("the answer about this VM has no 'compute'")
+        raise ExporterError("IMDS' answer to /metadata/instance has no 'compute'")
     profile = compute.get("osProfile")
     values = {field: clean_text(compute.get(key)) for field, key in _FIELDS.items()}
     if not values["vm_name"]:
-        raise ExporterError("the answer about this VM has no 'compute.name'")
+        raise ExporterError("IMDS' answer to /metadata/instance has no 'compute.name'")
     host_name = clean_text(profile.get("computerName")) if isinstance(profile, dict) else ""
     return Instance(**values, host_name=host_name)

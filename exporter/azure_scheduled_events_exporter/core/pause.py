@@ -47,8 +47,8 @@ def gap(before: Timestamp, now: Timestamp, planned: float) -> float:
 def between_runs(last: Timestamp, first: Timestamp) -> Pause | None:
     """Return the pause between the ``last`` moment of one process and the ``first`` one of the next.
 
-    None if it cannot be known: the VM rebooted and the wall clock went back. Within one boot, time without a running
-    process is not a pause: only a gap between the clocks counts.
+    None if it cannot be known: the VM rebooted and the wall clock went back. Within one boot, the process may just have
+    been stopped, so only what the wall clock advanced more than the monotonic clock is a pause.
     """
     if last.boot_id == first.boot_id:
         return Pause(round(gap(last, first, first.monotonic - last.monotonic), 3))

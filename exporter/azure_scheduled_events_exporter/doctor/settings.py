@@ -14,7 +14,7 @@ from .subject import Subject
 
 
 def check_named(config: Config) -> None:
-    """Check the account and the files that settings name; ``resolve`` has read the policy only.
+    """Load the account and files that the settings name; of these, ``resolve`` has loaded the policy file only.
 
     Raises:
         ExporterError: the exporter could not use one of them.

@@ -79,7 +79,7 @@ def load(path: Path) -> HttpConfig:
         kind = _one_line(authorization, "type", authorization.text("type", "Bearer"))
         header = f"{kind} {_secret(authorization, 'credentials', path.parent)}"
         if not header.isascii():
-            raise authorization.error("has a character outside ASCII, which a header cannot carry")
+            raise authorization.error("has a character outside ASCII: write credentials in ASCII")
         authorization.finish()
     if tls is None:
         return HttpConfig(user, header)

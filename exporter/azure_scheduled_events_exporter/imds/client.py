@@ -87,7 +87,8 @@ class ImdsClient:
         """Return the instance metadata of this VM. Raises as :meth:`scheduled_events` does."""
         body = self._get(_INSTANCE, self._instance_versions, timeout)
         if body is None:
-            raise ImdsError(Outcome.HTTP_ERROR, f"{self.endpoint} answered 304 (unchanged) to the first request")
+            message = f"{self.endpoint} answered 304 (unchanged) to a first request: check for a cache on the way"
+            raise ImdsError(Outcome.HTTP_ERROR, message)
         return body
 
     def approve(self, event_ids: Sequence[str], timeout: float) -> None:

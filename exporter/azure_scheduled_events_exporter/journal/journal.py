@@ -373,7 +373,7 @@ class Journal:
     def _has_trouble(self, problem: str) -> None:
         """Take note that entries wait for the disk, and log why, once until it works again. The lock is held."""
         if not self._problem:
-            message = "journal cannot be written: entries wait in memory until it can"
+            message = "journal cannot be written: entries wait in memory until it can be"
             self._log.error(message, extra=facts(path=self._file and self._file.path, error=problem))
         self._problem = problem
         self._errors += 1

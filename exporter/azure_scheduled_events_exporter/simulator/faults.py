@@ -10,7 +10,7 @@ from azure_scheduled_events_exporter.times import parse_duration
 
 
 class Fault(StrEnum):
-    """What happens to a request under ``/metadata`` instead of an answer."""
+    """What a request under ``/metadata`` gets instead of IMDS' answer."""
 
     THROTTLE = "throttle"
     TIMEOUT = "timeout"

@@ -247,8 +247,10 @@ def _check(section: Section, event: PlannedEvent) -> None:
     if event.starts is Starts.AT_ONCE:
         _refuse(section, "the event starts at once", *_OF_NOTICE, "cancelled_at")
         return
-    if ("new_notice" in section) != ("rescheduled_at" in section):
-        raise section.error("rescheduled_at and new_notice, the time from then to NotBefore, belong together", "type")
+    if "rescheduled_at" in section and "new_notice" not in section:
+        raise section.error("needs new_notice too, the time from then to NotBefore", "rescheduled_at")
+    if "new_notice" in section and "rescheduled_at" not in section:
+        raise section.error("needs rescheduled_at too, the moment at which NotBefore changes", "new_notice")
     moved = event.rescheduled_at
     if moved is not None and not event.announced_at < moved < event.announced_at + event.notice:
         raise section.error("must lie after announced_at and before NotBefore", "rescheduled_at")

@@ -47,7 +47,8 @@ def event_id(seed: str, *place: object) -> str:
 class Stage:
     """The current events, their incarnation and the record of what happened.
 
-    ``scenario`` is being played, and ``windows`` are its faults; ``events`` are the current ones in the newest form.
+    ``scenario`` is being played, and ``windows`` are its faults; ``events`` are the current ones in
+    the form of the newest api-version.
     """
 
     def __init__(self, playlist: Playlist, *, at: float, seed: str) -> None:

@@ -74,7 +74,7 @@ class Server(socketserver.ThreadingTCPServer):
 
 
 class Handler(BaseHTTPRequestHandler):
-    """One connection."""
+    """Reads the requests of one connection, and answers them, with a fault if one is active."""
 
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True

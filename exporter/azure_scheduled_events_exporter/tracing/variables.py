@@ -15,7 +15,6 @@ from azure_scheduled_events_exporter.errors import UsageError
 from azure_scheduled_events_exporter.http_client.address import checked
 
 _PROTOCOL = "http/protobuf"
-_LATIN_1 = 0xFF
 _LONGEST_TIMEOUT = 3600.0
 _EXPORTERS = ("otlp", "otlp_proto_http", "none")
 _COMPRESSIONS = ("none", "gzip", "deflate")
@@ -96,13 +95,12 @@ def _check_timeout(environment: Mapping[str, str]) -> None:
 
 
 def _check_headers(environment: Mapping[str, str]) -> None:
-    """Refuse headers that HTTP cannot carry. Their values are secrets, so a message names the variable only."""
+    """Refuse headers that are not printable ASCII. Their values are secrets, so a message names the variable only."""
     name, headers = _variable("HEADERS", environment)
     text = unquote(headers)
-    if any(ord(character) > _LATIN_1 or ord(character) < ord(" ") for character in text):
+    if not (text.isascii() and text.isprintable()):
         raise UsageError(
-            f"environment variable {name}: holds a character that no HTTP header can carry: "
-            "use printable characters of Latin-1"
+            f"environment variable {name}: has a character outside printable ASCII: write headers in ASCII"
         )
     for number, entry in enumerate(filter(None, map(str.strip, headers.split(","))), 1):
         if not _HEADER.fullmatch(entry):

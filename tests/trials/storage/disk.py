@@ -20,7 +20,7 @@ from trials.storage.image import Image, can_mount
 from trials.trial import FAILURES, POLL, QUIET, Crew, Order, Row, Watch, lives, polls_on
 from trials.truth import check_file, check_rows, told
 
-IN_MEMORY = "journal cannot be written: entries wait in memory until it can"
+IN_MEMORY = "journal cannot be written: entries wait in memory until it can be"
 SET_ASIDE = "journal cannot be used: set aside, and a new one begun"
 _WRITE_LOCK = 120  # the byte of SQLite's wal-index that a writer locks
 STEPS: Sequence[Mapping[str, str]] = (

@@ -22,7 +22,7 @@ from azure_scheduled_events_exporter.journal.store import Entry, State
 from support.events.journal_recorder import Open, bit_rot, history, recorders
 from support.programs import eventually
 
-WAITS = "journal cannot be written: entries wait in memory until it can"
+WAITS = "journal cannot be written: entries wait in memory until it can be"
 SET_ASIDE = "journal cannot be used: set aside, and a new one begun"
 
 

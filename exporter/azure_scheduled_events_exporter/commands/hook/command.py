@@ -155,7 +155,8 @@ class Hook:
             try:
                 self.processes[run.run] = Process(self.command, run)
             except OSError as error:
-                self.log.warning("hook's command cannot be started", extra=logs.facts(error=error.strerror))
+                facts = {"command": self.command[0], "event_id": run.event_id, "error": error.strerror}
+                self.log.warning("hook's command cannot be started", extra=logs.facts(**facts))
                 self._keep("ended", replace(run, outcome=str(RunOutcome.FAILED)))
 
     def _watch(self, process: Process, life: Lifecycle | None) -> None:
@@ -178,8 +179,10 @@ class Hook:
             process.kill()
 
     def _keep(self, what: str, run: HookRun) -> None:
-        facts = {name: getattr(run, name) for name in ("phase", "event_id", "event_type", "outcome", "seconds_left")}
-        self.log.info("hook's run %s", what, extra=logs.facts(**facts))
+        left = None if run.seconds_left is None else round(run.seconds_left, 3)
+        facts = {name: getattr(run, name) for name in ("phase", "event_id", "event_type", "outcome")}
+        known = {name: value for name, value in {**facts, "seconds_left": left}.items() if value is not None}
+        self.log.info("hook's run %s", what, extra=logs.facts(**known))
         self.runs.keep(run)
 
     def _approve(self, current: Mapping[str, Lifecycle]) -> None:
