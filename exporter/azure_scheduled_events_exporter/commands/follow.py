@@ -82,7 +82,8 @@ def _of_this_vm(lines: list[Record], current: _Current) -> tuple[list[Record], l
     """
     scopes: dict[object, object] = {}
     if any(line["scope"] == Scope.UNKNOWN for line in lines):
-        scopes = {event_id: str(life.scope) for event_id, life in current().items()}
+        with suppress(*_UNREADABLE):  # what is damaged will be replaced: the lines wait
+            scopes = {event_id: str(life.scope) for event_id, life in current().items()}
     for line in lines:
         if line["scope"] != Scope.UNKNOWN:
             scopes[line["event_id"]] = line["scope"]

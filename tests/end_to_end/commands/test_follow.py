@@ -1,9 +1,10 @@
 """``events --follow``: every transition as one line, at once, once, and without a gap over kills and restarts."""
 
 import json
+import sqlite3
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -113,6 +114,27 @@ def nameless(simulator: Simulator) -> Iterator[Nameless]:
     """Return a stretch of wire in front of the simulator on which this VM's name is not to be had."""
     with Nameless(simulator.url) as gate:
         yield gate
+
+
+def test_mine_beside_damage(
+    simulator: Simulator,
+    nameless: Nameless,
+    state: Path,
+    start_exporter: Callable[..., Exporter],
+    follow: Callable[..., Follower],
+) -> None:
+    """A follower that waits for the VM's name goes on while the journal's events are damaged."""
+    simulator.set_document([event("A")])
+    exporter = start_exporter(nameless.url, *FAST, "--journal.path", str(state))
+    exporter.shows("A", lambda scrape: scrape.total("event_info"))
+    mine = follow("--mine", "--since", "0")
+    settled(mine)
+    exporter.kill()
+    with closing(sqlite3.connect(state / "journal.sqlite")) as journal, journal:
+        journal.execute("UPDATE lives SET life = '{'")
+    nameless.named = True
+    start_exporter(nameless.url, *FAST, "--journal.path", str(state))
+    eventually(lambda: ("A", "detected") in mine.transitions, "the event of the new journal")
 
 
 def test_mine_before_the_name(
