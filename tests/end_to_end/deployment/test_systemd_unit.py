@@ -37,7 +37,8 @@ def test_unit_has_no_mistake(drop_in: str, tmp_path: Path) -> None:
     text = UNIT.read_text()
     assert f"ExecStart={PROGRAM} run\n" in text
     unit = tmp_path / UNIT.name
-    unit.write_text(f"{text}\n{drop_in}".replace(PROGRAM, COMMAND))
+    installed = re.sub(r"(?m)^ExecStart=(/opt/\S+/)?azure\S+", f"ExecStart={COMMAND}", f"{text}\n{drop_in}")
+    unit.write_text(installed)
     done = subprocess.run(["systemd-analyze", "verify", str(unit)], check=False, capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 

@@ -3,6 +3,8 @@
 import http.client
 import logging
 import ssl
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -59,6 +61,42 @@ class TestChange:
                 client.sendall(request())
                 answer = read_all(client)
                 assert (answer.endswith(PAGE), header(answer, "connection")) == (True, "close")
+            assert said(running, logging.ERROR) == []
+
+    def test_under_load(self, file: Path, authority: Authority) -> None:
+        """While certificate and users are replaced again and again, no scrape with the right credentials fails."""
+        context, users = trusting(authority), "basic_auth_users: {scraper: %s}\n"
+        hashes = [bcrypt.hashpw(b"secret", bcrypt.gensalt(4)).decode() for _ in range(2)]
+        file.write_text(PLAIN + users % hashes[0])
+        with encrypted(file) as running, ThreadPoolExecutor(4) as pool:
+            end = threading.Event()
+
+            def scrape() -> set[int]:
+                codes = set()
+                while not end.is_set():
+                    codes.add(ask(running, context, Authorization=SECRET))
+                return codes
+
+            def scrape_on_one_connection() -> set[int]:
+                codes = set()
+                connection = http.client.HTTPSConnection("localhost", running.server.port, context=context)
+                while not end.is_set():
+                    connection.request("GET", "/metrics", headers={"Authorization": SECRET})
+                    with connection.getresponse() as answer:
+                        answer.read()
+                        codes.add(answer.status)
+                connection.close()
+                return codes
+
+            scrapes = [pool.submit(work) for work in (scrape, scrape_on_one_connection) * 2]
+            try:
+                for number in range(1, 7):
+                    install(file, ("server", "renewed")[number % 2])
+                    replace(file, PLAIN + users % hashes[number % 2])
+                    eventually(lambda: len(said(running, logging.INFO)) >= number, "the change")  # noqa: B023 - at once
+            finally:
+                end.set()
+            assert [each.result() for each in scrapes] == [{200}] * 4
             assert said(running, logging.ERROR) == []
 
     def test_mounted_volume(self, file: Path, authority: Authority, tmp_path: Path) -> None:
