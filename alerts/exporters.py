@@ -122,11 +122,11 @@ def exporter_alerts(settings: Settings) -> Iterator[Alert]:
     )
     yield _alert(
         "SpansNotDelivered",
-        f"{METRIC}spans_queued > 100\nor\n"
+        f"{METRIC}spans_queued > 0\nor\n"
         f'max without (outcome) (increase({METRIC}spans_total{{outcome="failed"}}[20m]) > 0)',
         "Trace spans of {instance} do not reach the collector.",
         "Spans that wait are delivered later. Those that the collector refused are lost.",
-        "More than 100 spans wait, or the collector refused some within 20 minutes, for 15 minutes.",
+        "Spans wait, or the collector refused some within 20 minutes, for 15 minutes.",
         "15m",
     )
     last = f"{METRIC}last_success_timestamp_seconds"

@@ -32,22 +32,17 @@ _OWNER_LOOK_SECONDS = 1.0  # how often to look whether the journal is known to b
 _FIRST_RETRY_SECONDS = 1.0
 _LAST_RETRY_SECONDS = 60.0
 LONGEST_RETRY_AFTER = 300.0
-RETRYABLE = {
-    HTTPStatus.TOO_MANY_REQUESTS,
-    HTTPStatus.BAD_GATEWAY,
-    HTTPStatus.SERVICE_UNAVAILABLE,
-    HTTPStatus.GATEWAY_TIMEOUT,
-}
-"""By the OTLP specification; after any other answer than 200, a retry would fail as well."""
+REFUSALS = {HTTPStatus.BAD_REQUEST, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, HTTPStatus.UNPROCESSABLE_ENTITY}
+"""Answers about the spans themselves. Any other, such as 401 or 404, is about settings that somebody will correct."""
 
 
 class Export(Enum):
     """What became of a batch."""
 
     ACCEPTED = auto()  # by the collector, except for the spans that its answer rejects
-    REFUSED = auto()  # as a whole; that may depend on settings that can be corrected
+    REFUSED = auto()  # a span alone
     LATER = auto()  # no final answer: it is sent again
-    DIVISIBLE = auto()  # too large, or one span cannot be encoded: its spans are sent again in smaller batches
+    DIVISIBLE = auto()  # refused, too large, or one span cannot be encoded: sent again in smaller batches
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,7 @@ from azure_scheduled_events_exporter.http_client.failures import (
 )
 from azure_scheduled_events_exporter.http_client.sessions import Session
 
-from .delivery import LONGEST_RETRY_AFTER, RETRYABLE, Export, ExportResult
+from .delivery import LONGEST_RETRY_AFTER, REFUSALS, Export, ExportResult
 
 _SERVICE = "azure-scheduled-events-exporter"
 _LARGEST_ANSWER = 64 * 1024
@@ -170,12 +170,9 @@ def _judge(response: requests.Response) -> ExportResult:
             # No collector has seen the spans, so they are kept until one does.
             return ExportResult(Export.LATER, reason=f"{reason} with {WEB_PAGE}, so it is no collector")
         return _partial_success(response, body)
-    if status in RETRYABLE:
-        retry_after = _retry_after(response.headers.get("Retry-After", ""))
-        return ExportResult(Export.LATER, reason=reason, retry_after=retry_after)
-    if status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
+    if status in REFUSALS:
         return ExportResult(Export.DIVISIBLE, reason=reason)
-    return ExportResult(Export.REFUSED, reason=reason)
+    return ExportResult(Export.LATER, reason=reason, retry_after=_retry_after(response.headers.get("Retry-After", "")))
 
 
 def _partial_success(response: requests.Response, body: bytes) -> ExportResult:
