@@ -187,7 +187,7 @@ def writable(path: Path) -> Store:
             connection.rollback()
             return Store(connection)
     except FAILURES as error:
-        hint = "" if is_damage(error) else "; try as root"
+        hint = "" if os.access(file, os.W_OK) else "; try as root"
         if isinstance(error, sqlite3.Error) and _code(error) == sqlite3.SQLITE_BUSY:
             hint = " by a process that does not end its write; restart the exporter if it hangs, and try again"
         raise ExporterError(f"the journal {file} cannot be written: {reason(error)}{hint}") from None
@@ -214,9 +214,9 @@ def create(path: Path) -> None:
 
 
 def set_aside(path: Path) -> Path:
-    """Rename a file with its logs, so that no data is lost; return its new name. Raises OSError."""
+    """Rename a file with its logs and documents, so that no data is lost; return its new name. Raises OSError."""
     aside = path.with_name(f"{path.name}.set-aside-{datetime.now(UTC):%Y%m%dT%H%M%S.%f}")
-    for suffix in ("", *_LOGS):
+    for suffix in ("", *_LOGS, ".documents", ".documents.old"):
         with suppress(FileNotFoundError):
             Path(f"{path}{suffix}").replace(f"{aside}{suffix}")
     return aside
