@@ -5,13 +5,14 @@ In an installed wheel, assets are in ``assets/`` beside this module; in a source
 
 import importlib
 import importlib.util
+import os
 import stat
+import tempfile
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from .errors import ExporterError
-from .file_replacement import replace
 
 _PACKAGE = Path(__file__).parent
 _SOURCE = _PACKAGE.parent.parent
@@ -76,7 +77,7 @@ def export(
         try:
             _make_folder(target, path.parent)
             content = texts[inside].encode() if inside in texts else source.read_bytes()
-            replace(path, content, 0o600 if inside in private else stat.S_IMODE(source.stat().st_mode))
+            _replace(path, content, 0o600 if inside in private else stat.S_IMODE(source.stat().st_mode))
         except OSError as error:
             raise ExporterError(f"{path}: cannot be written: {error.strerror or error}") from None
         written.append(path)
@@ -89,6 +90,20 @@ def _make_folder(target: Path, folder: Path) -> None:
         if (target / each).is_symlink() and each.parts:
             (target / each).unlink()
         (target / each).mkdir(exist_ok=True)
+
+
+def _replace(path: Path, content: bytes, mode: int) -> None:
+    """Write beside ``path`` and rename, so that a failure leaves the old file, and a link is replaced."""
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    new = Path(name)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+        new.chmod(mode)
+        new.replace(path)
+    except BaseException:
+        new.unlink(missing_ok=True)
+        raise
 
 
 def generator(module: str) -> Any:  # noqa: ANN401 - a module

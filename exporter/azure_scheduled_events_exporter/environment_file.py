@@ -15,19 +15,10 @@ UNIT_FILE = Path("/etc/azure-scheduled-events-exporter/environment")
 
 _NAME = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)[ \t\r]*=[ \t\r]*")
 _SKIPPED = re.compile(r"\s*(?:[#;][^\n]*\s*)*")  # empty lines and comments
-_SINGLE_QUOTED = re.compile(r"'([^']*)'[ \t\r]*")
-_DOUBLE_QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"[ \t\r]*', re.DOTALL)
+_QUOTED = re.compile(r"""(?:'([^']*)'|"((?:[^"\\]|\\.)*)")[ \t\r]*""", re.DOTALL)
 _UNQUOTED = re.compile(r"((?:\\.|[^\\\n])*?)[ \t\r]*(?:\n|\\?\Z)", re.DOTALL)
 _ESCAPED = re.compile(r"\\(?:\n|(.))")
 _ESCAPED_IN_DOUBLE_QUOTES = re.compile(r'\\(?:\n|(["\\$`]))')
-
-
-def may_exist(path: Path) -> bool:
-    """Return whether there is a file at ``path``; also True if this user cannot look into its folder."""
-    try:
-        return path.exists()
-    except PermissionError:
-        return True
 
 
 def load(path: Path) -> Mapping[str, tuple[str, int]]:
@@ -49,7 +40,7 @@ def load(path: Path) -> Mapping[str, tuple[str, int]]:
         raise UsageError(f"{path}:{line}: has a NUL byte, so systemd ignores the whole file; remove the byte")
     found: dict[str, tuple[str, int]] = {}
     at = 0
-    while (at := _after(_SKIPPED.match(text, at), at)) < len(text):
+    while (skipped := _SKIPPED.match(text, at)) and (at := skipped.end()) < len(text):
         line = text.count("\n", 0, at) + 1
         name = _NAME.match(text, at)
         if not name:
@@ -59,26 +50,13 @@ def load(path: Path) -> Mapping[str, tuple[str, int]]:
     return found
 
 
-def _after(found: re.Match[str] | None, at: int) -> int:
-    return found.end() if found else at
-
-
 def _value(text: str, at: int, place: str) -> tuple[str, int]:
     """Return the value that begins at ``at``, and where the next line begins; UsageError: a quote is not closed."""
     value = ""
-    while found := _quoted(text, at):
-        part, at = found
-        value += part
+    while found := _QUOTED.match(text, at):
+        value += _ESCAPED_IN_DOUBLE_QUOTES.sub(r"\1", found[2]) if found[1] is None else found[1]
+        at = found.end()
     rest = _UNQUOTED.match(text, at)
     if rest is None or text.startswith(("'", '"'), at):
         raise UsageError(f"{place}: the quote is not closed")
     return value + _ESCAPED.sub(r"\1", rest[1]), rest.end()
-
-
-def _quoted(text: str, at: int) -> tuple[str, int] | None:
-    """Return the content of the quotes that begin at ``at``, and where they end with the space behind them."""
-    if found := _SINGLE_QUOTED.match(text, at):
-        return found[1], found.end()
-    if found := _DOUBLE_QUOTED.match(text, at):
-        return _ESCAPED_IN_DOUBLE_QUOTES.sub(r"\1", found[1]), found.end()
-    return None

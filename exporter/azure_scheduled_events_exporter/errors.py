@@ -95,10 +95,6 @@ class InvalidDocumentError(ExporterError):
     """The body of an answer is not a Scheduled Events document."""
 
 
-class OutputError(ExporterError):
-    """Standard output cannot be written."""
-
-
 class CodecError(ExporterError):
     """A value has no JSON form for the journal (a bug), or JSON from the journal does not fit its class."""
 

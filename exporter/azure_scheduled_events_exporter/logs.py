@@ -90,13 +90,11 @@ class _Handler(logging.StreamHandler[TextIO]):
     def emit(self, record: logging.LogRecord) -> None:
         """Write ``record``, after the number of lines that were lost before it."""
         try:
-            if self._lost:
-                if not self._writes(self._loss()):
-                    self._lost += 1
-                    return
+            if self._lost and not self._writes(self._loss()):
+                self._lost += 1
+            else:
                 self._lost = 0
-            if not self._writes(record):
-                self._lost = 1
+                self._lost += not self._writes(record)
         except Exception:  # noqa: BLE001 - as in the base class: the log must not fail who logs
             self.handleError(record)
 

@@ -9,61 +9,36 @@ import os
 import select
 import sys
 from collections.abc import Iterator
-from typing import Any, TextIO, cast
-
-from .errors import OutputError
-
-
-class _Checked:
-    """A stream whose failed writes raise OutputError, except for BrokenPipeError: the reader has ended."""
-
-    def __init__(self, stream: Any) -> None:  # noqa: ANN401 - of text or of bytes
-        self._stream = stream
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the stream has
-        return getattr(self._stream, name)
-
-    @property
-    def buffer(self) -> "_Checked":
-        return _Checked(self._stream.buffer)
-
-    def write(self, content: Any) -> Any:  # noqa: ANN401 - passed on
-        with _explained():
-            return self._stream.write(content)
-
-    def flush(self) -> None:
-        with _explained():
-            self._stream.flush()
-
-
-@contextlib.contextmanager
-def _explained() -> Iterator[None]:
-    try:
-        yield
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise OutputError(f"standard output cannot be written: {error.strerror or error}") from None
+from typing import TextIO
 
 
 @contextlib.contextmanager
 def checked() -> Iterator[None]:
-    """Within the block, a write to standard output raises OutputError if it fails, also if the stream is closed."""
+    """Within the block, the standard streams are open and take any text; at its end, nothing is left to be written."""
     before = sys.stdout, sys.stderr
     _open_closed()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a text that the terminal cannot show must not end the command
             stream.reconfigure(errors="backslashreplace")
-    sys.stdout = cast("TextIO", _Checked(sys.stdout))
     try:
         yield
     finally:
         for stream in (sys.stdout, sys.stderr):
             try:
                 stream.flush()
-            except (OSError, OutputError):  # Python would change the exit status to 120 for what nobody reads
+            except OSError:  # Python would change the exit status to 120 for what nobody reads
                 discard(stream)
         sys.stdout, sys.stderr = before
+
+
+def failure() -> OSError | None:
+    """Return why standard output cannot be written; None if it can, after an empty line."""
+    try:
+        sys.stdout.write("\n")
+        sys.stdout.flush()
+    except OSError as error:
+        return error
+    return None
 
 
 def say(text: str) -> None:
@@ -71,7 +46,7 @@ def say(text: str) -> None:
     try:
         sys.stdout.write(f"{text}\n")
         sys.stdout.flush()
-    except (BrokenPipeError, OutputError):
+    except OSError:
         discard(sys.stdout)
 
 

@@ -108,14 +108,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _failed(str(error), error.exit_status)
         except (sqlite3.Error, DamagedTextError) as error:
             return _failed(f"cannot read the journal: {error}")
-        except FileNotFoundError as error:
-            if error.filename is not None:
-                raise
-            return _failed("the current directory has been deleted, and relative paths need one: change to another")
         except (Interrupted, KeyboardInterrupt) as interrupted:
             return interrupted.exit_status if isinstance(interrupted, Interrupted) else 130
         except BrokenPipeError:
             return 128 + 13  # as a shell reports a program that SIGPIPE ended
+        except OSError as error:
+            if isinstance(error, FileNotFoundError) and error.filename is None:
+                text = "the current directory has been deleted, and relative paths need one: change to another"
+            elif unwritable := standard_streams.failure():
+                text = f"standard output cannot be written: {unwritable.strerror or unwritable}"
+            else:
+                raise
+            return _failed(text)
         return status
 
 

@@ -17,7 +17,7 @@ from azure_scheduled_events_exporter.http_client.failures import WEB_PAGE, is_we
 from azure_scheduled_events_exporter.http_client.http_config import HttpConfig, session_for
 
 _LARGEST = 64 << 20
-_TIMEOUT = 10.0
+_TIMEOUT = 10.0  # seconds for a whole answer
 
 
 class WrongAnswerError(ExporterError):
@@ -40,7 +40,6 @@ class Api:
         url: its base address.
         http: credentials and trust.
         proxies: whether the environment's proxies, .netrc and CA bundles apply.
-        timeout: seconds for a whole answer.
 
     Attributes:
         shown: its address without a password.
@@ -49,20 +48,11 @@ class Api:
         UsageError: ``url`` is not an address.
     """
 
-    def __init__(
-        self,
-        flag: str,
-        url: str,
-        http: HttpConfig | None = None,
-        *,
-        proxies: bool = True,
-        timeout: float = _TIMEOUT,
-    ) -> None:
+    def __init__(self, flag: str, url: str, http: HttpConfig | None = None, *, proxies: bool = True) -> None:
         try:
             checked(url, "an address", "http://HOST:PORT")
         except ValueError as error:
             raise UsageError(f"{flag}: {error}") from None
-        self._timeout = timeout
         self._url = url.rstrip("/")
         self.shown = without_password(self._url)
         self._session = session_for(url, http, DeadlineAdapter())
@@ -76,7 +66,7 @@ class Api:
             NoAnswerError: there is no whole answer.
             WrongAnswerError: its status is not 200, or it is a web page.
         """
-        answer = self._session.exchange("GET", self._url + path, self._timeout, _LARGEST, params=params)
+        answer = self._session.exchange("GET", self._url + path, _TIMEOUT, _LARGEST, params=params)
         said = answer.body.decode("utf-8", "replace")
         if answer.status != requests.codes.ok:
             raise WrongAnswerError(f"answered {answer.status}: {one_line(said)}", answer.status)
