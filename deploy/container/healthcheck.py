@@ -7,10 +7,11 @@ import os
 import socket
 import ssl
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from azure_scheduled_events_exporter import environment_file
-from azure_scheduled_events_exporter.config import written
+from azure_scheduled_events_exporter.config.resolution import written
 from azure_scheduled_events_exporter.http_server.listen_address import ListenAddress, parse_listen_address
 
 _SECONDS = 2.0  # each without TLS and with it
@@ -37,11 +38,8 @@ def _status(address: ListenAddress) -> bytes:
         OSError: there is no answer.
     """
     where = address.local.host, address.port
-    with socket.create_connection(where, _SECONDS) as plain:
-        try:
-            return _ask(plain)
-        except ConnectionError:  # a server with TLS ends the connection at once
-            pass
+    with socket.create_connection(where, _SECONDS) as plain, suppress(ConnectionError):
+        return _ask(plain)  # a server with TLS ends the connection at once
     context = ssl.create_default_context()
     context.check_hostname = False  # it asks itself; what matters is that there is an answer
     context.verify_mode = ssl.CERT_NONE

@@ -27,9 +27,8 @@ def _only_ours(folder: Path) -> None:
         _fail(f"{folder} can be changed by another user: set XDG_CACHE_HOME to a folder that only you can write")
 
 
-def _unpack(archive: Path, folder: Path) -> None:
+def _unpack(archive: Path, folder: Path, version: str) -> None:
     """Unpack ``archive`` as an environment of this Python; two programs may do so at once."""
-    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     scratch = Path(tempfile.mkdtemp(prefix="unpacking-", dir=folder.parent))
     try:
         with zipfile.ZipFile(archive) as packed:
@@ -54,7 +53,7 @@ def main() -> None:
     if sys.version_info < (3, 11):  # noqa: UP036 - other versions of Python start this file too
         _fail(f"needs Python 3.11 or newer, and this is {sys.version.split()[0]}")
     archive = Path(sys.argv[0]).resolve()
-    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     digest = hashlib.sha256(archive.read_bytes() + sys.executable.encode()).hexdigest()[:16]
     try:
         cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
@@ -63,9 +62,9 @@ def main() -> None:
         ours.mkdir(mode=0o700, exist_ok=True)
         for each in (ours.parent, ours):
             _only_ours(each)
-        folder = ours / f"{digest}-python{version}"
+        folder = ours / f"{digest}-{version}"
         if not folder.is_dir():
-            _unpack(archive, folder)
+            _unpack(archive, folder, version)
     except (OSError, RuntimeError) as error:
         _fail(f"cannot unpack into the cache: {error}: set XDG_CACHE_HOME to a folder that you can write")
     python = str(folder / "bin" / "python3")

@@ -40,7 +40,7 @@ def _run(services: Mapping[str, compose.Service], folder: Path, ended: threading
     programs = {name: program for name, each in services.items() if (program := program_of(each))}
     absent = [name for name in services if name not in programs]
     published = [port for name in programs for port in services[name].ports.values()]
-    wiring = Wiring(services, frozenset(absent), _ports(published, free=free_ports), folder)
+    wiring = Wiring(services, absent, _ports(published, free=free_ports), folder)
     print(f"Starting {', '.join(programs)}. Logs: {folder / 'logs'}", flush=True)
     parts: list[Part] = []
     deadline = time.monotonic() + _PATIENCE

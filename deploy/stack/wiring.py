@@ -5,7 +5,7 @@ which is not here is left out.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from .compose import Mount, Service
@@ -29,11 +29,7 @@ class Wiring:
     """
 
     def __init__(
-        self,
-        services: Mapping[str, Service],
-        absent: frozenset[str],
-        ports: Mapping[int, int],
-        folder: Path,
+        self, services: Mapping[str, Service], absent: Collection[str], ports: Mapping[int, int], folder: Path
     ) -> None:
         self._folder = folder
         self._ports = ports

@@ -10,7 +10,7 @@ from PIL import Image
 
 from azure_scheduled_events_exporter import DOCUMENTATION
 from azure_scheduled_events_exporter.commands.cli import COMMANDS
-from azure_scheduled_events_exporter.config import SETTINGS
+from azure_scheduled_events_exporter.config.settings import SETTINGS
 from azure_scheduled_events_exporter.metrics.collector import SPECS
 from support.documented import links, pages
 from support.monitoring.pictures import FIRST_SCREEN, first_screen

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from azure_scheduled_events_exporter.approval import policy_file
-from azure_scheduled_events_exporter.config import SETTINGS, resolve
+from azure_scheduled_events_exporter.config.resolution import resolve
+from azure_scheduled_events_exporter.config.settings import SETTINGS
 from azure_scheduled_events_exporter.core.document import ScheduledEvent, Scope
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, State
 from azure_scheduled_events_exporter.core.timestamp import Timestamp

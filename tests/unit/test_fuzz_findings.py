@@ -6,7 +6,7 @@ import pytest
 
 from azure_scheduled_events_exporter.approval import policy_file
 from azure_scheduled_events_exporter.commands.cli import main
-from azure_scheduled_events_exporter.config import resolve
+from azure_scheduled_events_exporter.config.resolution import resolve
 from azure_scheduled_events_exporter.errors import UsageError
 
 

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from azure_scheduled_events_exporter import logs
 from azure_scheduled_events_exporter.approval.operator_requests import UNKNOWN_RESULT, is_approved, may_be_approved
-from azure_scheduled_events_exporter.config import Config
+from azure_scheduled_events_exporter.config.settings import Config
 from azure_scheduled_events_exporter.core.document import Scope
 from azure_scheduled_events_exporter.core.event_types import EVENT_FACTS
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, State
@@ -65,11 +65,8 @@ _MAY_BE_APPROVED = 3
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of ``approve`` to ``parser``."""
     parser.add_argument("event_ids", metavar="EVENT_ID", nargs="*", help="Events to approve.")
-    parser.add_argument(
-        "--all-mine",
-        action="store_true",
-        help="Approve all Scheduled events of this VM, including Preempt and Terminate, which delete it.",
-    )
+    text = "Approve all Scheduled events of this VM, including Preempt and Terminate, which delete it."
+    parser.add_argument("--all-mine", action="store_true", help=text)
     parser.add_argument("--yes", action="store_true", help="Do not ask for confirmation.")
 
 

@@ -3,12 +3,11 @@
 import argparse
 import os
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from azure_scheduled_events_exporter import assets
-from azure_scheduled_events_exporter.config import parse_assignments
+from azure_scheduled_events_exporter.config.resolution import parse_assignments
 from azure_scheduled_events_exporter.errors import UsageError
 
 _VALUES = "alerts/values.yaml"
@@ -20,32 +19,19 @@ _FOR = {"azure-monitor": (_VALUES, "alerts/README.md", "alerts/azure-monitor/", 
 """What each monitoring system needs; its paths begin with these."""
 
 
-_FLAGS: Mapping[str, Mapping[str, Any]] = {
-    "target": {"metavar": "DIR", "help": "The folder. It is created if it does not exist."},
-    "--for": {"choices": sorted(_FOR), "dest": "system", "help": "Copy only what this monitoring system needs."},
-    "--set": {
-        "metavar": "NAME=VALUE",
-        "action": "append",
-        "default": [],
-        "dest": "assignments",
-        "help": "Change a setting of the alerts. Their values.yaml lists all names. May be repeated.",
-    },
-    "--values": {"metavar": "FILE", "help": "Change settings of the alerts by a file like values.yaml."},
-    "--world-readable": {
-        "action": "store_true",
-        "help": "Let every user read also the files that have the keys of receivers.",
-    },
-}
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the actions of ``assets`` to ``parser``."""
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True, prog=parser.prog)
     actions.add_parser("list", help="List all files.", description="List all files.").set_defaults(target=None)
     text = "Copy all files into a folder."
-    export = actions.add_parser("export", help=text, description=text)
-    for name, keywords in _FLAGS.items():
-        export.add_argument(name, **keywords)
+    add = actions.add_parser("export", help=text, description=text).add_argument
+    add("target", metavar="DIR", help="The folder. It is created if it does not exist.")
+    add("--for", choices=sorted(_FOR), dest="system", help="Copy only what this monitoring system needs.")
+    text = "Change a setting of the alerts. Their values.yaml lists all names. May be repeated."
+    add("--set", metavar="NAME=VALUE", action="append", default=[], dest="assignments", help=text)
+    add("--values", metavar="FILE", help="Change settings of the alerts by a file like values.yaml.")
+    text = "Let every user read also the files that have the keys of receivers."
+    add("--world-readable", action="store_true", help=text)
 
 
 def run(parsed: argparse.Namespace) -> int:

@@ -4,8 +4,9 @@ import argparse
 import os
 import sys
 
-from azure_scheduled_events_exporter.config import resolve, warnings, written
 from azure_scheduled_events_exporter.config.flags import written_flags
+from azure_scheduled_events_exporter.config.resolution import resolve, written
+from azure_scheduled_events_exporter.config.settings import warnings
 from azure_scheduled_events_exporter.doctor.settings import check_named
 from azure_scheduled_events_exporter.errors import without_password
 from azure_scheduled_events_exporter.tracing.delivery import otlp_sender

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from azure_scheduled_events_exporter import __version__, standard_streams
-from azure_scheduled_events_exporter.config import CONFIG_FILE_FLAG, environment_name
-from azure_scheduled_events_exporter.config.flags import FLAGS, GROUPS, add_settings
+from azure_scheduled_events_exporter.config.flags import GROUPS, add_settings
+from azure_scheduled_events_exporter.config.settings import CONFIG_FILE_FLAG, FLAGS, environment_name
 from azure_scheduled_events_exporter.errors import (
     DamagedTextError,
     ExporterError,
@@ -75,7 +75,7 @@ COMMANDS = {
     "check-config": Command("Validate the configuration and print the settings."),
     "doctor": Command("Check the whole chain, and print what to do."),
     "assets": Command("List or export dashboards, alert rules, chart and more.", (), "ACTION"),
-    "drill": Command("Test your paging with an alert that is labeled as a drill.", ()),
+    "drill": Command("Test your paging with an alert that is labeled as a drill.", (), module="commands.drill.command"),
 }
 _LINES = "".join(f"    {name:<14}{command.summary}\n" for name, command in COMMANDS.items())
 _HELP = f"""\

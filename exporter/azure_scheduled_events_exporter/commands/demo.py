@@ -5,8 +5,8 @@ import os
 from dataclasses import replace
 
 from azure_scheduled_events_exporter import logs
-from azure_scheduled_events_exporter.config import resolve, written
 from azure_scheduled_events_exporter.config.flags import written_flags
+from azure_scheduled_events_exporter.config.resolution import resolve, written
 from azure_scheduled_events_exporter.errors import UsageError
 from azure_scheduled_events_exporter.journal.file import MEMORY
 from azure_scheduled_events_exporter.service import daemon
@@ -35,13 +35,8 @@ _COLLECTOR = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of ``demo`` to ``parser``."""
-    parser.add_argument(
-        "--speed",
-        type=float,
-        metavar="FACTOR",
-        default=60.0,
-        help="Speed relative to real time, up to 10000. (default 60)",
-    )
+    text = "Speed relative to real time, up to 10000. (default 60)"
+    parser.add_argument("--speed", type=float, metavar="FACTOR", default=60.0, help=text)
 
 
 def run(parsed: argparse.Namespace) -> int:

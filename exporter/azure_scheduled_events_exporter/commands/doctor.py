@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Final
 
 from azure_scheduled_events_exporter import __version__
-from azure_scheduled_events_exporter.config import DISCOVER, Config, resolve
 from azure_scheduled_events_exporter.config.flags import written_flags
+from azure_scheduled_events_exporter.config.resolution import resolve
+from azure_scheduled_events_exporter.config.settings import DISCOVER, Config
 from azure_scheduled_events_exporter.doctor import chain
 from azure_scheduled_events_exporter.doctor.exporter import url_of
 from azure_scheduled_events_exporter.doctor.finding import Finding, Findings, Mark, wrong

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from azure_scheduled_events_exporter import logs
 from azure_scheduled_events_exporter.approval.scheduler import ApprovalScheduler
-from azure_scheduled_events_exporter.config import Config
+from azure_scheduled_events_exporter.config.settings import Config
 from azure_scheduled_events_exporter.core.document import Document, parse_document
 from azure_scheduled_events_exporter.core.instance import Instance, parse_instance
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, Lifecycles, State
@@ -52,9 +52,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of ``events`` to ``parser``."""
     parser.add_argument("--json", action="store_true", help="Print JSON instead of a table.")
     parser.add_argument("--follow", action="store_true", help="Print every transition from now on as one line of JSON.")
-    parser.add_argument(
-        "--since", metavar="CURSOR", help="With --follow: start after the line with this 'cursor' (or 'seq')."
-    )
+    text = "With --follow: start after the line with this 'cursor' (or 'seq')."
+    parser.add_argument("--since", metavar="CURSOR", help=text)
     parser.add_argument("--mine", action="store_true", help="With --follow: only events of this VM.")
 
 

@@ -15,7 +15,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 from azure_scheduled_events_exporter import logs, standard_streams
-from azure_scheduled_events_exporter.config import Config
+from azure_scheduled_events_exporter.config.settings import Config
 from azure_scheduled_events_exporter.core.document import Scope
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle
 from azure_scheduled_events_exporter.core.records import Record

@@ -37,13 +37,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of ``history`` to ``parser``."""
     ways = parser.add_mutually_exclusive_group()
     ways.add_argument("--json", action="store_true", help="Print JSON instead of a table.")
-    ways.add_argument(
-        "--documents",
-        metavar="NUMBER",
-        nargs="?",
-        const="",
-        help="List the documents that the metadata service sent, or print the one of this number as it came.",
-    )
+    text = "List the documents that the metadata service sent, or print the one of this number as it came."
+    ways.add_argument("--documents", metavar="NUMBER", nargs="?", const="", help=text)
     ways.add_argument("--record", metavar="FILE", help="Write these documents to FILE (.json), to attach or replay.")
     parser.add_argument("--redact", action="store_true", help="With --record: replace names, ids and texts.")
 

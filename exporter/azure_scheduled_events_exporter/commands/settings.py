@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from azure_scheduled_events_exporter import environment_file
-from azure_scheduled_events_exporter.config import ENV_FILE_FLAG, Config, environment_name, resolve, unknown_variables
 from azure_scheduled_events_exporter.config.flags import repeated_flags, written_flags
+from azure_scheduled_events_exporter.config.resolution import resolve, unknown_variables
+from azure_scheduled_events_exporter.config.settings import ENV_FILE_FLAG, Config, environment_name
 
 _Value = TypeVar("_Value")
 _WITHOUT_UNIT_FILE = ("run", "demo")

@@ -8,8 +8,7 @@ from collections.abc import Collection, Mapping
 
 from azure_scheduled_events_exporter import environment_file
 
-from .resolution import CONFIG_FILE_FLAG, ENV_FILE_FLAG
-from .settings import SETTINGS
+from .settings import CONFIG_FILE_FLAG, ENV_FILE_FLAG, FLAGS, SETTINGS
 
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "metadata service": ("imds", "poll", "instance"),
@@ -21,8 +20,6 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "process and log": ("process", "log"),
 }
 """The groups of settings in --help, by the first word of their flags."""
-
-FLAGS = {CONFIG_FILE_FLAG, ENV_FILE_FLAG, *(setting.flag for setting in SETTINGS)}
 
 
 def add_settings(

@@ -13,10 +13,8 @@ from typing import Any
 
 from azure_scheduled_events_exporter.errors import UsageError, closest, named_by
 
-from .settings import ENVIRONMENT_PREFIX, SETTINGS, Config, Setting, environment_name
+from .settings import CONFIG_FILE_FLAG, ENVIRONMENT_PREFIX, FLAGS, SETTINGS, Config, Setting, environment_name
 
-CONFIG_FILE_FLAG = "config.file"
-ENV_FILE_FLAG = "env-file"
 # Kubernetes adds variables of every Service to every pod; a Service with the exporter's name would look like settings.
 _NOT_OURS = "AZURE_SCHEDULED_EVENTS_EXPORTER_"
 
@@ -107,9 +105,8 @@ def state_folder(environment: Mapping[str, str], platform: str = sys.platform, u
 
 def unknown_variables(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Yield the variables with the exporter's prefix that are not settings, each with the likeliest intended name."""
-    flags = (CONFIG_FILE_FLAG, ENV_FILE_FLAG, *(setting.flag for setting in SETTINGS))
     # Every name has the prefix; compared with it, all are similar.
-    known = [environment_name(flag).removeprefix(ENVIRONMENT_PREFIX) for flag in flags]
+    known = [environment_name(flag).removeprefix(ENVIRONMENT_PREFIX) for flag in FLAGS]
     for name in sorted(environment):
         end = name.removeprefix(ENVIRONMENT_PREFIX)
         if end not in (name, *known) and not name.startswith(_NOT_OURS):

@@ -24,6 +24,8 @@ from azure_scheduled_events_exporter.imds.api_versions import AUTO
 from azure_scheduled_events_exporter.logs import FORMATS, LEVELS
 from azure_scheduled_events_exporter.times import format_duration, parse_duration
 
+CONFIG_FILE_FLAG = "config.file"
+ENV_FILE_FLAG = "env-file"
 ENVIRONMENT_PREFIX = "AZURE_SCHEDULED_EVENTS_"
 DISCOVER = "discover"
 _LABEL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
@@ -301,6 +303,7 @@ class Config:
 
 
 SETTINGS: tuple[Setting, ...] = tuple(each.metadata["setting"] for each in fields(Config))
+FLAGS = (CONFIG_FILE_FLAG, ENV_FILE_FLAG, *(setting.flag for setting in SETTINGS))
 
 _LATE_SECONDS = 10.0
 """By how much a poll may be late, for example because the one before got no answer within its time limit."""

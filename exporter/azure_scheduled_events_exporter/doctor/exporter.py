@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from azure_scheduled_events_exporter import __version__, yaml_file
-from azure_scheduled_events_exporter.config import Config
+from azure_scheduled_events_exporter.config.settings import Config
 from azure_scheduled_events_exporter.errors import ExporterError
 from azure_scheduled_events_exporter.http_client.sessions import NoAnswerError
 from azure_scheduled_events_exporter.http_server.access import EXPIRES_SOON_SECONDS

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import yaml
 
 from azure_scheduled_events_exporter import assets
-from azure_scheduled_events_exporter.config import Config
+from azure_scheduled_events_exporter.config.settings import Config
 from azure_scheduled_events_exporter.errors import ExporterError
 
 from .finding import Finding, Findings, ok, warning, wrong

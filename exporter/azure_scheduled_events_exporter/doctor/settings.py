@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from azure_scheduled_events_exporter import __version__
-from azure_scheduled_events_exporter.config import Config, unknown_variables, warnings
+from azure_scheduled_events_exporter.config.resolution import unknown_variables
+from azure_scheduled_events_exporter.config.settings import Config, warnings
 from azure_scheduled_events_exporter.errors import ExporterError, named_by
 from azure_scheduled_events_exporter.http_server.web_config import load
 from azure_scheduled_events_exporter.service import alert_push

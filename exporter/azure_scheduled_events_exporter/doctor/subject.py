@@ -8,7 +8,7 @@ from typing import Any
 import requests
 
 from azure_scheduled_events_exporter import __version__
-from azure_scheduled_events_exporter.config import Config
+from azure_scheduled_events_exporter.config.settings import Config
 from azure_scheduled_events_exporter.core.instance import Instance
 from azure_scheduled_events_exporter.errors import ExporterError, UsageError, one_line, without_password
 from azure_scheduled_events_exporter.http_client.address import checked

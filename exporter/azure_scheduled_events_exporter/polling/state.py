@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from azure_scheduled_events_exporter.config import Config
+from azure_scheduled_events_exporter.config.settings import Config
 from azure_scheduled_events_exporter.core.lifecycle import Change, Lifecycle, Lifecycles
 from azure_scheduled_events_exporter.core.observation import ObservationContext, observe
 from azure_scheduled_events_exporter.core.spans import SpanFacts, finished, hook_run, is_traced, unfinished

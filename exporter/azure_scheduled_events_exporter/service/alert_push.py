@@ -9,7 +9,7 @@ from azure_scheduled_events_exporter.alertmanager.alert import Catalog, alert_of
 from azure_scheduled_events_exporter.alertmanager.client import AlertmanagerClient
 from azure_scheduled_events_exporter.alertmanager.outbox import Wanted
 from azure_scheduled_events_exporter.alertmanager.push import AlertPush, Worker
-from azure_scheduled_events_exporter.config import Config
+from azure_scheduled_events_exporter.config.settings import Config
 from azure_scheduled_events_exporter.core.kinds import kind_of
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.errors import ExporterError, named_by

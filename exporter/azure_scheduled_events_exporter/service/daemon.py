@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from azure_scheduled_events_exporter.approval.sender import ApprovalSender
-from azure_scheduled_events_exporter.config import Config, warnings
+from azure_scheduled_events_exporter.config.settings import Config, warnings
 from azure_scheduled_events_exporter.errors import ExporterError, named_by
 from azure_scheduled_events_exporter.http_server.app import App
 from azure_scheduled_events_exporter.http_server.server import Server

@@ -12,7 +12,7 @@ import yaml
 
 from alerts import load, render
 from azure_scheduled_events_exporter.approval.policy import BUILT_IN
-from azure_scheduled_events_exporter.config import SETTINGS
+from azure_scheduled_events_exporter.config.settings import SETTINGS
 from support.charts import CHART, helm
 from support.paths import ROOT
 

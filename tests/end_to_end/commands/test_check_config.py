@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from azure_scheduled_events_exporter.config import state_folder
+from azure_scheduled_events_exporter.config.resolution import state_folder
 from support.commands import assert_one_line, command
 from support.programs import COMMAND, environment
 

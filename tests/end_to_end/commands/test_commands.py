@@ -14,7 +14,7 @@ import pytest
 
 from azure_scheduled_events_exporter import __version__
 from azure_scheduled_events_exporter.commands.cli import COMMANDS, main
-from azure_scheduled_events_exporter.config import SETTINGS
+from azure_scheduled_events_exporter.config.settings import SETTINGS
 from azure_scheduled_events_exporter.simulator import Simulator
 from support.commands import EVENT_ID, NAME, assert_one_line, command, place_event
 from support.programs import COMMAND, NOBODY, Exporter, Program, Scrape, environment, eventually, fetch

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from azure_scheduled_events_exporter.config import SETTINGS
+from azure_scheduled_events_exporter.config.settings import SETTINGS
 from azure_scheduled_events_exporter.environment_file import load
 from support.paths import ROOT
 from support.programs import COMMAND, eventually

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from azure_scheduled_events_exporter.config import Config, resolve
+from azure_scheduled_events_exporter.config.resolution import resolve
+from azure_scheduled_events_exporter.config.settings import Config
 from azure_scheduled_events_exporter.doctor.exporter import examine
 from azure_scheduled_events_exporter.doctor.subject import Api, Subject
 from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter

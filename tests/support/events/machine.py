@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from email.utils import formatdate
 from pathlib import Path
 
-from azure_scheduled_events_exporter.config import resolve
+from azure_scheduled_events_exporter.config.resolution import resolve
 from azure_scheduled_events_exporter.core.spans import SpanFacts
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.errors import Outcome

@@ -8,7 +8,7 @@ import sys
 from urllib.parse import urlsplit
 
 from azure_scheduled_events_exporter import logs
-from azure_scheduled_events_exporter.config import resolve
+from azure_scheduled_events_exporter.config.resolution import resolve
 from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
 from azure_scheduled_events_exporter.service import daemon
 

@@ -16,7 +16,7 @@ from azure_scheduled_events_exporter.approval.policy import (
     Rule,
 )
 from azure_scheduled_events_exporter.approval.policy_file import load, parse
-from azure_scheduled_events_exporter.config import resolve
+from azure_scheduled_events_exporter.config.resolution import resolve
 from azure_scheduled_events_exporter.core.document import EventSource, Scope
 from azure_scheduled_events_exporter.core.event_types import EventType
 from azure_scheduled_events_exporter.errors import UsageError

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from azure_scheduled_events_exporter.approval.policy import BUILT_IN
-from azure_scheduled_events_exporter.config import resolve
+from azure_scheduled_events_exporter.config.resolution import resolve
 from azure_scheduled_events_exporter.errors import UsageError
 from azure_scheduled_events_exporter.http_server.listen_address import ListenAddress
 from support.paths import DATA

@@ -6,16 +6,14 @@ from pathlib import Path
 import pytest
 
 from azure_scheduled_events_exporter.approval.policy import BUILT_IN
-from azure_scheduled_events_exporter.config import (
-    SETTINGS,
-    Config,
-    environment_name,
+from azure_scheduled_events_exporter.config.resolution import (
     parse_assignments,
     resolve,
     state_folder,
     unknown_variables,
     written,
 )
+from azure_scheduled_events_exporter.config.settings import SETTINGS, Config, environment_name
 from azure_scheduled_events_exporter.errors import UsageError
 from azure_scheduled_events_exporter.http_server.listen_address import ListenAddress
 from support.setting_values import KNOWN, OTHER

@@ -9,7 +9,7 @@ import requests
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from azure_scheduled_events_exporter.config import resolve, state_folder
+from azure_scheduled_events_exporter.config.resolution import resolve, state_folder
 from azure_scheduled_events_exporter.errors import UsageError
 from support.setting_values import DURATION, OTHER
 

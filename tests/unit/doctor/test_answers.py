@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from azure_scheduled_events_exporter import __version__
-from azure_scheduled_events_exporter.config import resolve
+from azure_scheduled_events_exporter.config.resolution import resolve
 from azure_scheduled_events_exporter.doctor import chain
 from azure_scheduled_events_exporter.doctor.finding import Finding
 from azure_scheduled_events_exporter.doctor.subject import Api, Subject

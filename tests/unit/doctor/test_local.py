@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from azure_scheduled_events_exporter.config import resolve
+from azure_scheduled_events_exporter.config.resolution import resolve
 from azure_scheduled_events_exporter.doctor import journal, metadata_service
 from azure_scheduled_events_exporter.doctor.finding import Finding
 from azure_scheduled_events_exporter.doctor.subject import Api, Subject

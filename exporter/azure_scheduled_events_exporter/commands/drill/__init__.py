@@ -4,7 +4,3 @@ Either an alert is posted to Alertmanager directly, or a simulated event takes t
 Prometheus, Alertmanager. A posted alert is labeled as a drill; the names of simulated VMs and their scale set say it.
 Must not touch a real event.
 """
-
-from .command import DESCRIPTION, add_arguments, run
-
-__all__ = ["DESCRIPTION", "add_arguments", "run"]

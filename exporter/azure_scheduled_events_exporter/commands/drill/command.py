@@ -7,7 +7,7 @@ from typing import Any, Final
 from azure_scheduled_events_exporter.alertmanager.client import TIMEOUT_SECONDS, AlertmanagerClient
 from azure_scheduled_events_exporter.commands.interruption import interruptible
 from azure_scheduled_events_exporter.commands.settings import argument
-from azure_scheduled_events_exporter.config import parse_assignments, resolve
+from azure_scheduled_events_exporter.config.resolution import parse_assignments, resolve
 from azure_scheduled_events_exporter.errors import UsageError
 from azure_scheduled_events_exporter.http_server.listen_address import parse_listen_address
 from azure_scheduled_events_exporter.service import alert_push
@@ -53,14 +53,10 @@ _SWITCHES: Final = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of ``drill`` to ``parser``."""
     for name, parse, metavar, default, text in _FLAGS:
+        kind, required = argument(parse), name == "alertmanager"
+        shown = f"{text} (default {default})" if default else text
         parser.add_argument(
-            f"--{name}",
-            dest=name,
-            type=argument(parse),
-            metavar=metavar,
-            default=default,
-            required=name == "alertmanager",
-            help=f"{text} (default {default})" if default else text,
+            f"--{name}", dest=name, type=kind, metavar=metavar, default=default, required=required, help=shown
         )
     for name, text in _SWITCHES.items():
         parser.add_argument(f"--{name}", action="store_true", help=text)

@@ -16,7 +16,7 @@ from typing import Final, TypeVar
 from azure_scheduled_events_exporter import logs
 from azure_scheduled_events_exporter.alertmanager.alert import Alert, Catalog, alert_of
 from azure_scheduled_events_exporter.commands.interruption import uninterrupted
-from azure_scheduled_events_exporter.config import resolve
+from azure_scheduled_events_exporter.config.resolution import resolve
 from azure_scheduled_events_exporter.errors import ExporterError, UsageError
 from azure_scheduled_events_exporter.http_server.app import App
 from azure_scheduled_events_exporter.http_server.listen_address import ListenAddress

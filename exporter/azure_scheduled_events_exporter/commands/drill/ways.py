@@ -6,6 +6,7 @@ Each raises an alert, measures how long its page takes, and takes the alert back
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from azure_scheduled_events_exporter.alertmanager.alert import Alert
@@ -21,6 +22,7 @@ from .team import Sent, Team
 _MAINTENANCE: Final = "AzureScheduledEventMaintenance"
 _KEPT_SECONDS: Final = 300
 _MARK: Final = "This is a drill: no VM is in danger."
+say: Final = partial(print, flush=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,8 +167,3 @@ def inhibit(team: Team, labels: Mapping[str, str], timeout: float) -> None:
             "set maintenance.targets and maintenance.equal, and load the rendered inhibit_rules"
         )
     say(f"{name} is inhibited while its VM is in maintenance. Both alerts are resolved.")
-
-
-def say(text: str) -> None:
-    """Print ``text`` at once."""
-    print(text, flush=True)
