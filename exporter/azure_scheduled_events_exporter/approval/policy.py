@@ -42,10 +42,18 @@ class Action(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Numbers that are ``at_least`` one bound and ``below`` another; None for no bound."""
+    """Numbers that are ``at_least`` one bound and ``below`` another; without bounds, whatever there is or is not."""
 
-    at_least: float | None = None
-    below: float | None = None
+    at_least: float = -math.inf
+    below: float = math.inf
+
+    def holds(self, value: float | None) -> bool:
+        """Return whether ``value`` is in the range; None for an event that has none."""
+        return self == Range() or (value is not None and self.at_least <= value < self.below)
+
+    def contains(self, other: "Range", lowest: float) -> bool:
+        """Return whether all values of ``other`` from ``lowest`` on are in the range."""
+        return self.at_least <= max(lowest, other.at_least) and other.below <= self.below
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +61,7 @@ class Match:
     """The events that a rule matches; None matches any. The default scope is this VM's own events.
 
     Attributes:
-        duration: announced impact in seconds; ``unknown_duration`` is for events that announce none.
+        duration: announced impact in seconds; with ``unknown_duration``, the rule is for events that announce none.
         resources: number of VMs in Resources, the largest that a document has shown.
         notice_left: seconds until NotBefore, as last shown; no range matches an event that never had one.
     """
@@ -61,10 +69,10 @@ class Match:
     event_type: frozenset[str] | None = None
     event_source: frozenset[str] | None = None
     scope: frozenset[Scope] = frozenset({Scope.SELF})
-    duration: Range | None = None
+    duration: Range = Range()
     unknown_duration: bool = False
-    resources: Range | None = None
-    notice_left: Range | None = None
+    resources: Range = Range()
+    notice_left: Range = Range()
 
     def matches(self, life: Lifecycle, now: float, *, any_scope: bool = False) -> bool:
         """Return whether the rule matches ``life`` at ``now``, seconds since the epoch by the clock of IMDS.
@@ -79,15 +87,13 @@ class Match:
             and (self.event_source is None or event.source in self.event_source)
             and (bool(scopes & self.scope) if any_scope else scopes <= self.scope)
             and self.allows_duration(event.duration_seconds)
-            and _holds(self.resources, max(life.most_resources, event.resource_count))
-            and _holds(self.notice_left, None if life.not_before is None else life.not_before - now)
+            and self.resources.holds(max(life.most_resources, event.resource_count))
+            and self.notice_left.holds(None if life.not_before is None else life.not_before - now)
         )
 
     def allows_duration(self, seconds: float | None) -> bool:
         """Return whether the rule matches events with this announced duration; None if they announce none."""
-        if self.duration is None:
-            return not self.unknown_duration or seconds is None
-        return _holds(self.duration, seconds) if seconds is not None else self.unknown_duration
+        return seconds is None if self.unknown_duration else self.duration.holds(seconds)
 
     @property
     def fewest_resources(self) -> int:
@@ -96,9 +102,7 @@ class Match:
 
     def opens_at(self, life: Lifecycle) -> float:
         """Return from when on this matches ``life`` by its notice, seconds since the epoch; -inf if always."""
-        if self.notice_left is None or self.notice_left.below is None or life.not_before is None:
-            return -math.inf
-        return life.not_before - self.notice_left.below
+        return -math.inf if life.not_before is None else life.not_before - self.notice_left.below
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,15 +212,6 @@ def _timed(rule: Rule, life: Lifecycle, vm_name: str | None, now: float, seen_fo
     else:
         reason = f"due now by {name}"
     return Decision(reason, None if rule.dry_run else due, wait <= 0, rule.name, rule.dry_run)
-
-
-def _holds(wanted: Range | None, value: float | None) -> bool:
-    """Return whether ``value`` is in a range; None for an event that has none."""
-    return wanted is None or (
-        value is not None
-        and (wanted.at_least is None or value >= wanted.at_least)
-        and (wanted.below is None or value < wanted.below)
-    )
 
 
 def _takes_turns(rule: Rule, life: Lifecycle) -> bool:

@@ -59,20 +59,19 @@ def _rule(section: Section, number: int, *, dry_run: bool) -> Rule:
     for key in ("after", "leader_only", "takeover", "dry_run"):
         if action is Action.HOLD and key in section:
             raise section.error("has no meaning with 'action: hold': remove this key, or write 'action: approve'", key)
-    leader_only = section.flag("leader_only", default=False) if "leader_only" in section else None
-    if leader_only is False and "takeover" in section:
+    leads = section.flag("leader_only", default=True)
+    if not leads and "takeover" in section:
         raise section.error("has no meaning with 'leader_only: false': remove one of the two", "takeover")
     rule = Rule(
         name=section.text("name", f"rule {number}"),
         match=_match(match) if match else Match(),
         action=action,
         after=section.duration("after", 0.0),
-        leader_only=leader_only,
+        leader_only=leads if "leader_only" in section else None,
         takeover=section.duration("takeover", TAKEOVER_SECONDS),
         dry_run=section.flag("dry_run", default=dry_run),
         line=section.line,
     )
-    section.known("leader_only")
     section.finish()
     if not rule.name:
         raise section.error("is empty: give the rule a name; the log and the status page show it", "name")
@@ -88,22 +87,21 @@ def _match(section: Section) -> Match:
         event_type=_several(section, "event_type", tuple(EventType)),
         event_source=_several(section, "event_source", tuple(EventSource)),
         scope=frozenset(Scope(scope) for scope in scopes) if scopes else frozenset({Scope.SELF}),
-        duration=None if unknown else _range(section, "duration", durations=True),
+        duration=Range() if unknown else _range(section, "duration", durations=True),
         unknown_duration=unknown,
         resources=_range(section, "resources", durations=False),
         notice_left=_range(section, "notice_left", durations=True),
     )
     section.finish()
     for key, found, least in (("duration", match.duration, 0), ("resources", match.resources, match.fewest_resources)):
-        if found is not None and found.below is not None and found.below <= least:
+        if found.below <= least:
             raise section.error("matches nothing: no event of this rule has a value below this bound", key)
     return match
 
 
 def _several(section: Section, key: str, known: tuple[str, ...]) -> frozenset[str] | None:
-    values = section.texts(key, ()) if key in section else None
-    if values is None:
-        section.known(key)
+    values = section.texts(key, ())
+    if key not in section:
         return None
     if not values:
         raise section.error("is empty, so it matches nothing: name a value, or leave it out", key)
@@ -113,23 +111,19 @@ def _several(section: Section, key: str, known: tuple[str, ...]) -> frozenset[st
     return frozenset(values)
 
 
-def _range(section: Section, key: str, *, durations: bool) -> Range | None:
-    if key not in section:
-        section.known(key)
-        return None
+def _range(section: Section, key: str, *, durations: bool) -> Range:
     if section.is_text(key):
         example = "{at_least: 0s, below: 9s}" if durations else "{at_least: 1, below: 5}"
         raise section.error(f"'{section.text(key)}' is not a range: write {example}", key)
     inner = section.section(key)
-    assert inner is not None  # noqa: S101 - the key is there
-    for bound in ("at_least", "below"):
-        inner.known(bound)
-    inner.finish()
+    if inner is None:
+        return Range()
     read = inner.duration if durations else inner.number
-    found = Range(*(read(bound) if bound in inner else None for bound in ("at_least", "below")))
+    found = Range(read("at_least", -math.inf), read("below", math.inf))
+    inner.finish()
     if found == Range():
         raise section.error("names no bound: write at_least, below, or both", key)
-    if found.at_least is not None and found.below is not None and found.at_least >= found.below:
+    if found.at_least >= found.below:
         raise section.error("no value is in this range: at_least must be less than below", key)
     return found
 
@@ -141,8 +135,8 @@ def covers(one: Match, other: Match) -> bool:
         and _includes(one.event_source, other.event_source)
         and other.scope <= one.scope
         and _covers_duration(one, other)
-        and _contains(one.resources, other.resources, other.fewest_resources)
-        and _contains(one.notice_left, other.notice_left, -math.inf)
+        and one.resources.contains(other.resources, other.fewest_resources)
+        and one.notice_left.contains(other.notice_left, -math.inf)
     )
 
 
@@ -153,14 +147,4 @@ def _includes(one: frozenset[str] | None, other: frozenset[str] | None) -> bool:
 def _covers_duration(one: Match, other: Match) -> bool:
     if other.allows_duration(None) and not one.allows_duration(None):
         return False
-    if other.duration is None and other.unknown_duration:
-        return True  # it matches nothing else
-    return not (one.duration is None and one.unknown_duration) and _contains(one.duration, other.duration, 0)
-
-
-def _contains(one: Range | None, other: Range | None, lowest: float) -> bool:
-    """Return whether the range ``one`` contains all values of ``other`` from ``lowest`` on; None is without bounds."""
-    one, other = one or Range(), other or Range()
-    least = lowest if other.at_least is None else max(lowest, other.at_least)
-    below = math.inf if other.below is None else other.below
-    return (one.at_least is None or least >= one.at_least) and (one.below is None or below <= one.below)
+    return other.unknown_duration or (not one.unknown_duration and one.duration.contains(other.duration, 0))

@@ -11,6 +11,7 @@ import logging
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, wait
+from dataclasses import dataclass, field
 
 from azure_scheduled_events_exporter.core.approvals import mark_approved, mark_refused
 from azure_scheduled_events_exporter.core.lifecycle import Approver, Change, Lifecycles
@@ -22,44 +23,30 @@ from azure_scheduled_events_exporter.journal.requests import ApprovalRequest
 from azure_scheduled_events_exporter.logs import facts
 
 from .operator_requests import UNKNOWN_RESULT, is_not_accepted, result_of, summary
-from .policy import Policy
 from .scheduler import ApprovalScheduler, Due
 
 _CLOCK_STEP_SECONDS = 60.0
 """An operator's request is not valid before it was made, but a clock may be set back a little."""
 
 
+@dataclass(slots=True, eq=False)
 class ApprovalSender:
     """Sends the approvals of one exporter, one request at a time.
 
-    Args:
-        policy: which events to approve.
+    Attributes:
+        scheduler: what is due; it has the policy, the statuses and the counts to show.
         client: sends requests to IMDS; nobody else uses it.
         journal: holds the operators' requests.
         timeout: of a request, in seconds.
-        now: returns the time.
-        log: where requests and answers are logged.
-
-    Attributes:
-        scheduler: what is due; it has the policy, the statuses and the counts to show.
     """
 
-    def __init__(
-        self,
-        policy: Policy,
-        client: ImdsClient,
-        journal: Journal,
-        timeout: float,
-        now: Callable[[], Timestamp],
-        log: logging.Logger,
-    ) -> None:
-        self.scheduler = ApprovalScheduler(policy, log)
-        self._client = client
-        self._journal = journal
-        self._timeout = timeout
-        self._now = now
-        self._log = log
-        self._sent: tuple[Due, Future[None]] | None = None  # the request whose answer has not been taken yet
+    scheduler: ApprovalScheduler
+    client: ImdsClient
+    journal: Journal
+    timeout: float
+    now: Callable[[], Timestamp]
+    log: logging.Logger
+    _sent: tuple[Due, Future[None]] | None = field(default=None, init=False)  # its answer has not been taken yet
 
     @property
     def is_waiting(self) -> bool:
@@ -77,39 +64,35 @@ class ApprovalSender:
     ) -> Due | None:
         """Return what to send now. Operators' requests are marked in the journal: as sent, or with the reason why not.
 
-        Args:
-            known: the current events.
-            shown: EventIds in the newest document. Only these are approved: a partly unreadable document may hide
-                others.
-            vm_name: this VM's name, if it is known.
-            is_name_confirmed: whether the VM name that the journal's events carry is certainly this VM's.
-            server_time: the time by the clock of IMDS, Unix seconds, if it is known.
+        Only EventIds in ``shown``, the newest document, are approved: a partly unreadable one may hide others.
+        ``is_name_confirmed`` is whether the VM name that the journal's events carry is certainly this VM's, and
+        ``server_time`` the time by the clock of IMDS, Unix seconds, if it is known.
         """
-        now = self._now()
+        now = self.now()
         unanswered = None if self._sent is None else self._sent[0].request
         wanted = self._open_requests(now.wall, unanswered)
         due, results = self.scheduler.due(known, vm_name, wanted, now, server_time)
         results = {number: result for number, result in results.items() if number != unanswered}
         if results:
-            self._journal.set_request_results(results)
+            self.journal.set_request_results(results)
         for one in due if self._sent is None else ():
             # By the name in the journal, a policy approves only if that is this VM's.
             is_confirmed = is_name_confirmed or one.approver is not Approver.EXPORTER or one.life.vm_name is None
             if one.life.event_id not in shown or not is_confirmed:
                 continue
-            if one.request is None or self._journal.mark_sent(one.request, now.wall):
+            if one.request is None or self.journal.mark_sent(one.request, now.wall):
                 return one
         return None
 
     def send(self, due: Due) -> None:
         """Begin the request for ``due``; :meth:`answer` has its result."""
-        self._log.info("approving", extra=_request_facts(due))
+        self.log.info("approving", extra=_request_facts(due))
         future: Future[None] = Future()
         self._sent = due, future
 
         def send() -> None:
             try:
-                self._client.approve([due.life.event.sent_id], self._timeout)
+                self.client.approve([due.life.event.sent_id], self.timeout)
                 future.set_result(None)
             except Exception as error:  # noqa: BLE001 - the thread of the polls raises it again
                 future.set_exception(error)
@@ -130,13 +113,13 @@ class ApprovalSender:
         self._sent, error = None, future.exception()
         if error is None:
             self.scheduler.accepted(due)
-            self._log.info("approval accepted", extra=_request_facts(due))
+            self.log.info("approval accepted", extra=_request_facts(due))
             return due, None
         if not isinstance(error, ImdsError):
             raise error
         throttled = error.outcome is Outcome.THROTTLED
-        self.scheduler.failed(due, self._now(), is_refusal=error.is_refusal, throttled=throttled)
-        self._log.warning(summary(error), extra=_request_facts(due, error=error))
+        self.scheduler.failed(due, self.now(), is_refusal=error.is_refusal, throttled=throttled)
+        self.log.warning(summary(error), extra=_request_facts(due, error=error))
         return due, error
 
     def settle(self, due: Due, error: ImdsError | None) -> None:
@@ -144,13 +127,13 @@ class ApprovalSender:
         if due.request is None:
             return
         if error is not None and error.outcome is Outcome.THROTTLED:  # IMDS did not look at it: it is sent again
-            self._journal.unmark_sent(due.request)
+            self.journal.unmark_sent(due.request)
         else:
-            self._journal.set_request_results({due.request: result_of(due.life, error)})
+            self.journal.set_request_results({due.request: result_of(due.life, error)})
 
     def _open_requests(self, wall: float, unanswered: int | None) -> list[ApprovalRequest]:
         """Return the operators' requests that are still valid; write "expired" as the result of the others."""
-        requests = self._journal.inbox.requests
+        requests = self.journal.inbox.requests
         expired = [
             request.number
             for request in requests
@@ -158,8 +141,8 @@ class ApprovalSender:
         ]
         if expired:
             unsent = "expired: it was not sent, or IMDS throttled each attempt"
-            self._journal.set_request_results(dict.fromkeys(expired, unsent), if_unsent=True)
-            self._journal.set_request_results(dict.fromkeys(expired, UNKNOWN_RESULT))
+            self.journal.set_request_results(dict.fromkeys(expired, unsent), if_unsent=True)
+            self.journal.set_request_results(dict.fromkeys(expired, UNKNOWN_RESULT))
         return [request for request in requests if request.number not in expired]
 
 

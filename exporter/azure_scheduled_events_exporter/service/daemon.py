@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from azure_scheduled_events_exporter.approval.scheduler import ApprovalScheduler
 from azure_scheduled_events_exporter.approval.sender import ApprovalSender
 from azure_scheduled_events_exporter.config.settings import Config, warnings
 from azure_scheduled_events_exporter.errors import ExporterError, named_by
@@ -101,8 +102,9 @@ class Exporter:
         self._delivery = _delivery(config, self.journal, log) if reports else None
         clock = clock or system_clock()
         self._alerts = self._alert_push(config, clock) if reports and config.alertmanager_url else None
-        approvals = ApprovalSender(config.approval_policy, approving, self.journal, config.imds_timeout, clock, log)
-        self._approval_policy = approvals.scheduler.policy
+        scheduler = ApprovalScheduler(config.approval_policy, log)
+        approvals = ApprovalSender(scheduler, approving, self.journal, config.imds_timeout, clock, log)
+        self._approval_policy = scheduler.policy
         state = State(config, self.journal, self._delivery, clock, self._wait, log)
         self.poller = Poller(state, self._polling_client, approvals, self._alerts)
         self.identification = Identification(

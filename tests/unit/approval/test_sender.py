@@ -4,6 +4,7 @@ import logging
 from contextlib import closing
 
 from azure_scheduled_events_exporter.approval.policy import DOCUMENTED
+from azure_scheduled_events_exporter.approval.scheduler import ApprovalScheduler
 from azure_scheduled_events_exporter.approval.sender import ApprovalSender
 from azure_scheduled_events_exporter.core.document import Document, EventStatus, ScheduledEvent
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycles
@@ -26,7 +27,7 @@ def test_an_event_that_is_not_shown_holds_up_no_other() -> None:
     known, _ = observe(Lifecycles(), Document(1, events), ObservationContext(now, "vm"))
     client = ImdsClient("http://127.0.0.1:1", ApiVersions("2020-07-01"), RateLimiter(), lambda _: False, 1.0)
     with closing(Journal(None, 86_400.0, LOG)) as journal:
-        sender = ApprovalSender(DOCUMENTED, client, journal, 1.0, lambda: now, LOG)
+        sender = ApprovalSender(ApprovalScheduler(DOCUMENTED, LOG), client, journal, 1.0, lambda: now, LOG)
         first = sender.due(known, {"A", "B"}, "vm", is_name_confirmed=True)
         assert first is not None
         assert first.life.event_id == "A"
