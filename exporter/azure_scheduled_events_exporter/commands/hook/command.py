@@ -1,18 +1,24 @@
-"""The loop of ``hook``: begins runs, ends their processes, and approves. ``plan`` decides.
+"""The command ``hook``: its options and loop, the processes of its runs, and their rows in the journal.
 
-Polls the metadata service itself, so that no other process or disk delays it.
+Polls the metadata service itself, so that no other process or disk delays it. Must not decide when a run begins, when
+it ends and what is approved: ``plan`` does.
 """
 
 import argparse
+import json
+import os
 import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from logging import Logger
 from pathlib import Path
 
@@ -24,15 +30,16 @@ from azure_scheduled_events_exporter.core.event_types import EventType
 from azure_scheduled_events_exporter.core.kinds import Kind
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle
 from azure_scheduled_events_exporter.errors import ExporterError, JournalInUseError, Outcome, UsageError
-from azure_scheduled_events_exporter.journal.file import MEMORY, WriterLock, file_path
+from azure_scheduled_events_exporter.journal.file import MEMORY, WriterLock, file_path, read_only, writable
 from azure_scheduled_events_exporter.journal.hook_runs import HookRun, Phase, RunOutcome
 from azure_scheduled_events_exporter.journal.journal import Journal
 from azure_scheduled_events_exporter.service import daemon
 from azure_scheduled_events_exporter.times import parse_duration
 
 from .plan import DEFAULT_KINDS, Rules, deadline, may_approve, outcome_of, preparations, recovery, unrecovered
-from .runs import TERMINATE, Process, Runs, end_leftover
 
+_TERMINATE = getattr(signal, "CTRL_BREAK_EVENT", signal.SIGTERM)  # asks a command to end; on Windows, the first one
+_WRITE_SECONDS = 1.0  # that a run waits until it is in the journal: a disk that hangs must not keep it from running
 _APPROVE_SECONDS = 10.0  # how often to look whether other VMs have prepared, and to approve
 _STOP_SECONDS = 5.0  # that a command has to end when the hook itself is ended
 _APPROVE = (
@@ -41,24 +48,20 @@ _APPROVE = (
 )
 
 
-def _some_of(what: str, choices: Iterable[str]) -> Callable[[str], frozenset[str]]:
+def _some_of(what: str, choices: Iterable[str], text: str) -> frozenset[str]:
     known = {choice.casefold(): choice for choice in choices}
-
-    def parse(text: str) -> frozenset[str]:
-        names = frozenset(name.strip().casefold() for name in text.split(",")) if text else frozenset()
-        if not names <= known.keys():
-            raise ValueError(f"unknown {what} '{min(names - known.keys())}': choose from {', '.join(known.values())}")
-        return names
-
-    return parse
+    names = frozenset(name.strip().casefold() for name in text.split(",")) if text else frozenset()
+    if not names <= known.keys():
+        raise ValueError(f"unknown {what} '{min(names - known.keys())}': choose from {', '.join(known.values())}")
+    return names
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
     kinds = ",".join(DEFAULT_KINDS)
     for flag, parse, metavar, default, text in (
-        ("--types", _some_of("event type", EventType), "TYPE,…", "", "Only events of these types, else of all."),
-        ("--kinds", _some_of("kind", Kind), "KIND,…", kinds, f"Only events of these kinds. (default {kinds})"),
+        ("--types", partial(_some_of, "event type", EventType), "TYPE,…", "", "Only events of these types, else all."),
+        ("--kinds", partial(_some_of, "kind", Kind), "KIND,…", kinds, f"Only events of these kinds. (default {kinds})"),
         ("--lead", parse_duration, "DURATION", "15m", "Prepare at most so long before NotBefore. (default 15m)"),
         ("--timeout", parse_duration, "DURATION", "15m", "Longest time of a run. (default 15m)"),
         ("--grace", parse_duration, "DURATION", "5s", "SIGTERM so long before NotBefore, SIGKILL at it. (default 5s)"),
@@ -97,25 +100,89 @@ def run(parsed: argparse.Namespace) -> int:
             raise ExporterError(f"hook: another hook with the journal {path} runs {line}") from None
         except (sqlite3.Error, OSError) as error:  # a disk that fails must not keep an event from the command
             log.warning("the hook's lock cannot be taken: a second hook is not noticed", extra=logs.facts(error=error))
-        hook = Hook(Runs(path, line, log), rules, command, written_flags(parsed), log)
+        flags = (f"--{name}={value}" for name, value in written_flags(parsed).items())
+        approve = [sys.executable, "-m", "azure_scheduled_events_exporter", "approve", "--yes", *flags]
+        hook = Hook(Runs(path, line, log), rules, command, approve, log)
         with suppress(Interrupted), interruptible(), closing(hook):
             hook.run(daemon.alone(config, log))
     return 0
 
 
-@dataclass(frozen=True, slots=True)
-class Hook:
-    """The hook of one command: starts it for the events that ``plan`` selects, and ends it in time.
+class Process(subprocess.Popen[bytes]):
+    """The command of ``run`` and its children. It gets the event in variables, and as JSON on standard input.
 
     Attributes:
-        runs: the runs of the command, in the journal.
-        flags: flags of ``hook`` that are passed on to the command ``approve``.
+        stopped_at: when it was asked to end, wall-clock seconds.
+
+    Raises:
+        OSError: the command cannot be started.
     """
+
+    def __init__(self, command: Sequence[str], run: HookRun) -> None:
+        self.run = run
+        self.stopped_at: float | None = None
+        record = json.loads(run.record)
+        record |= {"seconds_left": record.get("seconds_until_not_before"), "phase": run.phase, "run": run.run}
+        env = os.environ | {f"EVENT_{key.removeprefix('event_').upper()}": _text(record[key]) for key in record}
+        own = getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)
+        words = [*command, run.phase]
+        super().__init__(words, stdin=subprocess.PIPE, env=env, start_new_session=True, creationflags=own)
+        threading.Thread(target=self.communicate, args=(run.record.encode(),), daemon=True).start()  # it may not read
+
+    def send_signal(self, sig: int) -> None:
+        """Send a signal to the command, and to its children, also if it has ended."""
+        if sys.platform == "win32":
+            super().send_signal(sig)
+        else:
+            with suppress(ProcessLookupError):
+                os.killpg(self.pid, sig)
+
+
+class Runs:
+    """The runs of ``command`` by their ids, the oldest first, also in the journal at ``path``."""
+
+    def __init__(self, path: Path, command: str, log: Logger) -> None:
+        self._path = path
+        self._log = log
+        self._writing = threading.Lock()
+        self.known: dict[str, HookRun] = {}
+        try:
+            with closing(read_only(path)) as store:
+                self.known = {run.run: run for run in store.hook_runs.all() if run.command == command}
+        except (ExporterError, sqlite3.Error, OSError) as error:  # to prepare twice is better than not to prepare
+            log.warning("earlier runs of the hook cannot be read", extra=logs.facts(error=error))
+
+    def keep(self, run: HookRun) -> None:
+        """Log, add or replace a run, and wait a moment until the journal has it; a thread goes on trying."""
+        names = ("phase", "event_id", "event_type", "outcome", "seconds_left")
+        known = {name: value for name in names if (value := getattr(run, name)) is not None}
+        self._log.info("hook's run %s", "ended" if run.outcome else "begins", extra=logs.facts(**known))
+        self.known[run.run] = run
+        writer = threading.Thread(target=self._write, args=(run.run,), name="hook-journal", daemon=True)
+        writer.start()
+        writer.join(_WRITE_SECONDS)
+
+    def _write(self, name: str) -> None:
+        failures = logs.Changes()
+        while True:
+            try:
+                with self._writing, closing(writable(self._path)) as store:
+                    store.hook_runs.put([self.known[name]])  # as it is by now
+                    return
+            except (ExporterError, sqlite3.Error, OSError) as error:
+                if failures.is_new(name, str(error)):
+                    self._log.error("runs of the hook are not in the journal yet", extra=logs.facts(error=error))
+                time.sleep(_WRITE_SECONDS)
+
+
+@dataclass(frozen=True, slots=True)
+class Hook:
+    """The hook of one command: starts it for the events that ``plan`` selects, and ends it in time."""
 
     runs: Runs
     rules: Rules
     command: Sequence[str]
-    flags: Mapping[str, str]
+    approve: Sequence[str]  # the command line that approves the event whose EventId is added
     log: Logger
     processes: dict[str, Process] = field(default_factory=dict)  # by the id of the run
     approve_at: dict[str, float] = field(default_factory=dict)  # monotonic time by EventId
@@ -123,9 +190,7 @@ class Hook:
     def run(self, polled: Iterable[daemon.Exporter]) -> None:
         """Look at the events in ``polled`` until a signal comes."""
         runs = self.runs.known.values()
-        for run in runs:
-            if run.outcome is None:
-                end_leftover(run)
+        _end_leftovers(runs)
         for exporter in polled:
             snapshot = exporter.poller.snapshot
             current, documents = snapshot.current, snapshot.polls.outcomes[Outcome.OK]
@@ -142,48 +207,40 @@ class Hook:
         """End what runs. It is run again by the next hook, if there is time."""
         ends = time.monotonic() + _STOP_SECONDS
         for process in self.processes.values():
-            process.send_signal(TERMINATE)
+            process.send_signal(_TERMINATE)
         for process in self.processes.values():
             with suppress(subprocess.TimeoutExpired):
                 process.wait(max(0.0, ends - time.monotonic()))
             process.kill()
 
     def _begin(self, run: HookRun) -> None:
-        # Before the command runs: what has begun is known after a restart.
-        self._keep("ended" if run.outcome else "begins", run)
+        self.runs.keep(run)  # before the command runs: what has begun is known after a restart
         if run.outcome is None:
             try:
                 self.processes[run.run] = Process(self.command, run)
             except OSError as error:
-                facts = {"command": self.command[0], "event_id": run.event_id, "error": error.strerror}
-                self.log.warning("hook's command cannot be started", extra=logs.facts(**facts))
-                self._keep("ended", replace(run, outcome=str(RunOutcome.FAILED)))
+                facts = logs.facts(command=self.command[0], event_id=run.event_id, error=error.strerror)
+                self.log.warning("hook's command cannot be started", extra=facts)
+                self.runs.keep(replace(run, outcome=str(RunOutcome.FAILED)))
 
     def _watch(self, process: Process, life: Lifecycle | None) -> None:
         """Take in the end of a run, or stop it when its time is up."""
         run, now, stopped_at = process.run, time.time(), process.stopped_at
         not_before = life.not_before if life is not None and run.phase == Phase.PREPARE else None
-        left = None if not_before is None else not_before - now
+        left = None if not_before is None else round(not_before - now, 3)
         status = process.poll()
         if status is not None:
             del self.processes[run.run]
             if stopped_at is not None:
                 process.kill()  # children that have not ended with it
             outcome = outcome_of(status, stopped=stopped_at is not None, left=left)
-            self._keep("ended", replace(run, outcome=str(outcome), duration=now - run.started, seconds_left=left))
+            self.runs.keep(replace(run, outcome=str(outcome), duration=now - run.started, seconds_left=left))
         elif stopped_at is None:
             if now >= deadline(run.started, not_before, self.rules):
                 process.stopped_at = now
-                process.send_signal(TERMINATE)
+                process.send_signal(_TERMINATE)
         elif now >= stopped_at + self.rules.grace or (left is not None and left <= 0):
             process.kill()
-
-    def _keep(self, what: str, run: HookRun) -> None:
-        left = None if run.seconds_left is None else round(run.seconds_left, 3)
-        facts = {name: getattr(run, name) for name in ("phase", "event_id", "event_type", "outcome")}
-        known = {name: value for name, value in {**facts, "seconds_left": left}.items() if value is not None}
-        self.log.info("hook's run %s", what, extra=logs.facts(**known))
-        self.runs.keep(run)
 
     def _approve(self, current: Mapping[str, Lifecycle]) -> None:
         """Approve what is prepared, as far as the user allows, until it has started."""
@@ -193,9 +250,7 @@ class Hook:
             if now >= self.approve_at.get(event_id, now):
                 self.approve_at[event_id] = now + _APPROVE_SECONDS
                 if may_approve(current[event_id], self._prepared(current[event_id])):
-                    flags = [f"--{name}={value}" for name, value in self.flags.items()]
-                    program = [sys.executable, "-m", "azure_scheduled_events_exporter", "approve"]
-                    subprocess.Popen([*program, *flags, event_id, "--yes"])  # noqa: S603 - this program
+                    subprocess.Popen([*self.approve, event_id])  # noqa: S603 - this program
 
     def _prepared(self, life: Lifecycle) -> set[str]:
         """Return the VMs that have prepared, in lower case: this one, or those with a mark in the shared folder."""
@@ -210,3 +265,16 @@ class Hook:
         except OSError as error:
             self.log.warning("folder of marks cannot be used", extra=logs.facts(path=folder, error=error.strerror))
             return set()
+
+
+def _end_leftovers(runs: Iterable[HookRun]) -> None:
+    """End the processes of runs that a hook has left behind when it was killed. Only Linux shows them."""
+    marks = {f"EVENT_RUN={run.run}".encode() for run in runs if run.outcome is None}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if not marks.isdisjoint((folder / "environ").read_bytes().split(b"\0")):
+                os.kill(int(folder.name), getattr(signal, "SIGKILL", signal.SIGTERM))
+
+
+def _text(value: object) -> str:
+    return ",".join(map(str, value)) if isinstance(value, list) else "" if value is None else str(value)

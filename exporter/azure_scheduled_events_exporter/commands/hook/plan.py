@@ -19,20 +19,15 @@ from azure_scheduled_events_exporter.polling.document_reader import EMPTY_POLLS
 DEFAULT_KINDS = (Kind.ANNOUNCED, Kind.REQUESTED, Kind.UNKNOWN_TYPE)
 """A harmless event needs no preparation, advice has no time, and what came without notice is too late to prepare."""
 
-AGAIN_SECONDS = 5.0
-"""A preparation that failed is repeated after so long, after twice as long the next time, and so on."""
+_AGAIN_SECONDS = 5.0  # after which a failed preparation is repeated; after twice as long the next time, and so on
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What the user wants: the command line to run, and the options by their names. Times in seconds.
-
-    Attributes:
-        types: in lower case; empty means all.
-    """
+    """What the user wants: the command line to run, and the options by their names. Times in seconds."""
 
     command: str = ""
-    types: frozenset[str] = frozenset()
+    types: frozenset[str] = frozenset()  # in lower case; empty means all
     kinds: frozenset[str] = frozenset(DEFAULT_KINDS)
     lead: float = 900.0
     timeout: float = 900.0
@@ -61,7 +56,7 @@ def preparations(
         elif last.outcome is None:
             is_due = last.run not in active
         else:
-            again_at = last.started + (last.duration or 0.0) + AGAIN_SECONDS * len(before)
+            again_at = last.started + (last.duration or 0.0) + _AGAIN_SECONDS * len(before)
             is_due = last.outcome == RunOutcome.FAILED and not has_begun and now >= again_at
         if is_due:
             name = uuid.uuid4().hex if last is None or last.outcome else last.run
