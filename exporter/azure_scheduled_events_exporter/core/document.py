@@ -23,7 +23,6 @@ from .event_types import EventType
 RESOURCES_SHOWN = 10
 """Maximum number of VMs in a label or a text that names the VMs of an event."""
 
-
 MOST_NAMES = 100
 """How many names of Resources are kept, logged and stored: a placement group has at most 100 VMs.
 
@@ -61,7 +60,7 @@ class Scope(StrEnum):
 class ScheduledEvent:
     """One event as one document shows it.
 
-    A new field of IMDS is added here, in ``_event``, ``_merged`` and :data:`EVENT_FIELDS`.
+    A new field of IMDS is added here, in ``_event``, ``_merged`` and in :func:`event_values`.
 
     Attributes:
         event_id: upper case, since Azure compares without regard to case; never empty. Of one with more than 256
@@ -120,25 +119,23 @@ class ScheduledEvent:
 
 FieldValue = str | float | tuple[str, ...] | None
 
-EVENT_FIELDS: tuple[tuple[str, str], ...] = (
-    ("event_id", "event_id"),
-    ("event_type", "event_type"),
-    ("event_source", "source"),
-    ("resource_type", "resource_type"),
-    ("resources", "resources"),
-    ("resource_count", "resource_count"),
-    ("description", "description"),
-    ("duration_seconds", "duration_seconds"),
-)
-"""The fields of an event for JSON records, log lines and spans: the name there, and the attribute of ScheduledEvent.
-
-Spans name a field ``azure.scheduled_event.<name>`` without the prefix ``event_``.
-"""
-
 
 def event_values(event: ScheduledEvent) -> dict[str, FieldValue]:
-    """Return the fields of ``event`` by name; an unknown duration is None, other unknown fields are ``""``."""
-    return {name: getattr(event, attribute) for name, attribute in EVENT_FIELDS}
+    """Return the fields of ``event`` for JSON records, log lines and spans, by their names there.
+
+    An unknown duration is None, other unknown fields are ``""``. Spans name a field ``azure.scheduled_event.<name>``
+    without the prefix ``event_``.
+    """
+    return {
+        "event_id": event.event_id,
+        "event_type": event.event_type,
+        "event_source": event.source,
+        "resource_type": event.resource_type,
+        "resources": event.resources,
+        "resource_count": event.resource_count,
+        "description": event.description,
+        "duration_seconds": event.duration_seconds,
+    }
 
 
 @dataclass(frozen=True, slots=True)

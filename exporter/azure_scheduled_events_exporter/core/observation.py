@@ -38,7 +38,6 @@ APPROVAL_MARGIN_SECONDS = 5.0
 WATCHED_WITHIN_SECONDS = 60.0
 """If two documents are further apart, an event can have started and ended unseen in between."""
 
-
 OUTDATED_AFTER_BOOT_SECONDS = 600.0
 """For how long after a boot a document may still show the event that caused it as Scheduled."""
 
@@ -276,12 +275,8 @@ def _boot_proves(life: Lifecycle, context: ObservationContext, *, watched: bool)
         return False
     if watched and context.now.since(booted_at) > OUTDATED_AFTER_BOOT_SECONDS:
         return False  # documents have shown it Scheduled until now, so the boot was not its doing
-    return _is_due(life, booted_at) or _was_sent_before(life, booted_at)
-
-
-def _is_due(life: Lifecycle, at: Timestamp) -> bool:
-    """Return whether the event can have begun ``at`` that moment without an approval."""
-    return life.not_before is None or at.wall >= life.not_before - APPROVAL_MARGIN_SECONDS
+    is_due = life.not_before is None or booted_at.wall >= life.not_before - APPROVAL_MARGIN_SECONDS
+    return is_due or _was_sent_before(life, booted_at)
 
 
 def _was_sent_before(life: Lifecycle, booted_at: Timestamp) -> bool:

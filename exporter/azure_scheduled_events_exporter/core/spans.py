@@ -78,7 +78,8 @@ def finished(change: Change) -> tuple[SpanFacts, ...]:
     life, at = change.lifecycle, change.at
     match change.transition:
         case Transition.DETECTED:
-            return (detected(life),)
+            # Sent immediately, so that the trace exists before the VM goes away.
+            return (_span(life, "detected", life.first_seen, life.first_seen),)
         case Transition.APPROVED:
             return (_span(life, "approval", life.first_seen, life.approved_at or at),)
         case Transition.STARTED:
@@ -88,11 +89,6 @@ def finished(change: Change) -> tuple[SpanFacts, ...]:
             return (*spans, *_open(life, at))
         case _:
             return ()
-
-
-def detected(life: Lifecycle) -> SpanFacts:
-    """Return the span that is sent immediately, so that the trace exists before the VM goes away."""
-    return _span(life, "detected", life.first_seen, life.first_seen)
 
 
 def unfinished(lives: Iterable[Lifecycle], now: Timestamp) -> tuple[SpanFacts, ...]:

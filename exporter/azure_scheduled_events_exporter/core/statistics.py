@@ -69,86 +69,34 @@ def _initial_transitions() -> dict[TransitionKey, int]:
     }
 
 
-@dataclass(frozen=True, slots=True)
-class Measurement:
-    """What one transition adds to the statistics; times in seconds, None for values that it does not give.
+def _observed(change: Change) -> Iterator[tuple[str, tuple[str, ...], float]]:
+    """Yield what ``change`` adds to the histograms of :class:`Statistics`: field, key and value.
 
-    Attributes:
-        notice: the notice given.
-        latency: from first seen to approved; ``approved_by`` has the approver.
-        scheduled: length of the phase Scheduled, if it ended here; started: of the phase Started.
-        pause: seconds of this VM's longest pause, if the event ended here; pauses: how many there were.
+    They count events of this VM, and approvals from this VM, so that a sum over a fleet counts each event once for each
+    VM that it affects. Each phase of an event is measured once, not again when it ends after a wrong end. A lost event
+    ends no phase, because its end was not observed.
     """
-
-    event_type: str
-    source: str
-    scope: str
-    transition: str
-    notice: float | None = None
-    latency: float | None = None
-    approved_by: str = ""
-    scheduled: float | None = None
-    started: float | None = None
-    pause: float | None = None
-    pauses: int | None = None
-
-    @property
-    def is_own(self) -> bool:
-        """Whether the event is one of this VM."""
-        return self.scope == Scope.SELF
-
-    def observations(self) -> Iterator[tuple[str, tuple[str, ...], float]]:
-        """Yield the values for the histograms of :class:`Statistics`: field, key and value.
-
-        They count events of this VM, and approvals from this VM, so that a sum over a fleet counts each event once for
-        each VM that it affects.
-        """
-        for name, word, value, is_counted in (
-            ("notice", (), self.notice, self.is_own),
-            ("approval_latency", (self.approved_by,), self.latency, self.is_own or self.approved_by in _HERE),
-            ("phases", ("scheduled",), self.scheduled, self.is_own),
-            ("phases", ("started",), self.started, self.is_own),
-            ("pauses", (), self.pause, self.is_own),
-        ):
-            if value is not None and is_counted:
-                yield name, (self.event_type, *word), value
-
-
-def measure(change: Change) -> Measurement:
-    """Return what ``change`` adds to the statistics.
-
-    Each phase of an event is measured once, not again when it ends after a wrong end. A lost event ends no phase,
-    because its end was not observed.
-    """
-    life, transition, at = change.lifecycle, change.transition, change.at
+    life, transition, event_type = change.lifecycle, change.transition, change.lifecycle.event.event_type
     began = Transition.COMPLETED if life.proven_by_boot else Transition.STARTED
     decided = began if life.approved_by is Approver.DEADLINE else Transition.APPROVED
-    latency = scheduled = started = pause = None
-    if transition is decided and life.approved_at is not None and life.wrong_end is not Transition.COMPLETED:
-        latency = life.approved_at.since(life.first_seen)
-    was_waiting = life.announced and life.wrong_end not in {Transition.CANCELLED, Transition.COMPLETED}
+    had_completed = life.wrong_end is Transition.COMPLETED
+    is_first_approval = transition is decided and not had_completed
+    if life.approval is not None and is_first_approval and (life.is_mine or life.approved_here):
+        yield "approval_latency", (event_type, str(life.approval.by)), life.approval.at.since(life.first_seen)
+    if not life.is_mine:
+        return
+    if transition is Transition.DETECTED and life.notice_seconds is not None:
+        yield "notice", (event_type,), life.notice_seconds
+    was_waiting = life.announced and not had_completed and life.wrong_end is not Transition.CANCELLED
     if was_waiting and transition in {began, Transition.CANCELLED}:
-        scheduled = (life.started_at or at).since(life.first_seen)
-    if transition is Transition.COMPLETED and life.wrong_end is not Transition.COMPLETED:
-        started = None if life.started_at is None else at.since(life.started_at)
-        pause = life.observed_pause
-    return Measurement(
-        event_type=life.event.event_type,
-        source=life.event.source,
-        # Resources may leave this VM out while its event goes on: the event's end belongs to its beginning.
-        scope=str(Scope.SELF if life.is_mine else life.scope),
-        transition=str(transition),
-        notice=life.notice_seconds if transition is Transition.DETECTED else None,
-        latency=latency,
-        approved_by="" if latency is None else str(life.approved_by),
-        scheduled=scheduled,
-        started=started,
-        pause=pause,
-        pauses=None if pause is None else life.pauses,
-    )
+        yield "phases", (event_type, "scheduled"), (life.started_at or change.at).since(life.first_seen)
+    if transition is Transition.COMPLETED and not had_completed:
+        if life.started_at is not None:
+            yield "phases", (event_type, "started"), change.at.since(life.started_at)
+        if life.observed_pause is not None:
+            yield "pauses", (event_type,), life.observed_pause
 
 
-_HERE = frozenset({Approver.EXPORTER, Approver.OPERATOR})
 _BOUNDS: Mapping[str, tuple[float, ...]] = {
     "notice": NOTICE_BOUNDS,
     "approval_latency": LATENCY_BOUNDS,
@@ -177,19 +125,22 @@ class Statistics:
     pauses: Mapping[tuple[str], Histogram] = field(default_factory=dict)
     pause_counts: Mapping[tuple[str], int] = field(default_factory=dict)
 
-    def plus(self, measured: Iterable[Measurement]) -> "Statistics":
-        """Return the statistics with ``measured`` counted too."""
+    def plus(self, changes: Iterable[Change]) -> "Statistics":
+        """Return the statistics with ``changes`` counted too."""
         transitions, pause_counts = dict(self.transitions), dict(self.pause_counts)
         histograms: dict[str, Any] = {name: dict(getattr(self, name)) for name in _BOUNDS}
-        for one in measured:
-            key = (one.event_type, one.source, one.scope, one.transition)
+        for change in changes:
+            life, event = change.lifecycle, change.lifecycle.event
+            # Resources may leave this VM out while its event goes on: the event's end belongs to its beginning.
+            series = (event.event_type, event.source, str(Scope.SELF if life.is_mine else life.scope))
+            key = (*series, str(change.transition))
             transitions[key] = transitions.get(key, 0) + 1
-            if one.is_own:  # series of possible next transitions exist as 0 before they happen
+            if life.is_mine:  # series of possible next transitions exist as 0 before they happen
                 for transition in _FORESEEN:
-                    transitions.setdefault((*key[:3], str(transition)), 0)
-                if one.pauses:
-                    pause_counts[one.event_type,] = pause_counts.get((one.event_type,), 0) + one.pauses
-            for name, labels, value in one.observations():
+                    transitions.setdefault((*series, str(transition)), 0)
+            for name, labels, value in _observed(change):
                 before = histograms[name].get(labels, Histogram.empty(_BOUNDS[name]))
                 histograms[name][labels] = before.observe(value)
+                if name == "pauses" and life.pauses:
+                    pause_counts[event.event_type,] = pause_counts.get((event.event_type,), 0) + life.pauses
         return Statistics(transitions, pause_counts=pause_counts, **histograms)

@@ -15,7 +15,7 @@ AUTO = "auto"
 UNSPECIFIED = ""
 """For a request without a version: IMDS refuses it, and names the versions that it has."""
 
-INSTANCE_API_VERSION = "2021-02-01"
+INSTANCE_API_VERSIONS = ("2021-02-01", "2017-12-01", "2017-08-01")  # all have ``compute.name``
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _MOST_OFFERED = 3
 
@@ -69,11 +69,6 @@ def event_versions(setting: str, tell: Callable[[str], None] = lambda _: None) -
     if setting != AUTO:
         return ApiVersions(setting)
     return ApiVersions(UNSPECIFIED, ADVISORY_API_VERSION, API_VERSION, tell=tell)
-
-
-def instance_versions() -> ApiVersions:
-    """Return the versions of the instance metadata; all have ``compute.name``."""
-    return ApiVersions(INSTANCE_API_VERSION, "2017-12-01", "2017-08-01")
 
 
 def offered_in(content: object) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ from azure_scheduled_events_exporter.errors import ImdsError, Outcome, Stopped
 from azure_scheduled_events_exporter.http_client.deadline import DeadlineAdapter
 from azure_scheduled_events_exporter.http_client.failures import causes_of, failure_reason
 
-from .api_versions import UNSPECIFIED, ApiVersions, instance_versions
+from .api_versions import INSTANCE_API_VERSIONS, UNSPECIFIED, ApiVersions
 from .rate_limiter import RateLimiter
 from .refusal import refusal
 
@@ -61,7 +61,7 @@ class ImdsClient:
 
     def __post_init__(self) -> None:
         self.endpoint = self.endpoint.rstrip("/")
-        self._instance_versions = instance_versions()
+        self._instance_versions = ApiVersions(*INSTANCE_API_VERSIONS)
         self._adapter = DeadlineAdapter()
         # Used without requests, which takes a fifth of the CPU time of a poll: no proxies, no redirects, no cookies.
         self._pool: HTTPConnectionPool = self._adapter.get_connection_with_tls_context(

@@ -96,14 +96,6 @@ def closed_on_failure(connection: sqlite3.Connection) -> Iterator[None]:
         raise
 
 
-def check_sound(connection: sqlite3.Connection) -> None:
-    """Raise NotUsableError if the database is damaged."""
-    # Not quick_check: it does not compare indexes with tables, and SQLite finds no row whose key differs there.
-    problem = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
-    if problem != "ok":
-        raise NotUsableError(problem)
-
-
 def _check_ours(connection: sqlite3.Connection) -> bool:
     """Refuse a file of another program, or of another schema; return False if nothing has been written to it."""
     if not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
@@ -321,7 +313,10 @@ class JournalFile:
             is_begun, self._device = _check_ours(connection), self.path.stat().st_dev
             if not is_begun:
                 return
-            check_sound(connection)
+            # Not quick_check: it does not compare indexes with tables, and SQLite finds no row whose key differs there.
+            problem = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
+            if problem != "ok":
+                raise NotUsableError(problem)
             found, spans = Store(connection).restore(), Store(connection).spans_queued()
             if found.epoch:
                 self.found, self.spans = found, spans

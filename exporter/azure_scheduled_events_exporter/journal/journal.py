@@ -290,10 +290,6 @@ class Journal:
         """Write the moment, so that the next run can measure a pause; None removes it."""
         self._put(heartbeat=at)
 
-    def last_heartbeat(self) -> Timestamp | None:
-        """Return the last heartbeat, at the start that of the previous run; None if there is none."""
-        return self._state.heartbeat
-
     def close(self) -> None:
         """Write what waits, close the file and release its lock; a disk that hangs is left alone."""
         with self._changed:

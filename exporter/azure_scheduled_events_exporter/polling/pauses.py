@@ -35,7 +35,7 @@ class Pauses:
     journal: Journal
 
     def __post_init__(self) -> None:
-        last = self.journal.last_heartbeat()
+        last = self.journal.restore().heartbeat
         # Kept until a document shows which events it belongs to; until then the heartbeat stays too, for the next run.
         self._before_this_run = between_runs(last, self.clock()) if last else None
         self._has_heartbeat = last is not None

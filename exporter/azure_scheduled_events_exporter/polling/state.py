@@ -12,7 +12,6 @@ from azure_scheduled_events_exporter.config.settings import Config
 from azure_scheduled_events_exporter.core.lifecycle import Change, Lifecycle, Lifecycles
 from azure_scheduled_events_exporter.core.observation import ObservationContext, observe
 from azure_scheduled_events_exporter.core.spans import SpanFacts, finished, hook_run, is_traced, unfinished
-from azure_scheduled_events_exporter.core.statistics import measure
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.journal.journal import OWNER_WAIT_SECONDS, Journal
 from azure_scheduled_events_exporter.journal.store import Entry
@@ -128,7 +127,7 @@ class State:
             self.known = known
             return
         spans = [span for change in changes if self.is_traced(change.lifecycle) for span in finished(change)]
-        statistics = self.snapshot.statistics.plus(map(measure, changes)) if changes else self.snapshot.statistics
+        statistics = self.snapshot.statistics.plus(changes) if changes else self.snapshot.statistics
         self.journal.record(Entry(changes, lives, spans), statistics, known)
         self.known = known
         log_changes(self.log, changes)

@@ -6,7 +6,7 @@ Must not know what follows from the identity: ``learn`` hands it on.
 import logging
 import threading
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 
 from azure_scheduled_events_exporter.core.document import comparable_name
 from azure_scheduled_events_exporter.core.instance import Instance, parse_instance
@@ -30,38 +30,31 @@ _RETRY_SECONDS = 60.0
 """How soon to ask again if that fails."""
 
 
+@dataclass(eq=False)
 class Identification:
     """Asks for the instance metadata, and hands each new answer to ``learn``.
 
-    Args:
+    Attributes:
         client: sends requests to IMDS; nobody else uses it.
         timeout: of a request, seconds.
         given: the value of ``--instance.name``, which overrides the name in IMDS.
         learn: is called with this VM's identity when it is known and whenever it changes.
         wait: waits so many seconds, or until the process is to end; returns whether it is.
         log: where it is logged.
+        asked: is set when IMDS was asked for the first time.
+        complete: is set when nothing is missing.
     """
 
-    def __init__(
-        self,
-        client: ImdsClient,
-        timeout: float,
-        given: str | None,
-        learn: Callable[[Instance], None],
-        wait: Callable[[float], bool],
-        log: logging.Logger,
-    ) -> None:
-        self._client = client
-        self._timeout = timeout
-        self._given = given
-        self._learn = learn
-        self._wait = wait
-        self._log = log
+    client: ImdsClient
+    timeout: float
+    given: str | None
+    learn: Callable[[Instance], None]
+    wait: Callable[[float], bool]
+    log: logging.Logger
+
+    def __post_init__(self) -> None:
         self._identity: Instance | None = None
-        self.asked = threading.Event()
-        """Set when IMDS was asked for the first time."""
-        self.complete = threading.Event()
-        """Set when nothing is missing."""
+        self.asked, self.complete = threading.Event(), threading.Event()
 
     def run(self) -> None:
         """Ask until the process is to end."""
@@ -76,17 +69,17 @@ class Identification:
             if failure and before is None and not failed:
                 self._warn(failure)
             failed = 0 if self._identity is not before else failed + 1
-            longest = _LABELS_SECONDS if self._given or self._identity else _NAME_SECONDS
+            longest = _LABELS_SECONDS if self.given or self._identity else _NAME_SECONDS
             pause = min(longest, max(1.0, failed))
             if self.complete.is_set():
                 pause = _RETRY_SECONDS if failure else _AGAIN_SECONDS
-            if self._wait(pause):
+            if self.wait(pause):
                 return
 
     def ask(self) -> str:
         """Ask once. Return why that failed, or ``""``. Stopped: the process is to end."""
         try:
-            identity = parse_instance(self._client.instance(self._timeout))
+            identity = parse_instance(self.client.instance(self.timeout))
         except ExporterError as error:
             return str(error)
         before = self._identity
@@ -94,7 +87,7 @@ class Identification:
             identity = replace(before, **{name: value for name, value in asdict(identity).items() if value})
         if identity != before:
             self._identity = identity
-            self._learn(identity)
+            self.learn(identity)
             if identity.is_complete:
                 self.complete.set()
             self._report(before, identity)
@@ -102,21 +95,21 @@ class Identification:
 
     def _warn(self, failure: str) -> None:
         message = "VM name unknown; event scope is 'unknown' until it is found"
-        if self._given:
+        if self.given:
             message = "VM identity unknown; labels such as location are missing until it is found"
-        hint = {} if self._client.reached else {"hint": NOT_ON_AZURE}
-        self._log.warning(message, extra=facts(error=failure, **hint))
+        hint = {} if self.client.reached else {"hint": NOT_ON_AZURE}
+        self.log.warning(message, extra=facts(error=failure, **hint))
 
     def _report(self, before: Instance | None, now: Instance) -> None:
         if before is not None:
             changed = {name: value for name, value in asdict(now).items() if value != getattr(before, name)}
-            self._log.info("this VM's instance metadata has changed", extra=facts(**changed))
+            self.log.info("this VM's instance metadata has changed", extra=facts(**changed))
             return
-        self._log.info("this VM's name is known", extra=facts(vm_name=now.vm_name, vm_id=now.vm_id))
+        self.log.info("this VM's name is known", extra=facts(vm_name=now.vm_name, vm_id=now.vm_id))
         if not now.is_complete:
-            self._log.warning("IMDS sent only a part of this VM's instance metadata; asking again")
-        if self._given and comparable_name(self._given) != comparable_name(now.vm_name):
-            self._log.warning(
+            self.log.warning("IMDS sent only a part of this VM's instance metadata; asking again")
+        if self.given and comparable_name(self.given) != comparable_name(now.vm_name):
+            self.log.warning(
                 "--instance.name differs from this VM's name in IMDS: events of this VM count as another VM's",
-                extra=facts(instance_name=self._given, name_in_imds=now.vm_name, computer_name=now.host_name),
+                extra=facts(instance_name=self.given, name_in_imds=now.vm_name, computer_name=now.host_name),
             )

@@ -12,7 +12,7 @@ from azure_scheduled_events_exporter.core.document import Document, EventStatus,
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycles
 from azure_scheduled_events_exporter.core.observation import ObservationContext, observe
 from azure_scheduled_events_exporter.core.spans import finished
-from azure_scheduled_events_exporter.core.statistics import Statistics, measure
+from azure_scheduled_events_exporter.core.statistics import Statistics
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.journal.file import read_only
 from azure_scheduled_events_exporter.journal.journal import Journal
@@ -56,7 +56,7 @@ class Recorder:
             for event_id in event_ids
         )
         self.known, changes = observe(self.known, Document(1, events), ObservationContext(self.now, VM))
-        self.statistics = self.statistics.plus(map(measure, changes))
+        self.statistics = self.statistics.plus(changes)
         spans = [span for change in changes for span in finished(change)]
         self.journal.record(
             Entry(changes, [change.lifecycle for change in changes], spans), self.statistics, self.known

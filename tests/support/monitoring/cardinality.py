@@ -18,7 +18,7 @@ from azure_scheduled_events_exporter.core.instance import Instance
 from azure_scheduled_events_exporter.core.lifecycle import Approver, Change, Lifecycles
 from azure_scheduled_events_exporter.core.observation import ObservationContext, observe
 from azure_scheduled_events_exporter.core.pause import Pause
-from azure_scheduled_events_exporter.core.statistics import Statistics, measure
+from azure_scheduled_events_exporter.core.statistics import Statistics
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.metrics.exposition import Exposition
 from azure_scheduled_events_exporter.polling.snapshot import Polls, Snapshot
@@ -100,7 +100,7 @@ def _scrape(history: Sequence[str] = (), lives: Sequence[Life] = _EVERY, current
     not_before = now.wall + 86_400 if current == EventStatus.SCHEDULED else None
     event = ScheduledEvent("A", EventType.FREEZE, current, "Platform", (VM, PEER), not_before, "", 5.0)
     known, more = observe(Lifecycles(), Document(1, (event,) * bool(current)), ObservationContext(now, VM))
-    statistics = Statistics().plus(map(measure, [*changes, *more]))
+    statistics = Statistics().plus([*changes, *more])
     polls = Polls(up=True, last_success=now.wall)
     known_vm = Instance(VM, scale_set="vmss", zone="1", host_name="vmss000000")
     snapshot = Snapshot(polls=polls, vm_name=VM, identity=known_vm, incarnation=1, statistics=statistics)

@@ -17,7 +17,6 @@ from azure_scheduled_events_exporter.core.statistics import (
     PHASE_BOUNDS,
     Histogram,
     Statistics,
-    measure,
 )
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 
@@ -39,7 +38,7 @@ LIFE = Lifecycle(
 
 def statistics(*changes: Change) -> Statistics:
     """Return what ``changes`` add up to."""
-    return Statistics().plus(map(measure, changes))
+    return Statistics().plus(changes)
 
 
 def counted(result: Statistics) -> dict[tuple[str, str, str, str], int]:

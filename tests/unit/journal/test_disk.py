@@ -15,7 +15,6 @@ import pytest
 
 from azure_scheduled_events_exporter.core.lifecycle import Change, Transition
 from azure_scheduled_events_exporter.core.records import Record
-from azure_scheduled_events_exporter.core.statistics import measure
 from azure_scheduled_events_exporter.journal.file import read_only as opened
 from azure_scheduled_events_exporter.journal.journal import MOST
 from azure_scheduled_events_exporter.journal.store import Entry, State
@@ -187,7 +186,7 @@ class TestTrouble:
                 *(Change(Transition.CANCELLED, each, recorder.now) for each in lives),
                 *(Change(Transition.RESCHEDULED, life, recorder.now) for _ in range(200)),
             ]
-            recorder.statistics = recorder.statistics.plus(map(measure, changes))
+            recorder.statistics = recorder.statistics.plus(changes)
             recorder.journal.record(Entry(changes, lives), recorder.statistics, recorder.known)
         assert len(recorder.journal._rows) == MOST
         disk.empty()

@@ -23,7 +23,7 @@ from azure_scheduled_events_exporter.core.lifecycle import (
 )
 from azure_scheduled_events_exporter.core.records import Record, change_record
 from azure_scheduled_events_exporter.core.spans import SpanFacts
-from azure_scheduled_events_exporter.core.statistics import Statistics, measure
+from azure_scheduled_events_exporter.core.statistics import Statistics
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.journal.codec import decode
 from azure_scheduled_events_exporter.journal.store import END_SPAN, Entry, Row, Store, entry_rows
@@ -104,7 +104,7 @@ def fresh() -> Store:
 def write(store: Store, entry: Entry) -> None:
     """Write one entry as the journal's thread does."""
     before = store.restore()
-    statistics = before.statistics.plus(map(measure, entry.changes))
+    statistics = before.statistics.plus(entry.changes)
     number = before.last_number + len(entry.changes)
     rows = entry_rows(entry, before.last_number)
     store.write(rows, replace(before, statistics=statistics, last_number=number))
@@ -170,7 +170,7 @@ class TestRoundTrip:
             for change in changes:
                 write(store, Entry(changes=[change]))
             assert kept(store) == [change_record(change) for change in changes]
-            assert store.restore().statistics == Statistics().plus(map(measure, changes))
+            assert store.restore().statistics == Statistics().plus(changes)
 
     def test_the_oldest_ends_are_forgotten_first(self, store: Store) -> None:
         """Of very many ended events the newest are remembered, in their order."""

@@ -18,7 +18,7 @@ from azure_scheduled_events_exporter.core.kinds import Kind
 from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycles, Transition
 from azure_scheduled_events_exporter.core.observation import ObservationContext, observe
 from azure_scheduled_events_exporter.core.pause import Pause
-from azure_scheduled_events_exporter.core.statistics import Histogram, Statistics, measure
+from azure_scheduled_events_exporter.core.statistics import Histogram, Statistics
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.errors import Outcome
 from azure_scheduled_events_exporter.metrics.collector import SPECS
@@ -41,11 +41,11 @@ def lived(*documents: tuple[float, Iterable[ScheduledEvent]], vm_name: str | Non
     for seconds, events in documents:
         context = ObservationContext(at(seconds), vm_name, pause=Pause(0.004))
         known, changes = observe(known, Document(7, tuple(events)), context)
-        statistics = statistics.plus(map(measure, changes))
+        statistics = statistics.plus(changes)
         for event in events:
             if event.event_id == "APPROVED":
                 known, changes = mark_approved(known, [event.event_id], Approver.OPERATOR, at(seconds + 2))
-                statistics = statistics.plus(map(measure, changes))
+                statistics = statistics.plus(changes)
     snapshot = Snapshot(vm_name=vm_name, incarnation=7, statistics=statistics)
     return snapshot.showing(known, NOON + documents[-1][0])
 

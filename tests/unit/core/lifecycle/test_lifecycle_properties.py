@@ -20,7 +20,7 @@ from azure_scheduled_events_exporter.core.document import Document, ScheduledEve
 from azure_scheduled_events_exporter.core.lifecycle import Approver, Change, Lifecycles, State, Transition
 from azure_scheduled_events_exporter.core.observation import ObservationContext, observe, record_pause
 from azure_scheduled_events_exporter.core.pause import Pause
-from azure_scheduled_events_exporter.core.statistics import Histogram, Statistics, measure
+from azure_scheduled_events_exporter.core.statistics import Histogram, Statistics
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 
 PATIENCE = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # the machine may be busy
@@ -71,7 +71,7 @@ class Lives(RuleBasedStateMachine):
     def take(self, changes: tuple[Change, ...]) -> None:
         """Note changes as a journal would."""
         self.changes.extend(changes)
-        self.statistics = self.statistics.plus(map(measure, changes))
+        self.statistics = self.statistics.plus(changes)
         for change in changes:
             assert change.at == self.now
             self.told.setdefault(change.lifecycle.event_id, []).append(change)
@@ -226,7 +226,7 @@ class Lives(RuleBasedStateMachine):
         for (_, _, _, transition), count in self.statistics.transitions.items():
             by_transition[transition] += count
         assert +by_transition == Counter(str(change.transition) for change in self.changes)
-        assert self.statistics == Statistics().plus(map(measure, self.changes))
+        assert self.statistics == Statistics().plus(self.changes)
         own = [change for change in self.changes if change.lifecycle.is_mine]
         detected = [lives[0].lifecycle for lives in self.told.values()]
         notices = [life for life in detected if life.is_mine and life.notice_seconds is not None]

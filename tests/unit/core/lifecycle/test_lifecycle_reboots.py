@@ -8,7 +8,7 @@ import pytest
 from azure_scheduled_events_exporter.core.approvals import mark_refused, mark_requested
 from azure_scheduled_events_exporter.core.document import ScheduledEvent
 from azure_scheduled_events_exporter.core.lifecycle import Approver
-from azure_scheduled_events_exporter.core.statistics import Histogram, Statistics, measure
+from azure_scheduled_events_exporter.core.statistics import Histogram, Statistics
 from support.events.lives import NOT_BEFORE, SCHEDULED, START, Watch, at
 
 
@@ -112,7 +112,7 @@ def test_an_eviction_is_not_as_long_as_the_absence() -> None:
     watch.sees(at(0), replace(SCHEDULED, event_type="Preempt", not_before=START + 30))
     back = 3 * 86400.0
     watch.sees(at(back + 20, boot="boot-2"), watched=False, booted_at=at(back, boot="boot-2"))
-    result = Statistics().plus(map(measure, watch.changes))
+    result = Statistics().plus(watch.changes)
     assert result.phases["Preempt", "scheduled"].total == 30.0
     assert result.approval_latency["Preempt", "deadline"].total == 30.0
 
@@ -167,7 +167,7 @@ def test_phases_of_an_event_that_ends_three_times() -> None:
     assert watch.sees(at(1040, boot="boot-2")) == ["cancelled"]
     assert watch.sees(at(1050, boot="boot-2"), later) == ["returned"]
     assert watch.sees(at(6012, boot="boot-3"), watched=False, booted_at=at(6000, boot="boot-3")) == ["completed"]
-    phases = Statistics().plus(map(measure, watch.changes)).phases
+    phases = Statistics().plus(watch.changes).phases
     assert {phase: counted({phase: phases[phase]}) for phase in phases} == {
         ("Reboot", "scheduled"): 1,
         ("Reboot", "started"): 1,
@@ -178,4 +178,4 @@ def test_approval_after_a_wrong_end() -> None:
     """The approval of an event is measured once, also if it follows an end at which the deadline was measured."""
     watch = after_a_wrong_end()
     assert watch.approves(at(1030, boot="boot-2")) == ["approved"]
-    assert counted(Statistics().plus(map(measure, watch.changes)).approval_latency) == 1
+    assert counted(Statistics().plus(watch.changes).approval_latency) == 1
