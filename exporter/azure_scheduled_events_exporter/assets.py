@@ -48,12 +48,7 @@ def files() -> Iterator[tuple[str, Path, Path]]:
                 yield kind, path.relative_to(root), path
 
 
-def export(
-    target: Path,
-    rendered: Mapping[str, str] | None = None,
-    private: Collection[str] = frozenset(),
-    only: tuple[str, ...] = ("",),
-) -> list[Path]:
+def export(target: Path, rendered: Mapping[str, str], private: Collection[str], only: tuple[str, ...]) -> list[Path]:
     """Write every asset below ``target``, in a folder for each kind; return what was written.
 
     Symbolic links below ``target`` are replaced, not followed.
@@ -67,7 +62,6 @@ def export(
     Raises:
         ExporterError: something cannot be written.
     """
-    texts = rendered or {}
     written = []
     for kind, name, source in files():
         inside = f"{kind}/{name.as_posix()}"
@@ -76,7 +70,7 @@ def export(
         path = target / inside
         try:
             _make_folder(target, path.parent)
-            content = texts[inside].encode() if inside in texts else source.read_bytes()
+            content = rendered[inside].encode() if inside in rendered else source.read_bytes()
             _replace(path, content, 0o600 if inside in private else stat.S_IMODE(source.stat().st_mode))
         except OSError as error:
             raise ExporterError(f"{path}: cannot be written: {error.strerror or error}") from None

@@ -11,6 +11,7 @@ import select
 import sys
 import time
 from collections.abc import Callable, Container, Mapping
+from contextlib import suppress
 from typing import Any, TextIO
 
 LOGGER = "azure-scheduled-events-exporter"
@@ -123,15 +124,12 @@ def _space_in(stream: TextIO) -> Callable[[int], object]:
 
     It always returns True for a stream in memory, and on Windows, which has no poll.
     """
-    try:
-        file = stream.fileno()
-    except OSError:  # a stream in memory
-        return lambda _: True
-    if sys.platform == "win32":
-        return lambda _: True
-    ready = select.poll()
-    ready.register(file, select.POLLOUT)
-    return ready.poll
+    if sys.platform != "win32":
+        with suppress(OSError):  # a stream in memory
+            ready = select.poll()
+            ready.register(stream.fileno(), select.POLLOUT)
+            return ready.poll
+    return lambda _: True
 
 
 class _Formatter(logging.Formatter):

@@ -30,7 +30,7 @@ def run(parsed: argparse.Namespace) -> int:
         otlp_sender(config.otlp_endpoint)  # refuses what OpenTelemetry refuses; sends nothing
     for setting, text, place in written(flags, environment, places):
         value = text or (config.journal_path if setting.flag == "journal.path" else "(none)")
-        shown = without_password(value) if setting.is_address else value
+        shown = without_password(value) if setting.metavar.startswith("URL") else value
         print(f"{setting.flag}: {shown}   [{place or 'default'}]")
     for warning in (*oversights(parsed), *warnings(config), *(doubts(environment) if traced else ())):
         print(f"warning: {warning}", file=sys.stderr)

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from azure_scheduled_events_exporter import environment_file
-from azure_scheduled_events_exporter.config.flags import repeated_flags, written_flags
+from azure_scheduled_events_exporter.config.flags import written_flags
 from azure_scheduled_events_exporter.config.resolution import resolve, unknown_variables
-from azure_scheduled_events_exporter.config.settings import ENV_FILE_FLAG, Config, environment_name
+from azure_scheduled_events_exporter.config.settings import ENV_FILE_FLAG, FLAGS, Config, environment_name
 
 _Value = TypeVar("_Value")
 _WITHOUT_UNIT_FILE = ("run", "demo")
@@ -45,8 +45,9 @@ def config_of(parsed: argparse.Namespace, **fixed: str) -> Config:
 
 def oversights(parsed: argparse.Namespace) -> Iterator[str]:
     """Yield what in the flags and the environment is likely a mistake."""
-    for flag in repeated_flags(parsed):
-        yield f"{flag} is written more than once: its last value is used"
+    for flag, values in vars(parsed).items():
+        if flag in FLAGS and len(set(values)) > 1:
+            yield f"--{flag} is written more than once: its last value is used"
     for name, meant in unknown_variables(os.environ):
         yield f"unknown environment variable {name}: " + (f"did you mean {meant}?" if meant else "see --help")
 

@@ -58,8 +58,3 @@ def _add(parser: argparse._ActionsContainer, flag: str, metavar: str, text: str)
 def written_flags(parsed: argparse.Namespace) -> dict[str, str]:
     """Return the settings that were written as flags, by name."""
     return {name: values[-1] for name, values in vars(parsed).items() if name in FLAGS}
-
-
-def repeated_flags(parsed: argparse.Namespace) -> list[str]:
-    """Return the flags that were written more than once, with different values."""
-    return sorted(f"--{name}" for name, values in vars(parsed).items() if name in FLAGS and len(set(values)) > 1)

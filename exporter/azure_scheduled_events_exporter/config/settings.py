@@ -56,11 +56,6 @@ class Setting:
         return environment_name(self.flag)
 
     @property
-    def is_address(self) -> bool:
-        """Whether its value is a URL, which may contain a password."""
-        return self.metavar.startswith("URL")
-
-    @property
     def field(self) -> str:
         """Its field of :class:`Config`."""
         return re.sub("[.-]", "_", self.flag)
