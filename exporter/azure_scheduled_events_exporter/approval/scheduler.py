@@ -184,10 +184,8 @@ class ApprovalScheduler:
                 message = "approval in a dry run: nothing is sent"
                 self.counts[ApprovalOutcome.DRY_RUN] += 1
             rule = {"rule": decision.rule} if decision.rule else {}
-            fields = facts(
-                event_id=life.event_id, **rule, resources=",".join(life.event.resources), reason=decision.reason
-            )
-            self._log.info(message, extra=fields)
+            more = {**rule, "resources": ",".join(life.event.resources), "reason": decision.reason}
+            self._log.info(message, extra=facts(event_id=life.event_id, **more))
         return False
 
     def _may_send_for_operator(self, life: Lifecycle, now: Timestamp) -> bool:

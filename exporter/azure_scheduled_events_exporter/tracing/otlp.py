@@ -163,23 +163,19 @@ class CollectorAdapter(DeadlineAdapter):
 
 def _judge(response: requests.Response) -> ExportResult:
     status = response.status_code
-    reason = f"{_without_secrets(response)} answered {status}"
+    collector = _without_secrets(response)
+    reason = f"{collector} answered {status}"
     if status == HTTPStatus.OK:
         body = response.raw.read(_LARGEST_ANSWER, decode_content=True)
         if is_web_page(response.headers, body):
             # No collector has seen the spans, so they are kept until one does.
             return ExportResult(Export.LATER, reason=f"{reason} with {WEB_PAGE}, so it is no collector")
-        return _partial_success(response, body)
+        rejected, why = _rejection(body)
+        why = why or ("rejected without a reason" if rejected else "")
+        return ExportResult(Export.ACCEPTED, rejected, reason=f"{collector}: {why}" if why else "")
     if status in REFUSALS:
         return ExportResult(Export.DIVISIBLE, reason=reason)
     return ExportResult(Export.LATER, reason=reason, retry_after=_retry_after(response.headers.get("Retry-After", "")))
-
-
-def _partial_success(response: requests.Response, body: bytes) -> ExportResult:
-    rejected, why = _rejection(body)
-    why = why or ("rejected without a reason" if rejected else "")
-    reason = f"{_without_secrets(response)}: {why}" if why else ""
-    return ExportResult(Export.ACCEPTED, rejected, reason=reason)
 
 
 def _rejection(body: bytes) -> tuple[int, str]:

@@ -53,10 +53,7 @@ def is_on(endpoint: str | None, environment: Mapping[str, str]) -> bool:
 
 
 def _variable(name: str, environment: Mapping[str, str]) -> tuple[str, str]:
-    """Return the effective variable and its value: the one for traces wins, and an empty one counts as unset.
-
-    https://opentelemetry.io/docs/specs/otel/protocol/exporter/
-    """
+    """Return the effective variable and its value: the one for traces wins, and an empty one counts as unset."""
     names = (f"OTEL_EXPORTER_OTLP_TRACES_{name}", f"OTEL_EXPORTER_OTLP_{name}")
     return next(((each, text) for each in names if (text := environment.get(each, "").strip())), (names[1], ""))
 
