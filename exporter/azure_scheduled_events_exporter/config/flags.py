@@ -23,10 +23,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
 
 
 def add_settings(
-    parser: argparse.ArgumentParser,
-    defaults: Mapping[str, str],
-    hidden: Collection[str],
-    groups: Collection[str] = tuple(GROUPS),
+    parser: argparse.ArgumentParser, defaults: Mapping[str, str], hidden: Collection[str], groups: Collection[str]
 ) -> None:
     """Add every setting, in groups that follow the command's own options.
 

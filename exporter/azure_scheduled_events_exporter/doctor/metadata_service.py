@@ -79,10 +79,8 @@ def _events(document: Document, version: str) -> Finding:
         hint = "Save the answer and report it: an exporter keeps its last known events meanwhile."
         return wrong("scheduled-events", f"An event cannot be read: {'; '.join(document.unreadable)}.", hint)
     count = len(document.events)
-    return ok(
-        "scheduled-events",
-        f"Scheduled Events are enabled: {count} event{'' if count == 1 else 's'}, by api-version {version}.",
-    )
+    sentence = f"Scheduled Events are enabled: {count} event{'' if count == 1 else 's'}, by api-version {version}."
+    return ok("scheduled-events", sentence)
 
 
 def _name(subject: Subject, document: Document | None, why: str) -> Finding:

@@ -7,10 +7,9 @@ import asyncio
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import Final, TypeVar
 
 from azure_scheduled_events_exporter import logs
@@ -115,7 +114,7 @@ class Stage:
 
 
 @contextmanager
-def staged(scenario: Scenario, settings: Mapping[str, str] = MappingProxyType({})) -> Iterator[Stage]:
+def staged(scenario: Scenario, **settings: str) -> Iterator[Stage]:
     """Play ``scenario`` to an exporter with these ``settings``, from when it knows its VM until the context ends.
 
     Settings of the VM's own exporter (collector, users, policy) do not apply to this one.

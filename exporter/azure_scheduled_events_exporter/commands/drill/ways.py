@@ -60,7 +60,7 @@ class Drill:
 
     def push(self, settings: Mapping[str, str]) -> None:
         """Let the exporter of a simulated VM, with these ``settings``, push the alert of the event."""
-        with staged(self._quiet, settings) as stage:
+        with staged(self._quiet, **settings) as stage:
             before, begun = self.team.sent(), time.monotonic()
             event_id = self._announce(stage, f"its exporter pushes {self.alert.name}")
             try:
