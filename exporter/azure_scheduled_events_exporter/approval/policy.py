@@ -194,7 +194,7 @@ class Policy:
 def _timed(rule: Rule, life: Lifecycle, vm_name: str | None, now: float, seen_for: float) -> Decision:
     """Return the decision of ``rule``, which approves ``life``: now or when; ``now`` is by the clock of IMDS."""
     name = f"rule '{rule.name}'"
-    turn = _turn(life, vm_name) if _takes_turns(rule, life) else 0
+    turn = _turn(rule, life, vm_name)
     # With notice_left, the turns of all VMs begin when that much notice is left.
     opens = rule.match.opens_at(life)
     wait = max(rule.after - seen_for, opens - now) + turn * rule.takeover
@@ -214,14 +214,12 @@ def _timed(rule: Rule, life: Lifecycle, vm_name: str | None, now: float, seen_fo
     return Decision(reason, None if rule.dry_run else due, wait <= 0, rule.name, rule.dry_run)
 
 
-def _takes_turns(rule: Rule, life: Lifecycle) -> bool:
-    return len(life.event.resources) > 1 if rule.leader_only is None else rule.leader_only
-
-
-def _turn(life: Lifecycle, vm_name: str | None) -> float:
-    """Return this VM's index in Resources, or a number after the last index, computed from its name."""
+def _turn(rule: Rule, life: Lifecycle, vm_name: str | None) -> float:
+    """Return this VM's index in Resources, or a number after the last, computed from its name; 0 without turns."""
     names = [comparable_name(name) for name in life.event.resources]
     own = comparable_name(vm_name or "")
+    if not (len(names) > 1 if rule.leader_only is None else rule.leader_only):
+        return 0.0
     if own in names:
         return float(names.index(own))
     return len(names) + hashlib.sha256(own.encode()).digest()[0] % _STEPS / _STEPS
@@ -236,16 +234,9 @@ def _sample(name: str, scope: frozenset[Scope], *, turns: bool | None) -> Policy
     An event of a type that is in no table is not approved, because nobody knows what it does.
     """
     requested = Match(frozenset(EventType), frozenset({EventSource.USER}), scope)
-    short = Match(
-        event_type=frozenset({EventType.FREEZE}), scope=scope, duration=Range(at_least=0, below=SHORT_FREEZE_SECONDS)
-    )
-    return Policy(
-        name,
-        (
-            Rule("user-asked", requested, Action.APPROVE, leader_only=turns),
-            Rule("short-freeze", short, Action.APPROVE, leader_only=turns),
-        ),
-    )
+    short = Match(frozenset({EventType.FREEZE}), None, scope, Range(0, SHORT_FREEZE_SECONDS))
+    matches = {"user-asked": requested, "short-freeze": short}
+    return Policy(name, tuple(Rule(each, match, Action.APPROVE, leader_only=turns) for each, match in matches.items()))
 
 
 DOCUMENTED = _sample("documented", frozenset({Scope.SELF}), turns=None)

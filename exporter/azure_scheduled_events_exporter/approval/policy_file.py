@@ -42,10 +42,8 @@ def parse(text: str, name: str) -> Policy:
         rule = _rule(section, number, dry_run=dry_run)
         for earlier in rules:
             if earlier.name == rule.name:
-                raise section.error(
-                    f"'{rule.name}' is also the name of the rule in line {earlier.line}: use unique names",
-                    "name",
-                )
+                same = f"'{rule.name}' is also the name of the rule in line {earlier.line}: use unique names"
+                raise section.error(same, "name")
             if covers(earlier.match, rule.match):
                 by = f"'{earlier.name}' (line {earlier.line})"
                 raise section.error(f"'{rule.name}' can never decide: every event it matches is decided by {by}")

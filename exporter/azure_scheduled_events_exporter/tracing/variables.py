@@ -41,9 +41,7 @@ def is_on(endpoint: str | None, environment: Mapping[str, str]) -> bool:
     Raises:
         UsageError: there is one, but with these variables nothing could be sent.
     """
-    if turned_off_by(environment):
-        return False
-    if not endpoint and not _variable("ENDPOINT", environment)[1]:
+    if turned_off_by(environment) or not (endpoint or _variable("ENDPOINT", environment)[1]):
         return False
     _check_protocol(environment)
     _check_endpoint(endpoint, environment)
