@@ -35,7 +35,6 @@ from azure_scheduled_events_exporter.errors import (
 )
 from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
 from azure_scheduled_events_exporter.journal.file import MEMORY, check_may_be_opened, is_written, writable
-from azure_scheduled_events_exporter.journal.requests import ApprovalRequests
 from azure_scheduled_events_exporter.journal.store import Store
 from azure_scheduled_events_exporter.service import daemon
 from azure_scheduled_events_exporter.service.endpoint import with_endpoint
@@ -93,12 +92,12 @@ def run(parsed: argparse.Namespace) -> int:
             chosen = _chosen(store.current(), parsed.event_ids)
             if parsed.yes or not any(life.is_open_to_approval for life in chosen):
                 say(_question(chosen))
-                return _requested(store.requests, chosen, config)
+                return _requested(store, chosen, config)
         print(_question(chosen), flush=True)  # meanwhile, an exporter can start
         if not _agreed():
             return 1
         with _journal(config, log, limiter) as store:
-            return _requested(store.requests, chosen, config)
+            return _requested(store, chosen, config)
 
 
 @contextmanager
@@ -145,7 +144,7 @@ def _wait_for_poll(exporter: daemon.Exporter) -> None:
         time.sleep(_LOOK_SECONDS)
 
 
-def _requested(requests: ApprovalRequests, chosen: Sequence[Lifecycle], config: Config) -> int:
+def _requested(store: Store, chosen: Sequence[Lifecycle], config: Config) -> int:
     """Queue requests, wait for their results, print them, and return the exit status."""
     # A poll for each event too: after a refusal of all together, each is sent alone.
     patience = config.imds_timeout + config.poll_interval * (1 + len(chosen)) + _PATIENCE_SECONDS
@@ -153,17 +152,17 @@ def _requested(requests: ApprovalRequests, chosen: Sequence[Lifecycle], config: 
     numbers: list[int] = []
     status = 1
     try:
-        numbers = requests.add(chosen, _operator(), wall, wall + patience)
+        numbers = store.add_requests(chosen, _operator(), wall, wall + patience)
         deadline = time.monotonic() + patience
-        while len(requests.results(numbers)) < len(numbers) and time.monotonic() < deadline:
+        while len(store.request_results(numbers)) < len(numbers) and time.monotonic() < deadline:
             time.sleep(_LOOK_SECONDS)
     except Interrupted as interrupted:
         status = interrupted.exit_status
     finally:
         # After the command has reported a failure, the exporter must not send the approval later.
         ignore_signals()
-        numbers = numbers or [request.number for request in requests.open() if request.created == wall]
-        results = _withdrawn(requests, numbers, config.imds_timeout + _IN_FLIGHT_SECONDS)
+        numbers = numbers or [request.number for request in store.open_requests() if request.created == wall]
+        results = _withdrawn(store, numbers, config.imds_timeout + _IN_FLIGHT_SECONDS)
     final = [results.get(number, UNKNOWN_RESULT) for number in numbers]
     for life, result in zip(chosen, final, strict=False):  # none if it was interrupted before they were queued
         say(f"{life.event_id}: {result}")
@@ -172,17 +171,18 @@ def _requested(requests: ApprovalRequests, chosen: Sequence[Lifecycle], config: 
     return _MAY_BE_APPROVED if any(map(may_be_approved, final)) else status
 
 
-def _withdrawn(requests: ApprovalRequests, numbers: Sequence[int], seconds: float) -> Mapping[int, str]:
+def _withdrawn(store: Store, numbers: Sequence[int], seconds: float) -> Mapping[int, str]:
     """Withdraw requests without a result; wait for those being sent, because they cannot be withdrawn."""
     deadline = time.monotonic() + seconds
     while True:
-        requests.withdraw(numbers, _WITHDRAWN)  # again and again: what IMDS refused may be marked to be sent again
-        results = requests.results(numbers)
+        # Again and again: what IMDS refused may be marked to be sent again.
+        store.withdraw_requests(numbers, _WITHDRAWN)
+        results = store.request_results(numbers)
         if len(results) == len(numbers):
             return results
         if time.monotonic() >= deadline:
-            requests.withdraw(numbers, UNKNOWN_RESULT, sent_too=True)
-            return requests.results(numbers)
+            store.withdraw_requests(numbers, UNKNOWN_RESULT, sent_too=True)
+            return store.request_results(numbers)
         time.sleep(_LOOK_SECONDS)
 
 

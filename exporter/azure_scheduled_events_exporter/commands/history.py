@@ -70,7 +70,7 @@ def run(parsed: argparse.Namespace) -> int:
 
 def _print_events(path: Path, *, as_json: bool) -> None:
     store = read_only(path)
-    lives, runs = list(store.history()), store.hook_runs.all()
+    lives, runs = list(store.history()), store.hook_runs()
     if as_json:
         print(json.dumps([_event_record(life, runs) for life in lives], indent=2))
     elif lives:

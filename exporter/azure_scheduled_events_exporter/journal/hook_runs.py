@@ -1,18 +1,14 @@
-"""Runs of the command that ``hook`` starts for events: their table in the journal, and their statistics.
+"""Runs of the command that ``hook`` starts for events, and their statistics.
 
 ``hook`` writes them beside a running exporter, which counts and shows them. They are kept when events are pruned,
-because counters must not fall; a run takes less than 1 KiB. The table knows SQL over one connection, and its methods
-raise sqlite3.Error. Must not know how a command is run.
+because counters must not fall; a run takes less than 1 KiB. Must not know how a command is run.
 """
 
-import sqlite3
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from azure_scheduled_events_exporter.core.statistics import Histogram
-
-from .codec import decoded, encode
 
 DURATION_BOUNDS = (1.0, 10.0, 60.0, 300.0, 900.0)
 LEFT_BOUNDS = (0.0, 5.0, 30.0, 300.0)
@@ -42,11 +38,8 @@ class HookRun:
     Attributes:
         run: a random id.
         command: the hook that it belongs to: its command line.
-        event_id, event_type: of the event.
         phase: prepare or recover.
         outcome: None while it runs.
-        started: when.
-        duration: how long it ran.
         seconds_left: of ``prepare``: time from its end to NotBefore, negative when late; None without NotBefore.
         record: the event as JSON when it started.
     """
@@ -93,21 +86,3 @@ def counted(runs: Iterable[HookRun]) -> HookStatistics:
         if run.seconds_left is not None:
             left[key[:1]] = left.get(key[:1], Histogram.empty(LEFT_BOUNDS)).observe(run.seconds_left)
     return HookStatistics(counts, durations, left)
-
-
-class HookRuns:
-    """The table ``hook_runs`` of the journal behind ``connection``."""
-
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._db = connection
-
-    def put(self, runs: Iterable[HookRun]) -> None:
-        """Write runs, new or changed; writing them again changes nothing."""
-        rows = [(run.run, run.started, encode(run)) for run in runs]
-        with self._db:
-            self._db.executemany("REPLACE INTO hook_runs VALUES (?, ?, ?)", rows)
-
-    def all(self) -> list[HookRun]:
-        """Return every run, the oldest first."""
-        rows = self._db.execute("SELECT content FROM hook_runs ORDER BY started").fetchall()
-        return list(decoded(HookRun, (text for (text,) in rows)))

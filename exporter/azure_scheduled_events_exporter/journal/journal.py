@@ -377,5 +377,5 @@ class Journal:
 
 
 def _inbox(store: Store) -> Inbox:
-    runs = store.hook_runs.all()
-    return Inbox(store.requests.open(), counted(runs), runs)
+    runs = store.hook_runs()
+    return Inbox(store.open_requests(), counted(runs), runs)

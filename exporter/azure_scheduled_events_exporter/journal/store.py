@@ -23,7 +23,7 @@ that another connection has committed (:meth:`Store.changed_by_others`), and the
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple, TypeVar
 
 from azure_scheduled_events_exporter.core.lifecycle import REMEMBERED_ENDS, Change, Lifecycle, Lifecycles
@@ -33,9 +33,9 @@ from azure_scheduled_events_exporter.core.statistics import Statistics
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.errors import CodecError, DamagedTextError
 
-from .codec import decode, encode
-from .hook_runs import HookRuns
-from .requests import ApprovalRequests
+from .codec import decode, decoded, encode
+from .hook_runs import HookRun
+from .requests import INSERT, OPEN, RESULTS, SET_RESULT, SET_RESULT_IF_UNSENT, ApprovalRequest
 
 _Value = TypeVar("_Value")
 
@@ -143,8 +143,6 @@ class Store:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.connection = self._db = connection
-        self.requests = ApprovalRequests(connection)
-        self.hook_runs = HookRuns(connection)
         self._data_version = 0
         if not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
             connection.executescript(_SCHEMA)
@@ -232,6 +230,42 @@ class Store:
     def spans_queued(self) -> int:
         """Return the number of spans that wait for delivery."""
         return int(self._db.execute("SELECT count(*) FROM spans").fetchone()[0])
+
+    def add_requests(self, lives: Iterable[Lifecycle], operator: str, created: float, expires: float) -> list[int]:
+        """Queue an operator's requests to approve these events as they were shown; return their numbers."""
+        texts = [encode(ApprovalRequest(life, operator, created, expires)) for life in lives]
+        with self._db:
+            return [int(self._db.execute(INSERT, (created, text)).lastrowid or 0) for text in texts]
+
+    def open_requests(self) -> list[ApprovalRequest]:
+        """Return the requests without a result."""
+        return [
+            replace(request, number=number)
+            for number, text in self._db.execute(OPEN).fetchall()
+            for request in decoded(ApprovalRequest, [text])
+        ]
+
+    def withdraw_requests(self, numbers: Iterable[int], result: str, *, sent_too: bool = False) -> None:
+        """Write ``result`` to open requests, so that they are not sent; with ``sent_too``, also to those being sent."""
+        with self._db:
+            statement = SET_RESULT if sent_too else SET_RESULT_IF_UNSENT
+            self._db.executemany(statement, [(result, number) for number in numbers])
+
+    def request_results(self, numbers: Iterable[int]) -> dict[int, str]:
+        """Return the results of those requests that have one."""
+        wanted = set(numbers)
+        return {number: result for number, result in self._db.execute(RESULTS) if number in wanted}
+
+    def put_hook_runs(self, runs: Iterable[HookRun]) -> None:
+        """Write runs, new or changed; writing them again changes nothing."""
+        rows = [(run.run, run.started, encode(run)) for run in runs]
+        with self._db:
+            self._db.executemany("REPLACE INTO hook_runs VALUES (?, ?, ?)", rows)
+
+    def hook_runs(self) -> list[HookRun]:
+        """Return every run of a hook's command, the oldest first."""
+        rows = self._db.execute("SELECT content FROM hook_runs ORDER BY started").fetchall()
+        return list(decoded(HookRun, (text for (text,) in rows)))
 
 
 def _sound(kind: type[_Value], text: str) -> _Value:

@@ -58,9 +58,7 @@ class DocumentReader:
     """Reads one document after the other.
 
     Attributes:
-        client: sends requests to IMDS.
         timeout: seconds of a request to an IMDS that has enabled Scheduled Events.
-        clock: this machine's clock.
         keep: writes a document to the journal, also one that cannot be read.
         log: where a document that is not believed is logged.
     """

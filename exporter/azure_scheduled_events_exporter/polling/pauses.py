@@ -25,7 +25,6 @@ class Pauses:
     """Remembers the largest delay of a tick since :meth:`take` was last called.
 
     Attributes:
-        clock: this machine's clocks.
         wait: waits so many seconds, or until the process is to end; returns whether it is.
         journal: where the previous run left its last heartbeat.
     """

@@ -41,7 +41,6 @@ class Poller:
 
     Attributes:
         state: what is known; with the configuration, the journal and the clock.
-        client: sends requests to IMDS.
         approvals: sends what a policy or an operator wants approved.
         alerts: pushes the alerts of this VM's events; None without an Alertmanager.
     """

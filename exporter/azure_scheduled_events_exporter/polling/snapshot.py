@@ -84,15 +84,10 @@ class Snapshot:
         shown: those of them that documents of this run have shown; the others are known from the journal only.
         kinds: the kind of each current event, by EventId.
         ended: the events that ended within the last :data:`ENDED_SECONDS`, the newest last, also of earlier runs.
-        statistics: counters and histograms of all transitions so far.
         recent: the lifecycles that ended last, the newest last.
         approval_policy: what approves events: off, documented, documented-all or file.
         approval_statuses: why an event is not approved yet, by EventId.
         approval_requests: number of requests to approve so far, by outcome.
-        journal: whether transitions are on disk.
-        deliveries: counts of trace spans.
-        hooks: counters and histograms of the runs of ``hook``.
-        pushes: results of alerts that are pushed to Alertmanager.
     """
 
     poll_interval: float = 1.0

@@ -34,15 +34,10 @@ class State:
     """The state, restored from the journal. One thread uses it; ``snapshot`` may be read by any.
 
     Attributes:
-        config: what the user decided.
-        journal: restores earlier events and stores new ones.
         delivery: delivers the spans that the journal holds; None without tracing.
-        clock: this machine's clock.
         wait: waits so many seconds, or until the process is to end; returns whether it is.
         log: where transitions are logged.
-        known: the events.
         snapshot: what others may see.
-        pauses: measures pauses while this VM has an event.
         identity: this VM in the instance metadata; None while unknown.
     """
 

@@ -164,7 +164,7 @@ def test_requests_expire(simulator: Simulator, state: Path, start_exporter: Call
     event_id = event_ids(simulator)["Reboot"]
     now = time.time()
     with closing(writable(state)) as store:
-        store.requests.add([store.current()[event_id]], "ada", now - 60, now - 30)
+        store.add_requests([store.current()[event_id]], "ada", now - 60, now - 30)
     eventually(lambda: queued(state) == [], "a result")
     nothing_was_sent(simulator, exporter)
 

@@ -164,7 +164,7 @@ def test_killed_in_the_middle(imds: Simulator, hook: Start, tmp_path: Path) -> N
     hook()
     eventually(lambda: lines(tmp_path) == ["prepare A", "prepare A", "recover A"], "the recovery")
     with closing(read_only(tmp_path / "vm_0")) as store:
-        interrupted = [run.outcome for run in store.hook_runs.all() if run.phase == "prepare"]
+        interrupted = [run.outcome for run in store.hook_runs() if run.phase == "prepare"]
     assert interrupted == ["failed"]
 
 

@@ -113,7 +113,7 @@ def _rest(master: int) -> bytes:
 def queued(state: Path) -> list[str]:
     """Return the EventIds of the approval requests that have no result."""
     with closing(read_only(state)) as store:
-        return [request.life.event_id for request in store.requests.open()]
+        return [request.life.event_id for request in store.open_requests()]
 
 
 @contextmanager

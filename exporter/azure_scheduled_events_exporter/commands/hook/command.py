@@ -148,7 +148,7 @@ class Runs:
         self.known: dict[str, HookRun] = {}
         try:
             with closing(read_only(path)) as store:
-                self.known = {run.run: run for run in store.hook_runs.all() if run.command == command}
+                self.known = {run.run: run for run in store.hook_runs() if run.command == command}
         except (ExporterError, sqlite3.Error, OSError) as error:  # to prepare twice is better than not to prepare
             log.warning("earlier runs of the hook cannot be read", extra=logs.facts(error=error))
 
@@ -167,7 +167,7 @@ class Runs:
         while True:
             try:
                 with self._writing, closing(writable(self._path)) as store:
-                    store.hook_runs.put([self.known[name]])  # as it is by now
+                    store.put_hook_runs([self.known[name]])  # as it is by now
                     return
             except (ExporterError, sqlite3.Error, OSError) as error:
                 if failures.is_new(name, str(error)):
