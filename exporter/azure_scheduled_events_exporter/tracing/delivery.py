@@ -198,16 +198,14 @@ class SpanDelivery:
         """Log a failure when it begins, changes and ends."""
         if not self._troubles.is_new("collector", result.reason):
             return
-        if result.reason:
-            failed = result.failed(spans)
-            if result.outcome is Export.REFUSED:
-                message, fields = "collector refused spans: they are lost", {"refused": failed}
-            elif failed:
-                message, fields = "collector rejected spans", {"rejected": failed}
-            elif result.is_final:  # OTLP lets a collector send a warning with full success
-                message, fields = "collector accepted spans with a warning", {}
-            else:
-                message, fields = "spans cannot be delivered yet", {}
-            self._log.warning(message, extra=facts(error=result.reason, **fields))
-        else:
+        failed, why = result.failed(spans), {"error": result.reason}
+        if not result.reason:
             self._log.info("collector accepts spans again", extra=facts(queued=self._journal.spans_queued()))
+        elif result.outcome is Export.REFUSED:
+            self._log.warning("collector refused spans: they are lost", extra=facts(**why, refused=failed))
+        elif failed:
+            self._log.warning("collector rejected spans", extra=facts(**why, rejected=failed))
+        elif result.is_final:  # OTLP lets a collector send a warning with full success
+            self._log.warning("collector accepted spans with a warning", extra=facts(**why))
+        else:
+            self._log.warning("spans cannot be delivered yet", extra=facts(**why))
