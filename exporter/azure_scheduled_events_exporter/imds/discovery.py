@@ -48,7 +48,8 @@ def discover(
         Stopped: ``wait`` returned True.
         ExporterError: the address cannot be found; the message has the reason and what to do.
     """
-    for path in _newest_first(lease_files):
+    names = {name for pattern in lease_files for name in glob.iglob(pattern) if os.path.isfile(name)}  # noqa: PTH207, PTH113 - absolute
+    for path in sorted(map(Path, names), key=lambda path: path.stat().st_mtime_ns, reverse=True):  # the newest first
         try:
             value = address_from_lease(read(path).decode("latin-1"), time.time())
             address = None if value is None else endpoint_address(value)
@@ -76,9 +77,3 @@ def address_from_lease(text: str, now: float) -> bytes | None:
         if option and expiry and (expiry[1] is None or expiry[1] > moment):
             found = bytes(int(part, 16) for part in option[1].split(":"))
     return found
-
-
-def _newest_first(patterns: Iterable[str]) -> list[Path]:
-    """Return the files that match the glob ``patterns``, the most recently changed first."""
-    names = {name for pattern in patterns for name in glob.iglob(pattern) if os.path.isfile(name)}  # noqa: PTH207, PTH113 - absolute
-    return sorted(map(Path, names), key=lambda path: path.stat().st_mtime_ns, reverse=True)

@@ -330,7 +330,8 @@ class Journal:
                 file.last_number = state.last_number
             statements, is_news = {row.statement for row in rows}, store.changed_by_others()
             if is_news or statements & _OF_REQUESTS:
-                inbox = _inbox(store)
+                runs = store.hook_runs()
+                inbox = Inbox(store.open_requests(), counted(runs), runs)
             if is_news or statements & _OF_SPANS:
                 spans, spans_on_disk = store.queued_spans(_SPANS), store.spans_queued()
         except (*FAILURES, JournalInUseError) as error:
@@ -374,8 +375,3 @@ class Journal:
         self._problem = problem
         self._errors += 1
         self._changed.notify_all()
-
-
-def _inbox(store: Store) -> Inbox:
-    runs = store.hook_runs()
-    return Inbox(store.open_requests(), counted(runs), runs)

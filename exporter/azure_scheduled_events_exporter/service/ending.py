@@ -18,7 +18,6 @@ LONGEST_SECONDS = 1.9
 _ENDING = ("SIGTERM", "SIGINT", "SIGBREAK")  # the last one ends a service on Windows
 _WITHOUT_EFFECT = ("SIGUSR1", "SIGUSR2")  # by default, they kill a process
 
-
 Handler = Callable[[int, FrameType | None], None]
 
 
