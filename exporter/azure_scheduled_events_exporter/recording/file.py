@@ -41,20 +41,18 @@ class RecordedDocument:
 
 def to_text(documents: Iterable[RecordedDocument]) -> str:
     """Return the recording of ``documents``, which are in the order of their arrival."""
-    return "".join(
-        json.dumps(
-            {
-                "recording": _FORM,
-                "time": each.time,
-                "vm_name": each.vm_name,
-                "headers": dict(each.headers),
-                "refused": each.refused,
-                "body": each.body.decode("utf-8", "surrogateescape"),
-            }
-        )
-        + "\n"
-        for each in documents
-    )
+    return "".join(f"{json.dumps(_values(each))}\n" for each in documents)
+
+
+def _values(document: RecordedDocument) -> dict[str, object]:
+    return {
+        "recording": _FORM,
+        "time": document.time,
+        "vm_name": document.vm_name,
+        "headers": dict(document.headers),
+        "refused": document.refused,
+        "body": document.body.decode("utf-8", "surrogateescape"),
+    }
 
 
 def from_line(line: str | bytes) -> RecordedDocument | None:
