@@ -12,6 +12,7 @@ they expire.
 import argparse
 import getpass
 import logging
+import os
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -234,8 +235,8 @@ def _agreed() -> bool:
 
 
 def _operator() -> str:
-    """Return the operator's login name, for the exporter's log."""
+    """Return the operator's login name, for the exporter's log: with sudo, of the person and not root."""
     try:
-        return printable(getpass.getuser())
+        return printable(os.environ.get("SUDO_USER") or getpass.getuser())
     except (OSError, KeyError):
         return "unknown"

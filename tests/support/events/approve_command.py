@@ -53,14 +53,14 @@ def approved(simulator: Simulator) -> list[tuple[str, str]]:
 
 
 def approve(url: str, state: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run the command without a terminal, as the user ada."""
+    """Run the command without a terminal, as the user ada with sudo."""
     return subprocess.run(
         [COMMAND, "approve", "--imds.endpoint", url, "--journal.path", str(state), *arguments],
         check=False,
         capture_output=True,
         text=True,
         stdin=subprocess.DEVNULL,
-        env=environment(LOGNAME="ada"),
+        env=environment(LOGNAME="root", SUDO_USER="ada"),
         timeout=2 * PATIENCE,
     )
 

@@ -190,7 +190,7 @@ def test_series_stay_within_their_budget() -> None:
 
     events = [ScheduledEvent(f"E{i}", "Freeze", "Scheduled", "User", ("vmss_0",), NOON, "", 5) for i in range(10)]
     idle = count(lived((0, [])))
-    assert idle <= 100 + 11 * (len(EventType) - 5), idle
+    assert idle <= 100 + 12 * (len(EventType) - 5), idle
     assert count(replace(lived((0, events)), statistics=Statistics())) - idle <= 100
     types = ("Freeze", "Reboot", "Redeploy", "Preempt", "Terminate")
     statistics = lived((0, events), (1, [replace(event, status="Started") for event in events]), (2, [])).statistics
