@@ -149,6 +149,21 @@ def _is_of(process: psutil.Process, group: int) -> bool:
         return False
 
 
+def test_two_events_at_once(imds: Simulator, hook: Start, tmp_path: Path) -> None:
+    """Without an exporter the hook polls itself; it prepares for each event and recovers once, after the last one.
+
+    An advisory starts nothing, and nothing is approved without ``--approve``.
+    """
+    hook()
+    imds.set_document([event("C", EventStatus="Advisory"), event("A"), event("B")])
+    eventually(lambda: sorted(lines(tmp_path)) == ["prepare A", "prepare B"], "both preparations")
+    imds.set_document([event("B")])
+    imds.set_document([])
+    eventually(lambda: len(lines(tmp_path)) == 3, "the recovery")
+    assert lines(tmp_path)[2].startswith("recover")
+    assert not approvals(imds)
+
+
 def test_killed_in_the_middle(imds: Simulator, hook: Start, tmp_path: Path) -> None:
     """A hook that is killed starts again: what it left ends, the script runs again, and recovers after a reboot."""
     first = hook(script=f'[ -e "{tmp_path}/second" ] || exec sleep 60')
