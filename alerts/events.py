@@ -43,7 +43,7 @@ _SUMMARIES: Mapping[str, str] = {
 
 def _row(events: Events, name: str, severity: str, meaning: str, summary: str, description: str) -> Alert:
     """Return a row of the table; its expression depends on settings."""
-    meaning = f"{meaning} Held for {format_duration(events.hold)}."
+    meaning = f"{meaning} Lasts up to {format_duration(events.hold)} after the event was last shown."
     return Alert(PREFIX + name, "", severity, summary, description, "vm", meaning, events=events)
 
 

@@ -69,8 +69,8 @@ class Approval:
 
     Attributes:
         by: who approves it.
-        at: when that was known; of a request, when it was first sent.
-        not_before: NotBefore when the approval was sent that IMDS accepted last; None if none was sent from here.
+        at: when this exporter learned of it; of a request, when it was first sent.
+        not_before: the NotBefore that held when the last accepted approval was sent from here; None if none was.
     """
 
     by: Approver

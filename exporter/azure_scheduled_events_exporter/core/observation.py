@@ -298,7 +298,8 @@ def _gone(life: Lifecycle, context: ObservationContext, *, watched: bool) -> lis
 def _begun_at(life: Lifecycle, booted_at: Timestamp, context: ObservationContext) -> tuple[Lifecycle, list[Change]]:
     """Mark an event as started, if only this VM's boot proves it.
 
-    It began at the boot; without an approval, at NotBefore, because the VM may have been away for long.
+    It began at the boot. Without an approval, it began at NotBefore, if that lies between the first sight and the boot:
+    the VM may have been away for long.
     """
     life = _paused(replace(life, started_at=booted_at, proven_by_boot=True), context.pause, begins=False)
     if life.approval is not None:

@@ -69,7 +69,10 @@ def _series(subject: Subject, api: Api) -> Sequence[Mapping[str, str]]:
 
 
 def _unseen(subject: Subject, api: Api) -> Mapping[str, Any] | None:
-    """Return the target at this exporter's address, which was never scraped, or does not know its VM."""
+    """Return the target with this exporter's address when no series names this VM, or None.
+
+    It was never scraped, or its exporter does not know the VM's name.
+    """
     try:
         active = api.data("/api/v1/targets", state="active")["data"]["activeTargets"]
     except WrongAnswerError as error:

@@ -72,7 +72,7 @@ class Session(requests.Session):
 
 
 class Authorization(requests.auth.AuthBase):
-    """Sends ``header`` as Authorization. As a plain header of the session, a ``.netrc`` would replace it."""
+    """Sends ``header`` as Authorization. Were it a plain header, requests would replace it from a ``.netrc``."""
 
     def __init__(self, header: str) -> None:
         self._header = header

@@ -48,7 +48,7 @@ class ImdsClient:
         versions: the api-versions of the Scheduled Events document, shared by all clients of this process.
         rate_limiter: shared in the same way.
         wait: waits so many seconds, or until the process is to end; returns whether it is.
-        connect_seconds: how long a connection may take: less than the first answer, which may take two minutes.
+        connect_seconds: limit for connecting; the first answer may take longer, up to two minutes.
         headers: of the last answer.
         reached: whether any request has had an answer, of any status.
     """

@@ -25,7 +25,7 @@ _Writer = Callable[[Collector], bytes]
 
 
 class _Family(Collector):
-    """One metric, as a registry for prometheus_client's writers."""
+    """Metrics as the Collector that prometheus_client's writers want."""
 
     def __init__(self, *metrics: Metric) -> None:
         self._metrics = metrics

@@ -154,7 +154,8 @@ def inhibit(team: Team, labels: Mapping[str, str], timeout: float) -> None:
     try:
         team.post(marked, texts, ends_in=_KEPT_SECONDS)
         if not until(lambda: team.holding('drill="true"', _MAINTENANCE), time.monotonic() + timeout):
-            raise ExporterError(f"{_MAINTENANCE} has not reached {team.shown} within {format_duration(timeout)}")
+            late = f"{_MAINTENANCE} has not reached {team.shown} within {format_duration(timeout)}"
+            raise ExporterError(f"{late}: run doctor --alertmanager {team.shown}")
         team.post(own, texts, ends_in=_KEPT_SECONDS)
         found = until(lambda: team.holding('drill="true"', name), time.monotonic() + timeout)
     finally:

@@ -171,7 +171,8 @@ class Runs:
                     return
             except (ExporterError, sqlite3.Error, OSError) as error:
                 if failures.is_new(name, str(error)):
-                    self._log.error("runs of the hook are not in the journal yet", extra=logs.facts(error=error))
+                    text = "this run of the hook cannot be written to the journal yet: metrics and history lack it"
+                    self._log.error(text, extra=logs.facts(error=error))
                 time.sleep(_WRITE_SECONDS)
 
 
@@ -196,9 +197,8 @@ class Hook:
             current, documents = snapshot.current, snapshot.polls.outcomes[Outcome.OK]
             for run in preparations(current.values(), runs, self.processes, self.rules, time.time()):
                 self._begin(run)
-            if not self.processes:
-                for run in recovery(current, runs, documents, time.time()):
-                    self._begin(run)
+            for run in recovery(current, runs, documents, time.time()) if not self.processes else ():
+                self._begin(run)
             self._approve(current)
             for process in list(self.processes.values()):
                 self._watch(process, current.get(process.run.event_id))
@@ -228,8 +228,7 @@ class Hook:
         run, now, stopped_at = process.run, time.time(), process.stopped_at
         not_before = life.not_before if life is not None and run.phase == Phase.PREPARE else None
         left = None if not_before is None else round(not_before - now, 3)
-        status = process.poll()
-        if status is not None:
+        if (status := process.poll()) is not None:
             del self.processes[run.run]
             if stopped_at is not None:
                 process.kill()  # children that have not ended with it
@@ -248,9 +247,11 @@ class Hook:
         prepared = {run.event_id for run in runs if run.phase == Phase.PREPARE and run.outcome == RunOutcome.OK}
         for event_id in prepared & current.keys() if self.rules.approve != "never" else ():
             if now >= self.approve_at.get(event_id, now):
-                self.approve_at[event_id] = now + _APPROVE_SECONDS
                 if may_approve(current[event_id], self._prepared(current[event_id])):
                     subprocess.Popen([*self.approve, event_id])  # noqa: S603 - this program
+                elif not self.rules.marks and current[event_id].most_resources > 1 and event_id not in self.approve_at:
+                    self.log.info("hook does not approve: the event has other VMs", extra=logs.facts(event_id=event_id))
+                self.approve_at[event_id] = now + _APPROVE_SECONDS
 
     def _prepared(self, life: Lifecycle) -> set[str]:
         """Return the VMs that have prepared, in lower case: this one, or those with a mark in the shared folder."""

@@ -114,6 +114,5 @@ def may_approve(life: Lifecycle, prepared: Collection[str]) -> bool:
     Never one that deletes the VM, nor one of a type that nobody knows.
     """
     facts, names = EVENT_FACTS.get(life.event.event_type), {name.casefold() for name in life.event.resources}
-    if facts is None or facts.deletes or not life.is_open_to_approval:
-        return False
-    return life.most_resources <= len(life.event.resources) and names <= set(prepared)
+    is_possible = facts is not None and not facts.deletes and life.is_open_to_approval
+    return is_possible and life.most_resources <= len(life.event.resources) and names <= set(prepared)
