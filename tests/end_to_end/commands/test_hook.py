@@ -205,13 +205,16 @@ def test_too_late(imds: Simulator, exporter: Exporter, hook: Start, tmp_path: Pa
 
 
 def test_an_event_of_three_vms(imds: Simulator, hook: Start, tmp_path: Path) -> None:
-    """With --approve all, an event is approved when every VM of Resources has prepared, and not before."""
+    """With --approve all, an event is approved when all its VMs have prepared; with own, the log says why it waits."""
     options = ("--approve", "all", "--marks", str(tmp_path / "marks"))
     for vm in ("vm_0", "vm_1"):
         hook(*options, vm=vm)
+    own = hook("--approve", "own", vm="vm_2")
     imds.set_document([event(Resources=["vm_0", "vm_1", "vm_2"])])
     marks = tmp_path / "marks" / "A"
     eventually(lambda: marks.exists() and len(list(marks.iterdir())) == 2, "marks of two VMs")
+    own.wait_for_line("does not approve: the event has other VMs")
+    own.kill()
     assert not approvals(imds)
     hook(*options, vm="vm_2")
     eventually(lambda: approvals(imds), "an approval")
