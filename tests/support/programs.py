@@ -226,12 +226,15 @@ class Server(Program):
         super().__init__([debian(program), *(flag.replace("{address}", address) for flag in flags)], output)
         try:
             self.wait_for_line(ready)
+            (listening,) = eventually(self._ports, "a port to listen on")  # some log that they start before they listen
         except BaseException:
             self.kill()
             raise
-        sockets = psutil.Process(self.process.pid).net_connections("tcp")
-        (listening,) = {each.laddr.port for each in sockets if each.status == psutil.CONN_LISTEN}
         self.url = f"http://127.0.0.1:{listening}"
+
+    def _ports(self) -> set[int]:
+        sockets = psutil.Process(self.process.pid).net_connections("tcp")
+        return {each.laddr.port for each in sockets if each.status == psutil.CONN_LISTEN}
 
 
 class ConfiguredPrometheus(Server):
