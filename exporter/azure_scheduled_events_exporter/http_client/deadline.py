@@ -38,7 +38,7 @@ class DeadlineAdapter(requests.adapters.HTTPAdapter):
         self._socket: socket.socket | None = None
 
     def begin(self, seconds: float) -> None:
-        """Give the next exchange so many seconds."""
+        """Set the time limit of the next exchange, in seconds from now."""
         self._ends_at = time.monotonic() + seconds
         self.peer_closed = False
         if self._socket is not None:

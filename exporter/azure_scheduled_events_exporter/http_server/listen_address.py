@@ -23,7 +23,7 @@ class ListenAddress:
 
     @property
     def local(self) -> "ListenAddress":
-        """Where programs of this machine reach it."""
+        """The address at which programs of this machine reach a server that listens on this one."""
         hosts = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - to ask there, not to listen
         return ListenAddress(hosts.get(self.host, self.host), self.port)
 

@@ -125,7 +125,7 @@ def _headers(http: Section) -> tuple[tuple[str, str], ...]:
 
 
 def _tls(section: Section, folder: Path) -> Tls:
-    """Return what ``section`` asks for, after checking every certificate; paths begin in ``folder``."""
+    """Return the TLS settings in ``section``, with every certificate checked; paths are relative to ``folder``."""
     asked = _CLIENT_AUTH[section.choice("client_auth_type", tuple(_CLIENT_AUTH), "NoClientCert")]
     names = section.texts("client_allowed_sans", ())
     lowest = _VERSIONS[section.choice("min_version", tuple(_VERSIONS), "TLS12")]

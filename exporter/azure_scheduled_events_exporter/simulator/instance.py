@@ -10,7 +10,7 @@ _MEMBER: Final = re.compile(r"(?P<scale_set>.+)_(?P<number>\d+)")
 
 
 def instance(vm: VirtualMachine, *, is_partial: bool = False) -> dict[str, object]:
-    """Return the answer to ``/metadata/instance`` for ``vm``; only its name while a data provider of IMDS fails.
+    """Return the answer to ``/metadata/instance`` for ``vm``; with ``is_partial`` only its name, as in a fault of IMDS.
 
     Azure gives ``issue_0`` of a scale set the host name ``issue000000``.
     """
