@@ -19,12 +19,12 @@ _NAME = "azure-scheduled-events"
 def groups(settings: Settings) -> tuple[Group, ...]:
     """Return all groups. A first page waits for no other group than its own."""
     interval = parse_duration(settings.text("evaluation.interval"))
-    fast, slow, rare = (format_duration(times * interval) for times in (1, 3, 6))
+    fast, slow, rare, minute = (format_duration(times * interval) for times in (1, 3, 6, 12))
     return (
         Group(_NAME, fast, event_recordings(settings), _chosen(event_alerts(settings), settings)),
         Group(f"{_NAME}-vms", slow, vm_recordings(settings), _chosen(vm_alerts(settings), settings)),
         Group(f"{_NAME}-life", rare, (event_seen(),), _chosen(late_alerts(), settings)),
-        Group(f"{_NAME}-exporters", rare, (), _chosen(exporter_alerts(settings), settings)),
+        Group(f"{_NAME}-exporters", minute, (), _chosen(exporter_alerts(settings), settings)),
     )
 
 

@@ -140,7 +140,7 @@ _TABLE = (
         "evaluation.interval",
         "5s",
         "Time between evaluations of the rules about events. Those about VMs are evaluated every third time, "
-        "those about exporters every sixth.",
+        "late ones every sixth, those about exporters every twelfth.",
         limits=(1, 60),
     ),
     Setting(

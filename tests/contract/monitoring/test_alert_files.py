@@ -16,6 +16,7 @@ from alerts.rule import PREFIX as ALERTS
 from alerts.rule import Alert
 from azure_scheduled_events_exporter.commands.cli import main
 from azure_scheduled_events_exporter.metrics.collector import SPECS
+from azure_scheduled_events_exporter.times import parse_duration
 from support.paths import ROOT
 from support.programs import PREFIX, debian
 
@@ -121,7 +122,7 @@ def test_grafana_rules() -> None:
     assert len({rule["uid"] for rule in rules.values()}) == len(rules)
     for group in found["groups"]:
         assert group.keys() == {"orgId", "name", "folder", "interval", "rules"}
-        assert int(group["interval"].removesuffix("s")) % 10 == 0
+        assert parse_duration(group["interval"]) % 10 == 0
     for alert in EVERY:
         rule = rules[alert.name]
         assert len(rule["uid"]) <= 40

@@ -125,7 +125,7 @@ def test_budget() -> None:
     """An operator can review the file: its size, and the length of each expression and annotation, are limited."""
     text = render(Settings(), grafana=False)["prometheus/prometheus-rules.yml"]
     assert len(text.encode()) <= 30_000
-    assert [group.interval for group in groups(Settings())] == ["5s", "15s", "30s", "30s"]
+    assert [group.interval for group in groups(Settings())] == ["5s", "15s", "30s", "1m"]
     assert sum(1 for group in groups(Settings()) for _ in group.recordings) <= 12
     assert len(SETTINGS) <= 25
     for name, rule in rules({}).items():
