@@ -104,7 +104,6 @@ class ObservationContext:
         keeps_unshown: whether events of earlier runs that no document has shown do not end now, because they may be
             another VM's.
         pause: the longest pause of this VM since the last document; None if it was not measured.
-        absent_since: when the first of the empty bodies came that are believed now; None if this is no empty body.
     """
 
     now: Timestamp
@@ -112,12 +111,6 @@ class ObservationContext:
     watched: bool = True
     pause: Pause | None = None
     keeps_unshown: bool = False
-    absent_since: Timestamp | None = None
-
-    @property
-    def gone_at(self) -> Timestamp:
-        """The time at which the events ended that are missing from the document."""
-        return self.absent_since or self.now
 
 
 def observe(
@@ -259,7 +252,7 @@ def _notice(event: ScheduledEvent, now: Timestamp) -> float | None:
 def _absence(life: Lifecycle, context: ObservationContext, *, watched: bool) -> Absence:
     if life.state is not State.STARTED and _boot_proves(life, context, watched=watched):
         return Absence.REBOOTED
-    if watched and life.not_before is not None and context.gone_at.wall < life.not_before:
+    if watched and life.not_before is not None and context.now.wall < life.not_before:
         return Absence.EARLY
     if not watched:
         return Absence.UNWATCHED
@@ -291,7 +284,7 @@ def _gone(life: Lifecycle, context: ObservationContext, *, watched: bool) -> lis
     changes: list[Change] = []
     if outcome is Transition.COMPLETED and life.started_at is None and context.now.booted_at is not None:
         life, changes = _begun_at(life, context.now.booted_at, context)
-    changes.append(Change(outcome, replace(life, outcome=outcome, ended_at=context.gone_at), context.gone_at))
+    changes.append(Change(outcome, replace(life, outcome=outcome, ended_at=context.now), context.now))
     return changes
 
 

@@ -10,13 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from azure_scheduled_events_exporter.core.document import Document, parse_document
-from azure_scheduled_events_exporter.core.observation import WATCHED_WITHIN_SECONDS
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.errors import ImdsError, InvalidDocumentError, Outcome
 from azure_scheduled_events_exporter.imds.client import ImdsClient
 from azure_scheduled_events_exporter.recording.file import RecordedDocument
-
-from .clock import Clock
 
 FIRST_TIMEOUT_SECONDS = 130.0
 """Time limit of the first request: it enables Scheduled Events, which takes IMDS up to two minutes."""
@@ -35,24 +32,6 @@ EMPTY_SECONDS = 5.0
 """So many empty bodies over so many seconds are believed while events are current."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """What IMDS answered.
-
-    Attributes:
-        document: the same object as in the reading before if it has not changed.
-        is_believed: whether the events that it does not show are gone.
-        watched: whether the document before is so recent that no start can have been missed.
-        empty_since: when the first of the bodies came that have been empty while events were current; None if this
-            one is not.
-    """
-
-    document: Document
-    is_believed: bool
-    watched: bool
-    empty_since: Timestamp | None
-
-
 @dataclass(eq=False)
 class DocumentReader:
     """Reads one document after the other.
@@ -65,7 +44,7 @@ class DocumentReader:
 
     client: ImdsClient
     timeout: float
-    clock: Clock
+    clock: Callable[[], Timestamp]
     keep: Callable[[RecordedDocument], None]
     log: logging.Logger
 
@@ -74,10 +53,9 @@ class DocumentReader:
         self._document: Document | None = None  # in it; None if it is none
         self._fault = "a 304 (unchanged) before it ever sent one"  # what of the body cannot be read
         self._is_stored = False
-        self._empty_polls = 0
-        self._empty_since: Timestamp | None = None
+        self._empty_polls = 0  # whose bodies have been empty while events were current
+        self._empty_since = self.clock()
         self._answered: Timestamp | None = None  # when IMDS last sent a 200 or 304
-        self._watched_at: Timestamp | None = None  # when the last document came that was believed, or watched
 
     @property
     def next_timeout(self) -> float:
@@ -86,8 +64,10 @@ class DocumentReader:
             return self.timeout
         return max(FIRST_TIMEOUT_SECONDS, self.timeout)
 
-    def read(self, *, has_events: bool) -> Reading:
-        """Ask IMDS once; ``has_events``: whether events are current.
+    def read(self, *, has_events: bool) -> Document | None:
+        """Ask IMDS once; return the document, or None for an empty body that is not believed yet.
+
+        A document that has not changed is the same object as before. ``has_events``: whether events are current.
 
         Raises:
             ImdsError: it sends no Scheduled Events document.
@@ -95,17 +75,15 @@ class DocumentReader:
         body = self.client.scheduled_events(self.next_timeout)
         now = self._answered = self.clock()
         document = self._parsed(body)
-        if document.is_empty_body and has_events:
-            self._empty_polls, self._empty_since = self._empty_polls + 1, self._empty_since or now
-        else:
-            self._empty_polls, self._empty_since = 0, None
-        waited = EMPTY_SECONDS if self._empty_since is None else now.since(self._empty_since)
-        is_believed = not self._empty_polls or (self._empty_polls >= EMPTY_POLLS and waited >= EMPTY_SECONDS)
-        if not is_believed and self._empty_polls == 1:
+        if not (document.is_empty_body and has_events):
+            self._empty_polls = 0
+            return document
+        self._empty_polls += 1
+        if self._empty_polls == 1:
+            self._empty_since = now
             self.log.warning("empty body while events are current: not believed yet")
-        watched = self._watched_at is not None and now.since(self._watched_at) <= WATCHED_WITHIN_SECONDS
-        self._watched_at = now if watched or is_believed else None
-        return Reading(document, is_believed, watched, self._empty_since)
+        is_believed = self._empty_polls >= EMPTY_POLLS and now.since(self._empty_since) >= EMPTY_SECONDS
+        return document if is_believed else None
 
     def _parsed(self, body: bytes | None) -> Document:
         if body is not None and body != self._body:

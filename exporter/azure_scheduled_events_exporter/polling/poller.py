@@ -118,10 +118,11 @@ class Poller:
         try:
             document = self._take_in()
             has_read = True  # readable events are recorded, whatever follows
-            self._approve(document)
-            if document.unreadable:
-                message = "IMDS sent a document that is partly unreadable"
-                raise ImdsError(Outcome.INVALID_DOCUMENT, message, document.unreadable[0])  # noqa: TRY301 - as a failed poll
+            if document is not None:
+                self._approve(document)
+                if document.unreadable:
+                    message = "IMDS sent a document that is partly unreadable"
+                    raise ImdsError(Outcome.INVALID_DOCUMENT, message, document.unreadable[0])  # noqa: TRY301 - as a failed poll
             self._poll_log.succeeded(self._clock())
         except Stopped:
             raise
@@ -136,13 +137,14 @@ class Poller:
         self._publish(outcome, failure, began, is_partial=has_read and outcome is not Outcome.OK)
         return outcome
 
-    def _take_in(self) -> Document:
+    def _take_in(self) -> Document | None:
         """Read the document and record what changed; after a failure, the known events stay unchanged."""
         self._take_answer()
-        reading = self._reader.read(has_events=bool(self.state.known.current))
+        document = self._reader.read(has_events=bool(self.state.known.current))
         self._take_answer()  # before the document, which may show what the approval has started
-        self.state.take_in(reading)
-        return reading.document
+        if document is not None:
+            self.state.take_in(document)
+        return document
 
     def _approve(self, document: Document) -> None:
         """Send a due approval, which is written to the journal before it is sent."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from azure_scheduled_events_exporter.config.settings import Config
 from azure_scheduled_events_exporter.core.lifecycle import Change, Lifecycle, Lifecycles
-from azure_scheduled_events_exporter.core.observation import ObservationContext, observe
+from azure_scheduled_events_exporter.core.observation import WATCHED_WITHIN_SECONDS, ObservationContext, observe
 from azure_scheduled_events_exporter.core.spans import SpanFacts, finished, hook_run, is_traced, unfinished
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.journal.journal import OWNER_WAIT_SECONDS, Journal
@@ -19,7 +19,6 @@ from azure_scheduled_events_exporter.logs import facts
 from azure_scheduled_events_exporter.tracing.delivery import SpanDelivery
 
 from .clock import Clock
-from .document_reader import Reading
 from .event_log import log_changes
 from .pauses import Pauses
 from .snapshot import Snapshot
@@ -54,6 +53,7 @@ class State:
         self._began = self.clock()
         self.pauses = Pauses(self.clock, self.wait, self.journal)
         self._document: Document | None = None  # the last one whose changes are in the journal
+        self._observed_at: Timestamp | None = None  # when the last one came
         # The runs of hooks whose spans are in the journal.
         self._traced_runs = {run.run for run in self.journal.inbox.runs if run.outcome is not None}
         self._restore()
@@ -91,19 +91,12 @@ class State:
         names = {"vm_name": self.vm_name, "identity": self.identity}
         self.snapshot = self.snapshot.showing(self.known, now.wall, **names, **values)
 
-    def take_in(self, reading: Reading) -> None:
+    def take_in(self, document: "Document") -> None:
         """Derive transitions from the document, write them to the journal, and log them."""
-        if not reading.is_believed:
-            return
-        document, before = reading.document, self._document or replace(reading.document, remarks=())
-        context = ObservationContext(
-            self.clock(),
-            self.vm_name,
-            reading.watched,
-            self.pauses.take(),
-            keeps_unshown=not self.knows_owner,
-            absent_since=reading.empty_since,
-        )
+        before, now = self._document or replace(document, remarks=()), self.clock()
+        watched = self._observed_at is not None and now.since(self._observed_at) <= WATCHED_WITHIN_SECONDS
+        self._observed_at = now
+        context = ObservationContext(now, self.vm_name, watched, self.pauses.take(), keeps_unshown=not self.knows_owner)
         self.record(*observe(self.known, document, context))
         changed = (document.incarnation, document.events) != (before.incarnation, before.events)
         self.snapshot = self.snapshot.having(

@@ -8,7 +8,7 @@ import pytest
 
 from azure_scheduled_events_exporter.errors import Outcome
 from azure_scheduled_events_exporter.simulator import Simulator
-from support.events.machine import ID, START, Machine, MachineClock, event
+from support.events.machine import ID, Machine, MachineClock, event
 
 
 @pytest.mark.parametrize(("interval", "believed"), [(1, 6), (2, 4), (10, 3), (120, 3)])
@@ -20,21 +20,6 @@ def test_empty_bodies_that_are_believed(machine: Machine, interval: int, believe
         assert machine.transitions == {"detected": 1}
     machine.polls(believed * interval, b"")
     assert machine.transitions == {"detected": 1, "lost" if interval > 60 else "cancelled": 1}
-
-
-def test_an_event_ends_with_the_first_empty_body(machine: Machine) -> None:
-    """An event that empty bodies end was over when the first of them came: no duration includes the others."""
-    machine.polls(0, None, event())
-    machine.polls(899, None, event(status="Started"))
-    for second in (909, 910, 912, 914):
-        machine.polls(second, b"")
-    assert machine.transitions["completed"] == 1
-    assert machine.exporter
-    snapshot = machine.exporter.poller.snapshot
-    assert snapshot.statistics.phases["Reboot", "started"].total == pytest.approx(10)
-    (life,) = snapshot.recent
-    assert life.ended_at
-    assert life.ended_at.wall == START + 909
 
 
 def test_what_was_known_is_shown_before_the_first_answer(machine: Machine) -> None:
