@@ -17,7 +17,8 @@ from .settings import Settings
 from .texts import for_azure_monitor
 from .yaml_text import NOTE, to_yaml
 
-_SEVERITIES = {"critical": 0, "warning": 2, "info": 3}  # a team's own word is a warning, and stays in the label
+_SEVERITIES = {"critical": (0, "actionGroupId"), "info": (3, "")}  # number, and whom to notify
+_WARNING = (2, "ticketActionGroupId")  # a team's own word is a warning, too, and stays in the label
 _INTERVAL = "PT1M"
 _WINDOW = "2m"  # an eviction can begin and end between two evaluations
 
@@ -30,7 +31,10 @@ def azure_monitor_rules(settings: Settings) -> str:
         "metadata": {"description": f"Rules for azure-scheduled-events-exporter. {NOTE}"},
         "parameters": {
             "workspaceId": _parameter("Resource id of the Azure Monitor workspace."),
-            "actionGroupId": _parameter("Resource id of the action group that is notified."),
+            "actionGroupId": _parameter("Resource id of the action group that pages."),
+            "ticketActionGroupId": _parameter(
+                "Resource id of the action group for tickets.", defaultValue="[parameters('actionGroupId')]"
+            ),
             "location": _parameter("Region of the workspace.", defaultValue="[resourceGroup().location]"),
         },
         "resources": [_group(group, settings) for group in groups(settings)],
@@ -72,13 +76,14 @@ def _rule(rule: Alert | Recording, settings: Settings) -> dict[str, Any]:
     if isinstance(rule, Recording):
         expression = rule.expression.replace(f"({INFO})", f"(last_over_time({INFO}[{_WINDOW}]))")
         return {"record": rule.record, "expression": expression}
+    severity, group = _SEVERITIES.get(rule.severity, _WARNING)
     return {
         "alert": rule.name,
         "expression": rule.expression,
         **({"for": f"PT{round(parse_duration(rule.holds))}S"} if rule.holds else {}),
-        "severity": _SEVERITIES.get(rule.severity, 2),
+        "severity": severity,
         "labels": {"severity": rule.severity, **rule.labels},
         "annotations": annotations(rule, settings, for_azure_monitor),
         "resolveConfiguration": {"autoResolved": True, "timeToResolve": "PT5M"},
-        "actions": [{"actionGroupId": "[parameters('actionGroupId')]"}],
+        "actions": [{"actionGroupId": f"[parameters('{group}')]"}] if group else [],
     }

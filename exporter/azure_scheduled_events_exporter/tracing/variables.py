@@ -112,15 +112,16 @@ def doubts(environment: Mapping[str, str]) -> list[str]:
         ("OTEL_TRACES_EXPORTER", exporter, _EXPORTERS, "spans go to the OTLP endpoint all the same"),
         ("OTEL_TRACES_SAMPLER", environment.get("OTEL_TRACES_SAMPLER", ""), _SAMPLERS, "every trace is sampled"),
         (*_variable("COMPRESSION", environment), _COMPRESSIONS, "requests are not compressed"),
-        *(
-            (name, environment.get(name, ""), ("none",), "it has no effect: only traces are sent")
-            for name in ("OTEL_METRICS_EXPORTER", "OTEL_LOGS_EXPORTER")
-        ),
     )
     found = [
         f"environment variable {name}: {value!r} is none of {', '.join(known)}, so {result}"
         for name, value, known, result in variables
         if value.strip() and value.strip().lower() not in known
+    ]
+    found += [
+        f"environment variable {name} has no effect: only traces are sent over OTLP"
+        for name in ("OTEL_METRICS_EXPORTER", "OTEL_LOGS_EXPORTER")
+        if environment.get(name, "").strip().lower() not in {"", "none"}
     ]
     found += [
         f"environment variable {name} has no effect: spans wait in the journal, and in no batch processor"
