@@ -20,7 +20,7 @@ def no_alerts() -> dict[PushOutcome, int]:
 
 @dataclass(frozen=True, slots=True)
 class Pushes:
-    """The figures.
+    """Whether pushes succeed, and how many alerts they posted.
 
     Attributes:
         up: whether every Alertmanager accepted the last push; None without an Alertmanager.

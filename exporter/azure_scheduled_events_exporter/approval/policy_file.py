@@ -93,7 +93,7 @@ def _match(section: Section) -> Match:
     section.finish()
     for key, found, least in (("duration", match.duration, 0), ("resources", match.resources, match.fewest_resources)):
         if found.below <= least:
-            raise section.error("matches nothing: no event of this rule has a value below this bound", key)
+            raise section.error(f"matches nothing: 'below' must be greater than {least}", key)
     return match
 
 

@@ -76,7 +76,7 @@ class ApprovalSender:
         if results:
             self.journal.set_request_results(results)
         for one in due if self._sent is None else ():
-            # By the name in the journal, a policy approves only if that is this VM's.
+            # If only the journal names this VM, no policy approves: the journal may be another VM's.
             is_confirmed = is_name_confirmed or one.approver is not Approver.EXPORTER or one.life.vm_name is None
             if one.life.event_id not in shown or not is_confirmed:
                 continue

@@ -22,7 +22,7 @@ _NOT_OURS = "AZURE_SCHEDULED_EVENTS_EXPORTER_"
 def resolve(
     flags: Mapping[str, str], environment: Mapping[str, str], places: Mapping[str, str] | None = None
 ) -> Config:
-    """Return the configuration that ``flags`` (by name, without dashes), ``environment`` and the file give.
+    """Return the configuration of ``flags`` (names without dashes), ``environment`` and file, as :func:`written`.
 
     Raises:
         UsageError: a value is invalid, or a key of the file is unknown.

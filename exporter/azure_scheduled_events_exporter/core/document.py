@@ -219,7 +219,7 @@ def parse_not_before(text: str) -> float | None:
 
     RFC 1123 in every captured body (the weekday is sometimes wrong and not looked at), ISO 8601 in Microsoft's
     mock server and on one documentation page; without a zone it is UTC. Any other form is unknown rather than wrong:
-    the e-mail reader ignores "PM" and most names of zones.
+    ``email.utils`` ignores "PM" and most names of zones.
     """
     text = text.strip()
     for form, read in ((_RFC_1123, email.utils.parsedate_to_datetime), (_ISO_8601, datetime.fromisoformat)):
@@ -227,7 +227,7 @@ def parse_not_before(text: str) -> float | None:
             continue
         try:
             moment = read(text)
-            # .NET's "no time" is of the year 0001, of which the e-mail reader makes 2001.
+            # .NET's "no time" is of the year 0001, of which email.utils makes 2001.
             if moment.year < _EARLIEST_YEAR or f"{moment.year:04d}" not in text:
                 return None
             if moment.tzinfo is None:

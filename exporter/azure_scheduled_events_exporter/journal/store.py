@@ -199,7 +199,7 @@ class Store:
         return _sound(int, self._property("last_number") or "0")
 
     def epoch(self) -> str:
-        """Return the random id that identifies this journal's numbering; ``""`` before the first write."""
+        """Return the random id that tells this journal's numbers from another's; ``""`` before the first write."""
         return self._property("epoch")
 
     def _property(self, name: str) -> str:

@@ -90,7 +90,7 @@ class Exporter:
         self._threads: list[threading.Thread] = []
         self.failed: Callable[[], None] = lambda: None
         versions = event_versions(
-            config.imds_api_version, lambda found: log.info("api-version found", extra=facts(api_version=found))
+            config.imds_api_version, lambda found: log.info("api-version selected", extra=facts(api_version=found))
         )
         limiter = rate_limiter or RateLimiter()
         # One for each thread that sends requests.

@@ -242,7 +242,7 @@ def _check(section: Section, event: PlannedEvent) -> None:
     if event.is_advice:
         _refuse(section, "advice schedules nothing", *_OF_NOTICE, "starts", "started_for", "duration")
         if left is None or left <= event.announced_at:
-            raise section.error("advice needs cancelled_at, the moment after announced_at at which it leaves", "type")
+            raise section.error("advice needs cancelled_at, after announced_at: when it leaves the document", "type")
         return
     if event.starts is Starts.AT_ONCE:
         _refuse(section, "the event starts at once", *_OF_NOTICE, "cancelled_at")

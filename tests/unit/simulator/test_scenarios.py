@@ -66,7 +66,7 @@ BAD = [
     ("[{type: Freeze, rescheduled_at: 1m}]", "[0].rescheduled_at: needs new_notice too"),
     ("[{type: Freeze, new_notice: 1m}]", "[0].new_notice: needs rescheduled_at too"),
     ("[{type: SpotRebalanceRecommendation, notice: 1m}]", "[0].notice: cannot be, since advice schedules nothing"),
-    ("[{type: SpotRebalanceRecommendation}]", "[0].type: advice needs cancelled_at, the moment after announced_at"),
+    ("[{type: SpotRebalanceRecommendation}]", "[0].type: advice needs cancelled_at, after announced_at"),
     ("[{type: Freeze, duration: 9000y}]", "[0].duration: must be at most 1y"),
     ("[{type: Freeze, rescheduled_at: 9000y}]", "[0].rescheduled_at: must be at most 1y"),
     ("[]\nvms: [{name: a}, {name: a}]", "vms: 'a' appears twice: every VM needs its own name"),

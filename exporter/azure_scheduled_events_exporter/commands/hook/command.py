@@ -189,7 +189,7 @@ class Hook:
     approve_at: dict[str, float] = field(default_factory=dict)  # monotonic time by EventId
 
     def run(self, polled: Iterable[daemon.Exporter]) -> None:
-        """Look at the events in ``polled`` until a signal comes."""
+        """Each time ``polled`` yields, start, watch and stop runs, and send approvals, until a signal comes."""
         runs = self.runs.known.values()
         _end_leftovers(runs)
         for exporter in polled:
