@@ -6,7 +6,7 @@ The journal holds them (``journal.requests``); ``approval.sender`` sends them an
 from azure_scheduled_events_exporter.core.document import comparable_name
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, State
 from azure_scheduled_events_exporter.errors import ImdsError, printable
-from azure_scheduled_events_exporter.journal.requests import ApprovalRequest
+from azure_scheduled_events_exporter.journal.inbox import ApprovalRequest
 from azure_scheduled_events_exporter.times import format_duration, iso_time
 
 UNKNOWN_RESULT = "sent, but no result came: it may have been approved"

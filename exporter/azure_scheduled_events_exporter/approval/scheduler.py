@@ -11,7 +11,7 @@ from enum import StrEnum
 
 from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycle, Lifecycles, State
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
-from azure_scheduled_events_exporter.journal.requests import ApprovalRequest
+from azure_scheduled_events_exporter.journal.inbox import ApprovalRequest
 from azure_scheduled_events_exporter.logs import Changes, facts
 from azure_scheduled_events_exporter.times import iso_time
 

@@ -18,8 +18,8 @@ from azure_scheduled_events_exporter.core.lifecycle import Approver, Change, Lif
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.errors import ImdsError, Outcome
 from azure_scheduled_events_exporter.imds.client import ImdsClient
+from azure_scheduled_events_exporter.journal.inbox import ApprovalRequest
 from azure_scheduled_events_exporter.journal.journal import Journal
-from azure_scheduled_events_exporter.journal.requests import ApprovalRequest
 from azure_scheduled_events_exporter.logs import facts
 
 from .operator_requests import UNKNOWN_RESULT, is_not_accepted, result_of, summary
@@ -80,7 +80,7 @@ class ApprovalSender:
             is_confirmed = is_name_confirmed or one.approver is not Approver.EXPORTER or one.life.vm_name is None
             if one.life.event_id not in shown or not is_confirmed:
                 continue
-            if one.request is None or self.journal.mark_sent(one.request, now.wall):
+            if one.request is None or self.journal.mark_sent(one.request):
                 return one
         return None
 
@@ -127,7 +127,7 @@ class ApprovalSender:
         if due.request is None:
             return
         if error is not None and error.outcome is Outcome.THROTTLED:  # IMDS did not look at it: it is sent again
-            self.journal.unmark_sent(due.request)
+            self.journal.set_request_results({due.request: None})
         else:
             self.journal.set_request_results({due.request: result_of(due.life, error)})
 

@@ -18,7 +18,7 @@ from azure_scheduled_events_exporter.core.records import Record, life_record, se
 from azure_scheduled_events_exporter.errors import ExporterError, UsageError, table
 from azure_scheduled_events_exporter.journal.documents import read_documents
 from azure_scheduled_events_exporter.journal.file import MEMORY, file_path, read_only, reason
-from azure_scheduled_events_exporter.journal.hook_runs import HookRun
+from azure_scheduled_events_exporter.journal.inbox import HookRun
 from azure_scheduled_events_exporter.recording.file import RecordedDocument, to_text
 from azure_scheduled_events_exporter.recording.redaction import LEFT, redact
 from azure_scheduled_events_exporter.times import format_duration, iso_time

@@ -13,8 +13,8 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -30,9 +30,21 @@ from azure_scheduled_events_exporter.recording.file import RecordedDocument
 from . import documents
 from .codec import decode
 from .file import FAILURES, JournalFile, file_path, is_damage, reason
-from .hook_runs import HookRun, HookStatistics, counted
-from .requests import MARK_SENT, SET_RESULT, SET_RESULT_IF_UNSENT, UNMARK_SENT, ApprovalRequest
-from .store import END_SPAN, PUT_SPAN, PUT_TRANSITION, REMOVE_SPAN, Entry, QueuedSpan, Row, State, Store, entry_rows
+from .inbox import Inbox, counted
+from .store import (
+    END_SPAN,
+    PUT_SPAN,
+    PUT_TRANSITION,
+    REMOVE_SPAN,
+    SET_RESULT,
+    SET_RESULT_IF_UNSENT,
+    Entry,
+    QueuedSpan,
+    Row,
+    State,
+    Store,
+    entry_rows,
+)
 
 WAIT_SECONDS = 2.0
 """For how long an entry is waited for. Then it waits for the disk by itself."""
@@ -59,16 +71,7 @@ class JournalState:
     errors: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Inbox:
-    """What other processes have written for the exporter."""
-
-    requests: Sequence[ApprovalRequest] = ()
-    hooks: HookStatistics = field(default_factory=HookStatistics)
-    runs: Sequence[HookRun] = ()
-
-
-_OF_REQUESTS = frozenset({MARK_SENT, SET_RESULT, SET_RESULT_IF_UNSENT, UNMARK_SENT})
+_OF_REQUESTS = frozenset({SET_RESULT, SET_RESULT_IF_UNSENT})
 _OF_SPANS = frozenset({PUT_SPAN, END_SPAN, REMOVE_SPAN})
 
 
@@ -163,7 +166,7 @@ class Journal:
         A request whose result waits for the disk is not open any more.
         """
         with self._changed:
-            closed = {row.values[-1] for _, row in self._rows if row.statement in {SET_RESULT, SET_RESULT_IF_UNSENT}}
+            closed = {row.values[-1] for _, row in self._rows if row.statement in _OF_REQUESTS}
             is_up, requests = self._problem == "", self._inbox.requests
             return replace(self._inbox, requests=[each for each in requests if is_up and each.number not in closed])
 
@@ -255,22 +258,18 @@ class Journal:
             removed = self._bring_up_to_date(waiting)
             return max(0, self._spans_on_disk - removed) + len(waiting)
 
-    def mark_sent(self, number: int, wall: float) -> bool:
-        """Mark an approval request as sent; return whether it was not withdrawn.
+    def mark_sent(self, number: int) -> bool:
+        """Mark an approval request as being sent; return whether it was not withdrawn.
 
         Without an answer of the disk it was not; the mark is then removed, so that it is sent later.
         """
-        if not self._put_and_wait([Row(MARK_SENT, (wall, number))]):
-            self.unmark_sent(number)
+        if not self._put_and_wait([Row(SET_RESULT_IF_UNSENT, ("", number))]):
+            self.set_request_results({number: None})
             return False
         return any(each.number == number for each in self.inbox.requests)
 
-    def unmark_sent(self, number: int) -> None:
-        """Mark an approval request as not sent: it is sent again."""
-        self._put([Row(UNMARK_SENT, (number,))])
-
-    def set_request_results(self, results: Mapping[int, str], *, if_unsent: bool = False) -> None:
-        """Write the results of approval requests that have none, by their numbers."""
+    def set_request_results(self, results: Mapping[int, str | None], *, if_unsent: bool = False) -> None:
+        """Write the results of approval requests that have none, by their numbers; None: it is to be sent again."""
         statement = SET_RESULT_IF_UNSENT if if_unsent else SET_RESULT
         self._put(Row(statement, (result, number)) for number, result in results.items())
 
@@ -331,7 +330,7 @@ class Journal:
             statements, is_news = {row.statement for row in rows}, store.changed_by_others()
             if is_news or statements & _OF_REQUESTS:
                 runs = store.hook_runs()
-                inbox = Inbox(store.open_requests(), counted(runs), runs)
+                inbox = Inbox(store.open_requests(), runs, counted(runs))
             if is_news or statements & _OF_SPANS:
                 spans, spans_on_disk = store.queued_spans(_SPANS), store.spans_queued()
         except (*FAILURES, JournalInUseError) as error:

@@ -8,16 +8,13 @@ The tables and their content, of which every value is JSON by ``journal.codec``:
 ``transitions``         one row for each transition: number, time, and the record for ``events --follow``
 ``lives``               one row for each event: a :class:`Lifecycle`
 ``spans``               :class:`SpanFacts` that wait for delivery
-``approval_requests``   operators' requests and their results: ``journal.requests``
-``hook_runs``           runs of ``hook``'s command: ``journal.hook_runs``
+``approval_requests``   operators' requests, and their results: none, ``""`` while one is being sent, or a text
+``hook_runs``           runs of ``hook``'s command
 ``properties``          epoch of the numbers, id of the VM, last heartbeat, number of the last transition, and the
                         :class:`Statistics` of all transitions, also of those whose rows are removed
 ======================  ===================================================================================
 
-How another process hands facts over: it opens the journal with ``journal.file.writable`` while the exporter runs, and
-adds rows to a table of its own, in one short transaction, as ``approve`` and ``hook`` do. The exporter's thread sees
-that another connection has committed (:meth:`Store.changed_by_others`), and the poller gets what is new from
-``Journal.inbox``.
+Other processes add rows to the tables of ``journal.inbox`` while the exporter runs.
 """
 
 import os
@@ -34,8 +31,7 @@ from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.errors import CodecError, DamagedTextError
 
 from .codec import decode, decoded, encode
-from .hook_runs import HookRun
-from .requests import INSERT, OPEN, RESULTS, SET_RESULT, SET_RESULT_IF_UNSENT, ApprovalRequest
+from .inbox import ApprovalRequest, HookRun
 
 _Value = TypeVar("_Value")
 
@@ -64,7 +60,6 @@ _SCHEMA: Final = f"""
         number INTEGER PRIMARY KEY AUTOINCREMENT,
         created REAL NOT NULL,
         request TEXT NOT NULL CHECK (typeof(request) = 'text'),
-        sent REAL,
         result TEXT
     );
     CREATE TABLE hook_runs (
@@ -81,6 +76,8 @@ _PUT_LIFE: Final = "REPLACE INTO lives VALUES (?, ?, ?, ?)"
 _PUT_PROPERTY: Final = "REPLACE INTO properties VALUES (?, ?)"
 END_SPAN: Final = "DELETE FROM spans WHERE span_id = ? AND span = ?"
 REMOVE_SPAN: Final = "DELETE FROM spans WHERE span_id = ?"
+SET_RESULT_IF_UNSENT: Final = "UPDATE approval_requests SET result = ? WHERE number = ? AND result IS NULL"
+SET_RESULT: Final = "UPDATE approval_requests SET result = ? WHERE number = ? AND coalesce(result, '') = ''"
 
 
 class Row(NamedTuple):
@@ -235,15 +232,14 @@ class Store:
         """Queue an operator's requests to approve these events as they were shown; return their numbers."""
         texts = [encode(ApprovalRequest(life, operator, created, expires)) for life in lives]
         with self._db:
-            return [int(self._db.execute(INSERT, (created, text)).lastrowid or 0) for text in texts]
+            sql = "INSERT INTO approval_requests (created, request) VALUES (?, ?)"
+            return [int(self._db.execute(sql, (created, text)).lastrowid or 0) for text in texts]
 
     def open_requests(self) -> list[ApprovalRequest]:
         """Return the requests without a result."""
-        return [
-            replace(request, number=number)
-            for number, text in self._db.execute(OPEN).fetchall()
-            for request in decoded(ApprovalRequest, [text])
-        ]
+        sql = "SELECT number, request FROM approval_requests WHERE coalesce(result, '') = '' ORDER BY number"
+        rows = self._db.execute(sql).fetchall()
+        return [replace(each, number=number) for number, text in rows for each in decoded(ApprovalRequest, [text])]
 
     def withdraw_requests(self, numbers: Iterable[int], result: str, *, sent_too: bool = False) -> None:
         """Write ``result`` to open requests, so that they are not sent; with ``sent_too``, also to those being sent."""
@@ -253,8 +249,8 @@ class Store:
 
     def request_results(self, numbers: Iterable[int]) -> dict[int, str]:
         """Return the results of those requests that have one."""
-        wanted = set(numbers)
-        return {number: result for number, result in self._db.execute(RESULTS) if number in wanted}
+        results = dict(self._db.execute("SELECT number, result FROM approval_requests WHERE result <> ''"))
+        return {number: results[number] for number in numbers if number in results}
 
     def put_hook_runs(self, runs: Iterable[HookRun]) -> None:
         """Write runs, new or changed; writing them again changes nothing."""

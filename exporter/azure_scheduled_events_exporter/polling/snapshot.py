@@ -15,7 +15,7 @@ from azure_scheduled_events_exporter.core.kinds import Kind, kind_of
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, Lifecycles
 from azure_scheduled_events_exporter.core.statistics import Histogram, Statistics
 from azure_scheduled_events_exporter.errors import Outcome
-from azure_scheduled_events_exporter.journal.hook_runs import HookStatistics
+from azure_scheduled_events_exporter.journal.inbox import HookStatistics
 from azure_scheduled_events_exporter.journal.journal import JournalState
 
 # From a healthy answer (6 ms) over a late one to the request timeout (10 s) and that of the first request (130 s).

@@ -31,7 +31,7 @@ from azure_scheduled_events_exporter.core.kinds import Kind
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle
 from azure_scheduled_events_exporter.errors import ExporterError, JournalInUseError, Outcome, UsageError
 from azure_scheduled_events_exporter.journal.file import MEMORY, WriterLock, file_path, read_only, writable
-from azure_scheduled_events_exporter.journal.hook_runs import HookRun, Phase, RunOutcome
+from azure_scheduled_events_exporter.journal.inbox import HookRun, Phase, RunOutcome
 from azure_scheduled_events_exporter.journal.journal import Journal
 from azure_scheduled_events_exporter.service import daemon
 from azure_scheduled_events_exporter.times import parse_duration

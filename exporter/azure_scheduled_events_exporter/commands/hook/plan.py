@@ -13,7 +13,7 @@ from azure_scheduled_events_exporter.core.event_types import EVENT_FACTS
 from azure_scheduled_events_exporter.core.kinds import Kind, kind_of
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, State
 from azure_scheduled_events_exporter.core.records import current_record
-from azure_scheduled_events_exporter.journal.hook_runs import HookRun, Phase, RunOutcome
+from azure_scheduled_events_exporter.journal.inbox import HookRun, Phase, RunOutcome
 from azure_scheduled_events_exporter.polling.document_reader import EMPTY_POLLS
 
 DEFAULT_KINDS = (Kind.ANNOUNCED, Kind.REQUESTED, Kind.UNKNOWN_TYPE)

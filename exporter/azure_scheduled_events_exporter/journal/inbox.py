@@ -1,18 +1,42 @@
-"""Runs of the command that ``hook`` starts for events, and their statistics.
+"""What other processes write for a running exporter: operators' requests to approve, and runs of a hook's command.
 
-``hook`` writes them beside a running exporter, which counts and shows them. They are kept when events are pruned,
-because counters must not fall; a run takes less than 1 KiB. Must not know how a command is run.
+``approve`` and ``hook`` open the journal with ``journal.file.writable`` and add rows in short transactions. The
+exporter's thread sees that another connection has committed, and leaves an :class:`Inbox` in memory. Runs are kept when
+events are pruned, because counters must not fall; one takes less than 1 KiB. Must not know when a request is sent
+(``approval``), or how a command is run (``commands.hook``).
 """
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
+from azure_scheduled_events_exporter.core.lifecycle import Lifecycle
 from azure_scheduled_events_exporter.core.statistics import Histogram
 
-DURATION_BOUNDS = (1.0, 10.0, 60.0, 300.0, 900.0)
-LEFT_BOUNDS = (0.0, 5.0, 30.0, 300.0)
+DURATION_BOUNDS: Final = (1.0, 10.0, 60.0, 300.0, 900.0)
+LEFT_BOUNDS: Final = (0.0, 5.0, 30.0, 300.0)
 """Time left: none, too little to rely on, the notice of a Spot VM, that of a Freeze or Reboot."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalRequest:
+    """An operator's request to approve an event.
+
+    Attributes:
+        life: the event as the operator saw it; the request is not valid for a changed one.
+        operator: login name.
+        created: Unix seconds.
+        expires: Unix seconds after which the request is not sent.
+        number: identifies the request once it is queued.
+    """
+
+    life: Lifecycle
+    operator: str
+    created: float
+    expires: float
+    number: int = 0
 
 
 class Phase(StrEnum):
@@ -73,16 +97,31 @@ class HookStatistics:
 
 def counted(runs: Iterable[HookRun]) -> HookStatistics:
     """Return the statistics of ``runs``; those that still run do not count."""
-    counts: dict[tuple[str, str, str], int] = {}
+    counts: Counter[tuple[str, str, str]] = Counter()
     durations: dict[tuple[str, str], Histogram] = {}
     left: dict[tuple[str], Histogram] = {}
     for run in runs:
         if run.outcome is None:
             continue
         key = (run.event_type, run.phase, run.outcome)
-        counts[key] = counts.get(key, 0) + 1
+        counts[key] += 1
         if run.duration is not None:
             durations[key[:2]] = durations.get(key[:2], Histogram.empty(DURATION_BOUNDS)).observe(run.duration)
         if run.seconds_left is not None:
             left[key[:1]] = left.get(key[:1], Histogram.empty(LEFT_BOUNDS)).observe(run.seconds_left)
     return HookStatistics(counts, durations, left)
+
+
+@dataclass(frozen=True, slots=True)
+class Inbox:
+    """What the file has for the exporter's other threads.
+
+    Attributes:
+        requests: without a result, the oldest first.
+        runs: of hooks, also those that have ended.
+        hooks: their statistics.
+    """
+
+    requests: Sequence[ApprovalRequest] = ()
+    runs: Sequence[HookRun] = ()
+    hooks: HookStatistics = field(default_factory=HookStatistics)
