@@ -59,7 +59,7 @@ class Worker:
         self.counts = no_alerts()
 
     def wake(self) -> None:
-        """Report a change: what it makes due is posted immediately, and failures of the past do not slow it down."""
+        """Report a change: what it makes due is posted immediately, without the backoff of earlier failures."""
         self._failures = 0
         self._woken.set()
 

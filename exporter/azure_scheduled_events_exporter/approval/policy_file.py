@@ -45,8 +45,8 @@ def parse(text: str, name: str) -> Policy:
                 same = f"'{rule.name}' is also the name of the rule in line {earlier.line}: use unique names"
                 raise section.error(same, "name")
             if covers(earlier.match, rule.match):
-                by = f"'{earlier.name}' (line {earlier.line})"
-                raise section.error(f"'{rule.name}' can never decide: every event it matches is decided by {by}")
+                never = f"'{rule.name}' can never decide, move or delete it: every event it matches is decided by"
+                raise section.error(f"{never} '{earlier.name}' (line {earlier.line})")
         rules.append(rule)
     return Policy(name, tuple(rules))
 

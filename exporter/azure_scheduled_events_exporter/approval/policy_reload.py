@@ -36,7 +36,7 @@ class ReloadingPolicy:
             self.look()
 
     def look(self) -> None:
-        """Read the file again if it has changed and this look finds what the last one has found."""
+        """Read the file. If its text has changed and is the same as at the last look, use it."""
         from . import policy_file  # noqa: PLC0415 - loaded with the first policy file already
 
         path = Path(self.policy.name)

@@ -98,7 +98,7 @@ class DocumentReader:
         return self._document
 
     def store(self, vm_name: str) -> None:
-        """Write the last body to the journal, once, with the name of this VM and what of it cannot be read.
+        """Write the last body to the journal, once, with this VM's name and, if it is unreadable, the reason.
 
         A body larger than :data:`MOST_STORED` is not stored: it may differ at every poll.
         """

@@ -77,7 +77,7 @@ class Identification:
                 return
 
     def ask(self) -> str:
-        """Ask once. Return why that failed, or ``""``. Stopped: the process is to end."""
+        """Request the instance metadata; return why that failed, or ``""``. Raises Stopped: the process is to end."""
         try:
             identity = parse_instance(self.client.instance(self.timeout))
         except ExporterError as error:

@@ -29,7 +29,7 @@ HOLDS = ": has no meaning with 'action: hold': remove this key, or write 'action
 RULE_KEYS = ": unknown key; known here: action, after, dry_run, leader_only, match, name, takeover"
 BACKWARDS = ": no value is in this range: at_least must be less than below"
 NO_RULES = "'rules' is missing or empty: a policy without rules approves nothing; for that write: off"
-NEVER = "can never decide: every event it matches is decided by"
+NEVER = "can never decide, move or delete it: every event it matches is decided by"
 
 # The whole complaint about each file in tests/data/bad_policy, without the file's name in front.
 COMPLAINTS = {
