@@ -50,8 +50,7 @@ class Absence(StrEnum):
 
     REBOOTED = "this VM has booted since, and the event can have done that"
     EARLY = "NotBefore is still to come, and somebody was watching"
-    UNWATCHED = "nobody was watching when it left"
-    OVERDUE = "NotBefore has passed or was never known"
+    UNSEEN = "it may have happened unseen: nobody was watching, or NotBefore has passed or was never known"
 
 
 PRESENT: Mapping[tuple[State | None, State], tuple[Transition, ...]] = MappingProxyType(
@@ -79,13 +78,11 @@ ABSENT: Mapping[tuple[State, Absence], Transition] = MappingProxyType(
     {
         (State.SCHEDULED, Absence.REBOOTED): Transition.COMPLETED,
         (State.SCHEDULED, Absence.EARLY): Transition.CANCELLED,
-        (State.SCHEDULED, Absence.UNWATCHED): Transition.LOST,
-        (State.SCHEDULED, Absence.OVERDUE): Transition.LOST,
+        (State.SCHEDULED, Absence.UNSEEN): Transition.LOST,
         # A status that Azure does not document may have meant anything: that it had started, or that it was called off.
         (State.OTHER, Absence.REBOOTED): Transition.COMPLETED,
         (State.OTHER, Absence.EARLY): Transition.LOST,
-        (State.OTHER, Absence.UNWATCHED): Transition.LOST,
-        (State.OTHER, Absence.OVERDUE): Transition.LOST,
+        (State.OTHER, Absence.UNSEEN): Transition.LOST,
         **dict.fromkeys(((State.ADVISORY, absence) for absence in Absence), Transition.WITHDRAWN),
         **dict.fromkeys(((State.STARTED, absence) for absence in Absence), Transition.COMPLETED),
     }
@@ -252,11 +249,8 @@ def _notice(event: ScheduledEvent, now: Timestamp) -> float | None:
 def _absence(life: Lifecycle, context: ObservationContext, *, watched: bool) -> Absence:
     if life.state is not State.STARTED and _boot_proves(life, context, watched=watched):
         return Absence.REBOOTED
-    if watched and life.not_before is not None and context.now.wall < life.not_before:
-        return Absence.EARLY
-    if not watched:
-        return Absence.UNWATCHED
-    return Absence.OVERDUE
+    is_early = watched and life.not_before is not None and context.now.wall < life.not_before
+    return Absence.EARLY if is_early else Absence.UNSEEN
 
 
 def _boot_proves(life: Lifecycle, context: ObservationContext, *, watched: bool) -> bool:
