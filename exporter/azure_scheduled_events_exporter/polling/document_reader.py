@@ -107,7 +107,3 @@ class DocumentReader:
         self._is_stored = True
         headers = {name: self.client.headers[name] for name in _STORED_HEADERS if name in self.client.headers}
         self.keep(RecordedDocument(self.clock().wall, self._body, headers, self._fault, vm_name))
-
-    def store_again(self) -> None:
-        """Let :meth:`store` write the last body again: the journal is new."""
-        self._is_stored = False

@@ -37,7 +37,6 @@ class Pauses:
         last = self.journal.restore().heartbeat
         # Kept until a document shows which events it belongs to; until then the heartbeat stays too, for the next run.
         self._before_this_run = between_runs(last, self.clock()) if last else None
-        self._has_heartbeat = last is not None
         self._lock = threading.Lock()
         self._ticked: Timestamp | None = None  # None while nothing is measured
         self._largest = 0.0
@@ -63,9 +62,8 @@ class Pauses:
         states = {life.state for life in known.current.values() if life.scope is Scope.SELF}
         self._sample(is_wanted=bool(states))
         lives = State.STARTED in states or (is_last and bool(states))
-        if self._before_this_run is None and (lives or self._has_heartbeat):
+        if self._before_this_run is None and (lives or self.journal.restore().heartbeat):
             self.journal.record_heartbeat(self.clock() if lives else None)
-            self._has_heartbeat = lives
 
     def _sample(self, *, is_wanted: bool) -> None:
         with self._lock:

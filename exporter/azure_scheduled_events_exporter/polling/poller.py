@@ -4,6 +4,7 @@ One poll is: fetch, parse, observe, journal, log, approve, publish, in this orde
 is on disk. Decisions are in pure modules. Everything that waits is an argument. One thread runs it.
 """
 
+import logging
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -14,10 +15,10 @@ from azure_scheduled_events_exporter.core.instance import Instance
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.errors import ImdsError, Outcome, Stopped
 from azure_scheduled_events_exporter.imds.client import ImdsClient
+from azure_scheduled_events_exporter.logs import facts
 from azure_scheduled_events_exporter.times import iso_time
 
 from .document_reader import DocumentReader
-from .event_log import PollLog
 from .schedule import HANGS, Liveness, PollSchedule
 from .snapshot import Deliveries, Polls, Snapshot
 from .state import State
@@ -54,15 +55,15 @@ class Poller:
         state = self.state
         self._clock = state.clock
         self.liveness = Liveness(state.clock)
-        self._poll_log = PollLog(state.log)
         self._reader = DocumentReader(
             self.client, state.config.imds_timeout, state.clock, state.journal.keep_document, state.log
         )
         self._identity: Instance | None = None  # for the next poll
         self._approved = False
+        self._reason, self._failed_at = "", self._clock()  # why polls fail, and since when; "" while they succeed
         if state.delivery is not None and state.config.instance_name is not None:
             state.delivery.identity = Instance(state.config.instance_name)
-        self._show_parts()
+        self._show()
 
     @property
     def snapshot(self) -> Snapshot:
@@ -94,12 +95,12 @@ class Poller:
                 schedule.at_latest(now + ANSWER_POLL_SECONDS)
 
     def latest(self) -> Snapshot:
-        """Return the snapshot of the last poll, with what pushing and delivery have counted since. Any thread may call.
+        """Return the snapshot of the last poll, with what was pushed since. Any thread may call.
 
         While the next poll hangs, ``up`` is False. The journal is not asked: its lock may be what the poll waits for.
         """
-        snapshot = self.snapshot.having(**self._counts(self.snapshot.deliveries.queued))
-        if not self.liveness.confirm_hang():
+        snapshot = self.snapshot if self.alerts is None else self.snapshot.having(pushes=self.alerts.pushes)
+        if not self.liveness.hangs:
             return snapshot
         ended = round(self._clock().wall - self.liveness.overdue_seconds())
         failure = f"a poll should have ended at {iso_time(ended)}: {HANGS}"
@@ -123,19 +124,32 @@ class Poller:
                 if document.unreadable:
                     message = "IMDS sent a document that is partly unreadable"
                     raise ImdsError(Outcome.INVALID_DOCUMENT, message, document.unreadable[0])  # noqa: TRY301 - as a failed poll
-            self._poll_log.succeeded(self._clock())
+            self._report(outcome)
         except Stopped:
             raise
         except ImdsError as error:
             outcome, failure = error.outcome, str(error)
-            self._poll_log.failed(error.reason, failure, outcome, began)
+            self._report(outcome, error.reason, failure)
         except Exception:  # noqa: BLE001 - whatever it is, the next poll must come
             outcome, failure = Outcome.INVALID_DOCUMENT, "the exporter failed on this answer; its log has the traceback"
-            self._poll_log.failed("poll failed", failure, outcome, began, with_traceback=True)
+            self._report(outcome, "poll failed", failure, is_bug=True)
         self._reader.store(self.state.vm_name or "")  # not before: a write of the journal would have to wait for it
         self.state.pauses.attend(self.state.known)
         self._publish(outcome, failure, began, is_partial=has_read and outcome is not Outcome.OK)
         return outcome
+
+    def _report(self, outcome: Outcome, reason: str = "", error: str = "", *, is_bug: bool = False) -> None:
+        """Log a failure when it begins, when its ``reason`` changes, and when it ends: then ``reason`` is ``""``."""
+        before, self._reason = self._reason, reason
+        if reason == before:
+            return
+        self._failed_at, log = self._failed_at if before else self._clock(), self.state.log
+        if not reason:
+            log.info("IMDS answers again", extra=facts(seconds=round(self._clock().since(self._failed_at), 3)))
+            return
+        what = "IMDS poll still failing, new cause" if before else "IMDS poll failed"
+        fields = facts(outcome=outcome, error=f"{error}; polling slower" if outcome is Outcome.THROTTLED else error)
+        log.log(logging.ERROR if is_bug else logging.WARNING, what, extra=fields, exc_info=is_bug)
 
     def _take_in(self) -> Document | None:
         """Read the document and record what changed; after a failure, the known events stay unchanged."""
@@ -169,13 +183,12 @@ class Poller:
         self._approved = error is None
         self.state.record(*answered(self.state.known, due, error, self._clock()))
         self.approvals.settle(due, error)
-        self._show_parts()  # with the approval: the next request may be sent at once
+        self._show()  # with the approval: the next request may be sent at once
 
     def _keep_journal(self, now: Timestamp) -> None:
         """Maintain the journal: check its file and its owner, and remove old entries."""
         self.state.journal.look()
-        if self.state.identify(self._identity):
-            self._reader.store_again()
+        self.state.identify(self._identity)
         self.state.journal.prune(now, lambda: self._clock_confirmed(now))
 
     def _clock_confirmed(self, now: Timestamp) -> bool:
@@ -194,30 +207,22 @@ class Poller:
             failure=failure,
         )
         self.state.trace_hooks()
-        self.state.show(ended)
-        self._show_parts(polls=polls)
+        self._show(polls=polls)
         if self.alerts is not None:
             now = self.snapshot
             self.alerts.update(now.shown, now.kinds, now.ended, now.identity, now.polls.up)
 
-    def _show_parts(self, **fields: object) -> None:
-        """Let the snapshot have ``fields``, and what approvals, journal, delivery and pushing say of themselves."""
-        state, scheduler = self.state, self.approvals.scheduler
-        state.snapshot = state.snapshot.having(
+    def _show(self, **fields: object) -> None:
+        """Let the snapshot have ``fields``, the events as they are now, and what the other parts say of themselves."""
+        state, scheduler, delivery = self.state, self.approvals.scheduler, self.state.delivery
+        queued = state.journal.spans_queued()  # asked first: what is no longer queued has been counted
+        state.show(
+            self._clock(),
             approval_policy=scheduler.policy_name,
             approval_requests=dict(scheduler.counts),
             approval_statuses=dict(scheduler.statuses),
             journal=state.journal.state,
             hooks=state.journal.inbox.hooks,
-            **self._counts(state.journal.spans_queued()),  # asked first: what is no longer queued has been counted
+            deliveries=Deliveries(delivery.exported, delivery.failed, queued) if delivery else Deliveries(),
             **fields,
         )
-
-    def _counts(self, queued: int) -> dict[str, object]:
-        """Return what delivery and pushing have counted, with the number of spans that were ``queued`` before."""
-        delivery, counts = self.state.delivery, dict[str, object]()
-        if delivery is not None:
-            counts["deliveries"] = Deliveries(delivery.exported, delivery.failed, queued)
-        if self.alerts is not None:
-            counts["pushes"] = self.alerts.pushes
-        return counts

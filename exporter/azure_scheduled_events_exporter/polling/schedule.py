@@ -13,9 +13,6 @@ HANGING_SECONDS = 30.0
 HANGS = "the poll loop hangs"
 """The last words of the message that a poll hangs."""
 
-CONFIRMING_SECONDS = 1.0
-"""A poll must still be overdue so much later: after Azure paused the VM, it ends within that time."""
-
 
 class PollSchedule:
     """Schedules polls at a fixed rate, slower while IMDS throttles. Missed polls are skipped.
@@ -45,12 +42,14 @@ class PollSchedule:
 
 
 class Liveness:
-    """When the poll loop should be back from what it waits for. One thread sets it; any thread may ask."""
+    """When the poll loop should be back from what it waits for. One thread sets it, one looks; any thread may ask."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._deadline = clock().monotonic
-        self._overdue_at: float | None = None  # when somebody first saw that the loop is overdue
+        self._was_overdue = False
+        self.hangs = False
+        """Whether the loop was overdue by more than :data:`HANGING_SECONDS` at the last two looks."""
 
     def expect(self, seconds: float) -> float:
         """Expect the loop to be back in ``seconds``; return them."""
@@ -64,12 +63,7 @@ class Liveness:
         """
         return self._clock().monotonic - self._deadline
 
-    def confirm_hang(self) -> bool:
-        """Return whether the loop is overdue for too long, at this look and at one before; remember this look."""
-        now, overdue_at = self._clock().monotonic, self._overdue_at
-        if now - self._deadline <= HANGING_SECONDS:
-            self._overdue_at = None
-            return False
-        if overdue_at is None:
-            self._overdue_at = overdue_at = now
-        return now - overdue_at >= CONFIRMING_SECONDS
+    def look(self) -> None:
+        """Set :attr:`hangs`. Call it once a second: after Azure paused the VM, a poll ends between two looks."""
+        is_overdue = self.overdue_seconds() > HANGING_SECONDS
+        self.hangs, self._was_overdue = is_overdue and self._was_overdue, is_overdue

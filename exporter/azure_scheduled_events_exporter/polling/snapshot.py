@@ -53,11 +53,6 @@ class Polls:
     partial: bool = False
     hanging: bool = False
 
-    @property
-    def ready(self) -> bool:
-        """Whether any poll has succeeded."""
-        return self.last_success is not None
-
 
 @dataclass(frozen=True, slots=True)
 class Deliveries:

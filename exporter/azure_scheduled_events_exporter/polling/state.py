@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from azure_scheduled_events_exporter.config.settings import Config
-from azure_scheduled_events_exporter.core.lifecycle import Change, Lifecycle, Lifecycles
+from azure_scheduled_events_exporter.core.lifecycle import Change, Lifecycle, Lifecycles, Transition
 from azure_scheduled_events_exporter.core.observation import WATCHED_WITHIN_SECONDS, ObservationContext, observe
+from azure_scheduled_events_exporter.core.records import change_record
 from azure_scheduled_events_exporter.core.spans import SpanFacts, finished, hook_run, is_traced, unfinished
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.journal.journal import OWNER_WAIT_SECONDS, Journal
@@ -19,7 +20,6 @@ from azure_scheduled_events_exporter.logs import facts
 from azure_scheduled_events_exporter.tracing.delivery import SpanDelivery
 
 from .clock import Clock
-from .event_log import log_changes
 from .pauses import Pauses
 from .snapshot import Snapshot
 
@@ -74,17 +74,12 @@ class State:
         """Whether the journal's events count as this VM's. Until then, they end only if a document has shown them."""
         return not self.journal.awaits_vm_id or self.clock().since(self._began) >= OWNER_WAIT_SECONDS
 
-    def identify(self, identity: "Instance | None") -> bool:
-        """Set this VM's identity; return whether the journal was another VM's, from whose image this one was created.
-
-        That VM's events are forgotten.
-        """
+    def identify(self, identity: "Instance | None") -> None:
+        """Set this VM's identity. Forget a journal that came with the image of another VM."""
         self.identity = identity
-        if identity is None or not self.journal.claim(identity.vm_id):
-            return False
-        self.pauses.take()
-        self._restore()
-        return True
+        if identity is not None and self.journal.claim(identity.vm_id):
+            self.pauses.take()
+            self._restore()
 
     def show(self, now: Timestamp, **values: object) -> None:
         """Let the snapshot have the events as they are at ``now``, and ``values`` of further fields."""
@@ -118,11 +113,22 @@ class State:
         statistics = self.snapshot.statistics.plus(changes) if changes else self.snapshot.statistics
         self.journal.record(Entry(changes, lives, spans), statistics, known)
         self.known = known
-        log_changes(self.log, changes)
+        for change in changes:
+            self._log(change)
         if spans and self.delivery is not None:
             self.delivery.wake()
         self.pauses.attend(known)  # before anyone is shown a start: the pause may follow at once
         self.show(self.clock(), statistics=statistics)
+
+    def _log(self, change: Change) -> None:
+        """Log a transition with what is known of its JSON record."""
+        level = logging.WARNING if change.transition is Transition.LOST else logging.INFO
+        record = change_record(change)
+        notice = change.lifecycle.notice_seconds
+        record |= {"resources": ",".join(change.lifecycle.event.resources), "transition": None, "at": None}
+        record |= {"notice_seconds": None if notice is None else round(notice, 3)}
+        known = {name: value for name, value in record.items() if value not in {None, ""}}
+        self.log.log(level, "event %s", change.transition, extra=facts(**known))
 
     def is_traced(self, life: Lifecycle) -> bool:
         """Return whether this VM sends the spans of an event."""

@@ -1,7 +1,7 @@
 """Run one exporter: threads, HTTP routes, start and shutdown.
 
 The main thread serves HTTP and handles signals (``service.ending``). One thread polls, one asks who this VM is, one
-reads the policy file again, one for each request sends approvals, one delivers spans, one logs when a poll hangs, and
+reads the policy file again, one for each request sends approvals, one delivers spans, one sees when a poll hangs, and
 one for each Alertmanager pushes alerts. They read the snapshot that the poller publishes, which never changes. The
 journal and the rate limiter of IMDS, which they share, have locks of their own.
 """
@@ -62,7 +62,7 @@ reboot, IMDS may fail for some seconds. With ``--instance.name``, they only wait
 
 _TRACE_AGAIN_SECONDS = 60.0
 _LOOK_SECONDS = 0.1
-_WATCH_SECONDS = 5.0  # how often to look whether a poll hangs
+_WATCH_SECONDS = 1.0  # how often to look whether a poll hangs
 _FINAL_DELIVERY_SECONDS = 1.0  # limit for a collector that hangs
 _STOP_SECONDS = 1.2
 _HUNG_UP = "SIGHUP: files are read whenever they change; a change of the settings needs a restart"
@@ -168,9 +168,10 @@ class Exporter:
         self.poller.run()
 
     def _watch(self) -> None:
-        """Log when a poll begins to hang and when polls go on. In a thread of its own: the log may be what hangs."""
+        """See and log when a poll begins to hang, and when polls go on. A thread of its own: the log may hang too."""
         was_hanging = False
         while not self._wait(_WATCH_SECONDS):
+            self.poller.liveness.look()
             polls = self.poller.latest().polls
             if polls.hanging and not was_hanging:
                 self._log.error("the poll loop hangs", extra=facts(error=polls.failure))

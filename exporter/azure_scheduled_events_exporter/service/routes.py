@@ -47,7 +47,7 @@ def routes(read: Callable[[], Snapshot], telemetry_path: str) -> Mapping[str, Ha
         return Response(503, f"{polls.failure}\n".encode(), _TEXT)
 
     def ready(_: Request) -> Response:
-        if read().polls.ready:
+        if read().polls.last_success is not None:
             return Response(200, b"ready: IMDS has been read\n", _TEXT)
         # The reason may quote what IMDS sent, which only the pages with a password show.
         return Response(503, b"not ready: IMDS has not been read yet\n", _TEXT)

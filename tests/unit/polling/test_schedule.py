@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
-from azure_scheduled_events_exporter.polling.schedule import SLOWEST_SECONDS, PollSchedule
+from azure_scheduled_events_exporter.polling.schedule import SLOWEST_SECONDS, Liveness, PollSchedule
 
 
 def test_beat_is_kept() -> None:
@@ -73,6 +74,22 @@ def test_at_latest() -> None:
     assert pace.due == 3.0
     pace.polled(3.1, throttled=False)
     assert pace.due == 13.0
+
+
+def test_a_poll_hangs_if_it_is_late_at_two_looks() -> None:
+    """The first look may be directly after a pause of the VM, when the poll has had no time to end."""
+    now = Timestamp(0.0)
+    liveness = Liveness(lambda: now)
+    liveness.expect(130.0)
+    seen = []
+    for seconds in (159.0, 161.0, 162.0):
+        now = Timestamp(0.0, seconds)
+        liveness.look()
+        seen.append(liveness.hangs)
+    assert seen == [False, False, True]
+    liveness.expect(10.0)
+    liveness.look()
+    assert not liveness.hangs
 
 
 def test_limiter_makes_a_burst_wait() -> None:
