@@ -59,13 +59,13 @@ class RateLimit(logging.Filter):
 
 
 class Changes:
-    """What was logged last of each subject, so that a line is logged only when it changes."""
+    """The last text for each subject, so that a line is logged only when it changes."""
 
     def __init__(self) -> None:
         self._last: dict[str, str] = {}
 
     def is_new(self, subject: str, text: str) -> bool:
-        """Take note of ``text``, ``""`` for nothing, and return whether it is another one than before."""
+        """Remember ``text`` (``""``: nothing to log), and return whether it differs from the last one."""
         before, self._last[subject] = self._last.get(subject, ""), text
         return text != before
 

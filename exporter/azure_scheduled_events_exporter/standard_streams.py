@@ -60,7 +60,7 @@ def has_reader() -> bool:
 
 
 def discard(stream: TextIO) -> None:
-    """Send what follows on ``stream``, and what was not flushed, nowhere."""
+    """Discard what was not flushed to ``stream``, and all that is written to it later."""
     with contextlib.suppress(OSError):  # a stream without a file
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())

@@ -215,7 +215,7 @@ def parse(text: str, source: str) -> Section:
 
 
 def _check_tokens(text: str, source: str) -> None:
-    """Refuse what this module does not read, before it is composed: that takes a level of Python's stack for each."""
+    """Refuse what this module does not read, and deep nesting, which would overflow Python's stack in the composer."""
     depth = 0
     for token in yaml.scan(text, Loader=yaml.SafeLoader):
         depth += isinstance(token, _OPENING) - isinstance(token, _CLOSING)

@@ -64,7 +64,7 @@ class Outbox:
         self._entries: dict[frozenset[tuple[str, str]], Entry] = {}
 
     def update(self, wanted: Wanted, now: float) -> None:
-        """Take over which alerts fire. One that no longer does has ended ``now``; one that fires again is new."""
+        """Set which alerts fire. One that no longer does has ended ``now``; one that fires again is new."""
         firing = {alert.identity: alert for alert in wanted.firing}
         for identity, alert in firing.items():
             entry = self._entries.get(identity)
@@ -92,7 +92,7 @@ class Outbox:
 
     @staticmethod
     def accepted(entries: Iterable[Entry], now: float) -> list[Entry]:
-        """Take note that Alertmanager accepted ``entries``; return those whose present state it had not accepted."""
+        """Record that Alertmanager accepted ``entries``; return those whose present state it had not accepted."""
         news = [entry for entry in entries if not entry.is_accepted]
         for entry in entries:
             entry.is_accepted = True
@@ -105,7 +105,7 @@ class Outbox:
 
     @staticmethod
     def refused(entries: Iterable[Entry], at: float) -> None:
-        """Take note that ``entries`` were not accepted, and are to be posted again ``at``."""
+        """Record that ``entries`` were not accepted, and are to be posted again ``at``."""
         for entry in entries:
             entry.due_at = at
 

@@ -29,12 +29,12 @@ def is_approved(result: str) -> bool:
 
 
 def may_be_approved(result: str) -> bool:
-    """Return whether IMDS may have accepted the request with this ``result`` without anybody seeing it."""
+    """Return whether IMDS may have accepted the request with this ``result``, although no answer said so."""
     return result == UNKNOWN_RESULT or result.startswith((_NO_ANSWER, _UNCERTAIN_ANSWER))
 
 
 def is_not_accepted(error: ImdsError) -> bool:
-    """Return whether IMDS has not accepted for certain. If it got the request and answered neither way, it may have."""
+    """Return whether IMDS certainly did not accept. It may have if the request arrived and no answer decides it."""
     return error.is_refusal or not error.may_have_arrived
 
 

@@ -42,7 +42,7 @@ class Action(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Numbers that are ``at_least`` one bound and ``below`` another; without bounds, whatever there is or is not."""
+    """Numbers that are ``at_least`` one bound and ``below`` another; without bounds, any number, and also none."""
 
     at_least: float = -math.inf
     below: float = math.inf

@@ -122,7 +122,7 @@ def _journal(config: Config, log: logging.Logger, limiter: RateLimiter, *, says:
 
 
 def _wait_for_writer(path: Path) -> None:
-    """Wait for an exporter that is just starting. One whose disk fails finds no request in the journal's file."""
+    """Wait for an exporter that is just starting. If its disk fails, it finds no request in the journal's file."""
     deadline = time.monotonic() + _STARTING_SECONDS
     while not is_written(path):
         if time.monotonic() > deadline:

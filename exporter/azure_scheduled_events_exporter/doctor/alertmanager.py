@@ -79,7 +79,7 @@ def _match(matchers: Sequence[str] | None, labels: Mapping[str, str]) -> bool:
 
 
 def _silences(muted: Sequence[Mapping[str, Any]]) -> Finding:
-    """Judge our alerts that fire and do not notify; what the shipped inhibitions mute is meant."""
+    """Report silences of our alerts that fire. What the shipped inhibitions mute is intended."""
     silenced = [alert for alert in muted if alert["status"]["silencedBy"]]
     if not silenced:
         return ok("silences", "None of our alerts that fire now is silenced.")

@@ -29,7 +29,7 @@ _REPEAT_SECONDS = 60.0  # in which the log says once that there are too many con
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What clients may cost."""
+    """Limits for all clients together, and for each connection."""
 
     header_seconds: float = 10.0  # from accept to the end of the handshake, and to a complete request header
     response_seconds: float = 30.0  # from a complete header until the client has taken the response

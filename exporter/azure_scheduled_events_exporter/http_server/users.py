@@ -22,7 +22,7 @@ _WAITING_OF_ONE = 4  # the same of one address
 
 
 class Users:
-    """Checks requests on one event loop."""
+    """Checks the user and the password of each request, on one event loop."""
 
     def __init__(self) -> None:
         self._key = secrets.token_bytes(32)

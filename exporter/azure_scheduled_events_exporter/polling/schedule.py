@@ -28,7 +28,7 @@ class PollSchedule:
         """When the next poll is to begin."""
 
     def polled(self, now: float, *, throttled: bool) -> None:
-        """Take a poll that ended at ``now`` into account: a 429 doubles the interval, any other answer halves it."""
+        """Schedule the poll after one that ended at ``now``: a 429 doubles the interval, any other answer halves it."""
         slowest = max(1, math.floor(SLOWEST_SECONDS / self._interval))
         self._factor = min(self._factor * 2, slowest) if throttled else max(1, self._factor // 2)
         step = self._interval * self._factor

@@ -166,7 +166,7 @@ class SpanDelivery:
 
     @property
     def _awaits_owner(self) -> bool:
-        """Whether it is not known yet, for a while, whose journal it is."""
+        """Whether the journal's VM is still unknown, for at most :data:`OWNER_WAIT_SECONDS`."""
         return self._journal.awaits_vm_id and time.monotonic() - self._began < OWNER_WAIT_SECONDS
 
     def _next_batch(self) -> list[QueuedSpan]:

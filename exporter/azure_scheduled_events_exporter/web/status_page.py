@@ -89,7 +89,7 @@ def _sight(snapshot: Snapshot, now: float, *, seen: bool) -> tuple[str, Markup]:
         return "seen", tag("p", tag("strong", headline(polls, seen=seen)), " last answer ", since(last, now))
     known: Child = "It is unknown whether there are events."
     if polls.partial:
-        known = "The page shows what can be read. Events may be missing, and none is taken for over."
+        known = "The page shows what can be read. Events may be missing; none counts as ended."
     elif last is not None:
         known = joined("Last answer ", since(last, now), ", ", moment(last), ". The page shows what was known then.")
     elif snapshot.current:

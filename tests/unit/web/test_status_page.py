@@ -141,7 +141,7 @@ def test_a_document_that_is_partly_unreadable() -> None:
     for text in (
         "IMDS answers, but not all of it can be read",
         "Events[1] is no object: '7'",
-        "Events may be missing, and none is taken for over.",
+        "Events may be missing; none counts as ended.",
         "Current events, as last known",
     ):
         assert text in shown.text

@@ -153,7 +153,7 @@ class Runs:
             log.warning("earlier runs of the hook cannot be read", extra=logs.facts(error=error))
 
     def keep(self, run: HookRun) -> None:
-        """Log, add or replace a run, and wait a moment until the journal has it; a thread goes on trying."""
+        """Log a run, add or replace it, and wait briefly until the journal has it; a thread retries."""
         names = ("phase", "event_id", "event_type", "outcome", "seconds_left")
         known = {name: value for name in names if (value := getattr(run, name)) is not None}
         self._log.info("hook's run %s", "ended" if run.outcome else "begins", extra=logs.facts(**known))
@@ -224,7 +224,7 @@ class Hook:
                 self.runs.keep(replace(run, outcome=str(RunOutcome.FAILED)))
 
     def _watch(self, process: Process, life: Lifecycle | None) -> None:
-        """Take in the end of a run, or stop it when its time is up."""
+        """Record the end of a run, or stop it when its time is up."""
         run, now, stopped_at = process.run, time.time(), process.stopped_at
         not_before = life.not_before if life is not None and run.phase == Phase.PREPARE else None
         left = None if not_before is None else round(not_before - now, 3)
