@@ -61,17 +61,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the files that take long, so that no worker is left alone with one at the end of the run."""
-    files = [*dict.fromkeys(item.path.relative_to(TESTS) for item in items)]
+    files = [path.relative_to(TESTS) for path in dict.fromkeys(item.path for item in items)]
     folders = {folder: [each for each in files if each.is_relative_to(folder)] for folder in chain(*LONGEST_FIRST)}
 
-    def turn(item: pytest.Item) -> tuple[int, float]:
-        file = item.path.relative_to(TESTS)
+    def turn(file: Path) -> tuple[int, float]:
         stage = next(number for number, some in enumerate(LONGEST_FIRST) if any(map(file.is_relative_to, some)))
         folder = next(filter(file.is_relative_to, LONGEST_FIRST[stage]))
         evenly = (folders[folder].index(file) + 0.5) / len(folders[folder])
         return stage, evenly
 
-    items.sort(key=turn)
+    turns = {TESTS / file: turn(file) for file in files}
+    items.sort(key=lambda item: turns[item.path])
 
 
 def _flaky() -> list[str]:

@@ -45,13 +45,18 @@ class Authority:
 
     def __init__(self, folder: Path, name: str = "ca") -> None:
         self.folder = folder
+        self._made: dict[str, tuple[object, ...]] = {}
         self.own = Pair(folder / f"{name}.pem", folder / f"{name}.key")
         # What strict verification demands of a CA, which Python's clients do since 3.13.
         self._make(self.own, name, EC, "-addext", "keyUsage=critical,keyCertSign,cRLSign")
 
     def vouch(self, name: str, names: str = "", algorithm: tuple[str, ...] = EC, purpose: str = "serverAuth") -> Pair:
-        """Return a new pair for ``name`` in files of that name; ``names`` as openssl writes subjectAltName."""
+        """Return a pair for ``name`` in files of that name; ``names`` as openssl writes subjectAltName."""
         pair = Pair(self.folder / f"{name}.pem", self.folder / f"{name}.key")
+        wanted = (names, algorithm, purpose)
+        if self._made.get(name) == wanted:
+            return pair
+        self._made[name] = wanted
         extensions = ["-addext", "basicConstraints=critical,CA:FALSE", "-addext", f"extendedKeyUsage={purpose}"]
         if names:
             extensions += ["-addext", f"subjectAltName={names}"]

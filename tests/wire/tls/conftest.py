@@ -1,6 +1,5 @@
 """What the tests of TLS share: an authority with certificates, and a web configuration file that a test may change."""
 
-import shutil
 import time
 from pathlib import Path
 
@@ -25,9 +24,9 @@ def _authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 @pytest.fixture(name="file")
 def _file(authority: Authority, tmp_path: Path) -> Path:
-    """A web configuration beside certificates of its own, which a test may change."""
+    """A web configuration beside certificates, which a test may replace."""
     for source in authority.folder.iterdir():
-        shutil.copy(source, tmp_path)
+        (tmp_path / source.name).symlink_to(source)
     path = tmp_path / "web.yml"
     path.write_text(PLAIN)
     return path
