@@ -4,14 +4,13 @@ A request is queued in the journal of the running exporter, which journals, send
 this process says so on standard error, and is one until the request has a result. Both need write access to the
 journal's folder: approvals cannot be requested over the network.
 
-The exit status is 0 only if all events are approved, now or before, or have started. It is 3 if IMDS may have accepted,
-but no answer came. When this command ends for any reason, it withdraws requests that were not sent. After a SIGKILL,
-they expire.
+When this command ends for any reason, it withdraws requests that were not sent. After a SIGKILL, they expire.
 """
 
 import argparse
 import getpass
 import logging
+import math
 import os
 import sys
 import time
@@ -37,6 +36,7 @@ from azure_scheduled_events_exporter.errors import (
 from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
 from azure_scheduled_events_exporter.journal.file import MEMORY, check_may_be_opened, is_written, writable
 from azure_scheduled_events_exporter.journal.store import Store
+from azure_scheduled_events_exporter.polling.snapshot import Polls
 from azure_scheduled_events_exporter.service import daemon
 from azure_scheduled_events_exporter.service.endpoint import with_endpoint
 from azure_scheduled_events_exporter.standard_streams import say
@@ -44,9 +44,9 @@ from azure_scheduled_events_exporter.standard_streams import say
 from .events import COLUMNS, event_row
 from .interruption import Interrupted, ignore_signals, interruptible
 from .settings import config_without_policy
+from .waiting import until
 
 DESCRIPTION = "Approve events: they start now, before NotBefore, on every VM in their Resources."
-_LOOK_SECONDS = 0.1
 _POLL_SECONDS = 1.0  # without an exporter
 _THROTTLED_POLLS = 5  # another approve, or other programs of this VM, may have used up the limit of IMDS
 _PATIENCE_SECONDS = 15.0  # beyond the time of one request: the exporter looks for requests at every poll
@@ -123,26 +123,24 @@ def _journal(config: Config, log: logging.Logger, limiter: RateLimiter, *, says:
 
 def _wait_for_writer(path: Path) -> None:
     """Wait for an exporter that is just starting. If its disk fails, it finds no request in the journal's file."""
-    deadline = time.monotonic() + _STARTING_SECONDS
-    while not is_written(path):
-        if time.monotonic() > deadline:
-            raise ExporterError(
-                f"the exporter cannot write its journal {path}, so it gets no request: "
-                "make room on that disk, or mend it, and try again"
-            )
-        time.sleep(_LOOK_SECONDS)
+    if not until(lambda: is_written(path), time.monotonic() + _STARTING_SECONDS):
+        raise ExporterError(
+            f"the exporter cannot write its journal {path}, so it gets no request: "
+            "make room on that disk, or mend it, and try again"
+        )
 
 
 def _wait_for_poll(exporter: daemon.Exporter) -> None:
     """Wait until the journal has what IMDS shows now. Raises ExporterError: IMDS does not answer."""
-    while True:
+
+    def result() -> Polls | None:
         polls = exporter.latest().polls
-        if polls.up or polls.partial:
-            return
-        ended, throttled = sum(polls.outcomes.values()), polls.outcomes[Outcome.THROTTLED]
-        if ended > throttled or ended == _THROTTLED_POLLS:
-            raise ExporterError(f"{polls.failure}; try again" if throttled else polls.failure)
-        time.sleep(_LOOK_SECONDS)
+        throttled = polls.outcomes[Outcome.THROTTLED]
+        return polls if sum(polls.outcomes.values()) > throttled or throttled == _THROTTLED_POLLS else None
+
+    polls = until(result, math.inf)
+    if polls is not None and not (polls.up or polls.partial):
+        raise ExporterError(f"{polls.failure}; try again" if polls.outcomes[Outcome.THROTTLED] else polls.failure)
 
 
 def _requested(store: Store, chosen: Sequence[Lifecycle], config: Config) -> int:
@@ -154,9 +152,7 @@ def _requested(store: Store, chosen: Sequence[Lifecycle], config: Config) -> int
     status = 1
     try:
         numbers = store.add_requests(chosen, _operator(), wall, wall + patience)
-        deadline = time.monotonic() + patience
-        while len(store.request_results(numbers)) < len(numbers) and time.monotonic() < deadline:
-            time.sleep(_LOOK_SECONDS)
+        until(lambda: len(store.request_results(numbers)) == len(numbers), time.monotonic() + patience)
     except Interrupted as interrupted:
         status = interrupted.exit_status
     finally:
@@ -174,17 +170,14 @@ def _requested(store: Store, chosen: Sequence[Lifecycle], config: Config) -> int
 
 def _withdrawn(store: Store, numbers: Sequence[int], seconds: float) -> Mapping[int, str]:
     """Withdraw requests without a result; wait for those being sent, because they cannot be withdrawn."""
-    deadline = time.monotonic() + seconds
-    while True:
-        # Again and again: what IMDS refused may be marked to be sent again.
-        store.withdraw_requests(numbers, _WITHDRAWN)
-        results = store.request_results(numbers)
-        if len(results) == len(numbers):
-            return results
-        if time.monotonic() >= deadline:
-            store.withdraw_requests(numbers, UNKNOWN_RESULT, sent_too=True)
-            return store.request_results(numbers)
-        time.sleep(_LOOK_SECONDS)
+
+    def all_have_results() -> bool:
+        store.withdraw_requests(numbers, _WITHDRAWN)  # again and again: what IMDS refused may be sent again
+        return len(store.request_results(numbers)) == len(numbers)
+
+    if not until(all_have_results, time.monotonic() + seconds):
+        store.withdraw_requests(numbers, UNKNOWN_RESULT, sent_too=True)
+    return store.request_results(numbers)
 
 
 def _chosen(current: Mapping[str, Lifecycle], event_ids: Sequence[str]) -> list[Lifecycle]:

@@ -4,8 +4,9 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -28,7 +29,7 @@ Run it on the VM, as root. It changes nothing; like 'events', its first request 
 nothing has asked for them within 24 hours. The exit status is 1 if a line is marked as wrong.
 """
 _SERVERS: Final = ("prometheus", "alertmanager", "grafana")
-_WITH_HTTP_CONFIG: Final = ("exporter", "prometheus", "grafana")
+_WITH_HTTP_CONFIG: Final = {"exporter": "the exporter", "prometheus": "Prometheus", "grafana": "Grafana"}
 """Servers with a flag for credentials; those for Alertmanager are a setting of the exporter."""
 _SIGNS: Final[Mapping[Mark, str]] = dict(zip(Mark, "√i-‼\N{MULTIPLICATION SIGN}", strict=True))
 
@@ -39,15 +40,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--json", action="store_true", help="Print JSON instead of lines.")
     add("--exporter", metavar="URL", help="Address of the exporter that runs here. (default: --web.listen-address)")
     for name in _SERVERS:
-        text = f"Check this {name.capitalize()} too, such as https://USER:PASSWORD@HOST. May be repeated."
-        if name not in _WITH_HTTP_CONFIG:
-            text += f" Uses --{name}.http-config.file."
+        more = "" if name in _WITH_HTTP_CONFIG else f" Uses --{name}.http-config.file."
+        text = f"Check this {name.capitalize()} too, such as https://USER:PASSWORD@HOST. May be repeated.{more}"
         add(f"--{name}", metavar="URL", action="append", default=[], help=text)
-    for name in _WITH_HTTP_CONFIG:
-        flag = f"--{name}.http-config.file"
-        server = name.capitalize() if name in _SERVERS else f"the {name}"
+    for name, server in _WITH_HTTP_CONFIG.items():
         text = f"Credentials and TLS for {server}, in the format of Prometheus' HTTP client configuration."
-        add(flag, dest=f"{name}_http", metavar="FILE", help=text)
+        add(f"--{name}.http-config.file", dest=f"{name}_http", metavar="FILE", help=text)
 
 
 def run(parsed: argparse.Namespace) -> int:
@@ -112,25 +110,21 @@ def _subject(parsed: argparse.Namespace, config: Config) -> Subject:
 
 
 def _report(parts: Iterable[tuple[str, Findings]], *, as_json: bool) -> int:
-    """Print every finding as soon as its check ends; return the exit status."""
+    """Print every finding as soon as its check ends, or all as JSON; return the exit status."""
+    say: Callable[[str], None] = (lambda _: None) if as_json else partial(print, flush=True)
     found = []
     for title, findings in parts:
-        if not as_json:
-            print(f"{title}\n{'-' * len(title)}", flush=True)
+        say(f"{title}\n{'-' * len(title)}")
         for finding in findings:
-            found.append((title, finding))
-            if not as_json:
-                print(_line(finding), flush=True)
-        if not as_json:
-            print(flush=True)
-    counts = {mark: sum(finding.mark is mark for _, finding in found) for mark in Mark}
+            found.append({"part": title, **asdict(finding), "page": finding.link})
+            say(_line(finding))
+        say("")
+    counts = {mark: sum(each["mark"] is mark for each in found) for mark in Mark}
     status = int(counts[Mark.WRONG] > 0)
     if as_json:
-        records = [{"part": title, **asdict(finding), "page": finding.link} for title, finding in found]
-        print(json.dumps({"version": __version__, "ok": not status, "counts": counts, "findings": records}, indent=2))
-    else:
-        done, skipped = len(found) - counts[Mark.SKIPPED], counts[Mark.SKIPPED]
-        print(f"{done} checks: {counts[Mark.WRONG]} wrong, {counts[Mark.WARNING]} warnings; {skipped} skipped.")
+        print(json.dumps({"version": __version__, "ok": not status, "counts": counts, "findings": found}, indent=2))
+    done, skipped = len(found) - counts[Mark.SKIPPED], counts[Mark.SKIPPED]
+    say(f"{done} checks: {counts[Mark.WRONG]} wrong, {counts[Mark.WARNING]} warnings; {skipped} skipped.")
     return status
 
 

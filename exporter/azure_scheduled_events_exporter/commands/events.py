@@ -4,6 +4,7 @@ Needs no running exporter. If there is one whose journal this user can read, wha
 """
 
 import argparse
+import logging
 import sqlite3
 import sys
 import threading
@@ -13,26 +14,18 @@ from pathlib import Path
 from azure_scheduled_events_exporter import logs
 from azure_scheduled_events_exporter.approval.scheduler import ApprovalScheduler
 from azure_scheduled_events_exporter.config.settings import Config
-from azure_scheduled_events_exporter.core.document import Document, parse_document
+from azure_scheduled_events_exporter.core.document import Document
 from azure_scheduled_events_exporter.core.instance import Instance, parse_instance
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, Lifecycles, State
 from azure_scheduled_events_exporter.core.observation import ObservationContext, observe
 from azure_scheduled_events_exporter.core.records import current_record
-from azure_scheduled_events_exporter.errors import (
-    DamagedTextError,
-    ExporterError,
-    ImdsError,
-    InvalidDocumentError,
-    Outcome,
-    UsageError,
-    table,
-)
+from azure_scheduled_events_exporter.errors import ExporterError, ImdsError, Outcome, UsageError, table
 from azure_scheduled_events_exporter.imds.api_versions import event_versions
 from azure_scheduled_events_exporter.imds.client import ImdsClient
 from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
 from azure_scheduled_events_exporter.journal.file import read_only
 from azure_scheduled_events_exporter.polling.clock import system_clock
-from azure_scheduled_events_exporter.polling.document_reader import FIRST_TIMEOUT_SECONDS
+from azure_scheduled_events_exporter.polling.document_reader import DocumentReader
 from azure_scheduled_events_exporter.polling.snapshot import Polls, Snapshot
 from azure_scheduled_events_exporter.service.endpoint import NOT_ON_AZURE, SHORT_SEARCH, with_endpoint
 from azure_scheduled_events_exporter.times import format_duration
@@ -74,12 +67,10 @@ def run(parsed: argparse.Namespace) -> int:
 
 def _once(config: Config, *, as_json: bool) -> int:
     log = logs.set_up("error", "logfmt")
-    endpoint = with_endpoint(config, log, SHORT_SEARCH).imds_endpoint
-    client = ImdsClient(
-        endpoint, event_versions(config.imds_api_version), RateLimiter(), threading.Event().wait, config.imds_timeout
-    )
+    endpoint, versions = with_endpoint(config, log, SHORT_SEARCH).imds_endpoint, event_versions(config.imds_api_version)
+    client = ImdsClient(endpoint, versions, RateLimiter(), threading.Event().wait, config.imds_timeout)
     # First the events, so that an IMDS that cannot be reached is reported once.
-    document = _document(client, endpoint, max(FIRST_TIMEOUT_SECONDS, config.imds_timeout))
+    document = _document(client, config.imds_timeout, log)
     identity = None if config.instance_name else _identity(client, config.imds_timeout)
     vm_name = config.instance_name or (identity.vm_name if identity else None)
     moment = system_clock()()
@@ -125,30 +116,28 @@ def _seen_before(config: Config, document: Document) -> Lifecycles:
     try:
         with closing(read_only(Path(config.journal_path))) as store:
             known = store.current()
-    except (ExporterError, DamagedTextError, sqlite3.Error):
+    except (ExporterError, ValueError, sqlite3.Error):
         return Lifecycles()
     return Lifecycles({event.event_id: known[event.event_id] for event in document.events if event.event_id in known})
 
 
-def _document(client: ImdsClient, endpoint: str, timeout: float) -> Document:
+def _document(client: ImdsClient, timeout: float, log: logging.Logger) -> Document:
     """Request the document; print what to do while no answer comes or if none came."""
-    waiting = f"waiting up to {timeout:g} s for {endpoint}, whose first answer may take two minutes; {NOT_ON_AZURE}"
+    reader = DocumentReader(client, timeout, system_clock(), lambda _: None, log)
+    limit = f"{reader.next_timeout:g} s"
+    waiting = f"waiting up to {limit} for {client.endpoint}, whose first answer may take two minutes; {NOT_ON_AZURE}"
     notice = threading.Timer(_NOTICE_SECONDS, print, [waiting], {"file": sys.stderr})
     notice.start()
     try:
-        body = client.scheduled_events(timeout)
+        document = reader.read(has_events=False)
     except ImdsError as error:
         if error.outcome is Outcome.THROTTLED:
             raise ExporterError(f"{error}; try again") from None
         raise error if client.reached else ExporterError(f"{error}; {NOT_ON_AZURE}") from None
     finally:
         notice.cancel()
-    if body is None:
-        raise ExporterError(f"{endpoint} answered 304 (unchanged) to a first request: check for a cache on the way")
-    try:
-        return parse_document(body)
-    except InvalidDocumentError as error:
-        raise ExporterError(f"{endpoint} answered no Scheduled Events document: {error}") from None
+    assert document is not None  # noqa: S101 - as no event is current
+    return document
 
 
 def event_row(life: Lifecycle, now: float) -> tuple[str, ...]:

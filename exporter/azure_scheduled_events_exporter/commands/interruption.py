@@ -1,8 +1,8 @@
 """Signals that end a command, as an exception, so that the command can clean up."""
 
 import signal
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import NoReturn
 
@@ -18,13 +18,16 @@ class Interrupted(BaseException):
         self.exit_status = 128 + number
 
 
-def interruptible() -> AbstractContextManager[None]:
-    """Raise :class:`Interrupted` on signals that end a process, until :func:`ignore_signals` is called."""
-
-    def interrupt(number: int, _: FrameType | None) -> NoReturn:
-        raise Interrupted(number)
-
-    return _handled(interrupt)
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Raise :class:`Interrupted` in the block at the first of these signals. Later ones do not disturb the cleanup."""
+    before = {number: signal.signal(number, _interrupt) for number in _NUMBERS}
+    try:
+        yield
+    finally:
+        for number, former in before.items():
+            if signal.getsignal(number) == _interrupt and former is not None:  # None: not set by Python
+                signal.signal(number, former)
 
 
 def ignore_signals() -> None:
@@ -33,18 +36,6 @@ def ignore_signals() -> None:
         signal.signal(number, signal.SIG_IGN)
 
 
-def uninterrupted() -> AbstractContextManager[None]:
-    """Ignore these signals during a cleanup."""
-    return _handled(signal.SIG_IGN)
-
-
-@contextmanager
-def _handled(handler: Callable[[int, FrameType | None], object] | signal.Handlers) -> Iterator[None]:
-    """Handle these signals by ``handler`` in the block; afterwards as before, unless they are ignored meanwhile."""
-    before = {number: signal.signal(number, handler) for number in _NUMBERS}
-    try:
-        yield
-    finally:
-        for number, former in before.items():
-            if signal.getsignal(number) == handler and former is not None:  # None: not set by Python
-                signal.signal(number, former)
+def _interrupt(number: int, _: FrameType | None) -> NoReturn:
+    ignore_signals()
+    raise Interrupted(number)

@@ -94,7 +94,8 @@ class DocumentReader:
             except InvalidDocumentError as error:
                 self._fault = str(error)
         if self._document is None:
-            raise ImdsError(Outcome.INVALID_DOCUMENT, "IMDS sent no Scheduled Events document", self._fault)
+            what = f"{self.client.endpoint} answered no Scheduled Events document"
+            raise ImdsError(Outcome.INVALID_DOCUMENT, what, self._fault)
         return self._document
 
     def store(self, vm_name: str) -> None:

@@ -12,7 +12,7 @@ from alerts import resolve
 from alerts.prometheus import pushed_alerts
 from azure_scheduled_events_exporter.alertmanager.alert import parse_catalog
 from azure_scheduled_events_exporter.commands.drill import command as drill
-from azure_scheduled_events_exporter.commands.drill.stage import alert_of_story, story_of
+from azure_scheduled_events_exporter.commands.drill.story import alert_of_story, story_of
 from azure_scheduled_events_exporter.errors import ExporterError, UsageError
 from azure_scheduled_events_exporter.simulator.scenario import SHIPPED
 from deploy.stack.free_port import free_port

@@ -1,0 +1,93 @@
+"""The event of a drill: its scenario, the alert that it raises, and an exporter that watches its simulated VM.
+
+Must not decide which alert an event raises: the exporter's kinds and ``alertmanager.alert`` do.
+"""
+
+import math
+import os
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Final
+
+from azure_scheduled_events_exporter.alertmanager.alert import Alert, Catalog, alert_of
+from azure_scheduled_events_exporter.commands.waiting import until
+from azure_scheduled_events_exporter.config.settings import ENVIRONMENT_PREFIX, environment_name
+from azure_scheduled_events_exporter.core.document import parse_document
+from azure_scheduled_events_exporter.core.kinds import kind_of
+from azure_scheduled_events_exporter.core.lifecycle import Lifecycles
+from azure_scheduled_events_exporter.core.observation import ObservationContext, observe
+from azure_scheduled_events_exporter.errors import ExporterError, UsageError
+from azure_scheduled_events_exporter.journal.file import MEMORY
+from azure_scheduled_events_exporter.polling.clock import system_clock
+from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine, find
+from azure_scheduled_events_exporter.simulator.document import document_body
+from azure_scheduled_events_exporter.simulator.stage import Playlist, Stage
+
+DRILL: Final = "DRILL"
+
+
+def story_of(name: str) -> Scenario:
+    """Return a scenario that announces the first event of the scenario ``name`` at once.
+
+    It has only the first VM of that event, whose name and scale set are those of a drill. Of its own values it keeps
+    the priority, because routes may depend on it.
+
+    Raises:
+        UsageError: there is no such scenario, or it has no event of a VM.
+    """
+    scenarios = find(name)
+    if len(scenarios) != 1 or not scenarios[0].events or not scenarios[0].events[0].resources:
+        raise UsageError(
+            f"--scenario: '{name}' is not one scenario with events: choose another one of 'simulate --list'"
+        )
+    [scenario] = scenarios
+    event, priority = scenario.events[0], {vm.name: vm.priority for vm in scenario.vms}
+    name = event.resources[0]
+    vm = VirtualMachine(f"{DRILL}-{name}", DRILL, priority=priority[name])
+    return Scenario("drill", "", (vm,), (replace(event, resources=(vm.name,), announced_at=0.0),))
+
+
+def alert_of_story(story: Scenario, catalog: Catalog) -> Alert:
+    """Return the alert for the event of ``story`` as the exporter of its VM first sees it.
+
+    Raises:
+        UsageError: the event raises none.
+    """
+    now = system_clock()()
+    stage = Stage(Playlist((story,)), at=now.wall, seed=uuid.uuid4().hex)
+    stage.advance(now.wall)
+    document = parse_document(document_body(stage.events, stage.incarnation))
+    known, _ = observe(Lifecycles(), document, ObservationContext(now, story.vms[0].name))
+    [life] = known.current.values()
+    kind = kind_of(life, now.wall)
+    alert = alert_of(life, kind, None, catalog, {})
+    if alert is None:
+        raise UsageError(f"--scenario: its event is {kind} ({life.event.event_type}), which raises no alert")
+    return alert
+
+
+@contextmanager
+def watched(story: Scenario, settings: Mapping[str, str]) -> Iterator[Simulator]:
+    """Yield a simulator of the VM of ``story``, without its event, while a process runs an exporter that polls it.
+
+    The exporter has these ``settings`` alone: those of the VM's own one (collector, users, policy) do not apply.
+    """
+    with Simulator(replace(story, events=())) as simulator:
+        own = {"imds.endpoint": simulator.url, "instance.name": story.vms[0].name, "journal.path": MEMORY}
+        own |= {"web.listen-address": "127.0.0.1:0", "log.level": "warning", **settings}
+        others = (ENVIRONMENT_PREFIX, "OTEL_")
+        environment = {name: text for name, text in os.environ.items() if not name.startswith(others)}
+        environment |= {environment_name(flag): text for flag, text in own.items()}
+        command = [sys.executable, "-m", "azure_scheduled_events_exporter", "run"]
+        with subprocess.Popen(command, env=environment) as exporter:  # noqa: S603 - this program
+            try:
+                until(lambda: simulator.requests or exporter.poll() is not None, math.inf)
+                if not simulator.requests:
+                    raise ExporterError("the exporter of the drill has ended: its error is above")
+                yield simulator
+            finally:
+                exporter.terminate()
