@@ -122,7 +122,7 @@ class ApprovalSender:
         self.log.warning(summary(error), extra=_request_facts(due, error=error))
         return due, error
 
-    def settle(self, due: Due, error: ImdsError | None) -> None:
+    def store_result(self, due: Due, error: ImdsError | None) -> None:
         """Write the result of an operator's request to the journal. Call it when the event's change is written."""
         if due.request is None:
             return

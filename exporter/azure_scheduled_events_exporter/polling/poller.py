@@ -182,7 +182,7 @@ class Poller:
         due, error = answer
         self._approved = error is None
         self.state.record(*answered(self.state.known, due, error, self._clock()))
-        self.approvals.settle(due, error)
+        self.approvals.store_result(due, error)
         self._show()  # with the approval: the next request may be sent at once
 
     def _keep_journal(self, now: Timestamp) -> None:
