@@ -171,6 +171,7 @@ def events(
             "event_id",
             "vm",
             needed="When",
+            again="At",
         ),
         defaults={"noValue": "No event now, and none in the last 30 days, as far as exporters saw."},
         overrides=[

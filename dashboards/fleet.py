@@ -2,6 +2,8 @@
 
 import grafanalib.core as g  # type: ignore[import-untyped] # it carries no types
 
+from azure_scheduled_events_exporter.metrics.spec import PREFIX
+
 from .board import (
     FLEET,
     PORTAL_LINK,
@@ -22,6 +24,7 @@ from .queries import (
     DAY,
     ENDED,
     FIRST_SEEN,
+    HAPPENS_AT,
     HELD,
     IMPACT,
     INFO,
@@ -33,7 +36,7 @@ from .queries import (
     PAST,
     STARTED,
     STARTED_FIRST,
-    TIMES,
+    TRACED,
     VM,
     approval,
     blind,
@@ -45,6 +48,8 @@ from .queries import (
     one,
     or_quiet,
     sees,
+    selector,
+    times,
     with_portal,
     with_trace,
 )
@@ -58,17 +63,30 @@ _ENDED = f"unless on (event_id) {metric(ENDED)}"
 
 # ---- Events: the rows of each part of the table, and its columns ----------------------------------------------------
 
-_TIMES = f"min by (event_id) (({TIMES}) {_ELSEWHERE})"
-_NOW = f"bottomk({_ROWS}, {_TIMES} {_ENDED})"
-_ROWS_NOW = f"bottomk({_ROWS}, {_TIMES})"
+
+def _times(*matchers: str) -> str:
+    return f"min by (event_id) (({times(*matchers)}) {_ELSEWHERE})"
+
+
+_NOW = f"bottomk({_ROWS}, {_times()} {_ENDED})"
+_ROWS_NOW = f"bottomk({_ROWS}, {_times()})"
 """Shorter: the table drops rows without a time, such as those of events that only a blind exporter still shows."""
+_TIMED = f"bottomk({_ROWS}, min by (event_id) ({selector('', HAPPENS_AT)} {_ELSEWHERE}))"
+"""Those of which IMDS gives a time."""
 _AWAY = (
     f"topk({_ROWS}, max by (event_id) ({last(IMPACT, HELD, _GROUP)}) unless on (event_id) {metric(FIRST_SEEN)}"
     f" unless on (event_id) {last(ENDED, HELD)})"
 )
 """Events that nobody shows any more and nobody saw end: their VMs may be away with them."""
-_ROWS_OVER = f"topk({_ROWS}, max by (event_id) ({last(ENDED, PAST, OWN)} {_ELSEWHERE}))"
-_OVER = f"{_ROWS_OVER} unless on (event_id) ({metric(FIRST_SEEN)} {_ENDED})"
+
+
+def _rows_over(*matchers: str) -> str:
+    return f"topk({_ROWS}, max by (event_id) ({last(ENDED, PAST, OWN, *matchers)} {_ELSEWHERE}))"
+
+
+_ROWS_OVER = _rows_over()
+_OVER = f"{_ROWS_OVER} unless on (event_id) ({metric(FIRST_SEEN, OWN)} {_ENDED})"
+"""Without those that have returned, as far as own exporters see."""
 _TEXTS = "group by (event_id, event_type, resources, description)"
 _SELF = 'scope="self"'
 
@@ -80,6 +98,8 @@ def _of(rows: str, column: str, vector: str) -> str:
 def _events() -> list[str]:
     not_seen = f'label_replace({one(last(INFO, HELD, _SELF))}, "event_status", "not seen", "", "")'
     outcome = f"{one(f'group by (event_id, outcome) ({last(ENDED, PAST, OWN)})')} and on (event_id) {_ROWS_OVER}"
+    policy = cells("Policy", f"1000 * min by (event_id) ({metric('event_approval_due_timestamp_seconds')})")
+    impact = cells("Impact", f"max by (event_id) ({metric('event_duration_seconds')})")
     return [
         f"sort({cells('When', f'1000 * {_NOW}')})",
         f"sort({cells('When', f'1000 * {_AWAY}')})",
@@ -88,25 +108,27 @@ def _events() -> list[str]:
         _of(_AWAY, "row", not_seen),
         _of(_ROWS_OVER, "row", first_vm(one(f"{_TEXTS} ({last(INFO, PAST, OWN)})"))),
         f'label_replace({cells("row", outcome)}, "event_status", "$1", "outcome", "(.*)")',
-        cells("traced", with_trace(_ROWS_NOW)),
-        cells("traced", with_trace(_ROWS_OVER)),
-        cells("At", f"1000 * {_NOW}"),
-        cells("At", f"1000 * ({_OVER})"),
-        _of(_ROWS_NOW, "Approved", approval()),
+        cells("traced", with_trace(f"bottomk({_ROWS}, {_times(TRACED)})")),
+        cells("traced", with_trace(_rows_over(TRACED))),
+        _of(_TIMED, "Approved", approval()),
         _of(_ROWS_OVER, "Approved", approval(PAST, OWN)),
-        _of(_ROWS_NOW, "Policy", f"1000 * min by (event_id) ({metric('event_approval_due_timestamp_seconds')})"),
-        _of(_ROWS_NOW, "Impact", f"max by (event_id) ({metric('event_duration_seconds')})"),
+        f"({policy} or {impact}) and on (event_id) {_TIMED}",
         _of(_ROWS_OVER, "Impact", f"max by (event_id) ({last('event_duration_seconds', PAST, OWN)})"),
     ]
 
 
 # ---- VMs ------------------------------------------------------------------------------------------------------------
 
-_OWN_EVENTS = f"4 * {metric(STARTED, _SELF)} ^ 0 or 3 + 0 * {metric(FIRST_SEEN, _SELF)}"
-_OTHERS = f"2 + 0 * {blind(JOB)} or on (job, instance) {metric('up', JOB)}"
-_VMS = f"topk({MOST}, ({_OWN_EVENTS} or on (job, instance) {_OTHERS}) {_ELSEWHERE})"
-_ATTENTION = f"topk({MOST}, {metric(FIRST_SEEN, _SELF)} or on (job, instance) {blind(JOB)})"
-_KNOWN = f"topk by (job, instance) (1, {last(VM, NAMES)})"
+_OWN_TIMES = selector("", f'__name__=~"{PREFIX}event_(started|first_seen)_.+"', _SELF)
+_OWN_EVENTS = f"2 + count by (job, instance, event_id, event_type) ({_OWN_TIMES})"
+"""A current event has one of the times, a Started one both."""
+_QUIET = f"topk({MOST}, {metric(VM, _GROUP, JOB)})"
+_VMS = (
+    f"topk({MOST}, ({_OWN_EVENTS} or on (job, instance) 2 + {blind(JOB)}) {_ELSEWHERE} or on (job, instance) {_QUIET})"
+)
+_ATTENTION = f"max by (job, instance) (count by (job, instance, event_id) ({_OWN_TIMES}) or {blind(JOB)})"
+_NAMED = f"topk by (job, instance) (1, {last(VM, NAMES, _GROUP)} * on (job, instance) group_left {_ATTENTION})"
+"""Quiet VMs bring their names along."""
 _STATES = {4: ("Started", HAPPENS), 3: ("Scheduled", WAITING), 2: ("no data", BLIND), 1: ("quiet", FINE)}
 
 
@@ -115,8 +137,7 @@ def _vms() -> list[str]:
     current = f"{impact} unless on (event_id, job, instance) {last(ENDED, HELD)}"
     return [
         f"sort_desc({cells('Now', _VMS)})",
-        cells("row", f"{_KNOWN} and on (job, instance) {_VMS}"),
-        cells("row", f"{with_portal(_KNOWN)} and on (job, instance) {_ATTENTION}"),
+        cells("row", with_portal(f"topk({MOST}, {_NAMED})")),
         cells("When", f"topk({MOST}, {current})"),
     ]
 

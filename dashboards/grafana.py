@@ -131,20 +131,23 @@ def panel(
     )
 
 
-def columns(names: Mapping[str, str], *kept: str, needed: str = "") -> list[Json]:
+def columns(names: Mapping[str, str], *kept: str, needed: str = "", again: str = "") -> list[Json]:
     """Return the transformations that make one table of all queries, with the columns ``names`` in their order.
 
     A series is a cell: its label :data:`COLUMN` names the column, its other labels are columns, too. Rows stand in the
     order of the first queries. ``names`` are labels and values of :data:`COLUMN` with their titles; ``kept`` are those
-    that only links read. Rows without a value in the column ``needed`` are left out.
+    that only links read. Rows without a value in the column ``needed`` are left out; ``again`` is a column with the
+    same value, for another unit.
     """
     shown = [*names, *kept]
     filled = {"fieldName": needed, "config": {"id": "isNotNull", "options": {}}}
     only = {"id": "filterByValue", "options": {"type": "include", "match": "any", "filters": [filled]}}
+    copied = {"mode": "reduceRow", "reduce": {"reducer": "sum", "include": [needed]}, "alias": again}
     return [
         {"id": "labelsToFields", "options": {"valueLabel": COLUMN, "keepLabels": [*shown, COLUMN], "mode": "columns"}},
         {"id": "merge", "options": {}},
         *([only] if needed else []),
+        *([{"id": "calculateField", "options": copied}] if again else []),
         {"id": "filterFieldsByName", "options": {"include": {"names": shown}}},
         {
             "id": "organize",

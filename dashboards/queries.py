@@ -47,10 +47,16 @@ FIRST_SEEN, NOT_BEFORE, STARTED, ENDED, IMPACT = (
     f"{name}_timestamp_seconds"
     for name in ("event_first_seen", "event_not_before", "event_started", "event_ended", "vm_impact")
 )
-TIMES = f"{metric(STARTED)} or {metric(NOT_BEFORE)} or {NO_TIME / 1e9:.0f}e9 + 0 * {metric(FIRST_SEEN)}"
-"""When each current event started, or its NotBefore."""
+HAPPENS_AT = f'__name__=~"{PREFIX}event_(started|not_before)_.+"'
+"""Selects when each current event started, or its NotBefore; one selector is read faster than two with ``or``."""
 STARTED_FIRST = f"{metric(INFO, event_status='Started')} or on (event_id) {metric(INFO)}"
 """The texts of current events; exporters that see IMDS know of a start before others do."""
+
+
+def times(*matchers: str) -> str:
+    """Return when each current event started, or its NotBefore, or that it has no time."""
+    no_time = f"{NO_TIME / 1e9:.0f}e9 + 0 * {metric(FIRST_SEEN, *matchers)}"
+    return f"{selector('', HAPPENS_AT, *matchers)} or on (event_id) {no_time}"
 
 
 def one(vector: str) -> str:
@@ -73,11 +79,14 @@ def with_portal(vms: str) -> str:
     return f'label_replace({single}, "portal", "{instance}", "vm_name", "(.+)_([0-9]{{1,6}})")'
 
 
+TRACED = 'event_id!~"$traces.*"'
+"""Selects all events if traces are chosen, and none if not: no series is read then."""
+
+
 def with_trace(events: str) -> str:
-    """Return ``events`` with the label ``trace_id``, the 128 bits of the EventId if traces are chosen."""
+    """Return ``events`` with the label ``trace_id``, the 128 bits of the EventId."""
     guid = "-".join(f"([0-9a-fA-F]{{{digits}}})" for digits in (8, 4, 4, 4, 12))
-    chosen = 'label_replace(vector(1), "chosen", "$traces", "", "") unless on (chosen) vector(1)'
-    return f'label_replace({events} and on () ({chosen}), "trace_id", "$1$2$3$4$5", "event_id", "{guid}")'
+    return f'label_replace({events}, "trace_id", "$1$2$3$4$5", "event_id", "{guid}")'
 
 
 def first_vm(events: str) -> str:
@@ -88,8 +97,8 @@ def first_vm(events: str) -> str:
 def approval(window: str = "", *matchers: str) -> str:
     """Return the numbers of :data:`.style.APPROVED`, of current events or of those in a window."""
     if not window:
-        approved = metric(APPROVED)
-        return f"max by (event_id) ({approved} + 2 * {metric(STARTED)} ^ 0 or {approved})"
+        approved = f"max by (event_id) ({metric(APPROVED)})"
+        return f"{approved} + 2 * max by (event_id) ({metric(STARTED)}) ^ 0 or {approved}"
     return f"2 + max by (event_id) (max_over_time({metric(APPROVED, *matchers)}{window}))"
 
 

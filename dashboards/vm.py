@@ -19,7 +19,7 @@ from .queries import (
     PAST,
     STARTED,
     STARTED_FIRST,
-    TIMES,
+    TRACED,
     approval,
     cells,
     first_vm,
@@ -27,6 +27,7 @@ from .queries import (
     metric,
     one,
     selector,
+    times,
     with_portal,
     with_trace,
 )
@@ -42,10 +43,14 @@ _ENDED = f"unless on (event_id) {metric(ENDED)}"
 
 # ---- Events: the rows of each part of the table, and its columns ----------------------------------------------------
 
-_ITS = f"({metric(INFO, _TOUCHES)} or on (event_id) {metric(IMPACT, _NAMED)})"
-"""``resources`` holds ten names; of larger events, its own exporter tells."""
-_NOW = f"topk({MOST // 2}, min by (event_id) ({TIMES}) {_ENDED} and on (event_id) {_ITS})"
-_ROWS_NOW = f"topk({MOST}, max by (event_id) {_ITS})"
+
+def _its(*matchers: str) -> str:
+    """``resources`` holds ten names; of larger events, its own exporter tells."""
+    return f"({metric(INFO, _TOUCHES, *matchers)} or on (event_id) {metric(IMPACT, _NAMED, *matchers)})"
+
+
+_NOW = f"topk({MOST // 2}, min by (event_id) ({times()}) {_ENDED} and on (event_id) {_its()})"
+_ROWS_NOW = f"topk({MOST}, max by (event_id) {_its()})"
 _AWAY = (
     f"(max by (event_id) ({last(IMPACT, HELD, _NAMED)}) unless on (event_id) {metric(FIRST_SEEN)}"
     f" unless on (event_id) {last(ENDED, HELD)})"
@@ -75,10 +80,8 @@ def _events() -> list[str]:
         _of(_AWAY, "row", not_seen),
         _of(_ROWS_OVER, "row", first_vm(one(f"{_TEXTS} ({last(INFO, PAST, _AT)})"))),
         f'label_replace({cells("row", outcome)}, "event_status", "$1", "outcome", "(.*)")',
-        cells("traced", with_trace(_ROWS_NOW)),
-        cells("traced", with_trace(_ROWS_OVER)),
-        cells("At", f"1000 * {_NOW}"),
-        cells("At", f"1000 * ({_OVER})"),
+        cells("traced", with_trace(f"topk({MOST}, max by (event_id) {_its(TRACED)})")),
+        cells("traced", with_trace(f"{_ROWS_OVER} and on (event_id) {last(ENDED, PAST, _AT, TRACED)}")),
         _of(_ROWS_NOW, "Approved", approval()),
         _of(_ROWS_OVER, "Approved", approval(PAST, _AT)),
         _of(_ROWS_NOW, "Policy", f"1000 * min by (event_id) ({metric('event_approval_due_timestamp_seconds')})"),

@@ -89,6 +89,9 @@ class BoardReader:
             _merge(rows, found, keys)
         filters = options.get("filterByValue", {"filters": []})["filters"]
         rows = [row for row in rows if all(row.get(each["fieldName"]) for each in filters)]
+        if copied := options.get("calculateField"):
+            (source,) = copied["reduce"]["include"]
+            rows = [{**row, copied["alias"]: row[source]} for row in rows]
         names = {**{name: name for name in kept}, **options["organize"]["renameByName"]}
         mappings = {
             rule["matcher"]["options"]: each["value"]

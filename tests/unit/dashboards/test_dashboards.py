@@ -186,6 +186,7 @@ def test_tables_show_only_columns_that_their_queries_give(board: Json) -> None:
         written = " ".join(target["expr"] for target in panel["targets"])
         named = set(re.findall(r'"column", "([^"]+)", "", ""', written)) - {"row", "order", "traced"}
         assert named <= set(kept), panel["title"]
+        named |= {options["calculateField"]["alias"]} if "calculateField" in options else set()
         labels = {label for spec in SPECS.values() for label in spec.labels} | {"instance", "job", "column"}
         made = set(re.findall(r'label_replace\(.*?"(\w+)", "', written)) | set(re.findall(r', "(\w+)", "\$1', written))
         assert set(kept) <= named | labels | made, panel["title"]
