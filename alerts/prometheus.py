@@ -20,18 +20,15 @@ VERSION_ANNOTATION = "rules_version"
 """The annotation of NoExporters that tells ``doctor`` which rules are loaded; settings do not change it."""
 
 
-def _links(alert: Alert, settings: Settings) -> dict[str, str]:
-    """Return the annotations with the addresses of the runbook and, if one tells more, of a dashboard."""
+def annotations(alert: Alert, settings: Settings, form: Callable[[str], str] = for_rules) -> dict[str, str]:
+    """Return texts in the form of one engine, and the addresses of the runbook and of a dashboard that tells more."""
     dashboard = f"{settings.text('dashboards.url')}/azure-scheduled-events-{alert.dashboard}"
     return {
+        "summary": form(alert.summary),
+        "description": form(alert.description),
         "runbook_url": f"{settings.text('runbooks.url')}/{alert.name}.md",
         **({"dashboard_url": dashboard} if alert.dashboard else {}),
     }
-
-
-def annotations(alert: Alert, settings: Settings, form: Callable[[str], str] = for_rules) -> dict[str, str]:
-    """Return the annotations of the alert, their texts in the form of one engine."""
-    return {"summary": form(alert.summary), "description": form(alert.description), **_links(alert, settings)}
 
 
 def rules_version() -> str:
