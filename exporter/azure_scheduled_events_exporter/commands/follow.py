@@ -125,7 +125,7 @@ def _journalled(path: Path, seq: int | None, epoch: str) -> Iterator[_Look]:
 
 def _position_in(store: Store, seq: int | None, epoch: str) -> tuple[int, str]:
     """Return number and epoch after which ``store`` has what is new. Repeating a line is better than a gap."""
-    last, found = store.last_number(), store.epoch()
+    found, last = store.position()
     if last == 0:  # a new journal, whose epoch may still change: an exporter that goes on with an old one writes it
         return seq or 0, epoch
     if seq is None:

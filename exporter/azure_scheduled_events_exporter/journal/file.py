@@ -18,11 +18,13 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TypeVar
 
 from azure_scheduled_events_exporter.errors import DamagedTextError, ExporterError, JournalInUseError, NotUsableError
 from azure_scheduled_events_exporter.logs import facts
 
-from .store import APPLICATION_ID, SCHEMA_VERSION, State, Store
+from .inbox import Inbox
+from .store import NothingWrittenError, State, Store
 
 FILE_NAME = "journal.sqlite"
 MEMORY = "memory"
@@ -36,6 +38,7 @@ FAILURES = (sqlite3.Error, OSError, DamagedTextError, UnicodeDecodeError)
 _LOGS = ("-wal", "-shm")
 """SQLite's files beside a database in WAL mode. The content of the first may not be in the database yet."""
 _LOCK = ".lock"
+_Connection = TypeVar("_Connection", sqlite3.Connection, Store)
 # SQLITE_ERROR is what a missing table gives. All other codes mean trouble with the disk, which may pass.
 _DAMAGED = frozenset({sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 
@@ -52,16 +55,12 @@ def file_path(path: Path) -> Path:
     return Path(os.path.realpath(path / FILE_NAME if is_folder else path))
 
 
-def lock_path(file: Path) -> Path:
-    """Return the file of the lock of the journal's ``file``."""
+def _lock_path(file: Path) -> Path:
     return file.with_name(file.name + _LOCK)
 
 
-def identity(path: Path | str) -> tuple[int, int] | None:
-    """Return device and inode of the file at ``path``, which tell whether it was replaced; None if there is none.
-
-    Raises OSError: it cannot be reached.
-    """
+def _identity(path: Path | str) -> tuple[int, int] | None:
+    """Return device and inode of the file at ``path``; None if there is none. Raises OSError: it cannot be reached."""
     try:
         found = os.stat(path)  # noqa: PTH116 - at every poll, where making a Path costs more than asking the system
     except (FileNotFoundError, NotADirectoryError):
@@ -87,25 +86,13 @@ def _code(error: sqlite3.Error) -> int:
 
 
 @contextmanager
-def closed_on_failure(connection: sqlite3.Connection) -> Iterator[None]:
+def _closed_on_failure(connection: _Connection) -> Iterator[_Connection]:
     """Close the connection if the block fails; otherwise the caller closes it."""
     try:
-        yield
+        yield connection
     except BaseException:
         connection.close()
         raise
-
-
-def _check_ours(connection: sqlite3.Connection) -> bool:
-    """Refuse a file of another program, or of another schema; return False if nothing has been written to it."""
-    if not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-        return False
-    if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
-        raise NotUsableError("it is another program's SQLite file, or of a version before the first release")
-    version = connection.execute("PRAGMA user_version").fetchone()[0]
-    if version != SCHEMA_VERSION:
-        raise NotUsableError(f"it is of another version (schema {version}, known here is {SCHEMA_VERSION})")
-    return True
 
 
 def _check_room(folder: Path) -> None:
@@ -123,7 +110,7 @@ def _connect(file: Path, how: str, seconds: float = 5.0) -> sqlite3.Connection:
     return connection
 
 
-def connect_to_read(file: Path) -> sqlite3.Connection:
+def _connect_to_read(file: Path) -> sqlite3.Connection:
     """Return a connection that writes nothing, not even beside the file: it works on a full or read-only disk.
 
     Raises sqlite3.Error, OSError: the file cannot be read.
@@ -133,7 +120,23 @@ def connect_to_read(file: Path) -> sqlite3.Connection:
     if Path(f"{file}-wal").exists():  # a copy without -shm, which SQLite makes anew
         _check_room(file.parent)
         return _connect(file, "mode=ro")
-    return _connect(file, "mode=ro" if identity(f"{file}-journal") else "mode=ro&immutable=1")
+    return _connect(file, "mode=ro" if _identity(f"{file}-journal") else "mode=ro&immutable=1")
+
+
+def _open_to_read(file: Path) -> Store:
+    with _closed_on_failure(_connect_to_read(file)) as connection:
+        return Store(connection)
+
+
+def _open_to_write(file: Path, seconds: float = 5.0) -> Store:
+    _check_room(file.parent)
+    with _closed_on_failure(_connect(file, "mode=rw", seconds)) as connection:
+        store = Store(connection, creates=True)
+        # Not before it is known to be ours: this writes to the file.
+        connection.execute("PRAGMA journal_mode = WAL")
+        # NORMAL can lose committed transitions in a power failure, and an event can be a power failure.
+        connection.execute("PRAGMA synchronous = FULL")
+        return store
 
 
 def read_only(path: Path) -> Store:
@@ -143,14 +146,11 @@ def read_only(path: Path) -> Store:
     """
     file = file_path(path)
     try:
-        if not file.exists():
-            raise ExporterError(f"there is no journal at {file}: has an exporter run here? (--journal.path)")
-        with closed_on_failure(connection := connect_to_read(file)):
-            if not _check_ours(connection):
-                raise NotUsableError("nothing has been written to it yet")
-            return Store(connection)
+        if file.exists():
+            return _open_to_read(file)
     except FAILURES as error:
         raise ExporterError(f"the journal {file} cannot be read: {reason(error)}") from None
+    raise ExporterError(f"there is no journal at {file}: has an exporter run here? (--journal.path)")
 
 
 def check_may_be_opened(path: Path) -> None:
@@ -160,8 +160,8 @@ def check_may_be_opened(path: Path) -> None:
     """
     file = file_path(path)
     try:
-        with closing(connect_to_read(file)) as connection:
-            _check_ours(connection)
+        with suppress(NothingWrittenError):
+            _open_to_read(file).close()
     except FAILURES as error:
         if is_damage(error):
             raise ExporterError(f"{file} cannot be used as --journal.path: {reason(error)}") from None
@@ -171,13 +171,10 @@ def writable(path: Path) -> Store:
     """Return the journal at ``path`` for handing facts to an exporter. Raises ExporterError: it cannot be written."""
     file = file_path(path)
     try:
-        _check_room(file.parent)
-        with closed_on_failure(connection := _connect(file, "mode=rw")):
-            connection.execute("PRAGMA synchronous = FULL")
-            _check_ours(connection)
-            connection.execute("BEGIN IMMEDIATE")
-            connection.rollback()
-            return Store(connection)
+        with _closed_on_failure(_open_to_write(file)) as store:
+            store.connection.execute("BEGIN IMMEDIATE")
+            store.connection.rollback()
+            return store
     except FAILURES as error:
         hint = "" if os.access(file, os.W_OK) else "; try as root"
         if isinstance(error, sqlite3.Error) and _code(error) == sqlite3.SQLITE_BUSY:
@@ -205,58 +202,36 @@ def create(path: Path) -> None:
         os.close(descriptor)
 
 
-def set_aside(path: Path) -> Path:
-    """Rename a file with its logs and documents, so that no data is lost; return its new name. Raises OSError."""
-    aside = path.with_name(f"{path.name}.set-aside-{datetime.now(UTC):%Y%m%dT%H%M%S.%f}")
-    for suffix in ("", *_LOGS, ".documents", ".documents.old"):
-        with suppress(FileNotFoundError):
-            Path(f"{path}{suffix}").replace(f"{aside}{suffix}")
-    return aside
+def writer_lock(file: Path) -> sqlite3.Connection:
+    """Take the lock that makes this process the only writer of the journal's ``file``; closing the result releases it.
 
+    The system releases it too, when the process ends. It is SQLite's exclusive lock on an empty file beside the
+    journal, because that works on every platform.
 
-class WriterLock:
-    """The lock that makes this process the journal's only writer; the system releases it when the process ends.
-
-    It is SQLite's exclusive lock on an empty file beside the journal, because that works on every platform.
+    Raises:
+        JournalInUseError: another process holds it.
+        sqlite3.Error, OSError: the file of the lock cannot be used.
     """
-
-    def __init__(self, file: Path) -> None:
-        """Take the lock of the journal's ``file``.
-
-        Raises:
-            JournalInUseError: another process holds it.
-            sqlite3.Error, OSError: the file of the lock cannot be used.
-        """
-        self._path = lock_path(file)
-        self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        create(self._path)
-        # Waits a moment, because is_written() reads the file.
-        self._connection = sqlite3.connect(self._path, timeout=1, check_same_thread=False, isolation_level=None)
-        with closed_on_failure(self._connection):
-            try:
-                self._connection.execute("BEGIN EXCLUSIVE")
-            except sqlite3.OperationalError as error:
-                if _code(error) != sqlite3.SQLITE_BUSY:
-                    raise
-                raise JournalInUseError(
-                    f"another exporter, or 'approve', writes the journal {file}: "
-                    "stop it or let it end, or give this one its own --journal.path"
-                ) from None
-        self._identity = identity(self._path)
-
-    def holds(self) -> bool:
-        """Return whether the locked file is still the one at its path. Raises OSError: the path cannot be read."""
-        return identity(self._path) == self._identity
-
-    def release(self) -> None:
-        """Release the lock, so that another process can write the journal."""
-        with suppress(sqlite3.Error):
-            self._connection.close()
+    path = _lock_path(file)
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    create(path)
+    # Waits a moment, because is_written() reads the file.
+    with _closed_on_failure(sqlite3.connect(path, timeout=1, check_same_thread=False, isolation_level=None)) as lock:
+        try:
+            lock.execute("BEGIN EXCLUSIVE")
+        except sqlite3.OperationalError as error:
+            if _code(error) != sqlite3.SQLITE_BUSY:
+                raise
+            raise JournalInUseError(
+                f"another exporter, or 'approve', writes the journal {file}: "
+                "stop it or let it end, or give this one its own --journal.path"
+            ) from None
+        return lock
 
 
 def is_written(path: Path) -> bool:
     """Return whether an exporter has the journal at ``path``. Creates nothing and takes no lock."""
-    lock = lock_path(file_path(path))
+    lock = _lock_path(file_path(path))
     try:
         with closing(sqlite3.connect(f"{lock.absolute().as_uri()}?mode=ro", uri=True, timeout=0)) as connection:
             connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
@@ -265,21 +240,13 @@ def is_written(path: Path) -> bool:
     return False
 
 
-def _device(folder: Path) -> int:
-    """Return the device of the file system that ``folder`` is on, or would be on if it were made."""
-    return next(each for each in (folder, *folder.parents) if each.exists()).stat().st_dev
-
-
 class JournalFile:
     """The file of one exporter's journal. Once it is constructed, one thread uses it.
 
     Attributes:
-        path: of the file.
-        found: what earlier runs have left, also on a disk that cannot be written; nothing if it cannot be used.
-        spans: how many spans of earlier runs wait.
-        last_number: of the newest transition in the file.
+        state: what earlier runs have left, also on a disk that cannot be written; nothing if it cannot be used.
+        inbox: what the file had for the exporter's other threads then.
         unusable: why the file that is there is to be renamed, ``""`` if it is not.
-        store: its tables, while it is open.
     """
 
     def __init__(self, path: Path, log: logging.Logger) -> None:
@@ -289,107 +256,105 @@ class JournalFile:
             JournalInUseError: another process holds it.
             ExporterError: somebody named a file that is none of ours.
         """
-        if path.name != FILE_NAME and not lock_path(path).exists():
+        if path.name != FILE_NAME and not _lock_path(path).exists():
             check_may_be_opened(path)  # such as /etc/passwd, which must not be renamed
         self.path = path
-        self.found, self.spans, self.unusable = State(), 0, ""
-        self.store: Store | None = None
+        self.state, self.inbox, self.unusable = State(), Inbox(), ""
         self._log = log
-        self._lock: WriterLock | None = None
-        self._identities: list[tuple[int, int] | None] = []
-        self._device: int | None = None  # that the file was found on
+        self._store: Store | None = None
+        self._files: list[tuple[int, int] | None] = [None]  # what was at the paths when they were last in use
+        self._lock: sqlite3.Connection | None = None
+        self._locked: tuple[int, int] | None = None  # the file of the lock
         with suppress(sqlite3.Error, OSError):
-            self._lock = WriterLock(path)
+            self._take_lock()
         try:
-            self._read()
+            if path.exists():
+                self._read()
         except FAILURES as error:
             self.unusable = reason(error) if is_damage(error) else f"it could not be read at the start: {reason(error)}"
-        self.last_number = self.found.last_number
 
     def _read(self) -> None:
-        if not self.path.exists() or not self.path.stat().st_size:
-            return
-        with closing(connect_to_read(self.path)) as connection:
-            is_begun, self._device = _check_ours(connection), self.path.stat().st_dev
-            if not is_begun:
-                return
+        with suppress(NothingWrittenError), closing(_open_to_read(self.path)) as store:
+            self._files = self._found()
             # Not quick_check: it does not compare indexes with tables, and SQLite finds no row whose key differs there.
-            problem = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
+            problem = store.connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
             if problem != "ok":
                 raise NotUsableError(problem)
-            found, spans = Store(connection).restore(), Store(connection).spans_queued()
-            if found.epoch:
-                self.found, self.spans = found, spans
+            self.state, self.inbox = store.restore(), store.inbox()
 
-    def opened(self, epoch: str) -> Store:
+    def opened(self) -> Store:
         """Return the tables, opened for writing if they are not; what is :attr:`unusable` is renamed before that.
 
-        Call :meth:`close` after any failure. ``epoch`` identifies the numbers that are to go on.
+        Call :meth:`failed` after any failure.
 
         Raises:
             JournalInUseError: another process has taken the lock.
             sqlite3.Error, UnicodeDecodeError: it cannot be used; :func:`is_damage` returns whether it is damaged.
             OSError: it cannot be reached, was removed or replaced, or the disk is full.
         """
-        if self.unusable:
-            self.close()
-        if self.store is not None:
+        found, before = self._found(), self._files
+        if self._store is not None and not self.unusable:
             _check_room(self.path.parent)
-            if self._found() != self._identities:
-                self.store.connection.execute("PRAGMA wal_checkpoint(FULL)")  # its log alone may have been removed
+            if found != before:
+                self._store.connection.execute("PRAGMA wal_checkpoint(FULL)")  # its log alone may have been removed
                 raise OSError(errno.ESTALE, "its files were removed or replaced")
-            return self.store
-        if self._device is not None and not self.path.exists() and _device(self.path.parent) != self._device:
+            return self._store
+        self._close()
+        if before[0] and not found[0] and before[0][0] != _device(self.path.parent):
             raise OSError(errno.ENODEV, "the file system that the journal was on is not mounted", str(self.path))
-        if self._lock is None or not self._lock.holds():
-            self.release()
-            self._lock = WriterLock(self.path)
+        self._take_lock()
         if self.unusable:
             self._set_aside()
-        _check_room(self.path.parent)
         create(self.path)
-        with closed_on_failure(connection := _connect(self.path, "mode=rw", 1.0)):
-            _check_ours(connection)
-            # Not before it is known to be ours: this writes to the file.
-            connection.execute("PRAGMA journal_mode = WAL")
-            # NORMAL can lose committed transitions in a power failure, and an event can be a power failure.
-            connection.execute("PRAGMA synchronous = FULL")
-            store = Store(connection)
-            found = store.epoch()
-            if found and (found != epoch or store.last_number() < self.last_number):
-                raise NotUsableError("an older copy of the journal, or another one, is in its place")
-        self.store, self._identities, self._device = store, self._found(), self.path.stat().st_dev
-        return store
+        self._store = _open_to_write(self.path, 1.0)
+        self._files = self._found()
+        return self._store
 
-    def close(self) -> None:
-        """Close the file, and keep the lock."""
-        if self.store is not None:
-            with suppress(sqlite3.Error):
-                self.store.close()
-        self.store = None
+    def _take_lock(self) -> None:
+        """Take the lock, unless it is held and its file is still at its path."""
+        if self._lock is None or _identity(_lock_path(self.path)) != self._locked:
+            self._release()
+            self._lock = writer_lock(self.path)
+            self._locked = _identity(_lock_path(self.path))
 
-    def leave_read_only(self) -> None:
-        """Release the lock if the file system is read-only: otherwise it could not be unmounted."""
-        probe = self.path.with_name(f"{self.path.name}.probe")  # the mount's flags do not show an error of the disk
-        try:
-            create(probe)
-            probe.unlink()
-        except OSError as error:
-            if error.errno == errno.EROFS:
-                self.release()
-
-    def release(self) -> None:
-        """Release the lock."""
+    def _release(self) -> None:
         if self._lock is not None:
-            self._lock.release()
+            with suppress(sqlite3.Error):
+                self._lock.close()
         self._lock = None
 
+    def _close(self) -> None:
+        if self._store is not None:
+            with suppress(sqlite3.Error):
+                self._store.close()
+        self._store = None
+
+    def close(self) -> None:
+        """Close the file, and release the lock."""
+        self._close()
+        self._release()
+
+    def failed(self, error: Exception) -> None:
+        """Close the file. The lock of a read-only file system is released: otherwise it could not be unmounted."""
+        self._close()
+        if isinstance(error, OSError) and error.errno == errno.EROFS:
+            self._release()
+
     def _set_aside(self) -> None:
-        if any(identity(f"{self.path}{suffix}") for suffix in ("", *_LOGS)):
-            aside = set_aside(self.path)
+        """Rename the file with its logs and documents, so that no data is lost. Raises OSError."""
+        aside = self.path.with_name(f"{self.path.name}.set-aside-{datetime.now(UTC):%Y%m%dT%H%M%S.%f}")
+        if any(self._found()[:-1]):  # not the lock
+            for suffix in ("", *_LOGS, ".documents", ".documents.old"):
+                with suppress(FileNotFoundError):
+                    Path(f"{self.path}{suffix}").replace(f"{aside}{suffix}")
             message = "journal cannot be used: set aside, and a new one begun"
             self._log.error(message, extra=facts(path=self.path, set_aside=aside, error=self.unusable))
         self.unusable = ""
 
     def _found(self) -> list[tuple[int, int] | None]:
-        return [identity(f"{self.path}{suffix}") for suffix in ("", *_LOGS, _LOCK)]
+        return [_identity(f"{self.path}{suffix}") for suffix in ("", *_LOGS, _LOCK)]
+
+
+def _device(folder: Path) -> int:
+    """Return the device of the file system that ``folder`` is on, or would be on if it were made."""
+    return next(each for each in (folder, *folder.parents) if each.exists()).stat().st_dev

@@ -120,8 +120,12 @@ class Inbox:
         requests: without a result, the oldest first.
         runs: of hooks, also those that have ended.
         hooks: their statistics.
+        spans: ids and texts of the newest spans that wait for delivery, the newest first.
+        spans_queued: how many spans wait.
     """
 
     requests: Sequence[ApprovalRequest] = ()
     runs: Sequence[HookRun] = ()
     hooks: HookStatistics = field(default_factory=HookStatistics)
+    spans: Sequence[tuple[str, str]] = ()
+    spans_queued: int = 0

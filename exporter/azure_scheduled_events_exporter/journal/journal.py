@@ -11,10 +11,10 @@ Must not decide which file is usable (``journal.file``), or know SQL (``journal.
 
 import logging
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -30,28 +30,25 @@ from azure_scheduled_events_exporter.recording.file import RecordedDocument
 from . import documents
 from .codec import decode
 from .file import FAILURES, JournalFile, file_path, is_damage, reason
-from .inbox import Inbox, counted
+from .inbox import Inbox
 from .store import (
     END_SPAN,
     PUT_SPAN,
     PUT_TRANSITION,
-    REMOVE_SPAN,
     SET_RESULT,
     SET_RESULT_IF_UNSENT,
     Entry,
     QueuedSpan,
     Row,
     State,
-    Store,
     entry_rows,
+    prune_rows,
 )
 
 WAIT_SECONDS = 2.0
 """For how long an entry is waited for. Then it waits for the disk by itself."""
 MOST: Final = 3000
 """Rows that wait: at most about 5 MiB. Above it, the oldest ones are dropped."""
-_SPANS = 256
-"""How many of the spans on disk are known in memory: two batches of ``tracing.delivery``."""
 RETRY_SECONDS = 1.0
 """Interval of the attempts to write, while the disk does not work."""
 _CLOSE_SECONDS = 1.0
@@ -71,10 +68,6 @@ class JournalState:
     errors: int = 0
 
 
-_OF_REQUESTS = frozenset({SET_RESULT, SET_RESULT_IF_UNSENT})
-_OF_SPANS = frozenset({PUT_SPAN, END_SPAN, REMOVE_SPAN})
-
-
 class Journal:
     """Stores transitions, events and undelivered spans. Thread-safe.
 
@@ -91,19 +84,15 @@ class Journal:
         self._retention = retention
         self._log = log
         self._file = None if path is None else JournalFile(file_path(path), log)
-        self._state = State() if self._file is None else self._file.found  # after the newest change
+        self._state = State() if self._file is None else self._file.state  # after the newest change
+        self._inbox = Inbox() if self._file is None else self._file.inbox  # as of the last look
         self._rows: deque[tuple[int, Row]] = deque(maxlen=MOST)  # that wait, with the numbers of their changes
-        self._has_dropped = False  # rows that were never written: then the file needs the whole state
         self._added = self._written = 0  # numbers of the newest change, and of the newest one on disk
-        self._spans_on_disk = 0 if self._file is None else self._file.spans
+        self._last_number = self._state.last_number  # of the newest transition on disk
         self._vm_id = ""
-        self._inbox = Inbox()
-        self._stored_spans: list[tuple[str, str]] = []  # ids and texts of the newest on disk
-        self._jobs: list[Callable[[Store], None]] = []  # for the thread, dropped if the disk fails
+        self._jobs: list[Callable[[], None]] = []  # for the thread, dropped if the disk fails
         self._looks = False  # the file is to be checked, and what other processes have written to be read
-        # Why entries wait, "" while they are on disk; None until the file is open, at the start or after damage.
-        self._problem: str | None = "there is no file" if self._file is None else None
-        self._retry_at = 0.0
+        self._problem = "there is no file" if self._file is None else ""  # why entries wait, "" while they do not
         self._errors = 0
         self._ending = False
         self._pruned: float | None = None
@@ -111,8 +100,7 @@ class Journal:
         self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
         if self._file is not None:
             self._thread.start()
-            with self._changed:
-                self._changed.wait_for(lambda: self._problem is not None, WAIT_SECONDS)
+            self._put_and_wait([])
 
     @property
     def state(self) -> JournalState:
@@ -146,9 +134,7 @@ class Journal:
         """Let ``rows`` and ``changes`` of the state be written; return the number of this change."""
         with self._changed:
             self._added += 1
-            for row in rows:
-                self._has_dropped |= len(self._rows) == MOST
-                self._rows.append((self._added, row))
+            self._rows.extend((self._added, row) for row in rows)
             self._state = replace(self._state, **changes)
             self._changed.notify_all()
             return self._added
@@ -166,15 +152,16 @@ class Journal:
         A request whose result waits for the disk is not open any more.
         """
         with self._changed:
-            closed = {row.values[-1] for _, row in self._rows if row.statement in _OF_REQUESTS}
-            is_up, requests = self._problem == "", self._inbox.requests
-            return replace(self._inbox, requests=[each for each in requests if is_up and each.number not in closed])
+            answers = {SET_RESULT, SET_RESULT_IF_UNSENT}
+            closed = {row.values[-1] for _, row in self._rows if row.statement in answers}
+            requests = () if self._problem else self._inbox.requests
+            return replace(self._inbox, requests=[each for each in requests if each.number not in closed])
 
-    def _later(self, job: Callable[[Store], None]) -> None:
-        """Let the thread do ``job``, if the disk works."""
+    def _later(self, job: Callable[[Path], None]) -> None:
+        """Let the thread do ``job`` with the journal's path, if the disk works."""
         if self._file is not None and not self._problem:
             with self._changed:
-                self._jobs.append(job)
+                self._jobs.append(partial(job, self._file.path))
                 self._changed.notify_all()
 
     def claim(self, vm_id: str) -> bool:
@@ -189,9 +176,7 @@ class Journal:
                 message = "journal belongs to another VM: begun anew, and the file is kept under another name"
                 self._log.warning(message, extra=facts(vm_id=vm_id, journal_vm_id=owner))
                 self._rows.clear()
-                self._state, self._spans_on_disk, self._stored_spans = State(), 0, []
-                if self._file is not None:
-                    self._file.unusable = "it belongs to another VM"
+                self._state, self._inbox, self._last_number = State(), Inbox(), 0  # the thread finds another epoch
             self._put(vm_id=vm_id)
         return bool(owner)
 
@@ -210,42 +195,34 @@ class Journal:
             return
         if clock_confirmed():
             self._pruned = now.monotonic
-            self._later(lambda store: self._prune(store, now.wall - self._retention))
-
-    def _prune(self, store: Store, before: float) -> None:
-        store.prune(before)
-        if self._file is not None:
-            documents.prune(self._file.path, before)
+            before = now.wall - self._retention
+            self._put(prune_rows(before))
+            self._later(partial(documents.prune, before=before))
 
     def queued_spans(self, limit: int) -> list[QueuedSpan]:
         """Return undelivered spans, the newest first, at most ``limit``, also those not yet on disk.
 
-        Of those on disk, only the newest :data:`_SPANS` are known. One that is damaged is removed.
+        Of those on disk, only the newest are known. One that is damaged is removed.
         """
-        with self._changed:
-            texts = dict(reversed(self._stored_spans))
-            self._bring_up_to_date(texts)
         found = []
-        for span_id, text in list(reversed(texts.items()))[:limit]:
+        for span_id, text in list(reversed(self._known_spans().items()))[:limit]:
             try:
                 found.append(QueuedSpan(text, decode(SpanFacts, text)))
             except (CodecError, DamagedTextError):
-                self._put([Row(REMOVE_SPAN, (span_id,))])
+                self._put([Row(END_SPAN, (span_id, None))])
         return found
 
-    def _bring_up_to_date(self, texts: dict[str, str]) -> int:
-        """Let queued spans, by their ids, be as after all rows that wait; return how many others these remove."""
-        removed = 0
-        for _, (statement, values) in self._rows:
-            if statement is PUT_SPAN:
-                texts.pop(values[0], None)  # the newest last
-                texts[values[0]] = values[1]
-            elif statement is END_SPAN:
-                if texts.get(values[0]) == values[1]:
-                    del texts[values[0]]
-                else:
-                    removed += 1
-        return removed
+    def _known_spans(self) -> dict[str, str]:
+        """Return texts of undelivered spans by their ids, the newest last, as they are after all rows that wait."""
+        with self._changed:
+            texts = dict(reversed(self._inbox.spans))
+            for _, (statement, values) in self._rows:
+                if statement is PUT_SPAN:
+                    texts.pop(values[0], None)
+                    texts[values[0]] = values[1]
+                elif statement is END_SPAN and values[1] in {texts.get(values[0]), None}:
+                    texts.pop(values[0], None)
+            return texts
 
     def end_spans(self, spans: Iterable[QueuedSpan]) -> None:
         """Remove spans that need no delivery any more; not newer versions of them."""
@@ -254,9 +231,7 @@ class Journal:
     def spans_queued(self) -> int:
         """Return the number of spans that wait for delivery, also of those that wait for the disk."""
         with self._changed:
-            waiting: dict[str, str] = {}
-            removed = self._bring_up_to_date(waiting)
-            return max(0, self._spans_on_disk - removed) + len(waiting)
+            return self._inbox.spans_queued - len(self._inbox.spans) + len(self._known_spans())
 
     def mark_sent(self, number: int) -> bool:
         """Mark an approval request as being sent; return whether it was not withdrawn.
@@ -281,9 +256,7 @@ class Journal:
 
     def keep_document(self, document: RecordedDocument) -> None:
         """Store a document unchanged, if the disk works. Only in a file: nobody could read one in memory."""
-        if self._file is not None:
-            path = self._file.path
-            self._later(lambda _: documents.keep(path, document))
+        self._later(partial(documents.keep, document=document))
 
     def record_heartbeat(self, at: Timestamp | None) -> None:
         """Write the moment, so that the next run can measure a pause; None removes it."""
@@ -303,68 +276,60 @@ class Journal:
         file, is_last = cast("JournalFile", self._file), False
         while not is_last:
             with self._changed:
-                left = max(0.0, self._retry_at - time.monotonic()) if self._problem else None
-                self._changed.wait_for(self._has_work, left)
+                if self._problem:
+                    self._changed.wait_for(lambda: self._ending, RETRY_SECONDS)
+                else:
+                    self._changed.wait_for(self._has_work)
                 is_last = self._ending
-            if is_last or not self._problem or time.monotonic() >= self._retry_at:
-                self._write(file)
+            self._write(file)
         file.close()
-        file.release()
 
     def _has_work(self) -> bool:
-        is_changed = self._looks or self._added > self._written or self._problem is None
-        return self._ending or bool(self._jobs) or (not self._problem and is_changed)
+        return self._ending or self._looks or bool(self._jobs) or self._added > self._written
 
     def _write(self, file: JournalFile) -> None:
         with self._changed:
             number, state, rows = self._added, self._state, [row for _, row in self._rows]
-            has_dropped, self._has_dropped, self._looks = self._has_dropped, False, False
-            jobs, self._jobs = self._jobs, []
-            inbox, spans, spans_on_disk = self._inbox, self._stored_spans, self._spans_on_disk
+            jobs, self._jobs, self._looks, inbox = self._jobs, [], False, self._inbox
+            last_number = self._last_number
         try:
-            store = file.opened(state.epoch)
-            is_whole = has_dropped or not store.epoch()
-            if is_whole or number > self._written:
-                store.write(rows, state, whole=is_whole)
-                file.last_number = state.last_number
-            statements, is_news = {row.statement for row in rows}, store.changed_by_others()
-            if is_news or statements & _OF_REQUESTS:
-                runs = store.hook_runs()
-                inbox = Inbox(store.open_requests(), runs, counted(runs))
-            if is_news or statements & _OF_SPANS:
-                spans, spans_on_disk = store.queued_spans(_SPANS), store.spans_queued()
+            store = file.opened()
+            epoch, last = store.position()
+            if epoch and (epoch != state.epoch or last < last_number):
+                file.unusable = "it belongs to another VM, or is an older copy of this journal or another one"
+                store, epoch = file.opened(), ""
+            is_written = number > self._written or not epoch
+            if is_written:
+                # If as many rows wait as may, some may have been dropped.
+                store.write(rows, state, whole=not epoch or len(rows) == MOST)
+            if store.changed_by_others():
+                inbox = store.inbox()
+            elif is_written:
+                inbox = store.inbox(inbox)
         except (*FAILURES, JournalInUseError) as error:
-            self._has_dropped |= has_dropped
             self._failed(file, error)
             return
         with self._changed:
-            self._written, self._inbox = number, inbox
             if self._state.epoch == state.epoch:  # else they are another VM's
-                self._stored_spans, self._spans_on_disk = spans, spans_on_disk
+                self._written, self._inbox, self._last_number = number, inbox, state.last_number
             while self._rows and self._rows[0][0] <= number:
                 self._rows.popleft()
             if self._problem:
                 self._log.info("journal is on disk again", extra=facts(path=file.path))
             self._problem = ""
             self._changed.notify_all()
-        try:
-            for job in jobs:
-                job(store)
-        except FAILURES as error:
-            self._failed(file, error)
+        for job in jobs:
+            job()
 
     def _failed(self, file: JournalFile, error: Exception) -> None:
-        """Close the file. If it is damaged, the next turn, which follows at once, begins a new one."""
-        file.close()
+        """Close the file. If it is damaged, the next turn begins a new one."""
+        file.failed(error)
         with self._changed:
             if is_damage(error):
-                file.unusable, self._problem = reason(error), None
+                file.unusable, self._looks = reason(error), True
                 self._errors += 1
             else:
-                self._retry_at = time.monotonic() + RETRY_SECONDS
                 self._has_trouble(reason(error))
-        if self._problem:
-            file.leave_read_only()
 
     def _has_trouble(self, problem: str) -> None:
         """Take note that entries wait for the disk, and log why, once until it works again. The lock is held."""

@@ -10,8 +10,7 @@ The tables and their content, of which every value is JSON by ``journal.codec``:
 ``spans``               :class:`SpanFacts` that wait for delivery
 ``approval_requests``   operators' requests, and their results: none, ``""`` while one is being sent, or a text
 ``hook_runs``           runs of ``hook``'s command
-``properties``          epoch of the numbers, id of the VM, last heartbeat, number of the last transition, and the
-                        :class:`Statistics` of all transitions, also of those whose rows are removed
+``state``               one row: what :class:`State` has besides events
 ======================  ===================================================================================
 
 Other processes add rows to the tables of ``journal.inbox`` while the exporter runs.
@@ -28,24 +27,27 @@ from azure_scheduled_events_exporter.core.records import Record, change_record
 from azure_scheduled_events_exporter.core.spans import SpanFacts
 from azure_scheduled_events_exporter.core.statistics import Statistics
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
-from azure_scheduled_events_exporter.errors import CodecError, DamagedTextError
+from azure_scheduled_events_exporter.errors import CodecError, DamagedTextError, NotUsableError
 
 from .codec import decode, decoded, encode
-from .inbox import ApprovalRequest, HookRun
+from .inbox import ApprovalRequest, HookRun, Inbox, counted
 
 _Value = TypeVar("_Value")
 
-APPLICATION_ID: Final = 0x41534531
+_APPLICATION_ID: Final = 0x41534531
 """``ASE1``: marks the journals of this exporter."""
-SCHEMA_VERSION: Final = 1
+_SCHEMA_VERSION: Final = 1
 
 PAGE: Final = 500
 """How many transitions are read at once."""
+_SPANS: Final = 256
+"""How many of the spans on disk are known in memory: two batches of ``tracing.delivery``."""
 _PRUNED: Final = 50_000
 """How many transitions are removed at once, which takes less than a second."""
 
 # A damaged file can hold any value in any column: integrity_check compares each with its CHECK.
 _SCHEMA: Final = f"""
+    PRAGMA journal_mode = WAL;
     BEGIN IMMEDIATE;
     CREATE TABLE transitions (
         seq INTEGER PRIMARY KEY,
@@ -65,17 +67,23 @@ _SCHEMA: Final = f"""
     CREATE TABLE hook_runs (
         run TEXT PRIMARY KEY, started REAL NOT NULL, content TEXT NOT NULL CHECK (typeof(content) = 'text')
     ) WITHOUT ROWID;
-    CREATE TABLE properties (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-    PRAGMA application_id = {APPLICATION_ID};
-    PRAGMA user_version = {SCHEMA_VERSION};
+    CREATE TABLE state (
+        one INTEGER PRIMARY KEY CHECK (one = 1),
+        epoch TEXT NOT NULL CHECK (typeof(epoch) = 'text'),
+        last_number INTEGER NOT NULL CHECK (last_number BETWEEN 0 AND 1 << 61),
+        vm_id TEXT NOT NULL,
+        statistics TEXT NOT NULL,
+        heartbeat TEXT NOT NULL
+    );
+    PRAGMA application_id = {_APPLICATION_ID};
+    PRAGMA user_version = {_SCHEMA_VERSION};
     COMMIT;
 """
 PUT_TRANSITION: Final = "REPLACE INTO transitions VALUES (?, ?, ?)"
 PUT_SPAN: Final = "REPLACE INTO spans VALUES (?, ?)"
 _PUT_LIFE: Final = "REPLACE INTO lives VALUES (?, ?, ?, ?)"
-_PUT_PROPERTY: Final = "REPLACE INTO properties VALUES (?, ?)"
-END_SPAN: Final = "DELETE FROM spans WHERE span_id = ? AND span = ?"
-REMOVE_SPAN: Final = "DELETE FROM spans WHERE span_id = ?"
+_PUT_STATE: Final = "REPLACE INTO state VALUES (1, ?, ?, ?, ?, ?)"
+END_SPAN: Final = "DELETE FROM spans WHERE span_id = ? AND span = coalesce(?, span)"
 SET_RESULT_IF_UNSENT: Final = "UPDATE approval_requests SET result = ? WHERE number = ? AND result IS NULL"
 SET_RESULT: Final = "UPDATE approval_requests SET result = ? WHERE number = ? AND coalesce(result, '') = ''"
 
@@ -131,18 +139,34 @@ class State:
     heartbeat: Timestamp | None = None
 
 
+class NothingWrittenError(NotUsableError):
+    """The file is empty, or the process that made it was killed before it made the tables."""
+
+
 class Store:
-    """The tables over ``connection``, created if there are none. Every method is one transaction.
+    """The tables over ``connection``. Every method is one transaction.
 
     All methods raise sqlite3.Error and then leave the tables as they were; those that read values raise
     ``DamagedTextError`` too.
     """
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: sqlite3.Connection, *, creates: bool = False) -> None:
+        """Refuse a file of another program, or of another schema; ``creates`` tables if nothing has been written.
+
+        Raises:
+            NotUsableError: it is refused.
+        """
         self.connection = self._db = connection
         self._data_version = 0
         if not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+            if not creates:
+                raise NothingWrittenError("nothing has been written to it yet")
             connection.executescript(_SCHEMA)
+        if connection.execute("PRAGMA application_id").fetchone()[0] != _APPLICATION_ID:
+            raise NotUsableError("it is another program's SQLite file, or of a version before the first release")
+        version = connection.execute("PRAGMA user_version").fetchone()[0]
+        if version != _SCHEMA_VERSION:
+            raise NotUsableError(f"it is of another version (schema {version}, known here is {_SCHEMA_VERSION})")
 
     def close(self) -> None:
         """Close the connection. This merges the write-ahead log into the file."""
@@ -153,26 +177,26 @@ class Store:
 
         With ``whole``, its events are written too, in place of the current ones that the tables have.
         """
+        heartbeat = encode(state.heartbeat) if state.heartbeat else ""
+        values = (state.epoch, state.last_number, state.vm_id, encode(state.statistics), heartbeat)
         lives = (*state.lifecycles.ended.values(), *state.lifecycles.current.values()) if whole else ()
         with self._db:
             if whole:
                 self._db.execute("DELETE FROM lives WHERE ended IS NULL")
-            for row in (*map(_life_row, lives), *rows, *_state_rows(state)):
+            for row in (*map(_life_row, lives), *rows, Row(_PUT_STATE, values)):
                 self._db.execute(row.statement, row.values)
 
     def restore(self) -> State:
-        """Return the state in the tables."""
+        """Return the state in the tables; a new one before the first write."""
+        row = self._db.execute("SELECT epoch, last_number, vm_id, statistics, heartbeat FROM state").fetchone()
+        if row is None:
+            return State()
+        epoch, number, vm_id, statistics, heartbeat = row
         lives = self._lives("WHERE ended IS NOT NULL ORDER BY ended DESC LIMIT ?", (REMEMBERED_ENDS,))
         ended = {life.event_id: life for life in reversed(list(lives))}
-        text, heartbeat = self._property("statistics"), self._property("heartbeat")
-        return State(
-            Lifecycles(self.current(), ended),
-            _sound(Statistics, text) if text else Statistics(),
-            self.last_number(),
-            self.epoch(),
-            self._property("vm_id"),
-            _sound(Timestamp, heartbeat) if heartbeat else None,
-        )
+        last_beat = _sound(Timestamp, heartbeat) if heartbeat else None
+        known = Lifecycles(self.current(), ended)
+        return State(known, _sound(Statistics, statistics), number, epoch, vm_id, last_beat)
 
     def current(self) -> dict[str, Lifecycle]:
         """Return the current events by EventId, the oldest first."""
@@ -191,17 +215,9 @@ class Store:
         sql = "SELECT seq, record FROM transitions WHERE seq > ? ORDER BY seq LIMIT ?"
         return [(number, _sound(dict, text)) for number, text in self._db.execute(sql, (after, limit)).fetchall()]
 
-    def last_number(self) -> int:
-        """Return the number of the newest transition that was ever written; 0 before the first."""
-        return _sound(int, self._property("last_number") or "0")
-
-    def epoch(self) -> str:
-        """Return the random id that tells this journal's numbers from another's; ``""`` before the first write."""
-        return self._property("epoch")
-
-    def _property(self, name: str) -> str:
-        row = self._db.execute("SELECT value FROM properties WHERE name = ?", (name,)).fetchone()
-        return str(row[0]) if row else ""
+    def position(self) -> tuple[str, int]:
+        """Return the id of this journal's numbers and the last number given; ``""`` and 0 before the first write."""
+        return self._db.execute("SELECT epoch, last_number FROM state").fetchone() or ("", 0)
 
     def changed_by_others(self) -> bool:
         """Return whether another connection has written since the last call; True at the first."""
@@ -209,24 +225,16 @@ class Store:
         self._data_version = self._db.execute("PRAGMA data_version").fetchone()[0]
         return self._data_version != before
 
-    def prune(self, before: float) -> None:
-        """Remove what is from before ``before`` (Unix seconds), of transitions at most :data:`_PRUNED` at once.
-
-        The statistics still count it.
-        """
-        some = "seq < (SELECT min(seq) FROM transitions) + ?"
-        with self._db:
-            self._db.execute(f"DELETE FROM transitions WHERE wall < ? AND {some}", (before, _PRUNED))
-            self._db.execute("DELETE FROM lives WHERE ended < ?", (before,))
-            self._db.execute("DELETE FROM approval_requests WHERE created < ?", (before,))
-
     def queued_spans(self, limit: int) -> list[tuple[str, str]]:
         """Return ids and texts of undelivered spans, the newest first, because they are urgent; -1 means all."""
         return self._db.execute("SELECT span_id, span FROM spans ORDER BY rowid DESC LIMIT ?", (limit,)).fetchall()
 
-    def spans_queued(self) -> int:
-        """Return the number of spans that wait for delivery."""
-        return int(self._db.execute("SELECT count(*) FROM spans").fetchone()[0])
+    def inbox(self, before: Inbox | None = None) -> Inbox:
+        """Return what the tables have for others now. With ``before``, no other process has written since."""
+        runs = self.hook_runs() if before is None else before.runs
+        hooks = counted(runs) if before is None else before.hooks
+        count = self._db.execute("SELECT count(*) FROM spans").fetchone()[0]
+        return Inbox(self.open_requests(), runs, hooks, self.queued_spans(_SPANS), count)
 
     def add_requests(self, lives: Iterable[Lifecycle], operator: str, created: float, expires: float) -> list[int]:
         """Queue an operator's requests to approve these events as they were shown; return their numbers."""
@@ -291,12 +299,11 @@ def _life_row(life: Lifecycle) -> Row:
     return Row(_PUT_LIFE, (life.event_id, life.first_seen.wall, ended, encode(life)))
 
 
-def _state_rows(state: State) -> list[Row]:
-    values = {
-        "statistics": encode(state.statistics),
-        "last_number": str(state.last_number),
-        "epoch": state.epoch,
-        "vm_id": state.vm_id,
-        "heartbeat": state.heartbeat and encode(state.heartbeat),
-    }
-    return [Row(_PUT_PROPERTY, (name, value or "")) for name, value in values.items()]
+def prune_rows(before: float) -> list[Row]:
+    """Return the rows that remove what is from before ``before`` (Unix seconds); the statistics still count it."""
+    some = f"seq < (SELECT min(seq) FROM transitions) + {_PRUNED}"
+    return [
+        Row(f"DELETE FROM transitions WHERE wall < ? AND {some}", (before,)),
+        Row("DELETE FROM lives WHERE ended < ?", (before,)),
+        Row("DELETE FROM approval_requests WHERE created < ?", (before,)),
+    ]

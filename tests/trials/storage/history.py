@@ -27,11 +27,9 @@ def fill(path: Path, count: int) -> None:
             "INSERT INTO transitions (wall, record) VALUES (?, ?)",
             ((wall, record.replace('"A"', f'"N{number}"')) for number in range(count)),
         )
-        found = "SELECT value FROM properties WHERE name = 'statistics'"
-        statistics = json.loads(connection.execute(found).fetchone()[0])
+        statistics = json.loads(connection.execute("SELECT statistics FROM state").fetchone()[0])
         statistics["transitions"] = [[key, counted * (count + 1)] for key, counted in statistics["transitions"]]
-        values = [(json.dumps(statistics), "statistics"), (str(count + 1), "last_number")]
-        connection.executemany("UPDATE properties SET value = ? WHERE name = ?", values)
+        connection.execute("UPDATE state SET statistics = ?, last_number = ?", (json.dumps(statistics), count + 1))
 
 
 def streamed(url: str, folder: Path, lines: int) -> float:

@@ -48,9 +48,9 @@ class TestFile:
         """The file is in WAL mode, and every commit waits for the disk."""
         file = start(folder).journal._file
         assert file
-        assert file.store
-        assert file.store.connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
-        assert file.store.connection.execute("PRAGMA synchronous").fetchone() == (2,)
+        assert file._store
+        assert file._store.connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+        assert file._store.connection.execute("PRAGMA synchronous").fetchone() == (2,)
 
     @pytest.mark.parametrize(
         ("given", "file"), [("state", "state/journal.sqlite"), ("state/j.db", "state/j.db"), ("file", "file")]

@@ -30,7 +30,7 @@ from azure_scheduled_events_exporter.core.event_types import EventType
 from azure_scheduled_events_exporter.core.kinds import Kind
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle
 from azure_scheduled_events_exporter.errors import ExporterError, JournalInUseError, Outcome, UsageError
-from azure_scheduled_events_exporter.journal.file import MEMORY, WriterLock, file_path, read_only, writable
+from azure_scheduled_events_exporter.journal.file import MEMORY, file_path, read_only, writable, writer_lock
 from azure_scheduled_events_exporter.journal.inbox import HookRun, Phase, RunOutcome
 from azure_scheduled_events_exporter.journal.journal import Journal
 from azure_scheduled_events_exporter.service import daemon
@@ -95,7 +95,7 @@ def run(parsed: argparse.Namespace) -> int:
         Journal(path, config.journal_retention, log).close()
     with ExitStack() as stack:
         try:
-            stack.callback(WriterLock(path.with_name(f"{path.name}.hook-{zlib.crc32(line.encode()):08x}")).release)
+            stack.callback(writer_lock(path.with_name(f"{path.name}.hook-{zlib.crc32(line.encode()):08x}")).close)
         except JournalInUseError:
             raise ExporterError(f"hook: another hook with the journal {path} runs {line}") from None
         except (sqlite3.Error, OSError) as error:  # a disk that fails must not keep an event from the command
