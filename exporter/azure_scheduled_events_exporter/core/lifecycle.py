@@ -97,8 +97,7 @@ class Lifecycle:
             if that was earlier and no approval had been sent from here.
         proven_by_boot: whether only a boot of this VM shows that it started.
         outcome: how it ended: completed, cancelled, lost or withdrawn; ended_at: when that was seen.
-        wrong_end: the end before the event returned, which the histograms have counted; None if it never returned. Of
-            several, the one that counts most: completed, then cancelled, then lost.
+        has_returned: whether it has been in a document again after an end. Histograms leave out what follows.
         moves: its reschedules and returns, oldest first.
         vm_name: this VM's name when the event was last observed, so that after a restart it is known immediately; None
             if unknown.
@@ -120,7 +119,7 @@ class Lifecycle:
     proven_by_boot: bool = False
     outcome: Transition | None = None
     ended_at: Timestamp | None = None
-    wrong_end: Transition | None = None
+    has_returned: bool = False
     moves: tuple[Move, ...] = ()
     vm_name: str | None = None
     own_name: str = ""

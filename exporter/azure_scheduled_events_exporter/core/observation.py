@@ -41,9 +41,6 @@ WATCHED_WITHIN_SECONDS = 60.0
 OUTDATED_AFTER_BOOT_SECONDS = 600.0
 """For how long after a boot a document may still show the event that caused it as Scheduled."""
 
-_MOST_COUNTED = (Transition.COMPLETED, Transition.CANCELLED, Transition.LOST)
-"""Ends, by how much they add to histograms: ``completed`` both phases, ``cancelled`` one, ``lost`` none."""
-
 
 class Absence(StrEnum):
     """Why an event may be missing from the document. The first case that applies is used."""
@@ -161,9 +158,7 @@ def _state(event: ScheduledEvent) -> State:
 
 def _returned(ended: Lifecycle, event: ScheduledEvent, context: ObservationContext) -> tuple[Lifecycle, Change]:
     """Make an ended event current again. Remove the values that only the wrong end set."""
-    ends = {ended.wrong_end, ended.outcome}
-    wrong_end = next((end for end in _MOST_COUNTED if end in ends), ended.outcome)
-    life = replace(ended, outcome=None, ended_at=None, wrong_end=wrong_end)
+    life = replace(ended, outcome=None, ended_at=None, has_returned=True)
     if ended.proven_by_boot:
         life = replace(life, started_at=None, proven_by_boot=False, observed_pause=None, pauses=0)
         if ended.approved_by is Approver.DEADLINE:

@@ -73,24 +73,23 @@ def _observed(change: Change) -> Iterator[tuple[str, tuple[str, ...], float]]:
     """Yield what ``change`` adds to the histograms of :class:`Statistics`: field, key and value.
 
     They count events of this VM, and approvals from this VM, so that a sum over a fleet counts each event once for each
-    VM that it affects. Each phase of an event is measured once, not again when it ends after a wrong end. A lost event
+    VM that it affects. What follows a wrong end is left out, so each phase of an event is measured once. A lost event
     ends no phase, because its end was not observed.
     """
     life, transition, event_type = change.lifecycle, change.transition, change.lifecycle.event.event_type
     began = Transition.COMPLETED if life.proven_by_boot else Transition.STARTED
     decided = began if life.approved_by is Approver.DEADLINE else Transition.APPROVED
-    had_completed = life.wrong_end is Transition.COMPLETED
-    is_first_approval = transition is decided and not had_completed
-    if life.approval is not None and is_first_approval and (life.is_mine or life.approved_here):
+    if life.has_returned:
+        return
+    if life.approval is not None and transition is decided and (life.is_mine or life.approved_here):
         yield "approval_latency", (event_type, str(life.approval.by)), life.approval.at.since(life.first_seen)
     if not life.is_mine:
         return
     if transition is Transition.DETECTED and life.notice_seconds is not None:
         yield "notice", (event_type,), life.notice_seconds
-    was_waiting = life.announced and not had_completed and life.wrong_end is not Transition.CANCELLED
-    if was_waiting and transition in {began, Transition.CANCELLED}:
+    if life.announced and transition in {began, Transition.CANCELLED}:
         yield "phases", (event_type, "scheduled"), (life.started_at or change.at).since(life.first_seen)
-    if transition is Transition.COMPLETED and not had_completed:
+    if transition is Transition.COMPLETED:
         if life.started_at is not None:
             yield "phases", (event_type, "started"), change.at.since(life.started_at)
         if life.observed_pause is not None:

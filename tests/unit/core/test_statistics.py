@@ -89,8 +89,10 @@ Added = dict[str, Any]  # by the field of the statistics: the total of each hist
 def by(approver: Approver) -> Told:
     """Return the approval by ``approver`` 20 s after the event was first seen, and its start."""
     life = replace(LIFE, approval=Approval(approver, at(20)))
-    started = replace(life, state=State.STARTED, started_at=at(30))
-    return [(Transition.APPROVED, life, 20), (Transition.STARTED, replace(started, wrong_end=None), 30)]
+    return [
+        (Transition.APPROVED, life, 20),
+        (Transition.STARTED, replace(life, state=State.STARTED, started_at=at(30)), 30),
+    ]
 
 
 ADDED: list[tuple[Told, Added]] = [
@@ -117,6 +119,7 @@ ADDED: list[tuple[Told, Added]] = [
     ),
     ([(Transition.CANCELLED, LIFE, 300)], {"phases": {("Freeze", "scheduled"): 300.0}}),
     ([(Transition.LOST, PAUSED, 300)], {}),
+    ([(Transition.COMPLETED, replace(PAUSED, has_returned=True), 1500)], {}),
     ([(Transition.DETECTED, ADVICE, 0), (Transition.WITHDRAWN, ADVICE, 300)], {}),
     (
         [(Transition.COMPLETED, PROVEN, 960)],
