@@ -153,11 +153,10 @@ def answered(
 
     Without an answer, an event stays marked as requested: an early start means that the request was accepted.
     """
-    event_id = due.life.event_id
     if error is None:
-        return mark_approved(known, [event_id], due.approver, now, {event_id: due.life.not_before})
+        return mark_approved(known, due.life.event_id, due.approver, now, due.life)
     if is_not_accepted(error) and due.life.request is None:  # else an earlier request may have been accepted
-        return mark_refused(known, [event_id]), ()
+        return mark_refused(known, due.life.event_id), ()
     return known, ()
 
 

@@ -170,7 +170,7 @@ class Poller:
             state.known, shown, state.vm_name, is_name_confirmed=is_confirmed, server_time=server_time
         )
         if due is not None:
-            state.record(mark_requested(state.known, [due.life.event_id], due.approver, self._clock()))
+            state.record(mark_requested(state.known, due.life.event_id, due.approver, self._clock()))
             self.approvals.send(due)
             self._take_answer(ANSWER_SECONDS)
 

@@ -49,7 +49,7 @@ class Watch:
 
     def approves(self, now: Timestamp, approver: Approver = Approver.EXPORTER, event_id: str = "A") -> list[str]:
         """Return the transitions that an accepted approval brings."""
-        self.known, changes = mark_approved(self.known, [event_id], approver, now)
+        self.known, changes = mark_approved(self.known, event_id, approver, now)
         self.changes.extend(changes)
         return [str(change.transition) for change in changes]
 

@@ -139,9 +139,9 @@ def _history(resource: str, lives: Sequence[Life]) -> Iterator[Change]:
         yield from changes
         if at == 50:
             for approver in (Approver.EXPORTER, Approver.OPERATOR):
-                ids = [event_id for event_id in known.current if event_id.endswith(f"/{approver}".upper())]
-                known, changes = mark_approved(known, ids, approver, now)
-                yield from changes
+                for event_id in [name for name in known.current if name.endswith(f"/{approver}".upper())]:
+                    known, changes = mark_approved(known, event_id, approver, now)
+                    yield from changes
 
 
 def _at(event: ScheduledEvent, at: int, fate: str) -> ScheduledEvent:

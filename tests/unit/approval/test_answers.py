@@ -32,7 +32,7 @@ def due(known: Lifecycles) -> Due:
 
 def requested(known: Lifecycles) -> Lifecycles:
     """Return the event while the request is under way."""
-    return mark_requested(known, ["A"], Approver.OPERATOR, NOW)
+    return mark_requested(known, "A", Approver.OPERATOR, NOW)
 
 
 def test_accepted(known: Lifecycles) -> None:

@@ -67,6 +67,6 @@ def test_a_kind_changes_while_the_event_goes_on() -> None:
 
 def test_an_approval_from_here_explains_a_start() -> None:
     """An event that was approved from here did not come without notice, also if no document showed it waiting."""
-    known, _ = mark_approved(seen(Lifecycles(), EVENT), ["E"], Approver.OPERATOR, Timestamp(NOW))
+    known, _ = mark_approved(seen(Lifecycles(), EVENT), "E", Approver.OPERATOR, Timestamp(NOW))
     life = replace(known.current["E"], started_at=known.current["E"].first_seen)
     assert kind_of(life, NOW) is Kind.ANNOUNCED

@@ -64,7 +64,7 @@ class Watcher:
     def approves(self, at: float) -> dict[str, SpanFacts]:
         """Return by name the spans that an accepted approval of the event finishes."""
         now = Timestamp(START + at, START + at - self.boot.wall, self.boot.boot_id)
-        self.known, changes = mark_approved(self.known, [GUID], Approver.EXPORTER, now)
+        self.known, changes = mark_approved(self.known, GUID, Approver.EXPORTER, now)
         return {span.name: span for change in changes for span in finished(change)}
 
     @property
@@ -227,7 +227,7 @@ class TestTransitions:
         """The approval ends when it was sent, not when the exporter is back after the reboot."""
         vm = Watcher()
         vm.sees(scheduled(event_type="Reboot"), at=0)
-        vm.known = mark_requested(vm.known, [GUID], Approver.EXPORTER, Timestamp(START + 10, START + 10, "boot-1"))
+        vm.known = mark_requested(vm.known, GUID, Approver.EXPORTER, Timestamp(START + 10, START + 10, "boot-1"))
         vm.boot = Timestamp(START + 60, 0.0, "boot-2")
         spans = vm.sees(at=90, watched=False)
         assert times(spans) == {

@@ -44,7 +44,7 @@ def lived(*documents: tuple[float, Iterable[ScheduledEvent]], vm_name: str | Non
         statistics = statistics.plus(changes)
         for event in events:
             if event.event_id == "APPROVED":
-                known, changes = mark_approved(known, [event.event_id], Approver.OPERATOR, at(seconds + 2))
+                known, changes = mark_approved(known, event.event_id, Approver.OPERATOR, at(seconds + 2))
                 statistics = statistics.plus(changes)
     snapshot = Snapshot(vm_name=vm_name, incarnation=7, statistics=statistics)
     return snapshot.showing(known, NOON + documents[-1][0])

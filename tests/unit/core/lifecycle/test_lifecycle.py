@@ -266,6 +266,6 @@ def test_known_state_is_left_alone() -> None:
     frozen = (dict(before.current), dict(before.ended))
     observe(before, NOTHING, ObservationContext(at(10), VM))
     observe(before, Document(1, (STARTED,)), ObservationContext(at(10), VM))
-    mark_approved(before, ["A"], Approver.OPERATOR, at(10))
-    mark_requested(before, ["A"], Approver.OPERATOR, at(10))
+    mark_approved(before, "A", Approver.OPERATOR, at(10))
+    mark_requested(before, "A", Approver.OPERATOR, at(10))
     assert (dict(before.current), dict(before.ended)) == frozen

@@ -40,13 +40,13 @@ def test_who_approved_a_start(answer: str, seconds: float, told: list[str], appr
     watch = Watch()
     watch.sees(at(0), SCHEDULED)
     if answer:
-        watch.known = mark_requested(watch.known, ["a"], Approver.OPERATOR, at(1))
+        watch.known = mark_requested(watch.known, "A", Approver.OPERATOR, at(1))
         assert not watch.known.current["A"].approved_here
     if answer == "accepted":
         assert watch.approves(at(1), Approver.OPERATOR) == ["approved"]
         assert watch.life.request is None
     if answer == "refused":
-        watch.known = mark_refused(watch.known, ["A"])
+        watch.known = mark_refused(watch.known, "A")
     assert watch.sees(at(abs(seconds)), STARTED, watched=seconds > 0) == told
     assert watch.life.approved_by is approver
     assert watch.life.approved_here is (approver is Approver.OPERATOR)

@@ -84,7 +84,7 @@ def test_a_boot_after_a_request_without_an_answer(booted: float, approver: Appro
     """A reboot that comes before the answer to its approval counts that approval, from when it was requested."""
     watch = Watch()
     watch.sees(at(0), SCHEDULED)
-    watch.known = mark_requested(watch.known, ["A"], approver, at(10))
+    watch.known = mark_requested(watch.known, "A", approver, at(10))
     told = watch.sees(at(booted + 30, boot="boot-2"), watched=False, booted_at=at(booted, boot="boot-2"))
     assert told == ["approved", "completed"]
     assert (watch.life.approved_by, watch.life.approved_at) == (approver, at(10))
@@ -130,7 +130,7 @@ def test_a_boot_after_a_refused_request() -> None:
     """A request that IMDS refused does not make an early boot a proof."""
     watch = Watch()
     watch.sees(at(0), SCHEDULED)
-    watch.known = mark_refused(mark_requested(watch.known, ["A"], Approver.EXPORTER, at(10)), ["A"])
+    watch.known = mark_refused(mark_requested(watch.known, "A", Approver.EXPORTER, at(10)), "A")
     assert watch.sees(at(90, boot="boot-2"), watched=False, booted_at=at(60, boot="boot-2")) == ["lost"]
 
 
