@@ -163,7 +163,7 @@ class Store:
                 raise NothingWrittenError("nothing has been written to it yet")
             connection.executescript(_SCHEMA)
         if connection.execute("PRAGMA application_id").fetchone()[0] != _APPLICATION_ID:
-            raise NotUsableError("it is another program's SQLite file, or of a version before the first release")
+            raise NotUsableError("it is another program's SQLite file")
         version = connection.execute("PRAGMA user_version").fetchone()[0]
         if version != _SCHEMA_VERSION:
             raise NotUsableError(f"it is of another version (schema {version}, known here is {_SCHEMA_VERSION})")
