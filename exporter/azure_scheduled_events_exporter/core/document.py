@@ -30,15 +30,8 @@ https://learn.microsoft.com/azure/virtual-machine-scale-sets/virtual-machine-sca
 """
 
 
-class EventStatus(StrEnum):
-    """The documented statuses. There is no Completed: a finished event leaves the document.
-
-    Advisory came with api-version 2024-07-09: advice about a Spot VM, for which nothing is scheduled.
-    """
-
-    SCHEDULED = "Scheduled"
-    STARTED = "Started"
-    ADVISORY = "Advisory"
+STATUSES = ("Scheduled", "Started", "Advisory")
+"""The documented values of EventStatus. There is no Completed: a finished event leaves the document."""
 
 
 class EventSource(StrEnum):
@@ -68,7 +61,7 @@ class ScheduledEvent:
         sent_id: as sent, for requests to Azure.
         event_type: one of ``event_types.EventType``, or whatever Azure sent, up to 128 characters of it, as of the
             next two; ``""`` when absent.
-        status: one of :class:`EventStatus`, or whatever Azure sent; ``""`` when absent.
+        status: one of :data:`STATUSES`, or whatever Azure sent; ``""`` when absent.
         source: one of :class:`EventSource`, or whatever Azure sent; ``""`` before api-version 2019-08-01.
         resources: VM names as sent, in order, each VM once; the first one is the documented leader for approvals.
         unlisted: number of further VMs, whose names :meth:`bounded` has left out.
@@ -286,7 +279,7 @@ def _event(entry: Mapping[str, Any]) -> tuple[ScheduledEvent, list[str]]:
         event_id=_bounded_id(sent_id.upper()),
         sent_id=sent_id,
         event_type=_word(entry, "EventType", EventType),
-        status=_word(entry, "EventStatus", EventStatus),
+        status=_word(entry, "EventStatus", STATUSES),
         source=_word(entry, "EventSource", EventSource),
         resources=_names(resources),
         not_before=not_before,
@@ -306,20 +299,20 @@ def _merged(same: Sequence[ScheduledEvent]) -> ScheduledEvent:
 
     If entries differ in more than their VMs, no policy approves the event, and its duration is unknown.
     """
-    first = min(same, key=lambda event: event.status != EventStatus.STARTED)
+    first = min(same, key=lambda event: event.status != "Started")
     merged = replace(first, resources=_each_once([name for event in same for name in event.resources]))
     if all(replace(event, resources=first.resources) == first for event in same):
         return merged
     return replace(merged, duration_seconds=None, is_contradictory=True)
 
 
-def _word(entry: Mapping[str, Any], key: str, known: Iterable[StrEnum]) -> str:
+def _word(entry: Mapping[str, Any], key: str, known: Iterable[str]) -> str:
     """Return a text in its documented spelling, any other as sent, up to a length.
 
     It becomes a label, also of counters, which stay when the event is gone.
     """
     text = clean_text(entry.get(key)).strip()[:_LONGEST_WORD]
-    return next((str(member) for member in known if member.value.casefold() == text.casefold()), text)
+    return next((str(member) for member in known if member.casefold() == text.casefold()), text)
 
 
 def _bounded_id(event_id: str) -> str:

@@ -26,7 +26,7 @@ class State(StrEnum):
 
     SCHEDULED = "Scheduled"
     STARTED = "Started"
-    ADVISORY = "Advisory"  # nothing is scheduled: neither pending nor started
+    ADVISORY = "Advisory"  # since api-version 2024-07-09: nothing is scheduled; neither pending nor started
     OTHER = "other"  # a status that the documentation does not name; counts as pending
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import MappingProxyType
 
-from .document import Document, EventSource, EventStatus, ScheduledEvent, Scope
+from .document import STATUSES, Document, EventSource, ScheduledEvent, Scope
 from .event_types import is_reboot
 from .lifecycle import (
     REMEMBERED_ENDS,
@@ -153,7 +153,7 @@ def record_pause(known: Lifecycles, pause: Pause | None) -> Lifecycles:
 
 
 def _state(event: ScheduledEvent) -> State:
-    return State(event.status) if event.status in tuple(EventStatus) else State.OTHER
+    return State(event.status) if event.status in STATUSES else State.OTHER
 
 
 def _returned(ended: Lifecycle, event: ScheduledEvent, context: ObservationContext) -> tuple[Lifecycle, Change]:

@@ -8,7 +8,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from azure_scheduled_events_exporter.core.document import Document, EventStatus, ScheduledEvent
+from azure_scheduled_events_exporter.core.document import Document, ScheduledEvent
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycles
 from azure_scheduled_events_exporter.core.observation import ObservationContext, observe
 from azure_scheduled_events_exporter.core.spans import finished
@@ -50,7 +50,7 @@ class Recorder:
     def sees(self, *event_ids: str) -> None:
         """Observe a document with these events, all Scheduled, and write the changes to the journal."""
         events = tuple(
-            ScheduledEvent(event_id, "Freeze", EventStatus.SCHEDULED, "Platform", (VM,), self.now.wall + 900)
+            ScheduledEvent(event_id, "Freeze", "Scheduled", "Platform", (VM,), self.now.wall + 900)
             if event_id not in self.known.current
             else self.known.current[event_id].event
             for event_id in event_ids

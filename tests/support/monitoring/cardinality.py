@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from azure_scheduled_events_exporter.core.approvals import mark_approved
-from azure_scheduled_events_exporter.core.document import Document, EventSource, EventStatus, ScheduledEvent
+from azure_scheduled_events_exporter.core.document import Document, EventSource, ScheduledEvent
 from azure_scheduled_events_exporter.core.event_types import EventType
 from azure_scheduled_events_exporter.core.instance import Instance
-from azure_scheduled_events_exporter.core.lifecycle import Approver, Change, Lifecycles
+from azure_scheduled_events_exporter.core.lifecycle import Approver, Change, Lifecycles, State
 from azure_scheduled_events_exporter.core.observation import ObservationContext, observe
 from azure_scheduled_events_exporter.core.pause import Pause
 from azure_scheduled_events_exporter.core.statistics import Statistics
@@ -83,8 +83,8 @@ def measure_all(kept: str) -> Figures:
     both = _scrape((VM, PEER))
     return Figures(
         idle=_count(_scrape()),
-        scheduled=_of_events(_scrape(current=EventStatus.SCHEDULED)),
-        started=_of_events(_scrape(current=EventStatus.STARTED)),
+        scheduled=_of_events(_scrape(current=State.SCHEDULED)),
+        started=_of_events(_scrape(current=State.STARTED)),
         histograms=_count(both, _HISTOGRAMS),
         history=_count(_scrape((VM, PEER), _USUAL)),
         history_own=_count(_scrape((VM,))),
@@ -97,7 +97,7 @@ def _scrape(history: Sequence[str] = (), lives: Sequence[Life] = _EVERY, current
     """Return what an exporter shows with the ``lives`` of some VMs in its history, and perhaps a current event."""
     changes = [change for resource in history for change in _history(resource, lives)]
     now = Timestamp(time.time(), 0.0, "boot")
-    not_before = now.wall + 86_400 if current == EventStatus.SCHEDULED else None
+    not_before = now.wall + 86_400 if current == State.SCHEDULED else None
     event = ScheduledEvent("A", EventType.FREEZE, current, "Platform", (VM, PEER), not_before, "", 5.0)
     known, more = observe(Lifecycles(), Document(1, (event,) * bool(current)), ObservationContext(now, VM))
     statistics = Statistics().plus([*changes, *more])
@@ -149,9 +149,9 @@ def _at(event: ScheduledEvent, at: int, fate: str) -> ScheduledEvent:
     steps = _FATES[fate]
     status = steps[max(step for step in steps if step <= at)]
     if status == "Started":
-        return replace(event, status=EventStatus.STARTED)
+        return replace(event, status=State.STARTED)
     moved = "Moved" in steps.values() and at >= next(step for step, name in steps.items() if name == "Moved")
-    return replace(event, status=EventStatus.SCHEDULED if status else "", not_before=1000.0 if moved else 900.0)
+    return replace(event, status=State.SCHEDULED if status else "", not_before=1000.0 if moved else 900.0)
 
 
 def tables(figures: Figures) -> str:

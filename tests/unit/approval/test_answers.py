@@ -6,8 +6,8 @@ from azure_scheduled_events_exporter.approval.operator_requests import result_of
 from azure_scheduled_events_exporter.approval.scheduler import Due
 from azure_scheduled_events_exporter.approval.sender import answered
 from azure_scheduled_events_exporter.core.approvals import mark_requested
-from azure_scheduled_events_exporter.core.document import Document, EventStatus, ScheduledEvent
-from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycles, Transition
+from azure_scheduled_events_exporter.core.document import Document, ScheduledEvent
+from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycles, State, Transition
 from azure_scheduled_events_exporter.core.observation import ObservationContext, observe
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.errors import ImdsError, Outcome
@@ -21,7 +21,7 @@ SILENT = ImdsError(Outcome.TIMEOUT, "no answer")
 @pytest.fixture
 def known() -> Lifecycles:
     """Return one event."""
-    event = ScheduledEvent("A", "Reboot", EventStatus.SCHEDULED, "Platform", ("vm",), None)
+    event = ScheduledEvent("A", "Reboot", State.SCHEDULED, "Platform", ("vm",), None)
     return observe(Lifecycles(), Document(1, (event,)), ObservationContext(NOW, "vm"))[0]
 
 

@@ -6,8 +6,8 @@ from contextlib import closing
 from azure_scheduled_events_exporter.approval.policy import DOCUMENTED
 from azure_scheduled_events_exporter.approval.scheduler import ApprovalScheduler
 from azure_scheduled_events_exporter.approval.sender import ApprovalSender
-from azure_scheduled_events_exporter.core.document import Document, EventStatus, ScheduledEvent
-from azure_scheduled_events_exporter.core.lifecycle import Lifecycles
+from azure_scheduled_events_exporter.core.document import Document, ScheduledEvent
+from azure_scheduled_events_exporter.core.lifecycle import Lifecycles, State
 from azure_scheduled_events_exporter.core.observation import ObservationContext, observe
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.imds.api_versions import ApiVersions
@@ -22,7 +22,7 @@ def test_an_event_that_is_not_shown_holds_up_no_other() -> None:
     """An event that has left the document is not sent, and the next one is."""
     now = Timestamp(1_700_000_000.0, 1000.0, "boot")
     events = tuple(
-        ScheduledEvent(name, "Reboot", EventStatus.SCHEDULED, "User", ("vm",), None, sent_id=name) for name in "AB"
+        ScheduledEvent(name, "Reboot", State.SCHEDULED, "User", ("vm",), None, sent_id=name) for name in "AB"
     )
     known, _ = observe(Lifecycles(), Document(1, events), ObservationContext(now, "vm"))
     client = ImdsClient("http://127.0.0.1:1", ApiVersions("2020-07-01"), RateLimiter(), lambda _: False, 1.0)

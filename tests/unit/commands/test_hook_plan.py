@@ -13,7 +13,7 @@ from azure_scheduled_events_exporter.commands.hook.plan import (
     preparations,
     recovery,
 )
-from azure_scheduled_events_exporter.core.document import EventStatus, ScheduledEvent, Scope
+from azure_scheduled_events_exporter.core.document import ScheduledEvent, Scope
 from azure_scheduled_events_exporter.core.kinds import Kind
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, State
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
@@ -33,7 +33,7 @@ def life(
 ) -> Lifecycle:
     """Return an event of this VM that was seen a minute ago."""
     not_before = None if left is None else NOW + left
-    status = EventStatus.STARTED if state is State.STARTED else EventStatus.SCHEDULED
+    status = State.STARTED if state is State.STARTED else State.SCHEDULED
     event = ScheduledEvent(
         "A", event_type, status, resources=resources, not_before=not_before, duration_seconds=duration
     )

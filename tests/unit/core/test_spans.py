@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from azure_scheduled_events_exporter.core.approvals import mark_approved, mark_requested
-from azure_scheduled_events_exporter.core.document import Document, EventStatus, ScheduledEvent
-from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycle, Lifecycles
+from azure_scheduled_events_exporter.core.document import Document, ScheduledEvent
+from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycle, Lifecycles, State
 from azure_scheduled_events_exporter.core.observation import ObservationContext, observe
 from azure_scheduled_events_exporter.core.pause import Pause
 from azure_scheduled_events_exporter.core.spans import SpanFacts, finished, is_traced, span_id, trace_id, unfinished
@@ -28,7 +28,7 @@ def scheduled(event_id: str = GUID, **more: object) -> ScheduledEvent:
     event = ScheduledEvent(
         event_id=event_id,
         event_type="Freeze",
-        status=EventStatus.SCHEDULED,
+        status=State.SCHEDULED,
         source="Platform",
         resources=("vmss_0", "vmss_1"),
         not_before=START + 900,
@@ -40,7 +40,7 @@ def scheduled(event_id: str = GUID, **more: object) -> ScheduledEvent:
 
 def started(event: ScheduledEvent) -> ScheduledEvent:
     """Return ``event`` as IMDS shows it once it has begun."""
-    return replace(event, status=EventStatus.STARTED, not_before=None)
+    return replace(event, status=State.STARTED, not_before=None)
 
 
 @dataclass
