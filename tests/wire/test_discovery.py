@@ -116,7 +116,7 @@ def test_a_taken_port_is_told() -> None:
             search(server, bind=("127.0.0.1", port))
     assert str(caught.value) == (
         f"--imds.endpoint discover: UDP port {port} is held by another program, most likely the DHCP client: "
-        "let it keep a lease file, or give the address itself, such as --imds.endpoint http://168.63.129.16"
+        "have it write a lease file, or give the address itself, such as --imds.endpoint http://168.63.129.16"
     )
 
 

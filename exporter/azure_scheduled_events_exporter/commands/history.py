@@ -157,7 +157,7 @@ def _record(documents: Sequence[RecordedDocument], target: Path, *, redacted: bo
         with os.fdopen(os.open(target, flags, 0o600), "w", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
-        raise UsageError(f"{target}: is there already: name another file, or remove it") from None
+        raise UsageError(f"{target}: exists already: name another file, or remove it") from None
     except OSError as error:
         raise ExporterError(f"{target}: cannot be written: {error.strerror or error}") from None
     print(f"{len(documents)} document{'s' if len(documents) > 1 else ''} written to {target}.", file=sys.stderr)

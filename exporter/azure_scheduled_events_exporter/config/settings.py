@@ -200,8 +200,8 @@ class Config:
         "10s",
         _duration(0.001, 3600, "more than 0, at most 1h"),
         "DURATION",
-        "Time limit of a whole request, at most 1h. Until the first answer, requests wait up to 130s, because they may "
-        "enable Scheduled Events; only the connection has this limit then, too.",
+        "Time limit of a whole request, at most 1h. Before the first answer, it limits only the connection: a request "
+        "may take 130s, because it may enable Scheduled Events.",
     )
     poll_interval: float = _setting(
         "poll.interval",

@@ -248,7 +248,7 @@ def _document(content: Mapping[str, Any], entries: list[Any]) -> Document:
     for event_id, same in events.items():
         if len(same) > 1:
             remarks.append(
-                f"event {event_id} appears more than once in one document: if it differs, no policy approves it"
+                f"event {event_id} appears more than once in one document: if its entries differ, no policy approves it"
             )
     incarnation = _whole(content.get("DocumentIncarnation"))
     if incarnation is None:

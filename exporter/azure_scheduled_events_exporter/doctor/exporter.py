@@ -117,7 +117,7 @@ def _pushes(config: Config, accepted: list[float]) -> Finding:
     if 0 in accepted:
         sentence, hint = "cannot push alerts to Alertmanager", "Correct --alertmanager.url; the log has the reason."
     elif config.alertmanager_url and not accepted:
-        sentence, hint = "pushes no alerts, although --alertmanager.url is set", "Restart it: it has not read this."
+        sentence, hint = "pushes no alerts, although --alertmanager.url is set", "Restart it to read that."
     elif accepted:
         return ok("exporter-deliveries", "Alertmanager accepted the last push.")
     else:

@@ -141,7 +141,7 @@ def _tls(section: Section, folder: Path) -> Tls:
     if ("client_ca_file" in keys) is (asked is ssl.CERT_NONE):
         raise section.error("verifying clients needs both: client_ca_file, and client_auth_type", "client_auth_type")
     if "client_allowed_sans" in section and not (names and all(names) and asked is ssl.CERT_REQUIRED):
-        raise section.error("must name somebody, and needs RequireAndVerifyClientCert", "client_allowed_sans")
+        raise section.error("needs a name, and client_auth_type: RequireAndVerifyClientCert", "client_allowed_sans")
     # asyncio gives every TLS connection a buffer of 256 KiB: 512 idle clients would cost 128 MiB. It has no parameter.
     sslproto.SSLProtocol.max_size = _BUFFER
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -159,6 +159,6 @@ def _bound(address: tuple[str, int]) -> socket.socket:
         if isinstance(error, PermissionError):
             why = "may not be opened: run as root or with CAP_NET_BIND_SERVICE"
         elif error.errno == errno.EADDRINUSE:
-            why = "is held by another program, most likely the DHCP client: let it keep a lease file"
+            why = "is held by another program, most likely the DHCP client: have it write a lease file"
         raise ExporterError(f"{_FLAG}: UDP port {address[1]} {why}, {_ALTERNATIVE}") from error
     return dhcp

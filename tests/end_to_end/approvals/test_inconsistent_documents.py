@@ -114,7 +114,7 @@ def test_a_document_that_contradicts_itself(simulator: Simulator, start: Callabl
     for document in (both, both[::-1]):
         shows(simulator, exporter, *document)
         assert reason(exporter).startswith("one document has several entries for it that differ, so no rule decides")
-    twice = "event A appears more than once in one document: if it differs, no policy approves it"
+    twice = "event A appears more than once in one document: if its entries differ, no policy approves it"
     assert exporter.lines(twice)
     shows(simulator, exporter, freeze, {**freeze, "DurationInSeconds": -1})
     assert reason(exporter).startswith("one document has several entries for it that differ")

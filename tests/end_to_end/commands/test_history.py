@@ -48,7 +48,7 @@ def test_a_recording_replaces_no_file(journal: Path) -> None:
     assert target.stat().st_mode & 0o777 == 0o600
     for place in (target, journal):
         before = place.read_bytes()
-        assert_one_line(record(journal, place), 2, f"{place}: is there already: name another file, or remove it\n")
+        assert_one_line(record(journal, place), 2, f"{place}: exists already: name another file, or remove it\n")
         assert place.read_bytes() == before
 
 
