@@ -23,10 +23,8 @@ from azure_scheduled_events_exporter.core.document import parse_document
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycles
 from azure_scheduled_events_exporter.core.observation import ObservationContext, observe
 from azure_scheduled_events_exporter.core.spans import finished
-from azure_scheduled_events_exporter.core.statistics import Statistics
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.journal.journal import Journal
-from azure_scheduled_events_exporter.journal.store import Entry
 from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine
 from benchmarks.measured import Measurement
 from deploy.stack.free_port import free_port
@@ -102,9 +100,9 @@ def transitions(path: Path, count: int) -> list[float]:
                 moment = Timestamp(1_700_000_000.0 + at, at, "boot")
                 known, changes = observe(known, document, ObservationContext(moment, "vm_0"))
                 spans = [span for change in changes for span in finished(change)]
-                entry = Entry(changes, [change.lifecycle for change in changes], spans)
+                lives = [change.lifecycle for change in changes]
                 began = time.perf_counter()
-                journal.record(entry, Statistics(), Lifecycles())
+                journal.record(changes, lives, spans)
                 taken.append(time.perf_counter() - began)
         if not journal.state.up:
             sys.exit("the journal could not be written: these would be figures of memory")

@@ -22,26 +22,18 @@ def files(journal: Path) -> tuple[Path, Path]:
     return journal.with_name(f"{journal.name}.documents"), journal.with_name(f"{journal.name}.documents.old")
 
 
-def keep(journal: Path, document: RecordedDocument) -> None:
-    """Append ``document`` to the newer file, if the disk works."""
+def keep(journal: Path, document: RecordedDocument, oldest: float = 0.0) -> None:
+    """Append ``document``, if the disk works, to a newer file if this one is full or begins before ``oldest``."""
     path, older = files(journal)
     text = f"\n{to_text([document])}".encode()  # the line break ends a line that was cut
     with suppress(OSError):
         create(path)
-        if path.stat().st_size + len(text) > LARGEST // 2:
+        first = next(_documents(path), document)
+        if first.time < oldest or path.stat().st_size + len(text) > LARGEST // 2:
             path.replace(older)
             create(path)
         with path.open("ab") as file:
             file.write(text)
-
-
-def prune(journal: Path, before: float) -> None:
-    """Remove the older documents, if the newer ones go back to before ``before`` (Unix seconds) too."""
-    path, older = files(journal)
-    with suppress(OSError):
-        oldest = next(_documents(path), None)
-        if oldest is not None and oldest.time < before:
-            path.replace(older)
 
 
 def read_documents(journal: Path) -> list[RecordedDocument]:

@@ -18,7 +18,6 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TypeVar
 
 from azure_scheduled_events_exporter.errors import DamagedTextError, ExporterError, JournalInUseError, NotUsableError
 from azure_scheduled_events_exporter.logs import facts
@@ -38,7 +37,8 @@ FAILURES = (sqlite3.Error, OSError, DamagedTextError, UnicodeDecodeError)
 _LOGS = ("-wal", "-shm")
 """SQLite's files beside a database in WAL mode. The content of the first may not be in the database yet."""
 _LOCK = ".lock"
-_Connection = TypeVar("_Connection", sqlite3.Connection, Store)
+# How SQLite opens a file. Only the first and the third may write -shm, which the third makes anew.
+_WRITING, _BESIDE_A_WRITER, _COPY, _CLOSED = "rw", "ro&readonly_shm=1", "ro", "ro&immutable=1"
 # SQLITE_ERROR is what a missing table gives. All other codes mean trouble with the disk, which may pass.
 _DAMAGED = frozenset({sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 
@@ -53,10 +53,6 @@ def file_path(path: Path) -> Path:
     except OSError:  # not reachable: opening it reports the error
         is_folder = not path.suffix
     return Path(os.path.realpath(path / FILE_NAME if is_folder else path))
-
-
-def _lock_path(file: Path) -> Path:
-    return file.with_name(file.name + _LOCK)
 
 
 def _identity(path: Path | str) -> tuple[int, int] | None:
@@ -86,10 +82,10 @@ def _code(error: sqlite3.Error) -> int:
 
 
 @contextmanager
-def _closed_on_failure(connection: _Connection) -> Iterator[_Connection]:
+def _closed_on_failure(connection: sqlite3.Connection) -> Iterator[None]:
     """Close the connection if the block fails; otherwise the caller closes it."""
     try:
-        yield connection
+        yield
     except BaseException:
         connection.close()
         raise
@@ -102,41 +98,23 @@ def _check_room(folder: Path) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))
 
 
-def _connect(file: Path, how: str, seconds: float = 5.0) -> sqlite3.Connection:
-    """Return a connection that waits so long for locks, and reads a text that is not UTF-8 as a damaged one."""
-    uri = f"{file.absolute().as_uri()}?{how}"
+def _open(file: Path, how: str, seconds: float = 5.0) -> Store:
+    """Return the tables. They wait so long for locks, and read a text that is not UTF-8 as a damaged one."""
+    if how in {_WRITING, _COPY}:
+        _check_room(file.parent)
+    uri = f"{file.absolute().as_uri()}?mode={how}"
     connection = sqlite3.connect(uri, uri=True, timeout=seconds, check_same_thread=False)
     connection.text_factory = lambda content: content.decode(errors="replace")
-    return connection
-
-
-def _connect_to_read(file: Path) -> sqlite3.Connection:
-    """Return a connection that writes nothing, not even beside the file: it works on a full or read-only disk.
-
-    Raises sqlite3.Error, OSError: the file cannot be read.
-    """
-    if Path(f"{file}-shm").exists():
-        return _connect(file, "mode=ro&readonly_shm=1")
-    if Path(f"{file}-wal").exists():  # a copy without -shm, which SQLite makes anew
-        _check_room(file.parent)
-        return _connect(file, "mode=ro")
-    return _connect(file, "mode=ro" if _identity(f"{file}-journal") else "mode=ro&immutable=1")
+    with _closed_on_failure(connection):
+        return Store(connection, writes=how == _WRITING)
 
 
 def _open_to_read(file: Path) -> Store:
-    with _closed_on_failure(_connect_to_read(file)) as connection:
-        return Store(connection)
-
-
-def _open_to_write(file: Path, seconds: float = 5.0) -> Store:
-    _check_room(file.parent)
-    with _closed_on_failure(_connect(file, "mode=rw", seconds)) as connection:
-        store = Store(connection, creates=True)
-        # Not before it is known to be ours: this writes to the file.
-        connection.execute("PRAGMA journal_mode = WAL")
-        # NORMAL can lose committed transitions in a power failure, and an event can be a power failure.
-        connection.execute("PRAGMA synchronous = FULL")
-        return store
+    """Return the tables, so opened that a full or read-only disk can be read: nothing is written beside the file."""
+    if Path(f"{file}-shm").exists():
+        return _open(file, _BESIDE_A_WRITER)
+    has_log = any(Path(f"{file}{suffix}").exists() for suffix in ("-wal", "-journal"))
+    return _open(file, _COPY if has_log else _CLOSED)
 
 
 def read_only(path: Path) -> Store:
@@ -171,7 +149,8 @@ def writable(path: Path) -> Store:
     """Return the journal at ``path`` for handing facts to an exporter. Raises ExporterError: it cannot be written."""
     file = file_path(path)
     try:
-        with _closed_on_failure(_open_to_write(file)) as store:
+        store = _open(file, _WRITING)
+        with _closed_on_failure(store.connection):
             store.connection.execute("BEGIN IMMEDIATE")
             store.connection.rollback()
             return store
@@ -212,11 +191,12 @@ def writer_lock(file: Path) -> sqlite3.Connection:
         JournalInUseError: another process holds it.
         sqlite3.Error, OSError: the file of the lock cannot be used.
     """
-    path = _lock_path(file)
+    path = Path(f"{file}{_LOCK}")
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     create(path)
     # Waits a moment, because is_written() reads the file.
-    with _closed_on_failure(sqlite3.connect(path, timeout=1, check_same_thread=False, isolation_level=None)) as lock:
+    lock = sqlite3.connect(path, timeout=1, check_same_thread=False, isolation_level=None)
+    with _closed_on_failure(lock):
         try:
             lock.execute("BEGIN EXCLUSIVE")
         except sqlite3.OperationalError as error:
@@ -231,7 +211,7 @@ def writer_lock(file: Path) -> sqlite3.Connection:
 
 def is_written(path: Path) -> bool:
     """Return whether an exporter has the journal at ``path``. Creates nothing and takes no lock."""
-    lock = _lock_path(file_path(path))
+    lock = Path(f"{file_path(path)}{_LOCK}")
     try:
         with closing(sqlite3.connect(f"{lock.absolute().as_uri()}?mode=ro", uri=True, timeout=0)) as connection:
             connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
@@ -256,7 +236,7 @@ class JournalFile:
             JournalInUseError: another process holds it.
             ExporterError: somebody named a file that is none of ours.
         """
-        if path.name != FILE_NAME and not _lock_path(path).exists():
+        if path.name != FILE_NAME and not Path(f"{path}{_LOCK}").exists():
             check_may_be_opened(path)  # such as /etc/passwd, which must not be renamed
         self.path = path
         self.state, self.inbox, self.unusable = State(), Inbox(), ""
@@ -264,18 +244,17 @@ class JournalFile:
         self._store: Store | None = None
         self._files: list[tuple[int, int] | None] = [None]  # what was at the paths when they were last in use
         self._lock: sqlite3.Connection | None = None
-        self._locked: tuple[int, int] | None = None  # the file of the lock
         with suppress(sqlite3.Error, OSError):
-            self._take_lock()
+            self._lock = writer_lock(path)
         try:
-            if path.exists():
+            self._files = self._found()
+            if self._files[0]:
                 self._read()
         except FAILURES as error:
             self.unusable = reason(error) if is_damage(error) else f"it could not be read at the start: {reason(error)}"
 
     def _read(self) -> None:
         with suppress(NothingWrittenError), closing(_open_to_read(self.path)) as store:
-            self._files = self._found()
             # Not quick_check: it does not compare indexes with tables, and SQLite finds no row whose key differs there.
             problem = store.connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
             if problem != "ok":
@@ -300,33 +279,27 @@ class JournalFile:
                 raise OSError(errno.ESTALE, "its files were removed or replaced")
             return self._store
         self._close()
-        if before[0] and not found[0] and before[0][0] != _device(self.path.parent):
+        folder = next(each for each in self.path.parents if each.exists())
+        if before[0] and not found[0] and before[0][0] != folder.stat().st_dev:
             raise OSError(errno.ENODEV, "the file system that the journal was on is not mounted", str(self.path))
-        self._take_lock()
+        if self._lock is None or found[-1] != before[-1]:
+            self._release()
+            self._lock = writer_lock(self.path)
         if self.unusable:
             self._set_aside()
         create(self.path)
-        self._store = _open_to_write(self.path, 1.0)
+        self._store = _open(self.path, _WRITING, 1.0)
         self._files = self._found()
         return self._store
 
-    def _take_lock(self) -> None:
-        """Take the lock, unless it is held and its file is still at its path."""
-        if self._lock is None or _identity(_lock_path(self.path)) != self._locked:
-            self._release()
-            self._lock = writer_lock(self.path)
-            self._locked = _identity(_lock_path(self.path))
-
     def _release(self) -> None:
         if self._lock is not None:
-            with suppress(sqlite3.Error):
-                self._lock.close()
+            self._lock.close()
         self._lock = None
 
     def _close(self) -> None:
         if self._store is not None:
-            with suppress(sqlite3.Error):
-                self._store.close()
+            self._store.close()
         self._store = None
 
     def close(self) -> None:
@@ -353,8 +326,3 @@ class JournalFile:
 
     def _found(self) -> list[tuple[int, int] | None]:
         return [_identity(f"{self.path}{suffix}") for suffix in ("", *_LOGS, _LOCK)]
-
-
-def _device(folder: Path) -> int:
-    """Return the device of the file system that ``folder`` is on, or would be on if it were made."""
-    return next(each for each in (folder, *folder.parents) if each.exists()).stat().st_dev

@@ -6,7 +6,7 @@ events are pruned, because counters must not fall; one takes less than 1 KiB. Mu
 (``approval``), or how a command is run (``commands.hook``).
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -98,17 +98,15 @@ class HookStatistics:
 def counted(runs: Iterable[HookRun]) -> HookStatistics:
     """Return the statistics of ``runs``; those that still run do not count."""
     counts: Counter[tuple[str, str, str]] = Counter()
-    durations: dict[tuple[str, str], Histogram] = {}
-    left: dict[tuple[str], Histogram] = {}
-    for run in runs:
-        if run.outcome is None:
-            continue
-        key = (run.event_type, run.phase, run.outcome)
+    durations: defaultdict[tuple[str, str], Histogram] = defaultdict(lambda: Histogram.empty(DURATION_BOUNDS))
+    left: defaultdict[tuple[str], Histogram] = defaultdict(lambda: Histogram.empty(LEFT_BOUNDS))
+    for run in (each for each in runs if each.outcome is not None):
+        key = (run.event_type, run.phase, str(run.outcome))
         counts[key] += 1
         if run.duration is not None:
-            durations[key[:2]] = durations.get(key[:2], Histogram.empty(DURATION_BOUNDS)).observe(run.duration)
+            durations[key[:2]] = durations[key[:2]].observe(run.duration)
         if run.seconds_left is not None:
-            left[key[:1]] = left.get(key[:1], Histogram.empty(LEFT_BOUNDS)).observe(run.seconds_left)
+            left[key[:1]] = left[key[:1]].observe(run.seconds_left)
     return HookStatistics(counts, durations, left)
 
 

@@ -12,16 +12,14 @@ Must not decide which file is usable (``journal.file``), or know SQL (``journal.
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Final, cast
 
-from azure_scheduled_events_exporter.core.lifecycle import Lifecycles
+from azure_scheduled_events_exporter.core.lifecycle import Change, Lifecycle
 from azure_scheduled_events_exporter.core.records import Record
 from azure_scheduled_events_exporter.core.spans import SpanFacts
-from azure_scheduled_events_exporter.core.statistics import Statistics
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.errors import CodecError, DamagedTextError, JournalInUseError
 from azure_scheduled_events_exporter.logs import facts
@@ -31,19 +29,7 @@ from . import documents
 from .codec import decode
 from .file import FAILURES, JournalFile, file_path, is_damage, reason
 from .inbox import Inbox
-from .store import (
-    END_SPAN,
-    PUT_SPAN,
-    PUT_TRANSITION,
-    SET_RESULT,
-    SET_RESULT_IF_UNSENT,
-    Entry,
-    QueuedSpan,
-    Row,
-    State,
-    entry_rows,
-    prune_rows,
-)
+from .store import END_SPAN, PUT_SPAN, PUT_TRANSITION, SET_IF_UNSENT, SET_RESULT, Row, State, entry_rows, prune_rows
 
 WAIT_SECONDS = 2.0
 """For how long an entry is waited for. Then it waits for the disk by itself."""
@@ -90,17 +76,17 @@ class Journal:
         self._added = self._written = 0  # numbers of the newest change, and of the newest one on disk
         self._last_number = self._state.last_number  # of the newest transition on disk
         self._vm_id = ""
-        self._jobs: list[Callable[[], None]] = []  # for the thread, dropped if the disk fails
+        self._documents: list[RecordedDocument] = []  # for the thread, dropped if the disk fails
         self._looks = False  # the file is to be checked, and what other processes have written to be read
         self._problem = "there is no file" if self._file is None else ""  # why entries wait, "" while they do not
         self._errors = 0
         self._ending = False
-        self._pruned: float | None = None
+        self._prune_at = self._oldest = 0.0  # by the clock since boot, and Unix seconds: what is older is removed
         self._changed = threading.Condition()
         self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
         if self._file is not None:
             self._thread.start()
-            self._put_and_wait([])
+            self._put(waits=True)
 
     @property
     def state(self) -> JournalState:
@@ -111,58 +97,45 @@ class Journal:
         """Return the events and statistics after all entries."""
         return self._state
 
-    def record(self, entry: Entry, statistics: Statistics, known: Lifecycles) -> None:
-        """Write ``entry``; ``statistics`` and ``known`` are the complete state after it.
+    def record(
+        self,
+        changes: Sequence[Change] = (),
+        lives: Iterable[Lifecycle] = (),
+        spans: Iterable[SpanFacts] = (),
+        **after: Any,  # noqa: ANN401 - fields of State
+    ) -> None:
+        """Write the transitions of an observation, each life that is new or different, and spans to be delivered.
+
+        ``after`` has the statistics and lifecycles after it, if it changes them.
 
         Raises:
             CodecError: a bug; nothing is written.
         """
         with self._changed:
-            rows, last = entry_rows(entry, self._state.last_number), self._state.last_number + len(entry.changes)
-            self._put_and_wait(rows, lifecycles=known, statistics=statistics, last_number=last)
+            last = self._state.last_number
+            rows = entry_rows(last, changes, lives, spans)
+            self._put(rows, waits=True, last_number=last + len(changes), **after)
 
-    def _put_and_wait(self, rows: Iterable[Row], **changes: Any) -> bool:  # noqa: ANN401 - fields of State
-        """Put, and wait for the disk as long as anything waits for it; return whether it is written."""
+    def _put(self, rows: Iterable[Row] = (), *, waits: bool = False, **changes: Any) -> bool:  # noqa: ANN401 - of State
+        """Let ``rows`` and ``changes`` of the state be written; return whether they are.
+
+        Who ``waits`` does so as long as anything waits for the disk.
+        """
         with self._changed:
-            number = self._put(rows, **changes)
-            waits = self._thread.is_alive()
+            self._added += 1
+            number = self._added
+            self._rows.extend((number, row) for row in rows)
+            self._state = replace(self._state, **changes)
+            self._changed.notify_all()
+            waits = waits and self._thread.is_alive()
             if waits and not self._changed.wait_for(lambda: self._written >= number or self._problem, WAIT_SECONDS):
                 self._has_trouble(_HANGS)
             return self._written >= number
 
-    def _put(self, rows: Iterable[Row] = (), **changes: Any) -> int:  # noqa: ANN401 - fields of State
-        """Let ``rows`` and ``changes`` of the state be written; return the number of this change."""
-        with self._changed:
-            self._added += 1
-            self._rows.extend((self._added, row) for row in rows)
-            self._state = replace(self._state, **changes)
-            self._changed.notify_all()
-            return self._added
-
-    def look(self) -> None:
-        """Let the thread check the file, and read what other processes have written. Call it at every poll."""
-        with self._changed:
-            self._looks = True
-            self._changed.notify_all()
-
     @property
     def inbox(self) -> Inbox:
-        """What other processes have written, as of the last :meth:`look`; no requests while the disk does not work.
-
-        A request whose result waits for the disk is not open any more.
-        """
-        with self._changed:
-            answers = {SET_RESULT, SET_RESULT_IF_UNSENT}
-            closed = {row.values[-1] for _, row in self._rows if row.statement in answers}
-            requests = () if self._problem else self._inbox.requests
-            return replace(self._inbox, requests=[each for each in requests if each.number not in closed])
-
-    def _later(self, job: Callable[[Path], None]) -> None:
-        """Let the thread do ``job`` with the journal's path, if the disk works."""
-        if self._file is not None and not self._problem:
-            with self._changed:
-                self._jobs.append(partial(job, self._file.path))
-                self._changed.notify_all()
+        """What other processes have written, as of the last look; no requests while the disk does not work."""
+        return replace(self._inbox, requests=()) if self._problem else self._inbox
 
     def claim(self, vm_id: str) -> bool:
         """Set this VM's id; return whether the journal was another VM's. Then a new one begins, without content."""
@@ -185,29 +158,30 @@ class Journal:
         """Whether the journal has a VM id but this VM's id is not known yet."""
         return bool(self._state.vm_id) and not self._vm_id
 
-    def prune(self, now: Timestamp, clock_confirmed: Callable[[], bool]) -> None:
-        """Remove entries older than the retention, once an hour.
+    def maintain(self, now: Timestamp, clock_confirmed: Callable[[], bool]) -> None:
+        """Let the thread check the file, read what others have written, and once an hour remove what is too old.
 
-        Nothing is removed unless ``clock_confirmed``: a clock that is 100 days ahead would empty the journal.
+        Call it at every poll. Nothing is removed unless ``clock_confirmed``: a clock that is 100 days ahead would empty
+        the journal.
         """
-        pause = min(_PRUNE_SECONDS, self._retention / 2)  # a short retention is there to keep the file small
-        if self._problem or (self._pruned is not None and now.monotonic - self._pruned < pause):
-            return
-        if clock_confirmed():
-            self._pruned = now.monotonic
-            before = now.wall - self._retention
-            self._put(prune_rows(before))
-            self._later(partial(documents.prune, before=before))
+        if not self._problem and now.monotonic >= self._prune_at and clock_confirmed():
+            # A short retention is there to keep the file small.
+            self._prune_at = now.monotonic + min(_PRUNE_SECONDS, self._retention / 2)
+            self._oldest = now.wall - self._retention
+            self._put(prune_rows(self._oldest))
+        with self._changed:
+            self._looks = True
+            self._changed.notify_all()
 
-    def queued_spans(self, limit: int) -> list[QueuedSpan]:
-        """Return undelivered spans, the newest first, at most ``limit``, also those not yet on disk.
+    def queued_spans(self, limit: int) -> Mapping[str, SpanFacts]:
+        """Return undelivered spans by their texts, the newest first, at most ``limit``, also those not yet on disk.
 
         Of those on disk, only the newest are known. One that is damaged is removed.
         """
-        found = []
+        found = {}
         for span_id, text in list(reversed(self._known_spans().items()))[:limit]:
             try:
-                found.append(QueuedSpan(text, decode(SpanFacts, text)))
+                found[text] = decode(SpanFacts, text)
             except (CodecError, DamagedTextError):
                 self._put([Row(END_SPAN, (span_id, None))])
         return found
@@ -224,9 +198,9 @@ class Journal:
                     texts.pop(values[0], None)
             return texts
 
-    def end_spans(self, spans: Iterable[QueuedSpan]) -> None:
-        """Remove spans that need no delivery any more; not newer versions of them."""
-        self._put_and_wait(Row(END_SPAN, (each.span.span_id, each.text)) for each in spans)
+    def end_spans(self, spans: Mapping[str, SpanFacts]) -> None:
+        """Remove spans that need no delivery any more, by their texts; not newer versions of them."""
+        self._put((Row(END_SPAN, (span.span_id, text)) for text, span in spans.items()), waits=True)
 
     def spans_queued(self) -> int:
         """Return the number of spans that wait for delivery, also of those that wait for the disk."""
@@ -238,14 +212,14 @@ class Journal:
 
         Without an answer of the disk it was not; the mark is then removed, so that it is sent later.
         """
-        if not self._put_and_wait([Row(SET_RESULT_IF_UNSENT, ("", number))]):
+        if not self._put([Row(SET_IF_UNSENT, ("", number))], waits=True):
             self.set_request_results({number: None})
             return False
         return any(each.number == number for each in self.inbox.requests)
 
     def set_request_results(self, results: Mapping[int, str | None], *, if_unsent: bool = False) -> None:
         """Write the results of approval requests that have none, by their numbers; None: it is to be sent again."""
-        statement = SET_RESULT_IF_UNSENT if if_unsent else SET_RESULT
+        statement = SET_IF_UNSENT if if_unsent else SET_RESULT
         self._put(Row(statement, (result, number)) for number, result in results.items())
 
     def transitions(self, after: int) -> list[tuple[int, Record]]:
@@ -256,7 +230,10 @@ class Journal:
 
     def keep_document(self, document: RecordedDocument) -> None:
         """Store a document unchanged, if the disk works. Only in a file: nobody could read one in memory."""
-        self._later(partial(documents.keep, document=document))
+        with self._changed:
+            if not self._problem:
+                self._documents.append(document)
+                self._changed.notify_all()
 
     def record_heartbeat(self, at: Timestamp | None) -> None:
         """Write the moment, so that the next run can measure a pause; None removes it."""
@@ -285,12 +262,12 @@ class Journal:
         file.close()
 
     def _has_work(self) -> bool:
-        return self._ending or self._looks or bool(self._jobs) or self._added > self._written
+        return self._ending or self._looks or bool(self._documents) or self._added > self._written
 
     def _write(self, file: JournalFile) -> None:
         with self._changed:
             number, state, rows = self._added, self._state, [row for _, row in self._rows]
-            jobs, self._jobs, self._looks, inbox = self._jobs, [], False, self._inbox
+            bodies, self._documents, self._looks, inbox = self._documents, [], False, self._inbox
             last_number = self._last_number
         try:
             store = file.opened()
@@ -318,8 +295,8 @@ class Journal:
                 self._log.info("journal is on disk again", extra=facts(path=file.path))
             self._problem = ""
             self._changed.notify_all()
-        for job in jobs:
-            job()
+        for document in bodies:
+            documents.keep(file.path, document, self._oldest)
 
     def _failed(self, file: JournalFile, error: Exception) -> None:
         """Close the file. If it is damaged, the next turn begins a new one."""

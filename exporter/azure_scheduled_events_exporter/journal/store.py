@@ -84,7 +84,7 @@ PUT_SPAN: Final = "REPLACE INTO spans VALUES (?, ?)"
 _PUT_LIFE: Final = "REPLACE INTO lives VALUES (?, ?, ?, ?)"
 _PUT_STATE: Final = "REPLACE INTO state VALUES (1, ?, ?, ?, ?, ?)"
 END_SPAN: Final = "DELETE FROM spans WHERE span_id = ? AND span = coalesce(?, span)"
-SET_RESULT_IF_UNSENT: Final = "UPDATE approval_requests SET result = ? WHERE number = ? AND result IS NULL"
+SET_IF_UNSENT: Final = "UPDATE approval_requests SET result = ? WHERE number = ? AND result IS NULL"
 SET_RESULT: Final = "UPDATE approval_requests SET result = ? WHERE number = ? AND coalesce(result, '') = ''"
 
 
@@ -93,29 +93,6 @@ class Row(NamedTuple):
 
     statement: str
     values: tuple[Any, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """What one observation adds.
-
-    Attributes:
-        changes: transitions, in order.
-        lives: every life that is new or different.
-        spans: to be delivered.
-    """
-
-    changes: Sequence[Change] = ()
-    lives: Sequence[Lifecycle] = ()
-    spans: Sequence[SpanFacts] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class QueuedSpan:
-    """A span that waits for delivery, and its text in the journal, which differs between versions of the span."""
-
-    text: str
-    span: SpanFacts
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,8 +127,8 @@ class Store:
     ``DamagedTextError`` too.
     """
 
-    def __init__(self, connection: sqlite3.Connection, *, creates: bool = False) -> None:
-        """Refuse a file of another program, or of another schema; ``creates`` tables if nothing has been written.
+    def __init__(self, connection: sqlite3.Connection, *, writes: bool = False) -> None:
+        """Refuse a file of another program, or of another schema. Who ``writes`` creates the tables if there are none.
 
         Raises:
             NotUsableError: it is refused.
@@ -159,7 +136,7 @@ class Store:
         self.connection = self._db = connection
         self._data_version = 0
         if not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-            if not creates:
+            if not writes:
                 raise NothingWrittenError("nothing has been written to it yet")
             connection.executescript(_SCHEMA)
         if connection.execute("PRAGMA application_id").fetchone()[0] != _APPLICATION_ID:
@@ -167,6 +144,10 @@ class Store:
         version = connection.execute("PRAGMA user_version").fetchone()[0]
         if version != _SCHEMA_VERSION:
             raise NotUsableError(f"it is of another version (schema {version}, known here is {_SCHEMA_VERSION})")
+        if writes:  # not before it is known to be ours
+            connection.execute("PRAGMA journal_mode = WAL")
+            # NORMAL can lose committed transitions in a power failure, and an event can be a power failure.
+            connection.execute("PRAGMA synchronous = FULL")
 
     def close(self) -> None:
         """Close the connection. This merges the write-ahead log into the file."""
@@ -252,7 +233,7 @@ class Store:
     def withdraw_requests(self, numbers: Iterable[int], result: str, *, sent_too: bool = False) -> None:
         """Write ``result`` to open requests, so that they are not sent; with ``sent_too``, also to those being sent."""
         with self._db:
-            statement = SET_RESULT if sent_too else SET_RESULT_IF_UNSENT
+            statement = SET_RESULT if sent_too else SET_IF_UNSENT
             self._db.executemany(statement, [(result, number) for number in numbers])
 
     def request_results(self, numbers: Iterable[int]) -> dict[int, str]:
@@ -280,18 +261,13 @@ def _sound(kind: type[_Value], text: str) -> _Value:
         raise DamagedTextError(str(error)) from error
 
 
-def entry_rows(entry: Entry, last_number: int) -> list[Row]:
-    """Return the rows of ``entry``, whose transitions are numbered after the last one before it.
-
-    Raises:
-        CodecError: a bug.
-    """
-    changes = [
-        Row(PUT_TRANSITION, (number, change.at.wall, encode(change_record(change))))
-        for number, change in enumerate(entry.changes, last_number + 1)
-    ]
-    spans = [Row(PUT_SPAN, (span.span_id, encode(span))) for span in entry.spans]
-    return [*changes, *map(_life_row, entry.lives), *spans]
+def entry_rows(
+    last_number: int, changes: Iterable[Change], lives: Iterable[Lifecycle], spans: Iterable[SpanFacts]
+) -> list[Row]:
+    """Return the rows of what an observation adds; its transitions are numbered on. Raises CodecError: a bug."""
+    numbered = enumerate(changes, last_number + 1)
+    texts = (Row(PUT_TRANSITION, (number, each.at.wall, encode(change_record(each)))) for number, each in numbered)
+    return [*texts, *map(_life_row, lives), *(Row(PUT_SPAN, (span.span_id, encode(span))) for span in spans)]
 
 
 def _life_row(life: Lifecycle) -> Row:

@@ -187,9 +187,8 @@ class Poller:
 
     def _keep_journal(self, now: Timestamp) -> None:
         """Maintain the journal: check its file and its owner, and remove old entries."""
-        self.state.journal.look()
         self.state.identify(self._identity)
-        self.state.journal.prune(now, lambda: self._clock_confirmed(now))
+        self.state.journal.maintain(now, lambda: self._clock_confirmed(now))
 
     def _clock_confirmed(self, now: Timestamp) -> bool:
         """Return whether IMDS' clock (the Date header of its last answer) agrees with this machine's."""

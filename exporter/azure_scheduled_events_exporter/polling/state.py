@@ -15,7 +15,6 @@ from azure_scheduled_events_exporter.core.records import change_record
 from azure_scheduled_events_exporter.core.spans import SpanFacts, finished, hook_run, is_traced, unfinished
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.journal.journal import OWNER_WAIT_SECONDS, Journal
-from azure_scheduled_events_exporter.journal.store import Entry
 from azure_scheduled_events_exporter.logs import facts
 from azure_scheduled_events_exporter.tracing.delivery import SpanDelivery
 
@@ -111,7 +110,7 @@ class State:
             return
         spans = [span for change in changes if self.is_traced(change.lifecycle) for span in finished(change)]
         statistics = self.snapshot.statistics.plus(changes) if changes else self.snapshot.statistics
-        self.journal.record(Entry(changes, lives, spans), statistics, known)
+        self.journal.record(changes, lives, spans, statistics=statistics, lifecycles=known)
         self.known = known
         for change in changes:
             self._log(change)
@@ -152,5 +151,5 @@ class State:
             spans.append(hook_run(life, run.run, start, end, {"phase": run.phase, "outcome": run.outcome}))
             self._traced_runs.add(run.run)
         if spans:
-            self.journal.record(Entry(spans=spans), self.snapshot.statistics, self.known)
+            self.journal.record(spans=spans)
             self.delivery.wake()

@@ -8,7 +8,7 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 from http import HTTPStatus
@@ -18,7 +18,6 @@ from azure_scheduled_events_exporter.core.instance import Instance
 from azure_scheduled_events_exporter.core.spans import SpanFacts
 from azure_scheduled_events_exporter.errors import UsageError
 from azure_scheduled_events_exporter.journal.journal import OWNER_WAIT_SECONDS, Journal
-from azure_scheduled_events_exporter.journal.store import QueuedSpan
 from azure_scheduled_events_exporter.logs import Changes, facts
 
 if TYPE_CHECKING:
@@ -169,12 +168,12 @@ class SpanDelivery:
         """Whether the journal's VM is still unknown, for at most :data:`OWNER_WAIT_SECONDS`."""
         return self._journal.awaits_vm_id and time.monotonic() - self._began < OWNER_WAIT_SECONDS
 
-    def _next_batch(self) -> list[QueuedSpan]:
-        return [] if self._awaits_owner else self._journal.queued_spans(self._size)
+    def _next_batch(self) -> Mapping[str, SpanFacts]:
+        return {} if self._awaits_owner else self._journal.queued_spans(self._size)
 
-    def _deliver(self, batch: Sequence[QueuedSpan], timeout: float | None) -> ExportResult:
+    def _deliver(self, batch: Mapping[str, SpanFacts], timeout: float | None) -> ExportResult:
         """Send ``batch``, and remove what the collector has accepted or refused. One bad span must not block others."""
-        result = self._sender.send([queued.span for queued in batch], self.identity, timeout)
+        result = self._sender.send(list(batch.values()), self.identity, timeout)
         if result.outcome is Export.DIVISIBLE and len(batch) > 1:
             self._size = len(batch) // 2
             return result

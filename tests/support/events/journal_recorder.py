@@ -16,7 +16,7 @@ from azure_scheduled_events_exporter.core.statistics import Statistics
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.journal.file import read_only
 from azure_scheduled_events_exporter.journal.journal import Journal
-from azure_scheduled_events_exporter.journal.store import Entry, State
+from azure_scheduled_events_exporter.journal.store import State
 from support.programs import eventually
 
 DAY = 86400.0
@@ -58,9 +58,8 @@ class Recorder:
         self.known, changes = observe(self.known, Document(1, events), ObservationContext(self.now, VM))
         self.statistics = self.statistics.plus(changes)
         spans = [span for change in changes for span in finished(change)]
-        self.journal.record(
-            Entry(changes, [change.lifecycle for change in changes], spans), self.statistics, self.known
-        )
+        lives = [change.lifecycle for change in changes]
+        self.journal.record(changes, lives, spans, statistics=self.statistics, lifecycles=self.known)
 
     def regains_disk(self) -> None:
         """Wait until everything is on disk."""

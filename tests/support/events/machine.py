@@ -123,7 +123,7 @@ class Machine:
     def spans(self) -> dict[str, SpanFacts]:
         """The journalled spans by name, none of them delivered yet."""
         assert self.exporter
-        spans = [queued.span for queued in self.exporter.journal.queued_spans(256)]
+        spans = list(self.exporter.journal.queued_spans(256).values())
         assert len(spans) == len({span.name for span in spans})
         return {span.name: span for span in spans}
 

@@ -6,11 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from azure_scheduled_events_exporter.core.instance import Instance
-from azure_scheduled_events_exporter.core.lifecycle import Lifecycles
 from azure_scheduled_events_exporter.core.spans import SpanFacts
-from azure_scheduled_events_exporter.core.statistics import Statistics
 from azure_scheduled_events_exporter.journal.journal import Journal
-from azure_scheduled_events_exporter.journal.store import Entry
 from azure_scheduled_events_exporter.tracing.delivery import ExportResult, SpanDelivery
 from azure_scheduled_events_exporter.tracing.otlp import OtlpSender
 from support.monitoring.collector import Collector
@@ -70,5 +67,5 @@ def delivering(sender: OtlpSender) -> Iterator[tuple[Journal, SpanDelivery]]:
 
 def add(journal: Journal, delivery: SpanDelivery, *spans: SpanFacts) -> None:
     """Journal spans and say so, as a poll does."""
-    journal.record(Entry(spans=spans), Statistics(), Lifecycles())
+    journal.record(spans=spans)
     delivery.wake()

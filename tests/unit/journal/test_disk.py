@@ -17,7 +17,7 @@ from azure_scheduled_events_exporter.core.lifecycle import Change, Transition
 from azure_scheduled_events_exporter.core.records import Record
 from azure_scheduled_events_exporter.journal.file import read_only as opened
 from azure_scheduled_events_exporter.journal.journal import MOST
-from azure_scheduled_events_exporter.journal.store import Entry, State
+from azure_scheduled_events_exporter.journal.store import State
 from support.events.journal_recorder import Open, bit_rot, history, recorders
 from support.programs import eventually
 
@@ -106,7 +106,7 @@ class TestTrouble:
         assert not recorder.is_up()
         recorder.after(1).sees("A", "C")
         recorder.after(1).sees("A", "C", "D")
-        spans = [queued.span.attributes["azure.scheduled_event.id"] for queued in recorder.journal.queued_spans(256)]
+        spans = [span.attributes["azure.scheduled_event.id"] for span in recorder.journal.queued_spans(256).values()]
         assert spans[:2] == ["D", "B"], "spans are sent while they wait for the disk"
         disk.empty()
         recorder.regains_disk()
@@ -187,7 +187,7 @@ class TestTrouble:
                 *(Change(Transition.RESCHEDULED, life, recorder.now) for _ in range(200)),
             ]
             recorder.statistics = recorder.statistics.plus(changes)
-            recorder.journal.record(Entry(changes, lives), recorder.statistics, recorder.known)
+            recorder.journal.record(changes, lives, statistics=recorder.statistics, lifecycles=recorder.known)
         assert len(recorder.journal._rows) == MOST
         disk.empty()
         recorder.regains_disk()
@@ -273,7 +273,7 @@ class TestUnusable:
         else:
             for suffix in ("-wal", "-shm"):
                 Path(f"{file}{suffix}").unlink()
-        recorder.journal.look()
+        recorder.journal.maintain(recorder.now, lambda: False)
         recorder.after(5).sees("A", "B")
         recorder.regains_disk()
         assert transitions(folder)[-1][0] == 4
@@ -291,7 +291,7 @@ class TestUnusable:
         with closing(sqlite3.connect(folder / "journal.sqlite")) as connection, connection:
             newest = "(SELECT max(rowid) FROM spans)"
             connection.execute(f"UPDATE spans SET span = {content} WHERE rowid = {newest}")  # noqa: S608 - ours
-        recorder.journal.look()
+        recorder.journal.maintain(recorder.now, lambda: False)
         eventually(lambda: len(recorder.journal.queued_spans(10)) == count - 1, "the others")
         eventually(lambda: recorder.journal.spans_queued() == count - 1, "it waits no longer")
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from azure_scheduled_events_exporter.journal.documents import LARGEST, files, keep, prune, read_documents
+from azure_scheduled_events_exporter.journal.documents import LARGEST, files, keep, read_documents
 from azure_scheduled_events_exporter.journal.file import FILE_NAME
 from azure_scheduled_events_exporter.recording.file import RecordedDocument
 from support.events.journal_recorder import Open, history
@@ -46,18 +46,12 @@ def test_size_is_bounded(path: Path) -> None:
 
 
 def test_age_is_bounded(path: Path) -> None:
-    """Documents go when later ones are older than the retention too, and never the newest: it is what holds now."""
-    prune(path, 10.0)
-    for time in (1.0, 2.0):
-        keep(path, RecordedDocument(time, str(time).encode()))
-    prune(path, 0.5)
-    prune(path, 1.5)
-    keep(path, RecordedDocument(3.0, b"3.0"))
-    prune(path, 2.5)
-    assert bodies(path) == [b"1.0", b"2.0", b"3.0"]
-    prune(path, 10.0)
-    prune(path, 20.0)
-    assert bodies(path) == [b"3.0"]
+    """When one comes, documents go that are too old, if later ones are too."""
+    for time, oldest in ((1.0, 0.0), (2.0, 0.5), (3.0, 1.5), (4.0, 2.5)):
+        keep(path, RecordedDocument(time, str(time).encode()), oldest)
+    assert bodies(path) == [b"1.0", b"2.0", b"3.0", b"4.0"]
+    keep(path, RecordedDocument(5.0, b"5.0"), 10.0)
+    assert bodies(path) == [b"3.0", b"4.0", b"5.0"]
 
 
 def test_damage_costs_no_fact(folder: Path, start: Open) -> None:

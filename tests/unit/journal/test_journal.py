@@ -25,7 +25,7 @@ class TestFile:
         after = start(folder)
         assert after.known == before.known
         assert after.statistics == before.statistics
-        assert {queued.span.name for queued in after.journal.queued_spans(256)} == {
+        assert {span.name for span in after.journal.queued_spans(256).values()} == {
             "detected",
             "scheduled",
             "scheduled_event",
@@ -134,7 +134,7 @@ class TestRetention:
         recorder.sees("OLD", "OPEN")
         recorder.after(5).sees("OPEN")
         statistics = recorder.statistics
-        recorder.after(91 * DAY).journal.prune(recorder.now, lambda: True)
+        recorder.after(91 * DAY).journal.maintain(recorder.now, lambda: True)
         recorder.journal.close()
         assert history(folder) == ["OPEN"]
         assert start(folder).statistics == statistics

@@ -36,7 +36,7 @@ def sound() -> bytes:
             store.put_hook_runs([run])
             store.add_requests(events, "ada", wall, wall + 60)
         recorder.journal.record_heartbeat(Timestamp(wall, 3.0, "boot"))
-        recorder.journal.prune(recorder.after(90 * DAY - 100).now, lambda: True)  # writes the sums of the older half
+        recorder.journal.maintain(recorder.after(90 * DAY - 100).now, lambda: True)  # writes the sums of the older half
         recorder.journal.close()
         return (Path(folder) / "journal.sqlite").read_bytes()
 
@@ -45,10 +45,9 @@ def use(recorder: Recorder) -> None:
     """Do all that an exporter does with its journal, an hour after the last entry."""
     journal = recorder.after(3600).journal
     journal.claim(VM_ID)
-    journal.look()
+    journal.maintain(recorder.now, lambda: True)
     recorder.sees("NEW")
-    journal.prune(recorder.now, lambda: True)
-    assert "NEW" in {queued.span.attributes.get("azure.scheduled_event.id") for queued in journal.queued_spans(128)}
+    assert "NEW" in {span.attributes.get("azure.scheduled_event.id") for span in journal.queued_spans(128).values()}
     recorder.regains_disk()
 
 

@@ -1,7 +1,7 @@
 """The journal's tables: whatever is written comes back, is counted once, and is forgotten without being uncounted."""
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import fields, replace
 from types import UnionType
@@ -26,7 +26,7 @@ from azure_scheduled_events_exporter.core.spans import SpanFacts
 from azure_scheduled_events_exporter.core.statistics import Statistics
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.journal.codec import decode
-from azure_scheduled_events_exporter.journal.store import END_SPAN, Entry, Row, Store, entry_rows, prune_rows
+from azure_scheduled_events_exporter.journal.store import END_SPAN, Row, Store, entry_rows, prune_rows
 
 PATIENCE = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # the machine may be busy
 FINITE = st.floats(min_value=-4e9, max_value=4e9)
@@ -98,16 +98,17 @@ def spans_of(store: Store) -> list[SpanFacts]:
 
 def fresh() -> Store:
     """Return empty tables in memory."""
-    return Store(sqlite3.connect(":memory:"), creates=True)
+    return Store(sqlite3.connect(":memory:"), writes=True)
 
 
-def write(store: Store, entry: Entry) -> None:
+def write(
+    store: Store, changes: Sequence[Change] = (), lives: Sequence[Lifecycle] = (), spans: Sequence[SpanFacts] = ()
+) -> None:
     """Write one entry as the journal's thread does."""
     before = store.restore()
-    statistics = before.statistics.plus(entry.changes)
-    number = before.last_number + len(entry.changes)
-    rows = entry_rows(entry, before.last_number)
-    store.write(rows, replace(before, statistics=statistics, last_number=number))
+    rows = entry_rows(before.last_number, changes, lives, spans)
+    number = before.last_number + len(changes)
+    store.write(rows, replace(before, statistics=before.statistics.plus(changes), last_number=number))
 
 
 def end(store: Store, spans: list[tuple[str, str]]) -> None:
@@ -147,7 +148,7 @@ class TestRoundTrip:
     def test_every_life(self, lives: list[Lifecycle]) -> None:
         """A life read back is equal in every field, the oldest first."""
         with closing(fresh()) as store:
-            write(store, Entry(lives=lives))
+            write(store, lives=lives)
             assert sorted(store.history(), key=lambda each: each.event_id) == sorted(lives, key=lambda e: e.event_id)
             walls = [each.first_seen.wall for each in store.history()]
             assert walls == sorted(walls)
@@ -157,7 +158,7 @@ class TestRoundTrip:
     def test_every_span(self, spans: list[SpanFacts]) -> None:
         """A span read back is equal, with texts, numbers and lists among its attributes, until it is delivered."""
         with closing(fresh()) as store:
-            write(store, Entry(spans=spans))
+            write(store, spans=spans)
             assert spans_of(store) == spans[::-1]
             end(store, store.queued_spans(-1))
             assert store.queued_spans(-1) == []
@@ -168,13 +169,13 @@ class TestRoundTrip:
         """Transitions come back in their order, and add up to the same counters and histograms."""
         with closing(fresh()) as store:
             for change in changes:
-                write(store, Entry(changes=[change]))
+                write(store, changes=[change])
             assert kept(store) == [change_record(change) for change in changes]
             assert store.restore().statistics == Statistics().plus(changes)
 
     def test_the_oldest_ends_are_forgotten_first(self, store: Store) -> None:
         """Of very many ended events the newest are remembered, in their order."""
-        write(store, Entry(lives=[life(f"E{n}", ended=float(n)) for n in range(1500)]))
+        write(store, lives=[life(f"E{n}", ended=float(n)) for n in range(1500)])
         assert list(store.restore().lifecycles.ended) == [f"E{n}" for n in range(1500 - REMEMBERED_ENDS, 1500)]
 
     def test_a_failed_entry_leaves_nothing(self, store: Store) -> None:
@@ -182,7 +183,7 @@ class TestRoundTrip:
         seen = Change(Transition.DETECTED, life("A"), Timestamp(0.0))
         nameless = life(None)  # type: ignore[arg-type]
         with pytest.raises(sqlite3.IntegrityError):
-            write(store, Entry([seen], [life("A"), nameless], [span("a")]))
+            write(store, [seen], [life("A"), nameless], [span("a")])
         assert kept(store) == []
         assert list(store.history()) == []
         assert store.queued_spans(-1) == []
@@ -194,15 +195,15 @@ class TestSpans:
     def test_the_newest_first_and_no_more_than_asked_for(self, store: Store) -> None:
         """A backlog does not delay the newest spans."""
         for name in "abcde":
-            write(store, Entry(spans=[span(name)]))
+            write(store, spans=[span(name)])
         assert [span_id[-1] for span_id, _ in store.queued_spans(2)] == ["e", "d"]
         assert store.inbox().spans_queued == 5
 
     def test_replaced_in_flight(self, store: Store) -> None:
         """A span that is replaced while its older form is being sent still waits."""
-        write(store, Entry(spans=[span("a")]))
+        write(store, spans=[span("a")])
         in_flight = store.queued_spans(-1)
-        write(store, Entry(spans=[span("a", 7.0)]))
+        write(store, spans=[span("a", 7.0)])
         end(store, in_flight)
         assert spans_of(store) == [span("a", 7.0)]
 
@@ -216,7 +217,7 @@ class TestPrune:
         """Pruning at any point does not change counters and histograms."""
         with closing(fresh()) as store:
             for change in changes:
-                write(store, Entry(changes=[change]))
+                write(store, changes=[change])
             statistics = store.restore().statistics
             for cut in cuts:
                 store.write(prune_rows(float(cut)), store.restore())

@@ -10,12 +10,9 @@ from pathlib import Path
 import pytest
 
 from azure_scheduled_events_exporter.core.instance import Instance
-from azure_scheduled_events_exporter.core.lifecycle import Lifecycles
 from azure_scheduled_events_exporter.core.spans import SpanFacts, span_id
-from azure_scheduled_events_exporter.core.statistics import Statistics
 from azure_scheduled_events_exporter.errors import UsageError
 from azure_scheduled_events_exporter.journal.journal import Journal
-from azure_scheduled_events_exporter.journal.store import Entry
 from azure_scheduled_events_exporter.tracing.delivery import BATCH, Export, ExportResult, SpanDelivery
 from azure_scheduled_events_exporter.tracing.variables import doubts, is_on
 from support.programs import eventually
@@ -57,7 +54,7 @@ def journal() -> Iterator[Journal]:
 
 def add(journal: Journal, *names: str) -> None:
     """Journal spans, as a poll does."""
-    journal.record(Entry(spans=[span(name) for name in names]), Statistics(), Lifecycles())
+    journal.record(spans=[span(name) for name in names])
 
 
 @contextmanager
