@@ -44,7 +44,7 @@ class WebAccess:
         self._users = Users()
         self.config = WebConfig()
         self._apply(load(path), "web configuration loaded")
-        self._applied = self._found = self._contents()  # what is in effect, and what the last look has found
+        self._applied = self._found = self._contents(self.config)  # what is in effect, and what the last look has found
 
     async def refuse(self, request: Request) -> Response | None:
         """Return the response that refuses ``request``, or None to answer it."""
@@ -57,7 +57,7 @@ class WebAccess:
         failure = ""
         while True:
             await asyncio.sleep(self._pause)
-            before, self._found = self._found, await asyncio.to_thread(self._contents)
+            before, self._found = self._found, await asyncio.to_thread(self._contents, self.config)
             if self._found != before or (self._found == self._applied and not failure):
                 continue  # files in the middle of a change are not read: a key may be written after its certificate
             try:
@@ -69,8 +69,8 @@ class WebAccess:
                     self._log.error(message, extra=facts(error=failure))
             else:
                 failure = ""
+                self._applied = await asyncio.to_thread(self._contents, config)
                 self._apply(config, "web configuration reloaded")
-                self._applied = await asyncio.to_thread(self._contents)
                 changed()
 
     def _apply(self, config: WebConfig, message: str) -> None:
@@ -81,10 +81,10 @@ class WebAccess:
             state = "has expired: clients refuse it" if ends <= time.time() else "expires soon"
             self._log.warning("the TLS certificate %s", state, extra=facts(file=tls.files[0], expires=iso_time(ends)))
 
-    def _contents(self) -> list[bytes | None]:
-        """Return the content of each file; None for one that cannot be read."""
+    def _contents(self, config: WebConfig) -> list[bytes | None]:
+        """Return the content of the file and of those that ``config`` names; None for one that cannot be read."""
         contents: list[bytes | None] = []
-        for file in (self._path, *(self.config.tls.files if self.config.tls else ())):
+        for file in (self._path, *(config.tls.files if config.tls else ())):
             try:
                 contents.append(read(file))
             except UsageError:
