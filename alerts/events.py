@@ -119,8 +119,7 @@ def event_recordings(settings: Settings) -> tuple[Recording, ...]:
     # An end stays known when its exporter is away, and while only exporters without access to IMDS show the event.
     ended = promql(f"""
         max by (event_id) ({ENDED})
-        or
-        (
+        or (
           last_over_time({EVENT_ENDED}[5m]) > time() - 3600
           or last_over_time({EVENT_ENDED}[5m]) and on (event_id) last_over_time({EVENT_SEEN}[2h]) == 0
         )
@@ -140,8 +139,7 @@ def event_seen() -> Recording:
     """Return the recording of which events are seen, evaluated rarely because no page waits for it."""
     seen = promql(f"""
         max by (event_id) ({INFO} unless on (job, instance) {BLIND})
-        or
-        max by (event_id) ({EVENT}) * 0
+        or max by (event_id) ({EVENT}) * 0
     """)
     return Recording(EVENT_SEEN, seen, "1 for a current event, 0 if only exporters without IMDS show it")
 
@@ -156,7 +154,7 @@ def _expression(events: Events, kept: tuple[str, ...]) -> str:
     but = ""
     if events.kind is Kind.WITHOUT_NOTICE:  # another exporter may have seen the announcement
         but = f'\nunless on (event_id) last_over_time({EVENT}{{kind="announced"}}[1h])'
-    rows = f"{INFO}{_matcher(events, _OWN)}\n  or\n  {_held(events, kept=bool(kept))}"
+    rows = f"{INFO}{_matcher(events, _OWN)}\n  or {_held(events, kept=bool(kept))}"
     return f"max by ({by}) (\n  {rows}\n)\nunless on (event_id) {EVENT_ENDED}{but}"
 
 

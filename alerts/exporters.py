@@ -122,8 +122,8 @@ def exporter_alerts(settings: Settings) -> Iterator[Alert]:
     )
     yield _alert(
         "SpansNotDelivered",
-        f"{METRIC}spans_queued > 0\nor\n"
-        f'max without (outcome) (increase({METRIC}spans_total{{outcome="failed"}}[20m]) > 0)',
+        f"{METRIC}spans_queued > 0 "
+        f'or max without (outcome) (increase({METRIC}spans_total{{outcome="failed"}}[20m]) > 0)',
         "Trace spans of {instance} do not reach the collector.",
         "Spans that wait are delivered later. Those that the collector refused are lost.",
         "Spans wait, or the collector refused some within 20 minutes, for 15 minutes.",
@@ -145,8 +145,7 @@ def exporter_alerts(settings: Settings) -> Iterator[Alert]:
         promql(f"""
             sum by (job, instance, event_type, phase, outcome) (
               increase({failed}[15m]) > 0
-              or
-              ({failed} unless {failed} offset 15m) and on (job, instance) {UP} offset 15m
+              or ({failed} unless {failed} offset 15m) and on (job, instance) {UP} offset 15m
             )
         """),
         "The hook of {instance} ended with {outcome}.",

@@ -13,6 +13,7 @@ APPROVAL_DUE = f"{METRIC}event_approval_due_timestamp_seconds"
 APPROVED = f"{METRIC}event_approved"
 
 BLIND = "azure_scheduled_events:blind"
+EXPORTERS = "azure_scheduled_events:exporters"
 EVENT = "azure_scheduled_events:event"
 EVENT_SEEN = "azure_scheduled_events:event_seen"
 EVENT_ENDED = "azure_scheduled_events:event_ended"

@@ -3,7 +3,7 @@
 from azure_scheduled_events_exporter.core.event_types import EventType
 
 from .rule import PREFIX, Alert, Recording, promql
-from .series import BLIND, ENDED, EVENT, IMPACT, INSTANCE, UP, VM_AWAY, VM_BACK
+from .series import BLIND, ENDED, EVENT, EXPORTERS, IMPACT, INSTANCE, UP, VM_AWAY, VM_BACK
 from .settings import EQUAL_SOURCE, Settings
 
 MAINTENANCE = f"{PREFIX}Maintenance"
@@ -21,22 +21,21 @@ def vm_recordings(settings: Settings) -> tuple[Recording, ...]:
     back = promql(f"""
         max by (event_id, job, instance) (
           last_over_time({IMPACT}[2h]) and on (job, instance) {UP} == 1 unless on (event_id, job, instance) {IMPACT}
-          or
-          last_over_time({IMPACT}[2h]) and on (event_id, job, instance) last_over_time({ENDED}{{scope="self"}}[2m])
+          or last_over_time({IMPACT}[2h]) and on (event_id, job, instance) last_over_time({ENDED}{{scope="self"}}[2m])
         )
     """)
     away = promql(f"""
         max by (vm_id, vm_name, computer_name, {_SET}, event_id, job, instance{more}) (
           last_over_time({IMPACT}{{{_DELETES}}}[10m]) < time() + 60
-          or
-          last_over_time({IMPACT}{{{_RETURNS}}}[30m]) < time() + 60
+          or last_over_time({IMPACT}{{{_RETURNS}}}[30m]) < time() + 60
         )
         unless on (event_id, job, instance) last_over_time({VM_BACK}[30m])
         unless on (event_id, job, instance) {IMPACT} < time() - 120
     """)
-    blind = f"{down(settings)}\nor\n{UP} == 0"
+    blind = f"{down(settings)} or {UP} == 0"
     return (
-        Recording(BLIND, blind, "exporters that do not answer, or that IMDS does not answer"),
+        Recording(BLIND, blind, "exporters that are down, or without IMDS"),
+        Recording(EXPORTERS, f"{BLIND} or count by (job) ({UP} == 1)", "0 for each in blind; by job, how many others"),
         Recording(VM_BACK, back, "VMs whose exporter answers and shows the event no longer, or its end"),
         Recording(
             VM_AWAY,
@@ -63,10 +62,8 @@ def _scale_set_hit() -> Alert:
         promql(f"""
             (count without (vm_id) (group by ({_SET}, vm_id) ({VM_AWAY}{{scale_set!=""}})) >= 2)
             / count without (vm_id) (group by ({_SET}, vm_id) (last_over_time({INSTANCE}{{scale_set!=""}}[30m]))) >= 0.5
-            and
-            count without (event_id) (group by ({_SET}, event_id) (
-              {VM_AWAY} unless on (event_id) last_over_time({EVENT}{{kind="requested"}}[30m])
-            )) >= 2
+            and count without (event_id) (group by ({_SET}, event_id) (
+              {VM_AWAY} unless on (event_id) last_over_time({EVENT}{{kind="requested"}}[30m]))) >= 2
         """),
         "critical",
         "{value humanizePercentage} of scale set {scale_set} are away or about to be.",
@@ -85,8 +82,7 @@ def _not_back(settings: Settings) -> Alert:
         NOT_BACK,
         promql(f"""
             max by (event_id, event_type, vm_name, job, instance{kept}) (
-              last_over_time({IMPACT}{{{_RETURNS}}}[2h]) < time()
-            )
+              last_over_time({IMPACT}{{{_RETURNS}}}[2h]) < time())
             unless on (event_id, job, instance) last_over_time({VM_BACK}[2h])
             unless on (event_id) last_over_time({ENDED}{{outcome="cancelled"}}[2h])
             and on (job, instance) {down(settings)}

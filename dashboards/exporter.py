@@ -4,7 +4,7 @@ import grafanalib.core as g  # type: ignore[import-untyped] # it carries no type
 
 from .board import EXPORTER, STATUS_LINK, board, manual, runbook, solid, stat, vm_link
 from .grafana import columns, instant, over_time, panel, variable
-from .queries import JOB, MOST, NAMES, blind, cells, last, metric, selector
+from .queries import JOB, MOST, NAMES, blind, cells, last, metric, selector, watch_variables
 from .queries import VM as IDENTITY
 from .style import BLIND, FINE, UNKNOWN, Json, by_name, hidden, steps, values
 
@@ -119,6 +119,7 @@ def exporter() -> Json:
             variable(
                 "instance", "Instance", f"label_values({metric('build_info', _TARGET[0])}, instance)", all_value=".*"
             ),
+            *watch_variables(),
         ],
     )
 
@@ -186,7 +187,7 @@ def _over_time() -> g.Panel:
         "Exporters without current data",
         "How many exporters Prometheus could not scrape, or did not see IMDS.",
         (24, 6),
-        over_time(f"count({blind(JOB)}) or on () 0 * count({metric('up', JOB)})", "without current data"),
+        over_time(f"count({blind(JOB)}) or on () 0 * count({selector('$sees', JOB)})", "without current data"),
         links=runbook("AzureScheduledEventExporterDown"),
         maxDataPoints=120,
         custom={

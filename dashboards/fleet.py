@@ -47,9 +47,9 @@ from .queries import (
     metric,
     one,
     or_quiet,
-    sees,
     selector,
     times,
+    watch_variables,
     with_portal,
     with_trace,
 )
@@ -151,8 +151,8 @@ def _first(name: str) -> str:
 
 
 _BLIND = f"(count({blind(JOB)}) or on () vector(0))"
-_ALL = f'count_values("all", count({sees(JOB)}))'
-_WAITING = f"{_first(NOT_BEFORE)} unless on (event_id) min by (event_id) ({metric(STARTED)}) {_ENDED}"
+_ALL = f'count_values("all", sum({selector("$sees", JOB)}) + {_BLIND})'
+_WAITING = f"{_first(NOT_BEFORE)} unless on (event_id) {metric(STARTED)} {_ENDED}"
 
 
 def _count(of: str) -> str:
@@ -184,6 +184,7 @@ def fleet() -> Json:
         [
             variable("resource_group", "Resource group", f"label_values({metric(VM)}, resource_group)", all_value=".*"),
             hidden_variable("job", f"label_values({metric('build_info')}, job)"),
+            *watch_variables(),
             text_variable("traces", "Traces (UID of Tempo)"),
         ],
     )

@@ -68,7 +68,8 @@ class Variable(g.Template):  # type: ignore[misc] # untyped
         """Return the variable."""
         chosen = {"selected": True, "text": ["All"], "value": ["$__all"]} if self.includeAll else None
         query = {"query": self.query, "refId": self.name} if self.type == "query" else self.query
-        return {**super().to_json_data(), "query": query, "current": chosen}
+        own = True if self.hide == g.HIDE_VARIABLE else None  # what follows from the data does not belong into links
+        return {**super().to_json_data(), "query": query, "current": chosen, "skipUrlSync": own}
 
 
 def instant(*expressions: str, legend: str = "") -> list[Query]:
@@ -190,6 +191,11 @@ def variable(name: str, label: str, query: str, *, all_value: str | None = None,
 def hidden_variable(name: str, query: str) -> g.Template:
     """Return a variable of label values that follows from others; it has all of them."""
     return attr.evolve(variable(name, name.capitalize(), query), hide=g.HIDE_VARIABLE)
+
+
+def first_variable(name: str, query: str) -> g.Template:
+    """Return a hidden variable with one value, the first in the alphabet."""
+    return attr.evolve(variable(name, name.capitalize(), query, many=False), hide=g.HIDE_VARIABLE)
 
 
 def datasource_variable() -> g.Template:

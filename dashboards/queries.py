@@ -1,6 +1,7 @@
 """What the queries of all dashboards are made of. Must not know panels.
 
-Queries read scraped series alone, so that boards are right without any recording rule and in the first minute:
+Queries read scraped series, so that boards are right without any recording rule and in the first minute; one recording
+only makes them faster (:func:`watch_variables`):
 
 - The exporters decide what is hard to know, such as the kind of an event and that it is over. Queries only select.
 - An event counts once, whatever the number of exporters that show it.
@@ -8,9 +9,12 @@ Queries read scraped series alone, so that boards are right without any recordin
 - An empty answer is never shown as quiet: :func:`or_quiet` looks whether exporters see IMDS.
 """
 
+import grafanalib.core as g  # type: ignore[import-untyped] # it carries no types
+
+from alerts.series import EXPORTERS
 from azure_scheduled_events_exporter.metrics.spec import PREFIX
 
-from .grafana import COLUMN
+from .grafana import COLUMN, first_variable
 from .style import NO_TIME, QUIET, UNKNOWN
 
 MOST = 50
@@ -102,14 +106,21 @@ def approval(window: str = "", *matchers: str) -> str:
     return f"2 + max by (event_id) (max_over_time({metric(APPROVED, *matchers)}{window}))"
 
 
-def sees(*matchers: str) -> str:
-    """Return 1 for each exporter that sees IMDS and 0 for each that does not, or that cannot be scraped."""
-    return f"({metric('up', *matchers)} or {selector('up', *matchers)} == 0)"
-
-
 def blind(*matchers: str) -> str:
-    """Return a series for each exporter that does not see IMDS, or that cannot be scraped."""
-    return f"({selector('up', *matchers)} == 0 or {metric('up', *matchers)} == 0)"
+    """Return 0 for each exporter that does not see IMDS, or that cannot be scraped."""
+    return f"({selector('$scraped', *matchers)} == 0 or {selector('$sees', *matchers)} == 0)"
+
+
+def watch_variables() -> list[g.Template]:
+    """Return the variables with the names of the two metrics that say which exporters see IMDS.
+
+    Both are a recording if there is one: 0 for each exporter that does not, and by job how many do. While nothing is
+    recorded any more, no exporter is known to see IMDS.
+    """
+    return [
+        first_variable(name, f'label_values({{__name__=~"{EXPORTERS}|{raw}"}}, __name__)')
+        for name, raw in (("sees", f"{PREFIX}up|up"), ("scraped", "up"))
+    ]
 
 
 def or_quiet(vector: str, quiet: float = 0) -> str:
@@ -117,7 +128,9 @@ def or_quiet(vector: str, quiet: float = 0) -> str:
 
     A number in between stands for nothing known while some do not see IMDS.
     """
-    some = f"(1 - avg({metric('up', JOB)}) * (1 + (min({selector('up', JOB)}) or on () vector(1))) / 2)"
+    seen = f"avg(clamp_max({selector('$sees', JOB)}, 1))"
+    scraped = f"clamp_max(min({selector('$scraped', JOB)}) or on () vector(1), 1)"
+    some = f"(1 - {seen} * (1 + {scraped}) / 2)"
     return f"{vector} or on () {quiet:.0f} + {UNKNOWN - quiet:.0f} * {some} or on () vector({UNKNOWN:.0f})"
 
 

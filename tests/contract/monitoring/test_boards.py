@@ -1,6 +1,6 @@
 """What the dashboards show of a fleet's last 30 days and present, read as Grafana reads it, from a real Prometheus.
 
-No rule is loaded: boards are right on scraped series alone.
+No rule is loaded: boards are right on scraped series alone, and show the same of what a rule records.
 """
 
 import time
@@ -10,9 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from alerts import resolve
+from alerts.series import EXPORTERS
+from alerts.vms import vm_recordings
 from azure_scheduled_events_exporter.core.kinds import Kind
-from support.monitoring.board_reader import BOARDS, BoardReader, of_vm
+from support.monitoring.board_reader import BOARDS, EVERYTHING, BoardReader, filled, load, of_vm
 from support.monitoring.board_story import DAY, HOUR, MINUTE, NOW, Event, StoryPrometheus, story
+from support.monitoring.engines import answer
 
 EVENTS = "Events: now, next, and the last 30 days"
 AT = float(int(time.time()))
@@ -36,13 +40,13 @@ STRANGE = (
     Event("SpotRebalanceRecommendation", ("batch_1",), -MINUTE, None, kind=Kind.ADVISORY),
     *(Event("Preempt", ("batch_2",), -MINUTE, 60.0 + number, description="") for number in range(60)),
 )
+STATES = {"web_1": "blind", "web_4": "down"}
 
 
 @pytest.fixture(scope="module")
 def strange(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A Prometheus at a moment with many events, an event that ended while an exporter was blind, and one down."""
-    text = story(AT, current=STRANGE, states={"web_1": "blind", "web_4": "down"})
-    yield from _server(tmp_path_factory.mktemp("strange"), text)
+    yield from _server(tmp_path_factory.mktemp("strange"), story(AT, current=STRANGE, states=STATES))
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +69,14 @@ def of(url: str, vm: str) -> BoardReader:
 def states(reader: BoardReader) -> list[tuple[str, str, str]]:
     """Return state, type and VMs of the rows of events, in their order."""
     return [(row["State"], row["Type"], row.get("VMs", "")) for row in reader.table(EVENTS)]
+
+
+def told(reader: BoardReader) -> dict[str, object]:
+    """Return the texts of single numbers, some of which stand for a doubt, and the answers of all other queries."""
+    texts = {
+        each["title"]: reader.stat(each["title"]) for each in load(reader.board)["panels"] if each["type"] == "stat"
+    }
+    return {**{name: found for name, found in reader.answers().items() if name[:-2] not in texts}, **texts}
 
 
 def test_what_happens_now_stands_above_what_happened(during_events: str) -> None:
@@ -137,6 +149,24 @@ def test_a_vm_that_is_away_is_not_called_quiet(during_events: str) -> None:
     assert [row["State"] for row in standby.table(EVENTS)] == ["not seen", "lost", "completed"]
     titles = ("What happens to it?", "Next event in", "Does its exporter see IMDS?", "Approval policy")
     assert [standby.stat(title) for title in titles] == ["not seen", "unknown", "down", "unknown"]
+
+
+def test_what_a_rule_records_changes_no_answer(strange: str, tmp_path: Path) -> None:
+    """The variables find the recording, and every query answers the same with it as without."""
+    rules = {each.record: f"({each.expression})" for each in vm_recordings(resolve({"job": ".+"}))}
+    times = {"start": f"{AT - 330}", "end": f"{AT}", "step": "15"}
+    lines = [
+        f"{EXPORTERS}{{{labels}}} {value} {at}"
+        for each in answer(strange, "query_range", {"query": filled(rules[EXPORTERS], rules), **times})
+        if (labels := ",".join(f'{name}="{text}"' for name, text in each["metric"].items() if name != "__name__"))
+        for at, value in each["values"]
+    ]
+    for url in _server(tmp_path, "\n".join([*lines, story(AT, current=STRANGE, states=STATES)])):
+        for board in ("fleet", "exporter"):
+            found = BoardReader(board, url).names()
+            assert found == {"$sees": EXPORTERS, "$scraped": EXPORTERS}
+            assert told(BoardReader(board, url, {}, AT)) == told(BoardReader(board, url, found, AT))
+            assert BoardReader(board, strange).names() == {name: EVERYTHING[name] for name in found}
 
 
 def test_an_end_that_one_exporter_saw_counts(strange: str) -> None:

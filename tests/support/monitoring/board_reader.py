@@ -9,14 +9,17 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import urlencode
 
 from support.monitoring.engines import answer
 from support.paths import ROOT
+from support.programs import fetch
 
 JSON = ROOT / "dashboards" / "json"
 BOARDS = ("fleet", "vm", "exporter")
 DAY = 86_400
 EVERYTHING = {"$job": ".+", "$instance": ".*", "$resource_group": ".*", "$traces": ""}
+EVERYTHING |= {"$scraped": "up", "$sees": "azure_scheduled_events_up"}  # without rules
 Json = dict[str, Any]
 Row = dict[str, str]
 
@@ -47,6 +50,17 @@ class BoardReader:
     url: str
     variables: Mapping[str, str] = field(default_factory=dict)
     at: float = 0.0
+
+    def names(self) -> dict[str, str]:
+        """Return the values of the variables that are names of metrics: the first in the alphabet."""
+        found = {}
+        for each in load(self.board)["templating"]["list"]:
+            if match := re.fullmatch(
+                r"label_values\((.+), __name__\)", str(each["query"]["query"] if each["type"] == "query" else "")
+            ):
+                asked = fetch(f"{self.url}/api/v1/label/__name__/values?{urlencode({'match[]': match[1]})}")
+                found[f"${each['name']}"] = min(json.loads(asked.body)["data"])
+        return found
 
     def queries(self) -> Iterator[tuple[str, str, str, dict[str, str]]]:
         """Yield the name of each query, the query, the path of the API, and the times to ask for."""
