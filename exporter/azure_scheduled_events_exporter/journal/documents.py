@@ -37,11 +37,7 @@ def keep(journal: Path, document: RecordedDocument, oldest: float = 0.0) -> None
 
 
 def read_documents(journal: Path) -> list[RecordedDocument]:
-    """Return the documents that differ from the one before, the oldest first; none without a file.
-
-    Raises:
-        OSError: a file cannot be read.
-    """
+    """Return the documents that differ from the one before, the oldest first. Raises OSError: a file cannot be read."""
     found: list[RecordedDocument] = []
     for file in reversed(files(journal)):
         with suppress(FileNotFoundError):

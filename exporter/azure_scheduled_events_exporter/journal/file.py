@@ -48,10 +48,8 @@ def file_path(path: Path) -> Path:
 
     Symbolic links are followed, so that different paths to one journal use the same lock.
     """
-    try:
-        is_folder = path.is_dir() or (not path.suffix and not path.is_file())
-    except OSError:  # not reachable: opening it reports the error
-        is_folder = not path.suffix
+    # Not Path's methods, which raise if it cannot be reached: opening it reports that.
+    is_folder = os.path.isdir(path) or not (path.suffix or os.path.isfile(path))  # noqa: PTH112, PTH113
     return Path(os.path.realpath(path / FILE_NAME if is_folder else path))
 
 
@@ -66,9 +64,7 @@ def _identity(path: Path | str) -> tuple[int, int] | None:
 
 def is_damage(error: Exception) -> bool:
     """Return whether a file's content is damaged; otherwise the disk failed, and may work again later."""
-    if isinstance(error, sqlite3.Error):
-        return isinstance(error, NotUsableError) or _code(error) in _DAMAGED
-    return isinstance(error, DamagedTextError | UnicodeDecodeError)
+    return isinstance(error, NotUsableError | DamagedTextError | UnicodeDecodeError) or _code(error) in _DAMAGED
 
 
 def reason(error: Exception) -> str:
@@ -76,7 +72,7 @@ def reason(error: Exception) -> str:
     return (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
 
 
-def _code(error: sqlite3.Error) -> int:
+def _code(error: Exception) -> int:
     """Return SQLite's primary result code of ``error``; 0 if it has none."""
     return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
 
@@ -149,11 +145,7 @@ def writable(path: Path) -> Store:
     """Return the journal at ``path`` for handing facts to an exporter. Raises ExporterError: it cannot be written."""
     file = file_path(path)
     try:
-        store = _open(file, _WRITING)
-        with _closed_on_failure(store.connection):
-            store.connection.execute("BEGIN IMMEDIATE")
-            store.connection.rollback()
-            return store
+        return _open(file, _WRITING)
     except FAILURES as error:
         hint = "" if os.access(file, os.W_OK) else "; try as root"
         if isinstance(error, sqlite3.Error) and _code(error) == sqlite3.SQLITE_BUSY:
@@ -249,17 +241,11 @@ class JournalFile:
         try:
             self._files = self._found()
             if self._files[0]:
-                self._read()
+                with suppress(NothingWrittenError), closing(_open_to_read(self.path)) as store:
+                    store.check()
+                    self.state, self.inbox = store.restore(), store.inbox()
         except FAILURES as error:
             self.unusable = reason(error) if is_damage(error) else f"it could not be read at the start: {reason(error)}"
-
-    def _read(self) -> None:
-        with suppress(NothingWrittenError), closing(_open_to_read(self.path)) as store:
-            # Not quick_check: it does not compare indexes with tables, and SQLite finds no row whose key differs there.
-            problem = store.connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
-            if problem != "ok":
-                raise NotUsableError(problem)
-            self.state, self.inbox = store.restore(), store.inbox()
 
     def opened(self) -> Store:
         """Return the tables, opened for writing if they are not; what is :attr:`unusable` is renamed before that.
@@ -278,12 +264,11 @@ class JournalFile:
                 self._store.connection.execute("PRAGMA wal_checkpoint(FULL)")  # its log alone may have been removed
                 raise OSError(errno.ESTALE, "its files were removed or replaced")
             return self._store
-        self._close()
+        self.close(keeps_lock=found[-1] == before[-1])
         folder = next(each for each in self.path.parents if each.exists())
         if before[0] and not found[0] and before[0][0] != folder.stat().st_dev:
             raise OSError(errno.ENODEV, "the file system that the journal was on is not mounted", str(self.path))
-        if self._lock is None or found[-1] != before[-1]:
-            self._release()
+        if self._lock is None:
             self._lock = writer_lock(self.path)
         if self.unusable:
             self._set_aside()
@@ -292,26 +277,18 @@ class JournalFile:
         self._files = self._found()
         return self._store
 
-    def _release(self) -> None:
-        if self._lock is not None:
-            self._lock.close()
-        self._lock = None
-
-    def _close(self) -> None:
+    def close(self, *, keeps_lock: bool = False) -> None:
+        """Close the file, and release the lock unless it is kept."""
         if self._store is not None:
             self._store.close()
-        self._store = None
-
-    def close(self) -> None:
-        """Close the file, and release the lock."""
-        self._close()
-        self._release()
+            self._store = None
+        if self._lock is not None and not keeps_lock:
+            self._lock.close()
+            self._lock = None
 
     def failed(self, error: Exception) -> None:
         """Close the file. The lock of a read-only file system is released: otherwise it could not be unmounted."""
-        self._close()
-        if isinstance(error, OSError) and error.errno == errno.EROFS:
-            self._release()
+        self.close(keeps_lock=not isinstance(error, OSError) or error.errno != errno.EROFS)
 
     def _set_aside(self) -> None:
         """Rename the file with its logs and documents, so that no data is lost. Raises OSError."""

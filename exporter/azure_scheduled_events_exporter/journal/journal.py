@@ -38,8 +38,6 @@ MOST: Final = 3000
 RETRY_SECONDS = 1.0
 """Interval of the attempts to write, while the disk does not work."""
 _CLOSE_SECONDS = 1.0
-_PRUNE_SECONDS = 3600.0
-_HANGS = f"the disk has not answered for {WAIT_SECONDS:g} s"
 
 OWNER_WAIT_SECONDS = 120.0
 """How long to wait until IMDS has answered whether the journal is this VM's. Until then, its events stay current and
@@ -77,7 +75,7 @@ class Journal:
         self._last_number = self._state.last_number  # of the newest transition on disk
         self._vm_id = ""
         self._documents: list[RecordedDocument] = []  # for the thread, dropped if the disk fails
-        self._looks = False  # the file is to be checked, and what other processes have written to be read
+        self._has_work = False  # to write, to check the file, or to read what other processes have written
         self._problem = "there is no file" if self._file is None else ""  # why entries wait, "" while they do not
         self._errors = 0
         self._ending = False
@@ -126,11 +124,16 @@ class Journal:
             number = self._added
             self._rows.extend((number, row) for row in rows)
             self._state = replace(self._state, **changes)
-            self._changed.notify_all()
+            self._wake()
             waits = waits and self._thread.is_alive()
             if waits and not self._changed.wait_for(lambda: self._written >= number or self._problem, WAIT_SECONDS):
-                self._has_trouble(_HANGS)
+                self._has_trouble(f"the disk has not answered for {WAIT_SECONDS:g} s")
             return self._written >= number
+
+    def _wake(self) -> None:
+        with self._changed:
+            self._has_work = True
+            self._changed.notify_all()
 
     @property
     def inbox(self) -> Inbox:
@@ -166,12 +169,10 @@ class Journal:
         """
         if not self._problem and now.monotonic >= self._prune_at and clock_confirmed():
             # A short retention is there to keep the file small.
-            self._prune_at = now.monotonic + min(_PRUNE_SECONDS, self._retention / 2)
+            self._prune_at = now.monotonic + min(3600.0, self._retention / 2)
             self._oldest = now.wall - self._retention
             self._put(prune_rows(self._oldest))
-        with self._changed:
-            self._looks = True
-            self._changed.notify_all()
+        self._wake()
 
     def queued_spans(self, limit: int) -> Mapping[str, SpanFacts]:
         """Return undelivered spans by their texts, the newest first, at most ``limit``, also those not yet on disk.
@@ -233,7 +234,6 @@ class Journal:
         with self._changed:
             if not self._problem:
                 self._documents.append(document)
-                self._changed.notify_all()
 
     def record_heartbeat(self, at: Timestamp | None) -> None:
         """Write the moment, so that the next run can measure a pause; None removes it."""
@@ -241,9 +241,8 @@ class Journal:
 
     def close(self) -> None:
         """Write what waits, close the file and release its lock; a disk that hangs is left alone."""
-        with self._changed:
-            self._ending = True
-            self._changed.notify_all()
+        self._ending = True
+        self._wake()
         if self._file is not None:
             self._thread.join(_CLOSE_SECONDS)
 
@@ -256,18 +255,15 @@ class Journal:
                 if self._problem:
                     self._changed.wait_for(lambda: self._ending, RETRY_SECONDS)
                 else:
-                    self._changed.wait_for(self._has_work)
+                    self._changed.wait_for(lambda: self._ending or self._has_work)
                 is_last = self._ending
             self._write(file)
         file.close()
 
-    def _has_work(self) -> bool:
-        return self._ending or self._looks or bool(self._documents) or self._added > self._written
-
     def _write(self, file: JournalFile) -> None:
         with self._changed:
             number, state, rows = self._added, self._state, [row for _, row in self._rows]
-            bodies, self._documents, self._looks, inbox = self._documents, [], False, self._inbox
+            bodies, self._documents, self._has_work, inbox = self._documents, [], False, self._inbox
             last_number = self._last_number
         try:
             store = file.opened()
@@ -279,10 +275,7 @@ class Journal:
             if is_written:
                 # If as many rows wait as may, some may have been dropped.
                 store.write(rows, state, whole=not epoch or len(rows) == MOST)
-            if store.changed_by_others():
-                inbox = store.inbox()
-            elif is_written:
-                inbox = store.inbox(inbox)
+            inbox = store.inbox(inbox, is_written=is_written)
         except (*FAILURES, JournalInUseError) as error:
             self._failed(file, error)
             return
@@ -303,7 +296,7 @@ class Journal:
         file.failed(error)
         with self._changed:
             if is_damage(error):
-                file.unusable, self._looks = reason(error), True
+                file.unusable, self._has_work = reason(error), True
                 self._errors += 1
             else:
                 self._has_trouble(reason(error))

@@ -140,7 +140,7 @@ class Store:
                 raise NothingWrittenError("nothing has been written to it yet")
             connection.executescript(_SCHEMA)
         if connection.execute("PRAGMA application_id").fetchone()[0] != _APPLICATION_ID:
-            raise NotUsableError("it is another program's SQLite file")
+            raise NotUsableError("it is another program's SQLite file, or of a version before the first release")
         version = connection.execute("PRAGMA user_version").fetchone()[0]
         if version != _SCHEMA_VERSION:
             raise NotUsableError(f"it is of another version (schema {version}, known here is {_SCHEMA_VERSION})")
@@ -148,10 +148,18 @@ class Store:
             connection.execute("PRAGMA journal_mode = WAL")
             # NORMAL can lose committed transitions in a power failure, and an event can be a power failure.
             connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("BEGIN IMMEDIATE")  # fails if it cannot be written
+            connection.rollback()
 
     def close(self) -> None:
         """Close the connection. This merges the write-ahead log into the file."""
         self._db.close()
+
+    def check(self) -> None:
+        """Raise NotUsableError if the file is damaged. Not by quick_check: it does not compare indexes with tables."""
+        problem = self._db.execute("PRAGMA integrity_check(1)").fetchone()[0]
+        if problem != "ok":
+            raise NotUsableError(problem)
 
     def write(self, rows: Iterable[Row], state: State, *, whole: bool = False) -> None:
         """Write ``rows`` and the properties of ``state``, which is the state after them.
@@ -174,9 +182,8 @@ class Store:
             return State()
         epoch, number, vm_id, statistics, heartbeat = row
         lives = self._lives("WHERE ended IS NOT NULL ORDER BY ended DESC LIMIT ?", (REMEMBERED_ENDS,))
-        ended = {life.event_id: life for life in reversed(list(lives))}
         last_beat = _sound(Timestamp, heartbeat) if heartbeat else None
-        known = Lifecycles(self.current(), ended)
+        known = Lifecycles(self.current(), {life.event_id: life for life in reversed(list(lives))})
         return State(known, _sound(Statistics, statistics), number, epoch, vm_id, last_beat)
 
     def current(self) -> dict[str, Lifecycle]:
@@ -200,20 +207,21 @@ class Store:
         """Return the id of this journal's numbers and the last number given; ``""`` and 0 before the first write."""
         return self._db.execute("SELECT epoch, last_number FROM state").fetchone() or ("", 0)
 
-    def changed_by_others(self) -> bool:
-        """Return whether another connection has written since the last call; True at the first."""
-        before = self._data_version
-        self._data_version = self._db.execute("PRAGMA data_version").fetchone()[0]
-        return self._data_version != before
-
     def queued_spans(self, limit: int) -> list[tuple[str, str]]:
         """Return ids and texts of undelivered spans, the newest first, because they are urgent; -1 means all."""
         return self._db.execute("SELECT span_id, span FROM spans ORDER BY rowid DESC LIMIT ?", (limit,)).fetchall()
 
-    def inbox(self, before: Inbox | None = None) -> Inbox:
-        """Return what the tables have for others now. With ``before``, no other process has written since."""
-        runs = self.hook_runs() if before is None else before.runs
-        hooks = counted(runs) if before is None else before.hooks
+    def inbox(self, before: Inbox | None = None, *, is_written: bool = True) -> Inbox:
+        """Return what the tables have for others: as ``before``, unless this connection or another one has written."""
+        version = self._db.execute("PRAGMA data_version").fetchone()[0]
+        if before is None or version != self._data_version:
+            self._data_version = version
+            runs: Sequence[HookRun] = self.hook_runs()
+            hooks = counted(runs)
+        elif is_written:
+            runs, hooks = before.runs, before.hooks
+        else:
+            return before
         count = self._db.execute("SELECT count(*) FROM spans").fetchone()[0]
         return Inbox(self.open_requests(), runs, hooks, self.queued_spans(_SPANS), count)
 
@@ -241,11 +249,10 @@ class Store:
         results = dict(self._db.execute("SELECT number, result FROM approval_requests WHERE result <> ''"))
         return {number: results[number] for number in numbers if number in results}
 
-    def put_hook_runs(self, runs: Iterable[HookRun]) -> None:
-        """Write runs, new or changed; writing them again changes nothing."""
-        rows = [(run.run, run.started, encode(run)) for run in runs]
+    def put_hook_run(self, run: HookRun) -> None:
+        """Write a run, new or changed; writing it again changes nothing."""
         with self._db:
-            self._db.executemany("REPLACE INTO hook_runs VALUES (?, ?, ?)", rows)
+            self._db.execute("REPLACE INTO hook_runs VALUES (?, ?, ?)", (run.run, run.started, encode(run)))
 
     def hook_runs(self) -> list[HookRun]:
         """Return every run of a hook's command, the oldest first."""
@@ -277,9 +284,6 @@ def _life_row(life: Lifecycle) -> Row:
 
 def prune_rows(before: float) -> list[Row]:
     """Return the rows that remove what is from before ``before`` (Unix seconds); the statistics still count it."""
-    some = f"seq < (SELECT min(seq) FROM transitions) + {_PRUNED}"
-    return [
-        Row(f"DELETE FROM transitions WHERE wall < ? AND {some}", (before,)),
-        Row("DELETE FROM lives WHERE ended < ?", (before,)),
-        Row("DELETE FROM approval_requests WHERE created < ?", (before,)),
-    ]
+    some = f"transitions WHERE wall < ? AND seq < (SELECT min(seq) FROM transitions) + {_PRUNED}"
+    old = (some, "lives WHERE ended < ?", "approval_requests WHERE created < ?")
+    return [Row(f"DELETE FROM {each}", (before,)) for each in old]

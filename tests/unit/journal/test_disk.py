@@ -16,6 +16,8 @@ import pytest
 from azure_scheduled_events_exporter.core.lifecycle import Change, Transition
 from azure_scheduled_events_exporter.core.records import Record
 from azure_scheduled_events_exporter.journal.file import read_only as opened
+from azure_scheduled_events_exporter.journal.file import writable
+from azure_scheduled_events_exporter.journal.inbox import HookRun
 from azure_scheduled_events_exporter.journal.journal import MOST
 from azure_scheduled_events_exporter.journal.store import State
 from support.events.journal_recorder import Open, bit_rot, history, recorders
@@ -124,10 +126,15 @@ class TestTrouble:
         before = disk.begin(disk.folder)
         before.sees("OLD", "OPEN")
         before.after(5).sees("OPEN")
+        run = HookRun("run", "script", "OPEN", "Freeze", "prepare", before.now.wall, "ok", 1.0, 60.0)
+        with closing(writable(disk.folder)) as store:
+            store.put_hook_run(run)
         before.journal.close()
         trouble(disk)
         recorder = disk.begin(disk.folder)
         assert not recorder.is_up()
+        assert recorder.journal.inbox.runs == [run]
+        assert len(recorder.journal.queued_spans(256)) == before.journal.spans_queued()
         assert (recorder.known, recorder.statistics) == (before.known, before.statistics)
         recorder.after(5).sees("OPEN", "NEW")
         assert history(disk.folder) == ["OLD", "OPEN"]

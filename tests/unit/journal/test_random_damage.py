@@ -33,7 +33,7 @@ def sound() -> bytes:
         events = recorder.known.current.values()
         run = HookRun("run", "script", "E1", "Reboot", "prepare", wall, "ok", 1.0, 60.0)
         with contextlib.closing(writable(Path(folder))) as store:
-            store.put_hook_runs([run])
+            store.put_hook_run(run)
             store.add_requests(events, "ada", wall, wall + 60)
         recorder.journal.record_heartbeat(Timestamp(wall, 3.0, "boot"))
         recorder.journal.maintain(recorder.after(90 * DAY - 100).now, lambda: True)  # writes the sums of the older half

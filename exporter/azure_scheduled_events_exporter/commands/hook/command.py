@@ -167,7 +167,7 @@ class Runs:
         while True:
             try:
                 with self._writing, closing(writable(self._path)) as store:
-                    store.put_hook_runs([self.known[name]])  # as it is by now
+                    store.put_hook_run(self.known[name])  # as it is by now
                     return
             except (ExporterError, sqlite3.Error, OSError) as error:
                 if failures.is_new(name, str(error)):
