@@ -9,14 +9,14 @@ import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from azure_scheduled_events_exporter.core.lifecycle import Change, Transition
 from azure_scheduled_events_exporter.core.records import Record
-from azure_scheduled_events_exporter.journal.file import read_only as opened
-from azure_scheduled_events_exporter.journal.file import writable
+from azure_scheduled_events_exporter.journal.file import read_only, writable
 from azure_scheduled_events_exporter.journal.inbox import HookRun
 from azure_scheduled_events_exporter.journal.journal import MOST
 from azure_scheduled_events_exporter.journal.store import State
@@ -29,7 +29,7 @@ SET_ASIDE = "journal cannot be used: set aside, and a new one begun"
 
 def transitions(path: Path) -> list[tuple[int, Record]]:
     """Return the transitions on disk with their numbers."""
-    with closing(opened(path)) as store:
+    with closing(read_only(path)) as store:
         return store.transitions(0, -1)
 
 
@@ -85,16 +85,6 @@ def disk(tmp_path: Path) -> Iterator[Disk]:
         made.remove()
 
 
-def filled(disk: Disk) -> None:
-    """Fill the disk."""
-    disk.fill()
-
-
-def read_only(disk: Disk) -> None:
-    """Make the disk read-only."""
-    disk.writable(yes=False)
-
-
 class TestTrouble:
     """Entries wait in memory, in their order."""
 
@@ -120,7 +110,7 @@ class TestTrouble:
         assert (after.statistics, after.known) == (recorder.statistics, recorder.known)
         assert len(after.journal.queued_spans(256)) == after.journal.spans_queued()
 
-    @pytest.mark.parametrize("trouble", [filled, read_only])
+    @pytest.mark.parametrize("trouble", [Disk.fill, partial(Disk.writable, yes=False)], ids=["full", "read-only"])
     def test_at_the_start(self, trouble: Callable[[Disk], None], disk: Disk, caplog: pytest.LogCaptureFixture) -> None:
         """A journal on a disk that is full or read-only at the start is read; what comes is added later."""
         before = disk.begin(disk.folder)
