@@ -234,6 +234,7 @@ class Journal:
         with self._changed:
             if not self._problem:
                 self._documents.append(document)
+                self._wake()
 
     def record_heartbeat(self, at: Timestamp | None) -> None:
         """Write the moment, so that the next run can measure a pause; None removes it."""
