@@ -3,8 +3,7 @@
 import argparse
 import signal
 import socket
-import subprocess
-import sys
+from pathlib import Path
 
 import pytest
 
@@ -12,14 +11,7 @@ from azure_scheduled_events_exporter.errors import ExporterError, UsageError
 from azure_scheduled_events_exporter.simulator import Happening, What
 from azure_scheduled_events_exporter.simulator.command import add_arguments, line, run
 from azure_scheduled_events_exporter.simulator.scenario import SHIPPED
-
-PROGRAM = """
-import argparse, sys
-from azure_scheduled_events_exporter.simulator import command
-parser = argparse.ArgumentParser()
-command.add_arguments(parser)
-sys.exit(command.run(parser.parse_args()))
-"""
+from support.programs import COMMAND, Program
 
 
 def arguments(*flags: str) -> argparse.Namespace:
@@ -30,27 +22,19 @@ def arguments(*flags: str) -> argparse.Namespace:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_command_plays_tells_and_ends_on_a_signal(number: signal.Signals) -> None:
+def test_command_plays_tells_and_ends_on_a_signal(number: signal.Signals, tmp_path: Path) -> None:
     """The command prints the addresses, then each thing that happens, and ends with status 0 on SIGTERM."""
     flags = ["--scenario", "host-failure", "--speed", "5000", "--web.listen-address", "127.0.0.1:0"]
-    with subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, *flags], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
-        try:
-            assert process.stdout
-            assert process.stderr
-            head = [process.stdout.readline() for _ in range(7)]
-            told = [process.stdout.readline().split() for _ in range(3)]
-            process.send_signal(number)
-            assert process.wait(10) == 0
-            assert process.stderr.read() == ""
-        finally:
-            process.kill()
+    with Program([COMMAND, "simulate", *flags], tmp_path / "output") as program:
+        program.wait_for_line(r" completed .*\n")
+        program.process.send_signal(number)
+        assert program.process.wait(10) == 0
+    head, told = program.log.splitlines()[:7], [text.split() for text in program.log.splitlines()[7:]]
     assert head[0].startswith("Playing host-failure at speed 5000.")
     start = "azure-scheduled-events-exporter run --journal.path memory --imds.endpoint http://127.0.0.1:"
     assert head[1].startswith(f"  vmss_0: {start}")
     assert head[5].startswith(f"  vmss_4: {start}")
-    assert head[5].endswith("/vm/vmss_4 --web.listen-address 127.0.0.1:0\n")
+    assert head[5].endswith("/vm/vmss_4 --web.listen-address 127.0.0.1:0")
     assert [words[1:4] for words in told] == [
         [what, "Reboot", "Platform"] for what in ("announced", "started", "completed")
     ]
