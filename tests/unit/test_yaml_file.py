@@ -1,11 +1,9 @@
-"""ClockSample what people write in YAML, strictly."""
+"""Reads what people write in YAML, strictly."""
 
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from azure_scheduled_events_exporter.errors import UsageError
 from azure_scheduled_events_exporter.yaml_file import Section, load, parse
@@ -127,21 +125,3 @@ def test_load_of_what_is_too_large(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         load(path)
     assert str(caught.value) == f"{path}: larger than 1 MiB: this is not a configuration file"
-
-
-PIECES = st.sampled_from(
-    ["a", "b", ": ", "- ", "\n", "  ", "[", "]", "{", "}", "'", '"', "&x ", "*x", "!!int ", "? ", "|", ">", "#", "\t",
-     "---\n", ",", "<<", "%", "@", "\x00", "\ufeff", "\u2028"]
-)  # fmt: skip
-
-
-@given(st.lists(PIECES, max_size=25).map("".join) | st.text())
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_any_text(text: str) -> None:
-    """Every text is a section, or refused in one line that names the file."""
-    try:
-        read(text).flat()
-    except UsageError as error:
-        message = str(error)
-        assert message.startswith("f.yaml:")
-        assert "\n" not in message
