@@ -53,7 +53,8 @@ FIRST_SEEN, NOT_BEFORE, STARTED, ENDED, IMPACT = (
 )
 HAPPENS_AT = f'__name__=~"{PREFIX}event_(started|not_before)_.+"'
 """Selects when each current event started, or its NotBefore; one selector is read faster than two with ``or``."""
-STARTED_FIRST = f"{metric(INFO, event_status='Started')} or on (event_id) {metric(INFO)}"
+_BEGAN = 'event_status="Started"'
+STARTED_FIRST = f"{metric(INFO, _BEGAN)} or on (event_id) {metric(INFO, _BEGAN.replace('=', '!='))}"
 """The texts of current events; exporters that see IMDS know of a start before others do."""
 
 
