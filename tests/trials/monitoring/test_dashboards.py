@@ -58,11 +58,12 @@ class Stage:
     def shown(self) -> Counter[tuple[str, str]]:
         """Return the current events, by id and state, as the board of the fleet shows them now."""
         rows = BoardReader("fleet", self.prometheus.url).table(EVENTS)
-        return Counter((row["event_id"], row["State"]) for row in rows if row["State"] not in {*ENDED, "not seen"})
+        states = [(row["event_id"], row.get("State", "")) for row in rows]  # none if it ends between two queries
+        return Counter(each for each in states if each[1] not in {*ENDED, "not seen"})
 
     def past(self) -> set[str]:
         """Return the outcomes that the board of the fleet shows."""
-        return {row["State"] for row in BoardReader("fleet", self.prometheus.url).table(EVENTS)} & set(ENDED)
+        return {row.get("State", "") for row in BoardReader("fleet", self.prometheus.url).table(EVENTS)} & set(ENDED)
 
 
 @pytest.fixture(scope="module")
