@@ -32,6 +32,7 @@ class Asked:
 def ask(board: str, url: str, moment: float, vm: tuple[str, str]) -> Iterator[Asked]:
     """Ask every query of a dashboard at a moment; ``vm`` is the name and the instance of the VM that is looked at."""
     variables = of_vm(*vm) if board == "vm" else {"$job": JOB}
+    variables |= BoardReader(board, url).names()
     for where, query, path, times in BoardReader(board, url, variables, moment).queries():
         took, found = [], 0
         for _ in range(ROUNDS):
