@@ -1,5 +1,6 @@
 """Journal files that are removed, replaced, linked, locked or brought from elsewhere under a running exporter."""
 
+import json
 import os
 import sqlite3
 import subprocess
@@ -66,6 +67,24 @@ class TestDisk:
                 polls_on(exporter, 4)
             exporter.shows("the journal on disk", lambda now: now.value("journal_up") == 1)
         assert rows(journal) == [("A", "detected"), ("B", "detected")]
+
+    def test_it_is_full_after_a_kill(self, disk: Image, run: Callable[..., Exporter], simulator: Simulator) -> None:
+        """What a killed exporter left mapped ends no command on a full disk, and what it had written is known."""
+        journal = disk.place / "state" / "journal.sqlite"
+        simulator.set_document([event("A")])
+        killed = run(path=journal)
+        counted(killed, detected=1)
+        disk.fill()
+        killed.kill()
+        command = [COMMAND, "history", "--journal.path", str(journal), "--json"]
+        done = subprocess.run(command, check=True, capture_output=True, env=environment(), timeout=PATIENCE)
+        assert [each["event_id"] for each in json.loads(done.stdout)] == ["A"]
+        exporter = run(path=journal)
+        counted(exporter, detected=1)
+        assert exporter.scrape().value("journal_up") == 0
+        disk.empty()
+        exporter.shows("the journal on disk", lambda now: now.value("journal_up") == 1)
+        assert rows(journal) == [("A", "detected")]
 
 
 class TestOneWriter:
