@@ -130,7 +130,7 @@ CHANGES = {
         "unless on (event_id, job, instance) last_over_time(azure_scheduled_events:vm_back[2h])",
         "",
     ),
-    "one event is half a set": (IMPACTS, "and\ncount without (event_id)", "or\ncount without (event_id)"),
+    "one event is half a set": (IMPACTS, "and count without (event_id)", "or count without (event_id)"),
     "a restarted exporter pages again": (
         EVENTS,
         'unless on (event_id) last_over_time(azure_scheduled_events:event{kind="announced"}[1h])',
