@@ -68,8 +68,7 @@ class WebAccess:
                     message = "invalid web configuration, the last valid one stays in effect"
                     self._log.error(message, extra=facts(error=failure))
             else:
-                failure = ""
-                self._applied = await asyncio.to_thread(self._contents, config)
+                failure, self._applied = "", self._found  # as of before: what changes from now on is loaded again
                 self._apply(config, "web configuration reloaded")
                 changed()
 
