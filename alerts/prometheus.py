@@ -21,7 +21,7 @@ VERSION_ANNOTATION = "rules_version"
 
 
 def annotations(alert: Alert, settings: Settings, form: Callable[[str], str] = for_rules) -> dict[str, str]:
-    """Return texts in the form of one engine, and the addresses of the runbook and of a dashboard that tells more."""
+    """Return the texts in the syntax of one engine, and links to the runbook and to a dashboard that tells more."""
     dashboard = f"{settings.text('dashboards.url')}/azure-scheduled-events-{alert.dashboard}"
     return {
         "summary": form(alert.summary),

@@ -42,7 +42,7 @@ class PollSchedule:
 
 
 class Liveness:
-    """When the poll loop should be back from what it waits for. One thread sets it, one looks; any thread may ask."""
+    """Whether the poll loop hangs: it announces how long it waits, and another thread looks whether it is late."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

@@ -120,7 +120,7 @@ class State:
         self.show(self.clock(), statistics=statistics)
 
     def _log(self, change: Change) -> None:
-        """Log a transition with what is known of its JSON record."""
+        """Log a transition with the fields of its JSON record that have a value."""
         level = logging.WARNING if change.transition is Transition.LOST else logging.INFO
         record = change_record(change)
         notice = change.lifecycle.notice_seconds

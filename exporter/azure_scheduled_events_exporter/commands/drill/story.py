@@ -72,7 +72,7 @@ def alert_of_story(story: Scenario, catalog: Catalog) -> Alert:
 
 @contextmanager
 def watched(story: Scenario, settings: Mapping[str, str]) -> Iterator[Simulator]:
-    """Yield a simulator of the VM of ``story``, without its event, while a process runs an exporter that polls it.
+    """Run an exporter on a simulator of the VM of ``story``, in a process; yield the simulator, which has no event yet.
 
     The exporter has these ``settings`` alone: those of the VM's own one (collector, users, policy) do not apply.
     """
