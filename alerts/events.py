@@ -34,6 +34,7 @@ _SCOPE_DELAY = "15s"
 """How long peers wait for the event's own VMs, whose labels take precedence: three scrapes."""
 _RESTARTS = tuple(str(each) for each in EventType if each.facts.restarts)
 _SUMMARIES: Mapping[str, str] = {
+    EventType.TERMINATE: "Azure deletes {vms}.",
     EventType.PREEMPT: "Azure evicts {vms}.",
     EventType.REDEPLOY: "Azure moves {vms} to another host.",
     EventType.REBOOT: "Azure reboots {vms}.",
@@ -54,7 +55,7 @@ _EVENT_ALERTS = (
             each,
             each.facts.severity,
             f"A VM will be {each.facts.participle}, announced by Azure.",
-            _SUMMARIES.get(each, f"{{vms}} will be {each.facts.participle}."),
+            _SUMMARIES[each],
             f"{{time}} {each.facts.loss}",
         )
         for each in reversed(EventType)
@@ -64,7 +65,7 @@ _EVENT_ALERTS = (
         "WithoutNotice",
         "critical",
         "A Reboot or Redeploy had already started when it was first seen.",
-        "{vms} went down without notice.",
+        "Down without notice: {vms}.",
         "{time} Nobody announced this {event_type}, as when a host fails. Memory is lost; "
         "after a Redeploy, ephemeral disks too.",
     ),
@@ -73,23 +74,23 @@ _EVENT_ALERTS = (
         "Requested",
         "warning",
         "A user requested an event, such as a restart in the portal or a scale-in.",
-        "A user requested a {event_type} of {vms}.",
-        "{time} Nothing to do if you know of the request.",
+        "Requested {event_type}: {vms}.",
+        "{time} A user requested it. Nothing to do if you know of the request.",
     ),
     _row(
         Events(Kind.UNKNOWN_TYPE, (), OTHER_HOLD),
         "UnknownType",
         "warning",
         "An event within 24 h has a type that this version does not know.",
-        "Azure announces a {event_type}: {vms}.",
-        "{time} This version does not know what such an event does.",
+        "Unknown {event_type}: {vms}.",
+        "{time} Azure announces it; this version does not know what it does.",
     ),
     _row(
         Events(Kind.FAR_AHEAD, _RESTARTS, NO_IMPACT_HOLD),
         "DegradedHost",
         "warning",
         "A Reboot or Redeploy is more than 24 h ahead, as for a degraded host.",
-        "The host of {vms} is predicted to fail.",
+        "Degraded host: {vms}.",
         "{time} The host may fail sooner: drain the VM and acknowledge the event (command approve) as soon as "
         "possible; the VM then moves at once.",
     ),
@@ -98,7 +99,7 @@ _EVENT_ALERTS = (
         "EvictionRisk",
         "info",
         "Azure advises that a Spot VM may be evicted.",
-        "{vms} may be evicted soon.",
+        "Azure may soon evict {vms}.",
         "Azure advises to move the work elsewhere. Nothing is scheduled, and an approval has no effect.",
     ),
 )

@@ -7,7 +7,7 @@ from azure_scheduled_events_exporter.times import format_duration
 from .rule import PREFIX, Alert, promql
 from .series import APPROVAL_DUE, APPROVED, BLIND, EVENT, EVENT_ENDED, METRIC, NOT_BEFORE, STARTED, UP, VM_AWAY
 from .settings import Settings
-from .vms import NOT_BACK, down
+from .vms import NOT_BACK
 
 NO_EXPORTERS = f"{PREFIX}NoExporters"
 _OVERDUE, _TOO_LONG, _NOT_APPROVED = 600, 1800, 60
@@ -75,7 +75,7 @@ def exporter_alerts(settings: Settings) -> Iterator[Alert]:
     )
     yield _alert(
         "ExporterDown",
-        f"{down(settings)}\nunless on (job, instance) {VM_AWAY}\n"
+        f"{BLIND} == 0\nunless on (job, instance) {VM_AWAY}\n"
         f'unless on (job, instance) ALERTS{{alertname="{NOT_BACK}"}}',
         "The exporter {instance} does not answer.",
         "Events of its VM are not seen, unless other VMs of its set show them.",

@@ -11,7 +11,7 @@ from .events import event_alerts, event_recordings, event_seen
 from .exporters import exporter_alerts, late_alerts
 from .rule import PREFIX, Alert, Group
 from .settings import Settings
-from .vms import vm_alerts, vm_recordings
+from .vms import fleet_recordings, vm_alerts, vm_recordings
 
 _NAME = "azure-scheduled-events"
 
@@ -23,7 +23,7 @@ def groups(settings: Settings) -> tuple[Group, ...]:
     return (
         Group(_NAME, fast, event_recordings(settings), _chosen(event_alerts(settings), settings)),
         Group(f"{_NAME}-vms", slow, vm_recordings(settings), _chosen(vm_alerts(settings), settings)),
-        Group(f"{_NAME}-life", rare, (event_seen(),), _chosen(late_alerts(), settings)),
+        Group(f"{_NAME}-life", rare, (event_seen(), *fleet_recordings()), _chosen(late_alerts(), settings)),
         Group(f"{_NAME}-exporters", minute, (), _chosen(exporter_alerts(settings), settings)),
     )
 

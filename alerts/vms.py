@@ -3,7 +3,7 @@
 from azure_scheduled_events_exporter.core.event_types import EventType
 
 from .rule import PREFIX, Alert, Recording, promql
-from .series import BLIND, ENDED, EVENT, EXPORTERS, IMPACT, INSTANCE, UP, VM_AWAY, VM_BACK
+from .series import BLIND, ENDED, EVENT, EXPORTERS, IMPACT, INSTANCE, SCALE_SET_VMS, UP, VM_AWAY, VM_BACK
 from .settings import EQUAL_SOURCE, Settings
 
 MAINTENANCE = f"{PREFIX}Maintenance"
@@ -32,10 +32,9 @@ def vm_recordings(settings: Settings) -> tuple[Recording, ...]:
         unless on (event_id, job, instance) last_over_time({VM_BACK}[30m])
         unless on (event_id, job, instance) {IMPACT} < time() - 120
     """)
-    blind = f"{down(settings)} or {UP} == 0"
+    blind = f'up{{job=~"{settings.text("job")}"}} == 0 or ({UP} == 0) + 1'
     return (
-        Recording(BLIND, blind, "exporters that are down, or without IMDS"),
-        Recording(EXPORTERS, f"{BLIND} or count by (job) ({UP} == 1)", "0 for each in blind; by job, how many others"),
+        Recording(BLIND, blind, "0 for an exporter that is down, 1 for one without IMDS"),
         Recording(VM_BACK, back, "VMs whose exporter answers and shows the event no longer, or its end"),
         Recording(
             VM_AWAY,
@@ -45,9 +44,14 @@ def vm_recordings(settings: Settings) -> tuple[Recording, ...]:
     )
 
 
-def down(settings: Settings) -> str:
-    """Return the targets that do not answer."""
-    return f'up{{job=~"{settings.text("job")}"}} == 0'
+def fleet_recordings() -> tuple[Recording, ...]:
+    """Return the recordings about all exporters and VMs, evaluated rarely because no page waits for them."""
+    vms = f"count without (vm_id) (group by ({_SET}, vm_id) (last_over_time({INSTANCE}{{scale_set!=''}}[30m])))"
+    exporters = f"{BLIND} * 0 or count by (job) ({UP} == 1)"
+    return (
+        Recording(EXPORTERS, exporters, "0 for each in blind; by job, how many others"),
+        Recording(SCALE_SET_VMS, vms, "how many VMs a scale set had in the last 30m"),
+    )
 
 
 def vm_alerts(settings: Settings) -> tuple[Alert, ...]:
@@ -61,7 +65,7 @@ def _scale_set_hit() -> Alert:
         f"{PREFIX}ScaleSetHit",
         promql(f"""
             (count without (vm_id) (group by ({_SET}, vm_id) ({VM_AWAY}{{scale_set!=""}})) >= 2)
-            / count without (vm_id) (group by ({_SET}, vm_id) (last_over_time({INSTANCE}{{scale_set!=""}}[30m]))) >= 0.5
+            / {SCALE_SET_VMS} >= 0.5
             and count without (event_id) (group by ({_SET}, event_id) (
               {VM_AWAY} unless on (event_id) last_over_time({EVENT}{{kind="requested"}}[30m]))) >= 2
         """),
@@ -85,7 +89,7 @@ def _not_back(settings: Settings) -> Alert:
               last_over_time({IMPACT}{{{_RETURNS}}}[2h]) < time())
             unless on (event_id, job, instance) last_over_time({VM_BACK}[2h])
             unless on (event_id) last_over_time({ENDED}{{outcome="cancelled"}}[2h])
-            and on (job, instance) {down(settings)}
+            and on (job, instance) {BLIND} == 0
         """),
         "critical",
         "{vm_name} has not come back from its {event_type}.",

@@ -11,24 +11,22 @@ from support.paths import ROOT
 
 RULES = ROOT / "alerts" / "generated" / "prometheus" / "prometheus-rules.yml"
 AT = "1970-01-01 00:10:00 +0000 UTC"
-IMPACT = f"Impact from {AT}, resource group rg. "
-LOST = "Memory is lost. Disks are kept."
 DRAIN = (
     "The host may fail sooner: drain the VM and acknowledge the event (command approve) as soon as possible; the VM "
     "then moves at once."
 )
 TEXTS = (  # event, alert, at which minute, summary, description
-    ("R", "Reboot", 5, "Azure reboots a.", IMPACT + LOST),
-    ("R", "Reboot", 28, "Azure reboots a.", IMPACT + LOST),
+    ("R", "Reboot", 5, f"Azure reboots a (resource group rg, at {AT}).", "Memory is lost. Disks are kept."),
+    ("R", "Reboot", 28, f"Azure reboots a (resource group rg, at {AT}).", "Memory is lost. Disks are kept."),
     (
         "P",
         "Preempt",
         5,
-        "Azure evicts b.",
-        IMPACT + "The VM is deleted or deallocated. Memory and ephemeral disks are lost.",
+        f"Azure evicts b (resource group rg, at {AT}).",
+        "The VM is deleted or deallocated. Memory and ephemeral disks are lost.",
     ),
-    ("D", "DegradedHost", 5, "The host of c is predicted to fail.", IMPACT + DRAIN),
-    ("Q", "Requested", 5, "A user requested a Reboot of d.", "Nothing to do if you know of the request."),
+    ("D", "DegradedHost", 5, f"Degraded host: c (resource group rg, at {AT}).", DRAIN),
+    ("Q", "Requested", 5, "Requested Reboot: d.", "A user requested it. Nothing to do if you know of the request."),
     (
         "R",
         "VmNotBack",

@@ -12,7 +12,7 @@ import pytest
 
 from alerts import resolve
 from alerts.series import EXPORTERS
-from alerts.vms import vm_recordings
+from alerts.vms import fleet_recordings, vm_recordings
 from azure_scheduled_events_exporter.core.kinds import Kind
 from support.monitoring.board_reader import BOARDS, EVERYTHING, BoardReader, filled, load, of_vm
 from support.monitoring.board_story import DAY, HOUR, MINUTE, NOW, Event, StoryPrometheus, story
@@ -153,7 +153,8 @@ def test_a_vm_that_is_away_is_not_called_quiet(during_events: str) -> None:
 
 def test_what_a_rule_records_changes_no_answer(strange: str, tmp_path: Path) -> None:
     """The variables find the recording, and every query answers the same with it as without."""
-    rules = {each.record: f"({each.expression})" for each in vm_recordings(resolve({"job": ".+"}))}
+    recordings = (*vm_recordings(resolve({"job": ".+"})), *fleet_recordings())
+    rules = {each.record: f"({each.expression})" for each in recordings}
     times = {"start": f"{AT - 330}", "end": f"{AT}", "step": "15"}
     lines = [
         f"{EXPORTERS}{{{labels}}} {value} {at}"
