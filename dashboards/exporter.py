@@ -2,107 +2,84 @@
 
 import grafanalib.core as g  # type: ignore[import-untyped] # it carries no types
 
+from alerts.series import BLIND as RECORDED
+
 from .board import EXPORTER, STATUS_LINK, board, manual, runbook, solid, stat, vm_link
 from .grafana import columns, instant, over_time, panel, variable
-from .queries import JOB, MOST, NAMES, blind, cells, last, metric, selector, watch_variables
+from .queries import APPROVED, JOB, MOST, NAMES, STARTED, blind, cells, last, metric, selector, watch_variables
 from .queries import VM as IDENTITY
-from .style import BLIND, FINE, UNKNOWN, Json, by_name, hidden, steps, values
+from .style import BLIND, FINE, UNKNOWN, Json, between, by_name, hidden, steps, values
 
 _TARGET = JOB, 'instance=~"$instance"'
-_REFUSED = 'outcome!="accepted"'
 _LAST = metric("last_success_timestamp_seconds", *_TARGET)
-_RECENT = "[5m]"
+_NO_JOURNAL = f"{metric('journal_up', *_TARGET)} == 0"
 
-
-def _polls(outcome: str, window: str) -> str:
-    return f"increase({metric('polls_total', *_TARGET, outcome=outcome)}{window})"
-
+_DUE = metric("event_approval_due_timestamp_seconds", *_TARGET)
 
 # ---- Numbers: how many exporters have each problem ------------------------------------------------------------------
 
 _PROBLEMS = {
     "IMDS": (
         blind(*_TARGET),
-        "Exporters that Prometheus cannot scrape, or whose last poll of IMDS failed.",
+        "Exporters that Prometheus cannot scrape, or whose last poll of IMDS failed or hangs.",
         "AzureScheduledEventExporterDown",
     ),
-    "Polls": (
-        f"time() - {_LAST} > bool on (job, instance) 60 + 3 * {metric('poll_interval_seconds', *_TARGET)}",
-        "Exporters whose last valid answer of IMDS is older than a minute and three poll intervals.",
-        "AzureScheduledEventImdsUnreachable",
-    ),
     "Throttling": (
-        f"{_polls('throttled', '[10m]')} > bool 0",
-        "Exporters whose polls IMDS refused in the last ten minutes: something else on the VM asks IMDS too often.",
+        f"increase({metric('polls_total', *_TARGET, outcome='throttled')}[5m]) > 0",
+        "Exporters whose polls IMDS refused in the last five minutes: something else on the VM asks IMDS too often.",
         "AzureScheduledEventThrottled",
     ),
-    "Documents": (
-        f"{_polls('invalid_document', '[10m]')} > bool 0",
-        "Exporters that got a document from IMDS in the last ten minutes that they could not read.",
-        "AzureScheduledEventDocumentInvalid",
-    ),
     "Journal": (
-        f"{metric('journal_up', *_TARGET)} == bool 0",
+        _NO_JOURNAL,
         "Exporters that cannot write their journal now. Entries wait in memory; a restart loses them.",
         "AzureScheduledEventJournalNotOnDisk",
     ),
     "Spans": (
-        f"{metric('spans_queued', *_TARGET)} > bool 100",
+        f"{metric('spans_queued', *_TARGET)} > 100",
         "Exporters with more than 100 trace spans that no collector accepted.",
-        "",
+        "AzureScheduledEventSpansNotDelivered",
     ),
     "Alert pushes": (
-        (
-            f"{metric('alertmanager_up', *_TARGET)} == 0"
-            f" or increase({metric('alertmanager_alerts_total', *_TARGET, _REFUSED)}[10m]) > 0"
-        ),
-        "Exporters whose last push of alerts, or any in the last ten minutes, was not accepted by every Alertmanager.",
+        f"{metric('alertmanager_up', *_TARGET)} == 0",
+        "Exporters whose last push of alerts was not accepted by every Alertmanager.",
         "AzureScheduledEventAlertsNotPushed",
     ),
     "Approvals": (
-        f"increase({metric('approval_requests_total', *_TARGET, _REFUSED)}[1h]) > 0",
-        "Exporters with a request to approve in the last hour that IMDS did not accept.",
-        "AzureScheduledEventApprovalRefused",
+        f"{_DUE} < time() - 60 unless on (event_id) {metric(APPROVED)} == 1 unless on (event_id) {metric(STARTED)}",
+        "Exporters whose policy should have approved an event a minute ago, which is neither approved nor Started.",
+        "AzureScheduledEventNotApproved",
     ),
 }
 
 
 def _problem(expression: str) -> str:
-    """How many exporters have a problem; 0 while others answer. A comparison of all of them is read once."""
-    if "> bool" in expression or "== bool" in expression:
-        return f"sum({expression}) or on () vector({UNKNOWN:.0f})"
+    """How many exporters have a problem; 0 while others are known. Those that see IMDS may be recorded by job."""
+    known = selector("$sees", JOB, 'instance=~"$instance|"')
     found = f"count(group by (job, instance) ({expression}))"
-    return f"{found} or on () 0 * count({metric('up', *_TARGET)}) or on () vector({UNKNOWN:.0f})"
+    return f"{found} or on () 0 * count({known}) or on () vector({UNKNOWN:.0f})"
 
 
-# ---- The table: the exporters that are down, those without a journal on disk, and those whose answers are oldest ----
+# ---- The table: the exporters that are down, those that fail, and those whose answers are oldest -------------------
 
-_DOWN = f"topk({MOST}, {selector('up', *_TARGET)} == 0)"
-_NO_JOURNAL = f"topk({MOST}, {metric('journal_up', *_TARGET)} == 0)"
-_OLDEST = f"bottomk({MOST}, {_LAST})"
-"""With 10,000 exporters, every query for these rows reads all of them once more, so one has most columns."""
-_OK, _ALL = metric("polls_total", *_TARGET, outcome="ok"), metric("poll_duration_seconds_count", *_TARGET)
-_FAILED = f"clamp_min(1 - rate({_OK}{_RECENT}) / on (job, instance) rate({_ALL}{_RECENT}), 0)"
-
-
-def _worst(column: str, query: str) -> str:
-    """A column that is empty where there is no problem."""
-    return cells(column, f"topk({MOST}, {query} > 0)")
+_DOWN, _IMDS_FAILS, _JOURNAL_FAILS, _SEES = range(4)
+_BLIND = (
+    f"{selector(RECORDED, *_TARGET)} or on (job, instance) {selector('$scraped', *_TARGET)} == {_DOWN}"
+    f" or {_IMDS_FAILS} + ({selector('$sees', *_TARGET)} == 0)"
+)
+_FAILING = f"{_BLIND} or on (job, instance) {_JOURNAL_FAILS} + ({_NO_JOURNAL})"
+_ROWS = f"bottomk({MOST}, {_FAILING} or on (job, instance) {_LAST})"
+"""The state of each row; of exporters that work, the time of the last answer, so that the oldest come first."""
 
 
 def _table() -> list[str]:
-    answers = f"(1 - {metric('up', *_TARGET)} and on (job, instance) ({_NO_JOURNAL} or {_OLDEST}))"
-    vm = f"on (job, instance) group_left (vm_name) {metric(IDENTITY, *_TARGET)}"
+    """With 10,000 exporters, each metric costs a query the read of 10,000 series: names are not of all rows."""
     version = f"on (job, instance) group_left (version) {metric('build_info', *_TARGET)}"
+    named = f"bottomk({MOST}, {_BLIND} or on (job, instance) {_LAST})"
+    names = f"{last(IDENTITY, NAMES, *_TARGET)} and on (job, instance) {named}"
     return [
-        cells("State", f"topk({MOST}, 2 + ({selector('up', *_TARGET)} == 0) or 1 + ({metric('up', *_TARGET)} == 0))"),
-        cells("Journal", _NO_JOURNAL),
-        f"sort_desc({cells('Answer age', f'time() - {_OLDEST}')})",
-        cells("State", f"{answers} * {vm} * {version}"),
-        _worst("Failed polls", _FAILED),
-        _worst("Failed writes", metric("journal_errors_total", *_TARGET)),
-        _worst("Spans", metric("spans_queued", *_TARGET)),
-        cells("row", f"{last(IDENTITY, NAMES, *_TARGET)} and on (job, instance) {_DOWN}"),
+        f"sort({cells('State', _ROWS)})",
+        cells("Answer age", f"(time() - bottomk({MOST}, {_LAST})) * {version}"),
+        cells("row", f"topk by (job, instance) (1, {names})"),
     ]
 
 
@@ -129,9 +106,9 @@ def _answer() -> list[g.Panel]:
         stat(
             title,
             text,
-            3,
+            4,
             _problem(expression),
-            links=runbook(alert) if alert else manual("exporters"),
+            links=runbook(alert),
             unit="suffix: affected",
             thresholds=steps(FINE, (1, BLIND)),
             mappings=values({0: ("fine", FINE), UNKNOWN: ("no exporter", BLIND)}),
@@ -140,12 +117,18 @@ def _answer() -> list[g.Panel]:
     ]
 
 
+_STATES = [
+    *values({_DOWN: ("down", BLIND), _IMDS_FAILS: ("IMDS fails", BLIND), _JOURNAL_FAILS: ("journal fails", BLIND)}),
+    between(_SEES, None, "sees IMDS", FINE),
+]
+
+
 def _exporters() -> g.Panel:
     return panel(
         g.Table,
         "Exporters",
-        "Exporters that are down first, then those without a journal on disk, then the 50 whose last answer of IMDS "
-        "is oldest. Failed polls: of the last five minutes. Failed writes: since the start. Empty: no problem.",
+        "At most 50 exporters: first those that are down, then those that do not see IMDS, those that cannot write "
+        "their journal, and those whose last answer of IMDS is oldest.",
         (24, 14),
         instant(*_table()),
         links=manual("exporters"),
@@ -154,7 +137,7 @@ def _exporters() -> g.Panel:
                 "State": "State",
                 "vm_name": "VM",
                 "instance": "Status page",
-                **{name: name for name in ("Answer age", "Failed polls", "Journal", "Failed writes", "Spans")},
+                "Answer age": "Answer age",
                 "version": "Version",
             },
             "job",
@@ -163,18 +146,10 @@ def _exporters() -> g.Panel:
         custom={"minWidth": 60},
         defaults={"noValue": "No exporter is known: none was scraped in this time range, or none is chosen above."},
         overrides=[
-            solid(
-                "State",
-                mappings=values({0: ("sees IMDS", FINE), 1: ("IMDS fails", BLIND), 2: ("down", BLIND)}),
-                custom__width=105,
-            ),
+            solid("State", mappings=_STATES, custom__width=115),
             by_name("VM", links=[vm_link("VM")], custom__minWidth=90),
             by_name("Status page", links=[STATUS_LINK], custom__minWidth=130),
             by_name("Answer age", unit="s", decimals=1, custom__width=97),
-            by_name("Failed polls", unit="percentunit", decimals=0, custom__width=95),
-            solid("Journal", mappings=values({0: ("in memory", BLIND)}), custom__width=95),
-            by_name("Failed writes", custom__width=102),
-            by_name("Spans", custom__width=65),
             by_name("Version", custom__width=75),
             *hidden("job"),
         ],

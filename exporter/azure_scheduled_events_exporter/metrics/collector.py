@@ -119,7 +119,12 @@ _histogram = partial(MetricSpec, "histogram")
 
 METRICS: tuple[MetricSpec, ...] = (
     _gauge("up", "1 if the last poll got a valid answer, 0 if it failed.", lambda polls: polls.up),
-    _gauge("poll_interval_seconds", "Configured time between polls.", lambda poll_interval: poll_interval),
+    _gauge(
+        "poll_interval_seconds",
+        "Configured time between polls.",
+        lambda poll_interval: poll_interval,
+        not_shown="A setting: polls that are late turn up to 0.",
+    ),
     _counter("polls_total", "Polls of IMDS by outcome.", lambda polls: polls.outcomes, ("outcome",)),
     _histogram("poll_duration_seconds", "Duration of a poll, whatever its outcome.", lambda polls: polls.durations),
     _gauge(
@@ -285,6 +290,7 @@ METRICS: tuple[MetricSpec, ...] = (
         "Alerts pushed to Alertmanager by its answer; an alert is pushed again while it holds.",
         lambda pushes: pushes.alerts,
         ("outcome",),
+        "For diagnosis: alertmanager_up says whether the last push was accepted.",
     ),
     _counter(
         "approval_requests_total",
@@ -315,7 +321,12 @@ METRICS: tuple[MetricSpec, ...] = (
     _gauge(
         "journal_up", "1 while transitions are written to disk before they are reported.", lambda journal: journal.up
     ),
-    _counter("journal_errors_total", "Failed attempts to write the journal.", lambda journal: journal.errors),
+    _counter(
+        "journal_errors_total",
+        "Failed attempts to write the journal.",
+        lambda journal: journal.errors,
+        not_shown="For diagnosis: journal_up says whether the journal can be written.",
+    ),
     _counter(
         "spans_total",
         "Trace spans by the answer of the collector.",

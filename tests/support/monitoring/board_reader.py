@@ -144,11 +144,13 @@ def _merge(rows: list[Row], found: Row, keys: set[str]) -> None:
 
 def _cell(text: str, mappings: list[Json]) -> str:
     for mapping in mappings:
-        if mapping["type"] == "value" and text in mapping["options"]:
-            return str(mapping["options"][text]["text"])
         if mapping["type"] == "regex" and re.search(mapping["options"]["pattern"], text):
             replacement = mapping["options"]["result"]["text"].replace("$", "\\")
             return re.sub(mapping["options"]["pattern"], replacement, text)
+        if mapping["type"] == "value" and text in mapping["options"]:
+            return str(mapping["options"][text]["text"])
+        if mapping["type"] == "range" and (found := _in_range(float(text), mapping["options"])):
+            return found
     return text
 
 
@@ -158,8 +160,15 @@ def _text(number: float, mappings: list[Json], unit: str) -> str:
             for value, result in mapping["options"].items():
                 if float(value) == number:
                     return str(result["text"])
-        else:
-            least, most = mapping["options"]["from"], mapping["options"]["to"]
-            if (least is None or number >= least) and (most is None or number <= most):
-                return str(mapping["options"]["result"]["text"])
+        elif found := _in_range(number, mapping["options"]):
+            return found
     return f"{number:g} {unit.removeprefix('suffix: ')}" if unit.startswith("suffix") else f"{number:g}"
+
+
+def _in_range(number: float, options: Json) -> str:
+    least, most = options["from"], options["to"]
+    return (
+        str(options["result"]["text"])
+        if (least is None or number >= least) and (most is None or number <= most)
+        else ""
+    )
