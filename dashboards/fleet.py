@@ -69,8 +69,6 @@ def _times(*matchers: str) -> str:
 
 
 _NOW = f"bottomk({_ROWS}, {_times()} {_ENDED})"
-_ROWS_NOW = f"bottomk({_ROWS}, {_times()})"
-"""Shorter: the table drops rows without a time, such as those of events that only a blind exporter still shows."""
 _TIMED = f"bottomk({_ROWS}, min by (event_id) ({selector('', HAPPENS_AT)} {_ELSEWHERE}))"
 """Those of which IMDS gives a time."""
 _AWAY = (
@@ -95,17 +93,20 @@ def _of(rows: str, column: str, vector: str) -> str:
     return cells(column, f"({vector}) and on (event_id) {rows}")
 
 
+def _when(rows: str, texts: str) -> str:
+    """Return current rows in their order; their texts have the value 1."""
+    return f"sort({cells('When', f'1000 * {texts} * on (event_id) group_left () {rows}')})"
+
+
 def _events() -> list[str]:
     not_seen = f'label_replace({one(last(INFO, HELD, _SELF))}, "event_status", "not seen", "", "")'
     outcome = f"{one(f'group by (event_id, outcome) ({last(ENDED, PAST, OWN)})')} and on (event_id) {_ROWS_OVER}"
     policy = cells("Policy", f"1000 * min by (event_id) ({metric('event_approval_due_timestamp_seconds')})")
     impact = cells("Impact", f"max by (event_id) ({metric('event_duration_seconds')})")
     return [
-        f"sort({cells('When', f'1000 * {_NOW}')})",
-        f"sort({cells('When', f'1000 * {_AWAY}')})",
+        _when(_NOW, first_vm(one(STARTED_FIRST))),
+        _when(_AWAY, not_seen),
         f"sort_desc({cells('When', f'1000 * ({_OVER})')})",
-        _of(_ROWS_NOW, "row", first_vm(one(STARTED_FIRST))),
-        _of(_AWAY, "row", not_seen),
         _of(_ROWS_OVER, "row", first_vm(one(f"{_TEXTS} ({last(INFO, PAST, OWN)})"))),
         f'label_replace({cells("row", outcome)}, "event_status", "$1", "outcome", "(.*)")',
         cells("traced", with_trace(f"bottomk({_ROWS}, {_times(TRACED)})")),

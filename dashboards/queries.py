@@ -51,16 +51,16 @@ FIRST_SEEN, NOT_BEFORE, STARTED, ENDED, IMPACT = (
     f"{name}_timestamp_seconds"
     for name in ("event_first_seen", "event_not_before", "event_started", "event_ended", "vm_impact")
 )
-HAPPENS_AT = f'__name__=~"{PREFIX}event_(started|not_before)_.+"'
+HAPPENS_AT = f'__name__=~"{PREFIX}event_(started|not_before).+"'
 """Selects when each current event started, or its NotBefore; one selector is read faster than two with ``or``."""
 _BEGAN = 'event_status="Started"'
-STARTED_FIRST = f"{metric(INFO, _BEGAN)} or on (event_id) {metric(INFO, _BEGAN.replace('=', '!='))}"
+STARTED_FIRST = f"{metric(INFO, _BEGAN)} or on (event_id) {metric(INFO)}"
 """The texts of current events; exporters that see IMDS know of a start before others do."""
 
 
 def times(*matchers: str) -> str:
     """Return when each current event started, or its NotBefore, or that it has no time."""
-    no_time = f"{NO_TIME / 1e9:.0f}e9 + 0 * {metric(FIRST_SEEN, *matchers)}"
+    no_time = f"{NO_TIME / 1e9:.0f}e9 * {metric(INFO, *matchers)}"
     return f"{selector('', HAPPENS_AT, *matchers)} or on (event_id) {no_time}"
 
 
@@ -102,8 +102,8 @@ def first_vm(events: str) -> str:
 def approval(window: str = "", *matchers: str) -> str:
     """Return the numbers of :data:`.style.APPROVED`, of current events or of those in a window."""
     if not window:
-        approved = f"max by (event_id) ({metric(APPROVED)})"
-        return f"{approved} + 2 * max by (event_id) ({metric(STARTED)}) ^ 0 or {approved}"
+        started = f"2 * max by (event_id, event_type) ({metric(STARTED)}) ^ 0"
+        return f"sum by (event_id) (max by (event_id) ({metric(APPROVED)}) or {started})"
     return f"2 + max by (event_id) (max_over_time({metric(APPROVED, *matchers)}{window}))"
 
 

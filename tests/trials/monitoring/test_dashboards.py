@@ -24,7 +24,7 @@ from support.programs import Exporter, Prometheus, eventually, fetch
 EVENTS = "Events: now, next, and the last 30 days"
 SPEED = 60
 ENDED = ("completed", "cancelled", "lost", "withdrawn")
-RATES = {"CPU", "Failed polls", "Time of a poll", "Memory", "Answer age"}
+RATES = {"CPU", "Time of a poll", "Memory", "Answer age"}
 """Columns in which engines differ, or which change between two questions."""
 SCENARIOS = Path(simulator.__file__).parent / "scenarios"
 
