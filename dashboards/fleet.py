@@ -120,26 +120,23 @@ def _events() -> list[str]:
 
 # ---- VMs ------------------------------------------------------------------------------------------------------------
 
-_OWN_TIMES = selector("", f'__name__=~"{PREFIX}event_(started|first_seen)_.+"', _SELF)
-_OWN_EVENTS = f"2 + count by (job, instance, event_id, event_type) ({_OWN_TIMES})"
+_OWN_TIMES = selector("", f'__name__=~"{PREFIX}event_(started|first_seen).+"', _SELF)
+_OWN_EVENTS = f"count by (job, instance, event_id, event_type) ({_OWN_TIMES})"
 """A current event has one of the times, a Started one both."""
 _QUIET = f"topk({MOST}, {metric(VM, _GROUP, JOB)})"
-_VMS = (
-    f"topk({MOST}, ({_OWN_EVENTS} or on (job, instance) 2 + {blind(JOB)}) {_ELSEWHERE} or on (job, instance) {_QUIET})"
-)
-_ATTENTION = f"max by (job, instance) (count by (job, instance, event_id) ({_OWN_TIMES}) or {blind(JOB)})"
-_NAMED = f"topk by (job, instance) (1, {last(VM, NAMES, _GROUP)} * on (job, instance) group_left {_ATTENTION})"
-"""Quiet VMs bring their names along."""
+_ATTENTION = f"({_OWN_EVENTS} or on (job, instance) {blind(JOB)}) {_ELSEWHERE}"
+_VMS = f"topk({MOST}, 2 + {_ATTENTION} or on (job, instance) {_QUIET})"
+_FIRST = f"and on (job, instance) topk({MOST}, {_ATTENTION})"
+"""Without quiet VMs, which bring their names along."""
 _STATES = {4: ("Started", HAPPENS), 3: ("Scheduled", WAITING), 2: ("no data", BLIND), 1: ("quiet", FINE)}
 
 
 def _vms() -> list[str]:
-    impact = f"1000 * max by (event_id, event_type, job, instance) ({last(IMPACT, HELD)})"
-    current = f"{impact} unless on (event_id, job, instance) {last(ENDED, HELD)}"
+    current = f"1000 * {last(IMPACT, HELD)} unless on (event_id, job, instance) {last(ENDED, HELD)}"
     return [
         f"sort_desc({cells('Now', _VMS)})",
-        cells("row", with_portal(f"topk({MOST}, {_NAMED})")),
-        cells("When", f"topk({MOST}, {current})"),
+        cells("row", with_portal(f"{last(VM, NAMES)} {_FIRST}")),
+        cells("When", f"topk({MOST}, {current} {_FIRST})"),
     ]
 
 

@@ -109,7 +109,8 @@ def approval(window: str = "", *matchers: str) -> str:
 
 def blind(*matchers: str) -> str:
     """Return 0 for each exporter that does not see IMDS, or that cannot be scraped."""
-    return f"({selector('$scraped', *matchers)} == 0 or {selector('$sees', *matchers)} == 0)"
+    either = '__name__=~"$scraped|$sees"'
+    return f"{selector('', either, *matchers)} == 0"
 
 
 def watch_variables() -> list[g.Template]:
