@@ -13,7 +13,6 @@ from .style import BLIND, FINE, UNKNOWN, Json, between, by_name, hidden, steps, 
 _TARGET = JOB, 'instance=~"$instance"'
 _LAST = metric("last_success_timestamp_seconds", *_TARGET)
 _NO_JOURNAL = f"{metric('journal_up', *_TARGET)} == 0"
-
 _DUE = metric("event_approval_due_timestamp_seconds", *_TARGET)
 
 # ---- Numbers: how many exporters have each problem ------------------------------------------------------------------
@@ -53,8 +52,12 @@ _PROBLEMS = {
 
 
 def _problem(expression: str) -> str:
-    """How many exporters have a problem; 0 while others are known. Those that see IMDS may be recorded by job."""
-    known = selector("$sees", JOB, 'instance=~"$instance|"')
+    """How many exporters have a problem; 0 while others are known: all as $sees has them, chosen ones as scraped.
+
+    $sees may be recorded by job, which a chosen instance does not match; the last matcher excludes all instances.
+    """
+    chosen = selector("up", *_TARGET, 'instance!~".$instance"')
+    known = f"{selector('$sees', *_TARGET)} or {chosen}"
     found = f"count(group by (job, instance) ({expression}))"
     return f"{found} or on () 0 * count({known}) or on () vector({UNKNOWN:.0f})"
 

@@ -1,7 +1,7 @@
 """What the queries of all dashboards are made of. Must not know panels.
 
-Queries read scraped series, so that boards are right without any recording rule and in the first minute; one recording
-only makes them faster (:func:`watch_variables`):
+Queries read scraped series, so that boards are right without any recording rule and in the first minute;
+recordings only make them faster (:func:`watch_variables`):
 
 - The exporters decide what is hard to know, such as the kind of an event and that it is over. Queries only select.
 - An event counts once, whatever the number of exporters that show it.
