@@ -76,12 +76,11 @@ _ROWS = f"bottomk({MOST}, {_FAILING} or on (job, instance) {_LAST})"
 
 def _table() -> list[str]:
     """With 10,000 exporters, each metric costs a query the read of 10,000 series: names are not of all rows."""
-    version = f"on (job, instance) group_left (version) {metric('build_info', *_TARGET)}"
     named = f"bottomk({MOST}, {_BLIND} or on (job, instance) {_LAST})"
     names = f"{last(IDENTITY, NAMES, *_TARGET)} and on (job, instance) {named}"
     return [
         f"sort({cells('State', _ROWS)})",
-        cells("Answer age", f"(time() - bottomk({MOST}, {_LAST})) * {version}"),
+        cells("Answer age", f"time() - bottomk({MOST}, {_LAST})"),
         cells("row", names),
     ]
 
@@ -141,7 +140,6 @@ def _exporters() -> g.Panel:
                 "vm_name": "VM",
                 "instance": "Status page",
                 "Answer age": "Answer age",
-                "version": "Version",
             },
             "job",
             needed="State",
@@ -153,7 +151,6 @@ def _exporters() -> g.Panel:
             by_name("VM", links=[vm_link("VM")], custom__minWidth=90),
             by_name("Status page", links=[STATUS_LINK], custom__minWidth=130),
             by_name("Answer age", unit="s", decimals=1, custom__width=97),
-            by_name("Version", custom__width=75),
             *hidden("job"),
         ],
     )
