@@ -18,6 +18,7 @@ THROTTLED_FAULTS = 4  # after so many faults the pace is surely what it was befo
 BUSY_SECONDS = 2.0  # by which a busy machine may be late
 LONG_SECONDS = (11.0, 16.0)  # of some faults and pauses: longer than any time after which ``up`` is judged
 MOST_IN_A_SECOND = 5
+ANSWERED = (Fault.EMPTY_BODY, Fault.PARTIAL_INSTANCE, Fault.VERSION_404)  # polls in the version of the flag succeed
 DAY = 86_400.0
 
 
@@ -46,7 +47,7 @@ class Seen:
         throttled = any(each.fault is Fault.THROTTLE for each in self.windows[-THROTTLED_FAULTS:])
         settled = TIMEOUT_SECONDS + (SLOWEST_SECONDS if throttled else POLL_SECONDS) + BUSY_SECONDS
         since = now - window.begin if window.end > now else now - window.end
-        failing = window.end > now and window.fault is not Fault.EMPTY_BODY
+        failing = window.end > now and window.fault not in ANSWERED
         if since > settled:
             assert scrape.value("up") == (0 if failing else 1), f"up {since:.1f} s into {window}"
             self.judged["down" if failing else "up"] += 1

@@ -11,6 +11,7 @@ from support.paths import ROOT
 
 RULES = ROOT / "alerts" / "generated" / "prometheus" / "prometheus-rules.yml"
 AT = "1970-01-01 00:10:00 +0000 UTC"
+GONE = "The VM is deleted or deallocated. Memory and ephemeral disks are lost."
 DRAIN = (
     "The host may fail sooner: drain the VM and acknowledge the event (command approve) as soon as possible; the VM "
     "then moves at once."
@@ -18,13 +19,7 @@ DRAIN = (
 TEXTS = (  # event, alert, at which minute, summary, description
     ("R", "Reboot", 5, f"Azure reboots a (resource group rg, at {AT}).", "Memory is lost. Disks are kept."),
     ("R", "Reboot", 28, f"Azure reboots a (resource group rg, at {AT}).", "Memory is lost. Disks are kept."),
-    (
-        "P",
-        "Preempt",
-        5,
-        f"Azure evicts b (resource group rg, at {AT}).",
-        "The VM is deleted or deallocated. Memory and ephemeral disks are lost.",
-    ),
+    ("P", "Preempt", 5, f"Azure evicts b (resource group rg, at {AT}).", GONE),
     ("D", "DegradedHost", 5, f"Degraded host: c (resource group rg, at {AT}).", DRAIN),
     ("Q", "Requested", 5, "Requested Reboot: d.", "A user requested it. Nothing to do if you know of the request."),
     (
