@@ -45,14 +45,14 @@ _SPANS: Final = 256
 _PRUNED: Final = 50_000
 """How many transitions are removed at once, which takes less than a second."""
 
-# A damaged file can hold any value in any column: integrity_check compares each with its CHECK.
+# A damaged file can hold any value in any column. CHECK would not help: SQLite ignores it in a file that is only read.
 _SCHEMA: Final = f"""
     PRAGMA journal_mode = WAL;
     BEGIN IMMEDIATE;
     CREATE TABLE transitions (
         seq INTEGER PRIMARY KEY,
-        wall REAL NOT NULL CHECK (typeof(wall) = 'real'),
-        record TEXT NOT NULL CHECK (typeof(record) = 'text')
+        wall REAL NOT NULL,
+        record TEXT NOT NULL
     );
     CREATE TABLE lives (event_id TEXT PRIMARY KEY, first_seen REAL NOT NULL, ended REAL, life TEXT NOT NULL)
         WITHOUT ROWID;
@@ -61,16 +61,14 @@ _SCHEMA: Final = f"""
     CREATE TABLE approval_requests (
         number INTEGER PRIMARY KEY AUTOINCREMENT,
         created REAL NOT NULL,
-        request TEXT NOT NULL CHECK (typeof(request) = 'text'),
+        request TEXT NOT NULL,
         result TEXT
     );
-    CREATE TABLE hook_runs (
-        run TEXT PRIMARY KEY, started REAL NOT NULL, content TEXT NOT NULL CHECK (typeof(content) = 'text')
-    ) WITHOUT ROWID;
+    CREATE TABLE hook_runs (run TEXT PRIMARY KEY, started REAL NOT NULL, content TEXT NOT NULL) WITHOUT ROWID;
     CREATE TABLE state (
         one INTEGER PRIMARY KEY CHECK (one = 1),
-        epoch TEXT NOT NULL CHECK (typeof(epoch) = 'text'),
-        last_number INTEGER NOT NULL CHECK (last_number BETWEEN 0 AND 1 << 61),
+        epoch TEXT NOT NULL,
+        last_number INTEGER NOT NULL,
         vm_id TEXT NOT NULL,
         statistics TEXT NOT NULL,
         heartbeat TEXT NOT NULL
@@ -181,6 +179,8 @@ class Store:
         if row is None:
             return State()
         epoch, number, vm_id, statistics, heartbeat = row
+        if [type(each) for each in (epoch, number, vm_id)] != [str, int, str] or number not in range(1 << 61):
+            raise NotUsableError("its state is damaged")
         lives = self._lives("WHERE ended IS NOT NULL ORDER BY ended DESC LIMIT ?", (REMEMBERED_ENDS,))
         last_beat = _sound(Timestamp, heartbeat) if heartbeat else None
         known = Lifecycles(self.current(), {life.event_id: life for life in reversed(list(lives))})
