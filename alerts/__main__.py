@@ -5,8 +5,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from .formats.reference import runbooks
 from .generate import chart_files, render
-from .reference import runbooks
 from .settings import Settings
 
 _FOLDER = Path(__file__).parent / "generated"

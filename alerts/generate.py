@@ -3,12 +3,12 @@
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from .alertmanager import TEMPLATES, alertmanager_config, fragment, kube_prometheus_stack_values
-from .azure_monitor import ama_metrics_config, azure_monitor_rules
-from .grafana import grafana_rules
-from .prometheus import prometheus_rule_resource, prometheus_rules, pushed_alerts
-from .reference import exporter_values_file, reference, values_file
-from .scrape import DISCOVERIES, scrape_example
+from .formats.alertmanager import TEMPLATES, alertmanager_config, fragment, kube_prometheus_stack_values
+from .formats.azure_monitor import ama_metrics_config, azure_monitor_rules
+from .formats.grafana import grafana_rules
+from .formats.prometheus import prometheus_rule_resource, prometheus_rules, pushed_alerts
+from .formats.reference import exporter_values_file, reference, values_file
+from .formats.scrape import DISCOVERIES, scrape_example
 from .settings import Settings
 
 GENERATED: Mapping[str, Callable[[Settings], str]] = {

@@ -45,7 +45,7 @@ def vm_recordings(settings: Settings) -> tuple[Recording, ...]:
 
 
 def fleet_recordings() -> tuple[Recording, ...]:
-    """Return the recordings about all exporters and VMs, evaluated rarely because no page waits for them."""
+    """Return the recordings of counts: exporters that work, VMs of each scale set. No page waits for them."""
     vms = f"count without (vm_id) (group by ({_SET}, vm_id) (last_over_time({INSTANCE}{{scale_set!=''}}[30m])))"
     exporters = f"{BLIND} * 0 or count by (job) ({UP} == 1)"
     return (

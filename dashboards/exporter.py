@@ -52,11 +52,12 @@ _PROBLEMS = {
 
 
 def _problem(expression: str) -> str:
-    """How many exporters have a problem; 0 while others are known: all as $sees has them, chosen ones as scraped.
+    """Return the query of how many exporters have a problem, 0 if others are known, and else that none is known.
 
-    $sees may be recorded by job, which a chosen instance does not match; the last matcher excludes all instances.
+    The recording behind $sees counts by job and knows no single instance. For a chosen one, ``up`` is read: no series
+    has the label ``all``, so its matcher selects nothing while ``$instance`` is ``.*``, and everything otherwise.
     """
-    chosen = selector("up", *_TARGET, 'instance!~".$instance"')
+    chosen = selector("up", *_TARGET, 'all!~"$instance"')
     known = f"{selector('$sees', *_TARGET)} or {chosen}"
     found = f"count(group by (job, instance) ({expression}))"
     return f"{found} or on () 0 * count({known}) or on () vector({UNKNOWN:.0f})"
@@ -75,7 +76,7 @@ _ROWS = f"bottomk({MOST}, {_FAILING} or on (job, instance) {_LAST})"
 
 
 def _table() -> list[str]:
-    """With 10,000 exporters, each metric costs a query the read of 10,000 series: names are not of all rows."""
+    """Return the queries of the columns. At 10,000 exporters each metric read is dear, so not all rows get a name."""
     named = f"bottomk({MOST}, {_BLIND} or on (job, instance) {_LAST})"
     names = f"{last(IDENTITY, NAMES, *_TARGET)} and on (job, instance) {named}"
     return [

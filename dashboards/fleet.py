@@ -94,7 +94,7 @@ def _of(rows: str, column: str, vector: str) -> str:
 
 
 def _when(rows: str, texts: str) -> str:
-    """Return current rows in their order; their texts have the value 1."""
+    """Return the column When of current events, sorted by it: ``rows`` has the times, ``texts`` the value 1."""
     return f"sort({cells('When', f'1000 * {texts} * on (event_id) group_left () {rows}')})"
 
 

@@ -215,7 +215,10 @@ def _timed(rule: Rule, life: Lifecycle, vm_name: str | None, now: float, seen_fo
 
 
 def _turn(rule: Rule, life: Lifecycle, vm_name: str | None) -> float:
-    """Return this VM's turn: its index in Resources, else a fixed number after the last; 0 if VMs take no turns."""
+    """Return when it is this VM's turn: its place in Resources. A VM that is not listed comes after all that are.
+
+    It is 0 if VMs take no turns.
+    """
     names = [comparable_name(name) for name in life.event.resources]
     own = comparable_name(vm_name or "")
     if not (len(names) > 1 if rule.leader_only is None else rule.leader_only):

@@ -180,7 +180,7 @@ class Store:
             return State()
         epoch, number, vm_id, statistics, heartbeat = row
         if [type(each) for each in (epoch, number, vm_id)] != [str, int, str] or number not in range(1 << 61):
-            raise NotUsableError("its state is damaged")
+            raise NotUsableError("it is damaged: a value of the table state has the wrong type, or is out of range")
         lives = self._lives("WHERE ended IS NOT NULL ORDER BY ended DESC LIMIT ?", (REMEMBERED_ENDS,))
         last_beat = _sound(Timestamp, heartbeat) if heartbeat else None
         known = Lifecycles(self.current(), {life.event_id: life for life in reversed(list(lives))})

@@ -42,7 +42,7 @@ class PollSchedule:
 
 
 class Liveness:
-    """Whether the poll loop hangs: it announces how long it waits, and another thread looks whether it is late."""
+    """Tells whether the poll loop hangs. The loop says how long it will wait; another thread looks if it is late."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

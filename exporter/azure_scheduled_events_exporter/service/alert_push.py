@@ -84,4 +84,4 @@ def _catalog_text(values: str | None) -> str:
         except OSError as error:
             raise ExporterError(f"{path}: cannot be read: {error.strerror or error}") from None
     settings = assets.generator("settings").load(Path(values))
-    return str(assets.generator("prometheus").pushed_alerts(settings))
+    return str(assets.generator("formats.prometheus").pushed_alerts(settings))

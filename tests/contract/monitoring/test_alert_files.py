@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from alerts import Settings, render, resolve
+from alerts.formats.prometheus import annotations
 from alerts.groups import alerts, groups
-from alerts.prometheus import annotations
 from alerts.rule import PREFIX as ALERTS
 from alerts.rule import Alert
 from azure_scheduled_events_exporter.commands.cli import main

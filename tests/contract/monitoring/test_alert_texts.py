@@ -11,16 +11,9 @@ from support.paths import ROOT
 
 RULES = ROOT / "alerts" / "generated" / "prometheus" / "prometheus-rules.yml"
 AT = "1970-01-01 00:10:00 +0000 UTC"
-GONE = "The VM is deleted or deallocated. Memory and ephemeral disks are lost."
-DRAIN = (
-    "The host may fail sooner: drain the VM and acknowledge the event (command approve) as soon as possible; the VM "
-    "then moves at once."
-)
 TEXTS = (  # event, alert, at which minute, summary, description
     ("R", "Reboot", 5, f"Azure reboots a (resource group rg, at {AT}).", "Memory is lost. Disks are kept."),
     ("R", "Reboot", 28, f"Azure reboots a (resource group rg, at {AT}).", "Memory is lost. Disks are kept."),
-    ("P", "Preempt", 5, f"Azure evicts b (resource group rg, at {AT}).", GONE),
-    ("D", "DegradedHost", 5, f"Degraded host: c (resource group rg, at {AT}).", DRAIN),
     ("Q", "Requested", 5, "Requested Reboot: d.", "A user requested it. Nothing to do if you know of the request."),
     (
         "R",
@@ -35,24 +28,14 @@ TEXTS = (  # event, alert, at which minute, summary, description
 def test_texts(tmp_path: Path) -> None:
     """A page names VMs, resource group and times; a page about a VM that is away, what is still known of them."""
     rows = [target("a", "1x39 0x200"), of("up", "a", "1x39 stale")]
-    events = (
-        ("a", "R", "Reboot", "announced"),
-        ("b", "P", "Preempt", "announced"),
-        ("c", "D", "Redeploy", "far_ahead"),
-    )
-    for vm, event, event_type, kind in events:
-        rows += [
-            info(vm, event, event_type, kind, "1x39 stale"),
-            impact(vm, event, event_type, 600, "x39 stale"),
-        ]
+    rows += [info("a", "R", "Reboot", "announced", "1x39 stale"), impact("a", "R", "Reboot", 600, "x39 stale")]
     rows.append(info("d", "Q", "Reboot", "requested", "1x39 stale", "peer"))
-    types = {"Q": "Reboot", **{event: event_type for _, event, event_type, _ in events}}
     raised = {rule["alert"]: rule for group in _shipped() for rule in group["rules"] if "alert" in rule}
     checks = []
     for event, name, minute, summary, description in TEXTS:
         rule = raised[PREFIX + name]
         of_vm = {"vm_name": "a", "job": "azure-scheduled-events", "instance": "a:10169"} if name == "VmNotBack" else {}
-        labels = {"event_id": event, "event_type": types[event], **rule["labels"], **of_vm}
+        labels = {"event_id": event, "event_type": "Reboot", **rule["labels"], **of_vm}
         texts = {**rule["annotations"], "summary": summary, "description": description}
         expected = [{"exp_labels": labels, "exp_annotations": texts}]
         checks.append({"alertname": PREFIX + name, "eval_time": f"{minute}m", "exp_alerts": expected})

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from alerts import resolve
-from alerts.prometheus import pushed_alerts
+from alerts.formats.prometheus import pushed_alerts
 from azure_scheduled_events_exporter.alertmanager.alert import parse_catalog
 from azure_scheduled_events_exporter.commands.drill import command as drill
 from azure_scheduled_events_exporter.commands.drill.story import alert_of_story, story_of

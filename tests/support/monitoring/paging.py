@@ -14,7 +14,7 @@ from typing import Any, Self
 import yaml
 
 from alerts import Settings, render, resolve
-from alerts.scrape import scrape_example
+from alerts.formats.scrape import scrape_example
 from support.programs import PATIENCE, ConfiguredPrometheus, Program, Server, eventually, fetch
 from support.servers.http_peer import HttpServer, Request, Response
 

@@ -3,7 +3,7 @@
 import time
 from pathlib import Path
 
-from alerts.alertmanager import RESEND_DELAY
+from alerts.formats.alertmanager import RESEND_DELAY
 from support.monitoring.paging import Stack, Team
 from support.monitoring.stand_in import StandIn
 from support.programs import eventually

@@ -109,6 +109,16 @@ def test_any_value_in_a_column(data: st.DataObject) -> None:
         check(bytes(connection.serialize()))
 
 
+@pytest.mark.parametrize(("column", "value"), [("epoch", b"x"), ("last_number", 2.5), ("vm_id", b"x")])
+def test_state_of_a_wrong_type(column: str, value: object) -> None:
+    """SQLite looks at no CHECK in a file that is only read, so the types are compared when it is."""
+    with contextlib.closing(sqlite3.connect(":memory:")) as connection:
+        connection.deserialize(without_log(sound()))
+        connection.execute(f"UPDATE state SET {column} = ?", (value,))
+        connection.commit()
+        check(bytes(connection.serialize()))
+
+
 @pytest.mark.parametrize("text", [b"INDEX lives_ended ON lives", b"TABLE approval_requests ("])
 def test_bytes_of_the_schema(text: bytes) -> None:
     """A word of the schema is no UTF-8, and so is SQLite's message about it."""

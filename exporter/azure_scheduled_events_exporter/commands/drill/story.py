@@ -72,7 +72,7 @@ def alert_of_story(story: Scenario, catalog: Catalog) -> Alert:
 
 @contextmanager
 def watched(story: Scenario, settings: Mapping[str, str]) -> Iterator[Simulator]:
-    """Run an exporter on a simulator of the VM of ``story``, in a process; yield the simulator, which has no event yet.
+    """Start a simulator with the VM of ``story`` and no event, and an exporter that polls it; yield the simulator.
 
     The exporter has these ``settings`` alone: those of the VM's own one (collector, users, policy) do not apply.
     """

@@ -1,13 +1,13 @@
 """The texts of alerts. In the table, facts stand in braces, as exporters that push alerts fill them in.
 
 ``{vms}`` are the VMs of the event, after a space; ``{time}`` is a sentence with its time, which rules add to the VMs.
-Any other name is a label, and ``{value FORMAT}`` the value of the expression.
+Other words in braces are labels of the alert; ``{value FORMAT}`` is the value of its expression, formatted.
 """
 
 import re
 from collections.abc import Mapping
 
-from .series import IMPACT, INFO
+from ..series import IMPACT, INFO
 
 _LABEL_OR_VALUE = re.compile(r"(?<!\{)\{(\w+)(?: (\w+))?\}")
 _VMS, _TIME = " {vms}", "{time} "

@@ -8,10 +8,10 @@ from typing import Any
 
 from azure_scheduled_events_exporter.times import format_duration, parse_duration
 
-from .groups import groups
+from ..groups import groups
+from ..rule import Alert, Group
+from ..settings import Settings
 from .prometheus import annotations
-from .rule import Alert, Group
-from .settings import Settings
 from .texts import for_grafana
 from .yaml_text import to_yaml
 

@@ -8,10 +8,10 @@ from typing import Any
 
 from azure_scheduled_events_exporter import __version__
 
-from .exporters import NO_EXPORTERS
-from .groups import alerts, groups
-from .rule import Alert, Group, Recording
-from .settings import Settings
+from ..exporters import NO_EXPORTERS
+from ..groups import alerts, groups
+from ..rule import Alert, Group, Recording
+from ..settings import Settings
 from .texts import for_rules
 from .yaml_text import to_yaml
 
@@ -21,7 +21,7 @@ VERSION_ANNOTATION = "rules_version"
 
 
 def annotations(alert: Alert, settings: Settings, form: Callable[[str], str] = for_rules) -> dict[str, str]:
-    """Return the texts in the syntax of one engine, and links to the runbook and to a dashboard that tells more."""
+    """Return the alert's annotations: its texts, as ``form`` writes them for one engine, and links to pages."""
     dashboard = f"{settings.text('dashboards.url')}/azure-scheduled-events-{alert.dashboard}"
     return {
         "summary": form(alert.summary),

@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from .groups import full_name
-from .rule import PREFIX
-from .settings import MAINTENANCE_TARGETS, MATCHER, PLACEHOLDERS, Settings
-from .vms import MAINTENANCE, NOT_BACK
+from ..groups import full_name
+from ..rule import PREFIX
+from ..settings import MAINTENANCE_TARGETS, MATCHER, PLACEHOLDERS, Settings
+from ..vms import MAINTENANCE, NOT_BACK
 from .yaml_text import to_yaml
 
 _SUBJECT = '{{ template "azure_scheduled_events.subject" . }}'

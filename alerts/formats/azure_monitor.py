@@ -8,12 +8,12 @@ from typing import Any
 
 from azure_scheduled_events_exporter.times import parse_duration
 
-from .groups import groups
+from ..groups import groups
+from ..rule import Alert, Group, Recording
+from ..series import INFO
+from ..settings import Settings
 from .prometheus import annotations
-from .rule import Alert, Group, Recording
 from .scrape import scrape_job
-from .series import INFO
-from .settings import Settings
 from .texts import for_azure_monitor
 from .yaml_text import NOTE, to_yaml
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from azure_scheduled_events_exporter.times import format_duration, parse_duration
 
-from .settings import Settings
+from ..settings import Settings
 from .yaml_text import to_yaml
 
 _JOB = "azure-scheduled-events-exporter"
