@@ -124,9 +124,10 @@ _OWN_TIMES = selector("", f'__name__=~"{PREFIX}event_(started|first_seen).+"', _
 _OWN_EVENTS = f"count by (job, instance, event_id, event_type) ({_OWN_TIMES})"
 """A current event has one of the times, a Started one both."""
 _QUIET = f"topk({MOST}, {metric(VM, _GROUP, JOB)})"
-_ATTENTION = f"({_OWN_EVENTS} or on (job, instance) {blind(JOB)}) {_ELSEWHERE}"
-_VMS = f"topk({MOST}, 2 + {_ATTENTION} or on (job, instance) {_QUIET})"
-_FIRST = f"and on (job, instance) topk({MOST}, {_ATTENTION})"
+_OTHERS = f"(2 + ({blind(JOB)}) or on (job, instance) {_QUIET}) unless on (job, instance) {_OWN_TIMES}"
+_VMS = f"topk({MOST}, (2 + {_OWN_EVENTS} or {_OTHERS}) {_ELSEWHERE})"
+"""No ``or on`` after events: VictoriaMetrics would give one that has just ended the value on the right."""
+_FIRST = f"and on (job, instance) topk({MOST}, ({_OWN_EVENTS} or on (job, instance) {blind(JOB)}) {_ELSEWHERE})"
 """Without quiet VMs, which bring their names along."""
 _STATES = {4: ("Started", HAPPENS), 3: ("Scheduled", WAITING), 2: ("no data", BLIND), 1: ("quiet", FINE)}
 
