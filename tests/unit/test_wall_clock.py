@@ -9,7 +9,6 @@ import freezegun
 import pytest
 from freezegun import api as freezer
 
-from azure_scheduled_events_exporter.commands.events import COLUMNS, event_row
 from azure_scheduled_events_exporter.core.document import Document, parse_document
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycles
 from azure_scheduled_events_exporter.core.observation import ObservationContext, observe
@@ -17,6 +16,7 @@ from azure_scheduled_events_exporter.metrics.exposition import Exposition
 from azure_scheduled_events_exporter.polling.clock import system_clock
 from azure_scheduled_events_exporter.polling.snapshot import Snapshot
 from azure_scheduled_events_exporter.web.events_api import events_json
+from azure_scheduled_events_exporter.web.rows import CURRENT_COLUMNS, current_row
 from azure_scheduled_events_exporter.web.status_page import page
 from support.events.imds_bodies import body, entry
 from support.programs import Scrape
@@ -76,6 +76,6 @@ def test_countdown_across_a_change_of_local_time(moment: str) -> None:
             (shown,) = json.loads(events_json(snapshot, time.time()))["events"]
             assert shown["seconds_until_not_before"] == left
             assert shown["not_before"] == not_before.strftime("%Y-%m-%dT%H:%M:%SZ")
-            row = dict(zip(COLUMNS, event_row(life, time.time()), strict=True))
+            row = dict(zip(CURRENT_COLUMNS, current_row(life, time.time()), strict=True))
             assert not_before.strftime("%Y-%m-%dT%H:%M:%SZ") in row["NotBefore"]
             assert not_before.strftime("%H:%M:%S") in page(snapshot, time.time(), "/metrics").decode()

@@ -1,11 +1,13 @@
-"""Operators' requests to approve events: which are still to be sent, and the texts of their results. Pure.
+"""Operators' requests to approve events: which events, which are still to be sent, and the results' texts. Pure.
 
 The journal holds them (``journal.requests``); ``approval.sender`` sends them and writes the results.
 """
 
-from azure_scheduled_events_exporter.core.document import comparable_name
+from collections.abc import Mapping, Sequence
+
+from azure_scheduled_events_exporter.core.document import Scope, comparable_name
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, State
-from azure_scheduled_events_exporter.errors import ImdsError, printable
+from azure_scheduled_events_exporter.errors import ExporterError, ImdsError, printable
 from azure_scheduled_events_exporter.journal.inbox import ApprovalRequest
 from azure_scheduled_events_exporter.times import format_duration, iso_time
 
@@ -21,6 +23,30 @@ _UNCERTAIN_ANSWER = "approval without a certain answer"  # a server failed, or a
 _STARTED = "it has started already"
 _APPROVED = "it is approved already, by "
 _LOOK = "look at it and approve again"
+
+
+def to_approve(current: Mapping[str, Lifecycle], event_ids: Sequence[str]) -> list[Lifecycle]:
+    """Return the given events, or all Scheduled events of this VM. If none waits, return the approved and started.
+
+    Raises:
+        ExporterError: there is no such event.
+    """
+    if event_ids:
+        missing = [name for name in event_ids if name.upper() not in current]
+        if missing:
+            raise ExporterError(f"no current event has the id {missing[0]}: see azure-scheduled-events-exporter events")
+        return [current[name] for name in dict.fromkeys(name.upper() for name in event_ids)]
+    mine = [life for life in current.values() if life.scope is Scope.SELF]
+    if not mine and any(life.scope is Scope.UNKNOWN for life in current.values()):
+        raise ExporterError(
+            "this VM's name is unknown, because IMDS has not answered it yet, so --all-mine cannot select its events: "
+            "try again, give EventIds, or set --instance.name"
+        )
+    waiting = [life for life in mine if life.state is State.SCHEDULED and life.is_open_to_approval]
+    chosen = waiting or [life for life in mine if not life.is_open_to_approval]
+    if not chosen:
+        raise ExporterError("no event of this VM waits for an approval")
+    return chosen
 
 
 def is_approved(result: str) -> bool:

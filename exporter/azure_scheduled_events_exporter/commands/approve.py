@@ -20,11 +20,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from azure_scheduled_events_exporter import logs
-from azure_scheduled_events_exporter.approval.operator_requests import UNKNOWN_RESULT, is_approved, may_be_approved
+from azure_scheduled_events_exporter.approval.operator_requests import (
+    UNKNOWN_RESULT,
+    is_approved,
+    may_be_approved,
+    to_approve,
+)
 from azure_scheduled_events_exporter.config.settings import Config
-from azure_scheduled_events_exporter.core.document import Scope
 from azure_scheduled_events_exporter.core.event_types import EVENT_FACTS
-from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, State
+from azure_scheduled_events_exporter.core.lifecycle import Lifecycle
 from azure_scheduled_events_exporter.errors import (
     ExporterError,
     JournalInUseError,
@@ -40,8 +44,8 @@ from azure_scheduled_events_exporter.polling.snapshot import Polls
 from azure_scheduled_events_exporter.service import daemon
 from azure_scheduled_events_exporter.service.endpoint import with_endpoint
 from azure_scheduled_events_exporter.standard_streams import say
+from azure_scheduled_events_exporter.web.rows import CURRENT_COLUMNS, current_row
 
-from .events import COLUMNS, event_row
 from .interruption import Interrupted, ignore_signals, interruptible
 from .settings import config_without_policy
 from .waiting import until
@@ -90,7 +94,7 @@ def run(parsed: argparse.Namespace) -> int:
         config = with_endpoint(config, log)
         limiter = RateLimiter()
         with _journal(config, log, limiter, says=True) as store:
-            chosen = _chosen(store.current(), parsed.event_ids)
+            chosen = to_approve(store.current(), parsed.event_ids)
             if parsed.yes or not any(life.is_open_to_approval for life in chosen):
                 say(_question(chosen))
                 return _requested(store, chosen, config)
@@ -180,29 +184,9 @@ def _withdrawn(store: Store, numbers: Sequence[int], seconds: float) -> Mapping[
     return store.request_results(numbers)
 
 
-def _chosen(current: Mapping[str, Lifecycle], event_ids: Sequence[str]) -> list[Lifecycle]:
-    """Return the given events, or all Scheduled events of this VM. If none waits, return the approved and started."""
-    if event_ids:
-        missing = [name for name in event_ids if name.upper() not in current]
-        if missing:
-            raise ExporterError(f"no current event has the id {missing[0]}: see azure-scheduled-events-exporter events")
-        return [current[name] for name in dict.fromkeys(name.upper() for name in event_ids)]
-    mine = [life for life in current.values() if life.scope is Scope.SELF]
-    if not mine and any(life.scope is Scope.UNKNOWN for life in current.values()):
-        raise ExporterError(
-            "this VM's name is unknown, because IMDS has not answered it yet, so --all-mine cannot select its events: "
-            "try again, give EventIds, or set --instance.name"
-        )
-    waiting = [life for life in mine if life.state is State.SCHEDULED and life.is_open_to_approval]
-    chosen = waiting or [life for life in mine if not life.is_open_to_approval]
-    if not chosen:
-        raise ExporterError("no event of this VM waits for an approval")
-    return chosen
-
-
 def _question(chosen: Sequence[Lifecycle]) -> str:
     """Return the events and, if any of them waits for an approval, what approving does to which VMs."""
-    rows = table([COLUMNS, *(event_row(life, time.time()) for life in chosen)])
+    rows = table([CURRENT_COLUMNS, *(current_row(life, time.time()) for life in chosen)])
     events = [life.event for life in chosen if life.is_open_to_approval]
     if not events:
         return rows.rstrip("\n")  # the result gives the reason

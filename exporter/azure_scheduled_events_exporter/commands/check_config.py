@@ -4,7 +4,7 @@ import argparse
 import os
 import sys
 
-from azure_scheduled_events_exporter.config.flags import written_flags
+from azure_scheduled_events_exporter.config.flags import oversights, written_flags
 from azure_scheduled_events_exporter.config.resolution import resolve, written
 from azure_scheduled_events_exporter.config.settings import warnings
 from azure_scheduled_events_exporter.doctor.settings import check_named
@@ -12,7 +12,7 @@ from azure_scheduled_events_exporter.errors import without_password
 from azure_scheduled_events_exporter.tracing.delivery import otlp_sender
 from azure_scheduled_events_exporter.tracing.variables import doubts, is_on
 
-from .settings import oversights, take_environment
+from .settings import take_environment
 
 
 def run(parsed: argparse.Namespace) -> int:
@@ -32,6 +32,6 @@ def run(parsed: argparse.Namespace) -> int:
         value = text or (config.journal_path if setting.flag == "journal.path" else "(none)")
         shown = without_password(value) if setting.metavar.startswith("URL") else value
         print(f"{setting.flag}: {shown}   [{place or 'default'}]")
-    for warning in (*oversights(parsed), *warnings(config), *(doubts(environment) if traced else ())):
+    for warning in (*oversights(parsed, environment), *warnings(config), *(doubts(environment) if traced else ())):
         print(f"warning: {warning}", file=sys.stderr)
     return 0

@@ -4,22 +4,18 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from functools import partial
-from pathlib import Path
 from typing import Final
 
 from azure_scheduled_events_exporter import __version__
 from azure_scheduled_events_exporter.config.flags import written_flags
 from azure_scheduled_events_exporter.config.resolution import resolve
-from azure_scheduled_events_exporter.config.settings import DISCOVER, Config
 from azure_scheduled_events_exporter.doctor import chain
-from azure_scheduled_events_exporter.doctor.exporter import url_of
 from azure_scheduled_events_exporter.doctor.finding import Finding, Findings, Mark, wrong
-from azure_scheduled_events_exporter.doctor.subject import Api, Subject
-from azure_scheduled_events_exporter.errors import ExporterError, printable, without_password
-from azure_scheduled_events_exporter.http_client import http_config
+from azure_scheduled_events_exporter.doctor.subject import subject_of
+from azure_scheduled_events_exporter.errors import ExporterError, printable
 
 from .settings import take_environment
 
@@ -63,50 +59,12 @@ def run(parsed: argparse.Namespace) -> int:
         hint = "Correct it; 'check-config' shows all settings."
         found = wrong("settings", f"The exporter cannot start: {error}.", hint)
         return _report([("This machine", iter([found]))], as_json=parsed.json)
-    subject = _subject(parsed, config)
-    if not parsed.json:
-        print(f"doctor asks: {_asked(subject)}\n", flush=True)
-    return _report(chain.examine(subject), as_json=parsed.json)
-
-
-def _asked(subject: Subject) -> str:
-    """Return the servers that are asked, before they are."""
-    endpoint, collector = subject.config.imds_endpoint, subject.config.otlp_endpoint
-    asked = (
-        ("the metadata service", ["the address that DHCP names" if endpoint == DISCOVER else endpoint]),
-        ("the exporter", [subject.exporter.shown]),
-        ("Prometheus", [api.shown for api in subject.prometheus]),
-        ("Alertmanager", [api.shown for api in subject.alertmanager]),
-        ("Grafana", [api.shown for api in subject.grafana]),
-        ("the collector", [without_password(collector)] if collector else []),
-    )
-    return ", ".join(f"{name} at {' and '.join(addresses)}" for name, addresses in asked if addresses)
-
-
-def _subject(parsed: argparse.Namespace, config: Config) -> Subject:
-    """Return what is examined: the servers that flags name; without a flag, the Alertmanagers that get pushes."""
+    servers = {name: getattr(parsed, name) for name in _SERVERS}
     files = {name: getattr(parsed, f"{name}_http") for name in _WITH_HTTP_CONFIG}
-    files["alertmanager"] = config.alertmanager_http_config_file
-    # The exporter uses no proxy, neither do checks of what it asks.
-    direct = {"exporter"} if parsed.alertmanager else {"exporter", "alertmanager"}
-
-    def apis(name: str, urls: Sequence[str]) -> tuple[Api, ...]:
-        file = files[name]
-        http = http_config.load(Path(file)) if file else None
-        if name == "exporter" and not parsed.exporter and http is None:
-            # Its certificate may name another address. Nothing secret is sent.
-            http = http_config.HttpConfig(insecure=True)
-        return tuple(Api(f"--{name}", url, http, proxies=name not in direct) for url in urls)
-
-    try:
-        alertmanagers = apis("alertmanager", parsed.alertmanager or config.alertmanager_url)
-    except ExporterError:
-        if parsed.alertmanager:
-            raise
-        alertmanagers = ()  # a setting of the exporter, which is checked with the others
-    (exporter,) = apis("exporter", [parsed.exporter or url_of(config)])
-    others = apis("prometheus", parsed.prometheus), alertmanagers, apis("grafana", parsed.grafana)
-    return Subject(config, os.environ, exporter, *others)
+    subject = subject_of(config, os.environ, parsed.exporter, servers, files)
+    if not parsed.json:
+        print(f"doctor asks: {subject.asked}\n", flush=True)
+    return _report(chain.examine(subject), as_json=parsed.json)
 
 
 def _report(parts: Iterable[tuple[str, Findings]], *, as_json: bool) -> int:

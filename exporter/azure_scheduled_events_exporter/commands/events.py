@@ -16,9 +16,8 @@ from azure_scheduled_events_exporter.approval.scheduler import ApprovalScheduler
 from azure_scheduled_events_exporter.config.settings import Config
 from azure_scheduled_events_exporter.core.document import Document
 from azure_scheduled_events_exporter.core.instance import Instance, parse_instance
-from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, Lifecycles, State
+from azure_scheduled_events_exporter.core.lifecycle import Lifecycles
 from azure_scheduled_events_exporter.core.observation import ObservationContext, observe
-from azure_scheduled_events_exporter.core.records import current_record
 from azure_scheduled_events_exporter.errors import ExporterError, ImdsError, Outcome, UsageError, table
 from azure_scheduled_events_exporter.imds.api_versions import event_versions
 from azure_scheduled_events_exporter.imds.client import ImdsClient
@@ -28,15 +27,11 @@ from azure_scheduled_events_exporter.polling.clock import system_clock
 from azure_scheduled_events_exporter.polling.document_reader import DocumentReader
 from azure_scheduled_events_exporter.polling.snapshot import Polls, Snapshot
 from azure_scheduled_events_exporter.service.endpoint import NOT_ON_AZURE, SHORT_SEARCH, with_endpoint
-from azure_scheduled_events_exporter.times import format_duration
 from azure_scheduled_events_exporter.web.events_api import events_json
+from azure_scheduled_events_exporter.web.rows import CURRENT_COLUMNS, current_row
 
 from .settings import config_of, config_without_policy
 
-COLUMNS = (
-    *("EventId", "Type", "Status", "Source", "Scope", "NotBefore", "Impact"),
-    *("ResourceType", "Resources", "Description"),
-)
 _NOTICE_SECONDS = 5.0
 """An answer usually takes milliseconds; after this time, the command prints what it waits for."""
 
@@ -47,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--follow", action="store_true", help="Print every transition from now on as one line of JSON.")
     text = "With --follow: start after the line with this 'cursor' (or 'seq')."
     parser.add_argument("--since", metavar="CURSOR", help=text)
-    parser.add_argument("--mine", action="store_true", help="With --follow: only events of this VM.")
+    parser.add_argument("--mine", action="store_true", help="With --follow: leave out events of other VMs.")
 
 
 def run(parsed: argparse.Namespace) -> int:
@@ -91,8 +86,8 @@ def _once(config: Config, *, as_json: bool) -> int:
         sys.stdout.write(events_json(snapshot, moment.wall).decode())
     elif snapshot.current:
         reasons = {event_id: status.reason for event_id, status in approvals.statuses.items()}
-        rows = [(*event_row(life, moment.wall), reasons.get(name, "")) for name, life in snapshot.current.items()]
-        sys.stdout.write(table([(*COLUMNS, "Approval"), *rows]))
+        rows = [(*current_row(life, moment.wall), reasons.get(name, "")) for name, life in snapshot.current.items()]
+        sys.stdout.write(table([(*CURRENT_COLUMNS, "Approval"), *rows]))
     elif not failure:
         print("No events.")
     for complaint in (*document.unreadable, *document.remarks):
@@ -138,21 +133,3 @@ def _document(client: ImdsClient, timeout: float, log: logging.Logger) -> Docume
         notice.cancel()
     assert document is not None  # noqa: S101 - as no event is current
     return document
-
-
-def event_row(life: Lifecycle, now: float) -> tuple[str, ...]:
-    """Return a current event as a row of :data:`COLUMNS`, for people."""
-    record = current_record(life, now)
-    left = record["seconds_until_not_before"]
-    when = str(record["not_before"] or "unknown")
-    if isinstance(left, float):
-        length = format_duration(round(abs(left)))
-        when += f" (in {length})" if left >= 0 else f" (overdue by {length})"
-    elif life.state is State.STARTED:
-        when = "has begun"
-    event = life.event
-    impact = "unknown" if event.duration_seconds is None else format_duration(event.duration_seconds)
-    return (
-        *(life.event_id, event.event_type, str(record["event_status"]), event.source, str(life.scope), when, impact),
-        *(event.resource_type, ", ".join(event.resources), event.description),
-    )

@@ -5,19 +5,17 @@ Otherwise it polls IMDS itself, in memory. It decides this once, and must never 
 """
 
 import json
-import math
 import re
 import sqlite3
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 
 from azure_scheduled_events_exporter import logs, standard_streams
 from azure_scheduled_events_exporter.config.settings import Config
 from azure_scheduled_events_exporter.core.document import Scope
-from azure_scheduled_events_exporter.core.lifecycle import Lifecycle
 from azure_scheduled_events_exporter.core.records import Record
 from azure_scheduled_events_exporter.errors import CodecError, DamagedTextError, ExporterError, UsageError, one_line
 from azure_scheduled_events_exporter.journal.file import MEMORY, is_written, read_only
@@ -26,18 +24,12 @@ from azure_scheduled_events_exporter.service import daemon
 
 _LOOK_SECONDS = 0.1
 _CHECK_SECONDS = 1.0  # how often to look whether an exporter runs
-_OLDER_SECONDS = 5.0
-"""For how long a journal that lacks what was printed is not believed: a running exporter replaces it within a poll."""
 _POSITION = re.compile("(?:([0-9a-f]*):)?([0-9]{1,18})")  # a journal's id, if known, and a number as SQLite has them
 _UNREADABLE = (ExporterError, sqlite3.Error, DamagedTextError, CodecError, OSError)
 
-_Current = Callable[[], Mapping[str, Lifecycle]]
-_Look = tuple[list[Record], _Current]
-"""New transitions, and a function that returns the current events by EventId, whose scope is the newest there is."""
-
 
 def run(config: Config, *, since: str | None, mine: bool) -> int:
-    """Print until the process is to end; return the exit status.
+    """Print until the process is to end; return the exit status. With ``mine``, no line that is of other VMs for sure.
 
     Lines have ``seq`` and ``cursor``, to continue after them with ``--since``. If the command polls itself, both are
     null, because no journal has these lines.
@@ -46,13 +38,11 @@ def run(config: Config, *, since: str | None, mine: bool) -> int:
         UsageError: ``since`` is not a position.
         ExporterError: polling has ended.
     """
-    waiting: list[Record] = []
     try:
-        for lines, current in _looks(config, since):
-            if mine:
-                lines, waiting = _of_this_vm([*waiting, *lines], current)  # noqa: PLW2901 - what is left of them
+        for lines in _looks(config, since):
             for line in lines:
-                print(json.dumps(line), flush=True)
+                if not mine or line["mine"] or line["scope"] == Scope.UNKNOWN:
+                    print(json.dumps(line), flush=True)
             if not standard_streams.has_reader():
                 break
     except BrokenPipeError:
@@ -60,7 +50,7 @@ def run(config: Config, *, since: str | None, mine: bool) -> int:
     return 0  # a follower has no other end than that of its reader
 
 
-def _looks(config: Config, since: str | None) -> Iterator[_Look]:
+def _looks(config: Config, since: str | None) -> Iterator[list[Record]]:
     """Yield the transitions after ``since``, or from now on, repeatedly."""
     position = _POSITION.fullmatch("0" if since is None else since)
     if position is None:
@@ -74,35 +64,12 @@ def _looks(config: Config, since: str | None) -> Iterator[_Look]:
     return _journalled(path, None if since is None else int(position[2]), position[1] or "")
 
 
-def _of_this_vm(lines: list[Record], current: _Current) -> tuple[list[Record], list[Record]]:
-    """Return the ``lines`` of this VM's events, and the lines that wait until the VM's name is known.
-
-    A poll may come before this VM's name. What was journalled until then keeps the scope ``unknown``, and no transition
-    reports the name: only the current events are brought up to date, and what is journalled later.
-    """
-    scopes: dict[object, object] = {}
-    if any(line["scope"] == Scope.UNKNOWN for line in lines):
-        with suppress(*_UNREADABLE):  # what is damaged will be replaced: the lines wait
-            scopes = {event_id: str(life.scope) for event_id, life in current().items()}
-    for line in lines:
-        if line["scope"] != Scope.UNKNOWN:
-            scopes[line["event_id"]] = line["scope"]
-        elif line["outcome"] is not None:  # it ended before the name came, so it stays nobody's
-            scopes[line["event_id"]] = ""
-    scoped = [
-        {**line, "scope": scopes.get(line["event_id"], Scope.UNKNOWN)} if line["scope"] == Scope.UNKNOWN else line
-        for line in lines
-    ]
-    mine = [{**line, "mine": True} for line in scoped if line["mine"] or line["scope"] == Scope.SELF]
-    return mine, [line for line in scoped if not line["mine"] and line["scope"] == Scope.UNKNOWN]
-
-
-def _journalled(path: Path, seq: int | None, epoch: str) -> Iterator[_Look]:
+def _journalled(path: Path, seq: int | None, epoch: str) -> Iterator[list[Record]]:
     """Yield the transitions after number ``seq`` of the journal ``epoch`` (``""``: any), whatever becomes of its file.
 
     Without ``seq``, the transitions from now on. Opens the file for each look: somebody may remove or replace it.
     """
-    was_written, check_at, older_until = True, 0.0, math.inf
+    was_written, check_at = True, 0.0
     while True:
         if time.monotonic() >= check_at:
             check_at, written = time.monotonic() + _CHECK_SECONDS, is_written(path)
@@ -112,13 +79,10 @@ def _journalled(path: Path, seq: int | None, epoch: str) -> Iterator[_Look]:
         rows: list[tuple[int, Record]] = []
         with suppress(*_UNREADABLE), closing(read_only(path)) as store:  # the exporter replaces what is damaged
             last, found = _position_in(store, seq, epoch)
-            is_older = last < (seq or 0) and found == epoch
-            older_until = min(older_until, time.monotonic() + _OLDER_SECONDS) if is_older else math.inf
-            if not is_older or time.monotonic() >= older_until:
-                rows = store.transitions(last, PAGE)
-                seq, epoch = (rows[-1][0] if rows else last), found
-                cursor = f"{epoch}:" if epoch else ""
-                yield [{"seq": n, "cursor": f"{cursor}{n}", **record} for n, record in rows], store.current
+            rows = store.transitions(last, PAGE)
+            seq, epoch = (rows[-1][0] if rows else last), found
+        cursor = f"{epoch}:" if epoch else ""
+        yield [{"seq": number, "cursor": f"{cursor}{number}", **record} for number, record in rows]
         if len(rows) < PAGE:
             time.sleep(_LOOK_SECONDS)
 
@@ -135,12 +99,11 @@ def _position_in(store: Store, seq: int | None, epoch: str) -> tuple[int, str]:
     return (0 if epoch or seq > last else seq), found  # another journal has numbers of its own
 
 
-def _polled(config: Config) -> Iterator[_Look]:
+def _polled(config: Config) -> Iterator[list[Record]]:
     """Poll IMDS and yield the transitions, those of events that are there already first."""
     log = logs.set_up("warning", config.log_format)
     last = 0
     for exporter in daemon.alone(config, log):
         rows = exporter.journal.transitions(last)
         last = rows[-1][0] if rows else last
-        lines: list[Record] = [{"seq": None, "cursor": None, **record} for _, record in rows]
-        yield lines, lambda exporter=exporter: exporter.poller.snapshot.current  # type: ignore[misc]
+        yield [{"seq": None, "cursor": None, **record} for _, record in rows]

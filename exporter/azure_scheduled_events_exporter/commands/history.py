@@ -12,25 +12,15 @@ from collections.abc import Sequence
 from itertools import starmap
 from pathlib import Path
 
-from azure_scheduled_events_exporter.core.document import parse_document
-from azure_scheduled_events_exporter.core.lifecycle import Lifecycle
-from azure_scheduled_events_exporter.core.records import Record, life_record, seconds_between
 from azure_scheduled_events_exporter.errors import ExporterError, UsageError, table
 from azure_scheduled_events_exporter.journal.documents import read_documents
 from azure_scheduled_events_exporter.journal.file import MEMORY, file_path, read_only, reason
-from azure_scheduled_events_exporter.journal.inbox import HookRun
 from azure_scheduled_events_exporter.recording.file import RecordedDocument, to_text
 from azure_scheduled_events_exporter.recording.redaction import LEFT, redact
-from azure_scheduled_events_exporter.times import format_duration, iso_time
-from azure_scheduled_events_exporter.web.wording import paused
+from azure_scheduled_events_exporter.web.events_api import past_record
+from azure_scheduled_events_exporter.web.rows import DOCUMENT_COLUMNS, PAST_COLUMNS, document_row, past_row
 
 from .settings import config_without_policy
-
-_EVENT_COLUMNS = (
-    *("First seen", "Type", "Source", "Scope", "Notice", "Approved", "Took", "Paused", "Hook"),
-    *("Outcome", "EventId"),
-)
-_DOCUMENT_COLUMNS = ("Number", "Came", "Incarnation", "Events", "Bytes", "Refused")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -61,8 +51,8 @@ def run(parsed: argparse.Namespace) -> int:
     elif parsed.documents:
         _print_document(_documents(path), parsed.documents)
     elif parsed.documents is not None:
-        rows = list(starmap(_document_row, enumerate(_documents(path), 1)))
-        sys.stdout.write(table([_DOCUMENT_COLUMNS, *rows]) if rows else "No document has been kept yet.\n")
+        rows = list(starmap(document_row, enumerate(_documents(path), 1)))
+        sys.stdout.write(table([DOCUMENT_COLUMNS, *rows]) if rows else "No document has been kept yet.\n")
     else:
         _print_events(path, as_json=parsed.json)
     return 0
@@ -70,50 +60,14 @@ def run(parsed: argparse.Namespace) -> int:
 
 def _print_events(path: Path, *, as_json: bool) -> None:
     store = read_only(path)
-    lives, runs = list(store.history()), store.hook_runs()
+    runs = store.hook_runs()
+    lives = [(life, [run for run in runs if run.event_id == life.event_id]) for life in store.history()]
     if as_json:
-        print(json.dumps([_event_record(life, runs) for life in lives], indent=2))
+        print(json.dumps([past_record(*each, time.time()) for each in lives], indent=2))
     elif lives:
-        sys.stdout.write(table([_EVENT_COLUMNS, *(_event_row(life, runs) for life in lives)]))
+        sys.stdout.write(table([PAST_COLUMNS, *starmap(past_row, lives)]))
     else:
         print("No event has been seen yet.")
-
-
-def _event_record(life: Lifecycle, runs: Sequence[HookRun]) -> Record:
-    mine = [
-        {
-            "phase": run.phase,
-            "outcome": run.outcome,
-            "started": iso_time(run.started),
-            "duration_seconds": run.duration,
-            "seconds_left": run.seconds_left,
-        }
-        for run in runs
-        if run.event_id == life.event_id
-    ]
-    return {**life_record(life, time.time()), "hook_runs": mine}
-
-
-def _event_row(life: Lifecycle, runs: Sequence[HookRun]) -> tuple[str, ...]:
-    after = _length(seconds_between(life.first_seen, life.approved_at))
-    return (
-        iso_time(life.first_seen.wall),
-        life.event.event_type,
-        life.event.source,
-        str(life.scope),
-        _length(life.notice_seconds) or "unknown",
-        f"by {life.approved_by}{after and f' after {after}'}" if life.approved_by else "",
-        _length(seconds_between(life.started_at, life.ended_at)),
-        "" if life.observed_pause is None else paused(life.observed_pause),
-        ", ".join(f"{run.phase} {run.outcome or 'runs'}" for run in runs if run.event_id == life.event_id),
-        str(life.outcome or f"now {life.state}"),
-        life.event_id,
-    )
-
-
-def _length(seconds: float | None) -> str:
-    """Return a duration in whole seconds."""
-    return "" if seconds is None else format_duration(round(seconds))
 
 
 def _documents(path: Path) -> list[RecordedDocument]:
@@ -125,16 +79,6 @@ def _documents(path: Path) -> list[RecordedDocument]:
         return read_documents(file)
     except OSError as error:
         raise ExporterError(f"the documents of the journal {file} cannot be read: {reason(error)}") from None
-
-
-def _document_row(number: int, document: RecordedDocument) -> tuple[str, ...]:
-    try:
-        content = parse_document(document.body)
-        incarnation = "" if content.incarnation is None else str(content.incarnation)
-        events = ", ".join(f"{each.event_type} {each.status}" for each in content.events) or "none"
-    except ExporterError:
-        incarnation = events = ""
-    return (str(number), iso_time(document.time), incarnation, events, str(len(document.body)), document.refused[:60])
 
 
 def _print_document(documents: Sequence[RecordedDocument], number: str) -> None:

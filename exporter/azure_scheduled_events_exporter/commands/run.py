@@ -1,11 +1,13 @@
 """The command ``run``: polls the metadata service and serves metrics until a signal stops it."""
 
 import argparse
+import os
 
 from azure_scheduled_events_exporter import logs
+from azure_scheduled_events_exporter.config.flags import oversights
 from azure_scheduled_events_exporter.service.ending import Ending
 
-from .settings import config_of, oversights
+from .settings import config_of
 
 
 def run(parsed: argparse.Namespace) -> int:
@@ -16,6 +18,6 @@ def run(parsed: argparse.Namespace) -> int:
 
         config = config_of(parsed)
         log = logs.set_up(config.log_level, config.log_format)
-        for text in oversights(parsed):
+        for text in oversights(parsed, os.environ):
             log.warning(text)
         return daemon.run(config, log, ending=ending)

@@ -3,16 +3,14 @@
 import argparse
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TypeVar
 
 from azure_scheduled_events_exporter import environment_file
 from azure_scheduled_events_exporter.config.flags import written_flags
-from azure_scheduled_events_exporter.config.resolution import resolve, unknown_variables
-from azure_scheduled_events_exporter.config.settings import ENV_FILE_FLAG, FLAGS, Config, environment_name
+from azure_scheduled_events_exporter.config.resolution import resolve
+from azure_scheduled_events_exporter.config.settings import ENV_FILE_FLAG, Config, environment_name
 
-_Value = TypeVar("_Value")
 _WITHOUT_UNIT_FILE = ("run", "demo")
 """Commands that do not read the unit's environment file by default: to ``run``, systemd passes it."""
 
@@ -43,27 +41,6 @@ def config_of(parsed: argparse.Namespace, **fixed: str) -> Config:
     return resolve({**written_flags(parsed), **fixed}, os.environ, places)
 
 
-def oversights(parsed: argparse.Namespace) -> Iterator[str]:
-    """Yield what in the flags and the environment is likely a mistake."""
-    for flag, values in vars(parsed).items():
-        if flag in FLAGS and len(set(values)) > 1:
-            yield f"--{flag} is written more than once: its last value is used"
-    for name, meant in unknown_variables(os.environ):
-        yield f"unknown environment variable {name}: " + (f"did you mean {meant}?" if meant else "see --help")
-
-
 def config_without_policy(parsed: argparse.Namespace) -> Config:
     """Return the settings with the policy off: a broken policy file must not stop a command that does not use it."""
     return config_of(parsed, **{"approval.policy": "off"})
-
-
-def argument(parse: Callable[[str], _Value]) -> Callable[[str], _Value]:
-    """Return ``parse`` as a ``type`` of argparse, whose error is the text of a ValueError."""
-
-    def read(text: str) -> _Value:
-        try:
-            return parse(text)
-        except ValueError as error:
-            raise argparse.ArgumentTypeError(str(error)) from None
-
-    return read

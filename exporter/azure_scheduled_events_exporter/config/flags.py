@@ -4,11 +4,15 @@ Must not know what a setting means: ``config.settings`` has the table. ``config.
 """
 
 import argparse
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import TypeVar
 
 from azure_scheduled_events_exporter import environment_file
 
+from .resolution import unknown_variables
 from .settings import CONFIG_FILE_FLAG, ENV_FILE_FLAG, FLAGS, SETTINGS
+
+_Value = TypeVar("_Value")
 
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "metadata service": ("imds", "poll", "instance"),
@@ -55,3 +59,24 @@ def _add(parser: argparse._ActionsContainer, flag: str, metavar: str, text: str)
 def written_flags(parsed: argparse.Namespace) -> dict[str, str]:
     """Return the settings that were written as flags, by name."""
     return {name: values[-1] for name, values in vars(parsed).items() if name in FLAGS}
+
+
+def oversights(parsed: argparse.Namespace, environment: Mapping[str, str]) -> Iterator[str]:
+    """Yield what in the flags and the environment is likely a mistake."""
+    for flag, values in vars(parsed).items():
+        if flag in FLAGS and len(set(values)) > 1:
+            yield f"--{flag} is written more than once: its last value is used"
+    for name, meant in unknown_variables(environment):
+        yield f"unknown environment variable {name}: " + (f"did you mean {meant}?" if meant else "see --help")
+
+
+def argument(parse: Callable[[str], _Value]) -> Callable[[str], _Value]:
+    """Return ``parse`` as a ``type`` of argparse, whose error is the text of a ValueError."""
+
+    def read(text: str) -> _Value:
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return read

@@ -3,12 +3,11 @@
 import re
 import time
 from collections.abc import Mapping
-from contextlib import suppress
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
 
-from azure_scheduled_events_exporter import __version__, yaml_file
+from azure_scheduled_events_exporter import __version__
 from azure_scheduled_events_exporter.config.settings import Config
 from azure_scheduled_events_exporter.errors import ExporterError
 from azure_scheduled_events_exporter.http_client.sessions import NoAnswerError
@@ -21,16 +20,6 @@ from .finding import Finding, Findings, Mark, note, ok, skipped, warning, wrong
 from .subject import Api, Subject, WrongAnswerError
 
 _ACCEPTED: Final = re.compile(r"^azure_scheduled_events_alertmanager_up\{.*\} (\S+)$", re.MULTILINE)
-
-
-def url_of(config: Config) -> str:
-    """Return the address at which the exporter that ``config`` describes answers programs of this machine."""
-    scheme = "http"
-    if config.web_config_file is not None:
-        with suppress(ExporterError):
-            # Who cannot read the key can still see whether there is TLS.
-            scheme = "https" if "tls_server_config" in yaml_file.load(Path(config.web_config_file)) else "http"
-    return f"{scheme}://{config.web_listen_address.local}"
 
 
 def examine(subject: Subject) -> Findings:

@@ -1,5 +1,4 @@
-"""Renders a snapshot as the status page and as JSON.
+"""How events look to people: the status page, JSON, and rows of tables for a terminal.
 
-Reads snapshots only; must not depend on HTTP or the poller. Used by ``service`` and ``commands``
-only.
+Reads snapshots and lives only; must not depend on HTTP or the poller. Used by ``service`` and ``commands`` only.
 """

@@ -1,14 +1,17 @@
-"""``/api/v1/events``: the snapshot as JSON, described in ``docs/status-page.md``.
+"""``/api/v1/events``: the snapshot as JSON, described in ``docs/status-page.md``; and an event of ``history --json``.
 
-Reads a snapshot; ``core.records`` defines how events and lives are written.
+``core.records`` defines how events and lives are written.
 """
 
 import json
+from collections.abc import Iterable
 from dataclasses import asdict
 
 from azure_scheduled_events_exporter import __version__
 from azure_scheduled_events_exporter.approval.policy import Decision
-from azure_scheduled_events_exporter.core.records import current_record, life_record
+from azure_scheduled_events_exporter.core.lifecycle import Lifecycle
+from azure_scheduled_events_exporter.core.records import Record, current_record, life_record
+from azure_scheduled_events_exporter.journal.inbox import HookRun
 from azure_scheduled_events_exporter.polling.snapshot import Snapshot
 from azure_scheduled_events_exporter.times import iso_time
 
@@ -40,6 +43,21 @@ def events_json(snapshot: Snapshot, now: float) -> bytes:
         "history": [life_record(life, now) for life in lives(snapshot)],
     }
     return (json.dumps(content) + "\n").encode()
+
+
+def past_record(life: Lifecycle, runs: Iterable[HookRun], now: float) -> Record:
+    """Return an event of ``history --json``; ``runs`` are those of the hook for it."""
+    hook_runs = [
+        {
+            "phase": run.phase,
+            "outcome": run.outcome,
+            "started": iso_time(run.started),
+            "duration_seconds": run.duration,
+            "seconds_left": run.seconds_left,
+        }
+        for run in runs
+    ]
+    return {**life_record(life, now), "hook_runs": hook_runs}
 
 
 def _approval(status: Decision | None) -> dict[str, str | None]:

@@ -1,10 +1,9 @@
 """``events --follow``: every transition as one line, at once, once, and without a gap over kills and restarts."""
 
 import json
-import sqlite3
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -109,66 +108,24 @@ def test_every_transition(simulator: Simulator, run: Callable[..., Exporter], fo
     assert lines[0]["outcome"] is None
 
 
-@pytest.fixture
-def nameless(simulator: Simulator) -> Iterator[Nameless]:
-    """Return a stretch of wire in front of the simulator on which this VM's name is not to be had."""
-    with Nameless(simulator.url) as gate:
-        yield gate
-
-
-def test_mine_beside_damage(
-    simulator: Simulator,
-    nameless: Nameless,
-    state: Path,
-    start_exporter: Callable[..., Exporter],
-    follow: Callable[..., Follower],
-) -> None:
-    """A follower that waits for the VM's name goes on while the journal's events are damaged."""
-    simulator.set_document([event("A")])
-    exporter = start_exporter(nameless.url, *FAST, "--journal.path", str(state))
-    exporter.shows("A", lambda scrape: scrape.total("event_info"))
-    mine = follow("--mine", "--since", "0")
-    settled(mine)
-    exporter.kill()
-    with closing(sqlite3.connect(state / "journal.sqlite")) as journal, journal:
-        journal.execute("UPDATE lives SET life = '{'")
-    nameless.named = True
-    start_exporter(nameless.url, *FAST, "--journal.path", str(state))
-    eventually(lambda: ("A", "detected") in mine.transitions, "the event of the new journal")
-
-
 def test_mine_before_the_name(
-    simulator: Simulator,
-    nameless: Nameless,
-    state: Path,
-    start_exporter: Callable[..., Exporter],
-    follow: Callable[..., Follower],
+    simulator: Simulator, state: Path, start_exporter: Callable[..., Exporter], follow: Callable[..., Follower]
 ) -> None:
-    """Transitions from before the VM's name was known are printed once with ``--mine`` when it becomes known."""
-    exporter = start_exporter(nameless.url, *FAST, "--journal.path", str(state))
-    exporter.shows("IMDS", lambda scrape: scrape.value("up"))
-    mine, everybodys = follow("--mine"), follow()
-    settled(mine)
-    settled(everybodys)
-    simulator.set_document([event("GONE")])
-    gone = (("GONE", "detected"), ("GONE", "cancelled"))
-    everybodys.wait_for(gone[0])
-    simulator.set_document([event("THEIRS", vm="vmss_1"), event("MINE")])
-    detected = (("THEIRS", "detected"), ("MINE", "detected"))
-    eventually(lambda: len(everybodys.printed) == 4, "all of it without --mine")
-    assert sorted(everybodys.transitions) == sorted([*gone, *detected])
-    assert {line["scope"] for line in everybodys.printed} == {"unknown"}
-    assert mine.printed == []
-    nameless.named = True
-    mine.wait_for(("MINE", "detected"))
-    assert mine.printed[0]["scope"] == "self"
-    simulator.set_document([event("THEIRS", vm="vmss_1"), event("MINE", "Started")])
-    mine.wait_for(("MINE", "detected"), ("MINE", "approved"), ("MINE", "started"))
-    eventually(lambda: len(everybodys.printed) == 6, "the start without --mine")
-    seqs = {(line["event_id"], line["transition"]): line["seq"] for line in everybodys.printed}
-    assert [line["seq"] for line in mine.printed] == [seqs[each] for each in mine.transitions]
-    again = follow("--mine", "--since", "0")
-    again.wait_for(*mine.transitions)
+    """Until the VM's name is known, ``--mine`` hides nothing; then it leaves out the events of other VMs."""
+    with Nameless(simulator.url) as gate:
+        exporter = start_exporter(gate.url, *FAST, "--journal.path", str(state))
+        exporter.shows("IMDS", lambda scrape: scrape.value("up"))
+        mine = follow("--mine")
+        settled(mine)
+        simulator.set_document([event("MINE")])
+        mine.wait_for(("MINE", "detected"))
+        assert (mine.printed[0]["scope"], mine.printed[0]["mine"]) == ("unknown", False)
+        gate.named = True
+        exporter.shows("the name", lambda scrape: scrape.total("pending", scope="self") == 1)
+        simulator.set_document([event("MINE"), event("THEIRS", vm="vmss_1")])
+        exporter.shows("both", lambda scrape: scrape.total("event_info") == 2)
+        simulator.set_document([event("MINE", "Started"), event("THEIRS", vm="vmss_1")])
+        mine.wait_for(("MINE", "detected"), ("MINE", "approved"), ("MINE", "started"))
 
 
 def test_since(

@@ -14,8 +14,8 @@ from typing import Final
 from azure_scheduled_events_exporter.alertmanager.alert import Alert
 from azure_scheduled_events_exporter.alertmanager.client import TIMEOUT_SECONDS, AlertmanagerError
 from azure_scheduled_events_exporter.commands.interruption import Interrupted, interruptible
-from azure_scheduled_events_exporter.commands.settings import argument
 from azure_scheduled_events_exporter.commands.waiting import until
+from azure_scheduled_events_exporter.config.flags import argument
 from azure_scheduled_events_exporter.config.resolution import parse_assignments, resolve
 from azure_scheduled_events_exporter.errors import ExporterError, UsageError
 from azure_scheduled_events_exporter.http_server.listen_address import ListenAddress, parse_listen_address

@@ -24,8 +24,8 @@ from pathlib import Path
 
 from azure_scheduled_events_exporter import logs
 from azure_scheduled_events_exporter.commands.interruption import Interrupted, interruptible
-from azure_scheduled_events_exporter.commands.settings import argument, config_without_policy
-from azure_scheduled_events_exporter.config.flags import written_flags
+from azure_scheduled_events_exporter.commands.settings import config_without_policy
+from azure_scheduled_events_exporter.config.flags import argument, written_flags
 from azure_scheduled_events_exporter.core.event_types import EventType
 from azure_scheduled_events_exporter.core.kinds import Kind
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle

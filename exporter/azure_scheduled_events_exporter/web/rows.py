@@ -1,0 +1,75 @@
+"""Events, and the documents that IMDS sent, as rows of tables for a terminal. Pure."""
+
+from collections.abc import Iterable
+
+from azure_scheduled_events_exporter.core.document import parse_document
+from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, State
+from azure_scheduled_events_exporter.core.records import current_record, seconds_between
+from azure_scheduled_events_exporter.errors import ExporterError
+from azure_scheduled_events_exporter.journal.inbox import HookRun
+from azure_scheduled_events_exporter.recording.file import RecordedDocument
+from azure_scheduled_events_exporter.times import format_duration, iso_time
+
+from .wording import paused
+
+CURRENT_COLUMNS = (
+    *("EventId", "Type", "Status", "Source", "Scope", "NotBefore", "Impact"),
+    *("ResourceType", "Resources", "Description"),
+)
+PAST_COLUMNS = (
+    *("First seen", "Type", "Source", "Scope", "Notice", "Approved", "Took", "Paused", "Hook"),
+    *("Outcome", "EventId"),
+)
+DOCUMENT_COLUMNS = ("Number", "Came", "Incarnation", "Events", "Bytes", "Refused")
+
+
+def current_row(life: Lifecycle, now: float) -> tuple[str, ...]:
+    """Return a current event as a row of :data:`CURRENT_COLUMNS`."""
+    record = current_record(life, now)
+    left = record["seconds_until_not_before"]
+    when = str(record["not_before"] or "unknown")
+    if isinstance(left, float):
+        length = _length(abs(left))
+        when += f" (in {length})" if left >= 0 else f" (overdue by {length})"
+    elif life.state is State.STARTED:
+        when = "has begun"
+    event = life.event
+    impact = "unknown" if event.duration_seconds is None else format_duration(event.duration_seconds)
+    return (
+        *(life.event_id, event.event_type, str(record["event_status"]), event.source, str(life.scope), when, impact),
+        *(event.resource_type, ", ".join(event.resources), event.description),
+    )
+
+
+def past_row(life: Lifecycle, runs: Iterable[HookRun]) -> tuple[str, ...]:
+    """Return an event of the history as a row of :data:`PAST_COLUMNS`; ``runs`` are those of the hook for it."""
+    after = _length(seconds_between(life.first_seen, life.approved_at))
+    return (
+        iso_time(life.first_seen.wall),
+        life.event.event_type,
+        life.event.source,
+        str(life.scope),
+        _length(life.notice_seconds) or "unknown",
+        f"by {life.approved_by}{after and f' after {after}'}" if life.approved_by else "",
+        _length(seconds_between(life.started_at, life.ended_at)),
+        "" if life.observed_pause is None else paused(life.observed_pause),
+        ", ".join(f"{run.phase} {run.outcome or 'runs'}" for run in runs),
+        str(life.outcome or f"now {life.state}"),
+        life.event_id,
+    )
+
+
+def document_row(number: int, document: RecordedDocument) -> tuple[str, ...]:
+    """Return a document that was kept as a row of :data:`DOCUMENT_COLUMNS`."""
+    try:
+        content = parse_document(document.body)
+        incarnation = "" if content.incarnation is None else str(content.incarnation)
+        events = ", ".join(f"{each.event_type} {each.status}" for each in content.events) or "none"
+    except ExporterError:
+        incarnation = events = ""
+    return (str(number), iso_time(document.time), incarnation, events, str(len(document.body)), document.refused[:60])
+
+
+def _length(seconds: float | None) -> str:
+    """Return a duration in whole seconds."""
+    return "" if seconds is None else format_duration(round(seconds))
