@@ -110,7 +110,7 @@ def exporter_alerts(settings: Settings) -> Iterator[Alert]:
         """),
         "IMDS refused an approval of {instance}.",
         "The policy asks again. Without an approval the event starts at its NotBefore or later.",
-        "IMDS refused an approval within 5 minutes, and the event is still not approved, by nobody else either.",
+        "IMDS refused an approval within 5 minutes, and nobody else has approved the event.",
     )
     yield _alert(
         "AlertsNotPushed",

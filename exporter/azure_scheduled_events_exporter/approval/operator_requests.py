@@ -26,7 +26,7 @@ _LOOK = "look at it and approve again"
 
 
 def to_approve(current: Mapping[str, Lifecycle], event_ids: Sequence[str]) -> list[Lifecycle]:
-    """Return the given events, or all Scheduled events of this VM. If none waits, return the approved and started.
+    """Return the given events, or all of this VM that wait for an approval. If none waits, return its others.
 
     Raises:
         ExporterError: there is no such event.

@@ -63,7 +63,7 @@ def run(parsed: argparse.Namespace) -> int:
     files = {name: getattr(parsed, f"{name}_http") for name in _WITH_HTTP_CONFIG}
     subject = subject_of(config, os.environ, parsed.exporter, servers, files)
     if not parsed.json:
-        print(f"doctor asks: {subject.asked}\n", flush=True)
+        print(f"doctor asks: {subject.servers}\n", flush=True)
     return _report(chain.examine(subject), as_json=parsed.json)
 
 

@@ -17,7 +17,7 @@ from azure_scheduled_events_exporter import logs, standard_streams
 from azure_scheduled_events_exporter.config.settings import Config
 from azure_scheduled_events_exporter.core.document import Scope
 from azure_scheduled_events_exporter.core.records import Record
-from azure_scheduled_events_exporter.errors import CodecError, DamagedTextError, ExporterError, UsageError, one_line
+from azure_scheduled_events_exporter.errors import ExporterError, UsageError, one_line
 from azure_scheduled_events_exporter.journal.file import MEMORY, is_written, read_only
 from azure_scheduled_events_exporter.journal.store import PAGE, Store
 from azure_scheduled_events_exporter.service import daemon
@@ -25,7 +25,7 @@ from azure_scheduled_events_exporter.service import daemon
 _LOOK_SECONDS = 0.1
 _CHECK_SECONDS = 1.0  # how often to look whether an exporter runs
 _POSITION = re.compile("(?:([0-9a-f]*):)?([0-9]{1,18})")  # a journal's id, if known, and a number as SQLite has them
-_UNREADABLE = (ExporterError, sqlite3.Error, DamagedTextError, CodecError, OSError)
+_UNREADABLE = (ExporterError, sqlite3.Error, OSError)
 
 
 def run(config: Config, *, since: str | None, mine: bool) -> int:
@@ -37,6 +37,7 @@ def run(config: Config, *, since: str | None, mine: bool) -> int:
     Raises:
         UsageError: ``since`` is not a position.
         ExporterError: polling has ended.
+        DamagedTextError: a transition in the journal cannot be read.
     """
     try:
         for lines in _looks(config, since):

@@ -9,6 +9,7 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from itertools import starmap
 from pathlib import Path
 
@@ -37,7 +38,7 @@ def run(parsed: argparse.Namespace) -> int:
     """Print every event in the journal, the oldest first, or print or save the documents; return the exit status.
 
     Raises:
-        UsageError: there is a file in the place of the recording.
+        UsageError: flags are impossible, or there is a file in the place of the recording.
         ExporterError: there is no journal, or it cannot be read.
     """
     config = config_without_policy(parsed)
@@ -59,9 +60,9 @@ def run(parsed: argparse.Namespace) -> int:
 
 
 def _print_events(path: Path, *, as_json: bool) -> None:
-    store = read_only(path)
-    runs = store.hook_runs()
-    lives = [(life, [run for run in runs if run.event_id == life.event_id]) for life in store.history()]
+    with closing(read_only(path)) as store:
+        runs = store.hook_runs()
+        lives = [(life, [run for run in runs if run.event_id == life.event_id]) for life in store.history()]
     if as_json:
         print(json.dumps([past_record(*each, time.time()) for each in lives], indent=2))
     elif lives:

@@ -9,9 +9,10 @@ from typing import Any, Final
 
 import yaml
 
+from .api import Api
 from .finding import Finding, Findings, ok, warning, wrong
 from .rules import kept_labels
-from .subject import Api, Subject
+from .subject import Subject
 
 _MATCHER: Final = re.compile(r'\s*"?([^\s=!~,{}"]+)"?\s*(=~|!~|!=|=)\s*("(?:[^"\\]|\\.)*"|[^,}]*)')
 """Name, operator and value, in quotes or not."""
@@ -43,7 +44,7 @@ def _placeholders(receivers: Sequence[Mapping[str, Any]]) -> Finding:
 
 
 def _inhibitions(rules: Sequence[Mapping[str, Any]], kept: Sequence[str]) -> Finding:
-    """Look for inhibitions that mute alerts about unrelated events; ``kept``: the labels that alerts have of targets.
+    """Look for inhibitions that mute alerts about unrelated events; ``kept``: the target labels that alerts keep.
 
     To Alertmanager, a label that both alerts lack is equal. Alerts about events have no ``instance``.
     """

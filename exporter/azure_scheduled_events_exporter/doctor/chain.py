@@ -9,8 +9,9 @@ from azure_scheduled_events_exporter.errors import ExporterError, one_line, with
 from azure_scheduled_events_exporter.http_client.failures import WEB_PAGE
 
 from . import alertmanager, exporter, grafana, journal, metadata_service, prometheus, settings, tracing
+from .api import WrongAnswerError
 from .finding import Findings, skipped, wrong
-from .subject import Subject, WrongAnswerError
+from .subject import Subject
 
 
 def examine(subject: Subject) -> Iterator[tuple[str, Findings]]:

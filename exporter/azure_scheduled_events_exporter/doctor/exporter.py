@@ -16,8 +16,9 @@ from azure_scheduled_events_exporter.http_server.app import plain
 from azure_scheduled_events_exporter.http_server.web_config import load
 from azure_scheduled_events_exporter.polling.schedule import HANGS
 
+from .api import Api, WrongAnswerError
 from .finding import Finding, Findings, Mark, note, ok, skipped, warning, wrong
-from .subject import Api, Subject, WrongAnswerError
+from .subject import Subject
 
 _ACCEPTED: Final = re.compile(r"^azure_scheduled_events_alertmanager_up\{.*\} (\S+)$", re.MULTILINE)
 

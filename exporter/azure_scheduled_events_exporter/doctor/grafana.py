@@ -10,8 +10,9 @@ from typing import Any
 
 from azure_scheduled_events_exporter import assets
 
+from .api import Api, WrongAnswerError
 from .finding import Finding, Findings, ok, warning, wrong
-from .subject import Api, Subject, WrongAnswerError
+from .subject import Subject
 
 
 def examine(_subject: Subject, api: Api) -> Findings:

@@ -16,8 +16,9 @@ from urllib.parse import urlsplit
 from azure_scheduled_events_exporter.times import format_duration
 
 from . import rules
+from .api import Api, WrongAnswerError
 from .finding import Finding, Findings, ok, skipped, warning, wrong
-from .subject import Api, Subject, WrongAnswerError
+from .subject import Subject
 
 _OFTEN, _SELDOM = 5.0, 30.0  # seconds between scrapes: as shipped, and the notice of an eviction
 _SCRAPES: Final = 10  # the newest ones: older ones may be from before the interval was changed

@@ -12,8 +12,9 @@ from azure_scheduled_events_exporter import assets
 from azure_scheduled_events_exporter.config.settings import Config
 from azure_scheduled_events_exporter.errors import ExporterError
 
+from .api import Api, WrongAnswerError
 from .finding import Finding, Findings, ok, warning, wrong
-from .subject import Api, Subject, WrongAnswerError
+from .subject import Subject
 
 _EVENTS: Final = "azure-scheduled-events"
 """The group of the alerts about events; the names of the other shipped groups begin with it."""
@@ -70,7 +71,7 @@ def _alertmanagers(api: Api) -> Finding:
         active = api.data("/api/v1/alertmanagers")["data"]["activeAlertmanagers"]
     except WrongAnswerError:
         sentence = "This store does not say to which Alertmanager alerts are sent."
-        hint = "Make sure that -notifier.url of vmalert, or its like, names it; 'drill' shows whether a page arrives."
+        hint = "Make sure that vmalert's -notifier.url names your Alertmanager; 'drill' shows whether a page arrives."
         return warning("alerting", sentence, hint)
     if active:
         names = ", ".join(urlsplit(each["url"]).netloc.rpartition("@")[2] for each in active)
@@ -90,7 +91,7 @@ def _alert_labels(config: Config, api: Api) -> Findings:
         return
     relabeled = (running.get("alerting") or {}).get("alert_relabel_configs") or ()
     if "alerting" not in running or any(rule.get("action") != "labeldrop" for rule in relabeled):
-        return  # VictoriaMetrics answers with what it scrapes; and what comes out of other rules depends on the alert
+        return  # VictoriaMetrics answers with what it scrapes; and what other relabel actions do depends on the alert
     every = (running.get("global") or {}).get("external_labels") or {}
     added = {n: v for n, v in every.items() if not any(re.fullmatch(rule["regex"], n) for rule in relabeled)}
     if added.items() <= config.alertmanager_labels.items():

@@ -14,7 +14,7 @@ import bcrypt
 
 from .app import Request, Response, plain
 
-_LONGEST = 72  # bytes of a password that bcrypt looks at; longer ones are cut, as the toolkit and htpasswd do
+_LONGEST = 72  # bytes of a password that bcrypt looks at; longer ones are cut, as exporter-toolkit and htpasswd do
 _REALM = 'Basic realm="azure-scheduled-events-exporter", charset="UTF-8"'  # without a realm some browsers do not ask
 _WRONG = plain(401, ("WWW-Authenticate", _REALM))
 _WAITING = 16  # checks that may run or wait
@@ -39,7 +39,7 @@ class Users:
         if given is None:
             return _WRONG
         user, password = given
-        # An unknown user takes as long as the slowest known one.
+        # An unknown user costs as much as the known one with the highest bcrypt cost.
         hashed = hashes.get(user) or max(hashes.values(), key=lambda known: known[4:6])
         digest = hashlib.blake2b(repr((user, hashed, password)).encode(), key=self._key).digest()
         if user in hashes and secrets.compare_digest(self._right.get(user, b""), digest):

@@ -35,7 +35,7 @@ class Replay:
     def body(self, now: float) -> bytes:
         """Return the document to serve at ``now``."""
         following = self._shown + 1
-        if self._served and following < len(self._documents) and self._now(self._documents[following].time) <= now:
+        if self._served and following < len(self._documents) and self._due(self._documents[following].time) <= now:
             self._shown, self._served = following, False
         self._served = True
         if self.ended_at is None and self._shown == len(self._documents) - 1:
@@ -50,7 +50,7 @@ class Replay:
             return False
         return event_id.upper() in {event.sent_id.upper() for event in events if event.sent_id}
 
-    def _now(self, recorded: float) -> float:
+    def _due(self, recorded: float) -> float:
         return self._at + (recorded - self._recorded_at) / self._speed
 
     def _moved(self, found: re.Match[bytes]) -> bytes:
@@ -59,7 +59,7 @@ class Replay:
         moment = parse_not_before(text)
         if moment is None:
             return found[0]
-        seconds = floor(self._now(moment))
+        seconds = floor(self._due(moment))
         is_iso = re.match(r"\d{4}-", text)
         try:
             moved = datetime.fromtimestamp(seconds, UTC).isoformat() if is_iso else formatdate(seconds, usegmt=True)

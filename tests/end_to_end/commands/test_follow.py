@@ -1,9 +1,10 @@
 """``events --follow``: every transition as one line, at once, once, and without a gap over kills and restarts."""
 
 import json
+import sqlite3
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -166,6 +167,19 @@ def test_follower_outlives_the_exporter(
     run().shows("both", lambda scrape: scrape.total("event_info") == 2)
     follower.wait_for(("A", "detected"), ("B", "detected"))
     assert [line["seq"] for line in follower.printed] == [1, 2]
+
+
+def test_a_damaged_transition(simulator: Simulator, state: Path, run: Callable[..., Exporter]) -> None:
+    """A follower that cannot read a transition ends with an error: to wait would look like silence."""
+    simulator.set_document([event("A")])
+    exporter = run()
+    exporter.shows("A", lambda scrape: scrape.total("event_info") == 1)
+    with closing(sqlite3.connect(state / "journal.sqlite")) as journal, journal:
+        journal.execute("UPDATE transitions SET record = '{'")
+    command = [COMMAND, "events", "--follow", "--since", "0", "--journal.path", str(state)]
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert done.returncode == 1
+    assert "cannot read the journal: a row does not hold JSON" in done.stderr
 
 
 def test_ends_quietly(simulator: Simulator, run: Callable[..., Exporter], follow: Callable[..., Follower]) -> None:

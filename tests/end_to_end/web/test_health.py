@@ -8,8 +8,9 @@ import pytest
 
 from azure_scheduled_events_exporter.config.resolution import resolve
 from azure_scheduled_events_exporter.config.settings import Config
+from azure_scheduled_events_exporter.doctor.api import Api
 from azure_scheduled_events_exporter.doctor.exporter import examine
-from azure_scheduled_events_exporter.doctor.subject import Api, Subject
+from azure_scheduled_events_exporter.doctor.subject import Subject
 from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
 from azure_scheduled_events_exporter.service.daemon import Exporter
 from azure_scheduled_events_exporter.service.routes import routes

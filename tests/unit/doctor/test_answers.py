@@ -11,8 +11,9 @@ import pytest
 from azure_scheduled_events_exporter import __version__
 from azure_scheduled_events_exporter.config.resolution import resolve
 from azure_scheduled_events_exporter.doctor import chain
+from azure_scheduled_events_exporter.doctor.api import Api
 from azure_scheduled_events_exporter.doctor.finding import Finding
-from azure_scheduled_events_exporter.doctor.subject import Api, Subject
+from azure_scheduled_events_exporter.doctor.subject import Subject
 from azure_scheduled_events_exporter.http_server.app import plain
 from support.doctor.doctor_chain import Canned, Reply, as_json, grafana
 

@@ -8,8 +8,9 @@ import pytest
 
 from azure_scheduled_events_exporter.config.resolution import resolve
 from azure_scheduled_events_exporter.doctor import journal, metadata_service
+from azure_scheduled_events_exporter.doctor.api import Api
 from azure_scheduled_events_exporter.doctor.finding import Finding
-from azure_scheduled_events_exporter.doctor.subject import Api, Subject
+from azure_scheduled_events_exporter.doctor.subject import Subject
 from support.doctor.doctor_chain import Canned, Reply
 from support.servers.imds_peer import CASES
 

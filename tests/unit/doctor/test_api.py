@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from azure_scheduled_events_exporter.doctor.subject import Api, WrongAnswerError
+from azure_scheduled_events_exporter.doctor.api import Api, WrongAnswerError
 from azure_scheduled_events_exporter.errors import UsageError
 from azure_scheduled_events_exporter.http_client.http_config import HttpConfig
 from azure_scheduled_events_exporter.http_client.sessions import NoAnswerError
