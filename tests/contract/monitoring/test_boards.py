@@ -204,6 +204,8 @@ def test_the_exporters_with_a_problem_stand_above_the_others(strange: str) -> No
     rows = board.table("Exporters")
     assert [(row["State"], row["VM"]) for row in rows[:2]] == [("down", "web_4"), ("IMDS fails", "web_1")]
     assert {row["State"] for row in rows[2:]} == {"sees IMDS"}
+    chosen = {"web-0:10169": "fine", "web-4:10169": "1 affected", "gone:10169": "no exporter"}
+    assert {name: shown(strange, "exporter", instance=name).stat("IMDS") for name in chosen} == chosen
 
 
 def test_a_quiet_day_is_green_only_while_all_exporters_see_imds(tmp_path: Path) -> None:
