@@ -5,6 +5,7 @@ Otherwise it polls IMDS itself, in memory. It decides this once, and must never 
 """
 
 import json
+import math
 import re
 import sqlite3
 import sys
@@ -24,6 +25,8 @@ from azure_scheduled_events_exporter.service import daemon
 
 _LOOK_SECONDS = 0.1
 _CHECK_SECONDS = 1.0  # how often to look whether an exporter runs
+_OLDER_SECONDS = 5.0
+"""For how long a journal that lacks what was printed is not believed: a running exporter replaces it within a poll."""
 _POSITION = re.compile("(?:([0-9a-f]*):)?([0-9]{1,18})")  # a journal's id, if known, and a number as SQLite has them
 _UNREADABLE = (ExporterError, sqlite3.Error, OSError)
 
@@ -70,7 +73,7 @@ def _journalled(path: Path, seq: int | None, epoch: str) -> Iterator[list[Record
 
     Without ``seq``, the transitions from now on. Opens the file for each look: somebody may remove or replace it.
     """
-    was_written, check_at = True, 0.0
+    was_written, check_at, older_until = True, 0.0, math.inf
     while True:
         if time.monotonic() >= check_at:
             check_at, written = time.monotonic() + _CHECK_SECONDS, is_written(path)
@@ -80,8 +83,11 @@ def _journalled(path: Path, seq: int | None, epoch: str) -> Iterator[list[Record
         rows: list[tuple[int, Record]] = []
         with suppress(*_UNREADABLE), closing(read_only(path)) as store:  # the exporter replaces what is damaged
             last, found = _position_in(store, seq, epoch)
-            rows = store.transitions(last, PAGE)
-            seq, epoch = (rows[-1][0] if rows else last), found
+            is_older = last < (seq or 0) and found == epoch
+            older_until = min(older_until, time.monotonic() + _OLDER_SECONDS) if is_older else math.inf
+            if not is_older or time.monotonic() >= older_until:
+                rows = store.transitions(last, PAGE)
+                seq, epoch = (rows[-1][0] if rows else last), found
         cursor = f"{epoch}:" if epoch else ""
         yield [{"seq": number, "cursor": f"{cursor}{number}", **record} for number, record in rows]
         if len(rows) < PAGE:
