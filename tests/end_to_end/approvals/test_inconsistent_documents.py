@@ -10,7 +10,7 @@ import pytest
 
 from azure_scheduled_events_exporter.simulator import Simulator
 from support.events.imds_bodies import entry
-from support.programs import Exporter, fetch
+from support.programs import Exporter, eventually, fetch
 from support.quiet import QUIET
 from trials.clock import WallClock
 
@@ -61,10 +61,14 @@ def sent(simulator: Simulator) -> int:
     return len([seen for seen in simulator.requests if seen.method == "POST"])
 
 
-def reason(exporter: Exporter) -> str:
-    """Return why the only event is not approved."""
-    (shown,) = json.loads(fetch(f"{exporter.url}/api/v1/events").body)["events"]
-    return str(shown["approval"])
+def tells(exporter: Exporter, reason: str) -> None:
+    """Wait until the exporter tells why its only event is not approved: it renders that once a second."""
+
+    def told() -> str:
+        (shown,) = json.loads(fetch(f"{exporter.url}/api/v1/events").body)["events"]
+        return str(shown["approval"])
+
+    eventually(told, reason, until=lambda text: text.startswith(reason))
 
 
 @pytest.mark.parametrize("missing", ["EventType", "NotBefore"])
@@ -76,7 +80,7 @@ def test_a_field_that_one_document_lacks(simulator: Simulator, start: Callable[[
     for document in (whole, {key: value for key, value in whole.items() if key != missing}, whole):
         shows(simulator, exporter, document)
         is_known = missing in document or missing == "NotBefore"
-        assert reason(exporter) == ("held by rule 'keep'" if is_known else NEVER_TYPED)
+        tells(exporter, "held by rule 'keep'" if is_known else NEVER_TYPED)
     assert sent(simulator) == 0
 
 
@@ -84,7 +88,7 @@ def test_an_event_that_never_had_a_type(simulator: Simulator, start: Callable[[s
     """No policy approves an event of which nobody knows what it does, and the reason says so."""
     exporter = start(HELD)
     shows(simulator, exporter, event(EventType=None, EventSource="User"))
-    assert reason(exporter) == NEVER_TYPED
+    tells(exporter, NEVER_TYPED)
     assert sent(simulator) == 0
     shows(simulator, exporter, event("B", EventType="Reboot", EventSource="User"))
     assert sent(simulator) == 1
@@ -99,7 +103,7 @@ def test_a_document_without_this_vm(simulator: Simulator, start: Callable[[str],
     )
     for resources in (["vm_0", "vm_1"], ["vm_1"], []):
         shows(simulator, exporter, event(Resources=resources))
-        assert reason(exporter) == "held by rule 'keep'"
+        tells(exporter, "held by rule 'keep'")
     assert sent(simulator) == 0
     shows(simulator, exporter, event("B", Resources=["vm_1"]))
     assert sent(simulator) == 1
@@ -113,11 +117,11 @@ def test_a_document_that_contradicts_itself(simulator: Simulator, start: Callabl
     both = [freeze, {**freeze, "EventId": "a", "EventType": "Redeploy", "Resources": ["vm_1"]}]
     for document in (both, both[::-1]):
         shows(simulator, exporter, *document)
-        assert reason(exporter).startswith("one document has several entries for it that differ, so no rule decides")
+        tells(exporter, "one document has several entries for it that differ, so no rule decides")
     twice = "event A appears more than once in one document: if its entries differ, no policy approves it"
     assert exporter.lines(twice)
     shows(simulator, exporter, freeze, {**freeze, "DurationInSeconds": -1})
-    assert reason(exporter).startswith("one document has several entries for it that differ")
+    tells(exporter, "one document has several entries for it that differ")
     assert sent(simulator) == 0
 
 
