@@ -169,6 +169,23 @@ def test_follower_outlives_the_exporter(
     assert [line["seq"] for line in follower.printed] == [1, 2]
 
 
+def test_removed_logs_repeat_nothing(
+    simulator: Simulator, state: Path, run: Callable[..., Exporter], follow: Callable[..., Follower]
+) -> None:
+    """If the journal's -wal file is removed under an exporter, a follower prints no line again."""
+    simulator.set_document([event("A")])
+    run().terminate()  # which moves the lines from the -wal file to the journal
+    exporter = run()
+    follower = follow("--since", "0")
+    simulator.set_document([event("A"), event("B")])
+    follower.wait_for(("A", "detected"), ("B", "detected"))
+    for end in ("-wal", "-shm"):
+        (state / f"journal.sqlite{end}").unlink()
+    exporter.wait_for_line("journal is on disk again")
+    simulator.set_document([event("A"), event("B"), event("C")])
+    follower.wait_for(("A", "detected"), ("B", "detected"), ("C", "detected"))
+
+
 def test_a_damaged_transition(simulator: Simulator, state: Path, run: Callable[..., Exporter]) -> None:
     """A follower that cannot read a transition ends with an error: to wait would look like silence."""
     simulator.set_document([event("A")])
