@@ -126,7 +126,7 @@ _OWN_EVENTS = f"count by (job, instance, event_id, event_type) ({_OWN_TIMES})"
 _QUIET = f"topk({MOST}, {metric(VM, _GROUP, JOB)})"
 _OTHERS = f"(2 + ({blind(JOB)}) or on (job, instance) {_QUIET}) unless on (job, instance) {_OWN_TIMES}"
 _VMS = f"topk({MOST}, (2 + {_OWN_EVENTS} or {_OTHERS}) {_ELSEWHERE})"
-"""No ``or on`` after events: VictoriaMetrics would give one that has just ended the value on the right."""
+"""Events are not joined by ``or on``: in VictoriaMetrics, one that has just ended would get the other side's value."""
 _FIRST = f"and on (job, instance) topk({MOST}, ({_OWN_EVENTS} or on (job, instance) {blind(JOB)}) {_ELSEWHERE})"
 """Without quiet VMs, which bring their names along."""
 _STATES = {4: ("Started", HAPPENS), 3: ("Scheduled", WAITING), 2: ("no data", BLIND), 1: ("quiet", FINE)}

@@ -1,7 +1,7 @@
 """The texts of alerts. In the table, facts stand in braces, as exporters that push alerts fill them in.
 
 ``{vms}`` are the VMs of the event, after a space; ``{time}`` is a sentence with its time, which rules add to the VMs.
-Other words in braces are labels of the alert; ``{value FORMAT}`` is the value of its expression, formatted.
+Another word in braces stands for the label with that name; ``{value FORMAT}`` is the value of the expression.
 """
 
 import re

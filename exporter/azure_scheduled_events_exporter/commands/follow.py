@@ -32,7 +32,7 @@ _UNREADABLE = (ExporterError, sqlite3.Error, OSError)
 
 
 def run(config: Config, *, since: str | None, mine: bool) -> int:
-    """Print until the process is to end; return the exit status. With ``mine``, no line that is of other VMs for sure.
+    """Print until the process is to end; return the exit status. ``mine``: leave out the events of other VMs.
 
     Lines have ``seq`` and ``cursor``, to continue after them with ``--since``. If the command polls itself, both are
     null, because no journal has these lines.

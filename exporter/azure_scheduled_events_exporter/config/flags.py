@@ -1,4 +1,4 @@
-"""Every setting as a flag of a command: its place in --help, the values that were written, and likely mistakes.
+"""Every setting as a flag of a command: its place in --help, the values that users wrote, and likely mistakes.
 
 Must not know what a setting means: ``config.settings`` has the table. ``config.resolution`` parses the values.
 """

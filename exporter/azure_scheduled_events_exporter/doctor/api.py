@@ -29,7 +29,7 @@ class WrongAnswerError(ExporterError):
 
 
 class Api:
-    """A client for the API at ``url``, which may contain ``user:password@``.
+    """Sends requests to the API at ``url``, which may contain ``user:password@``.
 
     Args:
         flag: the flag that names it, for error messages.
@@ -56,7 +56,7 @@ class Api:
         self._session.headers["User-Agent"] = f"azure-scheduled-events-exporter/{__version__} doctor"
 
     def text(self, path: str, **params: str) -> str:
-        """Return what is at ``path``.
+        """Send a GET request for ``path``, and return the body of the answer.
 
         Raises:
             NoAnswerError: there is no whole answer.

@@ -1,4 +1,4 @@
-"""What is examined: the installation, and the servers to ask. Checks nothing itself."""
+"""What ``doctor`` examines: the exporter's settings, and the servers that it asks. Checks nothing itself."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -54,7 +54,7 @@ class Subject:
 
 
 def url_of(config: Config) -> str:
-    """Return the address at which the exporter that ``config`` describes answers programs of this machine."""
+    """Return the address at which programs on this machine reach an exporter with the settings ``config``."""
     scheme = "http"
     if config.web_config_file is not None:
         with suppress(ExporterError):
@@ -70,7 +70,7 @@ def subject_of(
     servers: Mapping[str, Sequence[str]],
     files: Mapping[str, str | None],
 ) -> Subject:
-    """Return the installation with these settings, and the servers that flags name.
+    """Return what to examine, from the exporter's settings and the servers that the command line names.
 
     Args:
         config: the effective settings.

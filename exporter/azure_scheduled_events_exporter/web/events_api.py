@@ -46,7 +46,7 @@ def events_json(snapshot: Snapshot, now: float) -> bytes:
 
 
 def past_record(life: Lifecycle, runs: Iterable[HookRun], now: float) -> Record:
-    """Return an event of ``history --json``; ``runs`` are those of the hook for it."""
+    """Return an event of ``history --json``; ``runs``: what ``hook`` ran for it."""
     hook_runs = [
         {
             "phase": run.phase,

@@ -42,7 +42,7 @@ def current_row(life: Lifecycle, now: float) -> tuple[str, ...]:
 
 
 def past_row(life: Lifecycle, runs: Iterable[HookRun]) -> tuple[str, ...]:
-    """Return an event of the history as a row of :data:`PAST_COLUMNS`; ``runs`` are those of the hook for it."""
+    """Return an event of the history as a row of :data:`PAST_COLUMNS`; ``runs``: what ``hook`` ran for it."""
     after = _length(seconds_between(life.first_seen, life.approved_at))
     return (
         iso_time(life.first_seen.wall),
