@@ -1,4 +1,7 @@
-"""One source of alerts: rules, paging and scrape configuration are generated from it. Only re-exports."""
+"""One source of alerts: rules, paging and scrape configuration are generated from it.
+
+Only re-exports.
+"""
 
 from .generate import GENERATED, render
 from .settings import SETTINGS, Settings, load, resolve

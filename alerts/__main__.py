@@ -16,9 +16,15 @@ _RUNBOOKS = Path(__file__).parent.parent / "docs" / "runbooks"
 def main() -> int:
     """Return the exit status: 1 when ``--check`` finds a difference."""
     parser = argparse.ArgumentParser(prog="python -m alerts", description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing; fail when a file differs")
-    parser.add_argument("--output", type=Path, default=_FOLDER, metavar="FOLDER", help="where to write")
-    parser.add_argument("--chart", action="store_true", help="write the files of the Helm chart instead")
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing; fail when a file differs"
+    )
+    parser.add_argument(
+        "--output", type=Path, default=_FOLDER, metavar="FOLDER", help="where to write"
+    )
+    parser.add_argument(
+        "--chart", action="store_true", help="write the files of the Helm chart instead"
+    )
     arguments = parser.parse_args()
     rendered = chart_files(Settings()) if arguments.chart else render()
     files = {arguments.output / name: text for name, text in rendered.items()}

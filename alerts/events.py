@@ -1,7 +1,7 @@
 """The alerts of events: one for each kind of event, and for each type where types differ.
 
-The exporter decides of which kind an event is (``core.kinds``). An event has one kind, so it has one alert. The rules
-and the alerts that exporters push are the same.
+The exporter decides of which kind an event is (``core.kinds``). An event has one kind, so it has
+one alert. The rules and the alerts that exporters push are the same.
 """
 
 from collections.abc import Iterator, Mapping
@@ -42,9 +42,13 @@ _SUMMARIES: Mapping[str, str] = {
 }
 
 
-def _row(events: Events, name: str, severity: str, meaning: str, summary: str, description: str) -> Alert:
+def _row(
+    events: Events, name: str, severity: str, meaning: str, summary: str, description: str
+) -> Alert:
     """Return a row of the table; its expression depends on settings."""
-    meaning = f"{meaning} Lasts up to {format_duration(events.hold)} after the event was last shown."
+    meaning = (
+        f"{meaning} Lasts up to {format_duration(events.hold)} after the event was last shown."
+    )
     return Alert(PREFIX + name, "", severity, summary, description, "vm", meaning, events=events)
 
 
@@ -91,8 +95,8 @@ _EVENT_ALERTS = (
         "warning",
         "A Reboot or Redeploy is more than 24 h ahead, as for a degraded host.",
         "Degraded host: {vms}.",
-        "{time} The host may fail sooner: drain the VM and acknowledge the event (command approve) as soon as "
-        "possible; the VM then moves at once.",
+        "{time} The host may fail sooner: drain the VM and acknowledge the event (command approve)"
+        " as soon as possible; the VM then moves at once.",
     ),
     _row(
         Events(Kind.ADVISORY, (), NO_IMPACT_HOLD),
@@ -100,7 +104,8 @@ _EVENT_ALERTS = (
         "info",
         "Azure advises that a Spot VM may be evicted.",
         "Azure may soon evict {vms}.",
-        "Azure advises to move the work elsewhere. Nothing is scheduled, and an approval has no effect.",
+        "Azure advises to move the work elsewhere. Nothing is scheduled, and an approval has no"
+        " effect.",
     ),
 )
 """The first row with the kind and type of an event is its alert."""
@@ -114,10 +119,14 @@ def event_alerts(settings: Settings) -> Iterator[Alert]:
 
 
 def event_recordings(settings: Settings) -> tuple[Recording, ...]:
-    """Return the recordings that hold and end the alerts. They come before the alerts in the same group."""
+    """Return the recordings that hold and end the alerts.
+
+    They come before the alerts in the same group.
+    """
     kept = settings.items("labels.keep")
     by = ", ".join(("event_id", "event_type", "kind", *(("scope", *kept) if kept else ())))
-    # An end stays known when its exporter is away, and while only exporters without access to IMDS show the event.
+    # An end stays known when its exporter is away, and while only exporters without access to IMDS
+    # show the event.
     ended = promql(f"""
         max by (event_id) ({ENDED})
         or (
@@ -131,7 +140,8 @@ def event_recordings(settings: Settings) -> tuple[Recording, ...]:
         Recording(
             EVENT_ENDED,
             ended,
-            "when an exporter saw an event end: for 1h, and while only exporters without IMDS show it",
+            "when an exporter saw an event end: for 1h, and while only exporters without IMDS"
+            " show it",
         ),
     )
 
@@ -142,14 +152,17 @@ def event_seen() -> Recording:
         max by (event_id) ({INFO} unless on (job, instance) {BLIND})
         or max by (event_id) ({EVENT}) * 0
     """)
-    return Recording(EVENT_SEEN, seen, "1 for a current event, 0 if only exporters without IMDS show it")
+    return Recording(
+        EVENT_SEEN, seen, "1 for a current event, 0 if only exporters without IMDS show it"
+    )
 
 
 def _expression(events: Events, kept: tuple[str, ...]) -> str:
     """Fires from what the event's own VMs show, and holds what was recorded until somebody saw its end.
 
-    What peers show is read as recorded: the same event from 10,000 VMs is read once. With kept labels, those of own
-    VMs count; peers count only if no own VM shows the event, as of a few scrapes ago, so that own VMs come first.
+    What peers show is read as recorded: the same event from 10,000 VMs is read once. With kept
+    labels, those of own VMs count; peers count only if no own VM shows the event, as of a few
+    scrapes ago, so that own VMs come first.
     """
     by = ", ".join(("event_id", "event_type", *kept))
     but = ""
@@ -168,11 +181,16 @@ def _held(events: Events, *, kept: bool) -> str:
     rows = recorded()
     if kept:
         own = f"last_over_time({EVENT}{{{_OWN}}}[{format_duration(max(HOLDS.values()))}])"
-        rows = f"({recorded(_OWN)} or {recorded(_PEERS, f' offset {_SCOPE_DELAY}')} unless on (event_id) {own})"
+        rows = (
+            f"({recorded(_OWN)} or {recorded(_PEERS, f' offset {_SCOPE_DELAY}')} unless on"
+            f" (event_id) {own})"
+        )
     if events.hold > NO_IMPACT_HOLD:
         taken_over = f'{EVENT}{{kind=~"far_ahead|harmless"}}'
     else:
-        taken_over = f'last_over_time({EVENT}{{kind!="{events.kind}"}}[{format_duration(NO_IMPACT_HOLD)}])'
+        taken_over = (
+            f'last_over_time({EVENT}{{kind!="{events.kind}"}}[{format_duration(NO_IMPACT_HOLD)}])'
+        )
     return f"{rows} unless on (event_id) {taken_over}"
 
 

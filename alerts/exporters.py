@@ -5,7 +5,18 @@ from collections.abc import Iterator
 from azure_scheduled_events_exporter.times import format_duration
 
 from .rule import PREFIX, Alert, promql
-from .series import APPROVAL_DUE, APPROVED, BLIND, EVENT, EVENT_ENDED, METRIC, NOT_BEFORE, STARTED, UP, VM_AWAY
+from .series import (
+    APPROVAL_DUE,
+    APPROVED,
+    BLIND,
+    EVENT,
+    EVENT_ENDED,
+    METRIC,
+    NOT_BEFORE,
+    STARTED,
+    UP,
+    VM_AWAY,
+)
 from .settings import Settings
 from .vms import NOT_BACK
 
@@ -19,7 +30,10 @@ _PLAIN = f'and on (event_id) {EVENT}{{kind!="harmless"}}'
 
 
 def late_alerts() -> Iterator[Alert]:
-    """Yield the alerts of events that are late. An exporter without access to IMDS does not see what has happened."""
+    """Yield the alerts of events that are late.
+
+    An exporter without access to IMDS does not see what has happened.
+    """
     yield _late(
         "Overdue",
         f"time() - max by (event_id, event_type) ({NOT_BEFORE} {_SEEING}) > {_OVERDUE}\n{_PLAIN}\n"
@@ -34,31 +48,39 @@ def late_alerts() -> Iterator[Alert]:
         f"unless on (event_id) {EVENT_ENDED}",
         "A {event_type} started {value humanizeDuration} ago and has not ended.",
         "The VM may be stuck, or another impact may follow.",
-        f"An exporter with access to IMDS has shown an event as Started for {format_duration(_TOO_LONG)}.",
+        "An exporter with access to IMDS has shown an event as Started for"
+        f" {format_duration(_TOO_LONG)}.",
     )
     yield _late(
         "NotApproved",
-        f"time() - min by (event_id, event_type) ({APPROVAL_DUE}) > {_NOT_APPROVED}\n"
-        f"unless on (event_id) {APPROVED} == 1\nunless on (event_id) {STARTED}\nunless on (event_id) {EVENT_ENDED}",
+        f"time() - min by (event_id, event_type) ({APPROVAL_DUE}) > {_NOT_APPROVED}\nunless on"
+        f" (event_id) {APPROVED} == 1\nunless on (event_id) {STARTED}\nunless on (event_id)"
+        f" {EVENT_ENDED}",
         "The policy should have approved a {event_type} {value humanizeDuration} ago.",
         "Without an approval it starts at its NotBefore or later.",
-        f"The approval that a policy gives is {format_duration(_NOT_APPROVED)} late, and the event has not started.",
+        f"The approval that a policy gives is {format_duration(_NOT_APPROVED)} late, and the event"
+        " has not started.",
     )
 
 
 def exporter_alerts(settings: Settings) -> Iterator[Alert]:
-    """Yield the alerts of exporters. Those that are expected to be away during an event are left out."""
+    """Yield the alerts of exporters.
+
+    Those that are expected to be away during an event are left out.
+    """
     yield _alert(
         "ImdsUnreachable",
         f"{UP} == 0",
         "{instance} gets no answer from IMDS.",
         "It sees no new events, and shows the last known ones.",
-        "The last poll failed, for 3 minutes. The first answer after Scheduled Events were enabled may take 2.",
+        "The last poll failed, for 3 minutes. The first answer after Scheduled Events were enabled"
+        " may take 2.",
         "3m",
     )
     yield _alert(
         "DocumentInvalid",
-        f'{UP} == 0\nand on (job, instance) increase({METRIC}polls_total{{outcome="invalid_document"}}[2m]) > 0',
+        f"{UP} == 0\nand on (job, instance)"
+        f' increase({METRIC}polls_total{{outcome="invalid_document"}}[2m]) > 0',
         "{instance} cannot read the answer of IMDS.",
         "It sees no new events, and shows the last known ones.",
         "IMDS answers, but not with a document that can be read, for 2 minutes.",
@@ -79,7 +101,8 @@ def exporter_alerts(settings: Settings) -> Iterator[Alert]:
         f'unless on (job, instance) ALERTS{{alertname="{NOT_BACK}"}}',
         "The exporter {instance} does not answer.",
         "Events of its VM are not seen, unless other VMs of its set show them.",
-        "A target does not answer for 10 minutes, its VM is not away with an event, and VmNotBack is not raised.",
+        "A target does not answer for 10 minutes, its VM is not away with an event, and VmNotBack"
+        " is not raised.",
         "10m",
     )
     yield _alert(
@@ -138,7 +161,8 @@ def exporter_alerts(settings: Settings) -> Iterator[Alert]:
         f"The clock of a VM differs from Prometheus' by more than {_CLOCK} s, for 5 minutes.",
         "5m",
     )
-    # The first failure is the first sample of its series, which ``increase`` of Prometheus does not count.
+    # The first failure is the first sample of its series, which ``increase`` of Prometheus does not
+    # count.
     failed = f'{METRIC}hook_runs_total{{outcome=~"failed|timeout|too_late"}}'
     yield _alert(
         "HookFailed",
@@ -158,7 +182,17 @@ def _late(name: str, expression: str, summary: str, description: str, meaning: s
     return Alert(PREFIX + name, expression, "warning", summary, description, "vm", meaning)
 
 
-def _alert(name: str, expression: str, summary: str, description: str, meaning: str, holds: str = "") -> Alert:
+def _alert(
+    name: str, expression: str, summary: str, description: str, meaning: str, holds: str = ""
+) -> Alert:
     return Alert(
-        PREFIX + name, expression, "warning", summary, description, "", meaning, holds, {"component": "exporter"}
+        PREFIX + name,
+        expression,
+        "warning",
+        summary,
+        description,
+        "",
+        meaning,
+        holds,
+        {"component": "exporter"},
     )

@@ -3,7 +3,12 @@
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from .formats.alertmanager import TEMPLATES, alertmanager_config, fragment, kube_prometheus_stack_values
+from .formats.alertmanager import (
+    TEMPLATES,
+    alertmanager_config,
+    fragment,
+    kube_prometheus_stack_values,
+)
 from .formats.azure_monitor import ama_metrics_config, azure_monitor_rules
 from .formats.grafana import grafana_rules
 from .formats.prometheus import prometheus_rule_resource, prometheus_rules, pushed_alerts
@@ -25,13 +30,18 @@ GENERATED: Mapping[str, Callable[[Settings], str]] = {
     "alertmanager/templates/azure-scheduled-events.tmpl": lambda _: TEMPLATES,
     "values.yaml": values_file,
     "README.md": reference,
-    **{f"prometheus/prometheus-{name}-sd.yml": partial(scrape_example, name) for name in DISCOVERIES},
+    **{
+        f"prometheus/prometheus-{name}-sd.yml": partial(scrape_example, name)
+        for name in DISCOVERIES
+    },
 }
 
 
 def chart_files(settings: Settings) -> dict[str, str]:
     """Return the files of the Helm chart that come from the alerts, by name."""
-    keeping = Settings({**settings.values, "labels.keep": "KEPT_LABELS\n"})  # Helm replaces the word
+    keeping = Settings(
+        {**settings.values, "labels.keep": "KEPT_LABELS\n"}
+    )  # Helm replaces the word
     return {
         "prometheus-rules.yml": prometheus_rules(settings),
         "prometheus-rules-keep.yml": prometheus_rules(keeping),

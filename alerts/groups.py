@@ -22,8 +22,15 @@ def groups(settings: Settings) -> tuple[Group, ...]:
     fast, slow, rare, minute = (format_duration(times * interval) for times in (1, 3, 6, 12))
     return (
         Group(_NAME, fast, event_recordings(settings), _chosen(event_alerts(settings), settings)),
-        Group(f"{_NAME}-vms", slow, vm_recordings(settings), _chosen(vm_alerts(settings), settings)),
-        Group(f"{_NAME}-life", rare, (event_seen(), *fleet_recordings()), _chosen(late_alerts(), settings)),
+        Group(
+            f"{_NAME}-vms", slow, vm_recordings(settings), _chosen(vm_alerts(settings), settings)
+        ),
+        Group(
+            f"{_NAME}-life",
+            rare,
+            (event_seen(), *fleet_recordings()),
+            _chosen(late_alerts(), settings),
+        ),
         Group(f"{_NAME}-exporters", minute, (), _chosen(exporter_alerts(settings), settings)),
     )
 
@@ -39,7 +46,9 @@ def _chosen(every: Iterable[Alert], settings: Settings) -> tuple[Alert, ...]:
     severities = {full_name(name): word for name, word in settings.pairs("severities").items()}
     more = settings.pairs("labels.add")
     return tuple(
-        replace(each, severity=severities.get(each.name, each.severity), labels={**each.labels, **more})
+        replace(
+            each, severity=severities.get(each.name, each.severity), labels={**each.labels, **more}
+        )
         for each in every
         if each.name not in disabled
     )

@@ -38,11 +38,15 @@ class Alert:
     Attributes:
         name: CamelCase with the prefix, up to 40 characters; also the name of its runbook.
         expression: PromQL; every series of its result is one alert.
-        severity: critical pages, warning makes a ticket, info only shows; a team may use words of its own.
-        summary: one sentence; description: what follows from it and what to do; with the placeholders of ``texts``.
+        severity: critical pages, warning makes a ticket, info only shows; a team may use words of
+            its own.
+        summary: one sentence; description: what follows from it and what to do; with the
+            placeholders of ``texts``.
         dashboard: which dashboard tells more than the text, vm or fleet; "" if none does.
-        meaning: when it fires and ends, for the reference and the head of its runbook, without placeholders.
-        holds: how long the expression must hold before it fires, as Prometheus writes durations; "" at once.
+        meaning: when it fires and ends, for the reference and the head of its runbook, without
+            placeholders.
+        holds: how long the expression must hold before it fires, as Prometheus writes durations; ""
+            at once.
         labels: more labels of every alert.
         events: of an alert that exporters push too, what it is about.
     """

@@ -1,7 +1,7 @@
 """What users may change: labels, severities, addresses and receivers, in one table.
 
-Thresholds and times of the rules are constants beside them, with their reason. Knows no rule. An impossible value is
-refused by name, so that no generated file can be nonsense.
+Thresholds and times of the rules are constants beside them, with their reason. Knows no rule. An
+impossible value is refused by name, so that no generated file can be nonsense.
 """
 
 import re
@@ -28,7 +28,9 @@ _URL = (r"(https?://\S+)?", "an address that begins with http:// or https://")
 EQUAL_SOURCE = re.compile(_NAME)
 """The part of a form of ``maintenance.equal`` that is replaced by a value of the VM; a suffix may follow."""
 _EQUAL = rf"{_NAME}(={_NAME}([^a-zA-Z0-9_\s\"'\\{{}}$,][^\s\"'\\{{}}$,]*)?)?"
-MATCHER = re.compile(r"\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*(=~|!~|!=|=)\s*(?:\"([^\"\\]*)\"|([^\s\"\\{},=~!]+))\s*")
+MATCHER = re.compile(
+    r"\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*(=~|!~|!=|=)\s*(?:\"([^\"\\]*)\"|([^\s\"\\{},=~!]+))\s*"
+)
 _TARGET = rf"[a-zA-Z][a-zA-Z0-9_-]*|{MATCHER.pattern}(?:,{MATCHER.pattern})*"
 MAINTENANCE_TARGETS: Mapping[str, str] = {
     "node-exporter": "InstanceDown|NodeDown|HostDown|NodeExporterDown|PrometheusTargetMissing",
@@ -42,9 +44,10 @@ MAINTENANCE_TARGETS: Mapping[str, str] = {
 class Setting:
     """One row of the table.
 
-    ``pattern`` is the regular expression of a text, or of an item of a list or map, and ``possible`` the same for
-    people. A value of the form list is a text with a line for each item, and that of a map one with lines KEY=VALUE.
-    ``limits`` make it a duration, and bound it (seconds). ``regexps`` finds the regular expressions in a value.
+    ``pattern`` is the regular expression of a text, or of an item of a list or map, and
+    ``possible`` the same for people. A value of the form list is a text with a line for each item,
+    and that of a map one with lines KEY=VALUE. ``limits`` make it a duration, and bound it
+    (seconds). ``regexps`` finds the regular expressions in a value.
     """
 
     name: str
@@ -61,7 +64,9 @@ class Setting:
         if self.form != "text":
             return self._check_items(text)
         if any(character in text for character in '"\\\n{}'):
-            raise UsageError(f"{self.name}: must not contain quotes, backslashes, braces or line breaks")
+            raise UsageError(
+                f"{self.name}: must not contain quotes, backslashes, braces or line breaks"
+            )
         if any(self.limits):
             try:
                 value = parse_duration(text)
@@ -76,10 +81,15 @@ class Setting:
     @property
     def range(self) -> str:
         """The possible values, as error messages and pages show them."""
-        return self.possible if not any(self.limits) else " to ".join(map(format_duration, self.limits))
+        return (
+            self.possible
+            if not any(self.limits)
+            else " to ".join(map(format_duration, self.limits))
+        )
 
     def _check_items(self, text: str) -> str:
-        # Several matchers with commas are one item: taken apart, each of them would select more alerts.
+        # Several matchers with commas are one item: taken apart, each of them would select more
+        # alerts.
         separator = "\n" if "\n" in text or re.fullmatch(self.pattern, text.strip()) else ","
         items = [item.strip() for item in text.split(separator) if item.strip()]
         for item in items:
@@ -94,19 +104,31 @@ class Setting:
             try:
                 re.compile(each)
             except re.error as error:
-                raise UsageError(f"{self.name}: '{each}' is no regular expression: {error}") from None
+                raise UsageError(
+                    f"{self.name}: '{each}' is no regular expression: {error}"
+                ) from None
 
 
 _TABLE = (
     Setting(
-        "job", ".*azure-scheduled-events.*", "The scrape jobs of the exporters, a regular expression.", regexps="^.*$"
+        "job",
+        ".*azure-scheduled-events.*",
+        "The scrape jobs of the exporters, a regular expression.",
+        regexps="^.*$",
     ),
-    Setting("alerts.disabled", "", "Alerts that the rules leave out.", _ALERT, "a list of names of alerts", "list"),
+    Setting(
+        "alerts.disabled",
+        "",
+        "Alerts that the rules leave out.",
+        _ALERT,
+        "a list of names of alerts",
+        "list",
+    ),
     Setting(
         "severities",
         "",
-        "Severities by alert, in the words of your company. Routes of the shipped Alertmanager know critical, "
-        "warning and info.",
+        "Severities by alert, in the words of your company. Routes of the shipped Alertmanager know"
+        " critical, warning and info.",
         rf"{_ALERT}=[a-zA-Z0-9_-]+",
         "names of alerts, each with a word",
         "map",
@@ -127,8 +149,16 @@ _TABLE = (
         f"a list of names of labels, {_NOT_RESERVED}",
         "list",
     ),
-    Setting("runbooks.url", f"{DOCUMENTATION}runbooks", "Address of the runbooks; an alert's page is URL/NAME.md."),
-    Setting("dashboards.url", "https://grafana.example.com/d", "Where Grafana shows dashboards; URL/UID."),
+    Setting(
+        "runbooks.url",
+        f"{DOCUMENTATION}runbooks",
+        "Address of the runbooks; an alert's page is URL/NAME.md.",
+    ),
+    Setting(
+        "dashboards.url",
+        "https://grafana.example.com/d",
+        "Where Grafana shows dashboards; URL/UID.",
+    ),
     Setting("grafana.datasource", "prometheus", "The uid of Grafana's Prometheus data source."),
     Setting(
         "scrape.interval",
@@ -139,8 +169,8 @@ _TABLE = (
     Setting(
         "evaluation.interval",
         "5s",
-        "Time between evaluations of the rules about events. Those about VMs are evaluated every third time, "
-        "late ones every sixth, those about exporters every twelfth.",
+        "Time between evaluations of the rules about events. Those about VMs are evaluated every"
+        " third time, late ones every sixth, those about exporters every twelfth.",
         limits=(1, 60),
     ),
     Setting(
@@ -154,7 +184,8 @@ _TABLE = (
     Setting(
         "maintenance.within",
         "",
-        "Labels that an inhibited alert must share besides, if one VM's label may be another's elsewhere.",
+        "Labels that an inhibited alert must share besides, if one VM's label may be another's"
+        " elsewhere.",
         _NAME,
         "a list of names of labels, such as cluster",
         "list",
@@ -168,18 +199,49 @@ _TABLE = (
         "list",
         regexps=r"[=!]~\s*\"?([^\"\\{},]*)",
     ),
-    Setting("group.wait", "30s", "Wait before the first notification of a warning.", limits=(0, 3600)),
-    Setting("group.interval", "30s", "Time between notifications about one event.", limits=(1, 86_400)),
-    Setting("group.repeat", "4h", "Time before a notification is repeated.", limits=(60, 30 * 86_400)),
-    Setting("pager.pagerduty-key", "REPLACE-WITH-PAGERDUTY-ROUTING-KEY", "Events API v2; empty: no PagerDuty."),
+    Setting(
+        "group.wait", "30s", "Wait before the first notification of a warning.", limits=(0, 3600)
+    ),
+    Setting(
+        "group.interval", "30s", "Time between notifications about one event.", limits=(1, 86_400)
+    ),
+    Setting(
+        "group.repeat", "4h", "Time before a notification is repeated.", limits=(60, 30 * 86_400)
+    ),
+    Setting(
+        "pager.pagerduty-key",
+        "REPLACE-WITH-PAGERDUTY-ROUTING-KEY",
+        "Events API v2; empty: no PagerDuty.",
+    ),
     Setting("pager.opsgenie-key", "REPLACE-WITH-OPSGENIE-API-KEY", "Empty: no Opsgenie."),
-    Setting("pager.webhook-url", "https://pager.example.com/webhook", "Empty: no webhook for pages.", *_URL),
-    Setting("chat.slack-url", "https://hooks.slack.com/services/REPLACE/WITH/YOURS", "Empty: no Slack.", *_URL),
+    Setting(
+        "pager.webhook-url",
+        "https://pager.example.com/webhook",
+        "Empty: no webhook for pages.",
+        *_URL,
+    ),
+    Setting(
+        "chat.slack-url",
+        "https://hooks.slack.com/services/REPLACE/WITH/YOURS",
+        "Empty: no Slack.",
+        *_URL,
+    ),
     Setting("chat.slack-channel", "#azure-maintenance", "Channel for pages and tickets."),
-    Setting("tickets.webhook-url", "https://tickets.example.com/webhook", "Empty: no webhook for tickets.", *_URL),
+    Setting(
+        "tickets.webhook-url",
+        "https://tickets.example.com/webhook",
+        "Empty: no webhook for tickets.",
+        *_URL,
+    ),
     Setting("tickets.email-to", "on-call@example.com", "Empty: no e-mail."),
     Setting("tickets.email-from", "alertmanager@example.com", "The sender."),
-    Setting("tickets.email-smarthost", "smtp.example.com:587", "The mail server.", r"\S+:\d+", "HOST:PORT"),
+    Setting(
+        "tickets.email-smarthost",
+        "smtp.example.com:587",
+        "The mail server.",
+        r"\S+:\d+",
+        "HOST:PORT",
+    ),
 )
 SETTINGS: Mapping[str, Setting] = {each.name: each for each in _TABLE}
 
@@ -188,7 +250,9 @@ SETTINGS: Mapping[str, Setting] = {each.name: each for each in _TABLE}
 class Settings:
     """All values, every one checked."""
 
-    values: Mapping[str, str] = field(default_factory=lambda: {name: each.default for name, each in SETTINGS.items()})
+    values: Mapping[str, str] = field(
+        default_factory=lambda: {name: each.default for name, each in SETTINGS.items()}
+    )
 
     def text(self, name: str) -> str:
         """Return the value as it is written."""
@@ -203,18 +267,25 @@ class Settings:
         return dict(item.split("=", 1) for item in self.items(name))
 
 
-def resolve(values: Mapping[str, str], places: Mapping[str, str] = MappingProxyType({})) -> Settings:
-    """Return the defaults with ``values`` over them. An entry of a map may have a name of its own: ``severities.X``.
+def resolve(
+    values: Mapping[str, str], places: Mapping[str, str] = MappingProxyType({})
+) -> Settings:
+    """Return the defaults with ``values`` over them.
+
+    An entry of a map may have a name of its own: ``severities.X``.
 
     Raises:
-        UsageError: a name is unknown or a value impossible; it begins with the place of the name, if there is one.
+        UsageError: a name is unknown or a value impossible; it begins with the place of the name,
+            if there is one.
     """
     found = {name: each.check(each.default) for name, each in SETTINGS.items()}
     name = ""
     try:
         for name, value in values.items():
             setting, key = _setting(name)
-            found[setting.name] = setting.check(f"{found[setting.name]}{key}={value}\n" if key else value)
+            found[setting.name] = setting.check(
+                f"{found[setting.name]}{key}={value}\n" if key else value
+            )
         settings, name = Settings(found), "maintenance.equal"
         _check_sources(settings)
     except UsageError as error:
@@ -234,11 +305,20 @@ def _setting(name: str) -> tuple[Setting, str]:
 
 def _check_sources(settings: Settings) -> None:
     """Raise UsageError for a form of ``maintenance.equal`` that names what is not known of a VM."""
-    known = ("host", "instance", "vm_id", "vm_name", "computer_name", *settings.items("labels.keep"))
+    known = (
+        "host",
+        "instance",
+        "vm_id",
+        "vm_name",
+        "computer_name",
+        *settings.items("labels.keep"),
+    )
     for item in settings.items("maintenance.equal"):
         source = EQUAL_SOURCE.match(item.partition("=")[2])
         if source and source[0] not in known:
-            raise UsageError(f"maintenance.equal: '{item}' needs '{source[0]}': there are {', '.join(known)}")
+            raise UsageError(
+                f"maintenance.equal: '{item}' needs '{source[0]}': there are {', '.join(known)}"
+            )
 
 
 def load(path: Path, more: Mapping[str, str] | None = None) -> Settings:

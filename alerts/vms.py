@@ -3,7 +3,18 @@
 from azure_scheduled_events_exporter.core.event_types import EventType
 
 from .rule import PREFIX, Alert, Recording, promql
-from .series import BLIND, ENDED, EVENT, EXPORTERS, IMPACT, INSTANCE, SCALE_SET_VMS, UP, VM_AWAY, VM_BACK
+from .series import (
+    BLIND,
+    ENDED,
+    EVENT,
+    EXPORTERS,
+    IMPACT,
+    INSTANCE,
+    SCALE_SET_VMS,
+    UP,
+    VM_AWAY,
+    VM_BACK,
+)
 from .settings import EQUAL_SOURCE, Settings
 
 MAINTENANCE = f"{PREFIX}Maintenance"
@@ -12,7 +23,10 @@ _DELETES = f'event_type=~"{"|".join(each for each in EventType if each.facts.del
 _RETURNS = _DELETES.replace("=~", "!~")
 _SET = "subscription_id, resource_group, scale_set"
 _HOST = r"(\\[.+\\]|[^:]+)(:[0-9]+)?"
-"""The host of an instance: an IPv6 address with a port has brackets. One without them has no port."""
+"""The host of an instance: an IPv6 address with a port has brackets.
+
+One without them has no port.
+"""
 
 
 def vm_recordings(settings: Settings) -> tuple[Recording, ...]:
@@ -35,18 +49,27 @@ def vm_recordings(settings: Settings) -> tuple[Recording, ...]:
     blind = f'up{{job=~"{settings.text("job")}"}} == 0 or ({UP} == 0) + 1'
     return (
         Recording(BLIND, blind, "0 for an exporter that is down, 1 for one without IMDS"),
-        Recording(VM_BACK, back, "VMs whose exporter answers and shows the event no longer, or its end"),
+        Recording(
+            VM_BACK, back, "VMs whose exporter answers and shows the event no longer, or its end"
+        ),
         Recording(
             VM_AWAY,
             away,
-            "VMs from 60 s before an impact to vm_back: 30m (deleted: 10m), or 120 s if they answer, at most",
+            "VMs from 60 s before an impact to vm_back: 30m (deleted: 10m), or 120 s if they"
+            " answer, at most",
         ),
     )
 
 
 def fleet_recordings() -> tuple[Recording, ...]:
-    """Return the recordings of counts: exporters that work, VMs of each scale set. No page waits for them."""
-    vms = f"count without (vm_id) (group by ({_SET}, vm_id) (last_over_time({INSTANCE}{{scale_set!=''}}[30m])))"
+    """Return the recordings of counts: exporters that work, VMs of each scale set.
+
+    No page waits for them.
+    """
+    vms = (
+        f"count without (vm_id) (group by ({_SET}, vm_id)"
+        f" (last_over_time({INSTANCE}{{scale_set!=''}}[30m])))"
+    )
     exporters = f"{BLIND} * 0 or count by (job) ({UP} == 1)"
     return (
         Recording(EXPORTERS, exporters, "0 for each in blind; by job, how many others"),
@@ -93,11 +116,11 @@ def _not_back(settings: Settings) -> Alert:
         """),
         "critical",
         "{vm_name} has not come back from its {event_type}.",
-        "Its exporter has not answered for 15 minutes since the event began at {value humanizeTimestamp}, "
-        "and has not seen its end.",
+        "Its exporter has not answered for 15 minutes since the event began at {value"
+        " humanizeTimestamp}, and has not seen its end.",
         "vm",
-        "The impact of an event has begun, and the VM has not answered for 15 minutes. Ends when it answers, "
-        "or 2 h after it last did.",
+        "The impact of an event has begun, and the VM has not answered for 15 minutes. Ends when it"
+        " answers, or 2 h after it last did.",
         holds="15m",
     )
 
@@ -111,7 +134,10 @@ def _maintenance(settings: Settings) -> Alert:
         label, _, form = item.partition("=")
         if form and (source := EQUAL_SOURCE.match(form)):
             regex, name = (_HOST, "instance") if source[0] == "host" else ("(.+)", source[0])
-            rows = f'label_replace({rows}, "{label}", "${{1}}{form[source.end() :]}", "{name}", "{regex}")'
+            rows = (
+                f'label_replace({rows}, "{label}", "${{1}}{form[source.end() :]}", "{name}",'
+                f' "{regex}")'
+            )
         by.append(label)
     labels = ", ".join(dict.fromkeys(by))
     return Alert(
@@ -121,8 +147,9 @@ def _maintenance(settings: Settings) -> Alert:
         "Azure works on {vm_name}.",
         "It may be away for minutes. Your own alerts about it can be inhibited.",
         "vm",
-        "From 60 s before the impact of an event, for 2 h while its exporter shows it, and until 5 minutes after "
-        "the VM was last away; at most 35 minutes (Preempt, Terminate 15) after its exporter last answered.",
+        "From 60 s before the impact of an event, for 2 h while its exporter shows it, and until 5"
+        " minutes after the VM was last away; at most 35 minutes (Preempt, Terminate 15) after its"
+        " exporter last answered.",
     )
 
 

@@ -37,7 +37,9 @@ def ask(board: str, url: str, moment: float, vm: tuple[str, str]) -> Iterator[As
         took, found = [], 0
         for _ in range(ROUNDS):
             began = time.perf_counter()
-            answer = requests.post(f"{url}/api/v1/{path}", {"query": query, **times}, timeout=_PATIENCE_SECONDS)
+            answer = requests.post(
+                f"{url}/api/v1/{path}", {"query": query, **times}, timeout=_PATIENCE_SECONDS
+            )
             took.append(time.perf_counter() - began)
             if not answer.ok:
                 raise RuntimeError(f"{where}: {answer.text[:500]}\n{query}")
@@ -49,15 +51,24 @@ def report(stack: Stack | VictoriaStack, folder: Path, vm: tuple[str, str]) -> l
     """Return a table with a row per dashboard, and its slowest queries; scrapes and rules end before."""
     moment = float(int(time.time() - 15))
     _rest(stack, folder)
-    text = ["| dashboard | queries | all | worst | most series |", "| --- | --- | --- | --- | --- |"]
+    text = [
+        "| dashboard | queries | all | worst | most series |",
+        "| --- | --- | --- | --- | --- |",
+    ]
     worst: list[Asked] = []
     for board in BOARDS:
         asked = sorted(ask(board, stack.url, moment, vm), key=lambda each: -each.seconds)
         worst += asked[:3]
         total, series = sum(each.seconds for each in asked), max(each.series for each in asked)
         title = load(board)["title"]
-        text.append(f"| {title} | {len(asked)} | {total:.2f} s | {asked[0].seconds:.2f} s | {series} |")
-    return [*text, "", *(f"- {each.where}: {each.seconds:.2f} s, {each.series} series" for each in worst)]
+        text.append(
+            f"| {title} | {len(asked)} | {total:.2f} s | {asked[0].seconds:.2f} s | {series} |"
+        )
+    return [
+        *text,
+        "",
+        *(f"- {each.where}: {each.seconds:.2f} s, {each.series} series" for each in worst),
+    ]
 
 
 def _rest(stack: Stack | VictoriaStack, folder: Path) -> None:

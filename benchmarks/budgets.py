@@ -1,7 +1,8 @@
 """What the exporter costs beside its budgets, and how the costs grow: the tables of docs/performance.md.
 
-Run: ``make bench`` or ``PYTHONPATH=tests python -m benchmarks.budgets [--write] [--peer CMD --peer-url URL]``. With
-``--write`` the page in docs is renewed between its marks. Everything stays on loopback; ten minutes on a quiet machine.
+Run: ``make bench`` or ``PYTHONPATH=tests python -m benchmarks.budgets [--write] [--peer CMD
+--peer-url URL]``. With ``--write`` the page in docs is renewed between its marks. Everything stays
+on loopback; ten minutes on a quiet machine.
 """
 
 import argparse
@@ -95,7 +96,11 @@ def transitions(path: Path, count: int) -> list[float]:
     with closing(Journal(path, 90 * 86400.0, logging.getLogger("benchmark"))) as journal:
         for number in range(count // 3):
             (event,) = events(1, first=number)
-            for at, current in ((0.0, [event]), (901.0, [{**event, "EventStatus": "Started"}]), (1500.0, [])):
+            for at, current in (
+                (0.0, [event]),
+                (901.0, [{**event, "EventStatus": "Started"}]),
+                (1500.0, []),
+            ):
                 document = parse_document(body(*current))
                 moment = Timestamp(1_700_000_000.0 + at, at, "boot")
                 known, changes = observe(known, document, ObservationContext(moment, "vm_0"))
@@ -129,17 +134,32 @@ class Bench:
         self._simulator.set_document(events(count))
         self._journals += 1
         address = f"127.0.0.1:{free_port()}"
-        command = [COMMAND, "run", "--imds.endpoint", self._simulator.url, "--web.listen-address", address]
+        command = [
+            COMMAND,
+            "run",
+            "--imds.endpoint",
+            self._simulator.url,
+            "--web.listen-address",
+            address,
+        ]
         command += ["--journal.path", str(self._folder / f"journal-{self._journals}"), *flags]
         shown = b'_pending{event_type="Freeze",scope="self"} %d.0' % count
         with Measurement(command, f"http://{address}/metrics") as exporter:
-            eventually(lambda: (shown if count else b"events_up 1.0") in fetch(exporter.url).body, "the events")
+            eventually(
+                lambda: (shown if count else b"events_up 1.0") in fetch(exporter.url).body,
+                "the events",
+            )
             yield exporter
 
     def rows(self, collector: str, hanging: str) -> Iterator[Row]:
         """Yield each figure that has a budget."""
         each = range(self._effort.runs)
-        yield Row("start of the process to the first answer of `/metrics`", 0.4, "s", [self._start() for _ in each])
+        yield Row(
+            "start of the process to the first answer of `/metrics`",
+            0.4,
+            "s",
+            [self._start() for _ in each],
+        )
         for tracing, budget, flags in (("off", 42, ()), ("on", 48, ("--otlp.endpoint", collector))):
             memory = [self._at_rest(1, *flags)[1] for _ in each]
             yield Row(f"resident memory, tracing {tracing}", budget, "MiB", memory)
@@ -153,14 +173,25 @@ class Bench:
         ):
             with self.running(count) as exporter:
                 exporter.scrapes(50)
-                runs = [exporter.scrapes(self._effort.scrapes * (1 + clients // 10), clients) for _ in each]
+                runs = [
+                    exporter.scrapes(self._effort.scrapes * (1 + clients // 10), clients)
+                    for _ in each
+                ]
             yield Row(f"scrape, {what}, p99", most, "ms", [percentile(run, 99) for run in runs])
         text = f"a change in IMDS to `/metrics`, p99 of {self._effort.changes}, polling every 1 s"
         yield Row(text, 1.1, "s", [percentile(list(self._changes()), 99) / MILLI])
-        taken = [transitions(self._folder / f"transitions-{run}", self._effort.transitions) for run in each]
+        taken = [
+            transitions(self._folder / f"transitions-{run}", self._effort.transitions)
+            for run in each
+        ]
         yield Row("journalled transition, median", 3, "ms", [percentile(run, 50) for run in taken])
         yield Row("journalled transition, p99", 15, "ms", [percentile(run, 99) for run in taken])
-        yield Row("SIGTERM to exit, with a collector that hangs", 2, "s", [self._end(hanging) for _ in each])
+        yield Row(
+            "SIGTERM to exit, with a collector that hangs",
+            2,
+            "s",
+            [self._end(hanging) for _ in each],
+        )
 
     def _start(self) -> float:
         with self.running() as exporter:
@@ -185,7 +216,9 @@ class Bench:
         """Yield the seconds from each change in IMDS to ``/metrics``, late by up to ``LOOK_SECONDS``."""
         with self.running() as exporter:
             for number in range(self._effort.changes):
-                time.sleep(random.random())  # a change is seen right after a poll: any moment up to the next one
+                time.sleep(
+                    random.random()
+                )  # a change is seen right after a poll: any moment up to the next one
                 (event,) = changed = events(1, first=number)
                 begun = time.monotonic()
                 self._simulator.set_document(changed)
@@ -212,25 +245,40 @@ def beside(name: str, server: Measurement) -> str:
         taken = server.scrapes(300)
         scrape = f"{percentile(taken, 50):.2f} / {percentile(taken, 99):.2f} ms"
         size = len(fetch(server.url).body) / 1024
-        return f"| {name} | {server.started:.2f} s | {server.memory():.1f} MiB | {scrape} | {size:.0f} KiB |"
+        return (
+            f"| {name} | {server.started:.2f} s | {server.memory():.1f} MiB | {scrape} | {size:.0f}"
+            " KiB |"
+        )
 
 
 def others(peer: str, peer_url: str) -> Iterator[str]:
     """Yield a row for each exporter that is measured beside this one."""
     address = f"127.0.0.1:{free_port()}"
-    node = [debian("prometheus-node-exporter"), f"--web.listen-address={address}", "--log.level=error"]
-    yield beside("Debian's prometheus-node-exporter", Measurement(node, f"http://{address}/metrics"))
+    node = [
+        debian("prometheus-node-exporter"),
+        f"--web.listen-address={address}",
+        "--log.level=error",
+    ]
+    yield beside(
+        "Debian's prometheus-node-exporter", Measurement(node, f"http://{address}/metrics")
+    )
     if peer:
         command = shlex.split(peer)
         yield beside(Path(command[0]).name, Measurement(command, peer_url))
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--write", action="store_true", help="renew docs/performance.md")
-    parser.add_argument("--peer", default="", help="the command line of another exporter to measure beside it")
+    parser.add_argument(
+        "--peer", default="", help="the command line of another exporter to measure beside it"
+    )
     parser.add_argument("--peer-url", default="", help="where that one serves its metrics")
-    parser.add_argument("--quick", action="store_true", help="only try every measurement; the figures mean little")
+    parser.add_argument(
+        "--quick", action="store_true", help="only try every measurement; the figures mean little"
+    )
     return parser.parse_args()
 
 
@@ -245,7 +293,10 @@ def main() -> int:
         print(*texts, sep="\n", flush=True)
 
     system = platform.freedesktop_os_release().get("PRETTY_NAME", platform.platform())
-    note(f"{os.cpu_count()} shared cores, {system}, Python {platform.python_version()}; medians, and the spread of the")
+    note(
+        f"{os.cpu_count()} shared cores, {system}, Python {platform.python_version()}; medians, and"
+        " the spread of the"
+    )
     note("runs.", "", "| what | budget | median | runs | |", "| --- | --- | --- | --- | --- |")
     missed = False
     with tempfile.TemporaryDirectory() as folder, Simulator(QUIET) as simulator:
@@ -255,11 +306,17 @@ def main() -> int:
                 note(row)
                 missed = missed or row.missed
         note("", "How the costs grow with the number of current events:", "")
-        note("| current events | scrape, median | poll in which all changed | memory |", "| --- | --- | --- | --- |")
+        note(
+            "| current events | scrape, median | poll in which all changed | memory |",
+            "| --- | --- | --- | --- |",
+        )
         for count in effort.events:
             note(bench.growth(count))
         note("", "Side by side, each program started once in the same run:", "")
-        note("| exporter | start | memory | scrape p50 / p99 | exposition |", "| --- | --- | --- | --- | --- |")
+        note(
+            "| exporter | start | memory | scrape p50 / p99 | exposition |",
+            "| --- | --- | --- | --- | --- |",
+        )
         with bench.running() as exporter:
             note(beside("this one, idle", exporter))
         for each in others(options.peer, options.peer_url):

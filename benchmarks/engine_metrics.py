@@ -33,7 +33,9 @@ class Metrics:
 
     def by_group(self, name: str) -> dict[str, float]:
         """Return the value of a metric for each group of rules."""
-        found = re.findall(rf'(?m)^{name}{{(?:rule_group="[^;]*;|group=")([^"]+)".* (\S+)$', self._text)
+        found = re.findall(
+            rf'(?m)^{name}{{(?:rule_group="[^;]*;|group=")([^"]+)".* (\S+)$', self._text
+        )
         return {group: float(value) for group, value in found}
 
 
@@ -63,7 +65,11 @@ def read(stack: Stack | VictoriaStack) -> EngineSample:
 
 
 def _read_victoria(stack: VictoriaStack) -> EngineSample:
-    store, vmalert, agents = Metrics(stack.url), Metrics(stack.vmalert), [Metrics(url) for url in stack.agents]
+    store, vmalert, agents = (
+        Metrics(stack.url),
+        Metrics(stack.vmalert),
+        [Metrics(url) for url in stack.agents],
+    )
     return EngineSample(
         store.total(r'vm_rows_inserted_total{type="promremotewrite"}'),
         store.total(r'vm_cache_entries{type="storage/hour_metric_ids"}'),
@@ -71,7 +77,9 @@ def _read_victoria(stack: VictoriaStack) -> EngineSample:
             "evaluations missed": vmalert.total("vmalert_iteration_missed_total"),
             "rules failed": vmalert.total("vmalert_execution_errors_total"),
             "alerts not sent": vmalert.total("vmalert_alerts_send_errors_total"),
-            "samples lost": sum(each.total("vmagent_remotewrite_packets_dropped_total") for each in agents)
+            "samples lost": sum(
+                each.total("vmagent_remotewrite_packets_dropped_total") for each in agents
+            )
             + vmalert.total("vmalert_remotewrite_dropped_rows_total"),
         },
     )
@@ -88,7 +96,9 @@ class Used:
 def _used(program: Program) -> Used:
     """Return what a program has used so far."""
     times = psutil.Process(program.process.pid).cpu_times()
-    found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{program.process.pid}/status").read_text("utf-8"))
+    found = re.search(
+        r"VmHWM:\s+(\d+) kB", Path(f"/proc/{program.process.pid}/status").read_text("utf-8")
+    )
     assert found
     return Used(times.user + times.system, int(found[1]) << 10)
 
@@ -99,10 +109,15 @@ class Watch:
     A context manager; the figures are whole when it has ended.
     """
 
-    def __init__(self, stack: Stack | VictoriaStack, programs: Mapping[str, Program], every: float) -> None:
+    def __init__(
+        self, stack: Stack | VictoriaStack, programs: Mapping[str, Program], every: float
+    ) -> None:
         if isinstance(stack, VictoriaStack):
             self._url = stack.vmalert
-            self._names = ("vmalert_iteration_duration_seconds_count", "vmalert_iteration_duration_seconds_sum")
+            self._names = (
+                "vmalert_iteration_duration_seconds_count",
+                "vmalert_iteration_duration_seconds_sum",
+            )
         else:
             self._url = stack.prometheus.url
             last = "prometheus_rule_group_last_"  # both change when an evaluation ends
@@ -134,7 +149,11 @@ class Watch:
                 new = ended - before[0].get(group, 0)
                 if new > 0:
                     summed = self._names[1].endswith("_sum")
-                    taken = (after[1][group] - before[1].get(group, 0)) / new if summed else after[1][group]
+                    taken = (
+                        (after[1][group] - before[1].get(group, 0)) / new
+                        if summed
+                        else after[1][group]
+                    )
                     self.durations.setdefault(group, []).append(taken)
             before = after
 

@@ -1,11 +1,12 @@
 """What monitoring a fleet costs, and how late a page comes: Prometheus, or vmagent, VictoriaMetrics and vmalert.
 
-Run: ``PYTHONPATH=tests .venv/bin/python -m benchmarks.fleet --engine prometheus|victoria [--vms 10000] [--minutes 17]
-[--interval 15s] [--alerts-only] [--boards] [SETTING=VALUE ...]``, with settings of the rules as in a values file. One
-process serves the expositions of real exporters for all VMs, and a step of a rollout every ``--change``: one event is
-announced, one starts, one ends. The engine under test, Alertmanager and a webhook run on the same machine, so measure
-one engine at a time, with nothing beside it. Figures are those of the second half of the run. The longest window of the
-rules over all exporters is 30 minutes: a shorter run flatters.
+Run: ``PYTHONPATH=tests .venv/bin/python -m benchmarks.fleet --engine prometheus|victoria [--vms
+10000] [--minutes 17] [--interval 15s] [--alerts-only] [--boards] [SETTING=VALUE ...]``, with
+settings of the rules as in a values file. One process serves the expositions of real exporters for
+all VMs, and a step of a rollout every ``--change``: one event is announced, one starts, one ends.
+The engine under test, Alertmanager and a webhook run on the same machine, so measure one engine at
+a time, with nothing beside it. Figures are those of the second half of the run. The longest window
+of the rules over all exporters is 30 minutes: a shorter run flatters.
 """
 
 import argparse
@@ -71,10 +72,15 @@ def start(plan: argparse.Namespace, folder: Path, server: Server) -> Stack | Vic
     targets = folder / "fleet.json"
     targets.write_text(json.dumps(server.targets(plan.vms)))
     timeout = min(10.0, parse_duration(plan.interval))
-    job: dict[str, Any] = {"file_sd_configs": [{"files": [str(targets)]}], "scrape_timeout": f"{timeout:g}s"}
+    job: dict[str, Any] = {
+        "file_sd_configs": [{"files": [str(targets)]}],
+        "scrape_timeout": f"{timeout:g}s",
+    }
     if plan.alerts_only:
         kept = kept_by_alerts(PAGE.read_text("utf-8"))
-        job["metric_relabel_configs"] = [{"action": "keep", "source_labels": ["__name__"], "regex": kept}]
+        job["metric_relabel_configs"] = [
+            {"action": "keep", "source_labels": ["__name__"], "regex": kept}
+        ]
     values = dict(each.split("=", 1) for each in plan.settings)
     values |= {"scrape.interval": plan.interval, "evaluation.interval": plan.evaluation}
     if plan.engine == "victoria":
@@ -90,13 +96,19 @@ def measure(plan: argparse.Namespace, folder: Path) -> Iterator[str]:
         running.enter_context(stack)
         roll_out(server, plan)
         before, at = read(stack), time.monotonic()
-        with Watch(stack, {**stack.programs, SERVER: server}, min(1.0, parse_duration(plan.evaluation) / 2)) as watch:
+        with Watch(
+            stack, {**stack.programs, SERVER: server}, min(1.0, parse_duration(plan.evaluation) / 2)
+        ) as watch:
             changes = roll_out(server, plan)
             after, seconds, load = read(stack), time.monotonic() - at, os.getloadavg()[0]
-        delays = wait_for_pages(stack, changes, parse_duration(plan.interval) + parse_duration(plan.evaluation))
+        delays = wait_for_pages(
+            stack, changes, parse_duration(plan.interval) + parse_duration(plan.evaluation)
+        )
         failures = {what: count - before.failures[what] for what, count in after.failures.items()}
         failures["changes without a page"] = len(changes) - len(delays)
-        failures["targets down"] = plan.vms - query(stack.url, f'count(up{{job="{JOB}"}} == 1) or vector(0)')[0][1]
+        failures["targets down"] = (
+            plan.vms - query(stack.url, f'count(up{{job="{JOB}"}} == 1) or vector(0)')[0][1]
+        )
         yield from head(plan, seconds, load, len(delays))
         samples = (after.samples - before.samples) / seconds
         yield from overview(plan, (samples, after.series, seconds), watch, delays, failures)
@@ -116,7 +128,9 @@ def roll_out(server: Server, plan: argparse.Namespace) -> dict[str, float]:
     return changes
 
 
-def wait_for_pages(stack: Stack | VictoriaStack, changes: Mapping[str, float], interval: float) -> list[float]:
+def wait_for_pages(
+    stack: Stack | VictoriaStack, changes: Mapping[str, float], interval: float
+) -> list[float]:
     """Return the seconds from each change to its first notification, as far as they come in time."""
     end = time.monotonic() + interval + PATIENCE
     told: dict[str, float] = {}
@@ -127,14 +141,24 @@ def wait_for_pages(stack: Stack | VictoriaStack, changes: Mapping[str, float], i
     return sorted(told[event_id] - at for event_id, at in changes.items() if event_id in told)
 
 
-# ---- The report -----------------------------------------------------------------------------------------------------
+# ---- The report
+# -----------------------------------------------------------------------------------------------------
 
 
 def head(plan: argparse.Namespace, seconds: float, load: float, changes: int) -> Iterator[str]:
     """Yield what was measured."""
-    yield f"{plan.vms:,} VMs, {plan.events} current events, each reported by {plan.group} VMs; {changes} changes"
-    yield f"scrapes every {plan.interval}, rules every {plan.evaluation}; {seconds / 60:.1f} min after as long a start"
-    yield f"{os.cpu_count()} cores, load {load:.1f}; GOGC {os.environ.get('GOGC', '100')}; {' '.join(plan.settings)}\n"
+    yield (
+        f"{plan.vms:,} VMs, {plan.events} current events, each reported by {plan.group} VMs;"
+        f" {changes} changes"
+    )
+    yield (
+        f"scrapes every {plan.interval}, rules every {plan.evaluation}; {seconds / 60:.1f} min"
+        " after as long a start"
+    )
+    yield (
+        f"{os.cpu_count()} cores, load {load:.1f}; GOGC {os.environ.get('GOGC', '100')};"
+        f" {' '.join(plan.settings)}\n"
+    )
 
 
 def overview(
@@ -150,16 +174,27 @@ def overview(
     slowest = max(watch.durations.values(), key=max)
     row = {
         "VMs": f"{plan.vms:,}",
-        "engine": "vmagent, VictoriaMetrics, vmalert" if plan.engine == "victoria" else "Prometheus",
+        "engine": (
+            "vmagent, VictoriaMetrics, vmalert" if plan.engine == "victoria" else "Prometheus"
+        ),
         "series": f"{series:,.0f}, {'only alerts' if plan.alerts_only else 'all'}",
         "samples a second": f"{samples:,.0f}",
         "memory": f"{sum(used.memory for used in parts) / MEBIBYTE:,.0f} MiB",
         "cores": f"{sum(used.processor for used in parts) / seconds:.2f}",
         "slowest group, median / worst": f"{median(slowest):.2f} / {max(slowest):.2f} s",
-        "change to webhook, median / worst": f"{median(delays):.1f} / {max(delays):.1f} s" if delays else "-",
-        "failures": ", ".join(f"{what} {count:.0f}" for what, count in failures.items() if count) or "none",
+        "change to webhook, median / worst": (
+            f"{median(delays):.1f} / {max(delays):.1f} s" if delays else "-"
+        ),
+        "failures": (
+            ", ".join(f"{what} {count:.0f}" for what, count in failures.items() if count) or "none"
+        ),
     }
-    yield from (f"| {' | '.join(row)} |", f"|{' --- |' * len(row)}", f"| {' | '.join(row.values())} |", "")
+    yield from (
+        f"| {' | '.join(row)} |",
+        f"|{' --- |' * len(row)}",
+        f"| {' | '.join(row.values())} |",
+        "",
+    )
 
 
 def details(watch: Watch, seconds: float) -> Iterator[str]:
@@ -167,7 +202,11 @@ def details(watch: Watch, seconds: float) -> Iterator[str]:
     yield from ("| program | memory, highest | cores |", "| --- | --- | --- |")
     for name, used in watch.used.items():
         yield f"| {name} | {used.memory / MEBIBYTE:,.0f} MiB | {used.processor / seconds:.2f} |"
-    yield from ("", "| group of rules | evaluations | median | worst |", "| --- | --- | --- | --- |")
+    yield from (
+        "",
+        "| group of rules | evaluations | median | worst |",
+        "| --- | --- | --- | --- |",
+    )
     for group, taken in sorted(watch.durations.items(), key=lambda each: -max(each[1])):
         yield f"| `{group}` | {len(taken)} | {median(taken):.3f} s | {max(taken):.3f} s |"
     yield ""
@@ -179,14 +218,29 @@ def plan_of(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--engine", choices=("prometheus", "victoria"), required=True)
     parser.add_argument("--vms", type=int, default=10_000)
     parser.add_argument("--events", type=int, default=500, help="current events (default: 500)")
-    parser.add_argument("--share", type=float, default=0.5, help="share of VMs that report one of them (default: 0.5)")
-    parser.add_argument("--interval", type=_duration, default="15s", help="between scrapes (default: 15s)")
+    parser.add_argument(
+        "--share",
+        type=float,
+        default=0.5,
+        help="share of VMs that report one of them (default: 0.5)",
+    )
+    parser.add_argument(
+        "--interval", type=_duration, default="15s", help="between scrapes (default: 15s)"
+    )
     text = "between evaluations of the rules of events (default: 5s)"
     parser.add_argument("--evaluation", type=_duration, default="5s", help=text)
-    parser.add_argument("--minutes", type=float, default=17, help="the whole run, half of it measured (default: 17)")
-    parser.add_argument("--change", type=float, default=15, help="seconds between changes (default: 15)")
-    parser.add_argument("--alerts-only", action="store_true", help="keep only the series that alerts need")
-    parser.add_argument("--boards", action="store_true", help="measure the queries of the dashboards too")
+    parser.add_argument(
+        "--minutes", type=float, default=17, help="the whole run, half of it measured (default: 17)"
+    )
+    parser.add_argument(
+        "--change", type=float, default=15, help="seconds between changes (default: 15)"
+    )
+    parser.add_argument(
+        "--alerts-only", action="store_true", help="keep only the series that alerts need"
+    )
+    parser.add_argument(
+        "--boards", action="store_true", help="measure the queries of the dashboards too"
+    )
     parser.add_argument("settings", nargs="*", metavar="SETTING=VALUE")
     plan = parser.parse_args(arguments)
     plan.group = max(1, round(plan.vms * plan.share / max(1, plan.events)))

@@ -1,9 +1,10 @@
 """Serves the expositions of many exporters at ``/vm/NUMBER/metrics``, in one process that leaves the cores to others.
 
-``benchmarks.fleet`` starts it with the expositions of real exporters. What is the same on all VMs is compressed once a
-second; names, ids and times of one VM and its event are written anew for each scrape, as a second member of the gzip
-stream. ``POST /advance`` announces an event in a placement group without one, starts the oldest announced event and
-ends the oldest started one, so that the number of current events stays the same. Imports nothing but Python's library.
+``benchmarks.fleet`` starts it with the expositions of real exporters. What is the same on all VMs
+is compressed once a second; names, ids and times of one VM and its event are written anew for each
+scrape, as a second member of the gzip stream. ``POST /advance`` announces an event in a placement
+group without one, starts the oldest announced event and ends the oldest started one, so that the
+number of current events stays the same. Imports nothing but Python's library.
 """
 
 import argparse
@@ -24,7 +25,9 @@ TYPES = ("Freeze", "Reboot", "Redeploy", "Preempt", "Terminate")
 NOTIFIED_AT_ONCE = ("Reboot", "Redeploy", "Preempt", "Terminate")  # a Freeze waits for `group.wait`
 UPTIME_SECONDS = 3600  # of all exporters, when the server starts
 POLL_CPU_SECONDS = 0.0016
-CONNECTIONS = 8000  # kept open; more would exceed the usual limits of descriptors, here and in a scraper
+CONNECTIONS = (
+    8000  # kept open; more would exceed the usual limits of descriptors, here and in a scraper
+)
 NOTICE_SECONDS = 3600
 OWN = tuple(f"{PREFIX}{name}" for name in ("instance_info", "event_", "vm_impact_"))
 POLLS = re.compile(rf"^({PREFIX}poll(?:s_total|_duration_seconds)\S*) (\S+)$", re.MULTILINE)
@@ -37,16 +40,21 @@ VM, PEER, SCALE_SET = "captured-vm-self", "captured-vm-peer", "captured-set"
 EVENT_ID = "0CA97C0E-AB1E-4D00-9E1D-CA97C0E0CA97"
 
 
-# ---- Expositions ----------------------------------------------------------------------------------------------------
+# ---- Expositions
+# ----------------------------------------------------------------------------------------------------
 
 
 class Exposition:
     """What one real exporter served, as a pattern for others: a part for all VMs, and a part for each VM."""
 
     def __init__(self, text: str) -> None:
-        self._common: list[str | tuple[str, float]] = []  # a line, or a series and what a poll adds to it
+        self._common: list[
+            str | tuple[str, float]
+        ] = []  # a line, or a series and what a poll adds to it
         own = []
-        polls = float(re.search(rf'^{PREFIX}polls_total{{outcome="ok"}} (\S+)', text, re.MULTILINE)[1])  # type: ignore[index]
+        polls_line = re.search(rf'^{PREFIX}polls_total{{outcome="ok"}} (\S+)', text, re.MULTILINE)
+        assert polls_line is not None
+        polls = float(polls_line[1])
         for line in text.splitlines():
             name = line.split(" ")[2] if line.startswith("#") else re.split(r"[{ ]", line)[0]
             if name.startswith(OWN):
@@ -61,7 +69,11 @@ class Exposition:
         for mark, key in marks.items():
             pattern = pattern.replace(mark, f'{mark.partition("=")[0]}="%({key})s"')
         for name in MOMENTS:
-            pattern = re.sub(rf"(?m)^({PREFIX}{name}(?:_timestamp_seconds)?{{.*}}) .*$", rf"\1 %({name}).3f", pattern)
+            pattern = re.sub(
+                rf"(?m)^({PREFIX}{name}(?:_timestamp_seconds)?{{.*}}) .*$",
+                rf"\1 %({name}).3f",
+                pattern,
+            )
         self._own = pattern
         self._second = 0
         self._rendered = b""
@@ -72,7 +84,11 @@ class Exposition:
             polls = int(now - began) + UPTIME_SECONDS
             values = {"now": f"{now:.3f}", "start": f"{began - UPTIME_SECONDS:.2f}"}
             lines = [
-                each.format_map(values) if isinstance(each, str) else f"{each[0]} {float(round(each[1] * polls, 1))}"
+                (
+                    each.format_map(values)
+                    if isinstance(each, str)
+                    else f"{each[0]} {float(round(each[1] * polls, 1))}"
+                )
                 for each in self._common
             ]
             self._rendered, self._second = _gzip("\n".join((*lines, ""))), int(now)
@@ -88,7 +104,9 @@ def _moving(line: str, name: str, polls: float) -> str | tuple[str, float]:
     series, _, value = line.rpartition(" ")
     if line.startswith("#"):
         pass
-    elif name.startswith(f"{PREFIX}poll_duration_seconds") or (name == f"{PREFIX}polls_total" and float(value)):
+    elif name.startswith(f"{PREFIX}poll_duration_seconds") or (
+        name == f"{PREFIX}polls_total" and float(value)
+    ):
         return series, float(value) / polls
     elif name == "process_cpu_seconds_total":
         return series, POLL_CPU_SECONDS
@@ -103,7 +121,8 @@ def _gzip(text: str) -> bytes:
     return zlib.compress(text.encode(), 1, wbits=31)
 
 
-# ---- The fleet ------------------------------------------------------------------------------------------------------
+# ---- The fleet
+# ------------------------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
@@ -123,7 +142,9 @@ class Fleet:
     """Placement groups of the same number of VMs, with ``events`` current events, and what each exporter serves."""
 
     def __init__(self, expositions: Mapping[str, str], vms: int, events: int, group: int) -> None:
-        polls = dict(POLLS.findall(expositions["idle"]))  # the same for all, or counters would go back with an event
+        polls = dict(
+            POLLS.findall(expositions["idle"])
+        )  # the same for all, or counters would go back with an event
         self._expositions = {
             name: Exposition(POLLS.sub(lambda found: f"{found[1]} {polls[found[1]]}", text))
             for name, text in expositions.items()
@@ -169,19 +190,33 @@ class Fleet:
         group, member = divmod(vm, self._size)
         scope = "peer" if member else "self"
         scale_set = f"vmss{group}"
-        values: dict[str, object] = {"vm": f"{scale_set}_{member}", "target": f"{scale_set}_0", "scale_set": scale_set}
+        values: dict[str, object] = {
+            "vm": f"{scale_set}_{member}",
+            "target": f"{scale_set}_0",
+            "scale_set": scale_set,
+        }
         values |= {"vm_id": f"00000000-0000-4000-8000-{vm:012d}", "zone": group % 3 + 1}
         name = "idle"
         if event := self._events.get(group):
             name = f"{event.event_type} {event.status} {scope}"
             not_before = event.announced + NOTICE_SECONDS
-            moments = (event.announced, not_before, event.started, event.ended, event.started or not_before)
-            values |= {"event_id": event.event_id, **dict(zip(MOMENTS, (*moments, not_before - now), strict=True))}
+            moments = (
+                event.announced,
+                not_before,
+                event.started,
+                event.ended,
+                event.started or not_before,
+            )
+            values |= {
+                "event_id": event.event_id,
+                **dict(zip(MOMENTS, (*moments, not_before - now), strict=True)),
+            }
         exposition = self._expositions[name]
         return exposition.common(now, self._began) + exposition.own(values)
 
 
-# ---- HTTP -----------------------------------------------------------------------------------------------------------
+# ---- HTTP
+# -----------------------------------------------------------------------------------------------------------
 
 
 class Connection(asyncio.Protocol):
@@ -211,7 +246,10 @@ class Connection(asyncio.Protocol):
             body, more = self._fleet.body(vm), b"Content-Encoding: gzip\r\n"
         if vm >= CONNECTIONS:
             more += b"Connection: close\r\n"
-        head = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4\r\n%bContent-Length: %d\r\n\r\n"
+        head = (
+            b"HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4\r\n%bContent-Length:"
+            b" %d\r\n\r\n"
+        )
         self._transport.write(head % (more, len(body)) + body)
         if vm >= CONNECTIONS:
             self._transport.close()
@@ -236,7 +274,12 @@ def main() -> None:
     for name in ("vms", "events", "group", "addresses"):
         parser.add_argument(f"--{name}", type=int, required=True)
     options = parser.parse_args()
-    fleet = Fleet(json.loads(options.expositions.read_text("utf-8")), options.vms, options.events, options.group)
+    fleet = Fleet(
+        json.loads(options.expositions.read_text("utf-8")),
+        options.vms,
+        options.events,
+        options.group,
+    )
     asyncio.run(serve(fleet, options.addresses))
 
 

@@ -1,4 +1,7 @@
-"""A server as a process, and what it costs: start, memory, processor time, scrapes. Knows nothing of budgets."""
+"""A server as a process, and what it costs: start, memory, processor time, scrapes.
+
+Knows nothing of budgets.
+"""
 
 import asyncio
 import os
@@ -23,17 +26,24 @@ class Measurement:
     """One server program, from its start to its end; a context manager.
 
     Attributes:
-        url: where it serves its metrics; started: seconds from the start of the process to its first complete answer.
+        url: where it serves its metrics; started: seconds from the start of the process to its
+            first complete answer.
     """
 
     def __init__(self, command: Sequence[str], url: str) -> None:
         self.url, parts = url, urlsplit(url)
         self._address = (parts.hostname or "127.0.0.1", parts.port or 80)
-        self._request = f"GET {parts.path or '/'} HTTP/1.1\r\nHost: x\r\nAccept-Encoding: gzip\r\n\r\n".encode()
+        self._request = (
+            f"GET {parts.path or '/'} HTTP/1.1\r\nHost: x\r\nAccept-Encoding: gzip\r\n\r\n".encode()
+        )
         # Bytecode as an installation has it: without, every start compiles everything anew.
-        env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+        env = {
+            name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"
+        }
         begun = time.perf_counter()
-        self.process = subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.process = subprocess.Popen(
+            command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
         while not self._answers():
             if self.process.poll() is not None or time.perf_counter() > begun + _PATIENCE_SECONDS:
                 raise RuntimeError(f"it does not answer: {command!r}")
@@ -60,7 +70,8 @@ class Measurement:
     def scrapes(self, count: int, clients: int = 1) -> list[float]:
         """Return the seconds of ``count`` scrapes over ``clients`` connections that are kept alive.
 
-        Each client asks again as soon as it has its answer; one thread plays them all, so as not to measure itself.
+        Each client asks again as soon as it has its answer; one thread plays them all, so as not to
+        measure itself.
         """
         taken: list[float] = []
 

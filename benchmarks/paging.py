@@ -1,9 +1,10 @@
 """The time from a change in IMDS to the webhook, through the rules or pushed, and Alertmanager as shipped.
 
-Run: ``PYTHONPATH=tests .venv/bin/python -m benchmarks.paging [--way push] [--samples 40] [--interval 5s]``. One VM is
-enough: every sample is an event that is announced at a random moment, one after another, so that polls, scrapes and
-evaluations meet it at random phases. ``--interval`` is that of scrapes. The ways are Prometheus; vmagent,
-VictoriaMetrics and vmalert; and pushes, without either.
+Run: ``PYTHONPATH=tests .venv/bin/python -m benchmarks.paging [--way push] [--samples 40]
+    [--interval 5s]``. One VM is
+enough: every sample is an event that is announced at a random moment, one after another, so that
+polls, scrapes and evaluations meet it at random phases. ``--interval`` is that of scrapes. The ways
+are Prometheus; vmagent, VictoriaMetrics and vmalert; and pushes, without either.
 """
 
 import argparse
@@ -15,7 +16,12 @@ from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
 
-from azure_scheduled_events_exporter.simulator import PlannedEvent, Scenario, Simulator, VirtualMachine
+from azure_scheduled_events_exporter.simulator import (
+    PlannedEvent,
+    Scenario,
+    Simulator,
+    VirtualMachine,
+)
 from azure_scheduled_events_exporter.times import parse_duration
 from deploy.stack.free_port import free_port
 from support.monitoring.paging import Receiver, Stack
@@ -41,10 +47,17 @@ def measure(way: str, interval: str, samples: int) -> list[float]:
         chain = ENGINES[way](folder, {"scrape.interval": interval}, targets)
         stack.enter_context(chain)
         flags = ["--alertmanager.url", chain.alertmanager.url] if way == "push" else []
-        exporter = Exporter(simulator.url, folder / "exporter.log", "--web.listen-address", address, *flags)
-        stack.enter_context(exporter).shows("the first poll", lambda scrape: scrape.value("up") == 1)
+        exporter = Exporter(
+            simulator.url, folder / "exporter.log", "--web.listen-address", address, *flags
+        )
+        stack.enter_context(exporter).shows(
+            "the first poll", lambda scrape: scrape.value("up") == 1
+        )
         chain.wait_for_targets(len(targets))
-        return [_sample(simulator, chain.receiver, number, parse_duration(interval)) for number in range(samples)]
+        return [
+            _sample(simulator, chain.receiver, number, parse_duration(interval))
+            for number in range(samples)
+        ]
 
 
 def _sample(simulator: Simulator, receiver: Receiver, number: int, interval: float) -> float:
@@ -61,7 +74,9 @@ def _sample(simulator: Simulator, receiver: Receiver, number: int, interval: flo
 def pages(receiver: Receiver) -> dict[str, float]:
     """Return when each event was told, by its id."""
     told = [each for each in receiver.webhooks() if each.body["status"] == "firing"]
-    of_events = [each for each in told if "event_id" in each.body["groupLabels"]]  # a busy machine has others too
+    of_events = [
+        each for each in told if "event_id" in each.body["groupLabels"]
+    ]  # a busy machine has others too
     return {each.body["groupLabels"]["event_id"]: each.at for each in reversed(of_events)}
 
 
@@ -73,7 +88,10 @@ def main() -> None:
     parser.add_argument("--interval", default="5s")
     plan = parser.parse_args()
     times = sorted(measure(plan.way, plan.interval, plan.samples))
-    print(f"{plan.way}, {plan.samples} samples: median {median(times):.2f} s, worst {max(times):.2f} s")
+    print(
+        f"{plan.way}, {plan.samples} samples: median {median(times):.2f} s, worst"
+        f" {max(times):.2f} s"
+    )
 
 
 if __name__ == "__main__":

@@ -21,20 +21,29 @@ def dashboards() -> list[Json]:
 def written() -> dict[Path, str]:
     """Return the files that belong into :data:`FOLDER`, with their text."""
     return {
-        FOLDER / f"{each['uid']}.json": json.dumps(each, indent=2, ensure_ascii=False) + "\n" for each in dashboards()
+        FOLDER / f"{each['uid']}.json": json.dumps(each, indent=2, ensure_ascii=False) + "\n"
+        for each in dashboards()
     }
 
 
 def main() -> int:
     """Write the dashboards, or with --check compare them with the files; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m dashboards", description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing; fail if a file differs from the code")
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing; fail if a file differs from the code"
+    )
     files = written()
     if parser.parse_args().check:
-        wrong = [path for path, text in files.items() if not path.exists() or path.read_text("utf-8") != text]
+        wrong = [
+            path
+            for path, text in files.items()
+            if not path.exists() or path.read_text("utf-8") != text
+        ]
         wrong += set(FOLDER.glob("*.json")) - set(files)
         for path in wrong:
-            sys.stderr.write(f"{path.name} differs from the generated file: run python -m dashboards\n")
+            sys.stderr.write(
+                f"{path.name} differs from the generated file: run python -m dashboards\n"
+            )
         return 1 if wrong else 0
     FOLDER.mkdir(exist_ok=True)
     for path, text in files.items():

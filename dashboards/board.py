@@ -75,7 +75,9 @@ def board(
             templating=g.Templating([datasource_variable(), *variables]),
             annotations=g.Annotations([]),
             links=[
-                dashboard_link(name, other, tooltip) for other, (name, tooltip) in _DESCRIPTIONS.items() if other != uid
+                dashboard_link(name, other, tooltip)
+                for other, (name, tooltip) in _DESCRIPTIONS.items()
+                if other != uid
             ],
             tags=["azure-scheduled-events"],
             editable=False,
@@ -100,7 +102,9 @@ def manual(part: str) -> list[Json]:
 
 def vm_link(field: str) -> Json:
     """Return the link of a cell to the dashboard of the VM that another field of the row names."""
-    return cell_link("Dashboard of the VM", f"/d/{VM}?{_KEPT}&var-vm=${{__data.fields.{field}}}", inside=True)
+    return cell_link(
+        "Dashboard of the VM", f"/d/{VM}?{_KEPT}&var-vm=${{__data.fields.{field}}}", inside=True
+    )
 
 
 def stat(
@@ -116,7 +120,16 @@ def stat(
 ) -> g.Panel:
     """Return a panel with one number, with the name of its series, or with both, as Grafana's ``textMode`` says."""
     queries, options = instant(query, legend=legend), {"textMode": text}
-    return panel(g.Stat, title, description, (width, 4), queries, links=links, options=options, **look)  # type: ignore[arg-type]
+    return panel(
+        g.Stat,
+        title,
+        description,
+        (width, 4),
+        queries,
+        links=links,
+        options=options,
+        **look,  # type: ignore[arg-type]
+    )
 
 
 def in_doubt(none: str, quiet: float = 0) -> list[Json]:
@@ -142,7 +155,11 @@ def next_impact(query: str, description: str, width: int) -> g.Panel:
 
 
 def events(
-    description: str, height: int, queries: Sequence[str], links: Sequence[Json], own: Sequence[str] = ()
+    description: str,
+    height: int,
+    queries: Sequence[str],
+    links: Sequence[Json],
+    own: Sequence[str] = (),
 ) -> g.Panel:
     """Return the table of current and past events; that of one VM has columns of its ``own``, and no VMs."""
     no_time = values({1000 * NO_TIME: ("no time given", "")})
@@ -173,15 +190,27 @@ def events(
             needed="When",
             again="At",
         ),
-        defaults={"noValue": "No event now, and none in the last 30 days, as far as exporters saw."},
+        defaults={
+            "noValue": "No event now, and none in the last 30 days, as far as exporters saw."
+        },
         overrides=[
             solid("State", mappings=colors(STATES), custom__width=105, custom__filterable=True),
             by_name("Type", links=[_TYPE_LINK], custom__width=100, custom__filterable=True),
             by_name("When", unit="dateTimeFromNow", mappings=no_time, custom__width=142),
             by_name("At", unit="dateTimeAsIsoNoDateIfToday", mappings=no_time, custom__width=155),
-            *([] if own else [wrapped("VMs", links=[vm_link("vm")], custom__width=140, custom__filterable=True)]),
+            *(
+                []
+                if own
+                else [
+                    wrapped(
+                        "VMs", links=[vm_link("vm")], custom__width=140, custom__filterable=True
+                    )
+                ]
+            ),
             by_name(
-                "Approved", mappings=values({code: (text, "") for code, text in APPROVED.items()}), custom__width=120
+                "Approved",
+                mappings=values({code: (text, "") for code, text in APPROVED.items()}),
+                custom__width=120,
             ),
             by_name("Policy approves", unit="dateTimeFromNow", custom__width=140),
             by_name("Impact", unit="s", mappings=values({0: ("none", "")}), custom__width=75),
@@ -194,7 +223,9 @@ def events(
     )
 
 
-_TYPE_LINK = cell_link("Runbook of the type", f"{_RUNBOOKS}/AzureScheduledEvent${{__data.fields.Type}}.md")
+_TYPE_LINK = cell_link(
+    "Runbook of the type", f"{_RUNBOOKS}/AzureScheduledEvent${{__data.fields.Type}}.md"
+)
 
 _TRACE_PANES = (
     '{"t":{"datasource":"$traces","queries":[{"refId":"A","datasource":{"type":"tempo","uid":"$traces"},'
@@ -205,12 +236,19 @@ _TRACE_LINK = cell_link("Trace of the event", f"/explore?schemaVersion=1&panes={
 
 def wrapped(name: str, **properties: object) -> Json:
     """Return the override of a column with lines of text; 12.2 and newer read the second property."""
-    return by_name(name, custom__cellOptions={"type": "auto", "wrapText": True}, custom__wrapText=True, **properties)
+    return by_name(
+        name,
+        custom__cellOptions={"type": "auto", "wrapText": True},
+        custom__wrapText=True,
+        **properties,
+    )
 
 
 def solid(name: str, **properties: object) -> Json:
     """Return the override of a column whose cells are painted by their value."""
-    return by_name(name, custom__cellOptions={"type": "color-background", "mode": "basic"}, **properties)
+    return by_name(
+        name, custom__cellOptions={"type": "color-background", "mode": "basic"}, **properties
+    )
 
 
 def bars(query: str, width: int) -> g.Panel:
@@ -218,13 +256,20 @@ def bars(query: str, width: int) -> g.Panel:
     return panel(
         g.TimeSeries,
         "Events a day, last 30 days",
-        "Events by the day (UTC) on which they were first seen, each once, as the exporters of their own VMs saw them.",
+        "Events by the day (UTC) on which they were first seen, each once, as the exporters of"
+        " their own VMs saw them.",
         (width, 8),
         over_time(query, "events"),
         links=manual("history"),
         timeFrom="30d",
         interval="1d",
-        custom={"drawStyle": "bars", "barWidthFactor": 0.8, "fillOpacity": 100, "lineWidth": 0, "axisSoftMin": 0},
+        custom={
+            "drawStyle": "bars",
+            "barWidthFactor": 0.8,
+            "fillOpacity": 100,
+            "lineWidth": 0,
+            "axisSoftMin": 0,
+        },
         defaults={
             "color": {"mode": "fixed", "fixedColor": NEUTRAL},
             "decimals": 0,

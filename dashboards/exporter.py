@@ -1,4 +1,7 @@
-"""The dashboard of the exporters: whether the watching itself works. One row of green and one table if it does."""
+"""The dashboard of the exporters: whether the watching itself works.
+
+One row of green and one table if it does.
+"""
 
 import grafanalib.core as g  # type: ignore[import-untyped] # it carries no types
 
@@ -6,7 +9,19 @@ from alerts.series import BLIND as RECORDED
 
 from .board import EXPORTER, STATUS_LINK, board, manual, runbook, solid, stat, vm_link
 from .grafana import columns, instant, over_time, panel, variable
-from .queries import APPROVED, JOB, MOST, NAMES, STARTED, blind, cells, last, metric, selector, watch_variables
+from .queries import (
+    APPROVED,
+    JOB,
+    MOST,
+    NAMES,
+    STARTED,
+    blind,
+    cells,
+    last,
+    metric,
+    selector,
+    watch_variables,
+)
 from .queries import VM as IDENTITY
 from .style import BLIND, FINE, UNKNOWN, Json, between, by_name, hidden, steps, values
 
@@ -15,7 +30,8 @@ _LAST = metric("last_success_timestamp_seconds", *_TARGET)
 _NO_JOURNAL = f"{metric('journal_up', *_TARGET)} == 0"
 _DUE = metric("event_approval_due_timestamp_seconds", *_TARGET)
 
-# ---- Numbers: how many exporters have each problem ------------------------------------------------------------------
+# ---- Numbers: how many exporters have each problem
+# ------------------------------------------------------------------
 
 _PROBLEMS = {
     "IMDS": (
@@ -25,12 +41,18 @@ _PROBLEMS = {
     ),
     "Throttling": (
         f"increase({metric('polls_total', *_TARGET, outcome='throttled')}[5m]) > 0",
-        "Exporters whose polls IMDS refused in the last five minutes: something else on the VM asks IMDS too often.",
+        (
+            "Exporters whose polls IMDS refused in the last five minutes: something else on the VM"
+            " asks IMDS too often."
+        ),
         "AzureScheduledEventThrottled",
     ),
     "Journal": (
         _NO_JOURNAL,
-        "Exporters that cannot write their journal now. Entries wait in memory; a restart loses them.",
+        (
+            "Exporters that cannot write their journal now. Entries wait in memory; a restart loses"
+            " them."
+        ),
         "AzureScheduledEventJournalNotOnDisk",
     ),
     "Spans": (
@@ -44,8 +66,14 @@ _PROBLEMS = {
         "AzureScheduledEventAlertsNotPushed",
     ),
     "Approvals": (
-        f"{_DUE} < time() - 60 unless on (event_id) {metric(APPROVED)} == 1 unless on (event_id) {metric(STARTED)}",
-        "Exporters whose policy should have approved an event a minute ago, which is neither approved nor Started.",
+        (
+            f"{_DUE} < time() - 60 unless on (event_id) {metric(APPROVED)} == 1 unless on"
+            f" (event_id) {metric(STARTED)}"
+        ),
+        (
+            "Exporters whose policy should have approved an event a minute ago, which is neither"
+            " approved nor Started."
+        ),
         "AzureScheduledEventNotApproved",
     ),
 }
@@ -54,8 +82,9 @@ _PROBLEMS = {
 def _problem(expression: str) -> str:
     """Return the query of how many exporters have a problem, 0 if others are known, and else that none is known.
 
-    The recording behind $sees counts by job and knows no single instance. For a chosen one, ``up`` is read: no series
-    has the label ``all``, so its matcher selects nothing while ``$instance`` is ``.*``, and everything otherwise.
+    The recording behind $sees counts by job and knows no single instance. For a chosen one, ``up``
+    is read: no series has the label ``all``, so its matcher selects nothing while ``$instance`` is
+    ``.*``, and everything otherwise.
     """
     chosen = selector("up", *_TARGET, 'all!~"$instance"')
     known = f"{selector('$sees', *_TARGET)} or {chosen}"
@@ -63,12 +92,13 @@ def _problem(expression: str) -> str:
     return f"{found} or on () 0 * count({known}) or on () vector({UNKNOWN:.0f})"
 
 
-# ---- The table: the exporters that are down, those that fail, and those whose answers are oldest -------------------
+# ---- The table: the exporters that are down, those that fail, and those whose answers are oldest
+# -------------------
 
 _DOWN, _IMDS_FAILS, _JOURNAL_FAILS, _SEES = range(4)
 _BLIND = (
-    f"{selector(RECORDED, *_TARGET)} or on (job, instance) {selector('$scraped', *_TARGET)} == {_DOWN}"
-    f" or {_IMDS_FAILS} + ({selector('$sees', *_TARGET)} == 0)"
+    f"{selector(RECORDED, *_TARGET)} or on (job, instance) {selector('$scraped', *_TARGET)} =="
+    f" {_DOWN} or {_IMDS_FAILS} + ({selector('$sees', *_TARGET)} == 0)"
 )
 _FAILING = f"{_BLIND} or on (job, instance) {_JOURNAL_FAILS} + ({_NO_JOURNAL})"
 _ROWS = f"bottomk({MOST}, {_FAILING} or on (job, instance) {_LAST})"
@@ -76,7 +106,10 @@ _ROWS = f"bottomk({MOST}, {_FAILING} or on (job, instance) {_LAST})"
 
 
 def _table() -> list[str]:
-    """Return the queries of the columns. At 10,000 exporters each metric read is dear, so not all rows get a name."""
+    """Return the queries of the columns.
+
+    At 10,000 exporters each metric read is dear, so not all rows get a name.
+    """
     named = f"bottomk({MOST}, {_BLIND} or on (job, instance) {_LAST})"
     names = f"{last(IDENTITY, NAMES, *_TARGET)} and on (job, instance) {named}"
     return [
@@ -91,13 +124,16 @@ def exporter() -> Json:
     build = metric("build_info")
     return board(
         EXPORTER,
-        "Whether the exporters work: polling on time, answered by IMDS, writing their journal, sending spans and "
-        "alerts.",
+        "Whether the exporters work: polling on time, answered by IMDS, writing their journal,"
+        " sending spans and alerts.",
         [*_answer(), _exporters(), _over_time()],
         [
             variable("job", "Job", f"label_values({build}, job)"),
             variable(
-                "instance", "Instance", f"label_values({metric('build_info', _TARGET[0])}, instance)", all_value=".*"
+                "instance",
+                "Instance",
+                f"label_values({metric('build_info', _TARGET[0])}, instance)",
+                all_value=".*",
             ),
             *watch_variables(),
         ],
@@ -121,7 +157,13 @@ def _answer() -> list[g.Panel]:
 
 
 _STATES = [
-    *values({_DOWN: ("down", BLIND), _IMDS_FAILS: ("IMDS fails", BLIND), _JOURNAL_FAILS: ("journal fails", BLIND)}),
+    *values(
+        {
+            _DOWN: ("down", BLIND),
+            _IMDS_FAILS: ("IMDS fails", BLIND),
+            _JOURNAL_FAILS: ("journal fails", BLIND),
+        }
+    ),
     between(_SEES, None, "sees IMDS", FINE),
 ]
 
@@ -130,8 +172,8 @@ def _exporters() -> g.Panel:
     return panel(
         g.Table,
         "Exporters",
-        "At most 50 exporters: first those that are down, then those that do not see IMDS, those that cannot write "
-        "their journal, and those whose last answer of IMDS is oldest.",
+        "At most 50 exporters: first those that are down, then those that do not see IMDS, those"
+        " that cannot write their journal, and those whose last answer of IMDS is oldest.",
         (24, 14),
         instant(*_table()),
         links=manual("exporters"),
@@ -146,7 +188,12 @@ def _exporters() -> g.Panel:
             needed="State",
         ),
         custom={"minWidth": 60},
-        defaults={"noValue": "No exporter is known: none was scraped in this time range, or none is chosen above."},
+        defaults={
+            "noValue": (
+                "No exporter is known: none was scraped in this time range, or none is chosen"
+                " above."
+            )
+        },
         overrides=[
             solid("State", mappings=_STATES, custom__width=115),
             by_name("VM", links=[vm_link("VM")], custom__minWidth=90),
@@ -163,7 +210,10 @@ def _over_time() -> g.Panel:
         "Exporters without current data",
         "How many exporters Prometheus could not scrape, or did not see IMDS.",
         (24, 6),
-        over_time(f"count({blind(JOB)}) or on () 0 * count({selector('$sees', JOB)})", "without current data"),
+        over_time(
+            f"count({blind(JOB)}) or on () 0 * count({selector('$sees', JOB)})",
+            "without current data",
+        ),
         links=runbook("AzureScheduledEventExporterDown"),
         maxDataPoints=120,
         custom={

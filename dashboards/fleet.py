@@ -53,7 +53,19 @@ from .queries import (
     with_portal,
     with_trace,
 )
-from .style import BLIND, FINE, NEUTRAL, UNKNOWN, WAITING, Json, by_name, hidden, pattern, steps, values
+from .style import (
+    BLIND,
+    FINE,
+    NEUTRAL,
+    UNKNOWN,
+    WAITING,
+    Json,
+    by_name,
+    hidden,
+    pattern,
+    steps,
+    values,
+)
 from .style import IMPACT as HAPPENS
 
 _ROWS = MOST // 2
@@ -61,7 +73,8 @@ _GROUP = 'resource_group=~"$resource_group|"'
 _ELSEWHERE = f"unless on (job, instance) {metric(VM, _GROUP.replace('=~', '!~'))}"
 _ENDED = f"unless on (event_id) {metric(ENDED)}"
 
-# ---- Events: the rows of each part of the table, and its columns ----------------------------------------------------
+# ---- Events: the rows of each part of the table, and its columns
+# ----------------------------------------------------
 
 
 def _times(*matchers: str) -> str:
@@ -72,8 +85,8 @@ _NOW = f"bottomk({_ROWS}, {_times()} {_ENDED})"
 _TIMED = f"bottomk({_ROWS}, min by (event_id) ({selector('', HAPPENS_AT)} {_ELSEWHERE}))"
 """Those of which IMDS gives a time."""
 _AWAY = (
-    f"topk({_ROWS}, max by (event_id) ({last(IMPACT, HELD, _GROUP)}) unless on (event_id) {metric(FIRST_SEEN)}"
-    f" unless on (event_id) {last(ENDED, HELD)})"
+    f"topk({_ROWS}, max by (event_id) ({last(IMPACT, HELD, _GROUP)}) unless on (event_id)"
+    f" {metric(FIRST_SEEN)} unless on (event_id) {last(ENDED, HELD)})"
 )
 """Events that nobody shows any more and nobody saw end: their VMs may be away with them."""
 
@@ -100,8 +113,13 @@ def _when(rows: str, texts: str) -> str:
 
 def _events() -> list[str]:
     not_seen = f'label_replace({one(last(INFO, HELD, _SELF))}, "event_status", "not seen", "", "")'
-    outcome = f"{one(f'group by (event_id, outcome) ({last(ENDED, PAST, OWN)})')} and on (event_id) {_ROWS_OVER}"
-    policy = cells("Policy", f"1000 * min by (event_id) ({metric('event_approval_due_timestamp_seconds')})")
+    outcome = (
+        f"{one(f'group by (event_id, outcome) ({last(ENDED, PAST, OWN)})')} and on (event_id)"
+        f" {_ROWS_OVER}"
+    )
+    policy = cells(
+        "Policy", f"1000 * min by (event_id) ({metric('event_approval_due_timestamp_seconds')})"
+    )
     impact = cells("Impact", f"max by (event_id) ({metric('event_duration_seconds')})")
     return [
         _when(_NOW, first_vm(one(STARTED_FIRST))),
@@ -114,22 +132,35 @@ def _events() -> list[str]:
         _of(_TIMED, "Approved", approval()),
         _of(_ROWS_OVER, "Approved", approval(PAST, OWN)),
         f"({policy} or {impact}) and on (event_id) {_TIMED}",
-        _of(_ROWS_OVER, "Impact", f"max by (event_id) ({last('event_duration_seconds', PAST, OWN)})"),
+        _of(
+            _ROWS_OVER, "Impact", f"max by (event_id) ({last('event_duration_seconds', PAST, OWN)})"
+        ),
     ]
 
 
-# ---- VMs ------------------------------------------------------------------------------------------------------------
+# ---- VMs
+# ------------------------------------------------------------------------------------------------------------
 
 _OWN_TIMES = selector("", f'__name__=~"{PREFIX}event_(started|first_seen).+"', _SELF)
 _OWN_EVENTS = f"count by (job, instance, event_id, event_type) ({_OWN_TIMES})"
 """A current event has one of the times, a Started one both."""
 _QUIET = f"topk({MOST}, {metric(VM, _GROUP, JOB)})"
-_OTHERS = f"(2 + ({blind(JOB)}) or on (job, instance) {_QUIET}) unless on (job, instance) {_OWN_TIMES}"
+_OTHERS = (
+    f"(2 + ({blind(JOB)}) or on (job, instance) {_QUIET}) unless on (job, instance) {_OWN_TIMES}"
+)
 _VMS = f"topk({MOST}, (2 + {_OWN_EVENTS} or {_OTHERS}) {_ELSEWHERE})"
 """Events are not joined by ``or on``: in VictoriaMetrics, one that has just ended would get the other side's value."""
-_FIRST = f"and on (job, instance) topk({MOST}, ({_OWN_EVENTS} or on (job, instance) {blind(JOB)}) {_ELSEWHERE})"
+_FIRST = (
+    f"and on (job, instance) topk({MOST}, ({_OWN_EVENTS} or on (job, instance) {blind(JOB)})"
+    f" {_ELSEWHERE})"
+)
 """Without quiet VMs, which bring their names along."""
-_STATES = {4: ("Started", HAPPENS), 3: ("Scheduled", WAITING), 2: ("no data", BLIND), 1: ("quiet", FINE)}
+_STATES = {
+    4: ("Started", HAPPENS),
+    3: ("Scheduled", WAITING),
+    2: ("no data", BLIND),
+    1: ("quiet", FINE),
+}
 
 
 def _vms() -> list[str]:
@@ -141,7 +172,8 @@ def _vms() -> list[str]:
     ]
 
 
-# ---- Numbers --------------------------------------------------------------------------------------------------------
+# ---- Numbers
+# --------------------------------------------------------------------------------------------------------
 
 
 def _first(name: str) -> str:
@@ -156,7 +188,9 @@ _WAITING = f"{_first(NOT_BEFORE)} unless on (event_id) {metric(STARTED)} {_ENDED
 
 def _count(of: str) -> str:
     """The number of VMs in Resources of the events ``of``."""
-    return or_quiet(f"sum(max by (event_id) ({metric('event_resources')}) and on (event_id) ({of}))")
+    return or_quiet(
+        f"sum(max by (event_id) ({metric('event_resources')}) and on (event_id) ({of}))"
+    )
 
 
 def _by_type(outcome: str) -> str:
@@ -166,22 +200,32 @@ def _by_type(outcome: str) -> str:
 
 def _notice() -> str:
     both = (
-        f"max by (event_id, event_type) ({each})" for each in (last(NOT_BEFORE, PAST, OWN), last(FIRST_SEEN, PAST, OWN))
+        f"max by (event_id, event_type) ({each})"
+        for each in (last(NOT_BEFORE, PAST, OWN), last(FIRST_SEEN, PAST, OWN))
     )
     return f"min by (event_type) (clamp_min({' - '.join(both)}, 0))"
 
 
-_DAYS = f"count(max by (event_id) (max_over_time({metric(FIRST_SEEN, OWN)}{DAY}) {_ELSEWHERE}) >= time())"
+_DAYS = (
+    f"count(max by (event_id) (max_over_time({metric(FIRST_SEEN, OWN)}{DAY}) {_ELSEWHERE}) >="
+    " time())"
+)
 
 
 def fleet() -> Json:
     """Return the dashboard."""
     return board(
         FLEET,
-        "What Azure is about to do to which VMs, when, who approved it, what happened, and whether exporters see IMDS.",
+        "What Azure is about to do to which VMs, when, who approved it, what happened, and whether"
+        " exporters see IMDS.",
         [*_answer(), _table_of_events(), _table_of_vms(), bars(_DAYS, 12), _types()],
         [
-            variable("resource_group", "Resource group", f"label_values({metric(VM)}, resource_group)", all_value=".*"),
+            variable(
+                "resource_group",
+                "Resource group",
+                f"label_values({metric(VM)}, resource_group)",
+                all_value=".*",
+            ),
             hidden_variable("job", f"label_values({metric('build_info')}, job)"),
             *watch_variables(),
             text_variable("traces", "Traces (UID of Tempo)"),
@@ -194,8 +238,8 @@ def _answer() -> list[g.Panel]:
     return [
         next_impact(
             countdown(_WAITING),
-            "Time to the earliest NotBefore of all Scheduled events. Azure starts no event before its NotBefore, "
-            "unless it is approved.",
+            "Time to the earliest NotBefore of all Scheduled events. Azure starts no event before"
+            " its NotBefore, unless it is approved.",
             6,
         ),
         stat(
@@ -218,8 +262,8 @@ def _answer() -> list[g.Panel]:
         ),
         stat(
             "Do exporters see IMDS?",
-            "Exporters that Prometheus cannot scrape, or whose last poll of IMDS failed. Their VMs' events may be "
-            "missing.",
+            "Exporters that Prometheus cannot scrape, or whose last poll of IMDS failed. Their VMs'"
+            " events may be missing.",
             6,
             f"{_BLIND} * on () group_left (all) ({_ALL}) or on () vector({UNKNOWN:.0f})",
             legend="{{all}} exporters:",
@@ -234,9 +278,9 @@ def _answer() -> list[g.Panel]:
 
 def _table_of_events() -> g.Panel:
     return events(
-        "Current events first, the most urgent on top, then those that ended in the last 30 days. When: NotBefore of a "
-        "Scheduled event, the start of a Started one, the end of a past one. not seen: no exporter shows the event, "
-        "and none saw its end; its VM may be away with it.",
+        "Current events first, the most urgent on top, then those that ended in the last 30 days."
+        " When: NotBefore of a Scheduled event, the start of a Started one, the end of a past one."
+        " not seen: no exporter shows the event, and none saw its end; its VM may be away with it.",
         11,
         _events(),
         manual("events"),
@@ -247,8 +291,8 @@ def _table_of_vms() -> g.Panel:
     return panel(
         g.Table,
         "VMs",
-        "VMs with an event first, then those whose exporter has no current data, then quiet ones; at most 50 rows. "
-        "When: the start of the event, its approval, or NotBefore.",
+        "VMs with an event first, then those whose exporter has no current data, then quiet ones;"
+        " at most 50 rows. When: the start of the event, its approval, or NotBefore.",
         (24, 9),
         instant(*_vms()),
         links=manual("vms"),
@@ -268,7 +312,12 @@ def _table_of_vms() -> g.Panel:
             "event_id",
             needed="Now",
         ),
-        defaults={"noValue": "No exporter is known: Prometheus scrapes none, or none of the chosen resource group."},
+        defaults={
+            "noValue": (
+                "No exporter is known: Prometheus scrapes none, or none of the chosen resource"
+                " group."
+            )
+        },
         overrides=[
             solid("Now", mappings=values(_STATES), custom__width=110),
             by_name("VM", links=[vm_link("VM")], custom__minWidth=120, custom__filterable=True),
@@ -277,7 +326,12 @@ def _table_of_vms() -> g.Panel:
             by_name("Scale set", custom__filterable=True),
             by_name("Zone", custom__width=70),
             by_name("Status page", links=[STATUS_LINK], custom__minWidth=150),
-            by_name("Azure portal", links=[PORTAL_LINK], mappings=pattern(".+", "open"), custom__width=120),
+            by_name(
+                "Azure portal",
+                links=[PORTAL_LINK],
+                mappings=pattern(".+", "open"),
+                custom__width=120,
+            ),
             *hidden("subscription_id", "event_id"),
         ],
     )
@@ -288,8 +342,8 @@ def _types() -> g.Panel:
     return panel(
         g.Table,
         "By type, last 30 days",
-        "Events that ended in the last 30 days, each once, by how they ended: lost means that nobody was polling "
-        "when it disappeared. Least notice: from first seen to NotBefore.",
+        "Events that ended in the last 30 days, each once, by how they ended: lost means that"
+        " nobody was polling when it disappeared. Least notice: from first seen to NotBefore.",
         (12, 8),
         instant(
             *(cells(title, _by_type(f'outcome="{title.lower()}"')) for title in outcomes),
@@ -303,7 +357,10 @@ def _types() -> g.Panel:
                 "Least notice": "Least notice",
             }
         ),
-        defaults={"decimals": 0, "noValue": "No event of a VM with an exporter ended in the last 30 days."},
+        defaults={
+            "decimals": 0,
+            "noValue": "No event of a VM with an exporter ended in the last 30 days.",
+        },
         overrides=[
             by_name("Type", custom__minWidth=90),
             *(by_name(title, noValue="0", custom__width=95) for title in outcomes),

@@ -1,7 +1,7 @@
 """Builds the JSON of dashboards for Grafana 11 to 13 with grafanalib's public classes and their ``extraJson``.
 
-grafanalib also writes keys that Grafana dropped long ago. Serialization leaves those out, as well as what is not set.
-Must not know metrics.
+grafanalib also writes keys that Grafana dropped long ago. Serialization leaves those out, as well
+as what is not set. Must not know metrics.
 """
 
 import json
@@ -18,13 +18,17 @@ COLUMN = "column"
 """The label that names the table column which a series' value belongs to."""
 _COLUMNS = 24
 _OBSOLETE: Mapping[type, frozenset[str]] = {
-    g.Dashboard: frozenset({"__inputs", "hideControls", "rows", "sharedCrosshair", "style", "version"}),
+    g.Dashboard: frozenset(
+        {"__inputs", "hideControls", "rows", "sharedCrosshair", "style", "version"}
+    ),
     g.Panel: frozenset({"editable", "error", "hideTimeOverride", "span"}),
     g.Table: frozenset({"color", "columns", "fontSize", "mappings"}),
     g.TimePicker: frozenset({"time_options"}),
     g.Template: frozenset({"auto", "auto_count", "auto_min", "useTags"}),
 }
-_LOOKS: Mapping[type, Json] = {  # arguments that all panels of a class share, and what grafanalib has no argument for
+_LOOKS: Mapping[
+    type, Json
+] = {  # arguments that all panels of a class share, and what grafanalib has no argument for
     g.Stat: {
         "alignment": "center",
         "colorMode": "background_solid",
@@ -66,9 +70,13 @@ class Variable(g.Template):  # type: ignore[misc] # untyped
 
     def to_json_data(self) -> Json:
         """Return the variable."""
-        chosen = {"selected": True, "text": ["All"], "value": ["$__all"]} if self.includeAll else None
+        chosen = (
+            {"selected": True, "text": ["All"], "value": ["$__all"]} if self.includeAll else None
+        )
         query = {"query": self.query, "refId": self.name} if self.type == "query" else self.query
-        own = True if self.hide == g.HIDE_VARIABLE else None  # what follows from the data does not belong into links
+        own = (
+            True if self.hide == g.HIDE_VARIABLE else None
+        )  # what follows from the data does not belong into links
         return {**super().to_json_data(), "query": query, "current": chosen, "skipUrlSync": own}
 
 
@@ -113,7 +121,10 @@ def panel(
         "custom": {**shared_custom, **(custom or {})},
     }
     if kind is g.Table:  # the text of an empty panel does not belong into its empty cells
-        blank = {"matcher": {"id": "byRegexp", "options": ".*"}, "properties": [{"id": "noValue", "value": " "}]}
+        blank = {
+            "matcher": {"id": "byRegexp", "options": ".*"},
+            "properties": [{"id": "noValue", "value": " "}],
+        }
         overrides = [blank, *overrides]
     for index, query in enumerate(queries):
         query.refId = chr(ord("A") + index)
@@ -128,24 +139,38 @@ def panel(
         transformations=list(transformations),
         **look,
         **more,
-        extraJson={"fieldConfig": {"defaults": field}, "options": {**extra.get("options", {}), **(options or {})}},
+        extraJson={
+            "fieldConfig": {"defaults": field},
+            "options": {**extra.get("options", {}), **(options or {})},
+        },
     )
 
 
 def columns(names: Mapping[str, str], *kept: str, needed: str = "", again: str = "") -> list[Json]:
     """Return the transformations that make one table of all queries, with the columns ``names`` in their order.
 
-    A series is a cell: its label :data:`COLUMN` names the column, its other labels are columns, too. Rows stand in the
-    order of the first queries. ``names`` are labels and values of :data:`COLUMN` with their titles; ``kept`` are those
-    that only links read. Rows without a value in the column ``needed`` are left out; ``again`` is a column with the
-    same value, for another unit.
+    A series is a cell: its label :data:`COLUMN` names the column, its other labels are columns,
+    too. Rows stand in the order of the first queries. ``names`` are labels and values of
+    :data:`COLUMN` with their titles; ``kept`` are those that only links read. Rows without a value
+    in the column ``needed`` are left out; ``again`` is a column with the same value, for another
+    unit.
     """
     shown = [*names, *kept]
     filled = {"fieldName": needed, "config": {"id": "isNotNull", "options": {}}}
-    only = {"id": "filterByValue", "options": {"type": "include", "match": "any", "filters": [filled]}}
-    copied = {"mode": "reduceRow", "reduce": {"reducer": "sum", "include": [needed]}, "alias": again}
+    only = {
+        "id": "filterByValue",
+        "options": {"type": "include", "match": "any", "filters": [filled]},
+    }
+    copied = {
+        "mode": "reduceRow",
+        "reduce": {"reducer": "sum", "include": [needed]},
+        "alias": again,
+    }
     return [
-        {"id": "labelsToFields", "options": {"valueLabel": COLUMN, "keepLabels": [*shown, COLUMN], "mode": "columns"}},
+        {
+            "id": "labelsToFields",
+            "options": {"valueLabel": COLUMN, "keepLabels": [*shown, COLUMN], "mode": "columns"},
+        },
         {"id": "merge", "options": {}},
         *([only] if needed else []),
         *([{"id": "calculateField", "options": copied}] if again else []),
@@ -173,7 +198,9 @@ def laid_out(panels: Iterable[g.Panel]) -> list[g.Panel]:
     return placed
 
 
-def variable(name: str, label: str, query: str, *, all_value: str | None = None, many: bool = True) -> g.Template:
+def variable(
+    name: str, label: str, query: str, *, all_value: str | None = None, many: bool = True
+) -> g.Template:
     """Return a variable of label values; of ``many`` one may choose several, and All is chosen at first."""
     return Variable(
         name=name,
@@ -200,7 +227,9 @@ def first_variable(name: str, query: str) -> g.Template:
 
 def datasource_variable() -> g.Template:
     """Return the variable of the data source."""
-    return Variable(name="datasource", label="Data source", query="prometheus", type="datasource", regex="")
+    return Variable(
+        name="datasource", label="Data source", query="prometheus", type="datasource", regex=""
+    )
 
 
 def text_variable(name: str, label: str) -> g.Template:
@@ -211,7 +240,13 @@ def text_variable(name: str, label: str) -> g.Template:
 def dashboard_link(title: str, uid: str, tooltip: str) -> g.DashboardLink:
     """Return a link at the top to another dashboard; it keeps the time range and the variables."""
     return g.DashboardLink(
-        title=title, uri=f"/d/{uid}", type="link", icon="dashboard", tooltip=tooltip, includeVars=True, keepTime=True
+        title=title,
+        uri=f"/d/{uid}",
+        type="link",
+        icon="dashboard",
+        tooltip=tooltip,
+        includeVars=True,
+        keepTime=True,
     )
 
 
@@ -236,7 +271,9 @@ def plain(dashboard: g.Dashboard) -> Json:
 
 def _current(thing: object) -> object:
     """Return the output of a class of grafanalib, without the keys that Grafana no longer supports."""
-    obsolete = {key for known, keys in _OBSOLETE.items() if isinstance(thing, known) for key in keys}
+    obsolete = {
+        key for known, keys in _OBSOLETE.items() if isinstance(thing, known) for key in keys
+    }
     written = thing.to_json_data()  # type: ignore[attr-defined] # each of grafanalib's classes has it
     return _set({key: value for key, value in written.items() if key not in obsolete})
 
@@ -244,5 +281,9 @@ def _current(thing: object) -> object:
 def _set(value: object) -> object:
     """The value without unset keys; the lowest step of thresholds and open ranges of mappings have null as value."""
     if isinstance(value, dict):
-        return {key: _set(each) for key, each in value.items() if each is not None or key in {"value", "from", "to"}}
+        return {
+            key: _set(each)
+            for key, each in value.items()
+            if each is not None or key in {"value", "from", "to"}
+        }
     return [_set(each) for each in value] if isinstance(value, list) else value

@@ -1,11 +1,13 @@
 """What the queries of all dashboards are made of. Must not know panels.
 
-Queries read scraped series, so that boards are right without any recording rule and in the first minute;
-recordings only make them faster (:func:`watch_variables`):
+Queries read scraped series, so that boards are right without any recording rule and in the first
+minute; recordings only make them faster (:func:`watch_variables`):
 
-- The exporters decide what is hard to know, such as the kind of an event and that it is over. Queries only select.
+- The exporters decide what is hard to know, such as the kind of an event and that it is over.
+  Queries only select.
 - An event counts once, whatever the number of exporters that show it.
-- Of 10,000 VMs, at most what one sample each is read of all; over time, only events of exporters' own VMs are.
+- Of 10,000 VMs, at most what one sample each is read of all; over time, only events of exporters'
+  own VMs are.
 - An empty answer is never shown as quiet: :func:`or_quiet` looks whether exporters see IMDS.
 """
 
@@ -49,7 +51,13 @@ def last(name: str, window: str, *matchers: str, **labels: str) -> str:
 INFO, APPROVED, VM = "event_info", "event_approved", "instance_info"
 FIRST_SEEN, NOT_BEFORE, STARTED, ENDED, IMPACT = (
     f"{name}_timestamp_seconds"
-    for name in ("event_first_seen", "event_not_before", "event_started", "event_ended", "vm_impact")
+    for name in (
+        "event_first_seen",
+        "event_not_before",
+        "event_started",
+        "event_ended",
+        "vm_impact",
+    )
 )
 HAPPENS_AT = f'__name__=~"{PREFIX}event_(started|not_before).+"'
 """Selects when each current event started, or its NotBefore; one selector is read faster than two with ``or``."""
@@ -116,8 +124,8 @@ def blind(*matchers: str) -> str:
 def watch_variables() -> list[g.Template]:
     """Return the variables with the names of the two metrics that say which exporters see IMDS.
 
-    Both are a recording if there is one: 0 for each exporter that does not, and by job how many do. While nothing is
-    recorded any more, no exporter is known to see IMDS.
+    Both are a recording if there is one: 0 for each exporter that does not, and by job how many do.
+    While nothing is recorded any more, no exporter is known to see IMDS.
     """
     return [
         first_variable(name, f'label_values({{__name__=~"{EXPORTERS}|{raw}"}}, __name__)')
@@ -133,7 +141,10 @@ def or_quiet(vector: str, quiet: float = 0) -> str:
     seen = f"avg(clamp_max({selector('$sees', JOB)}, 1))"
     scraped = f"clamp_max(min({selector('$scraped', JOB)}) or on () vector(1), 1)"
     some = f"(1 - {seen} * (1 + {scraped}) / 2)"
-    return f"{vector} or on () {quiet:.0f} + {UNKNOWN - quiet:.0f} * {some} or on () vector({UNKNOWN:.0f})"
+    return (
+        f"{vector} or on () {quiet:.0f} + {UNKNOWN - quiet:.0f} * {some} or on ()"
+        f" vector({UNKNOWN:.0f})"
+    )
 
 
 def countdown(waiting: str) -> str:

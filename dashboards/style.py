@@ -1,8 +1,9 @@
 """The palette of the dashboards and the status page, and Grafana's ways to write texts and colors of values.
 
-A color has one meaning. Every text is drawn on one of these colors or in the theme's own color, never in a color, so
-that its contrast is at least 4.5:1 in both themes; Grafana chooses a light or a dark text by the background. The colors
-differ for people with a common color blindness, and none is used without a text. Must not know queries or panels.
+A color has one meaning. Every text is drawn on one of these colors or in the theme's own color,
+never in a color, so that its contrast is at least 4.5:1 in both themes; Grafana chooses a light or
+a dark text by the background. The colors differ for people with a common color blindness, and none
+is used without a text. Must not know queries or panels.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,7 +23,8 @@ PALETTE = (FINE, WAITING, IMPACT, BLIND, NEUTRAL)
 QUIET, UNKNOWN = 1e10, 3e10
 """What queries return in place of a number: nothing to show while all exporters see IMDS, and while none does.
 
-Numbers in between stand for nothing known while some see IMDS. All are far above every countdown and count.
+Numbers in between stand for nothing known while some see IMDS. All are far above every countdown
+and count.
 """
 NO_TIME = 4e9
 """In place of a time (seconds) that IMDS does not give."""
@@ -41,7 +43,12 @@ STATES: Mapping[str, str] = {
 
 not seen: no exporter shows the event any more, and none saw its end.
 """
-APPROVED: Mapping[float, str] = {0: "not yet", 1: "by exporter", 2: "not by exporter", 3: "by exporter"}
+APPROVED: Mapping[float, str] = {
+    0: "not yet",
+    1: "by exporter",
+    2: "not by exporter",
+    3: "by exporter",
+}
 """Whether an event is approved: while it is Scheduled, and from its start on."""
 
 
@@ -57,14 +64,18 @@ def values(table: Mapping[float, tuple[str, str]] | Mapping[int, tuple[str, str]
 def colors(table: Mapping[str, str]) -> list[Json]:
     """Return Grafana's mapping of texts to their colors."""
     options = {
-        text: {"text": text, "color": color, "index": index} for index, (text, color) in enumerate(table.items())
+        text: {"text": text, "color": color, "index": index}
+        for index, (text, color) in enumerate(table.items())
     }
     return [{"type": "value", "options": options}]
 
 
 def between(least: float | None, most: float | None, text: str, color: str) -> Json:
     """Return Grafana's mapping of a range of numbers, open where None, to one text."""
-    return {"type": "range", "options": {"from": least, "to": most, "result": {"text": text, "color": color}}}
+    return {
+        "type": "range",
+        "options": {"from": least, "to": most, "result": {"text": text, "color": color}},
+    }
 
 
 def pattern(regex: str, text: str) -> list[Json]:
@@ -76,7 +87,9 @@ def by_name(name: str, **properties: object) -> Json:
     """Return the override of one field: ``unit="s"``, and ``custom__width=80`` for ``custom.width``."""
     return {
         "matcher": {"id": "byName", "options": name},
-        "properties": [{"id": id_.replace("__", "."), "value": value} for id_, value in properties.items()],
+        "properties": [
+            {"id": id_.replace("__", "."), "value": value} for id_, value in properties.items()
+        ],
     }
 
 

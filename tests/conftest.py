@@ -23,8 +23,18 @@ from support.prepared import Prepared
 from support.programs import Exporter, Program
 from support.quiet import QUIET
 
-LONGEST_FIRST = (("end_to_end", "contract/monitoring"), ("trials",), ("contract",), ("wire",), ("unit",))
-"""Folders. In the first two, tests mostly wait, or need minutes of processor time: each waits beside one that works."""
+LONGEST_FIRST = (
+    ("end_to_end", "contract/monitoring"),
+    ("trials",),
+    ("contract",),
+    ("wire",),
+    ("unit",),
+)
+"""Folders.
+
+In the first two, tests mostly wait, or need minutes of processor time: each waits beside one that
+works.
+"""
 
 FLAKY_FILE = os.environ.get("FLAKY_TESTS")
 """Where ``.ci/run`` collects the tests that passed only at their second attempt."""
@@ -35,39 +45,62 @@ SECOND_ATTEMPT = "--lf"
 FLAKY_AT_MOST = 2
 """More flaky tests than that fail a run."""
 
-# No deadline: speed is measured elsewhere, and the machine may be busy. The same cases each time: a new case that fails
-# must not stop a change that has nothing to do with it. `make fuzz` tries new ones, and many.
+# No deadline: speed is measured elsewhere, and the machine may be busy. The same cases each time: a
+# new case that fails must not stop a change that has nothing to do with it. `make fuzz` tries new
+# ones, and many.
 settings.register_profile(
-    "repeatable", deadline=None, derandomize=True, max_examples=10 if os.environ.get("QUICK") else 20
+    "repeatable",
+    deadline=None,
+    derandomize=True,
+    max_examples=10 if os.environ.get("QUICK") else 20,
 )
-settings.register_profile("search", deadline=None, max_examples=int(os.environ.get("EXAMPLES", "100")))
+settings.register_profile(
+    "search", deadline=None, max_examples=int(os.environ.get("EXAMPLES", "100"))
+)
 settings.load_profile("repeatable")
 
 
 def pytest_configure() -> None:
-    """Let programs that tests start end by SIGINT: a shell that runs the tests in the background has it ignored."""
+    """Let programs that tests start end by SIGINT: a shell that runs the tests in the background
+    has it ignored.
+    """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Return how many tests ``-n auto`` runs at a time: most wait for programs that they have started."""
+    """Return how many tests ``-n auto`` runs at a time: most wait for programs that they have
+    started.
+    """
     return 3 * (os.cpu_count() or 1)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the one flag that writes the golden files anew."""
-    parser.addoption("--update-golden", action="store_true", help="write tests/data/golden/ anew instead of comparing")
+    parser.addoption(
+        "--update-golden",
+        action="store_true",
+        help="write tests/data/golden/ anew instead of comparing",
+    )
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the files that take long, so that no worker is left alone with one at the end of the run."""
+    """Begin with the files that take long, so that no worker is left alone with one at the end of
+    the run.
+    """
     files = [path.relative_to(TESTS) for path in dict.fromkeys(item.path for item in items)]
-    folders = {folder: [each for each in files if each.is_relative_to(folder)] for folder in chain(*LONGEST_FIRST)}
+    folders = {
+        folder: [each for each in files if each.is_relative_to(folder)]
+        for folder in chain(*LONGEST_FIRST)
+    }
 
     def turn(file: Path) -> tuple[int, float]:
-        stage = next(number for number, some in enumerate(LONGEST_FIRST) if any(map(file.is_relative_to, some)))
+        stage = next(
+            number
+            for number, some in enumerate(LONGEST_FIRST)
+            if any(map(file.is_relative_to, some))
+        )
         folder = next(filter(file.is_relative_to, LONGEST_FIRST[stage]))
         evenly = (folders[folder].index(file) + 0.5) / len(folders[folder])
         return stage, evenly
@@ -85,7 +118,9 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Keep the name of each test that passes at its second attempt."""
     if FLAKY_FILE and SECOND_ATTEMPT in sys.argv and report.when == "call" and report.passed:
         with Path(FLAKY_FILE).open("a") as file:
-            file.write(f"{report.nodeid} (Python {sys.version_info.major}.{sys.version_info.minor})\n")
+            file.write(
+                f"{report.nodeid} (Python {sys.version_info.major}.{sys.version_info.minor})\n"
+            )
 
 
 @pytest.hookimpl(trylast=True)
@@ -100,7 +135,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for name in _flaky():
         terminalreporter.write_line(f"FLAKY {name}: failed, then passed alone", yellow=True)
     if len(_flaky()) > FLAKY_AT_MOST:
-        terminalreporter.write_line(f"{len(_flaky())} flaky tests; more than {FLAKY_AT_MOST} fail the run", red=True)
+        terminalreporter.write_line(
+            f"{len(_flaky())} flaky tests; more than {FLAKY_AT_MOST} fail the run", red=True
+        )
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -118,7 +155,10 @@ def _unchanged_signals() -> Iterator[None]:
 
     A program that a later test starts would ignore them, too, and never end.
     """
-    before = {number: signal.getsignal(number) for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)}
+    before = {
+        number: signal.getsignal(number)
+        for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
+    }
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
@@ -162,6 +202,8 @@ def start_exporter(tmp_path: Path) -> Iterator[Callable[..., Exporter]]:
         def start(endpoint: str, *flags: str, **env: str) -> Exporter:
             nonlocal count
             count += 1
-            return stack.enter_context(Exporter(endpoint, tmp_path / f"exporter-{count}.log", *flags, **env))
+            return stack.enter_context(
+                Exporter(endpoint, tmp_path / f"exporter-{count}.log", *flags, **env)
+            )
 
         yield start

@@ -15,7 +15,8 @@ _OURS = f'alertname=~"{PREFIX}.+"'
 _EVENT = 'event_id!=""'
 RESEND_DELAY = "10s"
 """How often Prometheus has to send its alerts again, so that an Alertmanager that restarts knows of a maintenance
-before the alerts that it inhibits have waited for their ``group_wait``. Prometheus' default is a minute."""
+before the alerts that it inhibits have waited for their ``group_wait``. Prometheus' default is a
+minute."""
 
 
 def _inhibition(source: Sequence[str], target: Sequence[str], *equal: str) -> dict[str, Any]:
@@ -45,7 +46,8 @@ def alertmanager_config(settings: Settings) -> str:
     }
     return _written(
         config,
-        "Alertmanager for azure-scheduled-events-exporter: critical pages, warning makes a ticket, info only shows.",
+        "Alertmanager for azure-scheduled-events-exporter: critical pages, warning makes a ticket,"
+        " info only shows.",
     )
 
 
@@ -53,7 +55,8 @@ def fragment(settings: Settings) -> str:
     """Return what an existing configuration needs: its lists get the items of the lists here."""
     return _written(
         _parts(settings, "azure-"),
-        "For an Alertmanager that you have: add the items of each list to the list of the same name in your file, the",
+        "For an Alertmanager that you have: add the items of each list to the list of the same name"
+        " in your file, the",
         "route before your own routes. Replace the receivers by yours, or fill them in.",
     )
 
@@ -69,7 +72,10 @@ def kube_prometheus_stack_values(settings: Settings) -> str:
         "templates": ["/etc/alertmanager/config/*.tmpl"],
     }
     values = {
-        "alertmanager": {"config": config, "templateFiles": {"azure-scheduled-events.tmpl": TEMPLATES}},
+        "alertmanager": {
+            "config": config,
+            "templateFiles": {"azure-scheduled-events.tmpl": TEMPLATES},
+        },
         "prometheus": {
             "prometheusSpec": {
                 "ruleSelectorNilUsesHelmValues": False,
@@ -81,7 +87,8 @@ def kube_prometheus_stack_values(settings: Settings) -> str:
     }
     return _written(
         values,
-        "Values for the chart kube-prometheus-stack: helm upgrade … --values THIS-FILE. They contain its own routes",
+        "Values for the chart kube-prometheus-stack: helm upgrade … --values THIS-FILE. They"
+        " contain its own routes",
         "and inhibitions, since Helm replaces lists. Add your receivers and routes.",
     )
 
@@ -115,9 +122,9 @@ def _times(settings: Settings, prefix: str = "") -> dict[str, Any]:
 def _route(settings: Settings, prefix: str = "") -> dict[str, Any]:
     """The tree of routes; a group is one page, so events are grouped by nothing but their id.
 
-    VmNotBack is a page of its own: in the event's group it would wait for ``group_interval``, and an incident that
-    somebody has acknowledged would not ring again. A VM that is evicted has seconds, and one that went down without
-    notice is down, so their tickets do not wait.
+    VmNotBack is a page of its own: in the event's group it would wait for ``group_interval``, and
+    an incident that somebody has acknowledged would not ring again. A VM that is evicted has
+    seconds, and one that went down without notice is down, so their tickets do not wait.
     """
     at_once, by_event = {"group_wait": "0s"}, {"group_by": ["event_id"]}
     alone = {"matchers": [f'alertname="{NOT_BACK}"'], "group_by": ["alertname", "event_id"]}
@@ -129,7 +136,11 @@ def _route(settings: Settings, prefix: str = "") -> dict[str, Any]:
         **by_place,
         "routes": [alone, {"matchers": [_EVENT], **by_event}],
     }
-    urgent = {"matchers": [_EVENT, f'alertname=~"{PREFIX}(Preempt|WithoutNotice)"'], **at_once, **by_event}
+    urgent = {
+        "matchers": [_EVENT, f'alertname=~"{PREFIX}(Preempt|WithoutNotice)"'],
+        **at_once,
+        **by_event,
+    }
     return {
         "matchers": [_OURS],
         **_times(settings, prefix),
@@ -139,7 +150,8 @@ def _route(settings: Settings, prefix: str = "") -> dict[str, Any]:
             {**alone, **at_once},
             urgent,
             {"matchers": [_EVENT], **by_event},
-            # A group of many exporters: without this, one mail every 30 s while a fleet is rolled out or scaled in.
+            # A group of many exporters: without this, one mail every 30 s while a fleet is rolled
+            # out or scaled in.
             {"matchers": ['component="exporter"'], "group_interval": "5m"},
         ],
     }
@@ -148,15 +160,19 @@ def _route(settings: Settings, prefix: str = "") -> dict[str, Any]:
 def _inhibitions(settings: Settings) -> list[dict[str, Any]]:
     """Return the inhibitions of alerts that repeat or follow from another alert.
 
-    Only alerts of events have an event_id: without that matcher, two alerts that lack it would count as equal. The
-    alerts that say something new about an event are excluded.
+    Only alerts of events have an event_id: without that matcher, two alerts that lack it would
+    count as equal. The alerts that say something new about an event are excluded.
 
     Alertmanager never reports an alert as resolved that ends while it is inhibited
-    (https://github.com/prometheus/alertmanager/issues/2754): its ticket would stay open. So no alert is inhibited
-    here that is usually delivered before the one that would inhibit it.
+    (https://github.com/prometheus/alertmanager/issues/2754): its ticket would stay open. So no
+    alert is inhibited here that is usually delivered before the one that would inhibit it.
     """
-    beside = "|".join(map(full_name, ("Overdue", "StartedTooLong", "NotApproved", "VmNotBack", "DegradedHost")))
-    down, invalid, unreachable = map(full_name, ("ExporterDown", "DocumentInvalid", "ImdsUnreachable"))
+    beside = "|".join(
+        map(full_name, ("Overdue", "StartedTooLong", "NotApproved", "VmNotBack", "DegradedHost"))
+    )
+    down, invalid, unreachable = map(
+        full_name, ("ExporterDown", "DocumentInvalid", "ImdsUnreachable")
+    )
     target = dict.fromkeys(("job", "instance", *settings.items("maintenance.within")))
     return [
         _inhibition(
@@ -195,14 +211,21 @@ def _matchers(target: str) -> list[str]:
     if target in MAINTENANCE_TARGETS:
         return [f'alertname=~"{MAINTENANCE_TARGETS[target]}"']
     found = [each.groups() for each in MATCHER.finditer(target)]
-    matchers = [f'{label}{sign}"{plain if quoted is None else quoted}"' for label, sign, quoted, plain in found]
+    matchers = [
+        f'{label}{sign}"{plain if quoted is None else quoted}"'
+        for label, sign, quoted, plain in found
+    ]
     return matchers or [f'alertname="{target}"']
 
 
 def _receivers(settings: Settings, prefix: str = "") -> list[dict[str, Any]]:
     """Return the receivers, each with what its settings fill in."""
     text = settings.text
-    of_slack = {"api_url": text("chat.slack-url"), "channel": text("chat.slack-channel"), "send_resolved": True}
+    of_slack = {
+        "api_url": text("chat.slack-url"),
+        "channel": text("chat.slack-channel"),
+        "send_resolved": True,
+    }
     slack = ("chat.slack-url", "slack_configs", {**of_slack, "title": _SUBJECT, "text": _TEXT})
     pagerduty = {"severity": "critical", "description": _SUBJECT, "details": {"text": _TEXT}}
     opsgenie = {"message": _SUBJECT, "description": _TEXT, "priority": "P1"}
@@ -215,7 +238,10 @@ def _receivers(settings: Settings, prefix: str = "") -> list[dict[str, Any]]:
     }
 
     def receiver(name: str, *configs: tuple[str, str, dict[str, Any]]) -> dict[str, Any]:
-        return {"name": f"{prefix}{name}", **{key: [config] for setting, key, config in configs if text(setting)}}
+        return {
+            "name": f"{prefix}{name}",
+            **{key: [config] for setting, key, config in configs if text(setting)},
+        }
 
     def webhook(name: str) -> tuple[str, str, dict[str, Any]]:
         return name, "webhook_configs", {"url": text(name), "send_resolved": True}
@@ -223,12 +249,25 @@ def _receivers(settings: Settings, prefix: str = "") -> list[dict[str, Any]]:
     return [
         receiver(
             "pager",
-            ("pager.pagerduty-key", "pagerduty_configs", {"routing_key": text("pager.pagerduty-key"), **pagerduty}),
-            ("pager.opsgenie-key", "opsgenie_configs", {"api_key": text("pager.opsgenie-key"), **opsgenie}),
+            (
+                "pager.pagerduty-key",
+                "pagerduty_configs",
+                {"routing_key": text("pager.pagerduty-key"), **pagerduty},
+            ),
+            (
+                "pager.opsgenie-key",
+                "opsgenie_configs",
+                {"api_key": text("pager.opsgenie-key"), **opsgenie},
+            ),
             webhook("pager.webhook-url"),
             slack,
         ),
-        receiver("tickets", webhook("tickets.webhook-url"), ("tickets.email-to", "email_configs", mail), slack),
+        receiver(
+            "tickets",
+            webhook("tickets.webhook-url"),
+            ("tickets.email-to", "email_configs", mail),
+            slack,
+        ),
         receiver("show"),
     ]
 

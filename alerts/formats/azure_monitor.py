@@ -32,8 +32,12 @@ def azure_monitor_rules(settings: Settings) -> str:
         "parameters": {
             "workspaceId": _parameter("Resource id of the Azure Monitor workspace."),
             "actionGroupId": _parameter("Resource id of the action group that pages."),
-            "ticketActionGroupId": _parameter("The same, for tickets.", defaultValue="[parameters('actionGroupId')]"),
-            "location": _parameter("Region of the workspace.", defaultValue="[resourceGroup().location]"),
+            "ticketActionGroupId": _parameter(
+                "The same, for tickets.", defaultValue="[parameters('actionGroupId')]"
+            ),
+            "location": _parameter(
+                "Region of the workspace.", defaultValue="[resourceGroup().location]"
+            ),
         },
         "resources": [_group(group, settings) for group in groups(settings)],
     }
@@ -45,7 +49,12 @@ def ama_metrics_config(settings: Settings) -> str:
     job = to_yaml({"scrape_configs": [scrape_job("kubernetes", settings)]})
     name = {"name": "ama-metrics-prometheus-config", "namespace": "kube-system"}
     return to_yaml(
-        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": name, "data": {"prometheus-config": job}},
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": name,
+            "data": {"prometheus-config": job},
+        },
         "For the metrics add-on of AKS; add its job to yours if you have this ConfigMap already.",
     )
 

@@ -1,6 +1,7 @@
 """The alerts as Grafana-managed rules, for teams that have no Alertmanager.
 
-The PromQL stays as it is; Grafana's templates cannot query, so that its texts name events instead of VMs.
+The PromQL stays as it is; Grafana's templates cannot query, so that its texts name events instead
+of VMs.
 """
 
 from collections.abc import Iterator
@@ -15,9 +16,13 @@ from .prometheus import annotations
 from .texts import for_grafana
 from .yaml_text import to_yaml
 
-_LEAST_SECONDS = 10  # Grafana's default min_interval: it evaluates no group more often, and in steps of it
+_LEAST_SECONDS = (
+    10  # Grafana's default min_interval: it evaluates no group more often, and in steps of it
+)
 _WINDOW = 600  # seconds
-_ANY_VALUE = -1e15  # the PromQL has decided already: any value, 0 and negative ones too, is an alert
+_ANY_VALUE = (
+    -1e15
+)  # the PromQL has decided already: any value, 0 and negative ones too, is an alert
 _LONGEST_UID = 40
 _EXPRESSION = "__expr__"
 
@@ -27,7 +32,8 @@ def grafana_rules(settings: Settings) -> str:
     return to_yaml(
         {"apiVersion": 1, "groups": [_group(group, settings) for group in groups(settings)]},
         "Grafana-managed alerts; put it into /etc/grafana/provisioning/alerting/.",
-        "Their expressions read series that the recording rules of Prometheus make: load those too.",
+        "Their expressions read series that the recording rules of Prometheus make: load those"
+        " too.",
     )
 
 
@@ -49,7 +55,8 @@ def _rule(alert: Alert, settings: Settings) -> dict[str, Any]:
         "condition": "C",
         "data": list(_queries(alert, settings)),
         "noDataState": "OK",  # no series is no alert
-        # With Error, a Prometheus that does not answer pages for each critical rule; with OK, it resolves pages.
+        # With Error, a Prometheus that does not answer pages for each critical rule; with OK, it
+        # resolves pages.
         "execErrState": "KeepLast",
         "for": alert.holds or "0s",
         "annotations": annotations(alert, settings, for_grafana),
@@ -61,7 +68,11 @@ def _rule(alert: Alert, settings: Settings) -> dict[str, Any]:
 def _queries(alert: Alert, settings: Settings) -> Iterator[dict[str, Any]]:
     """Yield the query, its last values, and a condition per series: one for all would lose their labels."""
     source = settings.text("grafana.datasource")
-    prometheus = {"datasource": {"type": "prometheus", "uid": source}, "instant": True, "range": False}
+    prometheus = {
+        "datasource": {"type": "prometheus", "uid": source},
+        "instant": True,
+        "range": False,
+    }
     grafana = {"datasource": {"type": _EXPRESSION, "uid": _EXPRESSION}}
     decided = {"evaluator": {"type": "gt", "params": [_ANY_VALUE]}}
     for name, uid, window, model in (
@@ -70,9 +81,25 @@ def _queries(alert: Alert, settings: Settings) -> Iterator[dict[str, Any]]:
             "B",
             _EXPRESSION,
             0,
-            {**grafana, "expression": "A", "type": "reduce", "reducer": "last", "settings": {"mode": "dropNN"}},
+            {
+                **grafana,
+                "expression": "A",
+                "type": "reduce",
+                "reducer": "last",
+                "settings": {"mode": "dropNN"},
+            },
         ),
-        ("C", _EXPRESSION, 0, {**grafana, "expression": "B", "type": "threshold", "conditions": [decided]}),
+        (
+            "C",
+            _EXPRESSION,
+            0,
+            {**grafana, "expression": "B", "type": "threshold", "conditions": [decided]},
+        ),
     ):
         times = {"from": window, "to": 0}
-        yield {"refId": name, "relativeTimeRange": times, "datasourceUid": uid, "model": {"refId": name, **model}}
+        yield {
+            "refId": name,
+            "relativeTimeRange": times,
+            "datasourceUid": uid,
+            "model": {"refId": name, **model},
+        }

@@ -20,7 +20,9 @@ VERSION_ANNOTATION = "rules_version"
 """The annotation of NoExporters that tells ``doctor`` which rules are loaded; settings do not change it."""
 
 
-def annotations(alert: Alert, settings: Settings, form: Callable[[str], str] = for_rules) -> dict[str, str]:
+def annotations(
+    alert: Alert, settings: Settings, form: Callable[[str], str] = for_rules
+) -> dict[str, str]:
     """Return the alert's annotations: its texts, as ``form`` writes them for one engine, and links to pages."""
     dashboard = f"{settings.text('dashboards.url')}/azure-scheduled-events-{alert.dashboard}"
     return {
@@ -41,7 +43,8 @@ def prometheus_rules(settings: Settings) -> str:
     """Return the rule file for ``rule_files`` of Prometheus, and for vmalert."""
     text = to_yaml(
         _rule_groups(settings),
-        "Rules for azure-scheduled-events-exporter, for Prometheus and vmalert: docs/how-the-rules-work.md.",
+        "Rules for azure-scheduled-events-exporter, for Prometheus and vmalert:"
+        " docs/how-the-rules-work.md.",
         "`and` and `unless` bind tighter than `or`.",
     )
     return _with_meanings(text, settings)
@@ -56,13 +59,17 @@ def prometheus_rule_resource(settings: Settings) -> str:
         "metadata": {"name": "azure-scheduled-events-exporter", "labels": labels},
         "spec": _rule_groups(settings),
     }
-    text = to_yaml(resource, "The rules for the Prometheus operator; its ruleSelector must match the labels.")
+    text = to_yaml(
+        resource, "The rules for the Prometheus operator; its ruleSelector must match the labels."
+    )
     return _with_meanings(text, settings)
 
 
 def _with_meanings(text: str, settings: Settings) -> str:
     """Return the file with the meaning of each recording above it."""
-    meanings = {each.record: each.meaning for group in groups(settings) for each in group.recordings}
+    meanings = {
+        each.record: each.meaning for group in groups(settings) for each in group.recordings
+    }
     return _RECORD.sub(lambda found: f"{found[1]}# {meanings[found[2]]}\n{found[0]}", text)
 
 

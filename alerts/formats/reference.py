@@ -26,10 +26,19 @@ def reference(settings: Settings) -> str:
     """Return the page, in Markdown."""
     runbooks = settings.text("runbooks.url")
     rules = [
-        (f"[{each.name}]({runbooks}/{each.name}.md)", each.severity, each.holds or "at once", each.meaning)
+        (
+            f"[{each.name}]({runbooks}/{each.name}.md)",
+            each.severity,
+            each.holds or "at once",
+            each.meaning,
+        )
         for each in alerts(settings)
     ]
-    recordings = [(f"`{each.record}`", each.meaning) for group in groups(settings) for each in group.recordings]
+    recordings = [
+        (f"`{each.record}`", each.meaning)
+        for group in groups(settings)
+        for each in group.recordings
+    ]
     rows = [(f"`{each.name}`", _default(each), each.range, each.help) for each in SETTINGS.values()]
     return "\n".join(
         (
@@ -53,7 +62,13 @@ def runbooks(folder: Path) -> Iterator[tuple[Path, str]]:
         if _BODY not in text:
             raise ExporterError(f"{path}: write this runbook, with a section Impact")
         severity = f"Severity: {alert.severity}{f', after {alert.holds}' if alert.holds else ''}."
-        yield path, f"# {alert.name}\n\n## Meaning\n\n{alert.meaning}\n\n{severity}\n\n{text[text.index(_BODY) :]}"
+        yield (
+            path,
+            (
+                f"# {alert.name}\n\n##"
+                f" Meaning\n\n{alert.meaning}\n\n{severity}\n\n{text[text.index(_BODY) :]}"
+            ),
+        )
 
 
 def values_file(settings: Settings) -> str:
@@ -63,7 +78,9 @@ def values_file(settings: Settings) -> str:
 
 def exporter_values_file(settings: Settings) -> str:
     """Return a values file for ``--alerts.values``: without receivers, whose keys no exporter and no VM needs."""
-    return _values(settings, "azure-scheduled-events-exporter run --alerts.values THIS-FILE", _RECEIVERS)
+    return _values(
+        settings, "azure-scheduled-events-exporter run --alerts.values THIS-FILE", _RECEIVERS
+    )
 
 
 def _values(settings: Settings, command: str, without: tuple[str, ...] = ()) -> str:
@@ -75,8 +92,14 @@ def _values(settings: Settings, command: str, without: tuple[str, ...] = ()) -> 
 
 
 def _value(setting: Setting, settings: Settings) -> str:
-    read = {"text": settings.text, "list": lambda name: [*settings.items(name)], "map": settings.pairs}[setting.form]
-    return yaml.safe_dump(read(setting.name), default_style="'", default_flow_style=True, width=10_000).strip()
+    read = {
+        "text": settings.text,
+        "list": lambda name: [*settings.items(name)],
+        "map": settings.pairs,
+    }[setting.form]
+    return yaml.safe_dump(
+        read(setting.name), default_style="'", default_flow_style=True, width=10_000
+    ).strip()
 
 
 def _default(setting: Setting) -> str:

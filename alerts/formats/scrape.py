@@ -9,7 +9,9 @@ from ..settings import Settings
 from .yaml_text import to_yaml
 
 _JOB = "azure-scheduled-events-exporter"
-_LONGEST_SCRAPE = 10.0  # seconds, as Prometheus ships: a target that hangs is down no later than one that refuses
+_LONGEST_SCRAPE = (
+    10.0  # seconds, as Prometheus ships: a target that hangs is down no later than one that refuses
+)
 _AZURE = {
     "subscription_id": "00000000-0000-0000-0000-000000000000",
     "authentication_method": "ManagedIdentity",
@@ -37,13 +39,24 @@ DISCOVERIES: Mapping[str, tuple[Mapping[str, Any], tuple[str, ...]]] = {
         },
         (
             "Finds every VM of a subscription that carries the tag azure_scheduled_events=true.",
-            "Azure allows 12,000 reads an hour. This reads once for each VM and refresh: docs/fleet.md, Discovery.",
-            "From 3.4, Prometheus may need client_id for a system-assigned identity too: docs/fleet.md, Shards.",
+            (
+                "Azure allows 12,000 reads an hour. This reads once for each VM and refresh:"
+                " docs/fleet.md, Discovery."
+            ),
+            (
+                "From 3.4, Prometheus may need client_id for a system-assigned identity too:"
+                " docs/fleet.md, Shards."
+            ),
         ),
     ),
     "file": (
         {"file_sd_configs": [{"files": ["targets/*.json"], "refresh_interval": "1m"}]},
-        ('Reads the targets from files such as [{"targets": ["10.0.0.4:10169"], "labels": {"team": "search"}}].',),
+        (
+            (
+                'Reads the targets from files such as [{"targets": ["10.0.0.4:10169"], "labels":'
+                ' {"team": "search"}}].'
+            ),
+        ),
     ),
     "kubernetes": (
         {
@@ -54,7 +67,12 @@ DISCOVERIES: Mapping[str, tuple[Mapping[str, Any], tuple[str, ...]]] = {
                 _copy("kubernetes_pod_node_name", "node"),
             ],
         },
-        ("Finds the exporter's pods, one on every node; with the Prometheus operator use its PodMonitor instead.",),
+        (
+            (
+                "Finds the exporter's pods, one on every node; with the Prometheus operator use its"
+                " PodMonitor instead."
+            ),
+        ),
     ),
 }
 """By name, how targets are found, and what to know about it."""
@@ -72,7 +90,14 @@ def scrape_example(name: str, settings: Settings) -> str:
 
 
 def scrape_job(name: str, settings: Settings) -> dict[str, Any]:
-    """Return the job alone. Its interval makes a page come in time: a VM that is evicted has 30 seconds or less."""
+    """Return the job alone.
+
+    Its interval makes a page come in time: a VM that is evicted has 30 seconds or less.
+    """
     seconds = parse_duration(settings.text("scrape.interval"))
     times = {"scrape_interval": seconds, "scrape_timeout": min(seconds, _LONGEST_SCRAPE)}
-    return {"job_name": _JOB, **{key: format_duration(each) for key, each in times.items()}, **DISCOVERIES[name][0]}
+    return {
+        "job_name": _JOB,
+        **{key: format_duration(each) for key, each in times.items()},
+        **DISCOVERIES[name][0],
+    }

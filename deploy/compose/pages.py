@@ -63,7 +63,9 @@ def handler_of(phone: Phone, addresses: str, runbooks: Path) -> type[BaseHTTPReq
                 body = self.rfile.read(min(int(self.headers["Content-Length"]), _LONGEST))
                 phone.notified(_KINDS[self.path], json.loads(body))
             except (ValueError, AttributeError, LookupError, TypeError) as error:
-                self._answer(HTTPStatus.BAD_REQUEST, f"This is no notification of Alertmanager: {error!r}\n")
+                self._answer(
+                    HTTPStatus.BAD_REQUEST, f"This is no notification of Alertmanager: {error!r}\n"
+                )
             else:
                 self._answer(HTTPStatus.OK, "")
 
@@ -71,7 +73,10 @@ def handler_of(phone: Phone, addresses: str, runbooks: Path) -> type[BaseHTTPReq
             found = _RUNBOOK.fullmatch(self.path)
             if self.path == "/":
                 newest_first = "\n".join(phone.lines[::-1]) or "None yet."
-                self._answer(HTTPStatus.OK, f"Pages and tickets, in UTC:\n\n{newest_first}\n\nSee also:\n\n{addresses}")
+                self._answer(
+                    HTTPStatus.OK,
+                    f"Pages and tickets, in UTC:\n\n{newest_first}\n\nSee also:\n\n{addresses}",
+                )
             elif found and (runbooks / found[1]).is_file():
                 self._answer(HTTPStatus.OK, (runbooks / found[1]).read_text("utf-8"))
             else:
@@ -96,13 +101,23 @@ def handler_of(phone: Phone, addresses: str, runbooks: Path) -> type[BaseHTTPReq
 def main() -> None:
     """Listen until SIGINT or SIGTERM."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--listen", required=True, metavar="HOST:PORT", help="where; ':PORT' for all interfaces")
-    parser.add_argument("--runbooks", type=Path, required=True, metavar="DIR", help="served at /runbooks/NAME.md")
+    parser.add_argument(
+        "--listen", required=True, metavar="HOST:PORT", help="where; ':PORT' for all interfaces"
+    )
+    parser.add_argument(
+        "--runbooks", type=Path, required=True, metavar="DIR", help="served at /runbooks/NAME.md"
+    )
     arguments = parser.parse_args()
     host, _, port = arguments.listen.rpartition(":")
-    lines = [line.split(maxsplit=1) for line in os.environ.get("ADDRESSES", "").splitlines() if line.strip()]
+    lines = [
+        line.split(maxsplit=1)
+        for line in os.environ.get("ADDRESSES", "").splitlines()
+        if line.strip()
+    ]
     addresses = "".join(f"  {line[0]:<42} {line[-1]}\n" for line in lines)
-    with ThreadingHTTPServer((host, int(port)), handler_of(Phone(), addresses, arguments.runbooks)) as server:
+    with ThreadingHTTPServer(
+        (host, int(port)), handler_of(Phone(), addresses, arguments.runbooks)
+    ) as server:
         server.daemon_threads = True
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: threading.Thread(target=server.shutdown).start())

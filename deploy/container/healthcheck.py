@@ -1,6 +1,7 @@
 """The container's HEALTHCHECK: ends with 0 when the exporter answers ``/-/healthy``, else with 1 and the reason.
 
-It finds the address in the environment, the environment file and the configuration file; it cannot see flags.
+It finds the address in the environment, the environment file and the configuration file; it cannot
+see flags.
 """  # noqa: INP001 - a program in the image, no package
 
 import os
@@ -12,10 +13,16 @@ from pathlib import Path
 
 from azure_scheduled_events_exporter import environment_file
 from azure_scheduled_events_exporter.config.resolution import written
-from azure_scheduled_events_exporter.http_server.listen_address import ListenAddress, parse_listen_address
+from azure_scheduled_events_exporter.http_server.listen_address import (
+    ListenAddress,
+    parse_listen_address,
+)
 
 _SECONDS = 2.0  # each without TLS and with it
-_REQUEST = b"GET /-/healthy HTTP/1.1\r\nHost: localhost\r\nUser-Agent: healthcheck\r\nConnection: close\r\n\r\n"
+_REQUEST = (
+    b"GET /-/healthy HTTP/1.1\r\nHost: localhost\r\nUser-Agent: healthcheck\r\nConnection:"
+    b" close\r\n\r\n"
+)
 _ALIVE = (b"200", b"401", b"429")
 """Statuses of a living exporter: to ask for a certificate or for patience is an answer too."""
 
@@ -25,14 +32,17 @@ def _address() -> ListenAddress:
     if path := env.get("AZURE_SCHEDULED_EVENTS_ENV_FILE"):
         env = {name: text for name, (text, _) in environment_file.load(Path(path)).items()} | env
     # Only this one is parsed: an error in another setting does not stop a running exporter.
-    (text,) = (text for setting, text, _ in written({}, env) if setting.flag == "web.listen-address")
+    (text,) = (
+        text for setting, text, _ in written({}, env) if setting.flag == "web.listen-address"
+    )
     return parse_listen_address(text)
 
 
 def _status(address: ListenAddress) -> bytes:
     """Return the status code of the answer; 401 where TLS asks for a certificate of the client.
 
-    Whether it speaks TLS is tried: it keeps its last valid web configuration, whatever the file has become.
+    Whether it speaks TLS is tried: it keeps its last valid web configuration, whatever the file has
+        become.
 
     Raises:
         OSError: there is no answer.
@@ -43,7 +53,9 @@ def _status(address: ListenAddress) -> bytes:
     context = ssl.create_default_context()
     context.check_hostname = False  # it asks itself; what matters is that there is an answer
     context.verify_mode = ssl.CERT_NONE
-    with context.wrap_socket(socket.create_connection(where, _SECONDS), do_handshake_on_connect=False) as connection:
+    with context.wrap_socket(
+        socket.create_connection(where, _SECONDS), do_handshake_on_connect=False
+    ) as connection:
         try:
             connection.do_handshake()
             return _ask(connection)
@@ -68,7 +80,11 @@ def main() -> str | None:
         found = _status(address)
     except Exception as error:  # noqa: BLE001 - whatever it is, it is not healthy
         return f"not healthy: {error}"
-    return None if found in _ALIVE else f"not healthy: {address} answers {found.decode(errors='replace') or 'nothing'}"
+    return (
+        None
+        if found in _ALIVE
+        else f"not healthy: {address} answers {found.decode(errors='replace') or 'nothing'}"
+    )
 
 
 if __name__ == "__main__":

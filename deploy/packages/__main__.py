@@ -1,7 +1,7 @@
 """Starts the exporter of a single-file archive: unpacks it once into this user's cache, and runs it there.
 
-Compiled libraries cannot be loaded from an archive. The folder is named by the archive's digest, so another version has
-another folder. It must not use anything besides the standard library.
+Compiled libraries cannot be loaded from an archive. The folder is named by the archive's digest, so
+another version has another folder. It must not use anything besides the standard library.
 """
 
 import hashlib
@@ -23,8 +23,15 @@ def _fail(text: str) -> None:
 def _only_ours(folder: Path) -> None:
     """End the program if another user could replace what is in ``folder``."""
     found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid not in {0, os.geteuid()} or found.st_mode & 0o022:
-        _fail(f"{folder} can be changed by another user: set XDG_CACHE_HOME to a folder that only you can write")
+    if (
+        not stat.S_ISDIR(found.st_mode)
+        or found.st_uid not in {0, os.geteuid()}
+        or found.st_mode & 0o022
+    ):
+        _fail(
+            f"{folder} can be changed by another user: set XDG_CACHE_HOME to a folder that only you"
+            " can write"
+        )
 
 
 def _unpack(archive: Path, folder: Path, version: str) -> None:
@@ -66,7 +73,10 @@ def main() -> None:
         if not folder.is_dir():
             _unpack(archive, folder, version)
     except (OSError, RuntimeError) as error:
-        _fail(f"cannot unpack into the cache: {error}: set XDG_CACHE_HOME to a folder that you can write")
+        _fail(
+            f"cannot unpack into the cache: {error}: set XDG_CACHE_HOME to a folder that you can"
+            " write"
+        )
     python = str(folder / "bin" / "python3")
     os.execv(python, [python, "-m", "azure_scheduled_events_exporter", *sys.argv[1:]])  # noqa: S606 - no shell
 

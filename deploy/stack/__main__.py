@@ -29,13 +29,20 @@ _GRACE = 10.0  # seconds to end by themselves
 _LOOK = 0.1  # seconds between looks
 
 
-def _run(services: Mapping[str, compose.Service], folder: Path, ended: threading.Event, *, free_ports: bool) -> None:
+def _run(
+    services: Mapping[str, compose.Service],
+    folder: Path,
+    ended: threading.Event,
+    *,
+    free_ports: bool,
+) -> None:
     """Start what has a program here, each part when what comes before it is ready, and show it until ``ended`` is set.
 
     Leaves no process behind.
 
     Raises:
-        ExporterError: a port is taken, or a part cannot be started, ends, or does not listen in time.
+        ExporterError: a port is taken, or a part cannot be started, ends, or does not listen in
+            time.
     """
     programs = {name: program for name, each in services.items() if (program := program_of(each))}
     absent = [name for name in services if name not in programs]
@@ -105,7 +112,9 @@ def _follow(parts: Sequence[Part], ended: threading.Event) -> None:
     """Print what the parts for people say, each line with the part's name, until ``ended`` is set."""
     shown = [part for part in parts if part.service.shown]
     width = max(len(part.service.name) for part in shown)
-    files = [(part.service.name, part.log.open(encoding="utf-8", errors="replace")) for part in shown]
+    files = [
+        (part.service.name, part.log.open(encoding="utf-8", errors="replace")) for part in shown
+    ]
     while not ended.is_set():
         for name, file in files:
             for line in file:
@@ -117,17 +126,34 @@ def _follow(parts: Sequence[Part], ended: threading.Event) -> None:
 def main() -> int:
     """Return the exit status: 0 after SIGINT or SIGTERM, 1 if a part fails."""
     parser = argparse.ArgumentParser(prog="make stack", description=__doc__)
-    parser.add_argument("--free-ports", action="store_true", help="take any free ports instead of the usual ones")
-    parser.add_argument("--victoria", action="store_true", help="vmagent, VictoriaMetrics, vmalert; no Prometheus")
-    parser.add_argument("--file", type=Path, default=COMPOSE, metavar="FILE", help="another compose file of this form")
-    parser.add_argument("--folder", type=Path, metavar="DIR", help="where to keep logs and data (default: temporary)")
+    parser.add_argument(
+        "--free-ports", action="store_true", help="take any free ports instead of the usual ones"
+    )
+    parser.add_argument(
+        "--victoria", action="store_true", help="vmagent, VictoriaMetrics, vmalert; no Prometheus"
+    )
+    parser.add_argument(
+        "--file",
+        type=Path,
+        default=COMPOSE,
+        metavar="FILE",
+        help="another compose file of this form",
+    )
+    parser.add_argument(
+        "--folder",
+        type=Path,
+        metavar="DIR",
+        help="where to keep logs and data (default: temporary)",
+    )
     arguments = parser.parse_args()
     ended = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: ended.set())
     folder = arguments.folder or Path(tempfile.mkdtemp(prefix="stack-"))
     try:
-        services = compose.read(arguments.file, os.environ, *([VICTORIA] if arguments.victoria else []))
+        services = compose.read(
+            arguments.file, os.environ, *([VICTORIA] if arguments.victoria else [])
+        )
         _run(services, folder, ended, free_ports=arguments.free_ports)
     except ExporterError as error:  # the logs are kept: somebody will want to read them
         sys.stderr.write(f"stack: {error}\n")

@@ -1,4 +1,6 @@
-"""Reads the parts of the compose file that programs without containers need. Starts nothing, writes nothing.
+"""Reads the parts of the compose file that programs without containers need.
+
+Starts nothing, writes nothing.
 
 The rest, such as how a container is sealed off, is for a container engine alone.
 """
@@ -30,7 +32,8 @@ class Service:
 
     Attributes:
         command: the arguments of ``entrypoint``, or of the image's own where that is empty.
-        ports: what it listens on, each with the port of 127.0.0.1 where that is published; none: it does its work once.
+        ports: what it listens on, each with the port of 127.0.0.1 where that is published; none: it
+            does its work once.
         shown: whether people are to see what it prints.
     """
 
@@ -47,20 +50,30 @@ class Service:
 def read(path: Path, variables: Mapping[str, str], *overrides: Path) -> dict[str, Service]:
     """Return the services of the compose file at ``path``, in an order in which each comes after what it needs.
 
-    ``overrides`` are compose files of the same folder, which change and add services as a container engine merges them.
+    ``overrides`` are compose files of the same folder, which change and add services as a container
+    engine merges them.
     """
     written: Any = {}
     for file in (path, *overrides):
-        text = _VARIABLE.sub(lambda found: variables.get(found[1]) or found[2], file.read_text("utf-8"))
+        text = _VARIABLE.sub(
+            lambda found: variables.get(found[1]) or found[2], file.read_text("utf-8")
+        )
         written = _merged(written, yaml.safe_load(text)["services"])
-    order = TopologicalSorter({name: body.get("depends_on", ()) for name, body in written.items()}).static_order()
+    order = TopologicalSorter(
+        {name: body.get("depends_on", ()) for name, body in written.items()}
+    ).static_order()
     return {name: _service(path.parent, name, written[name]) for name in order}
 
 
-def _merged(base: Any, over: Any) -> Any:  # noqa: ANN401 - parts of a YAML file
-    """Merge mappings by key, as the Compose Specification says. No file here adds volumes or ports to a service."""
+def _merged(base: Any, over: Any) -> Any:
+    """Merge mappings by key, as the Compose Specification says.
+
+    No file here adds volumes or ports to a service.
+    """
     merges = {key for key, value in over.items() if isinstance(value, dict) and key in base}
-    return base | {key: _merged(base[key], value) if key in merges else value for key, value in over.items()}
+    return base | {
+        key: _merged(base[key], value) if key in merges else value for key, value in over.items()
+    }
 
 
 def _service(folder: Path, name: str, body: Mapping[str, Any]) -> Service:
@@ -71,7 +84,10 @@ def _service(folder: Path, name: str, body: Mapping[str, Any]) -> Service:
         command=tuple(map(str, body.get("command", ()))),
         environment={key: str(value) for key, value in body.get("environment", {}).items()},
         mounts=tuple(_mount(folder, str(volume)) for volume in body.get("volumes", ())),
-        ports={int(inside): int(outside) for _, outside, inside in (port.split(":") for port in body.get("ports", ()))},
+        ports={
+            int(inside): int(outside)
+            for _, outside, inside in (port.split(":") for port in body.get("ports", ()))
+        },
         shown=body.get("attach", True),
     )
 

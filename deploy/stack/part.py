@@ -22,7 +22,8 @@ _DEBIAN = {
     "docker.io/victoriametrics/vmagent": "vmagent",
     "docker.io/victoriametrics/vmalert": "vmalert",
 }
-# Debian's vmalert is older: it evaluates the present by another flag, and refuses what it does not know.
+# Debian's vmalert is older: it evaluates the present by another flag, and refuses what it does not
+# know.
 _OLDER_FLAGS = {"--rule.evalDelay=0s": "--datasource.queryTimeAlignment=false"}
 _TOOLS = ROOT / ".tools" / "usr" / "bin"
 
@@ -40,7 +41,9 @@ def program_of(service: Service) -> list[str] | None:
         return None
     found = shutil.which(name, path=f"{_TOOLS}{os.pathsep}{os.environ.get('PATH', '')}")
     if found is None:
-        raise ExporterError(f"{name} is not here: run scripts/tools prometheus alertmanager victoria")
+        raise ExporterError(
+            f"{name} is not here: run scripts/tools prometheus alertmanager victoria"
+        )
     return [found]
 
 
@@ -58,8 +61,13 @@ class Part:
         self.log.parent.mkdir(parents=True, exist_ok=True)
         setpriv = shutil.which("setpriv")  # the kernel ends the program when we are killed
         dies_with_us = [setpriv, "--pdeathsig", "TERM", "--"] if setpriv else []
-        # Our own variables, without settings of an exporter or of tracing, which no container would see.
-        ours = {name: value for name, value in os.environ.items() if not name.startswith(("AZURE_", "OTEL_"))}
+        # Our own variables, without settings of an exporter or of tracing, which no container would
+        # see.
+        ours = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("AZURE_", "OTEL_"))
+        }
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(  # noqa: S603 - the commands of this project's compose file
                 [*dies_with_us, *_command(wiring.command(service), program)],

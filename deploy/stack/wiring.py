@@ -1,7 +1,7 @@
 """Translates the settings of containers for this machine: names become addresses of 127.0.0.1, mounts become files.
 
-Decides; the only thing that it writes is the files that a service mounts, translated. A line that names a service
-which is not here is left out.
+Decides; the only thing that it writes is the files that a service mounts, translated. A line that
+names a service which is not here is left out.
 """
 
 import re
@@ -29,7 +29,11 @@ class Wiring:
     """
 
     def __init__(
-        self, services: Mapping[str, Service], absent: Collection[str], ports: Mapping[int, int], folder: Path
+        self,
+        services: Mapping[str, Service],
+        absent: Collection[str],
+        ports: Mapping[int, int],
+        folder: Path,
     ) -> None:
         self._folder = folder
         self._ports = ports
@@ -37,13 +41,18 @@ class Wiring:
         gone = []
         for name, service in services.items():
             if name in absent:
-                gone += [*(rf"127\.0\.0\.1:{port}" for port in service.ports.values()), rf"{re.escape(name)}:\d+"]
+                gone += [
+                    *(rf"127\.0\.0\.1:{port}" for port in service.ports.values()),
+                    rf"{re.escape(name)}:\d+",
+                ]
                 continue
             for inside, outside in service.ports.items():
                 here = self._local(outside)
                 self._addresses |= {f"{name}:{inside}": here, f"127.0.0.1:{outside}": here}
                 shown = _PAGES.get(service.image, {}).items()
-                self._addresses |= {f"127.0.0.1:{outside}{path}": f"{here}{other}" for path, other in shown}
+                self._addresses |= {
+                    f"127.0.0.1:{outside}{path}": f"{here}{other}" for path, other in shown
+                }
         self._gone = re.compile(rf"(?<![\w.-])(?:{'|'.join(gone) or '(?!)'})(?!\d)")
 
     def command(self, service: Service) -> list[str]:
@@ -71,7 +80,11 @@ class Wiring:
         listens = {f":{inside}": self._local(outside) for inside, outside in service.ports.items()}
         known = paths | listens | self._addresses
         longest_first = "|".join(sorted(map(re.escape, known), key=len, reverse=True)) or "(?!)"
-        return re.sub(rf"(?<![\w.-])(?:{longest_first})(?![\w-])", lambda found: known[found[0]], "".join(lines))
+        return re.sub(
+            rf"(?<![\w.-])(?:{longest_first})(?![\w-])",
+            lambda found: known[found[0]],
+            "".join(lines),
+        )
 
     def _path(self, service: Service, mount: Mount) -> Path:
         if mount.volume is not None:

@@ -1,6 +1,9 @@
-"""What is shipped besides the program: dashboards, alert rules, runbooks, how to deploy. Finds and exports it.
+"""What is shipped besides the program: dashboards, alert rules, runbooks, how to deploy.
 
-In an installed wheel, assets are in ``assets/`` beside this module; in a source tree, in their source folders.
+Finds and exports it.
+
+In an installed wheel, assets are in ``assets/`` beside this module; in a source tree, in their
+source folders.
 """
 
 import importlib
@@ -18,11 +21,17 @@ _PACKAGE = Path(__file__).parent
 _SOURCE = _PACKAGE.parent.parent
 KINDS: Mapping[str, tuple[str, str]] = {
     "dashboards": ("dashboards/json", "Grafana dashboards and their provisioning"),
-    "alerts": ("alerts/generated", "Prometheus rules, Alertmanager, Grafana, Azure Monitor, scrape configurations"),
+    "alerts": (
+        "alerts/generated",
+        "Prometheus rules, Alertmanager, Grafana, Azure Monitor, scrape configurations",
+    ),
     "runbooks": ("docs/runbooks", "one page per alert: what it means and what to do"),
     "systemd": ("deploy/systemd", "the systemd unit and its settings"),
     "helm": ("deploy/helm", "the Helm chart"),
-    "examples": ("deploy/examples", "approval policies, drain scripts and their systemd units, roll-outs to a fleet"),
+    "examples": (
+        "deploy/examples",
+        "approval policies, drain scripts and their systemd units, roll-outs to a fleet",
+    ),
 }
 """Each kind with its folder in a source tree; pyproject.toml adds the same folders to the wheel."""
 
@@ -36,7 +45,9 @@ def folder(kind: str) -> Path:
     for candidate in (_PACKAGE / "assets" / kind, _SOURCE / KINDS[kind][0]):
         if candidate.is_dir():
             return candidate
-    raise ExporterError(f"this installation has no {kind}: install the wheel, or run from a whole source tree")
+    raise ExporterError(
+        f"this installation has no {kind}: install the wheel, or run from a whole source tree"
+    )
 
 
 def files() -> Iterator[tuple[str, Path, Path]]:
@@ -48,7 +59,9 @@ def files() -> Iterator[tuple[str, Path, Path]]:
                 yield kind, path.relative_to(root), path
 
 
-def export(target: Path, rendered: Mapping[str, str], private: Collection[str], only: tuple[str, ...]) -> list[Path]:
+def export(
+    target: Path, rendered: Mapping[str, str], private: Collection[str], only: tuple[str, ...]
+) -> list[Path]:
     """Write every asset below ``target``, in a folder for each kind; return what was written.
 
     Symbolic links below ``target`` are replaced, not followed.
@@ -71,7 +84,9 @@ def export(target: Path, rendered: Mapping[str, str], private: Collection[str], 
         try:
             _make_folder(target, path.parent)
             content = rendered[inside].encode() if inside in rendered else source.read_bytes()
-            _replace(path, content, 0o600 if inside in private else stat.S_IMODE(source.stat().st_mode))
+            _replace(
+                path, content, 0o600 if inside in private else stat.S_IMODE(source.stat().st_mode)
+            )
         except OSError as error:
             raise ExporterError(f"{path}: cannot be written: {error.strerror or error}") from None
         written.append(path)
@@ -100,7 +115,7 @@ def _replace(path: Path, content: bytes, mode: int) -> None:
         raise
 
 
-def generator(module: str) -> Any:  # noqa: ANN401 - a module
+def generator(module: str) -> Any:
     """Return a module that generates the alerts: inside the package in a wheel, beside it in a source tree.
 
     Raises:
@@ -111,4 +126,6 @@ def generator(module: str) -> Any:  # noqa: ANN401 - a module
     try:
         return importlib.import_module(f"{package}.{module}")
     except ModuleNotFoundError:
-        raise ExporterError("this installation cannot generate alerts from your settings: install the wheel") from None
+        raise ExporterError(
+            "this installation cannot generate alerts from your settings: install the wheel"
+        ) from None

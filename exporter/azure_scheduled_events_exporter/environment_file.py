@@ -1,6 +1,7 @@
 """Reads environment files as systemd does (``EnvironmentFile=``), so that a shell sees the settings of the unit.
 
-Must not interpret the variables. Before version 254, systemd also continued a comment that ends in a backslash.
+Must not interpret the variables. Before version 254, systemd also continued a comment that ends in
+a backslash.
 """
 
 import re
@@ -24,20 +25,24 @@ _ESCAPED_IN_DOUBLE_QUOTES = re.compile(r'\\(?:\n|(["\\$`]))')
 def load(path: Path) -> Mapping[str, tuple[str, int]]:
     """Return the value and line number of every variable in the file at ``path``.
 
-    Comments begin with ``#`` or ``;``. A backslash at the end of a line continues it. A value may begin with parts in
-    quotes, and these may have line breaks.
+    Comments begin with ``#`` or ``;``. A backslash at the end of a line continues it. A value may
+    begin with parts in quotes, and these may have line breaks.
 
     Raises:
-        UsageError: the file cannot be read, a line is not ``NAME=VALUE``, or systemd would ignore what looks right.
+        UsageError: the file cannot be read, a line is not ``NAME=VALUE``, or systemd would ignore
+            what looks right.
     """
     text = read_text(path)
     if text.startswith("\ufeff"):
         raise UsageError(
-            f"{path}:1: begins with a byte order mark, so systemd ignores its first setting: save as UTF-8 without it"
+            f"{path}:1: begins with a byte order mark, so systemd ignores its first setting: save"
+            " as UTF-8 without it"
         )
     if "\0" in text:
         line = text.count("\n", 0, text.index("\0")) + 1
-        raise UsageError(f"{path}:{line}: has a NUL byte, so systemd ignores the whole file; remove the byte")
+        raise UsageError(
+            f"{path}:{line}: has a NUL byte, so systemd ignores the whole file; remove the byte"
+        )
     found: dict[str, tuple[str, int]] = {}
     at = 0
     while (skipped := _SKIPPED.match(text, at)) and (at := skipped.end()) < len(text):

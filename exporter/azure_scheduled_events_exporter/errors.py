@@ -14,7 +14,10 @@ from enum import StrEnum
 
 
 class ExporterError(Exception):
-    """A failure that is reported to the user. Its message is one line; the command exits with status 1."""
+    """A failure that is reported to the user.
+
+    Its message is one line; the command exits with status 1.
+    """
 
     exit_status = 1
 
@@ -60,7 +63,8 @@ class ImdsError(ExporterError):
         outcome: the kind of failure.
         reason: the part of the message that stays the same while the cause does.
         status: the HTTP status of the answer, 0 without one.
-        may_have_arrived: whether the request may have reached IMDS; False if there was no connection.
+        may_have_arrived: whether the request may have reached IMDS; False if there was no
+            connection.
         offered: the api-versions that IMDS has, if the answer names them.
         hint: what to do, ``""`` if nothing is known; the message ends with it.
     """
@@ -87,7 +91,10 @@ class ImdsError(ExporterError):
 
     @property
     def is_refusal(self) -> bool:
-        """Whether IMDS has not done what was requested, for certain. After a 500 or an unknown 2xx it may have."""
+        """Whether IMDS has not done what was requested, for certain.
+
+        After a 500 or an unknown 2xx it may have.
+        """
         return 300 <= self.status < 500  # noqa: PLR2004 - redirects and errors of the client
 
 
@@ -131,7 +138,8 @@ def one_line(text: str, length: int = 160) -> str:
 def without_password(text: str) -> str:
     """Return ``text`` for display and logs: if it is an address, without its user and password.
 
-    Also if the address is invalid because its password has an unescaped ``/``, ``?`` or ``#``, or because its scheme is
+    Also if the address is invalid because its password has an unescaped ``/``, ``?`` or ``#``, or
+    because its scheme is
     missing.
     """
     if "//" not in text:
@@ -147,12 +155,19 @@ def closest(word: str, known: Collection[str]) -> str | None:
 def table(rows: Sequence[Sequence[str]]) -> str:
     """Return ``rows`` as lines of aligned columns; no cell can end its row or control the terminal.
 
-    On a terminal that is too narrow, each row after the first is a block of lines with its head and cells.
+    On a terminal that is too narrow, each row after the first is a block of lines with its head and
+    cells.
     """
     rows = [[printable(cell) for cell in row] for row in rows]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     if sys.stdout.isatty() and sum(widths) + 2 * len(widths) > shutil.get_terminal_size().columns:
-        blocks = [[f"{head}: {cell}\n" for head, cell in zip(rows[0], row, strict=True) if cell] for row in rows[1:]]
+        blocks = [
+            [f"{head}: {cell}\n" for head, cell in zip(rows[0], row, strict=True) if cell]
+            for row in rows[1:]
+        ]
         return "\n".join(map("".join, blocks))
-    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
+    lines = (
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        for row in rows
+    )
     return "".join(line.rstrip() + "\n" for line in lines)

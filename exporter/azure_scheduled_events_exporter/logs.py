@@ -1,7 +1,8 @@
 """The log: one line per record on standard error, as logfmt or JSON.
 
-A record's fields are passed as ``extra={"facts": {...}}``; the message is a fixed text that can be found with grep.
-No poll and no scrape waits for the reader of the pipe that the log may be. Lines are lost instead, and the log says how
+A record's fields are passed as ``extra={"facts": {...}}``; the message is a fixed text that can be
+found with grep. No poll and no scrape waits for the reader of the pipe that the log may be. Lines
+are lost instead, and the log says how
 many.
 """
 
@@ -33,7 +34,10 @@ def set_up(level: str, form: str, stream: TextIO | None = None) -> logging.Logge
     log.propagate = False
     for name in ("asyncio", "uvicorn.error"):
         library = logging.getLogger(name)
-        library.handlers, library.filters = [handler], [RateLimit()]  # clients can cause these messages
+        library.handlers, library.filters = (
+            [handler],
+            [RateLimit()],
+        )  # clients can cause these messages
         library.setLevel(max(log.level, logging.WARNING))
         library.propagate = False
     return log
@@ -80,7 +84,10 @@ def facts(**values: object) -> dict[str, Mapping[str, object]]:
 
 
 class _Handler(logging.StreamHandler[TextIO]):
-    """Writes records as lines. A line that the pipe or socket behind the stream does not take soon is lost."""
+    """Writes records as lines.
+
+    A line that the pipe or socket behind the stream does not take soon is lost.
+    """
 
     def __init__(self, stream: TextIO) -> None:
         super().__init__(stream)
@@ -154,7 +161,10 @@ class _Formatter(logging.Formatter):
 
 
 def _logfmt(value: object) -> str:
-    """Return a value in logfmt. Text that could end a line or forge a field is quoted and escaped."""
+    """Return a value in logfmt.
+
+    Text that could end a line or forge a field is quoted and escaped.
+    """
     if value is None:
         return ""
     if isinstance(value, bool):

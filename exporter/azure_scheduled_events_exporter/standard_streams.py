@@ -18,7 +18,9 @@ def checked() -> Iterator[None]:
     before = sys.stdout, sys.stderr
     _open_closed()
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # a text that the terminal cannot show must not end the command
+        if isinstance(
+            stream, io.TextIOWrapper
+        ):  # a text that the terminal cannot show must not end the command
             stream.reconfigure(errors="backslashreplace")
     try:
         yield
@@ -70,7 +72,8 @@ def discard(stream: TextIO) -> None:
 def _open_closed() -> None:
     """Open the standard streams that are closed: other files would get their numbers, and the output written to them.
 
-    Standard output is opened so that every write fails, because a command must not lose its output in silence.
+    Standard output is opened so that every write fails, because a command must not lose its output
+    in silence.
     """
     for number, mode in enumerate((os.O_RDONLY, os.O_RDONLY, os.O_WRONLY)):
         try:

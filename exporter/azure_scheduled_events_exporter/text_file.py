@@ -16,7 +16,8 @@ def read(path: Path, largest: int = LARGEST, what: str = "configuration file") -
     """Return the content of the file at ``path``.
 
     Raises:
-        UsageError: it cannot be read, is no regular file (reading a pipe or a device may never end), or is too large.
+        UsageError: it cannot be read, is no regular file (reading a pipe or a device may never
+            end), or is too large.
     """
     try:
         if not stat.S_ISREG(path.stat().st_mode) and not path.is_dir():

@@ -3,7 +3,15 @@
 import re
 from datetime import UTC, datetime
 
-_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0, "y": 31536000.0}
+_SECONDS = {
+    "ms": 0.001,
+    "s": 1.0,
+    "m": 60.0,
+    "h": 3600.0,
+    "d": 86400.0,
+    "w": 604800.0,
+    "y": 31536000.0,
+}
 _LONGEST = 64  # no real duration is longer
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdwy])", re.ASCII)
 _WHOLE = re.compile(rf"(?:{_PART.pattern})+", re.ASCII)
@@ -12,8 +20,8 @@ _WHOLE = re.compile(rf"(?:{_PART.pattern})+", re.ASCII)
 def parse_duration(text: str) -> float:
     """Return the seconds of the duration ``text``.
 
-    Units are those of Prometheus (ms, s, m, h, d, w, y; a year has 365 days); a part may have decimals.
-    ``0`` needs no unit.
+    Units are those of Prometheus (ms, s, m, h, d, w, y; a year has 365 days); a part may have
+    decimals. ``0`` needs no unit.
 
     Raises:
         ValueError: ``text`` is not a duration; the message shows valid ones.
@@ -22,7 +30,8 @@ def parse_duration(text: str) -> float:
         return 0.0
     if len(text) > _LONGEST or not _WHOLE.fullmatch(text):
         raise ValueError(
-            f"{text[:_LONGEST]!r} is no duration: write a number and a unit, such as 500ms, 1s, 1m30s or 90d"
+            f"{text[:_LONGEST]!r} is no duration: write a number and a unit, such as 500ms, 1s,"
+            " 1m30s or 90d"
         )
     return float(sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(text)))
 

@@ -1,8 +1,9 @@
 """Reads YAML files that people write, strictly: every error names file and line.
 
-Must not depend on the meaning of a file. Every scalar is text until a reader requests another type, so ``off`` is never
-a boolean and ``2020-07-01`` never a date. Aliases are refused, because a few lines of them can stand for millions of
-keys; anchors and tags are, because a password without quotes can look like one.
+Must not depend on the meaning of a file. Every scalar is text until a reader requests another type,
+so ``off`` is never a boolean and ``2020-07-01`` never a date. Aliases are refused, because a few
+lines of them can stand for millions of keys; anchors and tags are, because a password without
+quotes can look like one.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -47,7 +48,10 @@ class Section:
                 raise UsageError(f"{source}:{line}: a key must be plain text")
             key = str(key_node.value)
             if key in self._nodes:
-                raise UsageError(f"{source}:{line}: '{key}' appears twice (first in line {self._lines[key]}): keep one")
+                raise UsageError(
+                    f"{source}:{line}: '{key}' appears twice (first in line {self._lines[key]}):"
+                    " keep one"
+                )
             self._nodes[key] = value_node
             self._lines[key] = line
 
@@ -121,13 +125,17 @@ class Section:
         items = node.value if node else ()
         for item in items:
             if not isinstance(item, yaml.MappingNode):
-                raise UsageError(f"{self.source}:{item.start_mark.line + 1}: {key}: every entry must be a mapping")
+                raise UsageError(
+                    f"{self.source}:{item.start_mark.line + 1}: {key}: every entry must be a"
+                    " mapping"
+                )
         return tuple(Section(self.source, item, f"{key}[{i}]") for i, item in enumerate(items))
 
     def flat(self, *, lists: bool = False) -> Mapping[str, tuple[str, int]]:
         """Return every scalar below this section by its dotted key, with its line; marks all as known.
 
-        With ``lists``, a list of plain values is one text with a line for each value; otherwise it is refused.
+        With ``lists``, a list of plain values is one text with a line for each value; otherwise it
+        is refused.
         """
         found: dict[str, tuple[str, int]] = {}
         for key, node in self._nodes.items():
@@ -136,7 +144,9 @@ class Section:
                 inner = Section(self.source, node, key).flat(lists=lists)
                 entries = {f"{key}.{rest}": entry for rest, entry in inner.items()}
             elif lists and isinstance(node, yaml.SequenceNode):
-                entries = {key: ("".join(f"{item}\n" for item in self.texts(key, ())), self._lines[key])}
+                entries = {
+                    key: ("".join(f"{item}\n" for item in self.texts(key, ())), self._lines[key])
+                }
             elif isinstance(node, yaml.ScalarNode):
                 entries = {key: (self.text(key), self._lines[key])}
             else:
@@ -187,30 +197,40 @@ def load(path: Path) -> Section:
     """Read the YAML file at ``path``, whose top must be a mapping.
 
     Raises:
-        UsageError: the file cannot be read, is not UTF-8 or not valid YAML, is larger than 1 MiB, or does not contain a
-            mapping.
+        UsageError: the file cannot be read, is not UTF-8 or not valid YAML, is larger than 1 MiB,
+            or does not contain a mapping.
     """
     return parse(read_text(path), str(path))
 
 
 def parse(text: str, source: str) -> Section:
-    """Read YAML from ``text``; ``source`` names it in error messages. Raises as :func:`load` does."""
+    """Read YAML from ``text``; ``source`` names it in error messages.
+
+    Raises as :func:`load` does.
+    """
     try:
         _check_tokens(text, source)
         node = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
-        # "expected a single document" is in the context, "but found another document" in the problem.
+        # "expected a single document" is in the context, "but found another document" in the
+        # problem.
         problem = error.problem or ""
-        problem = f"{error.context} {problem}" if not problem or problem.startswith("but ") else problem
+        problem = (
+            f"{error.context} {problem}" if not problem or problem.startswith("but ") else problem
+        )
         raise UsageError(f"{source}:{line}: is not valid YAML: {problem}") from None
     except yaml.YAMLError as error:
         raise UsageError(f"{source}: is not valid YAML: {' '.join(str(error).split())}") from None
-    nothing = isinstance(node, yaml.ScalarNode) and node.value == "" and node.style is None  # after a lone "---"
+    nothing = (
+        isinstance(node, yaml.ScalarNode) and node.value == "" and node.style is None
+    )  # after a lone "---"
     if node is None or nothing:
         node = yaml.MappingNode("tag:yaml.org,2002:map", [], yaml.Mark(source, 0, 0, 0, "", 0))
     if not isinstance(node, yaml.MappingNode):
-        raise UsageError(f"{source}:{node.start_mark.line + 1}: must be a mapping of keys to values")
+        raise UsageError(
+            f"{source}:{node.start_mark.line + 1}: must be a mapping of keys to values"
+        )
     return Section(source, node)
 
 
@@ -221,6 +241,9 @@ def _check_tokens(text: str, source: str) -> None:
         depth += isinstance(token, _OPENING) - isinstance(token, _CLOSING)
         problem = "nested too deeply" if depth > _DEEPEST else ""
         if isinstance(token, _REFUSED):
-            problem = "YAML's aliases, anchors and tags are not read: put a value that begins with *, & or ! in quotes"
+            problem = (
+                "YAML's aliases, anchors and tags are not read: put a value that begins with *, &"
+                " or ! in quotes"
+            )
         if problem:
             raise UsageError(f"{source}:{token.start_mark.line + 1}: {problem}")

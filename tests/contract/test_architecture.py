@@ -7,12 +7,19 @@ import tomllib
 from support.paths import ROOT
 
 PACKAGE = ROOT / "exporter" / "azure_scheduled_events_exporter"
-MAP = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").partition("## The map")[2].partition("\n## ")[0]
+MAP = (
+    (ROOT / "CONTRIBUTING.md")
+    .read_text(encoding="utf-8")
+    .partition("## The map")[2]
+    .partition("\n## ")[0]
+)
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 
 def layers() -> list[list[str]]:
-    """Return the layers that import-linter holds, the highest first; a layer's members do not know each other."""
+    """Return the layers that import-linter holds, the highest first; a layer's members do not know
+    each other.
+    """
     contracts = PYPROJECT["tool"]["importlinter"]["contracts"]
     (found,) = [each["layers"] for each in contracts if each["type"] == "layers"]
     return [[name.strip() for name in layer.split(":")] for layer in found]
@@ -29,29 +36,42 @@ def summary(name: str) -> str:
 def test_the_picture_shows_the_layers() -> None:
     """The picture in CONTRIBUTING.md has the layers of pyproject.toml, in their order."""
     drawn = MAP.partition("```text\n")[2].partition("```")[0]
-    rows = [re.findall(r"[a-z_]+", line) for line in drawn.splitlines() if not set(line) <= set(" |v")]
+    rows = [
+        re.findall(r"[a-z_]+", line) for line in drawn.splitlines() if not set(line) <= set(" |v")
+    ]
     assert rows == [layer for layer in layers() if layer != ["__main__"]]
 
 
 def test_the_table_says_what_the_docstrings_say() -> None:
     """Each package and module has one row in CONTRIBUTING.md, with the first line of its docstring."""
-    wanted = [f"| `{name}` | {summary(name)} |" for layer in layers() for name in sorted(layer) if name != "__main__"]
+    wanted = [
+        f"| `{name}` | {summary(name)} |"
+        for layer in layers()
+        for name in sorted(layer)
+        if name != "__main__"
+    ]
     assert [line for line in MAP.splitlines() if line.startswith("| `")] == wanted
 
 
 def walks() -> str:
-    """Return the section of CONTRIBUTING.md that follows a body, an alert and a flag through the code."""
+    """Return the section of CONTRIBUTING.md that follows a body, an alert and a flag through the
+    code.
+    """
     page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     return page.partition("## Where the body of IMDS goes\n")[2].partition("\n## ")[0]
 
 
 def test_the_walks_name_what_exists() -> None:
-    """Every module of the walks exists, and has the functions, classes and tables that are named behind it."""
+    """Every module of the walks exists, and has the functions, classes and tables that are named
+    behind it.
+    """
     found = re.findall(r"`([\w/]+\.py)`(?:: `(\w+)`)?", walks())
     assert len(found) > 20
     for module, name in found:
         path = ROOT / module if module.startswith("alerts/") else PACKAGE / module
-        assert not name or re.search(rf"(?m)^(\s*def |class |){name}\b", path.read_text(encoding="utf-8")), (
+        assert not name or re.search(
+            rf"(?m)^(\s*def |class |){name}\b", path.read_text(encoding="utf-8")
+        ), (
             module,
             name,
         )

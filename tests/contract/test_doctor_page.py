@@ -1,4 +1,6 @@
-"""docs/doctor.md and the checks that exist: the same names, and every page that a finding points to."""
+"""docs/doctor.md and the checks that exist: the same names, and every page that a finding points
+to.
+"""
 
 import re
 from pathlib import Path
@@ -40,11 +42,15 @@ def test_every_page_exists() -> None:
 
 @pytest.mark.parametrize("section", ["basic_auth", "authorization", "tls_config"])
 def test_one_list_of_the_keys_of_a_client(section: str, tmp_path: Path) -> None:
-    """The page on pushing lists every key of an HTTP client configuration, and the page on doctor only links to it."""
+    """The page on pushing lists every key of an HTTP client configuration, and the page on doctor
+    only links to it.
+    """
     file = tmp_path / "http.yaml"
-    needed = {"basic_auth": "username: u, password: p, ", "authorization": "credentials: c, ", "tls_config": ""}[
-        section
-    ]
+    needed = {
+        "basic_auth": "username: u, password: p, ",
+        "authorization": "credentials: c, ",
+        "tls_config": "",
+    }[section]
     file.write_text(f"{section}: {{{needed}nonsense: 1}}\n")
     with pytest.raises(UsageError, match="unknown key; known here: ") as refusal:
         http_config.load(file)

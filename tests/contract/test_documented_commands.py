@@ -64,7 +64,10 @@ class TestBlocks:
     """Each block is what it calls itself."""
 
     def test_readable(self) -> None:
-        """Its own parser reads it; no block is in a language that nothing here can read. Output is `text`."""
+        """Its own parser reads it; no block is in a language that nothing here can read.
+
+        Output is `text`.
+        """
         for block in BLOCKS:
             assert block.language in READERS.keys() | CHECKED_BELOW, block.place
             try:
@@ -73,9 +76,15 @@ class TestBlocks:
                 pytest.fail(f"{block.place}: {error}")
 
     def test_expressions(self, tmp_path: Path) -> None:
-        """Prometheus can read every expression, one a line unless indented, and each metric in it exists."""
+        """Prometheus can read every expression, one a line unless indented, and each metric in it
+        exists.
+        """
         rules = [
-            {"record": "documented", "labels": {"place": block.place, "number": str(number)}, "expr": expression}
+            {
+                "record": "documented",
+                "labels": {"place": block.place, "number": str(number)},
+                "expr": expression,
+            }
             for block in BLOCKS
             if block.language == "promql"
             for number, expression in enumerate(
@@ -87,7 +96,10 @@ class TestBlocks:
         file.write_text(yaml.safe_dump({"groups": [{"name": "documented", "rules": rules}]}))
         done = run([debian("promtool"), "check", "rules", str(file)], tmp_path)
         assert done.returncode == 0, done.stdout + done.stderr
-        recorded = re.findall(r"record: (\S+)", (ROOT / "alerts/generated/prometheus/prometheus-rules.yml").read_text())
+        recorded = re.findall(
+            r"record: (\S+)",
+            (ROOT / "alerts/generated/prometheus/prometheus-rules.yml").read_text(),
+        )
         ours = {
             f"azure_scheduled_events_{spec.name}{end}"
             for spec in SPECS.values()
@@ -115,7 +127,9 @@ class TestBlocks:
                     done = run([debian("promtool"), *check, "file.yml"], tmp_path)
                     assert done.returncode == 0, done.stdout + done.stderr
 
-    def test_our_own_files(self, subtests: pytest.Subtests, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_our_own_files(
+        self, subtests: pytest.Subtests, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
         """A documented configuration or approval policy is one that the exporter takes."""
         flags = {setting.flag for setting in SETTINGS}
         checked = 0
@@ -142,12 +156,18 @@ class TestShell:
     def test_syntax(self) -> None:
         """A shell reads it, and a console block has something behind a prompt."""
         for block in SHELL:
-            assert typed(block).strip(), f"{block.place}: a console block shows what is typed behind '$ ' or '# '"
-            done = subprocess.run(["bash", "-n"], input=typed(block), text=True, capture_output=True, check=False)
+            assert typed(block).strip(), (
+                f"{block.place}: a console block shows what is typed behind '$ ' or '# '"
+            )
+            done = subprocess.run(
+                ["bash", "-n"], input=typed(block), text=True, capture_output=True, check=False
+            )
             assert done.returncode == 0, f"{block.place}: {done.stderr}"
 
     def test_our_own_commands(self) -> None:
-        """Every documented command line of ours is one that the program takes: command, flags and values."""
+        """Every documented command line of ours is one that the program takes: command, flags and
+        values.
+        """
         ours = [command for command in [*COMMANDS, *PROSE] if command.program == PROGRAM]
         assert len(ours) > 40
         for command in ours:
@@ -156,7 +176,9 @@ class TestShell:
     def test_make_targets(self) -> None:
         """Every documented target exists, and make can say what it would do."""
         targets = {
-            arguments[0] for each in [*by("make"), *PROSE] if each.program == "make" and (arguments := each.arguments)
+            arguments[0]
+            for each in [*by("make"), *PROSE]
+            if each.program == "make" and (arguments := each.arguments)
         }
         assert {"demo", "test"} <= targets
         subprocess.run(["make", "-n", *sorted(targets)], cwd=ROOT, check=True, capture_output=True)
@@ -169,14 +191,22 @@ SAFE = re.compile(
 
 
 def runnable(block: Block) -> bool:
-    """Whether each line is a command that needs no network, no root and no file of a machine, and ends by itself."""
-    lines = [line.strip() for line in typed(block).replace("\\\n", " ").splitlines() if line.strip()]
+    """Whether each line is a command that needs no network, no root and no file of a machine, and
+    ends by itself.
+    """
+    lines = [
+        line.strip() for line in typed(block).replace("\\\n", " ").splitlines() if line.strip()
+    ]
     return all(SAFE.fullmatch(line) and "/etc/" not in line for line in lines)
 
 
 def test_what_can_be_run_here_is_run(subtests: pytest.Subtests, tmp_path: Path) -> None:
-    """The commands of a block succeed, one after the other, with the files that the page gives for them."""
-    path = os.pathsep.join([str(Path(sys.executable).parent), str(ROOT / ".tools/usr/bin"), os.environ["PATH"]])
+    """The commands of a block succeed, one after the other, with the files that the page gives for
+    them.
+    """
+    path = os.pathsep.join(
+        [str(Path(sys.executable).parent), str(ROOT / ".tools/usr/bin"), os.environ["PATH"]]
+    )
     env = environment(PATH=path, PYTHONPATH=os.pathsep.join(map(str, (GUARD, ROOT))))
     found = {typed(block): block for block in SHELL if runnable(block)}
     assert len(found) > 2, "the rule above still finds blocks to run"
@@ -189,7 +219,13 @@ def test_what_can_be_run_here_is_run(subtests: pytest.Subtests, tmp_path: Path) 
                     (folder / other.file_name).write_text(other.text)
             script = lines.replace("/tmp/", f"{folder}/")  # noqa: S108 - what pages name, made ours
             done = subprocess.run(
-                ["bash", "-e"], input=script, cwd=folder, env=env, text=True, capture_output=True, check=False
+                ["bash", "-e"],
+                input=script,
+                cwd=folder,
+                env=env,
+                text=True,
+                capture_output=True,
+                check=False,
             )
             assert done.returncode == 0, done.stdout + done.stderr
 
@@ -197,11 +233,15 @@ def test_what_can_be_run_here_is_run(subtests: pytest.Subtests, tmp_path: Path) 
 def run(arguments: list[str | Path], folder: Path) -> subprocess.CompletedProcess[str]:
     """Run a program to its end."""
     assert shutil.which(arguments[0]), arguments[0]
-    return subprocess.run(arguments, cwd=folder, env=environment(), capture_output=True, text=True, check=False)
+    return subprocess.run(
+        arguments, cwd=folder, env=environment(), capture_output=True, text=True, check=False
+    )
 
 
 def check_ours(command: Command) -> None:
-    """Parse as the program does, and each setting as it does; a word in capitals stands for a value."""
+    """Parse as the program does, and each setting as it does; a word in capitals stands for a
+    value.
+    """
     words = command.arguments
     if not words or words[0] in {"--help", "--version"}:
         return
@@ -216,6 +256,8 @@ def check_ours(command: Command) -> None:
     assert not unknown, f"{command.place}: {unknown}"
     for setting in SETTINGS:
         text = vars(parsed).get(setting.flag)
-        text = text[-1] if isinstance(text, list) else text  # of a setting, as often as it is written
+        text = (
+            text[-1] if isinstance(text, list) else text
+        )  # of a setting, as often as it is written
         if text is not None and not re.search(r"[A-Z]{2}|…|\$|^/", text):
             setting.parse(text)

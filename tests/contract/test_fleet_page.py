@@ -33,7 +33,12 @@ def tool(*arguments: str) -> str:
     """Run a tool that must succeed; return its output."""
     program, *rest = arguments
     done = subprocess.run(
-        [debian(program), *rest], cwd=ROOT, capture_output=True, text=True, check=False, timeout=PATIENCE
+        [debian(program), *rest],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -47,10 +52,16 @@ def test_series_are_as_the_page_says() -> None:
 
 
 def test_alerts_keep_what_they_need() -> None:
-    """Every metric of the exporter that a rule reads passes the filter for those who want alerts only."""
+    """Every metric of the exporter that a rule reads passes the filter for those who want alerts
+    only.
+    """
     kept = re.compile(kept_by_alerts(FLEET))
     groups = yaml.safe_load(RULES.read_text())["groups"]
-    needed = (group["rules"] for group in groups if not group["name"].startswith("azure-scheduled-events-board-"))
+    needed = (
+        group["rules"]
+        for group in groups
+        if not group["name"].startswith("azure-scheduled-events-board-")
+    )
     expressions = "\n".join(rule["expr"] for rules in needed for rule in rules)
     read = set(re.findall(r"(?<![\w:])azure_scheduled_events_\w+", expressions))
     assert len(read) > 10
@@ -58,7 +69,9 @@ def test_alerts_keep_what_they_need() -> None:
 
 
 def test_values_of_the_page_are_good(tmp_path: Path) -> None:
-    """Every example of values on the page, and the command that installs the chart, is taken by the chart."""
+    """Every example of values on the page, and the command that installs the chart, is taken by the
+    chart.
+    """
     shown = [text for text in blocks(KUBERNETES, "yaml") if not text.startswith("- job_name")]
     assert len(shown) == 4
     for number, text in enumerate(shown):
@@ -70,28 +83,38 @@ def test_values_of_the_page_are_good(tmp_path: Path) -> None:
         flags = [word.replace("values.yaml", str(tmp_path / "0.yaml")) for word in command[2:]]
         made = tool("helm", "template", *[flag for flag in flags if flag != "--create-namespace"])
         labels = {each["kind"]: each["metadata"]["labels"] for each in yaml.safe_load_all(made)}
-        assert {labels[kind]["release"] for kind in ("PodMonitor", "PrometheusRule")} == {"monitoring"}
+        assert {labels[kind]["release"] for kind in ("PodMonitor", "PrometheusRule")} == {
+            "monitoring"
+        }
 
 
 def test_scrape_job_of_the_page(tmp_path: Path) -> None:
-    """Prometheus takes the job for nodes that the PodMonitor does not find, and the rules know it by its name."""
+    """Prometheus takes the job for nodes that the PodMonitor does not find, and the rules know it
+    by its name.
+    """
     (text,) = [text for text in blocks(KUBERNETES, "yaml") if text.startswith("- job_name")]
     (job,) = yaml.safe_load(text)
     assert re.fullmatch(Settings().text("job"), job["job_name"])
-    assert job.pop("kubernetes_sd_configs") == [{"role": "node"}]  # Debian builds Prometheus without it
+    assert job.pop("kubernetes_sd_configs") == [
+        {"role": "node"}
+    ]  # Debian builds Prometheus without it
     (tmp_path / "prometheus.yml").write_text(yaml.safe_dump({"scrape_configs": [job]}))
     assert "SUCCESS" in tool("promtool", "check", "config", str(tmp_path / "prometheus.yml"))
 
 
 def test_queries_of_the_page(tmp_path: Path) -> None:
-    """The queries of the page lead from VM names to nodes and their pods, and find a node that is not cordoned."""
+    """The queries of the page lead from VM names to nodes and their pods, and find a node that is
+    not cordoned.
+    """
     names, pods, late = (query.strip() for query in blocks(KUBERNETES, "promql"))
     node, vm = "aks-nodepool1-21922338-vmss00001b", "aks-nodepool1-21922338-vmss_47"
     assert int(node[-6:], 36) == int(vm.rpartition("_")[2])
     own = f'node="{node}", job="azure-scheduled-events-exporter"'
     event = f'event_id="E", event_type="Preempt", scope="self", {own}'
     series = {
-        f'azure_scheduled_events_instance_info{{vm_name="{vm}", scale_set="pool", zone="1", {own}}}': 1,
+        f'azure_scheduled_events_instance_info{{vm_name="{vm}", scale_set="pool", zone="1", {own}}}': (
+            1
+        ),
         f"azure_scheduled_events_event_info{{{event}}}": 1,
         f"azure_scheduled_events_event_seconds_until_not_before{{{event}}}": 5,
         f'kube_pod_info{{pod="web", node="{node}"}}': 1,
@@ -108,9 +131,15 @@ def test_queries_of_the_page(tmp_path: Path) -> None:
         "tests": [
             {
                 "interval": "5s",
-                "input_series": [{"series": name, "values": f"{value}"} for name, value in series.items()],
+                "input_series": [
+                    {"series": name, "values": f"{value}"} for name, value in series.items()
+                ],
                 "promql_expr_test": [
-                    {"expr": query, "eval_time": "0s", "exp_samples": [{"labels": labels, "value": value}]}
+                    {
+                        "expr": query,
+                        "eval_time": "0s",
+                        "exp_samples": [{"labels": labels, "value": value}],
+                    }
                     for query, (labels, value) in expected.items()
                 ],
             }
@@ -121,7 +150,9 @@ def test_queries_of_the_page(tmp_path: Path) -> None:
 
 
 def test_cloud_init() -> None:
-    """The custom data is a cloud-config that writes the script as it is, and runs it for this version."""
+    """The custom data is a cloud-config that writes the script as it is, and runs it for this
+    version.
+    """
     text = (ROLLOUT / "cloud-init.yaml").read_text()
     assert text.startswith("#cloud-config\n")
     config = yaml.safe_load(text)
@@ -142,7 +173,7 @@ def test_cloud_init() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def strings(node: Any) -> Iterator[str]:  # noqa: ANN401 - any part of a JSON document
+def strings(node: Any) -> Iterator[str]:
     """Yield every text in a part of a JSON document."""
     if isinstance(node, str):
         yield node
@@ -150,31 +181,41 @@ def strings(node: Any) -> Iterator[str]:  # noqa: ANN401 - any part of a JSON do
         yield from strings(each)
 
 
-def used(node: Any) -> set[str]:  # noqa: ANN401 - any part of a JSON document
+def used(node: Any) -> set[str]:
     """Return the names of the parameters that it uses."""
     return {name for text in strings(node) for name in re.findall(r"parameters\('(\w+)'\)", text)}
 
 
 def check_template(template: dict[str, Any], kind: str) -> None:
-    """A deployment template declares the parameters that it uses, and installs the extension that runs the script."""
-    assert re.fullmatch(r"https://schema\.management\.azure\.com/.*/deploymentTemplate\.json#", template["$schema"])
+    """A deployment template declares the parameters that it uses, and installs the extension that
+    runs the script.
+    """
+    assert re.fullmatch(
+        r"https://schema\.management\.azure\.com/.*/deploymentTemplate\.json#", template["$schema"]
+    )
     assert template["contentVersion"] == "1.0.0.0"
     assert used(template["resources"]) == set(template["parameters"])
     (resource,) = template["resources"]
     assert resource["type"] == kind
     extension = resource["properties"]
-    assert (extension["publisher"], extension["type"]) == ("Microsoft.Azure.Extensions", "CustomScript")
+    assert (extension["publisher"], extension["type"]) == (
+        "Microsoft.Azure.Extensions",
+        "CustomScript",
+    )
     assert extension["settings"] == {
         "fileUris": ["[parameters('installUrl')]"],
         "commandToExecute": (
-            "[concat(if(empty(parameters('indexUrl')), '', concat('PIP_INDEX_URL=\"', parameters('indexUrl'), '\" ')), "
-            "'PIP_FIND_LINKS=\"', parameters('findLinks'), '\" sh install ', parameters('exporterVersion'))]"
+            "[concat(if(empty(parameters('indexUrl')), '', concat('PIP_INDEX_URL=\"',"
+            " parameters('indexUrl'), '\" ')), 'PIP_FIND_LINKS=\"', parameters('findLinks'), '\" sh"
+            " install ', parameters('exporterVersion'))]"
         ),
     }
 
 
 def test_vm_extension() -> None:
-    """The template for scale sets is whole, and the command on the page gives it all parameters without a default."""
+    """The template for scale sets is whole, and the command on the page gives it all parameters
+    without a default.
+    """
     template = json.loads((ROLLOUT / "vm-extension.json").read_text())
     check_template(template, "Microsoft.Compute/virtualMachineScaleSets/extensions")
     (command,) = [block for block in blocks(FLEET, "sh") if "deployment group" in block]
@@ -183,7 +224,9 @@ def test_vm_extension() -> None:
 
 
 def test_azure_policy() -> None:
-    """The policy is complete: its parameters are declared, passed to its template, and given by the page's command."""
+    """The policy is complete: its parameters are declared, passed to its template, and given by the
+    page's command.
+    """
     policy = json.loads((ROLLOUT / "azure-policy.json").read_text())["properties"]
     assert policy["mode"] == "Indexed"
     rule = policy["policyRule"]
@@ -192,7 +235,10 @@ def test_azure_policy() -> None:
     deployment = details["deployment"]["properties"]
     check_template(deployment["template"], details["type"])
     assert set(deployment["parameters"]) == set(deployment["template"]["parameters"])
-    outside = {**rule, "then": {**rule["then"], "details": {**details, "deployment": deployment["parameters"]}}}
+    outside = {
+        **rule,
+        "then": {**rule["then"], "details": {**details, "deployment": deployment["parameters"]}},
+    }
     assert used(outside) == set(policy["parameters"])
     assert details["roleDefinitionIds"]
     template_properties = deployment["template"]["resources"][0]["properties"]
@@ -202,14 +248,23 @@ def test_azure_policy() -> None:
         assert key == "provisioningState" or template_properties[key] == condition["equals"]
     (command,) = [block for block in blocks(FLEET, "sh") if "policy assignment" in block]
     given = json.loads(re.search(r"--params '(.*)'", command)[1])  # type: ignore[index]  # found, or the test fails
-    assert set(given) == {name for name, each in policy["parameters"].items() if "defaultValue" not in each}
-    tag = yaml.safe_load((ROOT / "alerts" / "generated" / "prometheus" / "prometheus-azure-sd.yml").read_text())
-    (found,) = [each for each in tag["scrape_configs"][0]["relabel_configs"] if each.get("action") == "keep"]
+    assert set(given) == {
+        name for name, each in policy["parameters"].items() if "defaultValue" not in each
+    }
+    tag = yaml.safe_load(
+        (ROOT / "alerts" / "generated" / "prometheus" / "prometheus-azure-sd.yml").read_text()
+    )
+    (found,) = [
+        each for each in tag["scrape_configs"][0]["relabel_configs"] if each.get("action") == "keep"
+    ]
     assert found["source_labels"] == ["__meta_azure_machine_tag_azure_scheduled_events"]
-    assert {"field": "tags['azure_scheduled_events']", "equals": found["regex"]} in rule["if"]["allOf"]
+    assert {"field": "tags['azure_scheduled_events']", "equals": found["regex"]} in rule["if"][
+        "allOf"
+    ]
 
 
-# Stands in for Python on a VM: makes a virtual environment of stand-ins; its pip writes down what it was asked.
+# Stands in for Python on a VM: makes a virtual environment of stand-ins; its pip writes down what
+# it was asked.
 PYTHON = """\
 #!/bin/sh
 case "$1" in
@@ -228,7 +283,10 @@ def test_install(tmp_path: Path) -> None:
     for folder in ("bin", "opt", "etc/systemd/system", "usr/local/bin"):
         (tmp_path / folder).mkdir(parents=True)
     calls = tmp_path / "calls"
-    for name, text in {"python3": PYTHON, "systemctl": f'#!/bin/sh\necho systemctl "$@" >>"{calls}"\n'}.items():
+    for name, text in {
+        "python3": PYTHON,
+        "systemctl": f'#!/bin/sh\necho systemctl "$@" >>"{calls}"\n',
+    }.items():
         (tmp_path / "bin" / name).write_text(text)
         (tmp_path / "bin" / name).chmod(0o755)
     script = (ROLLOUT / "install").read_text()
@@ -243,9 +301,14 @@ def test_install(tmp_path: Path) -> None:
     unit = "azure-scheduled-events-exporter.service"
     for version in ("1.2.3", "1.2.4"):
         calls.write_text("")
-        subprocess.run(["/bin/sh", "-c", script, "install", version], env=env, check=True, umask=0o077)
+        subprocess.run(
+            ["/bin/sh", "-c", script, "install", version], env=env, check=True, umask=0o077
+        )
         assert calls.read_text().splitlines() == [
-            f"pip install --quiet --disable-pip-version-check azure-scheduled-events-exporter=={version}",
+            (
+                "pip install --quiet --disable-pip-version-check"
+                f" azure-scheduled-events-exporter=={version}"
+            ),
             "systemctl daemon-reload",
             f"systemctl enable --quiet {unit}",
             f"systemctl restart {unit}",
@@ -253,8 +316,16 @@ def test_install(tmp_path: Path) -> None:
         installed = tmp_path / "etc" / "systemd" / "system" / unit
         assert installed.read_text() == (ROOT / "deploy" / "systemd" / unit).read_text()
         command = tmp_path / "usr/local/bin/azure-scheduled-events-exporter"
-        assert command.resolve() == tmp_path / "opt/azure-scheduled-events-exporter/bin/azure-scheduled-events-exporter"
-        assert all(each.stat().st_mode & 0o005 == 0o005 for each in (command, *command.resolve().parents[:2]))
-    done = subprocess.run(["/bin/sh", "-c", script, "install"], env=env, capture_output=True, text=True, check=False)
+        assert (
+            command.resolve()
+            == tmp_path / "opt/azure-scheduled-events-exporter/bin/azure-scheduled-events-exporter"
+        )
+        assert all(
+            each.stat().st_mode & 0o005 == 0o005
+            for each in (command, *command.resolve().parents[:2])
+        )
+    done = subprocess.run(
+        ["/bin/sh", "-c", script, "install"], env=env, capture_output=True, text=True, check=False
+    )
     assert done.returncode != 0
     assert "usage: install VERSION" in done.stderr

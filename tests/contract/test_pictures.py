@@ -14,12 +14,18 @@ from support.picture_texts import IMAGES, text_of, words_of_page
 
 @pytest.mark.parametrize("picture", PICTURES, ids=lambda picture: picture.name)
 def test_a_picture_of_a_dashboard_is_as_new_as_its_dashboard(picture: Picture) -> None:
-    """A dashboard whose words or colors were changed has to be drawn anew: scripts/render-dashboards."""
+    """A dashboard whose words or colors were changed has to be drawn anew:
+    scripts/render-dashboards.
+    """
     drawn = IMAGES / f"{picture.name}.png"
-    assert drawn.with_suffix(".txt").read_text("utf-8") == text_of(drawn, words(load(picture.board)))
+    assert drawn.with_suffix(".txt").read_text("utf-8") == text_of(
+        drawn, words(load(picture.board))
+    )
 
 
-@pytest.mark.parametrize(("scene", "name"), [(scene, name) for (scene, *_), name in PICTURED.items()])
+@pytest.mark.parametrize(
+    ("scene", "name"), [(scene, name) for (scene, *_), name in PICTURED.items()]
+)
 def test_a_picture_of_the_status_page_is_as_new_as_the_page(scene: str, name: str) -> None:
     """A page whose words or colors were changed has to be drawn anew: scripts/render-dashboards."""
     drawn = IMAGES / name
@@ -30,7 +36,11 @@ def test_a_picture_of_the_status_page_is_as_new_as_the_page(scene: str, name: st
 def test_every_picture_is_shown_and_loads_quickly() -> None:
     """The pages show the pictures that there are, and no others."""
     pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
-    shown = {name for each in pages for name in re.findall(r"\((?:docs/)?images/(.+?\.png)\)", each.read_text("utf-8"))}
+    shown = {
+        name
+        for each in pages
+        for name in re.findall(r"\((?:docs/)?images/(.+?\.png)\)", each.read_text("utf-8"))
+    }
     files = {path.name: path.stat().st_size for path in IMAGES.glob("*.png")}
     assert files.keys() == shown
     assert {name for name, size in files.items() if size > 400_000} == set()

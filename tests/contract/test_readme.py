@@ -1,4 +1,6 @@
-"""The README is short, the reference pages agree with the code, and every link of every page has a target."""
+"""The README is short, the reference pages agree with the code, and every link of every page has a
+target.
+"""
 
 import re
 import unicodedata
@@ -25,7 +27,11 @@ METRICS = (DOCS / "metrics.md").read_text()
 
 def rows(page: str, columns: int, first: str) -> list[tuple[str, ...]]:
     """The rows of all tables of ``page`` with so many columns whose first cell matches ``first``."""
-    cells = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in page.splitlines() if "|" in line]
+    cells = [
+        [cell.strip() for cell in line.strip("|").split(" | ")]
+        for line in page.splitlines()
+        if "|" in line
+    ]
     stripped = [tuple(cell.strip("|").strip() for cell in row) for row in cells]
     return [row for row in stripped if len(row) == columns and re.fullmatch(first, row[0])]
 
@@ -36,16 +42,24 @@ def test_the_readme_is_short() -> None:
 
 
 def test_the_picture_of_the_readme_is_a_part_of_the_fleets() -> None:
-    """The README shows the upper rows of the dashboard as it is drawn now: scripts/render-dashboards."""
+    """The README shows the upper rows of the dashboard as it is drawn now:
+    scripts/render-dashboards.
+    """
     with Image.open(IMAGES / FIRST_SCREEN) as shown:
         assert shown.tobytes() == first_screen(IMAGES).tobytes()
 
 
 def test_what_is_said_stands_once() -> None:
-    """README and pages have no run of twelve words that occurs twice, outside of code and of measured tables."""
+    """README and pages have no run of twelve words that occurs twice, outside of code and of
+    measured tables.
+    """
     places: dict[tuple[str, ...], int] = {}
     for page in (ROOT / "README.md", *DOCS.glob("*.md")):
-        text = re.sub(r"(?ms)^ *```.*?^ *```$|<!-- measured: begin -->.*<!-- measured: end -->", " ", page.read_text())
+        text = re.sub(
+            r"(?ms)^ *```.*?^ *```$|<!-- measured: begin -->.*<!-- measured: end -->",
+            " ",
+            page.read_text(),
+        )
         words = re.findall(r"[A-Za-z][\w'-]*", text)
         for run in zip(*(words[n:] for n in range(12)), strict=False):
             places[run] = places.get(run, 0) + 1
@@ -54,14 +68,17 @@ def test_what_is_said_stands_once() -> None:
 
 def test_every_metric_is_documented_as_it_is() -> None:
     """The table of metrics has exactly the names, types, labels and meanings that are scraped."""
-    expected = [(f"`{spec.name}`", spec.type, ", ".join(spec.labels), spec.help) for spec in SPECS.values()]
+    expected = [
+        (f"`{spec.name}`", spec.type, ", ".join(spec.labels), spec.help) for spec in SPECS.values()
+    ]
     assert rows(METRICS, 4, r"`[a-z_]+`") == expected
 
 
 def test_every_flag_is_documented_as_it_is() -> None:
     """The table of flags has exactly the flags, defaults and meanings of --help."""
     expected = [
-        (f"`--{setting.flag}`", f"`{setting.default}`" if setting.default else "", setting.help) for setting in SETTINGS
+        (f"`--{setting.flag}`", f"`{setting.default}`" if setting.default else "", setting.help)
+        for setting in SETTINGS
     ]
     assert rows(CONFIGURATION, 3, r"`--[a-z.-]+`") == expected
 
@@ -95,7 +112,9 @@ def anchors(page: Path) -> set[str]:
 
 
 def test_every_link_leads_somewhere() -> None:
-    """Each link to a page of the project, relative or by its address, names a file, and a heading that it has."""
+    """Each link to a page of the project, relative or by its address, names a file, and a heading
+    that it has.
+    """
     wrong = []
     for page, target in [(each, target) for each in PAGES for target in links(each)]:
         name, _, anchor = unquote(target).partition("#")
@@ -113,18 +132,29 @@ def test_every_link_leads_somewhere() -> None:
 
 
 def test_where_to_run_commands() -> None:
-    """Log, command and restart of each platform are those of its page; a runbook with those of systemd links them."""
-    section = (DOCS / "README.md").read_text().partition("### Where to run commands\n")[2].partition("\n### ")[0]
+    """Log, command and restart of each platform are those of its page; a runbook with those of
+    systemd links them.
+    """
+    section = (
+        (DOCS / "README.md")
+        .read_text()
+        .partition("### Where to run commands\n")[2]
+        .partition("\n### ")[0]
+    )
     found = [row for row in section.splitlines() if row.startswith("| [")]
     assert len(found) == 4
     for row in found:
         page = (DOCS / re.findall(r"\]\((\S+?)#", row)[0]).read_text()
-        commands = [text for cell in row.split(" | ")[1:] for text in re.findall(r"`([^`]+)`", cell)]
+        commands = [
+            text for cell in row.split(" | ")[1:] for text in re.findall(r"`([^`]+)`", cell)
+        ]
         assert len(commands) >= 3
         assert [command for command in commands if command not in page] == []
     for runbook in (DOCS / "runbooks").glob("*.md"):
         if "journalctl" in runbook.read_text():
-            assert f"{DOCUMENTATION}README.md#where-to-run-commands" in list(links(runbook)), runbook.name
+            assert f"{DOCUMENTATION}README.md#where-to-run-commands" in list(links(runbook)), (
+                runbook.name
+            )
 
 
 COMPOSED = {
@@ -141,17 +171,25 @@ def test_log_messages_are_those_of_the_program() -> None:
     """Every message that the table of log messages names is one that the program writes."""
     page = (ROOT / "docs" / "README.md").read_text()
     rows = re.findall(
-        r"^\| (`.+?`) \| (?:warning|error) \| (.*) \|$", page.partition("### Log messages")[2], re.MULTILINE
+        r"^\| (`.+?`) \| (?:warning|error) \| (.*) \|$",
+        page.partition("### Log messages")[2],
+        re.MULTILINE,
     )
     named = [message for names, _ in rows for message in re.findall("`([^`]+)`", names)]
-    named += [message for _, meaning in rows for message in re.findall(r"`([^`]+)` \(info\)", meaning)]
+    named += [
+        message for _, meaning in rows for message in re.findall(r"`([^`]+)` \(info\)", meaning)
+    ]
     source = "\n".join(file.read_text() for file in sorted((ROOT / "exporter").rglob("*.py")))
     assert len(named) > 10
-    assert [message for message in named if f'"{message}' not in source and message not in COMPOSED] == []
+    assert [
+        message for message in named if f'"{message}' not in source and message not in COMPOSED
+    ] == []
 
 
 def test_licences_are_those_of_the_libraries() -> None:
-    """The table of licences has every library that the exporter installs, under the licence that its project names."""
+    """The table of licences has every library that the exporter installs, under the licence that
+    its project names.
+    """
     section = (DOCS / "install.md").read_text().partition("## Libraries and licences\n")[2]
     table = {
         name.lower(): licence
@@ -162,5 +200,7 @@ def test_licences_are_those_of_the_libraries() -> None:
     assert set(table) == set(pinned)
     for name, licence in table.items():
         said = metadata(name)
-        named = set(re.findall(r"Apache|BSD|MIT|MPL|PSF", said["License-Expression"] or said["License"]))
+        named = set(
+            re.findall(r"Apache|BSD|MIT|MPL|PSF", said["License-Expression"] or said["License"])
+        )
         assert named == set(re.findall(r"Apache|BSD|MIT|MPL|PSF", licence)), name

@@ -17,13 +17,26 @@ Manifest = dict[str, Any]
 def helm(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Run Helm, as scripts/tools has put it there; it talks to no cluster."""
     return subprocess.run(
-        [debian("helm"), *arguments], cwd=ROOT, capture_output=True, text=True, check=False, timeout=PATIENCE
+        [debian("helm"), *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE,
     )
 
 
 def rendered(name: str) -> list[Manifest]:
     """Return what the chart makes of one file of values."""
-    done = helm("template", "events", str(CHART), "--namespace", "watch", "--values", str(VALUES / f"{name}.yaml"))
+    done = helm(
+        "template",
+        "events",
+        str(CHART),
+        "--namespace",
+        "watch",
+        "--values",
+        str(VALUES / f"{name}.yaml"),
+    )
     assert done.returncode == 0, done.stderr
     return [manifest for manifest in yaml.safe_load_all(done.stdout) if manifest]
 
@@ -44,7 +57,11 @@ def of_kind(manifests: list[Manifest], kind: str) -> list[Manifest]:
 
 def only(manifests: list[Manifest], kind: str) -> Manifest:
     """Return the one manifest of its kind that is no dashboard."""
-    found = [each for each in of_kind(manifests, kind) if "grafana_dashboard" not in each["metadata"]["labels"]]
+    found = [
+        each
+        for each in of_kind(manifests, kind)
+        if "grafana_dashboard" not in each["metadata"]["labels"]
+    ]
     assert len(found) == 1
     return found[0]
 

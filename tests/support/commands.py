@@ -25,10 +25,16 @@ def command(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
     env = {"COLUMNS": "100", **env}
     if arguments[:1] == ("run",):
         return subprocess.run(
-            [COMMAND, *arguments], env=environment(**env), capture_output=True, text=True, check=False
+            [COMMAND, *arguments],
+            env=environment(**env),
+            capture_output=True,
+            text=True,
+            check=False,
         )
     output, errors, before = io.StringIO(), io.StringIO(), dict(os.environ)
-    clean = {name: value for name, value in environment().items() if not name.lower().endswith("_proxy")}
+    clean = {
+        name: value for name, value in environment().items() if not name.lower().endswith("_proxy")
+    }
     os.environ.clear()
     os.environ.update(clean, **env)
     try:

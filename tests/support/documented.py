@@ -1,6 +1,8 @@
-"""Reads the blocks of code in the pages of this project, the commands in them, and where links lead.
+"""Reads the blocks of code in the pages of this project, the commands in them, and where links
+lead.
 
-Reads Markdown, and enough of the shell's grammar to find programs and their arguments. Checks nothing.
+Reads Markdown, and enough of the shell's grammar to find programs and their arguments. Checks
+nothing.
 """
 
 import os
@@ -12,20 +14,49 @@ from pathlib import Path
 
 from support.paths import ROOT
 
-ELSEWHERE = {".git", ".venv", ".tools", ".hypothesis", ".pytest_cache", ".ruff_cache", ".mypy_cache", "dist", "build"}
+ELSEWHERE = {
+    ".git",
+    ".venv",
+    ".tools",
+    ".hypothesis",
+    ".pytest_cache",
+    ".ruff_cache",
+    ".mypy_cache",
+    "dist",
+    "build",
+}
 _SEPARATORS = set(";|&()") | {"&&", "||", ";;", "|&", "\n"}
-_OPENERS = {"do", "then", "else", "elif", "if", "while", "until", "!", "{", "time", "exec", "nohup", "env", "sudo"}
+_OPENERS = {
+    "do",
+    "then",
+    "else",
+    "elif",
+    "if",
+    "while",
+    "until",
+    "!",
+    "{",
+    "time",
+    "exec",
+    "nohup",
+    "env",
+    "sudo",
+}
 _CLOSERS = {"done", "fi", "esac", "}"}
 _REDIRECTION = re.compile(r"^\d*(<|>|>>|<<|<<<|>&|<&|&>|>\|)$")
 
 
 _ENVIRONMENT = re.compile(r"^(~/exporter|/opt/azure-scheduled-events-exporter)/bin/")
-"""The virtual environments that pages make: what is called from there is called by its name elsewhere."""
+"""The virtual environments that pages make: what is called from there is called by its name
+elsewhere.
+"""
 
 
 @dataclass(frozen=True)
 class Block:
-    """A block of code on a page; ``line`` is that of its first line, ``language`` the word behind the fence."""
+    """A block of code on a page; ``line`` is that of its first line, ``language`` the word behind
+    the fence.
+    """
 
     page: Path
     line: int
@@ -41,7 +72,9 @@ class Block:
     @property
     def file_name(self) -> str:
         """The file that the paragraph before it names; ``""`` if none."""
-        named: list[str] = re.findall(r"`(?:[\w./-]*/)?([\w.-]+\.(?:ya?ml|json|toml))`", self.before)
+        named: list[str] = re.findall(
+            r"`(?:[\w./-]*/)?([\w.-]+\.(?:ya?ml|json|toml))`", self.before
+        )
         return named[0] if len(set(named)) == 1 else ""
 
 
@@ -75,7 +108,10 @@ def blocks(page: Path) -> Iterator[Block]:
         indent, start = len(opened[1]), number + 1
         while number + 1 < len(lines) and lines[number + 1].strip() != "```":
             number += 1
-        text = "".join(f"{line[min(indent, len(line) - len(line.lstrip())) :]}\n" for line in lines[start : number + 1])
+        text = "".join(
+            f"{line[min(indent, len(line) - len(line.lstrip())) :]}\n"
+            for line in lines[start : number + 1]
+        )
         yield Block(page, start + 1, opened[2], text, _paragraph_before(lines, start - 1))
         number += 2
 
@@ -103,14 +139,18 @@ def typed(block: Block) -> str:
 
 
 def commands(block: Block) -> Iterator[Command]:
-    """Yield the commands of a shell block, those in pipes, lists and loops too; not those in ``$(…)``."""
+    """Yield the commands of a shell block, those in pipes, lists and loops too; not those in
+    ``$(…)``.
+    """
     for line in _logical_lines(typed(block)):
         yield from _commands_of(line, block.place)
 
 
 def in_prose(page: Path, *programs: str) -> Iterator[Command]:
     """Yield the commands of ``programs`` that are inline code in the text of a page."""
-    text = re.sub(r"(?ms)^ *```.*?^ *```$", lambda found: "\n" * found[0].count("\n"), page.read_text())
+    text = re.sub(
+        r"(?ms)^ *```.*?^ *```$", lambda found: "\n" * found[0].count("\n"), page.read_text()
+    )
     for found in re.finditer(r"`([^`\n]+)`", text):
         if found[1].removeprefix("sudo ").split()[0] in programs and "…" not in found[1]:
             line = text.count("\n", 0, found.start()) + 1
@@ -165,7 +205,9 @@ def _commands_of(line: str, place: str) -> Iterator[Command]:
 
 def prose(text: str) -> str:
     """The page without its blocks of code and its inline code, in which brackets are no links."""
-    return re.sub(r"`[^`\n]*`", lambda found: "c" * len(found[0]), re.sub(r"(?ms)^ *```.*?^ *```$", "", text))
+    return re.sub(
+        r"`[^`\n]*`", lambda found: "c" * len(found[0]), re.sub(r"(?ms)^ *```.*?^ *```$", "", text)
+    )
 
 
 def links(page: Path) -> Iterator[str]:

@@ -1,4 +1,6 @@
-"""The words of the pictures in ``docs/images``, each beside its picture, so that a stale picture is noticed."""
+"""The words of the pictures in ``docs/images``, each beside its picture, so that a stale picture is
+noticed.
+"""
 
 import hashlib
 import re

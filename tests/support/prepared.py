@@ -1,8 +1,8 @@
 """Starts the program without its imports: a process that has done them forks for each start.
 
-Imports are most of the processor time of a start, and the tests start the program some six hundred times. What is
-different from a real start: the modules are there already. Programs that start through a shell, as a service or with
-another Python environment, are started really.
+Imports are most of the processor time of a start, and the tests start the program some six hundred
+times. What is different from a real start: the modules are there already. Programs that start
+through a shell, as a service or with another Python environment, are started really.
 """
 
 import json
@@ -72,7 +72,9 @@ class Prepared:
             self._control.close()
             self._process.wait()
 
-    def start(self, arguments: Sequence[str], output: int, env: Mapping[str, str]) -> Process | None:
+    def start(
+        self, arguments: Sequence[str], output: int, env: Mapping[str, str]
+    ) -> Process | None:
         """Start the program; return None if only a real start would be the same with ``env``."""
         at_start = {name: value for name, value in env.items() if name.startswith(_READ_AT_START)}
         with self._lock:
@@ -94,7 +96,9 @@ class Prepared:
 
 
 def serve(control: socket.socket) -> None:
-    """Fork for each request; return in the fork, ready to run the program, and end when nobody asks any more."""
+    """Fork for each request; return in the fork, ready to run the program, and end when nobody asks
+    any more.
+    """
     ends: dict[int, int] = {}
     woken, wake = os.pipe()
     os.set_blocking(wake, False)

@@ -36,11 +36,17 @@ _Found = TypeVar("_Found")
 
 
 def eventually(
-    look: Callable[[], _Found], what: str, seconds: float = PATIENCE, *, until: Callable[[_Found], object] = bool
+    look: Callable[[], _Found],
+    what: str,
+    seconds: float = PATIENCE,
+    *,
+    until: Callable[[_Found], object] = bool,
 ) -> _Found:
-    """Return the first value of ``look`` that is true, or ``until`` accepts; fail, naming ``what``, if none is in time.
+    """Return the first value of ``look`` that is true, or ``until`` accepts; fail, naming ``what``,
+    if none is in time.
 
-    It looks less often the longer it waits: a scrape that is parsed every 20 ms would be a third of a core.
+    It looks less often the longer it waits: a scrape that is parsed every 20 ms would be a third of
+        a core.
     """
     begun = time.monotonic()
     while not until(found := look()):
@@ -52,8 +58,14 @@ def eventually(
 
 
 def environment(**more: str) -> dict[str, str]:
-    """Return an environment in which no program reaches the metadata address and no setting of ours leaks in."""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("AZURE_", "OTEL_"))}
+    """Return an environment in which no program reaches the metadata address and no setting of ours
+    leaks in.
+    """
+    clean = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("AZURE_", "OTEL_"))
+    }
     return {**clean, "PYTHONPATH": str(GUARD), **more}
 
 
@@ -62,7 +74,9 @@ def debian(program: str) -> str:
     unpacked = TOOLS / program
     path = str(unpacked) if unpacked.exists() else shutil.which(program)
     if path is None:
-        raise FileNotFoundError(f"{program} is neither in {TOOLS.parent.parent} nor on the PATH: run scripts/tools")
+        raise FileNotFoundError(
+            f"{program} is neither in {TOOLS.parent.parent} nor on the PATH: run scripts/tools"
+        )
     return path
 
 
@@ -91,8 +105,8 @@ def fetch(url: str, method: str = "GET", body: bytes | None = None, **headers: s
 class Scrape:
     """The samples of one exposition in text format; names without our prefix.
 
-    Only the lines of series that are asked for are parsed: parsing all of them for each look at a metric was a third of
-    the processor time of the tests.
+    Only the lines of series that are asked for are parsed: parsing all of them for each look at a
+    metric was a third of the processor time of the tests.
     """
 
     def __init__(self, text: str) -> None:
@@ -111,8 +125,12 @@ class Scrape:
         """Return the samples of ``name`` that carry ``labels``."""
         if name not in self._parsed:
             families = text_string_to_metric_families("\n".join([*self._lines.get(name, ()), ""]))
-            self._parsed[name] = [(each.labels, each.value) for family in families for each in family.samples]
-        return [(have, value) for have, value in self._parsed[name] if labels.items() <= have.items()]
+            self._parsed[name] = [
+                (each.labels, each.value) for family in families for each in family.samples
+            ]
+        return [
+            (have, value) for have, value in self._parsed[name] if labels.items() <= have.items()
+        ]
 
     def value(self, name: str, **labels: str) -> float | None:
         """Return the value of the one series that carries ``labels``; None if there is none."""
@@ -144,8 +162,14 @@ class Program:
         clean = environment(**env)
         with output.open("wb") as file:
             quick = self.prepared if arguments[0] == COMMAND else None
-            self.process = (quick and quick.start(arguments, file.fileno(), clean)) or subprocess.Popen(
-                arguments, stdout=file, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=clean
+            self.process = (
+                quick and quick.start(arguments, file.fileno(), clean)
+            ) or subprocess.Popen(
+                arguments,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+                env=clean,
             )
 
     def __enter__(self) -> Self:
@@ -169,7 +193,9 @@ class Program:
         def look() -> re.Match[str] | None:
             found = re.search(pattern, self.log)
             if found is None and self.process.poll() is not None:
-                pytest.fail(f"ended with {self.process.returncode} before it wrote {pattern!r}:\n{self.log}")
+                pytest.fail(
+                    f"ended with {self.process.returncode} before it wrote {pattern!r}:\n{self.log}"
+                )
             return found
 
         found = eventually(look, f"{pattern!r} in the log")
@@ -189,13 +215,24 @@ class Program:
 
 
 class Exporter(Program):
-    """``azure-scheduled-events-exporter run`` on a free port; ``command`` is another way to call the program."""
+    """``azure-scheduled-events-exporter run`` on a free port; ``command`` is another way to call
+    the program.
+    """
 
     def __init__(
-        self, endpoint: str, output: Path, *flags: str, command: Sequence[str] = (COMMAND,), **env: str
+        self,
+        endpoint: str,
+        output: Path,
+        *flags: str,
+        command: Sequence[str] = (COMMAND,),
+        **env: str,
     ) -> None:
         base = [*command, "run", "--imds.endpoint", endpoint, "--web.listen-address", "127.0.0.1:0"]
-        journal = [] if any(flag.startswith("--journal.path") for flag in flags) else ["--journal.path", "memory"]
+        journal = (
+            []
+            if any(flag.startswith("--journal.path") for flag in flags)
+            else ["--journal.path", "memory"]
+        )
         super().__init__([*base, *journal, *flags], output, **env)
         try:
             self.port = int(self.wait_for_line(r"msg\W+listening.*\bport\W+(\d+)")[1])
@@ -211,22 +248,29 @@ class Exporter(Program):
         return Scrape(answer.body.decode())
 
     def shows(self, what: str, look: Callable[[Scrape], _Found]) -> _Found:
-        """Return the first true value of ``look`` on its metrics; fail, naming ``what``, if there is none in time."""
+        """Return the first true value of ``look`` on its metrics; fail, naming ``what``, if there
+        is none in time.
+        """
         return eventually(lambda: look(self.scrape()), what)
 
 
 class Server(Program):
-    """A program of Debian that serves HTTP at ``{address}`` in its flags, from when it has logged ``ready``.
+    """A program of Debian that serves HTTP at ``{address}`` in its flags, from when it has logged
+    ``ready``.
 
     Its port is one that the kernel gives it, unless one is named: no other server can have it.
     """
 
     def __init__(self, program: str, output: Path, ready: str, *flags: str, port: int = 0) -> None:
         address = f"127.0.0.1:{port}"
-        super().__init__([debian(program), *(flag.replace("{address}", address) for flag in flags)], output)
+        super().__init__(
+            [debian(program), *(flag.replace("{address}", address) for flag in flags)], output
+        )
         try:
             self.wait_for_line(ready)
-            (listening,) = eventually(self._ports, "a port to listen on")  # some log that they start before they listen
+            (listening,) = eventually(
+                self._ports, "a port to listen on"
+            )  # some log that they start before they listen
         except BaseException:
             self.kill()
             raise
@@ -241,27 +285,47 @@ class ConfiguredPrometheus(Server):
     """Debian's Prometheus with a configuration file, and its data and log in ``folder``."""
 
     def __init__(self, config: Path, folder: Path, *flags: str) -> None:
-        own = (f"--config.file={config}", f"--storage.tsdb.path={folder / 'tsdb'}", "--web.listen-address={address}")
+        own = (
+            f"--config.file={config}",
+            f"--storage.tsdb.path={folder / 'tsdb'}",
+            "--web.listen-address={address}",
+        )
         super().__init__(
-            "prometheus", folder / "prometheus.log", "Server is ready to receive web requests", *own, *flags
+            "prometheus",
+            folder / "prometheus.log",
+            "Server is ready to receive web requests",
+            *own,
+            *flags,
         )
 
 
 class Prometheus(ConfiguredPrometheus):
     """A Prometheus that scrapes ``targets`` (host:port) every ``interval``.
 
-    ``copy_to``: the URL of a VictoriaMetrics that it writes all series to. ``jobs``: further scrape configurations.
+    ``copy_to``: the URL of a VictoriaMetrics that it writes all series to. ``jobs``: further scrape
+        configurations.
     """
 
     def __init__(
-        self, folder: Path, *targets: str, interval: str = "1s", copy_to: str = "", jobs: Sequence[object] = ()
+        self,
+        folder: Path,
+        *targets: str,
+        interval: str = "1s",
+        copy_to: str = "",
+        jobs: Sequence[object] = (),
     ) -> None:
-        # One shard keeps the order of samples, so that what has been sent last is older than what has not.
+        # One shard keeps the order of samples, so that what has been sent last is older than what
+        # has not.
         queue = {"max_shards": 1, "batch_send_deadline": "200ms"}
         content = {
             "global": {"scrape_interval": interval, "evaluation_interval": interval},
-            "scrape_configs": [{"job_name": "exporter", "static_configs": [{"targets": targets}]}, *jobs],
-            "remote_write": [{"url": f"{copy_to}/api/v1/write", "queue_config": queue}] if copy_to else [],
+            "scrape_configs": [
+                {"job_name": "exporter", "static_configs": [{"targets": targets}]},
+                *jobs,
+            ],
+            "remote_write": [{"url": f"{copy_to}/api/v1/write", "queue_config": queue}]
+            if copy_to
+            else [],
         }
         (folder / "prometheus.yml").write_text(json.dumps(content))
         super().__init__(folder / "prometheus.yml", folder)
@@ -270,7 +334,9 @@ class Prometheus(ConfiguredPrometheus):
         """Return the instant vector of ``expression``: each value under its labels as ``a=b,c=d``."""
         result = self._api("query", query=expression)
         return {
-            ",".join(f"{name}={value}" for name, value in sorted(series["metric"].items())): float(series["value"][1])
+            ",".join(f"{name}={value}" for name, value in sorted(series["metric"].items())): float(
+                series["value"][1]
+            )
             for series in result
         }
 

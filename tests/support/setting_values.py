@@ -6,21 +6,24 @@ from azure_scheduled_events_exporter.approval.policy import BUILT_IN
 from azure_scheduled_events_exporter.http_server.listen_address import ListenAddress
 
 KNOWN = (
-    "imds.endpoint, imds.api-version, imds.timeout, poll.interval, instance.name, web.listen-address, "
-    "web.telemetry-path, web.config.file, journal.path, journal.retention, approval.policy, otlp.endpoint, "
-    "tracing.scope, alertmanager.url, alertmanager.labels, alertmanager.http-config.file, alerts.values, process.user, "
-    "log.level, log.format"
+    "imds.endpoint, imds.api-version, imds.timeout, poll.interval, instance.name,"
+    " web.listen-address, web.telemetry-path, web.config.file, journal.path, journal.retention,"
+    " approval.policy, otlp.endpoint, tracing.scope, alertmanager.url, alertmanager.labels,"
+    " alertmanager.http-config.file, alerts.values, process.user, log.level, log.format"
 )
 VERSION = "is not an api-version: write a date such as 2020-07-01, or 'auto'"
 DURATION = "is no duration: write a number and a unit, such as 500ms, 1s, 1m30s or 90d"
 ENDPOINT = "is not a base address: write http://HOST[:PORT], or 'discover'"
 RANGE = "is out of range: from 10ms (busy) to 12h (after 24h Azure stops sending events)"
-QUOTE = "YAML's aliases, anchors and tags are not read: put a value that begins with *, & or ! in quotes"
+QUOTE = (
+    "YAML's aliases, anchors and tags are not read: put a value that begins with *, & or ! in"
+    " quotes"
+)
 TIMEOUT = "is out of range: more than 0, at most 1h"
 RESERVED = "is reserved: choose a path other than / and outside /-/ and /api/"
 ADDRESS = (
-    "is no listen address: write host:port with a port from 0 to 65535, such as :10169 (all interfaces), "
-    "127.0.0.1:10169 or [::1]:10169"
+    "is no listen address: write host:port with a port from 0 to 65535, such as :10169 (all"
+    " interfaces), 127.0.0.1:10169 or [::1]:10169"
 )
 
 # A value for every setting that is not its default, and what it is read as.

@@ -1,4 +1,5 @@
-"""Debian's systemd in namespaces of its own, with this tree's unit, for tests that ask what the sandbox allows.
+"""Debian's systemd in namespaces of its own, with this tree's unit, for tests that ask what the
+sandbox allows.
 
 What runs in it has a loopback interface and nothing else, so no packet leaves it.
 """
@@ -23,7 +24,8 @@ SYSTEMD = Path("/lib/systemd/systemd")
 PROGRAM = "/opt/azure-scheduled-events-exporter/bin/azure-scheduled-events-exporter"
 STATE = "lib/private/azure-scheduled-events-exporter"
 TARGETS = ("sysinit", "basic", "shutdown", "network", "multi-user")
-_LIBRARIES = "LD_LIBRARY_PATH=/opt/python/lib"  # of an interpreter that is not the system's, if there are any
+# of an interpreter that is not the system's, if there are any
+_LIBRARIES = "LD_LIBRARY_PATH=/opt/python/lib"
 _NAMESPACES = ("--mount", "--pid", "--net", "--uts", "--ipc", "--cgroup")
 _LAUNCHER = """\
 #!{python}
@@ -47,7 +49,9 @@ def is_possible() -> bool:
     """Return whether this machine lets a process have all these namespaces, and a cgroup."""
     if not SYSTEMD.exists() or os.geteuid() != 0:
         return False
-    look = "mount --make-rprivate / && mount -t cgroup2 cgroup2 /mnt && mkdir /mnt/$0 && rmdir /mnt/$0"
+    look = (
+        "mount --make-rprivate / && mount -t cgroup2 cgroup2 /mnt && mkdir /mnt/$0 && rmdir /mnt/$0"
+    )
     return (
         subprocess.run(
             ["unshare", *_NAMESPACES, "--fork", "sh", "-c", look, f"box-{os.getpid()}"],
@@ -63,7 +67,15 @@ class Box:
 
     def __init__(self, folder: Path, drop_in: str, environment: str) -> None:
         self.folder = folder
-        for name in ("cgroup", "etc/systemd/system", f"etc/systemd/system/{NAME}.d", "opt", "run", "lib", "units"):
+        for name in (
+            "cgroup",
+            "etc/systemd/system",
+            f"etc/systemd/system/{NAME}.d",
+            "opt",
+            "run",
+            "lib",
+            "units",
+        ):
             (folder / name).mkdir(parents=True)
         for name in ("passwd", "group", "nsswitch.conf", "hosts", "ld.so.cache", "ld.so.conf"):
             if Path("/etc", name).exists():
@@ -72,7 +84,9 @@ class Box:
         for name in TARGETS:
             (folder / "units" / f"{name}.target").write_text("[Unit]\nDefaultDependencies=no\n")
         shutil.copy(UNIT, folder / "etc/systemd/system")
-        (folder / f"etc/systemd/system/{NAME}.d/test.conf").write_text(f"{drop_in}Environment={_LIBRARIES}\n")
+        (folder / f"etc/systemd/system/{NAME}.d/test.conf").write_text(
+            f"{drop_in}Environment={_LIBRARIES}\n"
+        )
         (folder / "etc/azure-scheduled-events-exporter").mkdir()
         (folder / "etc/azure-scheduled-events-exporter/environment").write_text(environment)
         self._python = self._install()
@@ -83,7 +97,13 @@ class Box:
     def __enter__(self) -> Self:
         with (self.folder / "boot.log").open("wb") as log:
             self._process = subprocess.Popen(
-                ["unshare", "--mount", "sh", str(TESTS / "support" / "systemd_box.sh"), str(self.folder)],
+                [
+                    "unshare",
+                    "--mount",
+                    "sh",
+                    str(TESTS / "support" / "systemd_box.sh"),
+                    str(self.folder),
+                ],
                 stdout=log,
                 stderr=log,
                 stdin=subprocess.DEVNULL,
@@ -106,14 +126,22 @@ class Box:
 
     def run(self, *command: str, check: bool = True) -> str:
         """Run a command in the box and return what it prints."""
-        done = subprocess.run([*self._enter(), *command], check=False, capture_output=True, text=True, timeout=PATIENCE)
+        done = subprocess.run(
+            [*self._enter(), *command],
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+        )
         assert not check or done.returncode == 0, f"{command}: {done.stdout}{done.stderr}{self.log}"
         return done.stdout + done.stderr
 
     def start(self, *command: str) -> None:
         """Start a command in the box; it ends with it."""
         silent = subprocess.DEVNULL
-        self._started.append(subprocess.Popen([*self._enter(), *command], stdin=silent, stdout=silent, stderr=silent))
+        self._started.append(
+            subprocess.Popen([*self._enter(), *command], stdin=silent, stdout=silent, stderr=silent)
+        )
 
     def shown(self, name: str) -> str:
         """Return the state of the service in systemd."""
@@ -163,4 +191,6 @@ class Box:
         assert self._process.poll() is None, self.log
         if self._systemd is None and self._find() is None:
             return False
-        return self.run("systemctl", "is-active", "multi-user.target", check=False).strip() == "active"
+        return (
+            self.run("systemctl", "is-active", "multi-user.target", check=False).strip() == "active"
+        )

@@ -1,8 +1,10 @@
-"""The program with what Windows lacks taken away from its code: ``python without_posix.py COMMAND [ARGUMENT…]``.
+"""The program with what Windows lacks taken away from its code: ``python without_posix.py COMMAND
+[ARGUMENT…]``.
 
-The standard library and the other libraries keep what they use on this machine, since they are made for Windows too.
-Every module of this project sees Windows' ``sys.platform``, and modules without what Windows does not have; the event
-loop refuses what Windows' loop refuses; and there is no ``/proc``. Windows' own pieces have the nearest stand-in.
+The standard library and the other libraries keep what they use on this machine, since they are made
+for Windows too. Every module of this project sees Windows' ``sys.platform``, and modules without
+what Windows does not have; the event loop refuses what Windows' loop refuses; and there is no
+``/proc``. Windows' own pieces have the nearest stand-in.
 """
 
 import asyncio
@@ -19,31 +21,52 @@ from typing import Any
 
 PROJECT = "azure_scheduled_events_exporter"
 ABSENT = frozenset(
-    {"curses", "fcntl", "grp", "posix", "pty", "pwd", "readline", "resource", "syslog", "termios", "tty"}
+    {
+        "curses",
+        "fcntl",
+        "grp",
+        "posix",
+        "pty",
+        "pwd",
+        "readline",
+        "resource",
+        "syslog",
+        "termios",
+        "tty",
+    }
 )
 READINESS = ("add_reader", "remove_reader", "add_writer", "remove_writer")
-# Of the names that docs.python.org marks as "Availability: Unix", those that programs like this one use.
+# Of the names that docs.python.org marks as "Availability: Unix", those that programs like this one
+# use.
 UNIX: Mapping[ModuleType, str] = {
-    os: """
+    os: (
+        """
     WNOHANG chown chroot ctermid confstr fchdir fchmod fchown fdatasync fork forkpty getegid geteuid getgid getgroups
     getloadavg getpgid getpgrp getpriority getresuid getsid getuid initgroups killpg lchown lockf major minor mkfifo
     mknod nice pathconf pipe2 posix_fadvise posix_spawn pread pwrite sched_getaffinity sched_yield sendfile set_blocking
     setegid seteuid setgid setgroups setpgid setpriority setsid setuid statvfs sync sysconf tcgetpgrp uname wait wait3
     wait4 O_CLOEXEC O_DIRECTORY O_DSYNC O_NOCTTY O_NOFOLLOW O_NONBLOCK O_SYNC
-    """,
-    socket: """
+    """
+    ),
+    socket: (
+        """
     AF_NETLINK AF_PACKET AF_UNIX CMSG_LEN MSG_DONTWAIT MSG_NOSIGNAL SCM_RIGHTS SO_BINDTODEVICE SO_PEERCRED SO_REUSEPORT
     TCP_QUICKACK TCP_USER_TIMEOUT
-    """,
-    signal: """
+    """
+    ),
+    signal: (
+        """
     SIGALRM SIGBUS SIGCHLD SIGCONT SIGHUP SIGIO SIGKILL SIGPIPE SIGPROF SIGQUIT SIGSTOP SIGTSTP SIGTTIN SIGTTOU SIGURG
     SIGUSR1 SIGUSR2 SIGWINCH alarm getitimer pause pthread_kill pthread_sigmask setitimer siginterrupt sigpending
     sigtimedwait sigwait sigwaitinfo
-    """,
-    time: """
+    """
+    ),
+    time: (
+        """
     CLOCK_BOOTTIME CLOCK_MONOTONIC CLOCK_MONOTONIC_RAW CLOCK_PROCESS_CPUTIME_ID CLOCK_REALTIME CLOCK_TAI
     CLOCK_THREAD_CPUTIME_ID clock_getres clock_gettime clock_gettime_ns clock_settime tzset
-    """,
+    """
+    ),
 }
 
 
@@ -53,7 +76,9 @@ class View(ModuleType):
     def __init__(self, module: ModuleType, **instead: object) -> None:
         super().__init__(module.__name__)
         without = UNIX.get(module, "").split()
-        self.__dict__.update({name: value for name, value in vars(module).items() if name not in without}, **instead)
+        self.__dict__.update(
+            {name: value for name, value in vars(module).items() if name not in without}, **instead
+        )
 
 
 def _ticks() -> int:
@@ -64,7 +89,9 @@ def _ticks() -> int:
 VIEWS = {
     "os": View(os, name="nt"),
     "socket": View(socket),
-    "signal": View(signal, SIGBREAK=signal.SIGUSR1),  # Ctrl-Break comes as a signal of this system's
+    "signal": View(
+        signal, SIGBREAK=signal.SIGUSR1
+    ),  # Ctrl-Break comes as a signal of this system's
     "time": View(time),
     "sys": View(sys, platform="win32"),
     "ctypes": View(ctypes, windll=SimpleNamespace(kernel32=SimpleNamespace(GetTickCount64=_ticks))),
@@ -74,7 +101,7 @@ VIEWS = {
 def _importing(original: Callable[..., ModuleType]) -> Callable[..., ModuleType]:
     """Wrap what an import statement calls."""
 
-    def importing(name: str, *args: Any, **kwargs: Any) -> ModuleType:  # noqa: ANN401 - handed on as it comes
+    def importing(name: str, *args: Any, **kwargs: Any) -> ModuleType:
         names = args[0] if args else kwargs.get("globals")
         level = args[3] if len(args) > 3 else kwargs.get("level", 0)
         if _is_ours(names) and level == 0:
@@ -97,7 +124,7 @@ def _not_there(event: str, arguments: tuple[object, ...]) -> None:
 def _refusing(original: Callable[..., Any]) -> Callable[..., Any]:
     """Refuse what this project asks of the loop; the loop itself works by it."""
 
-    def method(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - handed on as it comes
+    def method(*args: Any, **kwargs: Any) -> Any:
         if _is_ours(sys._getframe(1).f_globals):
             raise NotImplementedError
         return original(*args, **kwargs)
@@ -108,7 +135,7 @@ def _refusing(original: Callable[..., Any]) -> Callable[..., Any]:
 def _accepting(original: Callable[..., Any]) -> Callable[..., Any]:
     """Fail as Windows does when the client has reset the connection before it is accepted."""
 
-    async def accept(*args: Any) -> Any:  # noqa: ANN401 - handed on as it comes
+    async def accept(*args: Any) -> Any:
         client, address = await original(*args)
         try:
             client.getpeername()
@@ -129,7 +156,9 @@ def _is_ours(names: Mapping[str, Any] | None) -> bool:
 def take_away() -> None:
     """Change the world for every module of this project that is imported from now on."""
     for name in ("add_signal_handler", "remove_signal_handler", *READINESS):
-        setattr(asyncio.SelectorEventLoop, name, _refusing(getattr(asyncio.SelectorEventLoop, name)))
+        setattr(
+            asyncio.SelectorEventLoop, name, _refusing(getattr(asyncio.SelectorEventLoop, name))
+        )
     loop: Any = asyncio.SelectorEventLoop
     loop.sock_accept = _accepting(loop.sock_accept)
     builtins.__import__ = _importing(builtins.__import__)
@@ -139,7 +168,8 @@ def take_away() -> None:
 def main() -> int:
     """Run the program."""
     take_away()
-    from azure_scheduled_events_exporter.commands.cli import main as program  # noqa: PLC0415 - not before the world is changed
+    # Not before the world is changed.
+    from azure_scheduled_events_exporter.commands.cli import main as program  # noqa: PLC0415
 
     return program()
 

@@ -1,8 +1,9 @@
 """Injects faults into the exporter on loopback and compares its reports with what really happened.
 
-Run: ``make torture``, or ``scripts/torture [--only NAME …] [--short] [--minutes 30] [--seed N] [--write FILE]``. Each
-trial runs in a process of its own, two at a time, ends by itself, and gives a row of figures. Ends with status 1 if a
-trial found a transition lost or reported twice, a crash, or a scrape without an answer.
+Run: ``make torture``, or ``scripts/torture [--only NAME …] [--short] [--minutes 30] [--seed N]
+[--write FILE]``. Each trial runs in a process of its own, two at a time, ends by itself, and gives
+a row of figures. Ends with status 1 if a trial found a transition lost or reported twice, a crash,
+or a scrape without an answer.
 """
 
 import argparse
@@ -72,7 +73,9 @@ def beside(name: str, options: argparse.Namespace) -> str:
     arguments = ["--only", name, "--minutes", str(options.minutes), "--seed", str(options.seed)]
     command = [sys.executable, "-m", "trials", *arguments, *(["--short"] if options.short else [])]
     row = ""
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
         assert process.stdout is not None
         for line in process.stdout:
             if line.startswith(f"| {name} |"):
@@ -88,19 +91,33 @@ def write(rows: Sequence[str], path: Path) -> None:
     inside, end, after = rest.partition(END)
     assert begin, f"{path} has no {BEGIN}"
     assert end, f"{path} has no {END}"
-    found = {row.split("|")[1].strip(): row for row in [*inside.splitlines(), *rows] if row.startswith("| ")}
+    found = {
+        row.split("|")[1].strip(): row
+        for row in [*inside.splitlines(), *rows]
+        if row.startswith("| ")
+    }
     lines = [*HEAD, *(found[name] for name in TRIALS if name in found)]
     path.write_text("\n".join([before + BEGIN, *lines, END]) + after)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the trials asked for; return the exit status."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", action="append", choices=TRIALS, help="this trial; may be repeated (default: all)")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--only", action="append", choices=TRIALS, help="this trial; may be repeated (default: all)"
+    )
     parser.add_argument("--short", action="store_true", help="seconds instead of minutes, as in CI")
-    parser.add_argument("--minutes", type=float, default=30.0, help="how long IMDS fails (default %(default)s)")
-    parser.add_argument("--seed", type=int, help="repeats what was left to chance, as far as threads let it")
-    parser.add_argument("--jobs", type=int, default=2, help="trials at a time (default %(default)s)")
+    parser.add_argument(
+        "--minutes", type=float, default=30.0, help="how long IMDS fails (default %(default)s)"
+    )
+    parser.add_argument(
+        "--seed", type=int, help="repeats what was left to chance, as far as threads let it"
+    )
+    parser.add_argument(
+        "--jobs", type=int, default=2, help="trials at a time (default %(default)s)"
+    )
     parser.add_argument("--write", type=Path, help="the document whose table is to be renewed")
     options = parser.parse_args(arguments)
     options.seed = options.seed or random.randrange(1, 1 << 32)

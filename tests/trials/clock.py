@@ -1,6 +1,7 @@
 """The wall clock is set by an hour, forward and back, during an event: the reports stay correct.
 
-Debian's libfaketime shifts the wall clock of the exporter's process, and of no other; its monotonic clock stays.
+Debian's libfaketime shifts the wall clock of the exporter's process, and of no other; its monotonic
+clock stays.
 """
 
 import time
@@ -27,7 +28,9 @@ def library() -> Path:
     """Return libfaketime, as scripts/torture unpacks it."""
     found = sorted((TOOLS.parent / "lib").glob("*/faketime/libfaketime.so.1"))
     found += sorted(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))
-    assert found, "libfaketime is missing: run scripts/tools faketime, or install Debian's package libfaketime"
+    assert found, (
+        "libfaketime is missing: run scripts/tools faketime, or install Debian's package libfaketime"
+    )
     return found[0]
 
 
@@ -98,20 +101,33 @@ class Trial:
         """Set the clock, or leave it, and see a poll happen by it."""
         self.clock.set(self.order.chance.choice(JUMPS))
         before = polls(self.exporter.scrape())
-        scrape = self.exporter.shows("two polls", lambda now: now if polls(now) >= before + 2 else None)
+        scrape = self.exporter.shows(
+            "two polls", lambda now: now if polls(now) >= before + 2 else None
+        )
         assert scrape
         assert scrape.value("up") == 1
         success = scrape.value("last_success_timestamp_seconds") or 0
-        assert abs(success - self.clock.now()) < TOLERANCE_SECONDS + BUSY_SECONDS, "not the clock that was set"
+        assert abs(success - self.clock.now()) < TOLERANCE_SECONDS + BUSY_SECONDS, (
+            "not the clock that was set"
+        )
 
     def _counts_down(self, not_before: float) -> None:
-        (left,) = [value for _, value in self.exporter.scrape().series("event_seconds_until_not_before")]
-        assert abs(left - (not_before - self.clock.now())) < TOLERANCE_SECONDS, f"{left} s by {self.clock.offset}"
+        (left,) = [
+            value for _, value in self.exporter.scrape().series("event_seconds_until_not_before")
+        ]
+        assert abs(left - (not_before - self.clock.now())) < TOLERANCE_SECONDS, (
+            f"{left} s by {self.clock.offset}"
+        )
         self.countdowns += 1
 
     def _shows(self, event_id: str, status: str, not_before: float, *transitions: str) -> None:
         due = formatdate(not_before, usegmt=True) if status == "Scheduled" else ""
-        event = {"EventId": event_id, "EventStatus": status, "EventType": "Freeze", "NotBefore": due}
+        event = {
+            "EventId": event_id,
+            "EventStatus": status,
+            "EventType": "Freeze",
+            "NotBefore": due,
+        }
         self.simulator.set_document([{**event, "Resources": ["vmss_0"], "EventSource": "Platform"}])
         self._tells(transitions)
 
@@ -157,7 +173,14 @@ def run(order: Order) -> Row:
         Collector() as collector,
         Crew(order.folder) as crew,
     ):
-        flags = ("--instance.name", "vmss_0", "--journal.path", str(journal), "--otlp.endpoint", collector.url)
+        flags = (
+            "--instance.name",
+            "vmss_0",
+            "--journal.path",
+            str(journal),
+            "--otlp.endpoint",
+            collector.url,
+        )
         exporter = crew.start(simulator.url, *POLL, *flags, **clock.environment)
         exporter.shows("a poll", lambda now: now.value("up") == 1)
         trial, began = Trial(order, simulator, clock, exporter), time.monotonic()
@@ -170,8 +193,12 @@ def run(order: Order) -> Row:
         scrape = exporter.scrape()
         check(trial, scrape, elapsed)
         spans = 5 * trial.expected["completed"] + 3 * trial.expected["cancelled"]
-        eventually(lambda: len(collector.spans()) == spans, f"{spans} spans, not {len(collector.spans())}")
-        assert all(span.end >= span.start for span in collector.accepted), "a span ends before its start"
+        eventually(
+            lambda: len(collector.spans()) == spans, f"{spans} spans, not {len(collector.spans())}"
+        )
+        assert all(span.end >= span.start for span in collector.accepted), (
+            "a span ends before its start"
+        )
         exporter.kill()
     rows = told(journal)
     check_rows(rows)
@@ -179,8 +206,9 @@ def run(order: Order) -> Row:
     assert {transition for _, transition in rows} == trial.expected.keys()
     return Row(
         "clock",
-        f"{clock.jumps} jumps of the wall clock by one or two hours, forth and back, during an event, "
-        f"seed {order.seed}",
-        f"{lives} events, each ended as it did; {trial.countdowns} countdowns right by the clock as it was set; no "
-        f"negative duration, {watch.answered} scrapes, all answered, {polls(scrape):.0f} polls in {elapsed:.0f} s",
+        f"{clock.jumps} jumps of the wall clock by one or two hours, forth and back, during an"
+        f" event, seed {order.seed}",
+        f"{lives} events, each ended as it did; {trial.countdowns} countdowns right by the clock as"
+        f" it was set; no negative duration, {watch.answered} scrapes, all answered,"
+        f" {polls(scrape):.0f} polls in {elapsed:.0f} s",
     )

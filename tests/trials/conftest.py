@@ -7,8 +7,15 @@ import pytest
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the flags that repeat a run, and make it longer."""
-    parser.addoption("--seed", type=int, default=random.randrange(1, 1_000_000), help="repeats a run of the trials")
-    parser.addoption("--fleets", type=int, default=40, help="how many random fleets the rules are played with")
+    parser.addoption(
+        "--seed",
+        type=int,
+        default=random.randrange(1, 1_000_000),
+        help="repeats a run of the trials",
+    )
+    parser.addoption(
+        "--fleets", type=int, default=40, help="how many random fleets the rules are played with"
+    )
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -18,9 +25,13 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         reporter.write_line(f"seed {session.config.getoption('--seed')}")
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
     """Print the seed after the run, too, where the failures are."""
-    terminalreporter.write_line(f"repeat with: make trials TRIALS='--seed {config.getoption('--seed')}'")
+    terminalreporter.write_line(
+        f"repeat with: make trials TRIALS='--seed {config.getoption('--seed')}'"
+    )
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,6 @@
-"""SIGKILL at any moment of a lifecycle: the journal, the counters and what truly happened agree in the end."""
+"""SIGKILL at any moment of a lifecycle: the journal, the counters and what truly happened agree in
+the end.
+"""
 
 import random
 from collections import Counter
@@ -10,7 +12,8 @@ from support.programs import Exporter, Scrape, eventually
 from trials.trial import POLL, POLL_SECONDS, Crew, Order, Row
 from trials.truth import Polls, Record, check_counters, check_file, check_rows, check_truth, told
 
-# Every way that an event can go, all at once, in half a minute; phases short enough that some of them meet no poll.
+# Every way that an event can go, all at once, in half a minute; phases short enough that some of
+# them meet no poll.
 STORY = parse(
     """
     description: Everything that can happen, at once.
@@ -75,7 +78,9 @@ class Ordeal:
 
     def over(self) -> bool:
         """Whether every event of the scenario has come and gone."""
-        events = [each for each in self.simulator.record if each.what in {What.COMPLETED, What.CANCELLED}]
+        events = [
+            each for each in self.simulator.record if each.what in {What.COMPLETED, What.CANCELLED}
+        ]
         return len(events) >= len(STORY.events) * self.rounds
 
     def plays(self) -> None:
@@ -89,9 +94,13 @@ class Ordeal:
         exporter = self.exporter
         assert exporter
         eventually(self.over, "the end of the story", seconds=60)
-        exporter.shows("no current event", lambda s: s.value("up") == 1 and not s.series("event_info"))
+        exporter.shows(
+            "no current event", lambda s: s.value("up") == 1 and not s.series("event_info")
+        )
         at_least = self.simulator.now()
-        eventually(lambda: self.simulator.requests[-1].at > at_least + POLL_SECONDS, "one more poll")
+        eventually(
+            lambda: self.simulator.requests[-1].at > at_least + POLL_SECONDS, "one more poll"
+        )
         self.record.takes_note()
         self.lives.append((self.began, self.simulator.now()))
         scrape = exporter.scrape()
@@ -102,12 +111,16 @@ class Ordeal:
     @property
     def surely_taken_in(self) -> list[float]:
         """The polls whose answer was taken in: the same process has polled again after them."""
-        lives = [[at for at in self.record.polls if begin <= at <= end] for begin, end in self.lives]
+        lives = [
+            [at for at in self.record.polls if begin <= at <= end] for begin, end in self.lives
+        ]
         return [at for polls in lives for at in polls[:-1]]
 
 
 def run(order: Order) -> Row:
-    """After any number of kills, no observable transition is lost or counted twice, and no file is damaged."""
+    """After any number of kills, no observable transition is lost or counted twice, and no file is
+    damaged.
+    """
     kills = order.pick(200, 12)
     journal = order.folder / "state"
     # A poll that is throttled is not taken in, and exporters that start anew every moment would be.
@@ -130,7 +143,9 @@ def run(order: Order) -> Row:
     lost = sum(transition == "lost" for _, transition in rows)
     return Row(
         "kills",
-        f"{kills} SIGKILLs at random moments of {len(ordeal.record.truth)} events, seed {order.seed}",
-        f"{len(rows)} transitions, none twice, none missing of what was seen, one end for each event, `/metrics` equal "
-        f"to the journal, `integrity_check` ok; {lost} events ended as `lost`, having left while nobody polled",
+        f"{kills} SIGKILLs at random moments of {len(ordeal.record.truth)} events, seed"
+        f" {order.seed}",
+        f"{len(rows)} transitions, none twice, none missing of what was seen, one end for each"
+        f" event, `/metrics` equal to the journal, `integrity_check` ok; {lost} events ended as"
+        " `lost`, having left while nobody polled",
     )

@@ -9,10 +9,14 @@ import pytest
 from support.paths import GUARD, ROOT, TESTS
 from support.programs import environment
 
-ENGINES = {"prometheus": {"Prometheus"}, "victoria": {"vmagent-0", "vmagent-1", "victoria-metrics", "vmalert"}}
+ENGINES = {
+    "prometheus": {"Prometheus"},
+    "victoria": {"vmagent-0", "vmagent-1", "victoria-metrics", "vmalert"},
+}
 INTERVAL_SECONDS = 3  # also the time that a scrape may take
 SHORT_FLEET = (
-    f"--vms 40 --events 8 --minutes 0.3 --interval {INTERVAL_SECONDS}s --evaluation 1s --change 2.5 --boards".split()
+    f"--vms 40 --events 8 --minutes 0.3 --interval {INTERVAL_SECONDS}s --evaluation 1s --change 2.5"
+    " --boards".split()
 )
 
 
@@ -20,23 +24,36 @@ def run(benchmark: str, *flags: str) -> subprocess.CompletedProcess[str]:
     """Run a benchmark."""
     env = {**environment(), "PYTHONPATH": f"{TESTS}:{GUARD}"}
     command = [sys.executable, "-m", f"benchmarks.{benchmark}", *flags]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=600, env=env, cwd=ROOT)
+    return subprocess.run(
+        command, capture_output=True, text=True, check=False, timeout=600, env=env, cwd=ROOT
+    )
 
 
 def test_budgets_are_measured() -> None:
     """The benchmark measures each budget, and prints its table with units."""
     done = run("budgets", "--quick")
-    assert done.returncode in {0, 1}, done.stderr  # 1: a budget was missed, as they are on a busy machine
-    rows = [line for line in done.stdout.splitlines() if line.endswith(("| met |", "| **missed** |"))]
+    assert done.returncode in {
+        0,
+        1,
+    }, done.stderr  # 1: a budget was missed, as they are on a busy machine
+    rows = [
+        line for line in done.stdout.splitlines() if line.endswith(("| met |", "| **missed** |"))
+    ]
     measured = {line.split(" | ")[0].removeprefix("| ") for line in rows}
-    assert {"resident memory, tracing off", "resident memory, tracing on", "scrape, idle, p99"} <= measured
+    assert {
+        "resident memory, tracing off",
+        "resident memory, tracing on",
+        "scrape, idle, p99",
+    } <= measured
     assert len(measured) == 12
     assert "prometheus-node-exporter" in done.stdout
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_fleet_is_measured(engine: str) -> None:
-    """The table has samples, memory and processor of each program, each group of rules, and pages of all changes."""
+    """The table has samples, memory and processor of each program, each group of rules, and pages
+    of all changes.
+    """
     done = run("fleet", *SHORT_FLEET, "--engine", engine)
     assert done.returncode == 0, done
     report = done.stdout

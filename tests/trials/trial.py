@@ -85,8 +85,14 @@ class Crew:
         for path in self._logs:
             log = path.read_text(errors="replace")
             if kind is not None:
-                loud = [line for line in log.splitlines() if "level=error" in line or "level=warning" in line]
-                print(f"{path.name}:", *loud, "It ends with:", log[-4000:], sep="\n", file=sys.stderr)
+                loud = [
+                    line
+                    for line in log.splitlines()
+                    if "level=error" in line or "level=warning" in line
+                ]
+                print(
+                    f"{path.name}:", *loud, "It ends with:", log[-4000:], sep="\n", file=sys.stderr
+                )
             else:
                 assert "Traceback" not in log, f"it failed in itself:\n{log[-4000:]}"
 
@@ -104,12 +110,15 @@ class Crew:
 class Watch:
     """Scrapes an exporter again and again from a thread of its own; a context manager.
 
-    Leaving it fails if a scrape was not answered, or if ``look``, called with the moment (monotonic clock, before the
-    scrape) and the scrape, failed.
+    Leaving it fails if a scrape was not answered, or if ``look``, called with the moment (monotonic
+    clock, before the scrape) and the scrape, failed.
     """
 
     def __init__(
-        self, exporter: Exporter, look: Callable[[float, Scrape], None] = lambda _at, _scrape: None, pause: float = 0.25
+        self,
+        exporter: Exporter,
+        look: Callable[[float, Scrape], None] = lambda _at, _scrape: None,
+        pause: float = 0.25,
     ) -> None:
         self._exporter = exporter
         self._look = look
@@ -132,7 +141,9 @@ class Watch:
     def check(self) -> None:
         """Fail as leaving does."""
         if self._failure is not None:
-            raise AssertionError(f"after {self.answered} scrapes: {self._failure}") from self._failure
+            raise AssertionError(
+                f"after {self.answered} scrapes: {self._failure}"
+            ) from self._failure
 
     def _run(self) -> None:
         try:
@@ -147,7 +158,9 @@ class Watch:
 
 def lives(program: Program) -> None:
     """Fail if the program has ended."""
-    assert program.process.poll() is None, f"it ended with {program.process.returncode}:\n{program.log[-4000:]}"
+    assert program.process.poll() is None, (
+        f"it ended with {program.process.returncode}:\n{program.log[-4000:]}"
+    )
 
 
 def polls(scrape: Scrape) -> float:

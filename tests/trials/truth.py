@@ -22,7 +22,9 @@ _ORDER = ["detected", "rescheduled", "approved", "started", "completed", "cancel
 
 @dataclass
 class Truth:
-    """The simulator's record of one event; IMPACT and REBOOTED are not states, so no transition belongs to them."""
+    """The simulator's record of one event; IMPACT and REBOOTED are not states, so no transition
+    belongs to them.
+    """
 
     moments: dict[What, float] = field(default_factory=dict)
 
@@ -41,7 +43,9 @@ class Truth:
 
 @dataclass
 class Record:
-    """A complete copy of the simulator's record, which keeps only the newest entries; ``requests`` of every kind."""
+    """A complete copy of the simulator's record, which keeps only the newest entries; ``requests``
+    of every kind.
+    """
 
     simulator: Simulator
     truth: dict[str, Truth] = field(default_factory=dict)
@@ -51,7 +55,9 @@ class Record:
     def takes_note(self) -> None:
         """Copy new entries."""
         for happening in self.simulator.record:
-            self.truth.setdefault(happening.event_id, Truth()).moments.setdefault(happening.what, happening.at)
+            self.truth.setdefault(happening.event_id, Truth()).moments.setdefault(
+                happening.what, happening.at
+            )
         last = self.requests[-1] if self.requests else 0.0
         new = [request for request in self.simulator.requests if request.at > last]
         self.requests += [request.at for request in new]
@@ -60,7 +66,9 @@ class Record:
 
 @dataclass
 class Polls:
-    """When the exporter polled, on the simulator's clock: ``all`` of it, and what it has surely taken in."""
+    """When the exporter polled, on the simulator's clock: ``all`` of it, and what it has surely
+    taken in.
+    """
 
     all: Sequence[float]
     taken_in: Sequence[float]
@@ -70,7 +78,10 @@ def told(journal: Path) -> list[Row]:
     """Return the transitions that the journal holds, the oldest first."""
     store = read_only(journal)
     try:
-        return [(str(record["event_id"]), str(record["transition"])) for _, record in store.transitions(0, -1)]
+        return [
+            (str(record["event_id"]), str(record["transition"]))
+            for _, record in store.transitions(0, -1)
+        ]
     finally:
         store.close()
 
@@ -83,8 +94,14 @@ def polled(polls: Sequence[float], begin: float, end: float, margin: float) -> b
 def check_file(journal: Path, set_aside: int = 0) -> None:
     """The file is sound, and so many were set aside."""
     folder = file_path(journal).parent
-    names = sorted(path.name for path in folder.iterdir() if "set-aside" in path.name and path.suffix != ".documents")
-    assert len({name.removesuffix("-wal").removesuffix("-shm") for name in names}) == set_aside, names
+    names = sorted(
+        path.name
+        for path in folder.iterdir()
+        if "set-aside" in path.name and path.suffix != ".documents"
+    )
+    assert len({name.removesuffix("-wal").removesuffix("-shm") for name in names}) == set_aside, (
+        names
+    )
     with closing(sqlite3.connect(file_path(journal))) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
 
@@ -105,8 +122,12 @@ def by_event(rows: Sequence[Row]) -> dict[str, list[str]]:
 
 
 def check_rows(rows: Sequence[Row]) -> None:
-    """Each event has one beginning, one end more than it returned, nothing else twice, and nothing out of order."""
-    again = [row for row, count in Counter(rows).items() if count > 1 and row[1] not in {*ENDS, RETURNED}]
+    """Each event has one beginning, one end more than it returned, nothing else twice, and nothing
+    out of order.
+    """
+    again = [
+        row for row, count in Counter(rows).items() if count > 1 and row[1] not in {*ENDS, RETURNED}
+    ]
     assert again == [], "transitions reported more than once"
     for event_id, transitions in by_event(rows).items():
         assert transitions[0] == "detected", (event_id, transitions)
@@ -133,7 +154,10 @@ def check_event(event_id: str, known: set[str], truth: Truth, polls: Polls) -> N
     """Check one event."""
     begin, end = truth.shown
     near = {name: [at for at in each if begin < at < end] for name, each in vars(polls).items()}
-    what = f"{event_id} is reported as {known}; it happened at {truth.moments}; polls while it was shown: {near}"
+    what = (
+        f"{event_id} is reported as {known}; it happened at {truth.moments}; polls while it was"
+        f" shown: {near}"
+    )
     if polled(polls.taken_in, *truth.shown, MARGIN):
         assert "detected" in known, what
     elif not polled(polls.all, *truth.shown, -MARGIN):

@@ -1,4 +1,6 @@
-"""Files that people write, with any content: each is taken, or refused in one line that shows no secret."""
+"""Files that people write, with any content: each is taken, or refused in one line that shows no
+secret.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -27,21 +29,34 @@ YAML = [
 POLICY = """\
 rules: dry_run: name: match: action: approve hold after: 5s leader_only: true takeover: 1m event_type: Freeze
 event_source: User scope: self peer unknown duration: resources: notice_left: {at_least:1,below:5} 0s 1e309"""
-POLICIES = [path.read_text() for name in ("good", "bad") for path in sorted((DATA / f"{name}_policy").iterdir())]
+POLICIES = [
+    path.read_text()
+    for name in ("good", "bad")
+    for path in sorted((DATA / f"{name}_policy").iterdir())
+]
 WEB = """\
 basic_auth_users: tls_server_config: cert_file: key_file: client_auth_type: NoClientCert http_server_config: http2:
 headers: X-Frame-Options: deny"""
 LIFE = Lifecycle(
-    ScheduledEvent("A", "Freeze", "Scheduled", "Platform", ("vm_0",)), State.SCHEDULED, Scope.SELF, Timestamp(0)
+    ScheduledEvent("A", "Freeze", "Scheduled", "Platform", ("vm_0",)),
+    State.SCHEDULED,
+    Scope.SELF,
+    Timestamp(0),
 )
 _Read = TypeVar("_Read")
 
 
 def texts(*words: str, files: list[str]) -> st.SearchStrategy[str]:
     """Return texts of the pieces of YAML and ``words``, put into one of ``files``."""
-    made = st.lists(st.sampled_from([*YAML, *words]) | st.text(max_size=3), max_size=20).map("".join)
-    places = st.sampled_from(["", *files]).flatmap(lambda file: st.tuples(st.just(file), st.integers(0, len(file))))
-    return st.builds(lambda more, place: place[0][: place[1]] + more + place[0][place[1] :], made, places)
+    made = st.lists(st.sampled_from([*YAML, *words]) | st.text(max_size=3), max_size=20).map(
+        "".join
+    )
+    places = st.sampled_from(["", *files]).flatmap(
+        lambda file: st.tuples(st.just(file), st.integers(0, len(file)))
+    )
+    return st.builds(
+        lambda more, place: place[0][: place[1]] + more + place[0][place[1] :], made, places
+    )
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +66,9 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def taken(file: Path, text: str, read: Callable[[Path], _Read]) -> _Read | None:
-    """Return what is read of a text; None if it is refused, in one printable line without the hash of a password."""
+    """Return what is read of a text; None if it is refused, in one printable line without the hash
+    of a password.
+    """
     file.write_text(text, "utf-8", "surrogatepass")
     try:
         return read(file)
@@ -73,7 +90,14 @@ def test_any_policy(text: str, file: Path) -> None:
 
 
 @given(
-    text=texts(*(f"{setting.flag}: " for setting in SETTINGS), "off", "http://a", "1s", ":1", files=["log: {level: "])
+    text=texts(
+        *(f"{setting.flag}: " for setting in SETTINGS),
+        "off",
+        "http://a",
+        "1s",
+        ":1",
+        files=["log: {level: "],
+    )
 )
 @settings(deadline=None)
 def test_any_configuration(text: str, file: Path) -> None:

@@ -51,7 +51,9 @@ def test_bad_line(text: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["A='b\n", 'A="b\\"\n', "A='b'\nC='\n", "A='b'\"c\n"])
 def test_open_quote(text: str, tmp_path: Path) -> None:
-    """A quote that is never closed is refused; systemd would take the rest of the file as the value."""
+    """A quote that is never closed is refused; systemd would take the rest of the file as the
+    value.
+    """
     file = tmp_path / "environment"
     file.write_text(text)
     with pytest.raises(UsageError, match=": the quote is not closed"):
@@ -69,7 +71,9 @@ def test_open_quote(text: str, tmp_path: Path) -> None:
     ],
 )
 def test_invisible_characters(text: str, message: str, tmp_path: Path) -> None:
-    """A byte order mark or a NUL byte is refused with its line; systemd would ignore a setting, or the whole file."""
+    """A byte order mark or a NUL byte is refused with its line; systemd would ignore a setting, or
+    the whole file.
+    """
     file = tmp_path / "environment"
     file.write_text(text)
     with pytest.raises(UsageError, match=message):
@@ -77,12 +81,16 @@ def test_invisible_characters(text: str, message: str, tmp_path: Path) -> None:
 
 
 def test_not_text(tmp_path: Path) -> None:
-    """A file that is not UTF-8 text is refused in the words of the other files, also one that Notepad has written."""
+    """A file that is not UTF-8 text is refused in the words of the other files, also one that
+    Notepad has written.
+    """
     file = tmp_path / "environment"
     file.write_bytes(b"A=\xff\n")
     with pytest.raises(UsageError, match=r":1: is not UTF-8 text: save the file as UTF-8$"):
         load(file)
     with pytest.raises(UsageError, match=r":1: is not UTF-8 text: save the file as UTF-8$"):
         load(CASES / "env.utf16")
-    with pytest.raises(UsageError, match=r":1: begins with a byte order mark, so systemd ignores its first setting"):
+    with pytest.raises(
+        UsageError, match=r":1: begins with a byte order mark, so systemd ignores its first setting"
+    ):
         load(CASES / "env.bom")

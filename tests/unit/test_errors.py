@@ -8,7 +8,10 @@ from azure_scheduled_events_exporter.errors import printable, table, without_pas
 def test_no_cell_ends_its_row_or_controls_the_terminal() -> None:
     """A description with line breaks or escape sequences stays one cell of one row."""
     printed = table([["EVENT", "DESCRIPTION"], ["A", "quiet\nFAKE-ID  Terminate\x1b[2J"]])
-    assert printed.splitlines() == ["EVENT  DESCRIPTION", "A      quiet\\nFAKE-ID  Terminate\\x1b[2J"]
+    assert printed.splitlines() == [
+        "EVENT  DESCRIPTION",
+        "A      quiet\\nFAKE-ID  Terminate\\x1b[2J",
+    ]
 
 
 def test_what_can_be_printed_stays() -> None:
@@ -33,5 +36,7 @@ def test_what_can_be_printed_stays() -> None:
     ],
 )
 def test_addresses_are_shown_without_passwords(text: str, shown: str) -> None:
-    """No part of a password is shown, whatever characters it has; an @ in a path is no end of a password."""
+    """No part of a password is shown, whatever characters it has; an @ in a path is no end of a
+    password.
+    """
     assert without_password(text) == shown

@@ -21,7 +21,9 @@ def test_a_key_with_controls_is_complained_about_in_one_line(tmp_path: Path, key
     assert str(caught.value).startswith(f"{path}:1: ")
 
 
-def test_a_flag_with_controls_is_complained_about_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_flag_with_controls_is_complained_about_in_one_line(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     """A complaint about the command line is one line too, and steers no terminal."""
     assert main(["check-config", "--log.level", "a\nb\x1b[2J"]) == 2
     said = capsys.readouterr().err
@@ -41,7 +43,9 @@ def test_a_flag_with_controls_is_complained_about_in_one_line(capsys: pytest.Cap
     ],
 )
 def test_a_value_that_nothing_could_use_is_refused_at_once(flag: str, value: str) -> None:
-    """A value with controls or broken characters is refused by its flag, not taken for an address, name or path."""
+    """A value with controls or broken characters is refused by its flag, not taken for an address,
+    name or path.
+    """
     with pytest.raises(UsageError, match=f"^--{flag}: ") as caught:
         resolve({flag: value}, {"HOME": "/"})
     assert str(caught.value).isprintable()

@@ -1,6 +1,7 @@
 """The guard that keeps tests from a real metadata service.
 
-The event that Python raises before it connects is raised here by hand: even with a broken guard nothing is sent.
+The event that Python raises before it connects is raised here by hand: even with a broken guard
+    nothing is sent.
 """
 
 import subprocess
@@ -23,6 +24,10 @@ def test_programs_started_by_tests_cannot_connect_to_it_either() -> None:
     """The guard is inherited by every Python program that a test starts."""
     attempt = f"import sys; sys.audit('socket.connect', None, ('{ADDRESS}', 80))"
     done = subprocess.run(
-        [sys.executable, "-c", attempt], env=environment(), capture_output=True, text=True, check=False
+        [sys.executable, "-c", attempt],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert "name the simulator's endpoint" in done.stderr

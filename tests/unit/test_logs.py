@@ -65,7 +65,9 @@ def test_logfmt() -> None:
 @freeze_time("2022-04-11T22:26:58.250Z")
 def test_json() -> None:
     """A record in JSON has the same fields, with their types."""
-    line = written("json", level="warning", event_id="A", seconds=1.5, count=3, mine=True, nothing=None)
+    line = written(
+        "json", level="warning", event_id="A", seconds=1.5, count=3, mine=True, nothing=None
+    )
     assert json.loads(line) == {
         "ts": "2022-04-11T22:26:58.250Z",
         "level": "warning",
@@ -93,7 +95,9 @@ def test_no_value_forges_a_field(value: str) -> None:
 @given(text=st.text(st.characters(codec=None)), form=st.sampled_from(["logfmt", "json"]))
 @settings(deadline=None)
 def test_any_text(text: str, form: str) -> None:
-    """Every text, as a message or a fact, can be read back from its one line, and be written to any stream."""
+    """Every text, as a message or a fact, can be read back from its one line, and be written to any
+    stream.
+    """
     line = written(form, text.replace("%", "%%"), fact=text)
     assert line.endswith("\n")
     assert line[:-1].isprintable()
@@ -141,4 +145,9 @@ def test_a_line_longer_than_the_space_for_it() -> None:
         cut, loss, last, nothing = (first + reader.read(1 << 16).decode()).split("\n")
     assert cut.startswith("ts=")
     assert cut.endswith("xxx")
-    assert (read(loss)["lines"], read(loss)["level"], read(last)["msg"], nothing) == ("1", "warning", "short", "")
+    assert (read(loss)["lines"], read(loss)["level"], read(last)["msg"], nothing) == (
+        "1",
+        "warning",
+        "short",
+        "",
+    )

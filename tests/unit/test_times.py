@@ -38,7 +38,9 @@ def test_parse(text: str, seconds: float) -> None:
 )  # fmt: skip
 def test_parse_refuses(text: str) -> None:
     """An invalid duration is refused, and the message shows valid ones."""
-    with pytest.raises(ValueError, match="is no duration: write a number and a unit, such as 500ms") as caught:
+    with pytest.raises(
+        ValueError, match="is no duration: write a number and a unit, such as 500ms"
+    ) as caught:
         parse_duration(text)
     assert repr(text) in str(caught.value)
 
@@ -67,7 +69,9 @@ def test_format(seconds: float, text: str) -> None:
 @given(st.integers(min_value=0, max_value=10**13))
 def test_round_trip(milliseconds: int) -> None:
     """Every formatted duration can be parsed."""
-    assert parse_duration(format_duration(milliseconds / 1000)) == pytest.approx(milliseconds / 1000, abs=1e-3)
+    assert parse_duration(format_duration(milliseconds / 1000)) == pytest.approx(
+        milliseconds / 1000, abs=1e-3
+    )
 
 
 @settings(deadline=None)

@@ -1,4 +1,6 @@
-"""What crosses from the wall clock to a person or a scraper, read off the real clock: freezegun sets it."""
+"""What crosses from the wall clock to a person or a scraper, read off the real clock: freezegun
+sets it.
+"""
 
 import json
 import time
@@ -23,12 +25,19 @@ from support.programs import Scrape
 
 NOTICE = 900
 
-# (time zone of the VM, moment of the announcement); NotBefore is 15 minutes later, after the change.
+# (time zone of the VM, moment of the announcement); NotBefore is 15 minutes later, after the
+# change.
 BORDERS = [
     pytest.param("Europe/Berlin", "2026-10-25T00:50:00Z", id="the hour that comes twice"),
     pytest.param("Europe/Berlin", "2027-03-28T00:50:00Z", id="the hour that is left out"),
-    pytest.param("America/New_York", "2026-11-01T05:50:00Z", id="the hour that comes twice, west of Greenwich"),
-    pytest.param("Pacific/Auckland", "2026-12-31T10:50:00Z", id="new year there, the old year in UTC"),
+    pytest.param(
+        "America/New_York",
+        "2026-11-01T05:50:00Z",
+        id="the hour that comes twice, west of Greenwich",
+    ),
+    pytest.param(
+        "Pacific/Auckland", "2026-12-31T10:50:00Z", id="new year there, the old year in UTC"
+    ),
     pytest.param("UTC", "2026-12-31T23:50:00Z", id="new year"),
     pytest.param("UTC", "2028-02-29T23:50:00Z", id="leap day"),
 ]
@@ -45,7 +54,10 @@ def _zone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> It
 
 
 def announcement(not_before: datetime) -> Document:
-    """Return the document that announces an event. To be read before freezegun begins: it makes local time UTC."""
+    """Return the document that announces an event.
+
+    To be read before freezegun begins: it makes local time UTC.
+    """
     when = not_before.strftime("%a, %d %b %Y %H:%M:%S GMT")
     return parse_document(body(entry(NotBefore=when, Resources=["vm_0"])))
 
@@ -59,7 +71,9 @@ def seen(document: Document) -> Lifecycles:
 @pytest.mark.parametrize(("_zone", "moment"), BORDERS, indirect=["_zone"])
 @pytest.mark.usefixtures("_zone")
 def test_countdown_across_a_change_of_local_time(moment: str) -> None:
-    """Exposition, API, page and table count down to NotBefore in UTC, independent of local time and calendar."""
+    """Exposition, API, page and table count down to NotBefore in UTC, independent of local time and
+    calendar.
+    """
     not_before = datetime.fromisoformat(moment) + timedelta(seconds=NOTICE)
     document = announcement(not_before)
     with freezegun.freeze_time(moment) as clock:
@@ -78,4 +92,6 @@ def test_countdown_across_a_change_of_local_time(moment: str) -> None:
             assert shown["not_before"] == not_before.strftime("%Y-%m-%dT%H:%M:%SZ")
             row = dict(zip(CURRENT_COLUMNS, current_row(life, time.time()), strict=True))
             assert not_before.strftime("%Y-%m-%dT%H:%M:%SZ") in row["NotBefore"]
-            assert not_before.strftime("%H:%M:%S") in page(snapshot, time.time(), "/metrics").decode()
+            assert (
+                not_before.strftime("%H:%M:%S") in page(snapshot, time.time(), "/metrics").decode()
+            )

@@ -20,7 +20,9 @@ def read(text: str) -> Section:
      ".inf", "=", "2022-04-11 22:26:58"],
 )  # fmt: skip
 def test_scalars_are_text(written: str) -> None:
-    """Values that YAML treats as a boolean, a date or a number are read as the text that was written."""
+    """Values that YAML treats as a boolean, a date or a number are read as the text that was
+    written.
+    """
     assert read(f"key: {written}\n").text("key") == written
     assert read(f"keys: [{written}, '{written}']\n").texts("keys", ()) == (written, written)
 
@@ -36,8 +38,16 @@ COMPLAINTS: list[tuple[str, Callable[[Section], object], str]] = [
     ("a: 1", lambda top: top.number("b"), "f.yaml:1: 'b' is missing"),
     ("a: 1", lambda top: top.duration("b"), "f.yaml:1: 'b' is missing"),
     ("a: 1", lambda top: top.choice("b", ("x",)), "f.yaml:1: 'b' is missing"),
-    ("\na: [1]", lambda top: top.text("a"), "f.yaml:2: a: must be one value, not a list or a mapping"),
-    ("\na: {b: 1}", lambda top: top.text("a"), "f.yaml:2: a: must be one value, not a list or a mapping"),
+    (
+        "\na: [1]",
+        lambda top: top.text("a"),
+        "f.yaml:2: a: must be one value, not a list or a mapping",
+    ),
+    (
+        "\na: {b: 1}",
+        lambda top: top.text("a"),
+        "f.yaml:2: a: must be one value, not a list or a mapping",
+    ),
     ("a: x", lambda top: top.number("a"), "f.yaml:1: a: 'x' is not a number"),
     ("a:", lambda top: top.number("a"), "f.yaml:1: a: '' is not a number"),
     ("a: -1", lambda top: top.number("a"), "f.yaml:1: a: must be a number, 0 or more, not -1"),
@@ -46,17 +56,32 @@ COMPLAINTS: list[tuple[str, Callable[[Section], object], str]] = [
     (
         "a: 10",
         lambda top: top.duration("a"),
-        "f.yaml:1: a: '10' is no duration: write a number and a unit, such as 500ms, 1s, 1m30s or 90d",
+        (
+            "f.yaml:1: a: '10' is no duration: write a number and a unit, such as 500ms, 1s, 1m30s"
+            " or 90d"
+        ),
     ),
-    ("a: maybe", lambda top: top.flag("a", default=True), "f.yaml:1: a: 'maybe' is neither true nor false"),
+    (
+        "a: maybe",
+        lambda top: top.flag("a", default=True),
+        "f.yaml:1: a: 'maybe' is neither true nor false",
+    ),
     ("a: z", lambda top: top.choice("a", ("x", "y")), "f.yaml:1: a: 'z' is none of x, y"),
     ("a: [[1]]", lambda top: top.texts("a", ()), "f.yaml:1: a: must be a list of plain values"),
     ("a: {b: 1}", lambda top: top.texts("a", ()), "f.yaml:1: a: must be a list of plain values"),
     ("a: 1", lambda top: top.section("a"), "f.yaml:1: a: must be a mapping"),
     ("a: [1]", lambda top: top.section("a"), "f.yaml:1: a: must be a mapping"),
     ("a: 1", lambda top: top.sections("a"), "f.yaml:1: a: must be a list"),
-    ("a:\n- {b: 1}\n- 2", lambda top: top.sections("a"), "f.yaml:3: a: every entry must be a mapping"),
-    ("a:\n- {b: 1}\n- {b: x}", lambda top: top.sections("a")[1].number("b"), "f.yaml:3: a[1].b: 'x' is not a number"),
+    (
+        "a:\n- {b: 1}\n- 2",
+        lambda top: top.sections("a"),
+        "f.yaml:3: a: every entry must be a mapping",
+    ),
+    (
+        "a:\n- {b: 1}\n- {b: x}",
+        lambda top: top.sections("a")[1].number("b"),
+        "f.yaml:3: a[1].b: 'x' is not a number",
+    ),
     (
         "a:\n  b: 1\n  c: 2\n  b: 3",
         lambda top: top.section("a"),
@@ -66,7 +91,9 @@ COMPLAINTS: list[tuple[str, Callable[[Section], object], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("text", "ask", "message"), COMPLAINTS, ids=[message for _, _, message in COMPLAINTS])
+@pytest.mark.parametrize(
+    ("text", "ask", "message"), COMPLAINTS, ids=[message for _, _, message in COMPLAINTS]
+)
 def test_complaints(text: str, ask: Callable[[Section], object], message: str) -> None:
     """An invalid value is refused with file, line and key."""
     with pytest.raises(UsageError) as caught:
@@ -92,7 +119,9 @@ def test_load(tmp_path: Path) -> None:
 
 
 def test_load_of_what_is_no_text(tmp_path: Path) -> None:
-    """A file that is no UTF-8, or no text at all, is refused: a password with a replaced letter would be wrong."""
+    """A file that is no UTF-8, or no text at all, is refused: a password with a replaced letter
+    would be wrong.
+    """
     path = tmp_path / "f.yaml"
     path.write_bytes(b"port: 1\nname: f\xfcr\n")
     with pytest.raises(UsageError, match=r"f\.yaml:2: is not UTF-8 text: save the file as UTF-8"):
@@ -103,7 +132,8 @@ def test_load_of_what_is_no_text(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "reason"), [("missing.yaml", "No such file or directory"), ("", "Is a directory"), ("f/x", "")]
+    ("name", "reason"),
+    [("missing.yaml", "No such file or directory"), ("", "Is a directory"), ("f/x", "")],
 )
 def test_load_of_what_cannot_be_read(name: str, reason: str, tmp_path: Path) -> None:
     """A file that cannot be read is named, with the reason."""
@@ -117,7 +147,9 @@ def test_load_of_what_cannot_be_read(name: str, reason: str, tmp_path: Path) -> 
 def test_load_of_what_is_too_large(tmp_path: Path) -> None:
     """A file of more than 1 MiB is not read; one of just 1 MiB is."""
     path = tmp_path / "f.yaml"
-    largest = b"a: 1\n###" + "\U0001f600".encode() * ((1 << 18) - 2)  # four bytes each: PyYAML's time is by characters
+    largest = b"a: 1\n###" + "\U0001f600".encode() * (
+        (1 << 18) - 2
+    )  # four bytes each: PyYAML's time is by characters
     assert len(largest) == 1 << 20
     path.write_bytes(largest)
     assert load(path).text("a") == "1"

@@ -17,7 +17,12 @@ from azure_scheduled_events_exporter.alertmanager.outbox import Wanted
 from azure_scheduled_events_exporter.alertmanager.push import Worker
 from azure_scheduled_events_exporter.alertmanager.pushes import PushOutcome
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
-from azure_scheduled_events_exporter.simulator import PlannedEvent, Scenario, Simulator, VirtualMachine
+from azure_scheduled_events_exporter.simulator import (
+    PlannedEvent,
+    Scenario,
+    Simulator,
+    VirtualMachine,
+)
 from support.events.follower import event
 from support.programs import Exporter, eventually
 from support.servers.certificates import Authority
@@ -28,7 +33,10 @@ HOLD = 1800.0
 
 @dataclass
 class Vm:
-    """A VM whose wall clock is an hour slow. ``sees``: whether IMDS answers; ``passed`` moves its clocks on."""
+    """A VM whose wall clock is an hour slow.
+
+    ``sees``: whether IMDS answers; ``passed`` moves its clocks on.
+    """
 
     passed: float = 0.0
     alerts: list[Alert] = field(default_factory=list)
@@ -55,7 +63,9 @@ class Vm:
 @contextmanager
 def delivering(vm: Vm, url: str, timeout: float = 10.0) -> Iterator[Worker]:
     """Deliver the alerts of ``vm``."""
-    worker = Worker(AlertmanagerClient(url, None, timeout), vm.look, vm.clock, vm.imds_time, logging.getLogger())
+    worker = Worker(
+        AlertmanagerClient(url, None, timeout), vm.look, vm.clock, vm.imds_time, logging.getLogger()
+    )
     thread = threading.Thread(target=worker.run)
     thread.start()
     try:
@@ -66,13 +76,21 @@ def delivering(vm: Vm, url: str, timeout: float = 10.0) -> Iterator[Worker]:
 
 
 def ends(peer: Peer, event_id: str) -> list[float]:
-    """Return until when the posts kept the alert of ``event_id``, seconds since the epoch, in their order."""
+    """Return until when the posts kept the alert of ``event_id``, seconds since the epoch, in their
+    order.
+    """
     alerts = [cast("dict[str, Any]", alert) for alert in peer.alerts()]
-    return [datetime.fromisoformat(a["endsAt"]).timestamp() for a in alerts if a["labels"]["event_id"] == event_id]
+    return [
+        datetime.fromisoformat(a["endsAt"]).timestamp()
+        for a in alerts
+        if a["labels"]["event_id"] == event_id
+    ]
 
 
 def test_times() -> None:
-    """An alert has the times of IMDS' clock while it fires, and after its end a resolve that is in the past."""
+    """An alert has the times of IMDS' clock while it fires, and after its end a resolve that is in
+    the past.
+    """
     vm = Vm()
     with Peer() as peer, delivering(vm, peer.url) as worker:
         vm.announce("MINE")
@@ -98,7 +116,8 @@ def test_without_imds() -> None:
         vm.sees, vm.passed = False, 400.0
         worker.wake()
         eventually(
-            lambda: not peer.requests[-1][2].strip(b"[]"), "an empty post, which shows that Alertmanager answers"
+            lambda: not peer.requests[-1][2].strip(b"[]"),
+            "an empty post, which shows that Alertmanager answers",
         )
         vm.sees = True
         worker.wake()
@@ -107,7 +126,9 @@ def test_without_imds() -> None:
 
 
 def test_nothing_is_delayed(tmp_path: Path) -> None:
-    """If one Alertmanager hangs and one refuses, polls continue, another one is notified, and shutdown is quick."""
+    """If one Alertmanager hangs and one refuses, polls continue, another one is notified, and
+    shutdown is quick.
+    """
     preempt = PlannedEvent("Preempt", ("vm_0",), announced_at=0, notice=600)
     scenario = Scenario("page", "", (VirtualMachine("vm_0"),), (preempt,))
     with (
@@ -117,13 +138,24 @@ def test_nothing_is_delayed(tmp_path: Path) -> None:
         Simulator(scenario) as simulator,
     ):
         urls = ",".join([f"http://127.0.0.1:{hanging.getsockname()[1]}", refusing.url, well.url])
-        flags = ("--alertmanager.url", urls, "--poll.interval", "200ms", "--journal.path", str(tmp_path / "journal"))
+        flags = (
+            "--alertmanager.url",
+            urls,
+            "--poll.interval",
+            "200ms",
+            "--journal.path",
+            str(tmp_path / "journal"),
+        )
         with Exporter(simulator.url, tmp_path / "exporter.log", *flags) as exporter:
             eventually(well.alerts, "the alert has come")
             rejected = {"outcome": "rejected"}
-            exporter.shows("the refusal", lambda now: now.value("alertmanager_alerts_total", **rejected))
+            exporter.shows(
+                "the refusal", lambda now: now.value("alertmanager_alerts_total", **rejected)
+            )
             before = exporter.scrape().value("polls_total", outcome="ok") or 0
-            exporter.shows("ten polls", lambda now: (now.value("polls_total", outcome="ok") or 0) > before + 10)
+            exporter.shows(
+                "ten polls", lambda now: (now.value("polls_total", outcome="ok") or 0) > before + 10
+            )
             assert exporter.scrape().value("alertmanager_up") == 0
             began = time.monotonic()
             assert exporter.terminate() == 0
@@ -131,11 +163,18 @@ def test_nothing_is_delayed(tmp_path: Path) -> None:
 
 
 def test_certificate_that_is_not_verified(tmp_path: Path, simulator: Simulator) -> None:
-    """With insecure_skip_verify, alerts are pushed, and every line of the log is one of the exporter's own."""
+    """With insecure_skip_verify, alerts are pushed, and every line of the log is one of the
+    exporter's own.
+    """
     (tmp_path / "http.yml").write_text("tls_config: {insecure_skip_verify: true}\n")
     simulator.set_document([event("MINE", vm="vm_0")])
     with Peer(pair=Authority(tmp_path).server()) as peer:
-        flags = ("--alertmanager.url", peer.url, "--alertmanager.http-config.file", str(tmp_path / "http.yml"))
+        flags = (
+            "--alertmanager.url",
+            peer.url,
+            "--alertmanager.http-config.file",
+            str(tmp_path / "http.yml"),
+        )
         with Exporter(simulator.url, tmp_path / "exporter.log", *flags) as exporter:
             exporter.wait_for_line('msg="alert pushed"')
             assert exporter.terminate() == 0

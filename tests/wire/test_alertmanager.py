@@ -11,12 +11,18 @@ from pathlib import Path
 
 import pytest
 
-from azure_scheduled_events_exporter.alertmanager.client import AlertmanagerClient, AlertmanagerError, posted
+from azure_scheduled_events_exporter.alertmanager.client import (
+    AlertmanagerClient,
+    AlertmanagerError,
+    posted,
+)
 from azure_scheduled_events_exporter.alertmanager.pushes import PushOutcome
 from support.programs import NOBODY
 from support.servers.http_peer import Peer
 
-ALERT = posted({"alertname": "A", "event_id": "1"}, {"summary": "s"}, starts_at=1000.0, ends_at=2000.0)
+ALERT = posted(
+    {"alertname": "A", "event_id": "1"}, {"summary": "s"}, starts_at=1000.0, ends_at=2000.0
+)
 
 
 def post(url: str, file: str | None = None, timeout: float = 10) -> tuple[PushOutcome, str]:
@@ -77,7 +83,9 @@ BOMB = gzip.compress(bytes(32 << 20))
 
 @pytest.mark.parametrize("body", [BOMB, BOMB[:-1000]], ids=["large", "cut off"])
 def test_redirect_with_a_page(body: bytes) -> None:
-    """A redirect is refused as one, whatever page comes with it, and the page is not read into memory."""
+    """A redirect is refused as one, whatever page comes with it, and the page is not read into
+    memory.
+    """
     with Peer(302, {"Location": "/login", "Content-Encoding": "gzip"}, body) as peer:
         tracemalloc.start()
         try:
@@ -85,7 +93,11 @@ def test_redirect_with_a_page(body: bytes) -> None:
             _, peak = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()
-    assert reason == "answered 302: the redirect to /login is not followed; give the address of Alertmanager itself"
+    assert (
+        reason
+        == "answered 302: the redirect to /login is not followed; give the address of Alertmanager"
+        " itself"
+    )
     assert peak < 16 << 20
 
 
@@ -144,7 +156,9 @@ def _dripping(server: socket.socket, first: bytes) -> Iterator[None]:
 
 
 def test_credentials(tmp_path: Path) -> None:
-    """User and password, or a token, come from the file and the files that it names, as they are now."""
+    """User and password, or a token, come from the file and the files that it names, as they are
+    now.
+    """
     config, token = tmp_path / "http.yml", tmp_path / "token"
     config.write_text("authorization: {credentials_file: token}\n")
     with Peer() as peer:

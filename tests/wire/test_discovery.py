@@ -1,4 +1,6 @@
-"""Discovery of the metadata service on loopback: answers of a DHCP server, and lease files of a DHCP client."""
+"""Discovery of the metadata service on loopback: answers of a DHCP server, and lease files of a
+DHCP client.
+"""
 
 import logging
 import os
@@ -14,11 +16,21 @@ import pytest
 from azure_scheduled_events_exporter.errors import ExporterError, Stopped
 from azure_scheduled_events_exporter.imds.dhcp import Exchange
 from azure_scheduled_events_exporter.service.endpoint import SHORT_SEARCH
-from support.servers.dhcp_server import MAC, PATIENCE_SECONDS, DhcpServer, Reply, offer, search, silent
+from support.servers.dhcp_server import (
+    MAC,
+    PATIENCE_SECONDS,
+    DhcpServer,
+    Reply,
+    offer,
+    search,
+    silent,
+)
 
 
 def test_the_address_that_the_dhcp_server_names_becomes_the_endpoint() -> None:
-    """A right answer gives the endpoint at the first try; our MAC is asked for, under an id of each run's own."""
+    """A right answer gives the endpoint at the first try; our MAC is asked for, under an id of each
+    run's own.
+    """
     with DhcpServer(lambda request: [offer(request)]) as server:
         assert search(server) == "http://168.63.129.16"
         assert search(server) == "http://168.63.129.16"
@@ -28,7 +40,11 @@ def test_the_address_that_the_dhcp_server_names_becomes_the_endpoint() -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    [lambda _: b"garbage", lambda request: offer(request, xid=bytes(4)), lambda request: offer(request, b"")],
+    [
+        lambda _: b"garbage",
+        lambda request: offer(request, xid=bytes(4)),
+        lambda request: offer(request, b""),
+    ],
     ids=["garbage", "to another request", "no option 245"],
 )
 def test_a_right_answer_counts_whatever_came_before_it(wrong: Callable[[bytes], bytes]) -> None:
@@ -37,15 +53,18 @@ def test_a_right_answer_counts_whatever_came_before_it(wrong: Callable[[bytes], 
         assert search(server) == "http://168.63.129.16"
 
 
-@pytest.mark.parametrize("reply", [silent, lambda request: [offer(request, xid=bytes(4))]], ids=["silent", "wrong"])
+@pytest.mark.parametrize(
+    "reply", [silent, lambda request: [offer(request, xid=bytes(4))]], ids=["silent", "wrong"]
+)
 def test_no_answer_is_told_after_the_last_try(reply: Reply) -> None:
     """If no try gets an answer to this request, the message reports it and says what to do."""
     with DhcpServer(reply) as server, pytest.raises(ExporterError) as caught:
         search(server, answer_seconds=0.05, pauses=(0.0, 0.01, 0.01))
-    assert str(caught.value) == (
-        "--imds.endpoint discover: no DHCP server answered in 3 tries: is this an Azure VM with its network up, and "
-        "does its firewall let UDP port 0 in? See to that, or give the address itself, such as --imds.endpoint "
-        "http://168.63.129.16"
+    assert (
+        str(caught.value)
+        == "--imds.endpoint discover: no DHCP server answered in 3 tries: is this an Azure VM with"
+        " its network up, and does its firewall let UDP port 0 in? See to that, or give the"
+        " address itself, such as --imds.endpoint http://168.63.129.16"
     )
     assert len(server.requests) == 3
 
@@ -55,16 +74,24 @@ def test_no_answer_is_told_after_the_last_try(reply: Reply) -> None:
     [
         (b"", "has no option 245"),
         (bytes((245, 2, 168, 63)), "has 2 bytes in option 245, not 4"),
-        (bytes((245, 4, 127, 0, 0, 1)), "names 127.0.0.1 in option 245, which is no address of another machine"),
+        (
+            bytes((245, 4, 127, 0, 0, 1)),
+            "names 127.0.0.1 in option 245, which is no address of another machine",
+        ),
     ],
 )
 def test_an_answer_that_names_no_address_ends_the_search(options: bytes, what: str) -> None:
     """A DHCP server without the option is named, and not asked until all tries are used up."""
-    with DhcpServer(lambda request: [offer(request, options)]) as server, pytest.raises(ExporterError) as caught:
+    with (
+        DhcpServer(lambda request: [offer(request, options)]) as server,
+        pytest.raises(ExporterError) as caught,
+    ):
         search(server, answer_seconds=0.3, pauses=(0.0,) * 20)
-    assert str(caught.value) == (
-        f"--imds.endpoint discover: the answer of DHCP server 127.0.0.1 {what}: is this an Azure VM? Leave out "
-        "--imds.endpoint discover, or give the address itself, such as --imds.endpoint http://168.63.129.16"
+    assert (
+        str(caught.value)
+        == f"--imds.endpoint discover: the answer of DHCP server 127.0.0.1 {what}: is this an Azure"
+        " VM? Leave out --imds.endpoint discover, or give the address itself, such as"
+        " --imds.endpoint http://168.63.129.16"
     )
     assert len(server.requests) < 20
 
@@ -86,14 +113,20 @@ def test_the_pauses_between_tries_are_those_of_microsofts_sample() -> None:
 
 
 def test_nobody_waits_for_a_dhcp_server_for_minutes() -> None:
-    """The commands doctor and events ask more than once, and have no answer after five seconds at most."""
+    """The commands doctor and events ask more than once, and have no answer after five seconds at
+    most.
+    """
     assert len(SHORT_SEARCH.pauses) > 1
     assert sum(SHORT_SEARCH.pauses) + len(SHORT_SEARCH.pauses) * SHORT_SEARCH.answer_seconds <= 5
     assert SHORT_SEARCH.destination == Exchange().destination
 
 
-@pytest.mark.parametrize(("answer_seconds", "pauses"), [(600.0, (0.0,)), (0.05, (0.0, 600.0))], ids=["answer", "pause"])
-def test_the_search_ends_at_once_when_the_exporter_is_stopped(answer_seconds: float, pauses: tuple[float]) -> None:
+@pytest.mark.parametrize(
+    ("answer_seconds", "pauses"), [(600.0, (0.0,)), (0.05, (0.0, 600.0))], ids=["answer", "pause"]
+)
+def test_the_search_ends_at_once_when_the_exporter_is_stopped(
+    answer_seconds: float, pauses: tuple[float]
+) -> None:
     """Neither the wait for an answer nor a pause between tries holds up the end of the exporter."""
     stop = threading.Event()
 
@@ -109,14 +142,19 @@ def test_the_search_ends_at_once_when_the_exporter_is_stopped(answer_seconds: fl
 
 def test_a_taken_port_is_told() -> None:
     """A program that keeps the port to itself is named as the likely DHCP client."""
-    with closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as holder, DhcpServer(silent) as server:
+    with (
+        closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as holder,
+        DhcpServer(silent) as server,
+    ):
         holder.bind(("127.0.0.1", 0))
         port = holder.getsockname()[1]
         with pytest.raises(ExporterError) as caught:
             search(server, bind=("127.0.0.1", port))
-    assert str(caught.value) == (
-        f"--imds.endpoint discover: UDP port {port} is held by another program, most likely the DHCP client: "
-        "have it write a lease file, or give the address itself, such as --imds.endpoint http://168.63.129.16"
+    assert (
+        str(caught.value)
+        == f"--imds.endpoint discover: UDP port {port} is held by another program, most likely the"
+        " DHCP client: have it write a lease file, or give the address itself, such as"
+        " --imds.endpoint http://168.63.129.16"
     )
 
 
@@ -129,7 +167,9 @@ def lease_file(path: Path, address: str, age_seconds: float) -> None:
 
 
 def test_the_newest_lease_file_with_an_address_is_taken_and_nobody_is_asked(tmp_path: Path) -> None:
-    """Of lease files by several patterns the newest usable one wins, and no request leaves the machine."""
+    """Of lease files by several patterns the newest usable one wins, and no request leaves the
+    machine.
+    """
     lease_file(tmp_path / "a.leases", "10.0.0.1", 300)
     lease_file(tmp_path / "b.leases", "168.63.129.16", 200)
     lease_file(tmp_path / "c.lease", "224.0.0.1", 100)
@@ -138,7 +178,10 @@ def test_the_newest_lease_file_with_an_address_is_taken_and_nobody_is_asked(tmp_
     os.mkfifo(tmp_path / "f.lease")
     (tmp_path / "g.lease").symlink_to(tmp_path / "gone")
     with DhcpServer(silent) as server:
-        found = search(server, lease_files=(f"{tmp_path}/*.leases", f"{tmp_path}/*.lease", f"{tmp_path}/none/*"))
+        found = search(
+            server,
+            lease_files=(f"{tmp_path}/*.leases", f"{tmp_path}/*.lease", f"{tmp_path}/none/*"),
+        )
     assert found == "http://168.63.129.16"
     assert server.requests == []
 
@@ -146,7 +189,9 @@ def test_the_newest_lease_file_with_an_address_is_taken_and_nobody_is_asked(tmp_
 LOOPBACK = "names 127.0.0.1 in option 245, which is no address of another machine"
 
 
-def test_without_a_usable_lease_the_dhcp_server_is_asked(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_without_a_usable_lease_the_dhcp_server_is_asked(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """If a lease has no address, a request is sent, and the log has the source of the address."""
     lease_file(tmp_path / "a.leases", "127.0.0.1", 0)
     caplog.set_level(logging.INFO)

@@ -9,7 +9,12 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from azure_scheduled_events_exporter.simulator import PlannedEvent, Scenario, Simulator, VirtualMachine
+from azure_scheduled_events_exporter.simulator import (
+    PlannedEvent,
+    Scenario,
+    Simulator,
+    VirtualMachine,
+)
 from support.events import foreign_client
 from support.events.approve_command import approved
 from support.programs import PATIENCE, eventually
@@ -31,9 +36,14 @@ EVENTS = (
 
 
 def test_sample_of_the_documentation(tmp_path: Path) -> None:
-    """A client with the policy of Microsoft's Python sample polls, parses and approves as it does with Azure."""
+    """A client with the policy of Microsoft's Python sample polls, parses and approves as it does
+    with Azure.
+    """
     output = tmp_path / "output"
-    with Simulator(Scenario("sample", "Four events.", VMS, EVENTS)) as simulator, output.open("w") as file:
+    with (
+        Simulator(Scenario("sample", "Four events.", VMS, EVENTS)) as simulator,
+        output.open("w") as file,
+    ):
         command = [sys.executable, foreign_client.__file__, simulator.url]
         with subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT) as client:
             try:
@@ -68,12 +78,13 @@ def invoke_rest_method(address: str, body: bytes, headers: str) -> tuple[bytes, 
     "headers",
     [
         (
-            "User-Agent: Mozilla/5.0 (Windows NT; Windows NT 10.0; en-US) WindowsPowerShell/5.1.20348.2582\r\n"
-            "Expect: 100-continue\r\nConnection: Keep-Alive\r\n"
+            "User-Agent: Mozilla/5.0 (Windows NT; Windows NT 10.0; en-US)"
+            " WindowsPowerShell/5.1.20348.2582\r\nExpect: 100-continue\r\nConnection:"
+            " Keep-Alive\r\n"
         ),
         (
-            "User-Agent: Mozilla/5.0 (Linux; Debian GNU/Linux 12 (bookworm); en-US) PowerShell/7.4.2\r\n"
-            "Accept-Encoding: gzip, deflate, br\r\n"
+            "User-Agent: Mozilla/5.0 (Linux; Debian GNU/Linux 12 (bookworm); en-US)"
+            " PowerShell/7.4.2\r\nAccept-Encoding: gzip, deflate, br\r\n"
         ),
     ],
     ids=["5.1", "7.4"],
@@ -85,8 +96,13 @@ def test_powershell_sample_of_the_documentation(headers: str) -> None:
     """
     with Simulator(Scenario("sample", "Four events.", VMS, EVENTS)) as simulator:
         document = json.loads(foreign_client.ask(simulator.url))
-        event_id = next(event["EventId"] for event in document["Events"] if event["EventSource"] == "User")
-        content = {"StartRequests": [{"EventId": event_id}], "DocumentIncarnation": document["DocumentIncarnation"]}
+        event_id = next(
+            event["EventId"] for event in document["Events"] if event["EventSource"] == "User"
+        )
+        content = {
+            "StartRequests": [{"EventId": event_id}],
+            "DocumentIncarnation": document["DocumentIncarnation"],
+        }
         body = json.dumps(content, indent=4).replace("\n", "\r\n").encode("latin-1")
         interim, final = invoke_rest_method(simulator.url, body, headers)
         assert interim.startswith(b"HTTP/1.1 100 ") == ("Expect" in headers)

@@ -14,12 +14,23 @@ from support.servers.imds_peer import CASES, Peer, answer, http_case
 
 AKS = PAYLOADS / "instance_aks_vmss_uniform_v2021-02-01.json"
 TEAMCITY = PAYLOADS / "instance_teamcity_msdocs_v2023-07-01.json"
-PLACES = ("location", "zone", "fault_domain", "resource_group", "subscription_id", "vm_size", "priority")
+PLACES = (
+    "location",
+    "zone",
+    "fault_domain",
+    "resource_group",
+    "subscription_id",
+    "vm_size",
+    "priority",
+)
 
 
 def labels_of(body: Path) -> dict[str, str]:
     """Return the labels of a captured answer about a VM, the resource group in lower case."""
-    known = {name: getattr(INSTANCES[body.name], name) for name in ("vm_name", "vm_id", "scale_set", *PLACES)}
+    known = {
+        name: getattr(INSTANCES[body.name], name)
+        for name in ("vm_name", "vm_id", "scale_set", *PLACES)
+    }
     return {**known, "resource_group": known["resource_group"].lower()}
 
 
@@ -31,7 +42,9 @@ class Service(Peer):
 
     def __init__(self) -> None:
         self.instance: bytes | None = None  # None: 404
-        self.refusal = answer(b"", "404 Not Found")  # the whole answer to a version that is not known
+        self.refusal = answer(
+            b"", "404 Not Found"
+        )  # the whole answer to a version that is not known
         self.versions: tuple[str, ...] = ("2021-02-01",)  # those that are known
         self.hang = False
         self.asked = 0  # how often it was asked about the VM
@@ -39,7 +52,9 @@ class Service(Peer):
         self.may_poll = threading.Event()
         self.may_poll.set()
         self.polled = threading.Event()
-        self.polled_unnamed = False  # whether a poll came before the answer about the VM, while polls were held
+        self.polled_unnamed = (
+            False  # whether a poll came before the answer about the VM, while polls were held
+        )
         super().__init__(lambda connection, request: connection.sendall(self._answer(request)))
 
     def _answer(self, request: bytes) -> bytes:
@@ -110,8 +125,12 @@ def case(name: str) -> bytes:
 
 
 @pytest.mark.parametrize("refusal", ["400", "404"])
-def test_unknown_version_of_the_metadata(refusal: str, service: Service, start_exporter: Start) -> None:
-    """An IMDS that does not know the newest version is asked with an older one; compute.name is in all of them."""
+def test_unknown_version_of_the_metadata(
+    refusal: str, service: Service, start_exporter: Start
+) -> None:
+    """An IMDS that does not know the newest version is asked with an older one; compute.name is in
+    all of them.
+    """
     service.instance, service.versions = case("full"), ("2017-08-01",)
     service.refusal = http_case(f"version-unknown-{refusal}")
     exporter = start_exporter(service.url)
@@ -123,7 +142,10 @@ def test_no_version_of_the_metadata_is_known(service: Service, start_exporter: S
     service.versions, service.refusal = (), http_case("version-unknown-404")
     exporter = start_exporter(service.url)
     line = exporter.wait_for_line(".*VM name unknown.*")[0]
-    assert f"{service.url}/metadata/instance answered 404: Not found. Invalid version requested" in line
+    assert (
+        f"{service.url}/metadata/instance answered 404: Not found. Invalid version requested"
+        in line
+    )
     assert "--imds.api-version" not in line
 
 
@@ -140,13 +162,17 @@ def test_name_of_the_host(service: Service, start_exporter: Start) -> None:
 
 @pytest.mark.parametrize("body", [AKS, TEAMCITY], ids=lambda body: body.name)
 def test_captured_answer(body: Path, service: Service, start_exporter: Start) -> None:
-    """A VM knows itself by compute.name and not by its host name, and carries all labels of the answer."""
+    """A VM knows itself by compute.name and not by its host name, and carries all labels of the
+    answer.
+    """
     name = INSTANCES[body.name].vm_name
     service.instance = body.read_bytes()
     service.resources = [name, name.upper(), "aks-nodepool1-22790412-vmss000000", name + "1"]
     service.may_poll.clear()
     exporter = start_exporter(service.url)
-    exporter.wait_for_line("this VM's name is known")  # on a busy machine, not within the second that a poll waits
+    exporter.wait_for_line(
+        "this VM's name is known"
+    )  # on a busy machine, not within the second that a poll waits
     service.may_poll.set()
     scrape = once(exporter, "event_info")
     assert not service.polled_unnamed
@@ -163,7 +189,9 @@ def test_captured_answer(body: Path, service: Service, start_exporter: Start) ->
 
 
 def test_learnt_in_the_background(service: Service, start_exporter: Start) -> None:
-    """While IMDS does not say who the VM is, events have the scope unknown; it is asked again until it does."""
+    """While IMDS does not say who the VM is, events have the scope unknown; it is asked again until
+    it does.
+    """
     exporter = start_exporter(service.url, "--poll.interval", "250ms")
     scrape = once(exporter, "event_info")
     assert scopes(scrape) == {"vm": "unknown"}
@@ -172,7 +200,9 @@ def test_learnt_in_the_background(service: Service, start_exporter: Start) -> No
     eventually(lambda: service.asked >= 2, "another try")
     service.instance = b'{"compute": {"name": "vm", "location": "westeurope"}}'
     scrape = once(exporter, "instance_info")
-    assert [labels["location"] for labels, _ in scrape.series("instance_info", vm_name="vm")] == ["westeurope"]
+    assert [labels["location"] for labels, _ in scrape.series("instance_info", vm_name="vm")] == [
+        "westeurope"
+    ]
     assert scrape.series("host_info") == []
     exporter.shows("the scope", lambda now: scopes(now) == {"vm": "self"})
     scrape = exporter.scrape()

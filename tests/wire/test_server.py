@@ -1,4 +1,6 @@
-"""The HTTP server over real sockets: where it listens, each answer, and several requests on one connection."""
+"""The HTTP server over real sockets: where it listens, each answer, and several requests on one
+connection.
+"""
 
 import asyncio
 import gzip
@@ -78,7 +80,9 @@ class TestAnswers:
         assert "server" not in headers
 
     def test_handler(self) -> None:
-        """A handler gets repeated headers joined, under lower-case names, and its own are sent along."""
+        """A handler gets repeated headers joined, under lower-case names, and its own are sent
+        along.
+        """
         seen: list[Request] = []
 
         def keep(request: Request) -> Response:
@@ -88,7 +92,11 @@ class TestAnswers:
         with serving({"/a b": keep}) as running:
             answer = running.talk(request("/a%20b?c=d", "GET", "1.1", "Accept: a/b", "ACCEPT: c/d"))
         assert (status(answer), header(answer, "x-own")) == (200, "1")
-        assert (seen[0].path, seen[0].headers["accept"], seen[0].client) == ("/a b", "a/b, c/d", "127.0.0.1")
+        assert (seen[0].path, seen[0].headers["accept"], seen[0].client) == (
+            "/a b",
+            "a/b, c/d",
+            "127.0.0.1",
+        )
 
     def test_gzip(self, server: Running) -> None:
         """A page is compressed for a client that accepts gzip, again and again; a small one is not."""
@@ -98,7 +106,9 @@ class TestAnswers:
             assert gzip.decompress(body) == server.get("/medium")[1]
         assert "content-encoding" not in server.get("/metrics", **{"Accept-Encoding": "gzip"})[2]
 
-    @pytest.mark.parametrize(("path", "code"), [("/metrics", 200), ("/big", 200), ("/nowhere", 404)])
+    @pytest.mark.parametrize(
+        ("path", "code"), [("/metrics", 200), ("/big", 200), ("/nowhere", 404)]
+    )
     def test_head(self, server: Running, path: str, code: int) -> None:
         """HEAD answers the header of GET without its body, and the connection stays open."""
         length = server.get(path)[2]["content-length"]
@@ -116,11 +126,17 @@ class TestAnswers:
         """An unknown path is 404 for any method, with a line of text."""
         assert server.get("/nowhere", method)[:2] == (404, b"nothing is served at this path\n")
 
-    @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "TRACE", "PATCH", "BREW", "get"])
+    @pytest.mark.parametrize(
+        "method", ["POST", "PUT", "DELETE", "OPTIONS", "TRACE", "PATCH", "BREW", "get"]
+    )
     def test_other_method(self, server: Running, method: str) -> None:
         """A known path allows only GET and HEAD, with a header Allow."""
         code, body, headers = server.get(method=method)
-        assert (code, body, headers["allow"]) == (405, b"only GET and HEAD are served here\n", "GET, HEAD")
+        assert (code, body, headers["allow"]) == (
+            405,
+            b"only GET and HEAD are served here\n",
+            "GET, HEAD",
+        )
 
     @pytest.mark.parametrize(
         "nonsense",
@@ -165,7 +181,9 @@ class TestConnections:
                 assert read_answer(client) == body
 
     def test_pipeline(self, server: Running) -> None:
-        """Of requests that are sent at once, the first is answered whole, and the connection closes."""
+        """Of requests that are sent at once, the first is answered whole, and the connection
+        closes.
+        """
         with server.connect() as client:
             client.sendall(request("/big") + request() * 3)
             received = read_all(client)
@@ -181,7 +199,9 @@ class TestConnections:
         ],
     )
     def test_body(self, server: Running, framing: tuple[str, ...]) -> None:
-        """A request with a body is answered once and ends the connection: nothing in it becomes a request."""
+        """A request with a body is answered once and ends the connection: nothing in it becomes a
+        request.
+        """
         smuggled = b"0\r\n\r\n" + request("/nowhere")
         with server.connect() as client:
             client.sendall(request("/metrics", "POST", "1.1", *framing) + smuggled)

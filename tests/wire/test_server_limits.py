@@ -1,4 +1,6 @@
-"""The limits of the HTTP server over real sockets: deadlines, the number of connections, and the end."""
+"""The limits of the HTTP server over real sockets: deadlines, the number of connections, and the
+end.
+"""
 
 import socket
 from contextlib import ExitStack, suppress
@@ -15,7 +17,9 @@ from support.servers.serving import HUGE, PAGE, Running, read_all, read_answer, 
 
 @pytest.mark.parametrize("served", [0, 1])
 def test_slow_header(served: int) -> None:
-    """A first or later header that takes too long in all ends the connection, though bytes keep coming."""
+    """A first or later header that takes too long in all ends the connection, though bytes keep
+    coming.
+    """
     with serving(limits=Limits(header_seconds=0.5)) as running, running.connect() as client:
         for _ in range(served):
             client.sendall(request())
@@ -34,7 +38,9 @@ def test_slow_header(served: int) -> None:
 
 
 def test_silent_and_idle() -> None:
-    """A client that sends nothing is closed when a request is due; one that was served may be idle for longer."""
+    """A client that sends nothing is closed when a request is due; one that was served may be idle
+    for longer.
+    """
     with (
         serving(limits=Limits(header_seconds=0.5, idle_seconds=2)) as running,
         running.connect() as idle,
@@ -51,7 +57,10 @@ def test_silent_and_idle() -> None:
 @pytest.mark.parametrize("last", [(), ("Connection: close",)])
 def test_never_reads(last: tuple[str, ...]) -> None:
     """A client that never reads its page is cut off in time, and does not keep others waiting."""
-    with serving(limits=Limits(response_seconds=0.5)) as running, running.connect(receive_buffer=4096) as client:
+    with (
+        serving(limits=Limits(response_seconds=0.5)) as running,
+        running.connect(receive_buffer=4096) as client,
+    ):
         client.sendall(request("/huge", "GET", "1.1", *last))
         eventually(lambda: running.server.connections, "the connection")
         assert running.get()[0] == 200
@@ -70,11 +79,15 @@ def waiting(running: Running, stack: ExitStack, number: int) -> list[socket.sock
 
 
 def test_the_longest_idle_makes_room() -> None:
-    """At the limit, the connection that is idle for longest is closed, and one that is being answered is kept."""
+    """At the limit, the connection that is idle for longest is closed, and one that is being
+    answered is kept.
+    """
     with serving(limits=Limits(connections=4)) as running, ExitStack() as stack:
         (reader,) = (stack.enter_context(running.connect(receive_buffer=4096)),)
         reader.sendall(request("/huge", "GET", "1.1", "Connection: close"))
-        eventually(lambda: any(one.is_busy for one in running.server.connections), "the answer to begin")
+        eventually(
+            lambda: any(one.is_busy for one in running.server.connections), "the answer to begin"
+        )
         oldest, second, third = waiting(running, stack, 3)
         oldest.sendall(request())
         assert read_answer(oldest) == PAGE
@@ -85,7 +98,9 @@ def test_the_longest_idle_makes_room() -> None:
             assert read_answer(client) == PAGE
         assert read_all(reader).endswith(HUGE)
         warnings = [record.getMessage() for record in running.records]
-        assert warnings == ["connection limit reached (4): closing the connections that are idle for longest"]
+        assert warnings == [
+            "connection limit reached (4): closing the connections that are idle for longest"
+        ]
 
 
 def test_clients_that_never_read_make_room() -> None:
@@ -110,7 +125,9 @@ def test_stop_closes_at_once() -> None:
 
 
 def test_descriptors(simulator: Simulator, tmp_path: Path) -> None:
-    """An exporter may open as many files as the system lets it: 512 connections need more than some soft limits."""
+    """An exporter may open as many files as the system lets it: 512 connections need more than some
+    soft limits.
+    """
     lowered = ("sh", "-c", 'ulimit -Sn 256; exec "$0" "$@"', COMMAND)
     with Exporter(simulator.url, tmp_path / "log", command=lowered) as exporter:
         soft, hard = psutil.Process(exporter.process.pid).rlimit(psutil.RLIMIT_NOFILE)

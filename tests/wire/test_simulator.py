@@ -30,7 +30,9 @@ def connection(url: str) -> Iterator[http.client.HTTPConnection]:
         opened.close()
 
 
-def ask(url: str, path: str = EVENTS, method: str = "GET", body: bytes | None = None) -> tuple[int, bytes]:
+def ask(
+    url: str, path: str = EVENTS, method: str = "GET", body: bytes | None = None
+) -> tuple[int, bytes]:
     """Send one request with the right header; return status and body."""
     with connection(url) as opened:
         opened.request(method, urlsplit(url).path + path, body, {"Metadata": "true"})
@@ -38,8 +40,10 @@ def ask(url: str, path: str = EVENTS, method: str = "GET", body: bytes | None = 
         return answer.status, answer.read()
 
 
-def control(url: str, path: str, body: object = None) -> Any:  # noqa: ANN401 - whatever JSON holds
-    """Use a control endpoint, by POST when there is a body, with tabs as some tools write them; return its JSON."""
+def control(url: str, path: str, body: object = None) -> Any:
+    """Use a control endpoint, by POST when there is a body, with tabs as some tools write them;
+    return its JSON.
+    """
     data = None if body is None else json.dumps(body, indent="\t").encode()
     _, text = ask(url, f"/simulator/{path}", "GET" if data is None else "POST", data)
     return json.loads(text)
@@ -62,7 +66,9 @@ def wait_for(condition: Callable[[], bool]) -> None:
 
 
 def test_scenario_runs_and_is_recorded() -> None:
-    """A scenario plays by itself in compressed real time, is reported as it happens, and recorded with its times."""
+    """A scenario plays by itself in compressed real time, is reported as it happens, and recorded
+    with its times.
+    """
     told: list[Happening] = []
     with Simulator("live-migration", speed=5000, seed=7) as running:
         running.report(told.append)
@@ -77,7 +83,10 @@ def test_scenario_runs_and_is_recorded() -> None:
 
 def test_document_placed_by_hand_and_exact_bytes(simulator: Simulator) -> None:
     """A test can place events, which grow the incarnation, or serve any bytes at all."""
-    assert simulator.set_document([{"EventId": "A", "EventType": "Meteor", "DurationInSeconds": 5}]) == 2
+    assert (
+        simulator.set_document([{"EventId": "A", "EventType": "Meteor", "DurationInSeconds": 5}])
+        == 2
+    )
     older = EVENTS.replace("2020-07-01", "2017-08-01")
     expected = {"DocumentIncarnation": 2, "Events": [{"EventId": "A", "EventType": "Meteor"}]}
     assert json.loads(ask(simulator.url, older)[1]) == expected
@@ -96,7 +105,9 @@ def test_reset_connection(simulator: Simulator) -> None:
 
 
 def test_bodies_that_are_sent_badly(simulator: Simulator) -> None:
-    """Half a body is shorter than announced, a huge one is a document of 8 MiB, a dripping one comes in pieces."""
+    """Half a body is shorter than announced, a huge one is a document of 8 MiB, a dripping one
+    comes in pieces.
+    """
     simulator.inject("half-body")
     with pytest.raises(http.client.IncompleteRead) as cut:
         ask(simulator.url)
@@ -115,7 +126,9 @@ def test_bodies_that_are_sent_badly(simulator: Simulator) -> None:
 
 
 def test_timeout_never_answers_and_ends_with_the_client(simulator: Simulator) -> None:
-    """A request that times out gets nothing; others are served meanwhile, and the thread ends with the client."""
+    """A request that times out gets nothing; others are served meanwhile, and the thread ends with
+    the client.
+    """
     simulator.inject("timeout")
     with raw(simulator) as opened:
         wait_for(lambda: len(simulator.requests) == 1)
@@ -129,11 +142,16 @@ def test_timeout_never_answers_and_ends_with_the_client(simulator: Simulator) ->
 
 
 def test_control_over_http(simulator: Simulator) -> None:
-    """Over /simulator/ one plays a scenario, breaks, heals and reads the record; no fault touches that."""
+    """Over /simulator/ one plays a scenario, breaks, heals and reads the record; no fault touches
+    that.
+    """
     scenarios = control(simulator.url, "scenarios")
     assert scenarios["playing"] == "quiet"
     assert {"name": "quiet", "description": "Nothing happens."} in scenarios["scenarios"]
-    assert control(simulator.url, "fault", {"fault": "reset", "seconds": 600}) == {"fault": "reset", "seconds": 600}
+    assert control(simulator.url, "fault", {"fault": "reset", "seconds": 600}) == {
+        "fault": "reset",
+        "seconds": 600,
+    }
     with pytest.raises(ConnectionError):
         ask(simulator.url)
     assert control(simulator.url, "heal", {}) == {"fault": None}
@@ -150,17 +168,31 @@ def test_control_over_http(simulator: Simulator) -> None:
 @pytest.mark.parametrize(
     ("path", "body", "complaint"),
     [
-        ("play", {"scenario": "/etc/passwd"}, "scenario: '/etc/passwd' is none of all, live-migration, .*, quiet"),
-        ("play", {"scenario": "rollout", "speed": 1e-9}, "speed 1e-09 cannot be used: it must be at least 0.001"),
+        (
+            "play",
+            {"scenario": "/etc/passwd"},
+            "scenario: '/etc/passwd' is none of all, live-migration, .*, quiet",
+        ),
+        (
+            "play",
+            {"scenario": "rollout", "speed": 1e-9},
+            "speed 1e-09 cannot be used: it must be at least 0.001",
+        ),
         ("play", {"scenario": []}, "there is no scenario to play"),
-        ("play", {"scenario": "rollout", "sped": 1}, "sped: unknown key; known here: loop, scenario, speed"),
+        (
+            "play",
+            {"scenario": "rollout", "sped": 1},
+            "sped: unknown key; known here: loop, scenario, speed",
+        ),
         ("fault", {"fault": "418"}, "'418' is none of throttle"),
         ("heal", [], "body:1: must be a mapping of keys to values"),
         ("record", {}, "use GET for /simulator/record"),
         ("nothing", {}, "not found; there are /simulator/record,"),
     ],
 )
-def test_control_refuses_nonsense(simulator: Simulator, path: str, body: object, complaint: str) -> None:
+def test_control_refuses_nonsense(
+    simulator: Simulator, path: str, body: object, complaint: str
+) -> None:
     """An invalid control request gets an error and changes nothing."""
     with pytest.raises(AssertionError, match=complaint):
         raise AssertionError(control(simulator.url, path, body)["error"])

@@ -29,26 +29,56 @@ def _guarded(tmp_path: Path) -> Guarded:
     def guarded(text: str) -> Iterator[Running]:
         path = tmp_path / "web.yml"
         path.write_text(text + "\n")
-        with serving(access=lambda log: WebAccess(path, {"/-/healthy"}, pause=0.03, log=log)) as running:
+        with serving(
+            access=lambda log: WebAccess(path, {"/-/healthy"}, pause=0.03, log=log)
+        ) as running:
             yield running
 
     return guarded
 
 
 def test_password(guarded: Guarded) -> None:
-    """The right password gets the page; none, a wrong one and an unknown user get the same 401, on every path."""
-    with guarded(f"basic_auth_users: {{alice: {hashed(b'secret')}, bob: {hashed(b'hidden', 5)}}}") as running:
+    """The right password gets the page; none, a wrong one and an unknown user get the same 401, on
+    every path.
+    """
+    with guarded(
+        f"basic_auth_users: {{alice: {hashed(b'secret')}, bob: {hashed(b'hidden', 5)}}}"
+    ) as running:
         for user, password in (("alice", "secret"), ("bob", "hidden")):
             for _ in range(2):
                 assert running.get(Authorization=basic(user, password))[:2] == (200, PAGE)
-        wrong = (("alice", "hidden"), ("bob", "secret"), ("carol", "secret"), ("", ""), ("alice", ""))
+        wrong = (
+            ("alice", "hidden"),
+            ("bob", "secret"),
+            ("carol", "secret"),
+            ("", ""),
+            ("alice", ""),
+        )
         refusals = [running.get(Authorization=basic(*pair)) for pair in wrong for _ in range(2)]
-        refusals += [running.get(path) for path in ("/metrics", "/", "/nowhere", "/-/healthy/../../metrics")]
-        malformed = ("Bearer abc", "Basic", "Basic !", "Basic YWxpY2U", "Basic YWxpY2U=", "Basic " + "a" * 1001)
-        refusals += [running.get(method="POST"), *(running.get(Authorization=each) for each in malformed)]
+        refusals += [
+            running.get(path) for path in ("/metrics", "/", "/nowhere", "/-/healthy/../../metrics")
+        ]
+        malformed = (
+            "Bearer abc",
+            "Basic",
+            "Basic !",
+            "Basic YWxpY2U",
+            "Basic YWxpY2U=",
+            "Basic " + "a" * 1001,
+        )
+        refusals += [
+            running.get(method="POST"),
+            *(running.get(Authorization=each) for each in malformed),
+        ]
         for code, body, headers in refusals:
-            assert (code, body, headers["www-authenticate"]) == (401, b"user name and password required\n", REALM)
-        assert running.get("/%2D/healthy")[0] == 404  # nothing is served there in this test, but everybody may ask
+            assert (code, body, headers["www-authenticate"]) == (
+                401,
+                b"user name and password required\n",
+                REALM,
+            )
+        assert (
+            running.get("/%2D/healthy")[0] == 404
+        )  # nothing is served there in this test, but everybody may ask
         assert running.get("/nowhere", Authorization=basic("alice", "secret"))[0] == 404
         assert [record for record in running.records if record.levelno > logging.INFO] == []
 
@@ -65,12 +95,18 @@ def test_prefix(prefix: str, guarded: Guarded) -> None:
     [
         ("p:ss: wörd".encode(), "p:ss: wörd".encode(), b"p:ss: word"),
         (b"", b"", b" "),
-        (b"x" * 72, b"x" * 72 + b"y", b"x" * 71 + b"y"),  # bcrypt sees no further: as in the toolkit
+        (
+            b"x" * 72,
+            b"x" * 72 + b"y",
+            b"x" * 71 + b"y",
+        ),  # bcrypt sees no further: as in the toolkit
         (b"a", b"a", b"a\0"),
     ],
 )
 def test_odd_passwords(password: bytes, right: bytes, wrong: bytes, guarded: Guarded) -> None:
-    """Colons, other scripts, nothing, more than bcrypt sees and NUL: each is answered, and never by a 500."""
+    """Colons, other scripts, nothing, more than bcrypt sees and NUL: each is answered, and never by
+    a 500.
+    """
     with guarded(f"basic_auth_users: {{alice: {hashed(password)}}}") as running:
         for _ in range(2):
             assert running.get(Authorization=basic("alice", right))[0] == 200
@@ -78,7 +114,9 @@ def test_odd_passwords(password: bytes, right: bytes, wrong: bytes, guarded: Gua
 
 
 def test_parts_are_not_confused(guarded: Guarded) -> None:
-    """A verified pair lets in nobody whose user and password are the same characters, cut at another place."""
+    """A verified pair lets in nobody whose user and password are the same characters, cut at
+    another place.
+    """
     with guarded(f"basic_auth_users: {{al: {hashed(b'ice:x')}, alice: {hashed(b'y')}}}") as running:
         assert running.get(Authorization=basic("al", "ice:x"))[0] == 200
         assert running.get(Authorization=basic("alice", ":x"))[0] == 401
@@ -87,7 +125,9 @@ def test_parts_are_not_confused(guarded: Guarded) -> None:
 
 def test_guessing_stops_no_scrape(guarded: Guarded) -> None:
     """Guesses of one address get 401 or 429; a verified scraper and another address read meanwhile."""
-    with guarded(f"basic_auth_users: {{alice: {hashed(b'secret', 7)}, bob: {hashed(b'hidden', 7)}}}") as running:
+    with guarded(
+        f"basic_auth_users: {{alice: {hashed(b'secret', 7)}, bob: {hashed(b'hidden', 7)}}}"
+    ) as running:
         alice, end, codes = basic("alice", "secret"), threading.Event(), set[int]()
         assert running.get(Authorization=alice)[0] == 200
 
@@ -106,7 +146,11 @@ def test_guessing_stops_no_scrape(guarded: Guarded) -> None:
                 with running.connect(source="127.0.0.2") as client:
                     client.sendall(
                         request(
-                            "/metrics", "GET", "1.1", f"Authorization: {basic('bob', 'hidden')}", "Connection: close"
+                            "/metrics",
+                            "GET",
+                            "1.1",
+                            f"Authorization: {basic('bob', 'hidden')}",
+                            "Connection: close",
                         )
                     )
                     assert status(client.recv(65536)) == 200
@@ -122,14 +166,20 @@ def test_many_scrapers_with_one_password(guarded: Guarded) -> None:
         guarded(f"basic_auth_users: {{alice: {hashed(b'secret', 10)}}}") as running,
         ThreadPoolExecutor(30) as pool,
     ):
-        answers = [pool.submit(running.get, Authorization=basic("alice", "secret")) for _ in range(30)]
+        answers = [
+            pool.submit(running.get, Authorization=basic("alice", "secret")) for _ in range(30)
+        ]
         assert {each.result()[0] for each in answers} == {200}
 
 
 def test_users_change(guarded: Guarded, tmp_path: Path) -> None:
-    """A verified user that stays is not checked again; one that is removed or gets a new password is refused."""
+    """A verified user that stays is not checked again; one that is removed or gets a new password
+    is refused.
+    """
     same = f"alice: {hashed(b'secret', 9)}"
-    with guarded(f"basic_auth_users: {{{same}, bob: {hashed(b'hidden')}, carol: {hashed(b'c')}}}") as running:
+    with guarded(
+        f"basic_auth_users: {{{same}, bob: {hashed(b'hidden')}, carol: {hashed(b'c')}}}"
+    ) as running:
         pairs = [basic("alice", "secret"), basic("bob", "hidden"), basic("carol", "c")]
         assert [running.get(Authorization=each)[0] for each in pairs] == [200, 200, 200]
         (tmp_path / "web.yml").write_text(f"basic_auth_users: {{{same}, bob: {hashed(b'new')}}}\n")
@@ -139,11 +189,20 @@ def test_users_change(guarded: Guarded, tmp_path: Path) -> None:
 
 
 def test_headers(guarded: Guarded) -> None:
-    """Headers of the file are on every answer to a request, good or bad, and take the place of ours."""
+    """Headers of the file are on every answer to a request, good or bad, and take the place of
+    ours.
+    """
     policy = "default-src 'none'"
-    text = f'http_server_config: {{headers: {{Content-Security-Policy: "{policy}", X-Content-Type-Options: nosniff}}}}'
+    text = (
+        f'http_server_config: {{headers: {{Content-Security-Policy: "{policy}",'
+        " X-Content-Type-Options: nosniff}}"
+    )
     with guarded(text) as running:
-        answers = [running.talk(request()), running.talk(request("/nowhere")), running.talk(request(method="POST"))]
+        answers = [
+            running.talk(request()),
+            running.talk(request("/nowhere")),
+            running.talk(request(method="POST")),
+        ]
     assert [status(answer) for answer in answers] == [200, 404, 405]
     for answer in answers:
         assert header(answer, "Content-Security-Policy") == policy

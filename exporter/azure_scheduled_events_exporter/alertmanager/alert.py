@@ -1,7 +1,7 @@
 """Decides which alert an event of this VM raises: the one that the catalog gives to its kind and type. Pure.
 
-The catalog is generated with the rules from one table. Times in texts are those that IMDS sent, so a wrong clock of
-this VM changes none.
+The catalog is generated with the rules from one table. Times in texts are those that IMDS sent, so
+a wrong clock of this VM changes none.
 """
 
 import json
@@ -43,7 +43,9 @@ Catalog = Mapping[tuple[str, str], CatalogAlert]
 def parse_catalog(text: str) -> Catalog:
     """Parse the catalog from ``text``, generated JSON."""
     return {
-        (each["kind"], event_type): CatalogAlert(*(each[item.name] for item in fields(CatalogAlert)))
+        (each["kind"], event_type): CatalogAlert(
+            *(each[item.name] for item in fields(CatalogAlert))
+        )
         for each in json.loads(text)["alerts"]
         for event_type in each["event_types"] or [""]
     }
@@ -76,22 +78,36 @@ class Alert:
 
 
 def alert_of(
-    life: Lifecycle, kind: Kind, instance: Instance | None, catalog: Catalog, extra: Mapping[str, str]
+    life: Lifecycle,
+    kind: Kind,
+    instance: Instance | None,
+    catalog: Catalog,
+    extra: Mapping[str, str],
 ) -> Alert | None:
     """Return the alert of the event ``life``, None if it raises none; labels of ``extra`` replace none of its own.
 
-    ``instance`` describes this VM, if that is known. Only texts depend on it: labels must not change.
+    ``instance`` describes this VM, if that is known. Only texts depend on it: labels must not
+        change.
     """
     entry = catalog.get((kind, life.event.event_type)) or catalog.get((kind, ""))
     if entry is None:
         return None
-    event = {"alertname": entry.name, "event_id": life.event_id, "event_type": life.event.event_type}
+    event = {
+        "alertname": entry.name,
+        "event_id": life.event_id,
+        "event_type": life.event.event_type,
+    }
     labels = {**extra, **entry.labels, **event}
-    return Alert(labels, _render(entry.annotations, life, instance), life.first_seen, entry.hold_seconds)
+    return Alert(
+        labels, _render(entry.annotations, life, instance), life.first_seen, entry.hold_seconds
+    )
 
 
 def _render(texts: Mapping[str, str], life: Lifecycle, instance: Instance | None) -> dict[str, str]:
-    """Return the annotations ``texts`` for the event ``life``. All placeholders are replaced in one pass."""
+    """Return the annotations ``texts`` for the event ``life``.
+
+    All placeholders are replaced in one pass.
+    """
     values = {
         "event_id": life.event_id,
         "event_type": life.event.event_type,
@@ -99,7 +115,10 @@ def _render(texts: Mapping[str, str], life: Lifecycle, instance: Instance | None
         "vm": next(iter(life.event.resources), ""),
         "time": _time(life),
     }
-    return {name: _PLACEHOLDER.sub(lambda found: values.get(found[1], found[0]), text) for name, text in texts.items()}
+    return {
+        name: _PLACEHOLDER.sub(lambda found: values.get(found[1], found[0]), text)
+        for name, text in texts.items()
+    }
 
 
 def _vms(life: Lifecycle, resource_group: str) -> str:

@@ -1,7 +1,7 @@
 """The HTTP client of one Alertmanager: one request in, and what its answer means.
 
-Must not decide what is sent or when it is sent again. Follows no redirect, keeps one deadline for a whole exchange,
-and shows no secret.
+Must not decide what is sent or when it is sent again. Follows no redirect, keeps one deadline for a
+whole exchange, and shows no secret.
 
 Source: https://github.com/prometheus/alertmanager/blob/main/api/v2/openapi.yaml
 """
@@ -38,8 +38,13 @@ class AlertmanagerError(ExporterError):
         self.outcome = outcome
 
 
-def posted(labels: Mapping[str, str], annotations: Mapping[str, str], starts_at: float, ends_at: float) -> Posted:
-    """Return an alert to post. Times are seconds since the epoch; one that ends in the past is resolved."""
+def posted(
+    labels: Mapping[str, str], annotations: Mapping[str, str], starts_at: float, ends_at: float
+) -> Posted:
+    """Return an alert to post.
+
+    Times are seconds since the epoch; one that ends in the past is resolved.
+    """
     times = {"startsAt": _time(min(starts_at, ends_at)), "endsAt": _time(ends_at)}
     return {"labels": labels, "annotations": annotations, **times}
 
@@ -49,13 +54,14 @@ class AlertmanagerClient:
 
     Args:
         url: its base address.
-        file: the HTTP configuration: how to authenticate and whom to trust. Read before every request, since secrets
-            are renewed.
+        file: the HTTP configuration: how to authenticate and whom to trust. Read before every
+            request, since secrets are renewed.
         timeout: seconds for a whole exchange.
 
     Attributes:
         shown: its address without a password.
-        config_error: why the file cannot be used now, so that its last valid content is; ``""`` if it can.
+        config_error: why the file cannot be used now, so that its last valid content is; ``""`` if
+            it can.
     """
 
     def __init__(self, url: str, file: str | None, timeout: float = TIMEOUT_SECONDS) -> None:
@@ -77,7 +83,7 @@ class AlertmanagerClient:
         """
         self._exchange("POST", "/api/v2/alerts", data=json.dumps(alerts).encode())
 
-    def get(self, path: str, **params: Any) -> bytes:  # noqa: ANN401 - as requests takes them
+    def get(self, path: str, **params: Any) -> bytes:
         """Return the body of the answer to a GET of ``path``. Only a drill asks.
 
         Raises:
@@ -89,12 +95,14 @@ class AlertmanagerClient:
         """End the request that is under way; any thread may call."""
         self._adapter.stop()
 
-    def _exchange(self, method: str, path: str, **content: Any) -> bytes:  # noqa: ANN401 - as requests takes it
+    def _exchange(self, method: str, path: str, **content: Any) -> bytes:
         self._authenticate()
         if self._adapter.stopped:
             raise AlertmanagerError("the exporter is ending")
         try:
-            answer = self._session.exchange(method, self.shown + path, self._timeout, _LARGEST_ANSWER, **content)
+            answer = self._session.exchange(
+                method, self.shown + path, self._timeout, _LARGEST_ANSWER, **content
+            )
         except NoAnswerError as error:
             raise AlertmanagerError(str(error)) from None
         _check(answer)
@@ -131,12 +139,17 @@ def _check(answer: Answer) -> None:
     """Raise AlertmanagerError unless the answer is one of an Alertmanager that did what it was asked."""
     status, headers, body = answer.status, answer.headers, answer.body
     if is_web_page(headers, body) and status in range(200, 300):
-        raise AlertmanagerError(f"answered {status} with {WEB_PAGE}, so it is no Alertmanager; check its address")
+        raise AlertmanagerError(
+            f"answered {status} with {WEB_PAGE}, so it is no Alertmanager; check its address"
+        )
     if status in range(200, 300):
         return
     if status in range(300, 400):
         place = one_line(without_password(headers.get("Location", "")))
-        reason = f"answered {status}: the redirect to {place} is not followed; give the address of Alertmanager itself"
+        reason = (
+            f"answered {status}: the redirect to {place} is not followed; give the address of"
+            " Alertmanager itself"
+        )
         raise AlertmanagerError(reason, PushOutcome.REJECTED)
     said = one_line(body[:4096].decode("utf-8", "replace"))
     outcome = PushOutcome.ERROR if status in _MAY_WORK_LATER else PushOutcome.REJECTED

@@ -1,8 +1,8 @@
 """Decides what is due to one Alertmanager: firing alerts again and again, and the resolves of ended ones.
 
-Alertmanager keeps alerts in memory, and believes the newest post of each. So a firing alert is posted repeatedly. Its
-resolve is posted only when everybody else has had time to see the end of the event, and three times. Pure: times are
-arguments, in monotonic seconds.
+Alertmanager keeps alerts in memory, and believes the newest post of each. So a firing alert is
+posted repeatedly. Its resolve is posted only when everybody else has had time to see the end of the
+event, and three times. Pure: times are arguments, in monotonic seconds.
 """
 
 import math
@@ -13,7 +13,10 @@ from dataclasses import dataclass
 from .alert import Alert
 
 RESEND_SECONDS = 30.0
-"""The longest time between two posts of an alert. Half of it is random, so that a fleet does not post at once."""
+"""The longest time between two posts of an alert.
+
+Half of it is random, so that a fleet does not post at once.
+"""
 
 RESOLVE_AFTER_SECONDS = 180.0
 """How long after the end the resolve is posted: a Prometheus or another VM's exporter may still post the alert."""
@@ -64,7 +67,10 @@ class Outbox:
         self._entries: dict[frozenset[tuple[str, str]], Entry] = {}
 
     def update(self, wanted: Wanted, now: float) -> None:
-        """Set which alerts fire. One that no longer does has ended ``now``; one that fires again is new."""
+        """Set which alerts fire.
+
+        One that no longer does has ended ``now``; one that fires again is new.
+        """
         firing = {alert.identity: alert for alert in wanted.firing}
         for identity, alert in firing.items():
             entry = self._entries.get(identity)

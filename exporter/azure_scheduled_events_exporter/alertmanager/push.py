@@ -1,7 +1,7 @@
 """Delivers the alerts of this VM's events, to each Alertmanager in a thread of its own.
 
-An Alertmanager that is down, slow or refusing delays no other one, and no poll. Must not decide which alerts fire
-(``alert``) or when one is due (``outbox``).
+An Alertmanager that is down, slow or refusing delays no other one, and no poll. Must not decide
+which alerts fire (``alert``) or when one is due (``outbox``).
 """
 
 import logging
@@ -30,9 +30,11 @@ class Worker:
 
     Args:
         client: its client.
-        look: returns what the events of this VM require now; None while nobody can say, as IMDS does not answer.
+        look: returns what the events of this VM require now; None while nobody can say, as IMDS
+            does not answer.
         clock: returns the time of this machine.
-        imds_time: returns the time by IMDS' clock, seconds since the epoch: that of the VM may be wrong.
+        imds_time: returns the time by IMDS' clock, seconds since the epoch: that of the VM may be
+            wrong.
         log: where failures, alerts and resolves are logged.
     """
 
@@ -77,7 +79,9 @@ class Worker:
                 pause = self.deliver()
             except Exception:  # noqa: BLE001 - whatever it is, the next event must be pushed
                 pause = _LAST_RETRY_SECONDS
-                self._log.exception("internal error while pushing alerts; retrying", extra=facts(seconds=pause))
+                self._log.exception(
+                    "internal error while pushing alerts; retrying", extra=facts(seconds=pause)
+                )
             if not self._stopping:
                 self._woken.wait(pause)
 
@@ -120,7 +124,9 @@ class Worker:
         """Return ``entry`` as it is posted now, with times by IMDS' clock."""
         alert, now, imds_now = entry.alert, self._clock(), self._imds_time()
         starts_at = imds_now - now.since(alert.first_seen)
-        return posted(alert.labels, alert.annotations, starts_at, imds_now + entry.ends_in(now.monotonic))
+        return posted(
+            alert.labels, alert.annotations, starts_at, imds_now + entry.ends_in(now.monotonic)
+        )
 
     def _backoff(self) -> float:
         """Return how long to wait; half of it is random, so that the VMs of a fleet do not retry together."""
@@ -132,13 +138,20 @@ class Worker:
         """Log a failure, also of the client's configuration, when it begins, changes and ends."""
         error = self._client.config_error
         if self._troubles.is_new("configuration", error) and error:
-            message = "invalid HTTP configuration for Alertmanager, the last valid one stays in effect"
+            message = (
+                "invalid HTTP configuration for Alertmanager, the last valid one stays in effect"
+            )
             self._log.error(message, extra=facts(url=self._client.shown, error=error))
         if not self._troubles.is_new("push", reason):
             return
         if reason:
-            what = f"alerts {'rejected by' if outcome is PushOutcome.REJECTED else 'cannot be pushed to'}"
-            self._log.warning(f"{what} Alertmanager; retrying", extra=facts(url=self._client.shown, error=reason))
+            what = (
+                "alerts"
+                f" {'rejected by' if outcome is PushOutcome.REJECTED else 'cannot be pushed to'}"
+            )
+            self._log.warning(
+                f"{what} Alertmanager; retrying", extra=facts(url=self._client.shown, error=reason)
+            )
         else:
             self._log.info("Alertmanager accepts alerts again", extra=facts(url=self._client.shown))
 
@@ -158,12 +171,17 @@ class AlertPush:
     @property
     def pushes(self) -> Pushes:
         """How many alerts were pushed, and whether the last push was accepted by every Alertmanager."""
-        alerts = {outcome: sum(worker.counts[outcome] for worker in self.workers) for outcome in PushOutcome}
+        alerts = {
+            outcome: sum(worker.counts[outcome] for worker in self.workers)
+            for outcome in PushOutcome
+        }
         return Pushes(all(worker.up for worker in self.workers), alerts)
 
     def update(self, *state: object) -> None:
         """Wake the workers if a part of ``state``, on which alerts depend, is another object than at the last call."""
-        if len(state) != len(self._state) or any(new is not old for new, old in zip(state, self._state, strict=True)):
+        if len(state) != len(self._state) or any(
+            new is not old for new, old in zip(state, self._state, strict=True)
+        ):
             self._state = state
             for worker in self.workers:
                 worker.wake()

@@ -1,4 +1,7 @@
-"""The results of pushing, as part of a snapshot. Imported also without an Alertmanager, so it must stay small."""
+"""The results of pushing, as part of a snapshot.
+
+Imported also without an Alertmanager, so it must stay small.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,7 +9,10 @@ from enum import StrEnum
 
 
 class PushOutcome(StrEnum):
-    """The outcomes of posted alerts; all but accepted ones are retried. A 3xx and a 4xx except 429 is a rejection."""
+    """The outcomes of posted alerts; all but accepted ones are retried.
+
+    A 3xx and a 4xx except 429 is a rejection.
+    """
 
     ACCEPTED = "accepted"
     REJECTED = "rejected"

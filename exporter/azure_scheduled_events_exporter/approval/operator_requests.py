@@ -1,6 +1,7 @@
 """Operators' requests to approve events: which events, which are still to be sent, and the results' texts. Pure.
 
-The journal holds them (``journal.requests``); ``approval.sender`` sends them and writes the results.
+The journal holds them (``journal.requests``); ``approval.sender`` sends them and writes the
+results.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,14 +20,18 @@ _ACCEPTED = "accepted"
 _REFUSED = "approval refused"
 _NOT_SENT = "approval not sent"  # there was no connection to IMDS
 _NO_ANSWER = "approval without an answer"  # IMDS may have accepted it
-_UNCERTAIN_ANSWER = "approval without a certain answer"  # a server failed, or answered with an unknown status
+_UNCERTAIN_ANSWER = (  # a server failed, or answered with an unknown status
+    "approval without a certain answer"
+)
 _STARTED = "it has started already"
 _APPROVED = "it is approved already, by "
 _LOOK = "look at it and approve again"
 
 
 def to_approve(current: Mapping[str, Lifecycle], event_ids: Sequence[str]) -> list[Lifecycle]:
-    """Return the given events, or all of this VM that wait for an approval. If none waits, return its others.
+    """Return the given events, or all of this VM that wait for an approval.
+
+    If none waits, return its others.
 
     Raises:
         ExporterError: there is no such event.
@@ -34,13 +39,16 @@ def to_approve(current: Mapping[str, Lifecycle], event_ids: Sequence[str]) -> li
     if event_ids:
         missing = [name for name in event_ids if name.upper() not in current]
         if missing:
-            raise ExporterError(f"no current event has the id {missing[0]}: see azure-scheduled-events-exporter events")
+            raise ExporterError(
+                f"no current event has the id {missing[0]}: see azure-scheduled-events-exporter"
+                " events"
+            )
         return [current[name] for name in dict.fromkeys(name.upper() for name in event_ids)]
     mine = [life for life in current.values() if life.scope is Scope.SELF]
     if not mine and any(life.scope is Scope.UNKNOWN for life in current.values()):
         raise ExporterError(
-            "this VM's name is unknown, because IMDS has not answered it yet, so --all-mine cannot select its events: "
-            "try again, give EventIds, or set --instance.name"
+            "this VM's name is unknown, because IMDS has not answered it yet, so --all-mine cannot"
+            " select its events: try again, give EventIds, or set --instance.name"
         )
     waiting = [life for life in mine if life.state is State.SCHEDULED and life.is_open_to_approval]
     chosen = waiting or [life for life in mine if not life.is_open_to_approval]
@@ -60,7 +68,10 @@ def may_be_approved(result: str) -> bool:
 
 
 def is_not_accepted(error: ImdsError) -> bool:
-    """Return whether IMDS certainly did not accept. It may have if the request arrived and no answer decides it."""
+    """Return whether IMDS certainly did not accept.
+
+    It may have if the request arrived and no answer decides it.
+    """
     return error.is_refusal or not error.may_have_arrived
 
 
@@ -88,15 +99,24 @@ def needs_no_request(life: Lifecycle | None, request: ApprovalRequest) -> str:
         return _STARTED
     if not life.is_open_to_approval:
         return (
-            f"not approved: {NOTHING_SCHEDULED}" if life.state is State.ADVISORY else f"{_APPROVED}{life.approved_by}"
+            f"not approved: {NOTHING_SCHEDULED}"
+            if life.state is State.ADVISORY
+            else f"{_APPROVED}{life.approved_by}"
         )
     now = _shown(life)
     for name, seen in _shown(request.life).items():
         if seen != now[name]:
-            return f"not approved: {name} was {seen} when you confirmed and is {now[name]} now; {_LOOK}"
+            return (
+                f"not approved: {name} was {seen} when you confirmed and is {now[name]} now;"
+                f" {_LOOK}"
+            )
     known = set(map(comparable_name, request.life.event.resources))
     added = [name for name in life.event.resources if comparable_name(name) not in known]
-    return f"not approved: Resources also has {printable(', '.join(added))} now; {_LOOK}" if added else ""
+    return (
+        f"not approved: Resources also has {printable(', '.join(added))} now; {_LOOK}"
+        if added
+        else ""
+    )
 
 
 def _shown(life: Lifecycle) -> dict[str, str]:

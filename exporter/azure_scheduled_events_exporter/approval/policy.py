@@ -1,12 +1,14 @@
 """Which events to approve, and when: a policy is an ordered list of rules, and the first one that matches decides.
 
-Pure: from an event's lifecycle, this VM's name and the time, a policy decides to approve, wait or hold. It sends
-nothing and uses no clock, network or disk: ``approval.policy_file`` reads policy files.
+Pure: from an event's lifecycle, this VM's name and the time, a policy decides to approve, wait or
+hold. It sends nothing and uses no clock, network or disk: ``approval.policy_file`` reads policy
+files.
 
-An approval starts the event before NotBefore on every VM in its Resources. So an event that no rule matches is not
-approved, and an event that does not affect this VM needs a rule with that scope.
+An approval starts the event before NotBefore on every VM in its Resources. So an event that no rule
+matches is not approved, and an event that does not affect this VM needs a rule with that scope.
 
-Source: https://learn.microsoft.com/azure/virtual-machines/linux/scheduled-events (Approve events, and its sample)
+Source: https://learn.microsoft.com/azure/virtual-machines/linux/scheduled-events (Approve events,
+    and its sample)
 """
 
 import hashlib
@@ -29,7 +31,9 @@ TAKEOVER_SECONDS = 60.0
 """How long each VM of Resources waits for the one before it, unless the rule sets ``takeover``."""
 
 CLOCK_ERROR_SECONDS = 10.0
-"""If the wall clock is off by more, the clock of IMDS decides. One that is right is not corrected, so that a decision
+"""If the wall clock is off by more, the clock of IMDS decides.
+
+One that is right is not corrected, so that a decision
 does not change with each answer of IMDS."""
 
 
@@ -61,9 +65,11 @@ class Match:
     """The events that a rule matches; None matches any. The default scope is this VM's own events.
 
     Attributes:
-        duration: announced impact in seconds; with ``unknown_duration``, the rule is for events that announce none.
+        duration: announced impact in seconds; with ``unknown_duration``, the rule is for events
+            that announce none.
         resources: number of VMs in Resources, the largest that a document has shown.
-        notice_left: seconds until NotBefore, as last shown; no range matches an event that never had one.
+        notice_left: seconds until NotBefore, as last shown; no range matches an event that never
+            had one.
     """
 
     event_type: frozenset[str] | None = None
@@ -77,8 +83,8 @@ class Match:
     def matches(self, life: Lifecycle, now: float, *, any_scope: bool = False) -> bool:
         """Return whether the rule matches ``life`` at ``now``, seconds since the epoch by the clock of IMDS.
 
-        An event that has been this VM's keeps the scope ``self``, whatever the last document names. With ``any_scope``,
-        one of its scopes matches; otherwise all have to.
+        An event that has been this VM's keeps the scope ``self``, whatever the last document names.
+        With ``any_scope``, one of its scopes matches; otherwise all have to.
         """
         scopes = {life.scope, Scope.SELF} if life.is_mine else {life.scope}
         event = life.event
@@ -112,9 +118,10 @@ class Rule:
     Attributes:
         name: for the log; line: its line in the policy file.
         after: seconds to wait since the event was first seen.
-        leader_only: whether the VMs of Resources take turns, the first one first; None: if there are several.
-        takeover: seconds that each of them waits for the one before it. A VM outside Resources waits for all of them,
-            and then for a fraction of ``takeover``, computed from its name.
+        leader_only: whether the VMs of Resources take turns, the first one first; None: if there
+            are several.
+        takeover: seconds that each of them waits for the one before it. A VM outside Resources
+            waits for all of them, and then for a fraction of ``takeover``, computed from its name.
         dry_run: decide and log, but send nothing.
     """
 
@@ -134,8 +141,8 @@ class Decision:
 
     Attributes:
         reason: one clause, for people: why it is not approved yet, or which rule approves it.
-        due: when the rule approves it, seconds since the epoch, also if that has passed; None if never, as in a dry
-            run, or if the event begins earlier.
+        due: when the rule approves it, seconds since the epoch, also if that has passed; None if
+            never, as in a dry run, or if the event begins earlier.
         approve: whether to approve it now, or in a dry run to log that a rule would.
         rule: the name of the rule that decided; ``""`` when none matches.
         dry_run: whether to log only.
@@ -160,23 +167,35 @@ class Policy:
         """Whether the policy is part of this program."""
         return self is BUILT_IN.get(self.name)
 
-    def decide(self, life: Lifecycle, vm_name: str | None, now: Timestamp, clock_error: float = 0.0) -> Decision:
+    def decide(
+        self, life: Lifecycle, vm_name: str | None, now: Timestamp, clock_error: float = 0.0
+    ) -> Decision:
         """Return the decision about ``life``, which is open to approval, at ``now`` on the VM called ``vm_name``.
 
-        ``clock_error`` is how many seconds ``now.wall`` is ahead of the clock of IMDS; 0 if that is unknown.
+        ``clock_error`` is how many seconds ``now.wall`` is ahead of the clock of IMDS; 0 if that is
+        unknown.
         """
-        right = replace(now, wall=now.wall - clock_error) if abs(clock_error) > CLOCK_ERROR_SECONDS else now
+        right = (
+            replace(now, wall=now.wall - clock_error)
+            if abs(clock_error) > CLOCK_ERROR_SECONDS
+            else now
+        )
         reason = self._obstacle(life)
         for rule in () if reason else self.rules:
-            is_hold = rule.action is Action.HOLD  # what is held stays held, so any of the event's scopes counts
+            is_hold = (
+                rule.action is Action.HOLD
+            )  # what is held stays held, so any of the event's scopes counts
             if rule.match.matches(life, right.wall, any_scope=is_hold):
                 if is_hold:
                     return Decision(f"held by rule '{rule.name}'", rule=rule.name)
-                # Across boots this is by the wall clock. If that is wrong now, it may have been right or wrong when the
-                # event was first seen: the shorter time counts, because an approval cannot be taken back.
+                # Across boots this is by the wall clock. If that is wrong now, it may have been
+                # right or wrong when the event was first seen: the shorter time counts, because an
+                # approval cannot be taken back.
                 seen_for = min(now.since(life.first_seen), right.since(life.first_seen))
                 return _timed(rule, life, vm_name, right.wall, seen_for)
-        return Decision(f"{reason or 'no rule matches it'}; without approval it begins at NotBefore")
+        return Decision(
+            f"{reason or 'no rule matches it'}; without approval it begins at NotBefore"
+        )
 
     def _obstacle(self, life: Lifecycle) -> str:
         """Return why no rule may decide about an event, for people; ``""`` if rules may."""
@@ -191,7 +210,9 @@ class Policy:
         return ""
 
 
-def _timed(rule: Rule, life: Lifecycle, vm_name: str | None, now: float, seen_for: float) -> Decision:
+def _timed(
+    rule: Rule, life: Lifecycle, vm_name: str | None, now: float, seen_for: float
+) -> Decision:
     """Return the decision of ``rule``, which approves ``life``: now or when; ``now`` is by the clock of IMDS."""
     name = f"rule '{rule.name}'"
     turn = _turn(rule, life, vm_name)
@@ -215,7 +236,9 @@ def _timed(rule: Rule, life: Lifecycle, vm_name: str | None, now: float, seen_fo
 
 
 def _turn(rule: Rule, life: Lifecycle, vm_name: str | None) -> float:
-    """Return when it is this VM's turn: its place in Resources. A VM that is not listed comes after all that are.
+    """Return when it is this VM's turn: its place in Resources.
+
+    A VM that is not listed comes after all that are.
 
     It is 0 if VMs take no turns.
     """
@@ -239,7 +262,12 @@ def _sample(name: str, scope: frozenset[Scope], *, turns: bool | None) -> Policy
     requested = Match(frozenset(EventType), frozenset({EventSource.USER}), scope)
     short = Match(frozenset({EventType.FREEZE}), None, scope, Range(0, SHORT_FREEZE_SECONDS))
     matches = {"user-asked": requested, "short-freeze": short}
-    return Policy(name, tuple(Rule(each, match, Action.APPROVE, leader_only=turns) for each, match in matches.items()))
+    return Policy(
+        name,
+        tuple(
+            Rule(each, match, Action.APPROVE, leader_only=turns) for each, match in matches.items()
+        ),
+    )
 
 
 DOCUMENTED = _sample("documented", frozenset({Scope.SELF}), turns=None)
@@ -249,4 +277,6 @@ DOCUMENTED_ALL = _sample("documented-all", frozenset(Scope), turns=True)
 """Microsoft's sample for every event of the document, of any VM, so that a secondary approves when the primary hangs.
 It also approves events that another VM holds on purpose."""
 
-BUILT_IN: Mapping[str, Policy] = {policy.name: policy for policy in (OFF, DOCUMENTED, DOCUMENTED_ALL)}
+BUILT_IN: Mapping[str, Policy] = {
+    policy.name: policy for policy in (OFF, DOCUMENTED, DOCUMENTED_ALL)
+}

@@ -22,7 +22,8 @@ def load(path: Path) -> Policy:
     """Return the policy in the YAML file at ``path``.
 
     Raises:
-        UsageError: the file cannot be read, has an unknown key or an impossible value, or a rule that can never decide.
+        UsageError: the file cannot be read, has an unknown key or an impossible value, or a rule
+            that can never decide.
     """
     return parse(read_text(path), str(path))
 
@@ -34,7 +35,10 @@ def parse(text: str, name: str) -> Policy:
     sections = top.sections("rules")
     top.finish()
     if not sections:
-        raise top.error("'rules' is missing or empty: a policy without rules approves nothing; for that write: off")
+        raise top.error(
+            "'rules' is missing or empty: a policy without rules approves nothing; for that"
+            " write: off"
+        )
     if len(sections) > MOST_RULES:
         raise top.error(f"has {len(sections)} rules: at most {MOST_RULES} are allowed", "rules")
     rules: list[Rule] = []
@@ -42,10 +46,16 @@ def parse(text: str, name: str) -> Policy:
         rule = _rule(section, number, dry_run=dry_run)
         for earlier in rules:
             if earlier.name == rule.name:
-                same = f"'{rule.name}' is also the name of the rule in line {earlier.line}: use unique names"
+                same = (
+                    f"'{rule.name}' is also the name of the rule in line {earlier.line}: use unique"
+                    " names"
+                )
                 raise section.error(same, "name")
             if covers(earlier.match, rule.match):
-                never = f"'{rule.name}' can never decide, move or delete it: every event it matches is decided by"
+                never = (
+                    f"'{rule.name}' can never decide, move or delete it: every event it matches is"
+                    " decided by"
+                )
                 raise section.error(f"{never} '{earlier.name}' (line {earlier.line})")
         rules.append(rule)
     return Policy(name, tuple(rules))
@@ -56,10 +66,15 @@ def _rule(section: Section, number: int, *, dry_run: bool) -> Rule:
     action = Action(section.choice("action", tuple(Action)))
     for key in ("after", "leader_only", "takeover", "dry_run"):
         if action is Action.HOLD and key in section:
-            raise section.error("has no meaning with 'action: hold': remove this key, or write 'action: approve'", key)
+            raise section.error(
+                "has no meaning with 'action: hold': remove this key, or write 'action: approve'",
+                key,
+            )
     leads = section.flag("leader_only", default=True)
     if not leads and "takeover" in section:
-        raise section.error("has no meaning with 'leader_only: false': remove one of the two", "takeover")
+        raise section.error(
+            "has no meaning with 'leader_only: false': remove one of the two", "takeover"
+        )
     rule = Rule(
         name=section.text("name", f"rule {number}"),
         match=_match(match) if match else Match(),
@@ -72,14 +87,20 @@ def _rule(section: Section, number: int, *, dry_run: bool) -> Rule:
     )
     section.finish()
     if not rule.name:
-        raise section.error("is empty: give the rule a name; the log and the status page show it", "name")
+        raise section.error(
+            "is empty: give the rule a name; the log and the status page show it", "name"
+        )
     if rule.takeover == 0:
         raise section.error("must be more than 0, or all VMs would approve at once", "takeover")
     return rule
 
 
 def _match(section: Section) -> Match:
-    unknown = "duration" in section and section.is_text("duration") and section.text("duration") == "unknown"
+    unknown = (
+        "duration" in section
+        and section.is_text("duration")
+        and section.text("duration") == "unknown"
+    )
     scopes = _several(section, "scope", tuple(Scope))
     match = Match(
         event_type=_several(section, "event_type", tuple(EventType)),
@@ -91,7 +112,10 @@ def _match(section: Section) -> Match:
         notice_left=_range(section, "notice_left", durations=True),
     )
     section.finish()
-    for key, found, least in (("duration", match.duration, 0), ("resources", match.resources, match.fewest_resources)):
+    for key, found, least in (
+        ("duration", match.duration, 0),
+        ("resources", match.resources, match.fewest_resources),
+    ):
         if found.below <= least:
             raise section.error(f"matches nothing: 'below' must be greater than {least}", key)
     return match
@@ -145,4 +169,6 @@ def _includes(one: frozenset[str] | None, other: frozenset[str] | None) -> bool:
 def _covers_duration(one: Match, other: Match) -> bool:
     if other.allows_duration(None) and not one.allows_duration(None):
         return False
-    return other.unknown_duration or (not one.unknown_duration and one.duration.contains(other.duration, 0))
+    return other.unknown_duration or (
+        not one.unknown_duration and one.duration.contains(other.duration, 0)
+    )

@@ -1,4 +1,7 @@
-"""Reads the policy file again when it changes. An invalid file leaves the policy that was in effect in place."""
+"""Reads the policy file again when it changes.
+
+An invalid file leaves the policy that was in effect in place.
+"""
 
 import logging
 from collections.abc import Callable
@@ -16,8 +19,9 @@ _LOOK_SECONDS = 1.0
 class ReloadingPolicy:
     """The policy in effect.
 
-    What is approved cannot be taken back, and a rule whose ``match`` is not written yet matches every event of this VM.
-    So a file is read only when two looks, a second apart, have found the same content.
+    What is approved cannot be taken back, and a rule whose ``match`` is not written yet matches
+    every event of this VM. So a file is read only when two looks, a second apart, have found the
+    same content.
 
     Attributes:
         policy: in effect.
@@ -55,6 +59,8 @@ class ReloadingPolicy:
                 self._log.error(message, extra=facts(error=error))
             return
         if self._errors.is_new("file", "") or policy != self.policy:
-            self._log.info("approval policy reloaded", extra=facts(file=path, rules=len(policy.rules)))
+            self._log.info(
+                "approval policy reloaded", extra=facts(file=path, rules=len(policy.rules))
+            )
         if policy != self.policy:  # else the same object: its decisions stay logged and counted
             self.policy = policy

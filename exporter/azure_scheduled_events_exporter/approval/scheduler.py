@@ -1,7 +1,7 @@
 """Schedules approvals: what is due, when to retry after a failure, and why an event is not approved.
 
-Keeps the state that a policy must not have. Decides nothing about events (``approval.policy``) and sends nothing
-(``approval.sender`` does).
+Keeps the state that a policy must not have. Decides nothing about events (``approval.policy``) and
+sends nothing (``approval.sender`` does).
 """
 
 import logging
@@ -26,8 +26,8 @@ _LAST_RETRY_SECONDS = 60.0
 class ApprovalOutcome(StrEnum):
     """The outcome of a request to approve an event.
 
-    ``too_late`` counts requests that IMDS refused because their event did not wait any more: another approver was
-    faster. ``dry_run`` counts events that a rule would have approved.
+    ``too_late`` counts requests that IMDS refused because their event did not wait any more:
+    another approver was faster. ``dry_run`` counts events that a rule would have approved.
     """
 
     ACCEPTED = "accepted"
@@ -39,7 +39,9 @@ class ApprovalOutcome(StrEnum):
 
 def no_requests() -> dict[ApprovalOutcome, int]:
     """Return the counts before the first request; dry runs and late requests are counted only where there are some."""
-    return dict.fromkeys((ApprovalOutcome.ACCEPTED, ApprovalOutcome.REJECTED, ApprovalOutcome.ERROR), 0)
+    return dict.fromkeys(
+        (ApprovalOutcome.ACCEPTED, ApprovalOutcome.REJECTED, ApprovalOutcome.ERROR), 0
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,8 @@ class ApprovalScheduler:
 
     Attributes:
         policy: the policy, which changes with its file.
-        statuses: why events are not approved, by EventId; approved, started and unknown events are left out.
+        statuses: why events are not approved, by EventId; approved, started and unknown events are
+            left out.
         counts: requests so far, by outcome.
     """
 
@@ -83,7 +86,9 @@ class ApprovalScheduler:
         self._logged_policy = policy
         self._log = log
         self._retries: dict[str, _Retry] = {}
-        self._refused: str | None = None  # EventId of a refused request, until the next document says why
+        self._refused: str | None = (
+            None  # EventId of a refused request, until the next document says why
+        )
         self._reasons = Changes()  # by EventId
         self.statuses: dict[str, Decision] = {}
         self.counts = no_requests()
@@ -109,7 +114,9 @@ class ApprovalScheduler:
         policy, current = self.policy.policy, known.current
         self._count_refusal(known)
         self._retries = {name: retry for name, retry in self._retries.items() if name in current}
-        self._reasons.keep(current if policy is self._logged_policy else ())  # those of a changed policy are logged
+        self._reasons.keep(
+            current if policy is self._logged_policy else ()
+        )  # those of a changed policy are logged
         self._logged_policy = policy
         if any(rule.dry_run for rule in policy.rules):
             self.counts.setdefault(ApprovalOutcome.DRY_RUN, 0)
@@ -122,9 +129,13 @@ class ApprovalScheduler:
             if life is None or result:
                 results[request.number] = result
                 continue
-            self.statuses[life.event_id] = Decision(f"queued: requested by operator {request.operator}")
+            self.statuses[life.event_id] = Decision(
+                f"queued: requested by operator {request.operator}"
+            )
             if self._may_send_for_operator(life, now):
-                due.setdefault(life.event_id, Due(life, Approver.OPERATOR, request.operator, request.number))
+                due.setdefault(
+                    life.event_id, Due(life, Approver.OPERATOR, request.operator, request.number)
+                )
         for life in current.values():
             if life.state is State.ADVISORY:
                 self.statuses[life.event_id] = Decision(NOTHING_SCHEDULED)
@@ -140,7 +151,9 @@ class ApprovalScheduler:
         self._retries.pop(approved.life.event_id, None)
         self.statuses.pop(approved.life.event_id, None)
 
-    def failed(self, attempted: Due, now: Timestamp, *, is_refusal: bool, throttled: bool = False) -> None:
+    def failed(
+        self, attempted: Due, now: Timestamp, *, is_refusal: bool, throttled: bool = False
+    ) -> None:
         """Count a request that IMDS refused or did not answer, and schedule the retry; ``throttled`` means a 429."""
         event_id = attempted.life.event_id
         if is_refusal and not throttled:
@@ -148,7 +161,9 @@ class ApprovalScheduler:
         else:
             self.counts[ApprovalOutcome.REJECTED if is_refusal else ApprovalOutcome.ERROR] += 1
         before = self._retries.get(event_id)
-        pause = _FIRST_RETRY_SECONDS if before is None else min(before.pause * 2, _LAST_RETRY_SECONDS)
+        pause = (
+            _FIRST_RETRY_SECONDS if before is None else min(before.pause * 2, _LAST_RETRY_SECONDS)
+        )
         self._retries[event_id] = _Retry(now, pause, throttled)
 
     def _count_refusal(self, known: Lifecycles) -> None:
@@ -167,13 +182,16 @@ class ApprovalScheduler:
     def _may_send_for_rule(self, life: Lifecycle, decision: Decision, now: Timestamp) -> bool:
         """Return whether the request of a rule may be sent: not in a dry run, and not while it backs off.
 
-        Sets the status of ``life``. If no rule approves it, a new reason is logged once, and a dry run counted with it.
+        Sets the status of ``life``. If no rule approves it, a new reason is logged once, and a dry
+        run counted with it.
         """
         retry = self._retries.get(life.event_id)
         self.statuses[life.event_id] = decision
         if decision.approve and not decision.dry_run:
             if retry is not None:
-                why = "IMDS throttles" if retry.throttled else "IMDS has not accepted the request of"
+                why = (
+                    "IMDS throttles" if retry.throttled else "IMDS has not accepted the request of"
+                )
                 again = f"next try at {iso_time(retry.at.wall + retry.pause)}"
                 reason = f"backing off: {why} rule '{decision.rule}'; {again}"
                 self.statuses[life.event_id] = replace(decision, reason=reason)

@@ -1,10 +1,10 @@
 """Sends what is due to IMDS, and keeps operators' requests in the journal up to date.
 
-A request is for one event, so that an event that IMDS refuses holds up no other. It has a thread of its own, so that
-polls go on while IMDS does not answer it.
+A request is for one event, so that an event that IMDS refuses holds up no other. It has a thread of
+its own, so that polls go on while IMDS does not answer it.
 
-Must not decide what is due (``approval.scheduler``), and not write events to the journal: ``polling.poller`` does,
-before the request and after its answer.
+Must not decide what is due (``approval.scheduler``), and not write events to the journal:
+``polling.poller`` does, before the request and after its answer.
 """
 
 import logging
@@ -46,7 +46,9 @@ class ApprovalSender:
     timeout: float
     now: Callable[[], Timestamp]
     log: logging.Logger
-    _sent: tuple[Due, Future[None]] | None = field(default=None, init=False)  # its answer has not been taken yet
+    _sent: tuple[Due, Future[None]] | None = field(
+        default=None, init=False
+    )  # its answer has not been taken yet
 
     @property
     def is_waiting(self) -> bool:
@@ -62,11 +64,14 @@ class ApprovalSender:
         is_name_confirmed: bool,
         server_time: float | None = None,
     ) -> Due | None:
-        """Return what to send now. Operators' requests are marked in the journal: as sent, or with the reason why not.
+        """Return what to send now.
 
-        Only EventIds in ``shown``, the newest document, are approved: a partly unreadable one may hide others.
-        ``is_name_confirmed`` is whether the VM name that the journal's events carry is certainly this VM's, and
-        ``server_time`` the time by the clock of IMDS, Unix seconds, if it is known.
+        Operators' requests are marked in the journal: as sent, or with the reason why not.
+
+        Only EventIds in ``shown``, the newest document, are approved: a partly unreadable one may
+        hide others. ``is_name_confirmed`` is whether the VM name that the journal's events carry is
+        certainly this VM's, and ``server_time`` the time by the clock of IMDS, Unix seconds, if it
+        is known.
         """
         now = self.now()
         unanswered = None if self._sent is None else self._sent[0].request
@@ -76,8 +81,13 @@ class ApprovalSender:
         if results:
             self.journal.set_request_results(results)
         for one in due if self._sent is None else ():
-            # If only the journal names this VM, no policy approves: the journal may be another VM's.
-            is_confirmed = is_name_confirmed or one.approver is not Approver.EXPORTER or one.life.vm_name is None
+            # If only the journal names this VM, no policy approves: the journal may be another
+            # VM's.
+            is_confirmed = (
+                is_name_confirmed
+                or one.approver is not Approver.EXPORTER
+                or one.life.vm_name is None
+            )
             if one.life.event_id not in shown or not is_confirmed:
                 continue
             if one.request is None or self.journal.mark_sent(one.request):
@@ -123,10 +133,15 @@ class ApprovalSender:
         return due, error
 
     def store_result(self, due: Due, error: ImdsError | None) -> None:
-        """Write the result of an operator's request to the journal. Call it when the event's change is written."""
+        """Write the result of an operator's request to the journal.
+
+        Call it when the event's change is written.
+        """
         if due.request is None:
             return
-        if error is not None and error.outcome is Outcome.THROTTLED:  # IMDS did not look at it: it is sent again
+        if (
+            error is not None and error.outcome is Outcome.THROTTLED
+        ):  # IMDS did not look at it: it is sent again
             self.journal.set_request_results({due.request: None})
         else:
             self.journal.set_request_results({due.request: result_of(due.life, error)})
@@ -137,7 +152,8 @@ class ApprovalSender:
         expired = [
             request.number
             for request in requests
-            if not request.created - _CLOCK_STEP_SECONDS <= wall <= request.expires and request.number != unanswered
+            if not request.created - _CLOCK_STEP_SECONDS <= wall <= request.expires
+            and request.number != unanswered
         ]
         if expired:
             unsent = "expired: it was not sent, or IMDS throttled each attempt"
@@ -151,11 +167,14 @@ def answered(
 ) -> tuple[Lifecycles, Sequence[Change]]:
     """Return the known events after IMDS' answer to a request, and the changes. Pure.
 
-    Without an answer, an event stays marked as requested: an early start means that the request was accepted.
+    Without an answer, an event stays marked as requested: an early start means that the request was
+        accepted.
     """
     if error is None:
         return mark_approved(known, due.life.event_id, due.approver, now, due.life)
-    if is_not_accepted(error) and due.life.request is None:  # else an earlier request may have been accepted
+    if (
+        is_not_accepted(error) and due.life.request is None
+    ):  # else an earlier request may have been accepted
         return mark_refused(known, due.life.event_id), ()
     return known, ()
 

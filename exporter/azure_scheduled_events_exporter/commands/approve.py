@@ -1,10 +1,12 @@
 """The command ``approve``: an operator on this VM approves events.
 
-A request is queued in the journal of the running exporter, which journals, sends and counts it. Without an exporter,
-this process says so on standard error, and is one until the request has a result. Both need write access to the
-journal's folder: approvals cannot be requested over the network.
+A request is queued in the journal of the running exporter, which journals, sends and counts it.
+Without an exporter, this process says so on standard error, and is one until the request has a
+result. Both need write access to the journal's folder: approvals cannot be requested over the
+network.
 
-When this command ends for any reason, it withdraws requests that were not sent. After a SIGKILL, they expire.
+When this command ends for any reason, it withdraws requests that were not sent. After a SIGKILL,
+they expire.
 """
 
 import argparse
@@ -38,7 +40,12 @@ from azure_scheduled_events_exporter.errors import (
     table,
 )
 from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
-from azure_scheduled_events_exporter.journal.file import MEMORY, check_may_be_opened, is_written, writable
+from azure_scheduled_events_exporter.journal.file import (
+    MEMORY,
+    check_may_be_opened,
+    is_written,
+    writable,
+)
 from azure_scheduled_events_exporter.journal.store import Store
 from azure_scheduled_events_exporter.polling.snapshot import Polls
 from azure_scheduled_events_exporter.service import daemon
@@ -52,15 +59,22 @@ from .waiting import until
 
 DESCRIPTION = "Approve events: they start now, before NotBefore, on every VM in their Resources."
 _POLL_SECONDS = 1.0  # without an exporter
-_THROTTLED_POLLS = 5  # another approve, or other programs of this VM, may have used up the limit of IMDS
-_PATIENCE_SECONDS = 15.0  # beyond the time of one request: the exporter looks for requests at every poll
+_THROTTLED_POLLS = (
+    5  # another approve, or other programs of this VM, may have used up the limit of IMDS
+)
+_PATIENCE_SECONDS = (
+    15.0  # beyond the time of one request: the exporter looks for requests at every poll
+)
 _STARTING_SECONDS = 3.0  # until an exporter that starts has opened its journal
-_IN_FLIGHT_SECONDS = 2.0  # beyond the time of one request, if one is being sent when this command is stopped
+_IN_FLIGHT_SECONDS = (
+    2.0  # beyond the time of one request, if one is being sent when this command is stopped
+)
 _WITHDRAWN = "withdrawn before it was sent"
 _NO_NAME = "(none named)"
 _NO_EXPORTER = (
-    "approve: no exporter writes the journal {}, so this command sends the request itself. If an exporter runs here as "
-    "another user, run approve as that user (root) instead: then the exporter sends, logs and counts it"
+    "approve: no exporter writes the journal {}, so this command sends the request itself. If an"
+    " exporter runs here as another user, run approve as that user (root) instead: then the"
+    " exporter sends, logs and counts it"
 )
 _MAY_BE_APPROVED = 3
 """The exit status if IMDS may have accepted: what was prepared for the event must stay so."""
@@ -69,7 +83,9 @@ _MAY_BE_APPROVED = 3
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of ``approve`` to ``parser``."""
     parser.add_argument("event_ids", metavar="EVENT_ID", nargs="*", help="Events to approve.")
-    text = "Approve all Scheduled events of this VM, including Preempt and Terminate, which delete it."
+    text = (
+        "Approve all Scheduled events of this VM, including Preempt and Terminate, which delete it."
+    )
     parser.add_argument("--all-mine", action="store_true", help=text)
     parser.add_argument("--yes", action="store_true", help="Do not ask for confirmation.")
 
@@ -77,8 +93,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(parsed: argparse.Namespace) -> int:
     """Approve; return the exit status.
 
-    It is 0 if all events are approved or have started, 3 if that is not known of all, 128 and the signal's number if a
-    signal ended the command before it had all results, and 1 otherwise.
+    It is 0 if all events are approved or have started, 3 if that is not known of all, 128 and the
+    signal's number if a signal ended the command before it had all results, and 1 otherwise.
 
     Raises:
         ExporterError: nothing to approve, no access, or no answer.
@@ -87,10 +103,14 @@ def run(parsed: argparse.Namespace) -> int:
     if bool(parsed.event_ids) == parsed.all_mine:
         raise UsageError("approve: give EventIds, or --all-mine")
     if config.journal_path == MEMORY:
-        raise UsageError("--journal.path: 'memory' cannot be shared: name the journal of the running exporter")
+        raise UsageError(
+            "--journal.path: 'memory' cannot be shared: name the journal of the running exporter"
+        )
     with interruptible():
         log = logs.set_up("error", config.log_format)
-        check_may_be_opened(Path(config.journal_path))  # without an exporter, this command would set it aside
+        check_may_be_opened(
+            Path(config.journal_path)
+        )  # without an exporter, this command would set it aside
         config = with_endpoint(config, log)
         limiter = RateLimiter()
         with _journal(config, log, limiter, says=True) as store:
@@ -106,7 +126,9 @@ def run(parsed: argparse.Namespace) -> int:
 
 
 @contextmanager
-def _journal(config: Config, log: logging.Logger, limiter: RateLimiter, *, says: bool = False) -> Iterator[Store]:
+def _journal(
+    config: Config, log: logging.Logger, limiter: RateLimiter, *, says: bool = False
+) -> Iterator[Store]:
     """Open the journal, while an exporter sends what is requested in it: the one that runs, or one of this process."""
     path = Path(config.journal_path)
     # It pushes no alerts, which it would not live to resolve.
@@ -126,7 +148,10 @@ def _journal(config: Config, log: logging.Logger, limiter: RateLimiter, *, says:
 
 
 def _wait_for_writer(path: Path) -> None:
-    """Wait for an exporter that is just starting. If its disk fails, it finds no request in the journal's file."""
+    """Wait for an exporter that is just starting.
+
+    If its disk fails, it finds no request in the journal's file.
+    """
     if not until(lambda: is_written(path), time.monotonic() + _STARTING_SECONDS):
         raise ExporterError(
             f"the exporter cannot write its journal {path}, so it gets no request: "
@@ -135,16 +160,25 @@ def _wait_for_writer(path: Path) -> None:
 
 
 def _wait_for_poll(exporter: daemon.Exporter) -> None:
-    """Wait until the journal has what IMDS shows now. Raises ExporterError: IMDS does not answer."""
+    """Wait until the journal has what IMDS shows now.
+
+    Raises ExporterError: IMDS does not answer.
+    """
 
     def result() -> Polls | None:
         polls = exporter.latest().polls
         throttled = polls.outcomes[Outcome.THROTTLED]
-        return polls if sum(polls.outcomes.values()) > throttled or throttled == _THROTTLED_POLLS else None
+        return (
+            polls
+            if sum(polls.outcomes.values()) > throttled or throttled == _THROTTLED_POLLS
+            else None
+        )
 
     polls = until(result, math.inf)
     if polls is not None and not (polls.up or polls.partial):
-        raise ExporterError(f"{polls.failure}; try again" if polls.outcomes[Outcome.THROTTLED] else polls.failure)
+        raise ExporterError(
+            f"{polls.failure}; try again" if polls.outcomes[Outcome.THROTTLED] else polls.failure
+        )
 
 
 def _requested(store: Store, chosen: Sequence[Lifecycle], config: Config) -> int:
@@ -156,16 +190,22 @@ def _requested(store: Store, chosen: Sequence[Lifecycle], config: Config) -> int
     status = 1
     try:
         numbers = store.add_requests(chosen, _operator(), wall, wall + patience)
-        until(lambda: len(store.request_results(numbers)) == len(numbers), time.monotonic() + patience)
+        until(
+            lambda: len(store.request_results(numbers)) == len(numbers), time.monotonic() + patience
+        )
     except Interrupted as interrupted:
         status = interrupted.exit_status
     finally:
         # After the command has reported a failure, the exporter must not send the approval later.
         ignore_signals()
-        numbers = numbers or [request.number for request in store.open_requests() if request.created == wall]
+        numbers = numbers or [
+            request.number for request in store.open_requests() if request.created == wall
+        ]
         results = _withdrawn(store, numbers, config.imds_timeout + _IN_FLIGHT_SECONDS)
     final = [results.get(number, UNKNOWN_RESULT) for number in numbers]
-    for life, result in zip(chosen, final, strict=False):  # none if it was interrupted before they were queued
+    for life, result in zip(
+        chosen, final, strict=False
+    ):  # none if it was interrupted before they were queued
         say(f"{life.event_id}: {result}")
     if final and all(map(is_approved, final)):
         return 0
@@ -176,7 +216,9 @@ def _withdrawn(store: Store, numbers: Sequence[int], seconds: float) -> Mapping[
     """Withdraw requests without a result; wait for those being sent, because they cannot be withdrawn."""
 
     def all_have_results() -> bool:
-        store.withdraw_requests(numbers, _WITHDRAWN)  # again and again: what IMDS refused may be sent again
+        store.withdraw_requests(
+            numbers, _WITHDRAWN
+        )  # again and again: what IMDS refused may be sent again
         return len(store.request_results(numbers)) == len(numbers)
 
     if not until(all_have_results, time.monotonic() + seconds):
@@ -192,9 +234,19 @@ def _question(chosen: Sequence[Lifecycle]) -> str:
         return rows.rstrip("\n")  # the result gives the reason
     hit = dict.fromkeys(name for event in events for name in event.resources)
     text = f"{rows}Approving lets this begin now, for every VM in Resources: {_list(hit)}"
-    deleting = [event for event in events if event.event_type in EVENT_FACTS and EVENT_FACTS[event.event_type].deletes]
-    gone = dict.fromkeys(f"{name} ({each.event_type})" for each in deleting for name in each.resources or [_NO_NAME])
-    return f"{text}\nApproving deletes or evicts now, and this cannot be undone: {_list(gone)}" if gone else text
+    deleting = [
+        event
+        for event in events
+        if event.event_type in EVENT_FACTS and EVENT_FACTS[event.event_type].deletes
+    ]
+    gone = dict.fromkeys(
+        f"{name} ({each.event_type})" for each in deleting for name in each.resources or [_NO_NAME]
+    )
+    return (
+        f"{text}\nApproving deletes or evicts now, and this cannot be undone: {_list(gone)}"
+        if gone
+        else text
+    )
 
 
 def _list(names: Iterable[str]) -> str:

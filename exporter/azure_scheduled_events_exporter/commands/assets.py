@@ -15,21 +15,40 @@ _CHART = "helm/azure-scheduled-events-exporter/files"
 _ALERTMANAGER = ("alertmanager.yml", "fragment.yml", "kube-prometheus-stack-values.yaml")
 _WITH_KEYS = frozenset({_VALUES, *(f"alerts/alertmanager/{name}" for name in _ALERTMANAGER)})
 """The rendered files that have keys of receivers, or addresses that work as one."""
-_FOR = {"azure-monitor": (_VALUES, "alerts/README.md", "alerts/azure-monitor/", "dashboards/", "runbooks/")}
+_FOR = {
+    "azure-monitor": (
+        _VALUES,
+        "alerts/README.md",
+        "alerts/azure-monitor/",
+        "dashboards/",
+        "runbooks/",
+    )
+}
 """What each monitoring system needs; its paths begin with these."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the actions of ``assets`` to ``parser``."""
-    actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True, prog=parser.prog)
-    actions.add_parser("list", help="List all files.", description="List all files.").set_defaults(target=None)
+    actions = parser.add_subparsers(
+        title="actions", metavar="ACTION", required=True, prog=parser.prog
+    )
+    actions.add_parser("list", help="List all files.", description="List all files.").set_defaults(
+        target=None
+    )
     text = "Copy all files into a folder."
     add = actions.add_parser("export", help=text, description=text).add_argument
     add("target", metavar="DIR", help="The folder. It is created if it does not exist.")
-    add("--for", choices=sorted(_FOR), dest="system", help="Copy only what this monitoring system needs.")
+    add(
+        "--for",
+        choices=sorted(_FOR),
+        dest="system",
+        help="Copy only what this monitoring system needs.",
+    )
     text = "Change a setting of the alerts. Their values.yaml lists all names. May be repeated."
     add("--set", metavar="NAME=VALUE", action="append", default=[], dest="assignments", help=text)
-    add("--values", metavar="FILE", help="Change settings of the alerts by a file like values.yaml.")
+    add(
+        "--values", metavar="FILE", help="Change settings of the alerts by a file like values.yaml."
+    )
     text = "Let every user read also the files that have the keys of receivers."
     add("--world-readable", action="store_true", help=text)
 
@@ -38,7 +57,8 @@ def run(parsed: argparse.Namespace) -> int:
     """List the assets, or export them; return the exit status.
 
     Raises:
-        UsageError: a setting is unknown or out of range, or settings of an earlier export would be lost.
+        UsageError: a setting is unknown or out of range, or settings of an earlier export would be
+            lost.
         ExporterError: a file cannot be written.
     """
     if parsed.target is None:
@@ -61,7 +81,8 @@ def _list() -> None:
 def _export(target: Path, parsed: argparse.Namespace) -> None:
     """Write assets into ``target``: all, or those for one system.
 
-    With changed settings, only this user may read the files with the receivers' keys, unless ``--world-readable``.
+    With changed settings, only this user may read the files with the receivers' keys, unless
+    ``--world-readable``.
     """
     chosen = parse_assignments("--set", parsed.assignments)
     values = Path(parsed.values) if parsed.values else None
@@ -76,7 +97,9 @@ def _export(target: Path, parsed: argparse.Namespace) -> None:
             f"Keep them with --values {target / _VALUES}, or remove that file to reset them"
         )
     private = _WITH_KEYS if rendered and not parsed.world_readable else frozenset()
-    written = assets.export(target, rendered, private, _FOR[parsed.system] if parsed.system else ("",))
+    written = assets.export(
+        target, rendered, private, _FOR[parsed.system] if parsed.system else ("",)
+    )
     kinds = dict.fromkeys(path.relative_to(target).parts[0] for path in written)
     print(f"Wrote {len(written)} files to {target}: {', '.join(kinds)}", file=sys.stderr)
 
@@ -89,11 +112,13 @@ def _lost(target: Path, chosen: dict[str, str]) -> list[str]:
     module = assets.generator("settings")
     now, defaults = module.resolve(chosen), module.resolve({})
     return [
-        name for name, text in module.load(there).values.items() if text not in {now.text(name), defaults.text(name)}
+        name
+        for name, text in module.load(there).values.items()
+        if text not in {now.text(name), defaults.text(name)}
     ]
 
 
-def _rendered(settings: Any) -> dict[str, str]:  # noqa: ANN401 - of a module found at run time
+def _rendered(settings: Any) -> dict[str, str]:
     """Return the alerts by their path below the exported folder, and the chart's copies of rules and settings."""
     module = assets.generator("generate")
     files = {f"alerts/{name}": text for name, text in module.render(settings).items()}

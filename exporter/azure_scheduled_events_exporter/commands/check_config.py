@@ -32,6 +32,10 @@ def run(parsed: argparse.Namespace) -> int:
         value = text or (config.journal_path if setting.flag == "journal.path" else "(none)")
         shown = without_password(value) if setting.metavar.startswith("URL") else value
         print(f"{setting.flag}: {shown}   [{place or 'default'}]")
-    for warning in (*oversights(parsed, environment), *warnings(config), *(doubts(environment) if traced else ())):
+    for warning in (
+        *oversights(parsed, environment),
+        *warnings(config),
+        *(doubts(environment) if traced else ()),
+    ):
         print(f"warning: {warning}", file=sys.stderr)
     return 0

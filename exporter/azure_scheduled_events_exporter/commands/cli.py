@@ -1,4 +1,7 @@
-"""The command line: a table of commands. Loads only the module of the command that runs; reports errors in one line."""
+"""The command line: a table of commands.
+
+Loads only the module of the command that runs; reports errors in one line.
+"""
 
 import argparse
 import contextlib
@@ -12,7 +15,11 @@ from typing import NoReturn
 
 from azure_scheduled_events_exporter import __version__, standard_streams
 from azure_scheduled_events_exporter.config.flags import GROUPS, add_settings
-from azure_scheduled_events_exporter.config.settings import CONFIG_FILE_FLAG, FLAGS, environment_name
+from azure_scheduled_events_exporter.config.settings import (
+    CONFIG_FILE_FLAG,
+    FLAGS,
+    environment_name,
+)
 from azure_scheduled_events_exporter.errors import (
     DamagedTextError,
     ExporterError,
@@ -26,12 +33,15 @@ from .interruption import Interrupted
 PROGRAM = "azure-scheduled-events-exporter"
 _VERSION = f"{PROGRAM} {__version__}"
 _EPILOG = (
-    f"Each setting is also an environment variable, such as {environment_name('poll.interval')} for --poll.interval, "
-    f"and a key of the YAML file that --{CONFIG_FILE_FLAG} names (poll.interval). A flag overrides the variable, the "
-    "variable overrides the file, and the file overrides the default. Write durations as 500ms, 1s, 1m30s or 90d. "
-    "'run --help' shows all settings."
+    f"Each setting is also an environment variable, such as {environment_name('poll.interval')} for"
+    f" --poll.interval, and a key of the YAML file that --{CONFIG_FILE_FLAG} names (poll.interval)."
+    " A flag overrides the variable, the variable overrides the file, and the file overrides the"
+    " default. Write durations as 500ms, 1s, 1m30s or 90d. 'run --help' shows all settings."
 )
-_ASKING = ("metadata service", "journal")  # settings of commands that ask the one, or follow the other
+_ASKING = (
+    "metadata service",
+    "journal",
+)  # settings of commands that ask the one, or follow the other
 
 
 class _Parser(argparse.ArgumentParser):
@@ -44,7 +54,10 @@ class _Parser(argparse.ArgumentParser):
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command. Its module has ``run``, and may have ``add_arguments``, ``DESCRIPTION``, ``SETTINGS`` and ``HIDDEN``.
+    """A command.
+
+    Its module has ``run``, and may have ``add_arguments``, ``DESCRIPTION``, ``SETTINGS`` and
+    ``HIDDEN``.
 
     Attributes:
         summary: its line in the help of the program.
@@ -64,7 +77,9 @@ COMMANDS = {
     "demo": Command("Run the exporter with simulated events, off Azure."),
     "simulate": Command("Simulate the Azure metadata service.", (), module="simulator.command"),
     "events": Command("Ask the metadata service once and print current events.", _ASKING),
-    "approve": Command("Approve events: they start now, before NotBefore.", _ASKING, "[EVENT_ID ...] [OPTIONS]"),
+    "approve": Command(
+        "Approve events: they start now, before NotBefore.", _ASKING, "[EVENT_ID ...] [OPTIONS]"
+    ),
     "hook": Command(
         "Run a command before an event of this VM, and after it.",
         _ASKING,
@@ -75,7 +90,11 @@ COMMANDS = {
     "check-config": Command("Validate the configuration and print the settings."),
     "doctor": Command("Check the whole chain, and print what to do."),
     "assets": Command("List or export dashboards, alert rules, chart and more.", (), "ACTION"),
-    "drill": Command("Test your paging with an alert that is labeled as a drill.", (), module="commands.drill.command"),
+    "drill": Command(
+        "Test your paging with an alert that is labeled as a drill.",
+        (),
+        module="commands.drill.command",
+    ),
 }
 _LINES = "".join(f"    {name:<14}{command.summary}\n" for name, command in COMMANDS.items())
 _HELP = f"""\
@@ -98,7 +117,8 @@ commands ('COMMAND --help' shows the options of one):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command that ``arguments`` name; return the exit status.
 
-    It is 0, 1 for failure, 2 for usage, 128 and the number of a signal that ended it, or 141: nobody reads its output.
+    It is 0, 1 for failure, 2 for usage, 128 and the number of a signal that ended it, or 141:
+        nobody reads its output.
     """
     with standard_streams.checked():
         try:
@@ -114,7 +134,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 128 + 13  # as a shell reports a program that SIGPIPE ended
         except OSError as error:
             if isinstance(error, FileNotFoundError) and error.filename is None:
-                text = "the current directory has been deleted, and relative paths need one: change to another"
+                text = (
+                    "the current directory has been deleted, and relative paths need one: change to"
+                    " another"
+                )
             elif unwritable := standard_streams.failure():
                 text = f"standard output cannot be written: {unwritable.strerror or unwritable}"
             else:
@@ -136,26 +159,38 @@ def _run(words: Sequence[str]) -> int:
         return 0
     if name.lstrip("-").partition("=")[0] in FLAGS:
         shown = without_password(name)
-        raise UsageError(f"{shown}: name a command first, for example: {PROGRAM} run {shown} (see --help)")
+        raise UsageError(
+            f"{shown}: name a command first, for example: {PROGRAM} run {shown} (see --help)"
+        )
     if name not in COMMANDS:
         meant = closest(name, COMMANDS)
         hint = f"did you mean '{meant}'?" if meant else f"choose from {', '.join(COMMANDS)}"
-        raise UsageError(f"unknown command '{name}': {hint} (see --help)" if name else f"name a command: {hint}")
+        raise UsageError(
+            f"unknown command '{name}': {hint} (see --help)" if name else f"name a command: {hint}"
+        )
     parser = parser_of(name)
     try:
         parsed, unknown = parser.parse_known_args(words[1:])
     except SystemExit:  # after --help and --version
         return 0
     if unknown:
-        known = [*re.findall(r"--[a-z][\w.-]*", parser.format_help()), *(f"--{flag}" for flag in FLAGS)]
-        likely = [closest(word.partition("=")[0], known) for word in unknown if word.startswith("-")]
+        known = [
+            *re.findall(r"--[a-z][\w.-]*", parser.format_help()),
+            *(f"--{flag}" for flag in FLAGS),
+        ]
+        likely = [
+            closest(word.partition("=")[0], known) for word in unknown if word.startswith("-")
+        ]
         hint = next((f": did you mean '{flag}'?" for flag in likely if flag), "")
         parser.error(f"unrecognized arguments: {' '.join(map(without_password, unknown))}{hint}")
     return int(parsed.command(parsed))
 
 
 def parser_of(name: str) -> argparse.ArgumentParser:
-    """Return the parser of a command. What it parses has the command's name, and ``command``, which runs it."""
+    """Return the parser of a command.
+
+    What it parses has the command's name, and ``command``, which runs it.
+    """
     command = COMMANDS[name]
     place = command.module or f"commands.{name.replace('-', '_')}"
     module = importlib.import_module(f"azure_scheduled_events_exporter.{place}")
@@ -169,7 +204,9 @@ def parser_of(name: str) -> argparse.ArgumentParser:
     parser.set_defaults(command=module.run, name=name)
     parser.add_argument("--version", action="version", version=_VERSION, help=argparse.SUPPRESS)
     if command.settings:
-        add_settings(parser, getattr(module, "SETTINGS", {}), getattr(module, "HIDDEN", ()), command.settings)
+        add_settings(
+            parser, getattr(module, "SETTINGS", {}), getattr(module, "HIDDEN", ()), command.settings
+        )
     if hasattr(module, "add_arguments"):
         module.add_arguments(parser)
     return parser

@@ -23,11 +23,21 @@ The journal is in memory unless --journal.path is given. The demo takes --journa
 --otlp.endpoint and --approval.policy only as flags, not from environment variables or the configuration file.
 """
 # At speed 60 a Spot VM's notice of 30 s lasts half a second, which polls a second apart would miss.
-# What the simulator does is printed for people; of the exporter's log only warnings and errors are shown.
-_DEFAULTS = {"web.listen-address": "127.0.0.1:10169", "poll.interval": "250ms", "log.level": "warning"}
-# Other values are only accepted as flags: the environment may be that of a real exporter (``docker exec … demo``),
-# whose journal, Alertmanager and collector must not receive simulated events.
-_ONLY_FLAGS = {"journal.path": MEMORY, "alertmanager.url": "", "otlp.endpoint": "", "approval.policy": "off"}
+# What the simulator does is printed for people; of the exporter's log only warnings and errors are
+# shown.
+_DEFAULTS = {
+    "web.listen-address": "127.0.0.1:10169",
+    "poll.interval": "250ms",
+    "log.level": "warning",
+}
+# Other values are only accepted as flags: the environment may be that of a real exporter (``docker
+# exec … demo``), whose journal, Alertmanager and collector must not receive simulated events.
+_ONLY_FLAGS = {
+    "journal.path": MEMORY,
+    "alertmanager.url": "",
+    "otlp.endpoint": "",
+    "approval.policy": "off",
+}
 SETTINGS = _DEFAULTS | _ONLY_FLAGS
 HIDDEN = ("imds.endpoint",)
 _COLLECTOR = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
@@ -42,7 +52,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(parsed: argparse.Namespace) -> int:
     """Play all scenarios in a loop until SIGINT or SIGTERM; return the exit status.
 
-    Variables that name a collector are removed from the environment, which OpenTelemetry's library reads.
+    Variables that name a collector are removed from the environment, which OpenTelemetry's library
+    reads.
 
     Raises:
         UsageError: a flag is impossible.
@@ -51,13 +62,17 @@ def run(parsed: argparse.Namespace) -> int:
     take_environment(parsed)
     flags, environment = written_flags(parsed), os.environ
     if "imds.endpoint" in flags:
-        raise UsageError("--imds.endpoint: 'demo' has its own simulator: use 'run' for another endpoint")
+        raise UsageError(
+            "--imds.endpoint: 'demo' has its own simulator: use 'run' for another endpoint"
+        )
     given = {setting.flag for setting, _, place in written(flags, environment) if place}
     defaults = {flag: text for flag, text in _DEFAULTS.items() if flag not in given}
     for name in _COLLECTOR:
         environment.pop(name, None)
     config = resolve({**defaults, **_ONLY_FLAGS, **flags}, environment)
-    give_up(config.process_user, config.web_listen_address.port, None)  # before the simulator has threads
+    give_up(
+        config.process_user, config.web_listen_address.port, None
+    )  # before the simulator has threads
     with Simulator("all", speed=parsed.speed, loop=True) as simulator:
         config = replace(config, imds_endpoint=simulator.url)
 
@@ -70,16 +85,15 @@ def run(parsed: argparse.Namespace) -> int:
 
 
 def _introduction(base: str, metrics: str, simulator: Simulator, speed: float) -> str:
-    curl = "curl -sk" if base.startswith("https") else "curl -s"  # few certificates contain a loopback address
+    curl = (
+        "curl -sk" if base.startswith("https") else "curl -s"
+    )  # few certificates contain a loopback address
     return (
-        "This is a demo: the exporter watches simulated VMs. Nothing is sent to Azure.\n"
-        f"It takes {', '.join(f'--{flag}' for flag in _ONLY_FLAGS)} as flags alone.\n\n"
-        f"  page       {base}/\n"
-        f"  metrics    {base}{metrics}\n"
-        f"  events     {base}/api/v1/events\n"
-        f"  watch      {curl} {base}{metrics} | grep -E '^azure_.*_event_(info|seconds)'\n"
-        f"  simulator  {simulator.url}/simulator/record\n\n"
-        f"The exporter runs on VM {simulator.vms[0]} of {len(simulator.vms)}. All scenarios run in a loop at "
-        f"{speed:g} times real speed.\n"
-        "Press Ctrl-C to stop. What Azure would do now, in UTC:"
+        "This is a demo: the exporter watches simulated VMs. Nothing is sent to Azure.\nIt takes"
+        f" {', '.join(f'--{flag}' for flag in _ONLY_FLAGS)} as flags alone.\n\n  page      "
+        f" {base}/\n  metrics    {base}{metrics}\n  events     {base}/api/v1/events\n  watch     "
+        f" {curl} {base}{metrics} | grep -E '^azure_.*_event_(info|seconds)'\n  simulator "
+        f" {simulator.url}/simulator/record\n\nThe exporter runs on VM {simulator.vms[0]} of"
+        f" {len(simulator.vms)}. All scenarios run in a loop at {speed:g} times real speed.\nPress"
+        " Ctrl-C to stop. What Azure would do now, in UTC:"
     )

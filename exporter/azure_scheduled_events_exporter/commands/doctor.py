@@ -25,7 +25,11 @@ Run it on the VM, as root. It changes nothing; like 'events', its first request 
 nothing has asked for them within 24 hours. The exit status is 1 if a line is marked as wrong.
 """
 _SERVERS: Final = ("prometheus", "alertmanager", "grafana")
-_WITH_HTTP_CONFIG: Final = {"exporter": "the exporter", "prometheus": "Prometheus", "grafana": "Grafana"}
+_WITH_HTTP_CONFIG: Final = {
+    "exporter": "the exporter",
+    "prometheus": "Prometheus",
+    "grafana": "Grafana",
+}
 """Servers with a flag for credentials; those for Alertmanager are a setting of the exporter."""
 _SIGNS: Final[Mapping[Mark, str]] = dict(zip(Mark, "√i-‼\N{MULTIPLICATION SIGN}", strict=True))
 
@@ -34,13 +38,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of ``doctor`` to ``parser``."""
     add = parser.add_argument
     add("--json", action="store_true", help="Print JSON instead of lines.")
-    add("--exporter", metavar="URL", help="Address of the exporter that runs here. (default: --web.listen-address)")
+    add(
+        "--exporter",
+        metavar="URL",
+        help="Address of the exporter that runs here. (default: --web.listen-address)",
+    )
     for name in _SERVERS:
         more = "" if name in _WITH_HTTP_CONFIG else f" Uses --{name}.http-config.file."
-        text = f"Check this {name.capitalize()} too, such as https://USER:PASSWORD@HOST. May be repeated.{more}"
+        text = (
+            f"Check this {name.capitalize()} too, such as https://USER:PASSWORD@HOST. May be"
+            f" repeated.{more}"
+        )
         add(f"--{name}", metavar="URL", action="append", default=[], help=text)
     for name, server in _WITH_HTTP_CONFIG.items():
-        text = f"Credentials and TLS for {server}, in the format of Prometheus' HTTP client configuration."
+        text = (
+            f"Credentials and TLS for {server}, in the format of Prometheus' HTTP client"
+            " configuration."
+        )
         add(f"--{name}.http-config.file", dest=f"{name}_http", metavar="FILE", help=text)
 
 
@@ -80,9 +94,17 @@ def _report(parts: Iterable[tuple[str, Findings]], *, as_json: bool) -> int:
     counts = {mark: sum(each["mark"] is mark for each in found) for mark in Mark}
     status = int(counts[Mark.WRONG] > 0)
     if as_json:
-        print(json.dumps({"version": __version__, "ok": not status, "counts": counts, "findings": found}, indent=2))
+        print(
+            json.dumps(
+                {"version": __version__, "ok": not status, "counts": counts, "findings": found},
+                indent=2,
+            )
+        )
     done, skipped = len(found) - counts[Mark.SKIPPED], counts[Mark.SKIPPED]
-    say(f"{done} checks: {counts[Mark.WRONG]} wrong, {counts[Mark.WARNING]} warnings; {skipped} skipped.")
+    say(
+        f"{done} checks: {counts[Mark.WRONG]} wrong, {counts[Mark.WARNING]} warnings; {skipped}"
+        " skipped."
+    )
     return status
 
 
@@ -93,4 +115,9 @@ def _line(finding: Finding) -> str:
     except UnicodeEncodeError:  # the terminal cannot show the symbol
         sign = "WRONG" if finding.mark is Mark.WRONG else finding.mark
     more = (finding.hint, finding.link and f"See {finding.link}")
-    return "".join((f"{sign} {printable(finding.sentence)}", *(f"\n    {printable(each)}" for each in more if each)))
+    return "".join(
+        (
+            f"{sign} {printable(finding.sentence)}",
+            *(f"\n    {printable(each)}" for each in more if each),
+        )
+    )

@@ -1,6 +1,7 @@
 """The command ``events``: asks IMDS once and prints the current events.
 
-Needs no running exporter. If there is one whose journal this user can read, what it knows of the events is used.
+Needs no running exporter. If there is one whose journal this user can read, what it knows of the
+events is used.
 """
 
 import argparse
@@ -18,7 +19,13 @@ from azure_scheduled_events_exporter.core.document import Document
 from azure_scheduled_events_exporter.core.instance import Instance, parse_instance
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycles
 from azure_scheduled_events_exporter.core.observation import ObservationContext, observe
-from azure_scheduled_events_exporter.errors import ExporterError, ImdsError, Outcome, UsageError, table
+from azure_scheduled_events_exporter.errors import (
+    ExporterError,
+    ImdsError,
+    Outcome,
+    UsageError,
+    table,
+)
 from azure_scheduled_events_exporter.imds.api_versions import event_versions
 from azure_scheduled_events_exporter.imds.client import ImdsClient
 from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
@@ -26,7 +33,11 @@ from azure_scheduled_events_exporter.journal.file import read_only
 from azure_scheduled_events_exporter.polling.clock import system_clock
 from azure_scheduled_events_exporter.polling.document_reader import DocumentReader
 from azure_scheduled_events_exporter.polling.snapshot import Polls, Snapshot
-from azure_scheduled_events_exporter.service.endpoint import NOT_ON_AZURE, SHORT_SEARCH, with_endpoint
+from azure_scheduled_events_exporter.service.endpoint import (
+    NOT_ON_AZURE,
+    SHORT_SEARCH,
+    with_endpoint,
+)
 from azure_scheduled_events_exporter.web.events_api import events_json
 from azure_scheduled_events_exporter.web.rows import CURRENT_COLUMNS, current_row
 
@@ -39,10 +50,16 @@ _NOTICE_SECONDS = 5.0
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of ``events`` to ``parser``."""
     parser.add_argument("--json", action="store_true", help="Print JSON instead of a table.")
-    parser.add_argument("--follow", action="store_true", help="Print every transition from now on as one line of JSON.")
+    parser.add_argument(
+        "--follow",
+        action="store_true",
+        help="Print every transition from now on as one line of JSON.",
+    )
     text = "With --follow: start after the line with this 'cursor' (or 'seq')."
     parser.add_argument("--since", metavar="CURSOR", help=text)
-    parser.add_argument("--mine", action="store_true", help="With --follow: leave out events of other VMs.")
+    parser.add_argument(
+        "--mine", action="store_true", help="With --follow: leave out events of other VMs."
+    )
 
 
 def run(parsed: argparse.Namespace) -> int:
@@ -62,15 +79,24 @@ def run(parsed: argparse.Namespace) -> int:
 
 def _once(config: Config, *, as_json: bool) -> int:
     log = logs.set_up("error", "logfmt")
-    endpoint, versions = with_endpoint(config, log, SHORT_SEARCH).imds_endpoint, event_versions(config.imds_api_version)
-    client = ImdsClient(endpoint, versions, RateLimiter(), threading.Event().wait, config.imds_timeout)
+    endpoint, versions = (
+        with_endpoint(config, log, SHORT_SEARCH).imds_endpoint,
+        event_versions(config.imds_api_version),
+    )
+    client = ImdsClient(
+        endpoint, versions, RateLimiter(), threading.Event().wait, config.imds_timeout
+    )
     # First the events, so that an IMDS that cannot be reached is reported once.
     document = _document(client, config.imds_timeout, log)
     identity = None if config.instance_name else _identity(client, config.imds_timeout)
     vm_name = config.instance_name or (identity.vm_name if identity else None)
     moment = system_clock()()
-    known, _ = observe(_seen_before(config, document), document, ObservationContext(moment, vm_name))
-    approvals = ApprovalScheduler(config.approval_policy, log)  # used only for the reasons: nothing is sent
+    known, _ = observe(
+        _seen_before(config, document), document, ObservationContext(moment, vm_name)
+    )
+    approvals = ApprovalScheduler(
+        config.approval_policy, log
+    )  # used only for the reasons: nothing is sent
     approvals.due(known, vm_name, (), moment, client.server_time())
     failure = "; ".join(document.unreadable)
     snapshot = Snapshot(
@@ -86,7 +112,10 @@ def _once(config: Config, *, as_json: bool) -> int:
         sys.stdout.write(events_json(snapshot, moment.wall).decode())
     elif snapshot.current:
         reasons = {event_id: status.reason for event_id, status in approvals.statuses.items()}
-        rows = [(*current_row(life, moment.wall), reasons.get(name, "")) for name, life in snapshot.current.items()]
+        rows = [
+            (*current_row(life, moment.wall), reasons.get(name, ""))
+            for name, life in snapshot.current.items()
+        ]
         sys.stdout.write(table([(*CURRENT_COLUMNS, "Approval"), *rows]))
     elif not failure:
         print("No events.")
@@ -106,21 +135,31 @@ def _identity(client: ImdsClient, timeout: float) -> Instance | None:
 def _seen_before(config: Config, document: Document) -> Lifecycles:
     """Return the events of ``document`` as the running exporter knows them; none without a journal that can be read.
 
-    Without it, they count as first seen now, so the time at which a rule with ``after`` approves is not known.
+    Without it, they count as first seen now, so the time at which a rule with ``after`` approves is
+    not known.
     """
     try:
         with closing(read_only(Path(config.journal_path))) as store:
             known = store.current()
     except (ExporterError, ValueError, sqlite3.Error):
         return Lifecycles()
-    return Lifecycles({event.event_id: known[event.event_id] for event in document.events if event.event_id in known})
+    return Lifecycles(
+        {
+            event.event_id: known[event.event_id]
+            for event in document.events
+            if event.event_id in known
+        }
+    )
 
 
 def _document(client: ImdsClient, timeout: float, log: logging.Logger) -> Document:
     """Request the document; print what to do while no answer comes or if none came."""
     reader = DocumentReader(client, timeout, system_clock(), lambda _: None, log)
     limit = f"{reader.next_timeout:g} s"
-    waiting = f"waiting up to {limit} for {client.endpoint}, whose first answer may take two minutes; {NOT_ON_AZURE}"
+    waiting = (
+        f"waiting up to {limit} for {client.endpoint}, whose first answer may take two minutes;"
+        f" {NOT_ON_AZURE}"
+    )
     notice = threading.Timer(_NOTICE_SECONDS, print, [waiting], {"file": sys.stderr})
     notice.start()
     try:

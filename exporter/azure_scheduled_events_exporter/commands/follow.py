@@ -1,7 +1,8 @@
 """The command ``events --follow``: prints every transition as one JSON line, as soon as it is in the journal.
 
-If an exporter is running, or a position is given, the command reads the journal, also over restarts of the exporter.
-Otherwise it polls IMDS itself, in memory. It decides this once, and must never keep an exporter from starting.
+If an exporter is running, or a position is given, the command reads the journal, also over restarts
+of the exporter. Otherwise it polls IMDS itself, in memory. It decides this once, and must never
+keep an exporter from starting.
 """
 
 import json
@@ -27,15 +28,19 @@ _LOOK_SECONDS = 0.1
 _CHECK_SECONDS = 1.0  # how often to look whether an exporter runs
 _OLDER_SECONDS = 5.0
 """For how long a journal that lacks what was printed is not believed: a running exporter replaces it within a poll."""
-_POSITION = re.compile("(?:([0-9a-f]*):)?([0-9]{1,18})")  # a journal's id, if known, and a number as SQLite has them
+_POSITION = re.compile(
+    "(?:([0-9a-f]*):)?([0-9]{1,18})"
+)  # a journal's id, if known, and a number as SQLite has them
 _UNREADABLE = (ExporterError, sqlite3.Error, OSError)
 
 
 def run(config: Config, *, since: str | None, mine: bool) -> int:
-    """Print until the process is to end; return the exit status. ``mine``: leave out the events of other VMs.
+    """Print until the process is to end; return the exit status.
 
-    Lines have ``seq`` and ``cursor``, to continue after them with ``--since``. If the command polls itself, both are
-    null, because no journal has these lines.
+    ``mine``: leave out the events of other VMs.
+
+    Lines have ``seq`` and ``cursor``, to continue after them with ``--since``. If the command polls
+    itself, both are null, because no journal has these lines.
 
     Raises:
         UsageError: ``since`` is not a position.
@@ -59,8 +64,8 @@ def _looks(config: Config, since: str | None) -> Iterator[list[Record]]:
     position = _POSITION.fullmatch("0" if since is None else since)
     if position is None:
         raise UsageError(
-            f"--since: {one_line(str(since))!r} is not a position: use the 'cursor' or the 'seq' of the last line that "
-            "you handled"
+            f"--since: {one_line(str(since))!r} is not a position: use the 'cursor' or the 'seq' of"
+            " the last line that you handled"
         )
     path = Path(config.journal_path)
     if config.journal_path == MEMORY or (since is None and not is_written(path)):
@@ -71,20 +76,28 @@ def _looks(config: Config, since: str | None) -> Iterator[list[Record]]:
 def _journalled(path: Path, seq: int | None, epoch: str) -> Iterator[list[Record]]:
     """Yield the transitions after number ``seq`` of the journal ``epoch`` (``""``: any), whatever becomes of its file.
 
-    Without ``seq``, the transitions from now on. Opens the file for each look: somebody may remove or replace it.
+    Without ``seq``, the transitions from now on. Opens the file for each look: somebody may remove
+        or replace it.
     """
     was_written, check_at, older_until = True, 0.0, math.inf
     while True:
         if time.monotonic() >= check_at:
             check_at, written = time.monotonic() + _CHECK_SECONDS, is_written(path)
             if was_written and not written:
-                print("no exporter writes the journal: waiting for one", file=sys.stderr, flush=True)
+                print(
+                    "no exporter writes the journal: waiting for one", file=sys.stderr, flush=True
+                )
             was_written = written
         rows: list[tuple[int, Record]] = []
-        with suppress(*_UNREADABLE), closing(read_only(path)) as store:  # the exporter replaces what is damaged
+        with (
+            suppress(*_UNREADABLE),
+            closing(read_only(path)) as store,
+        ):  # the exporter replaces what is damaged
             last, found = _position_in(store, seq, epoch)
             is_older = last < (seq or 0) and found == epoch
-            older_until = min(older_until, time.monotonic() + _OLDER_SECONDS) if is_older else math.inf
+            older_until = (
+                min(older_until, time.monotonic() + _OLDER_SECONDS) if is_older else math.inf
+            )
             if not is_older or time.monotonic() >= older_until:
                 rows = store.transitions(last, PAGE)
                 seq, epoch = (rows[-1][0] if rows else last), found
@@ -95,9 +108,14 @@ def _journalled(path: Path, seq: int | None, epoch: str) -> Iterator[list[Record
 
 
 def _position_in(store: Store, seq: int | None, epoch: str) -> tuple[int, str]:
-    """Return number and epoch after which ``store`` has what is new. Repeating a line is better than a gap."""
+    """Return number and epoch after which ``store`` has what is new.
+
+    Repeating a line is better than a gap.
+    """
     found, last = store.position()
-    if last == 0:  # a new journal, whose epoch may still change: an exporter that goes on with an old one writes it
+    if (
+        last == 0
+    ):  # a new journal, whose epoch may still change: an exporter that goes on with an old one writes it
         return seq or 0, epoch
     if seq is None:
         return last, found

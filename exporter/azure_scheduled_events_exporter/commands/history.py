@@ -19,7 +19,12 @@ from azure_scheduled_events_exporter.journal.file import MEMORY, file_path, read
 from azure_scheduled_events_exporter.recording.file import RecordedDocument, to_text
 from azure_scheduled_events_exporter.recording.redaction import LEFT, redact
 from azure_scheduled_events_exporter.web.events_api import past_record
-from azure_scheduled_events_exporter.web.rows import DOCUMENT_COLUMNS, PAST_COLUMNS, document_row, past_row
+from azure_scheduled_events_exporter.web.rows import (
+    DOCUMENT_COLUMNS,
+    PAST_COLUMNS,
+    document_row,
+    past_row,
+)
 
 from .settings import config_without_policy
 
@@ -28,10 +33,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of ``history`` to ``parser``."""
     ways = parser.add_mutually_exclusive_group()
     ways.add_argument("--json", action="store_true", help="Print JSON instead of a table.")
-    text = "List the documents that the metadata service sent, or print the one of this number as it came."
+    text = (
+        "List the documents that the metadata service sent, or print the one of this number as it"
+        " came."
+    )
     ways.add_argument("--documents", metavar="NUMBER", nargs="?", const="", help=text)
-    ways.add_argument("--record", metavar="FILE", help="Write these documents to FILE (.json), to attach or replay.")
-    parser.add_argument("--redact", action="store_true", help="With --record: replace names, ids and texts.")
+    ways.add_argument(
+        "--record",
+        metavar="FILE",
+        help="Write these documents to FILE (.json), to attach or replay.",
+    )
+    parser.add_argument(
+        "--redact", action="store_true", help="With --record: replace names, ids and texts."
+    )
 
 
 def run(parsed: argparse.Namespace) -> int:
@@ -44,7 +58,9 @@ def run(parsed: argparse.Namespace) -> int:
     config = config_without_policy(parsed)
     path = Path(config.journal_path)
     if config.journal_path == MEMORY:
-        raise UsageError("--journal.path: 'memory' keeps no history: name the journal of the running exporter")
+        raise UsageError(
+            "--journal.path: 'memory' keeps no history: name the journal of the running exporter"
+        )
     if parsed.redact and parsed.record is None:
         raise UsageError("history: --redact needs --record FILE")
     if parsed.record is not None:
@@ -53,7 +69,9 @@ def run(parsed: argparse.Namespace) -> int:
         _print_document(_documents(path), parsed.documents)
     elif parsed.documents is not None:
         rows = list(starmap(document_row, enumerate(_documents(path), 1)))
-        sys.stdout.write(table([DOCUMENT_COLUMNS, *rows]) if rows else "No document has been kept yet.\n")
+        sys.stdout.write(
+            table([DOCUMENT_COLUMNS, *rows]) if rows else "No document has been kept yet.\n"
+        )
     else:
         _print_events(path, as_json=parsed.json)
     return 0
@@ -62,7 +80,10 @@ def run(parsed: argparse.Namespace) -> int:
 def _print_events(path: Path, *, as_json: bool) -> None:
     with closing(read_only(path)) as store:
         runs = store.hook_runs()
-        lives = [(life, [run for run in runs if run.event_id == life.event_id]) for life in store.history()]
+        lives = [
+            (life, [run for run in runs if run.event_id == life.event_id])
+            for life in store.history()
+        ]
     if as_json:
         print(json.dumps([past_record(*each, time.time()) for each in lives], indent=2))
     elif lives:
@@ -76,17 +97,25 @@ def _documents(path: Path) -> list[RecordedDocument]:
     file = file_path(path)
     try:
         if not file.exists():
-            raise ExporterError(f"there is no journal at {file}: has an exporter run here? (--journal.path)")
+            raise ExporterError(
+                f"there is no journal at {file}: has an exporter run here? (--journal.path)"
+            )
         return read_documents(file)
     except OSError as error:
-        raise ExporterError(f"the documents of the journal {file} cannot be read: {reason(error)}") from None
+        raise ExporterError(
+            f"the documents of the journal {file} cannot be read: {reason(error)}"
+        ) from None
 
 
 def _print_document(documents: Sequence[RecordedDocument], number: str) -> None:
     """Print the unchanged body of a document."""
-    body = next((document.body for known, document in enumerate(documents, 1) if str(known) == number), None)
+    body = next(
+        (document.body for known, document in enumerate(documents, 1) if str(known) == number), None
+    )
     if body is None:
-        raise ExporterError(f"the journal has no document {number[:100]}: 'history --documents' lists them")
+        raise ExporterError(
+            f"the journal has no document {number[:100]}: 'history --documents' lists them"
+        )
     sys.stdout.flush()
     sys.stdout.buffer.write(body + b"\n")
 
@@ -94,7 +123,9 @@ def _print_document(documents: Sequence[RecordedDocument], number: str) -> None:
 def _record(documents: Sequence[RecordedDocument], target: Path, *, redacted: bool) -> None:
     """Write all documents as a recording to ``target``: a new file for this user alone, or a pipe."""
     if not documents:
-        raise ExporterError("the journal has kept no document yet: let the exporter run and poll once")
+        raise ExporterError(
+            "the journal has kept no document yet: let the exporter run and poll once"
+        )
     text = to_text(redact(documents) if redacted else documents)
     is_pipe = target.exists() and not target.is_file()  # such as /dev/stdout
     flags = os.O_WRONLY | (0 if is_pipe else os.O_CREAT | os.O_EXCL)
@@ -105,8 +136,13 @@ def _record(documents: Sequence[RecordedDocument], target: Path, *, redacted: bo
         raise UsageError(f"{target}: exists already: name another file, or remove it") from None
     except OSError as error:
         raise ExporterError(f"{target}: cannot be written: {error.strerror or error}") from None
-    print(f"{len(documents)} document{'s' if len(documents) > 1 else ''} written to {target}.", file=sys.stderr)
+    print(
+        f"{len(documents)} document{'s' if len(documents) > 1 else ''} written to {target}.",
+        file=sys.stderr,
+    )
     if redacted:
-        print(f"Names, ids and other texts are replaced. Left as they are: {LEFT}.", file=sys.stderr)
+        print(
+            f"Names, ids and other texts are replaced. Left as they are: {LEFT}.", file=sys.stderr
+        )
     else:
         print("It names VMs and events: --redact replaces them.", file=sys.stderr)

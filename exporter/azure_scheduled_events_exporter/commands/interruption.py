@@ -6,7 +6,9 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import NoReturn
 
-_NUMBERS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+_NUMBERS = [
+    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
+]
 """The signals that end a command; Windows has no SIGHUP."""
 
 
@@ -20,13 +22,18 @@ class Interrupted(BaseException):
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Raise :class:`Interrupted` in the block at the first of these signals. Later ones do not disturb the cleanup."""
+    """Raise :class:`Interrupted` in the block at the first of these signals.
+
+    Later ones do not disturb the cleanup.
+    """
     before = {number: signal.signal(number, _interrupt) for number in _NUMBERS}
     try:
         yield
     finally:
         for number, former in before.items():
-            if signal.getsignal(number) == _interrupt and former is not None:  # None: not set by Python
+            if (
+                signal.getsignal(number) == _interrupt and former is not None
+            ):  # None: not set by Python
                 signal.signal(number, former)
 
 

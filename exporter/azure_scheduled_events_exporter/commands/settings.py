@@ -1,4 +1,7 @@
-"""The settings of a command, from its flags, the environment and the environment file. Must not know any command."""
+"""The settings of a command, from its flags, the environment and the environment file.
+
+Must not know any command.
+"""
 
 import argparse
 import os
@@ -17,7 +20,9 @@ _WITHOUT_UNIT_FILE = ("run", "demo")
 
 def take_environment(parsed: argparse.Namespace) -> Mapping[str, str]:
     """Add to the environment what only the environment file has; return where each of these variables is set."""
-    flag = written_flags(parsed).get(ENV_FILE_FLAG) or os.environ.get(environment_name(ENV_FILE_FLAG))
+    flag = written_flags(parsed).get(ENV_FILE_FLAG) or os.environ.get(
+        environment_name(ENV_FILE_FLAG)
+    )
     if not flag and parsed.name in _WITHOUT_UNIT_FILE:
         return {}
     path = Path(flag) if flag else environment_file.UNIT_FILE
@@ -30,7 +35,9 @@ def take_environment(parsed: argparse.Namespace) -> Mapping[str, str]:
             why = "cannot be read by this user, so its settings are not used"
             print(f"azure-scheduled-events-exporter: {path} {why}", file=sys.stderr)
             return {}
-    found = {name: each for name, each in environment_file.load(path).items() if name not in os.environ}
+    found = {
+        name: each for name, each in environment_file.load(path).items() if name not in os.environ
+    }
     os.environ.update({name: value for name, (value, _) in found.items()})
     return {name: f"{path}:{line}: {name}" for name, (_, line) in found.items()}
 

@@ -1,6 +1,7 @@
 """Every setting as a flag of a command: its place in --help, the values that users wrote, and likely mistakes.
 
-Must not know what a setting means: ``config.settings`` has the table. ``config.resolution`` parses the values.
+Must not know what a setting means: ``config.settings`` has the table. ``config.resolution`` parses
+    the values.
 """
 
 import argparse
@@ -27,13 +28,16 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
 
 
 def add_settings(
-    parser: argparse.ArgumentParser, defaults: Mapping[str, str], hidden: Collection[str], groups: Collection[str]
+    parser: argparse.ArgumentParser,
+    defaults: Mapping[str, str],
+    hidden: Collection[str],
+    groups: Collection[str],
 ) -> None:
     """Add every setting, in groups that follow the command's own options.
 
-    ``defaults`` are those of this command that differ from the settings' own. Flags in ``hidden`` are not in the help;
-    the command refuses them. Settings of other ``groups`` are taken, because files and variables of a service have
-    them, but are not in the help.
+    ``defaults`` are those of this command that differ from the settings' own. Flags in ``hidden``
+    are not in the help; the command refuses them. Settings of other ``groups`` are taken, because
+    files and variables of a service have them, but are not in the help.
     """
     for group, words in GROUPS.items():
         chosen = [setting for setting in SETTINGS if setting.flag.partition(".")[0] in words]
@@ -41,7 +45,12 @@ def add_settings(
         for each in chosen:
             default = defaults.get(each.flag, each.default)
             text = each.help + (f" (default {default})" if default else "")
-            _add(added, each.flag, each.metavar, text if group in groups and each.flag not in hidden else "")
+            _add(
+                added,
+                each.flag,
+                each.metavar,
+                text if group in groups and each.flag not in hidden else "",
+            )
     files = parser.add_argument_group("settings: files")
     unit = f"Except for run and demo, the default is {environment_file.UNIT_FILE} if it exists."
     for flag, text in (
@@ -53,7 +62,14 @@ def add_settings(
 
 def _add(parser: argparse._ActionsContainer, flag: str, metavar: str, text: str) -> None:
     shown = text.replace("%", "%%") or argparse.SUPPRESS
-    parser.add_argument(f"--{flag}", action="append", dest=flag, metavar=metavar, default=argparse.SUPPRESS, help=shown)
+    parser.add_argument(
+        f"--{flag}",
+        action="append",
+        dest=flag,
+        metavar=metavar,
+        default=argparse.SUPPRESS,
+        help=shown,
+    )
 
 
 def written_flags(parsed: argparse.Namespace) -> dict[str, str]:
@@ -67,7 +83,9 @@ def oversights(parsed: argparse.Namespace, environment: Mapping[str, str]) -> It
         if flag in FLAGS and len(set(values)) > 1:
             yield f"--{flag} is written more than once: its last value is used"
     for name, meant in unknown_variables(environment):
-        yield f"unknown environment variable {name}: " + (f"did you mean {meant}?" if meant else "see --help")
+        yield f"unknown environment variable {name}: " + (
+            f"did you mean {meant}?" if meant else "see --help"
+        )
 
 
 def argument(parse: Callable[[str], _Value]) -> Callable[[str], _Value]:

@@ -1,8 +1,9 @@
 """Resolves the configuration from flags, environment variables, the configuration file and defaults.
 
-A flag overrides its environment variable, the variable overrides the configuration file, and the file overrides the
-default. The error for an invalid value names the setting and where it was set. Must not know any setting by itself
-except ``journal.path``, whose default depends on the platform: ``config.settings`` has the table.
+A flag overrides its environment variable, the variable overrides the configuration file, and the
+file overrides the default. The error for an invalid value names the setting and where it was set.
+Must not know any setting by itself except ``journal.path``, whose default depends on the platform:
+``config.settings`` has the table.
 """
 
 import os
@@ -13,14 +14,25 @@ from typing import Any
 
 from azure_scheduled_events_exporter.errors import UsageError, closest, named_by
 
-from .settings import CONFIG_FILE_FLAG, ENVIRONMENT_PREFIX, FLAGS, SETTINGS, Config, Setting, environment_name
+from .settings import (
+    CONFIG_FILE_FLAG,
+    ENVIRONMENT_PREFIX,
+    FLAGS,
+    SETTINGS,
+    Config,
+    Setting,
+    environment_name,
+)
 
-# Kubernetes adds variables of every Service to every pod; a Service with the exporter's name would look like settings.
+# Kubernetes adds variables of every Service to every pod; a Service with the exporter's name would
+# look like settings.
 _NOT_OURS = "AZURE_SCHEDULED_EVENTS_EXPORTER_"
 
 
 def resolve(
-    flags: Mapping[str, str], environment: Mapping[str, str], places: Mapping[str, str] | None = None
+    flags: Mapping[str, str],
+    environment: Mapping[str, str],
+    places: Mapping[str, str] | None = None,
 ) -> Config:
     """Return the configuration of ``flags`` (names without dashes), ``environment`` and file, as :func:`written`.
 
@@ -40,11 +52,14 @@ def resolve(
 
 
 def written(
-    flags: Mapping[str, str], environment: Mapping[str, str], places: Mapping[str, str] | None = None
+    flags: Mapping[str, str],
+    environment: Mapping[str, str],
+    places: Mapping[str, str] | None = None,
 ) -> Iterator[tuple[Setting, str, str]]:
     """Yield every setting with its text and the place where it is set; the place of a default is ``""``.
 
-    ``places`` has the origin of those variables of ``environment`` that are not variables of this process.
+    ``places`` has the origin of those variables of ``environment`` that are not variables of this
+    process.
 
     Raises:
         UsageError: the file cannot be read, or has an unknown key.
@@ -58,7 +73,9 @@ def written(
         if setting.flag in flags:
             yield setting, flags[setting.flag], f"--{setting.flag}"
         elif setting.environment in environment:
-            place = (places or {}).get(setting.environment) or f"environment variable {setting.environment}"
+            place = (places or {}).get(
+                setting.environment
+            ) or f"environment variable {setting.environment}"
             yield setting, environment[setting.environment], place
         elif setting.flag in from_file:
             text, line = from_file[setting.flag]
@@ -82,7 +99,9 @@ def parse_assignments(flag: str, texts: Iterable[str]) -> dict[str, str]:
     return chosen
 
 
-def state_folder(environment: Mapping[str, str], platform: str = sys.platform, user: int | None = None) -> str:
+def state_folder(
+    environment: Mapping[str, str], platform: str = sys.platform, user: int | None = None
+) -> str:
     """Return where a service keeps its state: ``$STATE_DIRECTORY`` if systemd sets it, else the platform's default.
 
     Raises:
@@ -100,7 +119,9 @@ def state_folder(environment: Mapping[str, str], platform: str = sys.platform, u
     for state in (Path(environment.get("XDG_STATE_HOME", "")), Path(home) / ".local" / "state"):
         if state.is_absolute():
             return str(state / name)
-    raise UsageError("--journal.path: HOME is not set, so there is no default folder: name one, or 'memory'")
+    raise UsageError(
+        "--journal.path: HOME is not set, so there is no default folder: name one, or 'memory'"
+    )
 
 
 def unknown_variables(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
@@ -116,13 +137,17 @@ def unknown_variables(environment: Mapping[str, str]) -> Iterator[tuple[str, str
 
 def _read_file(path: Path) -> Mapping[str, tuple[str, int]]:
     """Return every setting of the file by its flag, from ``imds.timeout: 5s`` or ``imds: {timeout: 5s}``."""
-    from azure_scheduled_events_exporter import yaml_file  # noqa: PLC0415 - few need it, and YAML takes 1.3 MiB
+    # Few need it, and YAML takes 1.3 MiB.
+    from azure_scheduled_events_exporter import yaml_file  # noqa: PLC0415
 
     found = yaml_file.load(path).flat()
     known = [setting.flag for setting in SETTINGS]
     for key, (text, line) in found.items():
         if not text and any(flag.startswith(f"{key}.") for flag in known):
-            raise UsageError(f"{path}:{line}: {key}: has no settings: write them below it, indented, or leave it out")
+            raise UsageError(
+                f"{path}:{line}: {key}: has no settings: write them below it, indented, or leave"
+                " it out"
+            )
         if key not in known:
             meant = closest(key, known)
             hint = f"did you mean '{meant}'?" if meant else f"known are {', '.join(known)}"

@@ -19,7 +19,10 @@ from azure_scheduled_events_exporter.approval.policy import BUILT_IN, Policy
 from azure_scheduled_events_exporter.core.event_types import API_VERSION, hidden_by
 from azure_scheduled_events_exporter.core.observation import WATCHED_WITHIN_SECONDS
 from azure_scheduled_events_exporter.http_client.address import checked
-from azure_scheduled_events_exporter.http_server.listen_address import ListenAddress, parse_listen_address
+from azure_scheduled_events_exporter.http_server.listen_address import (
+    ListenAddress,
+    parse_listen_address,
+)
 from azure_scheduled_events_exporter.imds.api_versions import AUTO
 from azure_scheduled_events_exporter.logs import FORMATS, LEVELS
 from azure_scheduled_events_exporter.times import format_duration, parse_duration
@@ -81,7 +84,9 @@ def _api_version(text: str) -> str:
     with suppress(ValueError):
         if text == AUTO or date.fromisoformat(text).isoformat() == text:  # 20200701 is a date, too
             return text
-    raise ValueError(f"{text!r} is not an api-version: write a date such as {API_VERSION}, or '{AUTO}'")
+    raise ValueError(
+        f"{text!r} is not an api-version: write a date such as {API_VERSION}, or '{AUTO}'"
+    )
 
 
 def _duration(least: float, most: float, allowed: str) -> Callable[[str], float]:
@@ -131,15 +136,21 @@ def _labels(text: str) -> Mapping[str, str]:
         if name in labels:
             raise ValueError(f"label {name!r} appears twice: keep one")
         if not value.isprintable():
-            raise ValueError(f"the value of label {name!r} contains control characters or invalid text")
+            raise ValueError(
+                f"the value of label {name!r} contains control characters or invalid text"
+            )
         labels[name] = value
     return labels
 
 
 def _text(what: str) -> Callable[[str], str | None]:
     def parse(text: str) -> str | None:
-        if not text.isprintable():  # in every scrape, one character that UTF-8 cannot encode would break them all
-            raise ValueError(f"{text!r} is not a {what}: it contains control characters or invalid text")
+        if (
+            not text.isprintable()
+        ):  # in every scrape, one character that UTF-8 cannot encode would break them all
+            raise ValueError(
+                f"{text!r} is not a {what}: it contains control characters or invalid text"
+            )
         return text or None
 
     return parse
@@ -149,16 +160,23 @@ def _journal(text: str) -> str:
     path = _text("path")(text) or ""
     with suppress(OSError):  # what cannot be reached now may be later
         mode = Path(path).stat().st_mode
-        if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # SQLite would wait for a pipe's other end
+        if not stat.S_ISREG(mode) and not stat.S_ISDIR(
+            mode
+        ):  # SQLite would wait for a pipe's other end
             raise ValueError(f"{text}: is a pipe or a device: name a regular file or a folder")
     return path
 
 
 def _path(text: str) -> str:
     if not text.startswith("/") or not text.isprintable() or any(c in text for c in " ?#%"):
-        raise ValueError(f"{text!r} is not a valid path: it must begin with / and contain no spaces, '?', '#' or '%'")
+        raise ValueError(
+            f"{text!r} is not a valid path: it must begin with / and contain no spaces, '?', '#'"
+            " or '%'"
+        )
     if text == "/" or text.startswith(("/-/", "/api/")):
-        raise ValueError(f"{text!r} is reserved: choose a path other than / and outside /-/ and /api/")
+        raise ValueError(
+            f"{text!r} is reserved: choose a path other than / and outside /-/ and /api/"
+        )
     return text
 
 
@@ -168,12 +186,13 @@ def _policy(text: str) -> Policy:
         return BUILT_IN[text]
     if Path(text).name == text and not Path(text).suffix and not os.path.exists(text):  # noqa: PTH110 - Path.exists raises for a name that is too long
         raise ValueError(f"{text!r} is neither {', '.join(BUILT_IN)} nor a file in this folder")
-    from azure_scheduled_events_exporter.approval.policy_file import load  # noqa: PLC0415 - YAML takes 1.3 MiB
+    # YAML takes 1.3 MiB.
+    from azure_scheduled_events_exporter.approval.policy_file import load  # noqa: PLC0415
 
     return load(Path(text))
 
 
-def _setting(flag: str, default: str, parse: Callable[[str], Any], metavar: str, help: str) -> Any:  # noqa: A002, ANN401 - a field
+def _setting(flag: str, default: str, parse: Callable[[str], Any], metavar: str, help: str) -> Any:  # noqa: A002 - a field
     return field(metadata={"setting": Setting(flag, default, parse, metavar, help)})
 
 
@@ -193,23 +212,25 @@ class Config:
         API_VERSION,
         _api_version,
         "VERSION",
-        f"Version of the Scheduled Events API: a date, or '{AUTO}' for the newest that this IMDS answers.",
+        f"Version of the Scheduled Events API: a date, or '{AUTO}' for the newest that this IMDS"
+        " answers.",
     )
     imds_timeout: float = _setting(
         "imds.timeout",
         "10s",
         _duration(0.001, 3600, "more than 0, at most 1h"),
         "DURATION",
-        "Time limit of a whole request, at most 1h. Before the first answer, it limits only the connection: a request "
-        "may take 130s, because it may enable Scheduled Events.",
+        "Time limit of a whole request, at most 1h. Before the first answer, it limits only the"
+        " connection: a request may take 130s, because it may enable Scheduled Events.",
     )
     poll_interval: float = _setting(
         "poll.interval",
         "1s",
         _duration(0.01, 43200, "from 10ms (busy) to 12h (after 24h Azure stops sending events)"),
         "DURATION",
-        "Time between polls, 10ms to 12h. Missed polls are skipped. Polls are at least 275ms apart, because IMDS "
-        "answers five requests a second to a VM. After a 429 the time doubles, but not beyond 5s.",
+        "Time between polls, 10ms to 12h. Missed polls are skipped. Polls are at least 275ms apart,"
+        " because IMDS answers five requests a second to a VM. After a 429 the time doubles, but"
+        " not beyond 5s.",
     )
     instance_name: str | None = _setting(
         "instance.name",
@@ -219,15 +240,22 @@ class Config:
         "Name of this VM as it appears in Resources. If unset, it is read from IMDS.",
     )
     web_listen_address: ListenAddress = _setting(  # noqa: RUF009 - a field
-        "web.listen-address", ":10169", parse_listen_address, "[HOST]:PORT", "Address to serve metrics on."
+        "web.listen-address",
+        ":10169",
+        parse_listen_address,
+        "[HOST]:PORT",
+        "Address to serve metrics on.",
     )
-    web_telemetry_path: str = _setting("web.telemetry-path", "/metrics", _path, "PATH", "Path of the metrics.")
+    web_telemetry_path: str = _setting(
+        "web.telemetry-path", "/metrics", _path, "PATH", "Path of the metrics."
+    )
     web_config_file: str | None = _setting(
         "web.config.file",
         "",
         _text("path"),
         "FILE",
-        "TLS and basic authentication, in the format of the Prometheus exporter-toolkit. Reloaded when it changes.",
+        "TLS and basic authentication, in the format of the Prometheus exporter-toolkit. Reloaded"
+        " when it changes.",
     )
     journal_path: str = _setting(
         "journal.path",
@@ -251,17 +279,26 @@ class Config:
         f"Events to approve: {', '.join(BUILT_IN)}, or the path of a policy file.",
     )
     otlp_endpoint: str | None = _setting(
-        "otlp.endpoint", "", _collector, "URL", "OpenTelemetry collector (OTLP over HTTP) that receives traces."
+        "otlp.endpoint",
+        "",
+        _collector,
+        "URL",
+        "OpenTelemetry collector (OTLP over HTTP) that receives traces.",
     )
     tracing_scope: str = _setting(
-        "tracing.scope", "self", _choice("self", "all"), "SCOPE", "Events to trace: self (events of this VM) or all."
+        "tracing.scope",
+        "self",
+        _choice("self", "all"),
+        "SCOPE",
+        "Events to trace: self (events of this VM) or all.",
     )
     alertmanager_url: tuple[str, ...] = _setting(
         "alertmanager.url",
         "",
         _alertmanagers,
         "URL[,URL]",
-        "Alertmanager to push alerts of this VM's events to without waiting for a scrape. Several with commas.",
+        "Alertmanager to push alerts of this VM's events to without waiting for a scrape. Several"
+        " with commas.",
     )
     alertmanager_labels: Mapping[str, str] = _setting(
         "alertmanager.labels",
@@ -275,26 +312,35 @@ class Config:
         "",
         _text("path"),
         "FILE",
-        "Users, tokens and TLS towards Alertmanager, in the format of Prometheus' HTTP client configuration.",
+        "Users, tokens and TLS towards Alertmanager, in the format of Prometheus' HTTP client"
+        " configuration.",
     )
     alerts_values: str | None = _setting(
         "alerts.values",
         "",
         _text("path"),
         "FILE",
-        "Values file that your alert rules were rendered with, so that pushed alerts have the same severities.",
+        "Values file that your alert rules were rendered with, so that pushed alerts have the same"
+        " severities.",
     )
     process_user: str | None = _setting(
         "process.user",
         "",
         _text("user"),
         "USER",
-        "User to switch to when started as root. If unset, the process stays uid 0 but drops most capabilities.",
+        "User to switch to when started as root. If unset, the process stays uid 0 but drops most"
+        " capabilities.",
     )
     log_level: str = _setting(
-        "log.level", "info", _log_level, "LEVEL", "Minimum severity to log: debug, info, warning or error."
+        "log.level",
+        "info",
+        _log_level,
+        "LEVEL",
+        "Minimum severity to log: debug, info, warning or error.",
     )
-    log_format: str = _setting("log.format", "logfmt", _choice(*FORMATS), "FORMAT", "Log format: logfmt or json.")
+    log_format: str = _setting(
+        "log.format", "logfmt", _choice(*FORMATS), "FORMAT", "Log format: logfmt or json."
+    )
 
 
 SETTINGS: tuple[Setting, ...] = tuple(each.metadata["setting"] for each in fields(Config))
@@ -308,10 +354,15 @@ def warnings(config: Config) -> list[str]:
     """Return warnings about valid settings that hide events."""
     found = []
     if hidden := " and ".join(hidden_by(config.imds_api_version)):
-        found.append(f"--imds.api-version {config.imds_api_version} does not show events of type {hidden}")
+        found.append(
+            f"--imds.api-version {config.imds_api_version} does not show events of type {hidden}"
+        )
     longest = WATCHED_WITHIN_SECONDS - _LATE_SECONDS
     if config.poll_interval > longest:
-        given, apart = format_duration(config.poll_interval), format_duration(WATCHED_WITHIN_SECONDS)
+        given, apart = (
+            format_duration(config.poll_interval),
+            format_duration(WATCHED_WITHIN_SECONDS),
+        )
         found.append(
             f"--poll.interval {given} is longer than {format_duration(longest)}: "
             f"an event that leaves between two documents more than {apart} apart is 'lost'"

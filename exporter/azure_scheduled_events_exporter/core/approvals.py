@@ -9,12 +9,19 @@ from .lifecycle import Approval, Approver, Change, Lifecycle, Lifecycles, Transi
 from .timestamp import Timestamp
 
 
-def mark_requested(known: Lifecycles, event_id: str, approver: Approver, now: Timestamp) -> Lifecycles:
-    """Return the known events with an approval by ``approver`` marked as requested. Call it before the request."""
+def mark_requested(
+    known: Lifecycles, event_id: str, approver: Approver, now: Timestamp
+) -> Lifecycles:
+    """Return the known events with an approval by ``approver`` marked as requested.
+
+    Call it before the request.
+    """
     life = _waiting(known, event_id)
     if life is None:
         return known
-    return known.updated([replace(life, request=Approval(approver, life.request.at if life.request else now))])
+    return known.updated(
+        [replace(life, request=Approval(approver, life.request.at if life.request else now))]
+    )
 
 
 def mark_refused(known: Lifecycles, event_id: str) -> Lifecycles:
@@ -24,19 +31,28 @@ def mark_refused(known: Lifecycles, event_id: str) -> Lifecycles:
 
 
 def mark_approved(
-    known: Lifecycles, event_id: str, approver: Approver, now: Timestamp, sent: Lifecycle | None = None
+    known: Lifecycles,
+    event_id: str,
+    approver: Approver,
+    now: Timestamp,
+    sent: Lifecycle | None = None,
 ) -> tuple[Lifecycles, tuple[Change, ...]]:
     """Return the known events after IMDS accepted an approval of this one, and the change.
 
-    The first approval of an event is a transition. A second one, after NotBefore moved further away, is not. ``sent``
-    is the event as it was when the request was sent, if NotBefore may have moved since.
+    The first approval of an event is a transition. A second one, after NotBefore moved further
+    away, is not. ``sent`` is the event as it was when the request was sent, if NotBefore may have
+    moved since.
     """
     before = _waiting(known, event_id)
     if before is None:
         return known, ()
-    approval = replace(before.approval or Approval(approver, now), not_before=(sent or before).not_before)
+    approval = replace(
+        before.approval or Approval(approver, now), not_before=(sent or before).not_before
+    )
     life = replace(before, request=None, approval=approval)
-    return known.updated([life]), () if before.approval else (Change(Transition.APPROVED, life, now),)
+    return known.updated([life]), () if before.approval else (
+        Change(Transition.APPROVED, life, now),
+    )
 
 
 def _waiting(known: Lifecycles, event_id: str) -> Lifecycle | None:

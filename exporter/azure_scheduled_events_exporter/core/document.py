@@ -1,7 +1,8 @@
 """Parses the body of an answer into a :class:`Document` of :class:`ScheduledEvent`.
 
-Pure: uses no clock, network, disk or log. What a document means for the life of an event is decided in
-``core.observation``. No body may crash the parser, and an unreadable entry must not hide a readable event.
+Pure: uses no clock, network, disk or log. What a document means for the life of an event is decided
+in ``core.observation``. No body may crash the parser, and an unreadable entry must not hide a
+readable event.
 
 Source of the rules: https://learn.microsoft.com/azure/virtual-machines/linux/scheduled-events
 """
@@ -31,7 +32,10 @@ https://learn.microsoft.com/azure/virtual-machine-scale-sets/virtual-machine-sca
 
 
 STATUSES = ("Scheduled", "Started", "Advisory")
-"""The documented values of EventStatus. There is no Completed: a finished event leaves the document."""
+"""The documented values of EventStatus.
+
+There is no Completed: a finished event leaves the document.
+"""
 
 
 class EventSource(StrEnum):
@@ -56,20 +60,24 @@ class ScheduledEvent:
     A new field of IMDS is added here, in ``_event``, ``_merged`` and in :func:`event_values`.
 
     Attributes:
-        event_id: upper case, since Azure compares without regard to case; never empty. Of one with more than 256
-            characters, which no Azure has sent, a hash.
+        event_id: upper case, since Azure compares without regard to case; never empty. Of one with
+            more than 256 characters, which no Azure has sent, a hash.
         sent_id: as sent, for requests to Azure.
-        event_type: one of ``event_types.EventType``, or whatever Azure sent, up to 128 characters of it, as of the
-            next two; ``""`` when absent.
+        event_type: one of ``event_types.EventType``, or whatever Azure sent, up to 128 characters
+            of it, as of the next two; ``""`` when absent.
         status: one of :data:`STATUSES`, or whatever Azure sent; ``""`` when absent.
-        source: one of :class:`EventSource`, or whatever Azure sent; ``""`` before api-version 2019-08-01.
-        resources: VM names as sent, in order, each VM once; the first one is the documented leader for approvals.
+        source: one of :class:`EventSource`, or whatever Azure sent; ``""`` before api-version
+            2019-08-01.
+        resources: VM names as sent, in order, each VM once; the first one is the documented leader
+            for approvals.
         unlisted: number of further VMs, whose names :meth:`bounded` has left out.
         not_before: seconds since the epoch (UTC); None when empty (Started), absent or unreadable.
         description: a hint for people, never a key; often ``""``; up to 4096 characters of it.
-        duration_seconds: announced impact, 0 for none; None when unknown (-1, absent or unreadable).
+        duration_seconds: announced impact, 0 for none; None when unknown (-1, absent or
+            unreadable).
         resource_type: as sent; ``VirtualMachine`` so far.
-        is_contradictory: whether one document has several entries with this EventId that differ in more than Resources.
+        is_contradictory: whether one document has several entries with this EventId that differ in
+            more than Resources.
     """
 
     event_id: str
@@ -96,12 +104,20 @@ class ScheduledEvent:
             return self
         names, own = self.resources[:MOST_NAMES], comparable_name(vm_name or "")
         later = [name for name in self.resources[MOST_NAMES:] if comparable_name(name) == own]
-        return replace(self, resources=(*names[:-1], *(later or names[-1:])), unlisted=self.resource_count - MOST_NAMES)
+        return replace(
+            self,
+            resources=(*names[:-1], *(later or names[-1:])),
+            unlisted=self.resource_count - MOST_NAMES,
+        )
 
     def spelling(self, vm_name: str | None) -> str:
         """Return the name ``vm_name`` as Resources spell it, ``""`` if they do not name that VM."""
         own = comparable_name(vm_name or "")
-        return next((name.lstrip("_") for name in self.resources if comparable_name(name) == own), "") if own else ""
+        return (
+            next((name.lstrip("_") for name in self.resources if comparable_name(name) == own), "")
+            if own
+            else ""
+        )
 
     def scope(self, vm_name: str | None) -> Scope:
         """Return whose event this is for the VM ``vm_name``: its own, a peer's, or unknown while its name is None."""
@@ -116,8 +132,8 @@ FieldValue = str | float | tuple[str, ...] | None
 def event_values(event: ScheduledEvent) -> dict[str, FieldValue]:
     """Return the fields of ``event`` for JSON records, log lines and spans, by their names there.
 
-    An unknown duration is None, other unknown fields are ``""``. Spans name a field ``azure.scheduled_event.<name>``
-    without the prefix ``event_``.
+    An unknown duration is None, other unknown fields are ``""``. Spans name a field
+    ``azure.scheduled_event.<name>`` without the prefix ``event_``.
     """
     return {
         "event_id": event.event_id,
@@ -136,14 +152,16 @@ class Document:
     """One answer of IMDS.
 
     Attributes:
-        incarnation: DocumentIncarnation; None when absent (an empty body carries none). It changes with the
-            events but may skip, fall or start over: compare with ``!=`` only.
+        incarnation: DocumentIncarnation; None when absent (an empty body carries none). It changes
+            with the events but may skip, fall or start over: compare with ``!=`` only.
         events: each EventId once, in the order of the body.
-        unreadable: a line for each entry of Events that cannot be read, the first hundred of them. Such an entry may be
-            an event that seems to be missing, so no event may end because it is absent from this document.
-        remarks: a line for each unexpected value in a readable event, such as an unreadable NotBefore; the first
-            hundred of them, and one that says that there are more.
-        is_empty_body: whether the body was empty, which is weaker evidence than an empty list of Events.
+        unreadable: a line for each entry of Events that cannot be read, the first hundred of them.
+            Such an entry may be an event that seems to be missing, so no event may end because it
+            is absent from this document.
+        remarks: a line for each unexpected value in a readable event, such as an unreadable
+            NotBefore; the first hundred of them, and one that says that there are more.
+        is_empty_body: whether the body was empty, which is weaker evidence than an empty list of
+            Events.
     """
 
     incarnation: int | None = None
@@ -159,7 +177,9 @@ _LONGEST_NAME = 256
 _LONGEST_DESCRIPTION = 4096
 """Ended events are kept in memory, and each transition is logged and stored with the description."""
 _MOST_EVENTS = 10_000
-"""The largest body has room for a third as many real events. Without a limit, an entry ``{}`` of 3 bytes would take
+"""The largest body has room for a third as many real events.
+
+Without a limit, an entry ``{}`` of 3 bytes would take
 some 500 bytes of memory."""
 _MOST_LINES = 100
 _HUGE = 1e18
@@ -168,7 +188,8 @@ _HUGE = 1e18
 def comparable_name(name: str) -> str:
     """Return ``name`` in a form in which two spellings of one VM are equal.
 
-    Azure compares names without regard to case, and api-version 2017-03-01 prefixes them with an underscore.
+    Azure compares names without regard to case, and api-version 2017-03-01 prefixes them with an
+    underscore.
     """
     return name.lstrip("_").casefold()
 
@@ -176,10 +197,12 @@ def comparable_name(name: str) -> str:
 def parse_document(body: bytes) -> Document:
     """Parse ``body``, the body of a 200.
 
-    An empty body is a document without events: some nodes never answer anything else when nothing is planned.
+    An empty body is a document without events: some nodes never answer anything else when nothing
+        is planned.
 
     Raises:
-        InvalidDocumentError: not JSON, not an object, no list of Events, or one that is longer than any real one.
+        InvalidDocumentError: not JSON, not an object, no list of Events, or one that is longer than
+            any real one.
     """
     try:
         text = body.decode(json.detect_encoding(body), "replace").removeprefix("\ufeff")
@@ -189,20 +212,29 @@ def parse_document(body: bytes) -> Document:
     except RecursionError:
         raise InvalidDocumentError("JSON nested too deeply") from None
     except ValueError as error:
-        raise InvalidDocumentError(f"no JSON: {_excerpt(str(error))}; it begins {_excerpt(body)}") from None
+        raise InvalidDocumentError(
+            f"no JSON: {_excerpt(str(error))}; it begins {_excerpt(body)}"
+        ) from None
     if not isinstance(content, dict):
         raise InvalidDocumentError(f"the JSON is {_kind(content)} instead of an object")
     entries = content.get("Events")
     if not isinstance(entries, list):
-        what = "no Events" if "Events" not in content else f"Events is {_kind(entries)} instead of an array"
+        what = (
+            "no Events"
+            if "Events" not in content
+            else f"Events is {_kind(entries)} instead of an array"
+        )
         raise InvalidDocumentError(f"{what}; it begins {_excerpt(body)}")
     if len(entries) > _MOST_EVENTS:
-        raise InvalidDocumentError(f"Events has {len(entries)} entries, and {_MOST_EVENTS} are the most that are read")
+        raise InvalidDocumentError(
+            f"Events has {len(entries)} entries, and {_MOST_EVENTS} are the most that are read"
+        )
     return _document(content, entries)
 
 
 _RFC_1123 = re.compile(
-    r"([a-z]+, )?\d{1,2} [a-z]{3} \d{4} \d{2}:\d{2}:\d{2}( (gmt|utc|[+-]\d{4}))?$", re.ASCII | re.IGNORECASE
+    r"([a-z]+, )?\d{1,2} [a-z]{3} \d{4} \d{2}:\d{2}:\d{2}( (gmt|utc|[+-]\d{4}))?$",
+    re.ASCII | re.IGNORECASE,
 )
 _ISO_8601 = re.compile(r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}:\d{2}", re.ASCII)
 
@@ -210,12 +242,15 @@ _ISO_8601 = re.compile(r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}:\d{2}", re.ASCII)
 def parse_not_before(text: str) -> float | None:
     """Return NotBefore as seconds since the epoch, or None when ``text`` is no readable time.
 
-    RFC 1123 in every captured body (the weekday is sometimes wrong and not looked at), ISO 8601 in Microsoft's
-    mock server and on one documentation page; without a zone it is UTC. Any other form is unknown rather than wrong:
-    ``email.utils`` ignores "PM" and most names of zones.
+    RFC 1123 in every captured body (the weekday is sometimes wrong and not looked at), ISO 8601 in
+    Microsoft's mock server and on one documentation page; without a zone it is UTC. Any other form
+    is unknown rather than wrong: ``email.utils`` ignores "PM" and most names of zones.
     """
     text = text.strip()
-    for form, read in ((_RFC_1123, email.utils.parsedate_to_datetime), (_ISO_8601, datetime.fromisoformat)):
+    for form, read in (
+        (_RFC_1123, email.utils.parsedate_to_datetime),
+        (_ISO_8601, datetime.fromisoformat),
+    ):
         if not form.match(text):
             continue
         try:
@@ -225,7 +260,9 @@ def parse_not_before(text: str) -> float | None:
                 return None
             if moment.tzinfo is None:
                 moment = moment.replace(tzinfo=UTC)
-            return moment.timestamp() if moment.timestamp() >= 0 else None  # a zone may put it before the epoch
+            return (
+                moment.timestamp() if moment.timestamp() >= 0 else None
+            )  # a zone may put it before the epoch
         except (ValueError, TypeError, OverflowError, IndexError):
             continue
     return None
@@ -248,11 +285,14 @@ def _document(content: Mapping[str, Any], entries: list[Any]) -> Document:
     for event_id, same in events.items():
         if len(same) > 1:
             remarks.append(
-                f"event {event_id} appears more than once in one document: if its entries differ, no policy approves it"
+                f"event {event_id} appears more than once in one document: if its entries differ,"
+                " no policy approves it"
             )
     incarnation = _whole(content.get("DocumentIncarnation"))
     if incarnation is None:
-        remarks.append(f"DocumentIncarnation is {_excerpt(json.dumps(content.get('DocumentIncarnation')))}")
+        remarks.append(
+            f"DocumentIncarnation is {_excerpt(json.dumps(content.get('DocumentIncarnation')))}"
+        )
     merged = tuple(_merged(same) for same in events.values())
     if len(remarks) > _MOST_LINES:  # no number of them: a remark that changes is logged again
         remarks[_MOST_LINES:] = ["there is more unexpected content than these lines say"]
@@ -261,7 +301,13 @@ def _document(content: Mapping[str, Any], entries: list[Any]) -> Document:
 
 def _kind(value: object) -> str:
     """Return what ``value`` is, in JSON's words."""
-    kinds = {bool: "a boolean", str: "a string", list: "an array", dict: "an object", type(None): "null"}
+    kinds = {
+        bool: "a boolean",
+        str: "a string",
+        list: "an array",
+        dict: "an object",
+        type(None): "null",
+    }
     return kinds.get(type(value), "a number")
 
 
@@ -270,7 +316,9 @@ def _event(entry: Mapping[str, Any]) -> tuple[ScheduledEvent, list[str]]:
     not_before_text = clean_text(entry.get("NotBefore"))
     not_before = parse_not_before(not_before_text) if not_before_text.strip() else None
     if not_before is None and not_before_text.strip():
-        oddities.append(f"NotBefore {_excerpt(not_before_text)} is no readable time, taken as unknown")
+        oddities.append(
+            f"NotBefore {_excerpt(not_before_text)} is no readable time, taken as unknown"
+        )
     resources = entry.get("Resources")
     sent_id = clean_text(entry.get("EventId")).strip()
     if resources is not None and not isinstance(resources, list | str):
@@ -297,10 +345,13 @@ def _event(entry: Mapping[str, Any]) -> tuple[ScheduledEvent, list[str]]:
 def _merged(same: Sequence[ScheduledEvent]) -> ScheduledEvent:
     """Return the entries with one EventId as one event: a Started entry, else the first, with the VMs of all.
 
-    If entries differ in more than their VMs, no policy approves the event, and its duration is unknown.
+    If entries differ in more than their VMs, no policy approves the event, and its duration is
+    unknown.
     """
     first = min(same, key=lambda event: event.status != "Started")
-    merged = replace(first, resources=_each_once([name for event in same for name in event.resources]))
+    merged = replace(
+        first, resources=_each_once([name for event in same for name in event.resources])
+    )
     if all(replace(event, resources=first.resources) == first for event in same):
         return merged
     return replace(merged, duration_seconds=None, is_contradictory=True)
@@ -323,7 +374,9 @@ def _bounded_id(event_id: str) -> str:
 
 
 def _names(value: object) -> tuple[str, ...]:
-    items: Iterable[object] = [value] if isinstance(value, str) else value if isinstance(value, list) else ()
+    items: Iterable[object] = (
+        [value] if isinstance(value, str) else value if isinstance(value, list) else ()
+    )
     return _each_once(name[:_LONGEST_NAME] for name in map(clean_text, items) if name)
 
 
@@ -335,9 +388,11 @@ def _each_once(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(found.values())
 
 
-# Control characters would end an exposition or a log line early, or steer a terminal (U+009B begins a sequence);
-# line feeds and tabs are escaped there.
-_CONTROLS = {code: "\ufffd" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"}
+# Control characters would end an exposition or a log line early, or steer a terminal (U+009B begins
+# a sequence); line feeds and tabs are escaped there.
+_CONTROLS = {
+    code: "\ufffd" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"
+}
 
 
 def clean_text(value: object) -> str:
@@ -351,7 +406,11 @@ def clean_text(value: object) -> str:
 
 def _whole(value: object) -> int | None:
     """Return a whole number of up to 18 digits; None for anything else."""
-    return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) < _HUGE else None
+    return (
+        value
+        if isinstance(value, int) and not isinstance(value, bool) and abs(value) < _HUGE
+        else None
+    )
 
 
 def _duration(value: object) -> float | None:

@@ -1,12 +1,15 @@
 """The table of documented event types: what each does to a VM, and the defaults that follow from it.
 
-Facts about Azure that pages, alerts, dashboards and the simulator state are here, once, with their source and date.
+Facts about Azure that pages, alerts, dashboards and the simulator state are here, once, with their
+source and date.
 
 The status page, the alert rules, the simulator, the first series of counters and the rules of
-``core.observation`` read this table. CONTRIBUTING.md lists what has to be written by hand for a new type, such as the
-runbook. Azure may send a type before this table has it: every reader must accept any text.
+``core.observation`` read this table. CONTRIBUTING.md lists what has to be written by hand for a new
+type, such as the runbook. Azure may send a type before this table has it: every reader must accept
+any text.
 
-Source: https://learn.microsoft.com/azure/virtual-machines/linux/scheduled-events (Event properties, Event scheduling)
+Source: https://learn.microsoft.com/azure/virtual-machines/linux/scheduled-events (Event properties,
+    Event scheduling)
 """
 
 from collections.abc import Mapping
@@ -17,10 +20,13 @@ from typing import NamedTuple, Self
 URGENT_NOTICE_SECONDS = 30.0
 """The notice of any event may be as short as this, if the reason is urgent.
 
-https://learn.microsoft.com/azure/virtual-machines/linux/scheduled-events (Event scheduling), read in 2026-05
+https://learn.microsoft.com/azure/virtual-machines/linux/scheduled-events (Event scheduling), read
+in 2026-05
 """
 
-PREEMPT_NOTICE = "Azure documents a notice of at least 30 seconds, best effort; people report less than 10."
+PREEMPT_NOTICE = (
+    "Azure documents a notice of at least 30 seconds, best effort; people report less than 10."
+)
 """The first half is on that page since 2026-05; the second is from https://github.com/Azure/karpenter-provider-azure/issues/1769."""
 
 LONG_DISCONNECTION = "A live migration can cut TCP connections for minutes."
@@ -40,7 +46,8 @@ class EventFacts(NamedTuple):
         meaning: what the event does, for people; ``{}`` is replaced by the VM or VMs.
         participle: the same in a few words, to follow "will be" or "is being".
         loss: what is lost and what is kept.
-        reboots: whether the VM's memory is gone afterwards, so that a boot of the VM can prove the event.
+        reboots: whether the VM's memory is gone afterwards, so that a boot of the VM can prove the
+            event.
         deletes: whether the VM is not expected back.
         usual_notice: the notice that Azure usually gives, for the simulator and the drill.
         usual_started: how long the event usually stays Started, for the simulator and the drill.
@@ -81,10 +88,15 @@ class EventType(StrEnum):
     FREEZE = (
         "Freeze",
         EventFacts(
-            meaning="Pauses {} for some seconds: CPU and network stop. Memory and open files are kept. The clock "
-            "may lag until it is corrected.",
+            meaning=(
+                "Pauses {} for some seconds: CPU and network stop. Memory and open files are kept."
+                " The clock may lag until it is corrected."
+            ),
             participle="paused",
-            loss=f"Memory and open files are kept. CPU and network stop during the pause. {LONG_DISCONNECTION}",
+            loss=(
+                "Memory and open files are kept. CPU and network stop during the pause."
+                f" {LONG_DISCONNECTION}"
+            ),
             usual_notice=900.0,
             usual_started=600.0,
             severity="warning",
@@ -93,7 +105,9 @@ class EventType(StrEnum):
     REBOOT = (
         "Reboot",
         EventFacts(
-            meaning="Restarts {}. Memory is lost. Disks are kept. In rare cases it is only a pause.",
+            meaning=(
+                "Restarts {}. Memory is lost. Disks are kept. In rare cases it is only a pause."
+            ),
             participle="rebooted",
             loss="Memory is lost. Disks are kept.",
             reboots=True,
@@ -117,8 +131,11 @@ class EventType(StrEnum):
     PREEMPT = (
         "Preempt",
         EventFacts(
-            meaning="Evicts {}: Azure reclaims Spot capacity and deletes or deallocates the VM. Memory and ephemeral "
-            "disks are lost. " + PREEMPT_NOTICE,
+            meaning=(
+                "Evicts {}: Azure reclaims Spot capacity and deletes or deallocates the VM. Memory"
+                " and ephemeral disks are lost. "
+            )
+            + PREEMPT_NOTICE,
             participle="evicted",
             loss="The VM is deleted or deallocated. Memory and ephemeral disks are lost.",
             reboots=True,
@@ -134,7 +151,10 @@ class EventType(StrEnum):
         EventFacts(
             meaning="Deletes {}, as its owner or a scale-in requested.",
             participle="deleted",
-            loss="The VM is deleted. Memory, ephemeral disks and the disks set to be deleted with the VM are lost.",
+            loss=(
+                "The VM is deleted. Memory, ephemeral disks and the disks set to be deleted with"
+                " the VM are lost."
+            ),
             reboots=True,
             deletes=True,
             usual_notice=600.0,
@@ -150,7 +170,9 @@ NO_INTERRUPTION = "Azure announces no interruption (DurationInSeconds 0)."
 """The meaning of an event with DurationInSeconds 0, used instead of the type's meaning."""
 
 
-EVENT_FACTS: Mapping[str, EventFacts] = MappingProxyType({str(each): each.facts for each in EventType})
+EVENT_FACTS: Mapping[str, EventFacts] = MappingProxyType(
+    {str(each): each.facts for each in EventType}
+)
 """The facts of each documented type by its name; of a type that Azure adds, there are none."""
 
 

@@ -1,4 +1,6 @@
-"""Parses an answer of ``/metadata/instance``: this VM's name, ids, place and size. Pure; ``imds.client`` fetches it.
+"""Parses an answer of ``/metadata/instance``: this VM's name, ids, place and size.
+
+Pure; ``imds.client`` fetches it.
 
 Source: https://learn.microsoft.com/azure/virtual-machines/instance-metadata-service
 """
@@ -37,7 +39,10 @@ class Instance:
 
     @property
     def is_complete(self) -> bool:
-        """Whether it has what IMDS knows of every VM. While one of its own providers fails, IMDS sends less."""
+        """Whether it has what IMDS knows of every VM.
+
+        While one of its own providers fails, IMDS sends less.
+        """
         return all((self.vm_id, self.location, self.resource_group, self.subscription_id))
 
 
@@ -60,12 +65,15 @@ def parse_instance(body: bytes) -> Instance:
     """Return this VM's identity, parsed from the body of a 200.
 
     Raises:
-        ExporterError: not JSON, or without ``compute.name``, which is needed to recognize this VM's events.
+        ExporterError: not JSON, or without ``compute.name``, which is needed to recognize this VM's
+            events.
     """
     try:
         content = json.loads(body)
     except (ValueError, RecursionError):
-        raise ExporterError("IMDS answered /metadata/instance with something that is no JSON") from None
+        raise ExporterError(
+            "IMDS answered /metadata/instance with something that is no JSON"
+        ) from None
     compute = content.get("compute") if isinstance(content, dict) else None
     if not isinstance(compute, dict):
         raise ExporterError("IMDS' answer to /metadata/instance has no 'compute'")

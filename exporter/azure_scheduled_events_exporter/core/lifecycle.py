@@ -1,7 +1,8 @@
 """The record of an event from its first appearance to its end.
 
-Data only: states, transitions, and the immutable record of one event's life. ``core.observation`` decides what a
-document changes, ``core.approvals`` what an approval changes. This module uses no clock, network, disk or log.
+Data only: states, transitions, and the immutable record of one event's life. ``core.observation``
+decides what a document changes, ``core.approvals`` what an approval changes. This module uses no
+clock, network, disk or log.
 """
 
 from collections.abc import Iterable, Mapping
@@ -26,12 +27,16 @@ class State(StrEnum):
 
     SCHEDULED = "Scheduled"
     STARTED = "Started"
-    ADVISORY = "Advisory"  # since api-version 2024-07-09: nothing is scheduled; neither pending nor started
+    # since api-version 2024-07-09: nothing is scheduled; neither pending nor started
+    ADVISORY = "Advisory"
     OTHER = "other"  # a status that the documentation does not name; counts as pending
 
 
 class Transition(StrEnum):
-    """What happens to an event. ``returned`` may follow any end; otherwise they come in this order."""
+    """What happens to an event.
+
+    ``returned`` may follow any end; otherwise they come in this order.
+    """
 
     DETECTED = "detected"
     RESCHEDULED = "rescheduled"
@@ -70,7 +75,8 @@ class Approval:
     Attributes:
         by: who approves it.
         at: when this exporter learned of it; of a request, when it was first sent.
-        not_before: the NotBefore that held when the last accepted approval was sent from here; None if none was.
+        not_before: the NotBefore that held when the last accepted approval was sent from here; None
+            if none was.
     """
 
     by: Approver
@@ -90,21 +96,26 @@ class Lifecycle:
         not_before: the last NotBefore that could be read, seconds since the epoch.
         notice_seconds: the notice given: from first seen to NotBefore, 0 if it had already started;
             None if no NotBefore was known.
-        request: the request for an approval from here whose result is not known: set before it is sent, cleared by a
-            refusal. If the event then starts early, or while nobody watches, the request was accepted.
+        request: the request for an approval from here whose result is not known: set before it is
+            sent, cleared by a refusal. If the event then starts early, or while nobody watches, the
+            request was accepted.
         approval: who approved it and when, once that is known.
-        started_at: when it was first seen Started. If only a boot of this VM proves the start: the boot, or NotBefore
-            if that was earlier and no approval had been sent from here.
+        started_at: when it was first seen Started. If only a boot of this VM proves the start: the
+            boot, or NotBefore if that was earlier and no approval had been sent from here.
         proven_by_boot: whether only a boot of this VM shows that it started.
-        outcome: how it ended: completed, cancelled, lost or withdrawn; ended_at: when that was seen.
-        has_returned: whether it has been in a document again after an end. Histograms leave out what follows.
+        outcome: how it ended: completed, cancelled, lost or withdrawn; ended_at: when that was
+            seen.
+        has_returned: whether it has been in a document again after an end. Histograms leave out
+            what follows.
         moves: its reschedules and returns, oldest first.
-        vm_name: this VM's name when the event was last observed, so that after a restart it is known immediately; None
-            if unknown.
-        own_name: this VM's name as Resources spelled it when they first named it; ``""`` until then.
+        vm_name: this VM's name when the event was last observed, so that after a restart it is
+            known immediately; None if unknown.
+        own_name: this VM's name as Resources spelled it when they first named it; ``""`` until
+            then.
         most_resources: the largest number of VMs that a document has shown in Resources.
-        observed_pause: seconds of this VM's longest pause while the event was Started, so far; None if nobody measured
-            from its start on, as for events of other VMs. pauses: how many pauses of 0.1 s or more there were.
+        observed_pause: seconds of this VM's longest pause while the event was Started, so far; None
+            if nobody measured from its start on, as for events of other VMs. pauses: how many
+            pauses of 0.1 s or more there were.
     """
 
     event: ScheduledEvent
@@ -184,7 +195,9 @@ class Lifecycle:
         """Whether the event is waiting, so that an approval would start it."""
         return self.is_pending and (self.approved_by is None or self.is_postponed)
 
-    def with_move(self, transition: Transition, at: Timestamp, previous: float | None) -> "Lifecycle":
+    def with_move(
+        self, transition: Transition, at: Timestamp, previous: float | None
+    ) -> "Lifecycle":
         """Return the life with one more entry in :attr:`moves`; ``previous`` is NotBefore before it."""
         move = Move(transition, at, self.not_before, previous)
         return replace(self, moves=(*self.moves, move)[-REMEMBERED_MOVES:])
@@ -204,7 +217,8 @@ class Lifecycles:
     """The known events by EventId: the current ones, and the last ones that ended, oldest end first.
 
     Attributes:
-        unshown: EventIds of the current events of earlier runs that no document of this run has shown.
+        unshown: EventIds of the current events of earlier runs that no document of this run has
+            shown.
     """
 
     current: Mapping[str, Lifecycle] = field(default_factory=dict)
@@ -214,12 +228,18 @@ class Lifecycles:
     @property
     def shown(self) -> Mapping[str, Lifecycle]:
         """The current events that documents of this run have shown."""
-        return {event_id: life for event_id, life in self.current.items() if event_id not in self.unshown}
+        return {
+            event_id: life
+            for event_id, life in self.current.items()
+            if event_id not in self.unshown
+        }
 
     def ended_since(self, wall: float, at_most: int) -> tuple[Lifecycle, ...]:
         """Return the events that ended after ``wall``, seconds since the epoch: the newest ones, oldest end first."""
         newest = list(self.ended.values())[-at_most:]
-        return tuple(life for life in newest if life.ended_at is not None and life.ended_at.wall > wall)
+        return tuple(
+            life for life in newest if life.ended_at is not None and life.ended_at.wall > wall
+        )
 
     def updated(self, lives: Iterable[Lifecycle]) -> "Lifecycles":
         """Return a copy in which these current lifecycles replace those with the same EventId."""

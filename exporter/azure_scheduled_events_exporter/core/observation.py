@@ -1,13 +1,14 @@
 """Compares a new document with the known events and derives their transitions.
 
-A pure function, :func:`observe`, and two tables that are the specification. It uses no clock (the time is an argument),
-network, disk, metric or log, and decides nothing about approvals.
+A pure function, :func:`observe`, and two tables that are the specification. It uses no clock (the
+time is an argument), network, disk, metric or log, and decides nothing about approvals.
 
-Theory of operation. IMDS shows states, never changes, and it shows no end: a finished event leaves the document. So a
-change is the difference between what was known and what the document says: :data:`PRESENT` for an event that is in
-the document, :data:`ABSENT` for one that is not. What absence means depends on what else is known (:class:`Absence`).
-Every transition happens once in an event's life and in the order of :class:`Transition`; only NotBefore may move again
-and again. If an event is in the document again after its end, the end was wrong. The event becomes current again.
+Theory of operation. IMDS shows states, never changes, and it shows no end: a finished event leaves
+the document. So a change is the difference between what was known and what the document says:
+:data:`PRESENT` for an event that is in the document, :data:`ABSENT` for one that is not. What
+absence means depends on what else is known (:class:`Absence`). Every transition happens once in an
+event's life and in the order of :class:`Transition`; only NotBefore may move again and again. If an
+event is in the document again after its end, the end was wrong. The event becomes current again.
 
 Source of the rules: https://learn.microsoft.com/azure/virtual-machines/linux/scheduled-events
 """
@@ -47,7 +48,10 @@ class Absence(StrEnum):
 
     REBOOTED = "this VM has booted since, and the event can have done that"
     EARLY = "NotBefore is still to come, and somebody was watching"
-    UNSEEN = "it may have happened unseen: nobody was watching, or NotBefore has passed or was never known"
+    UNSEEN = (
+        "it may have happened unseen: nobody was watching, or NotBefore has passed or was never"
+        " known"
+    )
 
 
 PRESENT: Mapping[tuple[State | None, State], tuple[Transition, ...]] = MappingProxyType(
@@ -66,7 +70,9 @@ PRESENT: Mapping[tuple[State | None, State], tuple[Transition, ...]] = MappingPr
         (State.ADVISORY, State.STARTED): (Transition.STARTED,),
     }
 )
-"""By the state before and the state that the document shows. Advice that comes or goes is no transition.
+"""By the state before and the state that the document shows.
+
+Advice that comes or goes is no transition.
 
 Started stays Started: also in an outdated document, and at a second impact of the same event.
 """
@@ -76,7 +82,8 @@ ABSENT: Mapping[tuple[State, Absence], Transition] = MappingProxyType(
         (State.SCHEDULED, Absence.REBOOTED): Transition.COMPLETED,
         (State.SCHEDULED, Absence.EARLY): Transition.CANCELLED,
         (State.SCHEDULED, Absence.UNSEEN): Transition.LOST,
-        # A status that Azure does not document may have meant anything: that it had started, or that it was called off.
+        # A status that Azure does not document may have meant anything: that it had started, or
+        # that it was called off.
         (State.OTHER, Absence.REBOOTED): Transition.COMPLETED,
         (State.OTHER, Absence.EARLY): Transition.LOST,
         (State.OTHER, Absence.UNSEEN): Transition.LOST,
@@ -95,8 +102,8 @@ class ObservationContext:
         vm_name: this VM's name as Resources spell it; None while unknown.
         watched: whether the previous document is so recent that no start can have been missed;
             False for the first document of a run.
-        keeps_unshown: whether events of earlier runs that no document has shown do not end now, because they may be
-            another VM's.
+        keeps_unshown: whether events of earlier runs that no document has shown do not end now,
+            because they may be another VM's.
         pause: the longest pause of this VM since the last document; None if it was not measured.
     """
 
@@ -146,7 +153,9 @@ def observe(
 
 def record_pause(known: Lifecycles, pause: Pause | None) -> Lifecycles:
     """Return ``known`` with ``pause`` added to the Started events; ``known`` itself if nothing changes."""
-    started = [life for life in known.current.values() if life.state is State.STARTED] if pause else []
+    started = (
+        [life for life in known.current.values() if life.state is State.STARTED] if pause else []
+    )
     longer = [(life, _paused(life, pause, begins=False)) for life in started]
     extended = [after for before, after in longer if after is not before]
     return known.updated(extended) if extended else known
@@ -156,7 +165,9 @@ def _state(event: ScheduledEvent) -> State:
     return State(event.status) if event.status in STATUSES else State.OTHER
 
 
-def _returned(ended: Lifecycle, event: ScheduledEvent, context: ObservationContext) -> tuple[Lifecycle, Change]:
+def _returned(
+    ended: Lifecycle, event: ScheduledEvent, context: ObservationContext
+) -> tuple[Lifecycle, Change]:
     """Make an ended event current again. Remove the values that only the wrong end set."""
     life = replace(ended, outcome=None, ended_at=None, has_returned=True)
     if ended.proven_by_boot:
@@ -188,13 +199,16 @@ def _seen(
     if before is not None and event is before.event and context.vm_name in {None, before.vm_name}:
         return before, []  # the same document again, at most polls
     shown = _state(event)
-    life = before or Lifecycle(event, shown, Scope.UNKNOWN, context.now, notice_seconds=_notice(event, context.now))
+    life = before or Lifecycle(
+        event, shown, Scope.UNKNOWN, context.now, notice_seconds=_notice(event, context.now)
+    )
     state = State.STARTED if life.state is State.STARTED else shown
     life = replace(_shown(life, event, context), state=state)
     if event.not_before is not None and state is not State.STARTED:
         life = replace(life, not_before=event.not_before)
     if state is State.STARTED and (before is None or before.state is not State.STARTED):
-        # After a reboot that has begun it, the pause since the last document is not the whole of it.
+        # After a reboot that has begun it, the pause since the last document is not the whole of
+        # it.
         is_by_boot = before is not None and _boot_proves(before, context, watched=context.watched)
         life = _paused(life, context.pause, begins=context.watched and not is_by_boot)
     changes = []
@@ -217,8 +231,11 @@ def _apply(
                 return None
             return life.with_move(transition, now, before.not_before)
         case Transition.APPROVED:
-            early = life.not_before is not None and now.wall < life.not_before - APPROVAL_MARGIN_SECONDS
-            # Nobody watched whether it started before NotBefore, and an approval had been sent: that started it.
+            early = (
+                life.not_before is not None and now.wall < life.not_before - APPROVAL_MARGIN_SECONDS
+            )
+            # Nobody watched whether it started before NotBefore, and an approval had been sent:
+            # that started it.
             sent = life.request is not None and not context.watched
             if life.approval or not (early or sent):
                 return None
@@ -271,19 +288,29 @@ def _gone(life: Lifecycle, context: ObservationContext, *, watched: bool) -> lis
     """Apply :data:`ABSENT` to an event that has left the document."""
     outcome = ABSENT[life.state, _absence(life, context, watched=watched)]
     changes: list[Change] = []
-    if outcome is Transition.COMPLETED and life.started_at is None and context.now.booted_at is not None:
+    if (
+        outcome is Transition.COMPLETED
+        and life.started_at is None
+        and context.now.booted_at is not None
+    ):
         life, changes = _begun_at(life, context.now.booted_at, context)
-    changes.append(Change(outcome, replace(life, outcome=outcome, ended_at=context.now), context.now))
+    changes.append(
+        Change(outcome, replace(life, outcome=outcome, ended_at=context.now), context.now)
+    )
     return changes
 
 
-def _begun_at(life: Lifecycle, booted_at: Timestamp, context: ObservationContext) -> tuple[Lifecycle, list[Change]]:
+def _begun_at(
+    life: Lifecycle, booted_at: Timestamp, context: ObservationContext
+) -> tuple[Lifecycle, list[Change]]:
     """Mark an event as started, if only this VM's boot proves it.
 
-    It began at the boot. Without an approval, it began at NotBefore, if that lies between the first sight and the boot:
-    the VM may have been away for long.
+    It began at the boot. Without an approval, it began at NotBefore, if that lies between the first
+    sight and the boot: the VM may have been away for long.
     """
-    life = _paused(replace(life, started_at=booted_at, proven_by_boot=True), context.pause, begins=False)
+    life = _paused(
+        replace(life, started_at=booted_at, proven_by_boot=True), context.pause, begins=False
+    )
     if life.approval is not None:
         return life, []
     if life.request is not None and _was_sent_before(life, booted_at):
@@ -299,7 +326,8 @@ def _begun_at(life: Lifecycle, booted_at: Timestamp, context: ObservationContext
 def _paused(life: Lifecycle, pause: Pause | None, *, begins: bool) -> Lifecycle:
     """Return ``life`` with ``pause`` added; ``life`` itself if nothing changes.
 
-    A life whose start nobody watched stays unmeasured, because its pause may have been before anybody measured.
+    A life whose start nobody watched stays unmeasured, because its pause may have been before
+    anybody measured.
     """
     if pause is None or life.scope is not Scope.SELF:
         return life
@@ -308,4 +336,8 @@ def _paused(life: Lifecycle, pause: Pause | None, *, begins: bool) -> Lifecycle:
         longest = max(pause.seconds, life.observed_pause)
         is_new = longest > life.observed_pause or count > life.pauses
         return replace(life, observed_pause=longest, pauses=count) if is_new else life
-    return replace(life, observed_pause=pause.seconds, pauses=count) if begins or pause.is_boot else life
+    return (
+        replace(life, observed_pause=pause.seconds, pauses=count)
+        if begins or pause.is_boot
+        else life
+    )

@@ -1,13 +1,16 @@
 """Computes from two moments how long this VM was paused in between.
 
-Pure: ``polling.pauses`` decides when to read the clocks, and ``core.observation`` which events a pause belongs to.
+Pure: ``polling.pauses`` decides when to read the clocks, and ``core.observation`` which events a
+    pause belongs to.
 
-Theory of operation. A paused program cannot time the pause. But if a program plans to read the clocks at a certain time
-and reads them later, it was paused. Which clock shows the length depends on what was paused:
+Theory of operation. A paused program cannot time the pause. But if a program plans to read the
+clocks at a certain time and reads them later, it was paused. Which clock shows the length depends
+on what was paused:
 
-- only this process, or the VM, suspended: the clock since boot advanced, which counts suspended time;
-- the VM, frozen from outside: all its clocks may have stopped. Seconds later, time synchronization corrects the wall
-  clock. That step forward is as long as the pause.
+- only this process, or the VM, suspended: the clock since boot advanced, which counts suspended
+  time;
+- the VM, frozen from outside: all its clocks may have stopped. Seconds later, time synchronization
+  corrects the wall clock. That step forward is as long as the pause.
 
 So the clock that advanced most gives the length. Across a reboot, only the wall clock advances.
 """
@@ -20,7 +23,10 @@ NOISE_SECONDS = 0.1
 """A shorter gap is noise of a busy machine, not a pause."""
 
 WALL_TRUSTED_SECONDS = 900.0
-"""A longer step of only the wall clock is not a pause: the clock was set. No Freeze takes 15 minutes."""
+"""A longer step of only the wall clock is not a pause: the clock was set.
+
+No Freeze takes 15 minutes.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +43,8 @@ class Pause:
 def gap(before: Timestamp, now: Timestamp, planned: float) -> float:
     """Return by how many seconds ``now`` is later than ``planned`` seconds after ``before``; 0 if it is not later.
 
-    The wall clock is ignored if it was set back, or set forward by more than :data:`WALL_TRUSTED_SECONDS`.
+    The wall clock is ignored if it was set back, or set forward by more than
+    :data:`WALL_TRUSTED_SECONDS`.
     """
     late = max(0.0, now.monotonic - before.monotonic - planned)
     by_wall = now.wall - before.wall - planned
@@ -47,8 +54,9 @@ def gap(before: Timestamp, now: Timestamp, planned: float) -> float:
 def between_runs(last: Timestamp, first: Timestamp) -> Pause | None:
     """Return the pause between the ``last`` moment of one process and the ``first`` one of the next.
 
-    None if it cannot be known: the VM rebooted and the wall clock went back. Within one boot, the process may just have
-    been stopped, so only what the wall clock advanced more than the monotonic clock is a pause.
+    None if it cannot be known: the VM rebooted and the wall clock went back. Within one boot, the
+    process may just have been stopped, so only what the wall clock advanced more than the monotonic
+    clock is a pause.
     """
     if last.boot_id == first.boot_id:
         return Pause(round(gap(last, first, first.monotonic - last.monotonic), 3))

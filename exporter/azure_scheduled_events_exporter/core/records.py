@@ -32,7 +32,8 @@ def current_record(life: Lifecycle, now: float) -> Record:
 def life_record(life: Lifecycle, now: float) -> Record:
     """Return the record of an event from first seen to its end, or to ``now``, wall-clock seconds.
 
-    None for values that are unknown or still to come. The kind of an ended event is that at its end.
+    None for values that are unknown or still to come. The kind of an ended event is that at its
+    end.
     """
     return {
         **_of_event(life, now if life.ended_at is None else life.ended_at.wall),

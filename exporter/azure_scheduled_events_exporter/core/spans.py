@@ -1,8 +1,8 @@
 """The trace of an event: returns the spans that a transition completes, as plain data.
 
-Pure: no OpenTelemetry, no clock, no delivery (``tracing.delivery``). Every id is derived from the EventId, a VM's name
-and the span's name. So all VMs that see an event build one trace without communication, and a span that is sent twice
-has the same id.
+Pure: no OpenTelemetry, no clock, no delivery (``tracing.delivery``). Every id is derived from the
+EventId, a VM's name and the span's name. So all VMs that see an event build one trace without
+communication, and a span that is sent twice has the same id.
 """
 
 import hashlib
@@ -21,7 +21,9 @@ ROOT = "scheduled_event"
 
 _PAUSED = frozenset({"started", ROOT})  # the spans during which this VM may have been paused
 _PREFIX = "azure.scheduled_event."
-_GUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")  # Azure's spelling; uuid.UUID reads others too
+_GUID = re.compile(
+    r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+)  # Azure's spelling; uuid.UUID reads others too
 AttributeValue = str | float | tuple[str, ...]
 
 
@@ -39,7 +41,8 @@ class SpanFacts:
     """One finished span.
 
     Attributes:
-        trace_id: 32 hexadecimal digits; span_id: 16; parent_id: 16, or ``""`` for the root of the trace.
+        trace_id: 32 hexadecimal digits; span_id: 16; parent_id: 16, or ``""`` for the root of the
+            trace.
         start: seconds since the epoch; end: likewise, never before ``start``.
         attributes: by OpenTelemetry's rules: text, numbers, or a list of texts.
         events: what happened within it, oldest first.
@@ -69,7 +72,10 @@ def span_id(event_id: str, vm_name: str, span_name: str) -> str:
 
 
 def is_traced(life: Lifecycle, *, peers_too: bool) -> bool:
-    """Return whether this VM sends spans of ``life``. Until its own name is known, it sends none."""
+    """Return whether this VM sends spans of ``life``.
+
+    Until its own name is known, it sends none.
+    """
     return bool(life.vm_name) and (life.is_mine or peers_too)
 
 
@@ -97,14 +103,21 @@ def unfinished(lives: Iterable[Lifecycle], now: Timestamp) -> tuple[SpanFacts, .
 
 
 def hook_run(
-    life: Lifecycle, run: str, start: Timestamp, end: Timestamp, attributes: Mapping[str, AttributeValue]
+    life: Lifecycle,
+    run: str,
+    start: Timestamp,
+    end: Timestamp,
+    attributes: Mapping[str, AttributeValue],
 ) -> SpanFacts:
     """Return the span of one run of ``hook``'s command for an event; ``run`` is its id."""
     span = _span(life, "hook", start, end)
     return replace(
         span,
         span_id=span_id(life.event_id, life.own_name or life.vm_name or "", f"hook/{run}"),
-        attributes={**span.attributes, **{f"{_PREFIX}hook.{name}": value for name, value in attributes.items()}},
+        attributes={
+            **span.attributes,
+            **{f"{_PREFIX}hook.{name}": value for name, value in attributes.items()},
+        },
     )
 
 
@@ -118,10 +131,15 @@ def _until_started(life: Lifecycle) -> tuple[SpanFacts, ...]:
 
 
 def _open(life: Lifecycle, until: Timestamp) -> tuple[SpanFacts, ...]:
-    """Return the root span and the span of the current phase, both ended now. Advice has no phases."""
+    """Return the root span and the span of the current phase, both ended now.
+
+    Advice has no phases.
+    """
     if life.state is State.ADVISORY:
         return (_span(life, ROOT, life.first_seen, until),)
-    name, since = ("scheduled", life.first_seen) if life.started_at is None else ("started", life.started_at)
+    name, since = (
+        ("scheduled", life.first_seen) if life.started_at is None else ("started", life.started_at)
+    )
     return (_span(life, name, since, until), _span(life, ROOT, life.first_seen, until))
 
 
@@ -149,7 +167,11 @@ def _span(life: Lifecycle, name: str, start: Timestamp, end: Timestamp) -> SpanF
 def _span_event(move: Move) -> SpanEvent:
     """Return a reschedule or a return as an event of the root span, with NotBefore before and after."""
     times = {"not_before": move.not_before, "previous_not_before": move.previous_not_before}
-    attributes = {f"{_PREFIX}{name}": iso_time(seconds) for name, seconds in times.items() if seconds is not None}
+    attributes = {
+        f"{_PREFIX}{name}": iso_time(seconds)
+        for name, seconds in times.items()
+        if seconds is not None
+    }
     return SpanEvent(str(move.transition), move.at.wall, attributes)
 
 

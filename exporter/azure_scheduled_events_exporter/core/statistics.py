@@ -1,7 +1,7 @@
 """The counters and histograms of all transitions.
 
-A pure fold over ``core.lifecycle.Change``, so that a restart can rebuild it from the journal. Must not depend on a
-metric library or on polls.
+A pure fold over ``core.lifecycle.Change``, so that a restart can rebuild it from the journal. Must
+not depend on a metric library or on polls.
 """
 
 from bisect import bisect_left
@@ -16,13 +16,14 @@ from .lifecycle import Approver, Change, Transition
 TransitionKey = tuple[str, str, str, str]
 """event_type, event_source, scope, transition"""
 
-# Every bound is a limit that matters to users: no notice, the documented notices (30 s, 5, 10, 15 min), days for a
-# predicted failure. A bound costs each VM up to 20 series. With these, an exporter that has been through all shipped
-# scenarios has less than 400, which docs/fleet.md counts.
+# Every bound is a limit that matters to users: no notice, the documented notices (30 s, 5, 10, 15
+# min), days for a predicted failure. A bound costs each VM up to 20 series. With these, an exporter
+# that has been through all shipped scenarios has less than 400, which docs/fleet.md counts.
 NOTICE_BOUNDS = (0.0, 30.0, 300.0, 600.0, 900.0, 86400.0)
 LATENCY_BOUNDS = (1.0, 30.0, 300.0, 900.0, 3600.0)
 PHASE_BOUNDS = (10.0, 60.0, 300.0, 1200.0)
-# Noise ends at 0.1 s; a live migration takes up to 5 s, a Freeze up to 30 s; what lasts minutes was a boot.
+# Noise ends at 0.1 s; a live migration takes up to 5 s, a Freeze up to 30 s; what lasts minutes was
+# a boot.
 PAUSE_BOUNDS = (0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 120.0)
 
 
@@ -53,14 +54,18 @@ class Histogram:
 
 
 _FORESEEN = tuple(transition for transition in Transition if transition is not Transition.WITHDRAWN)
-"""Transitions whose series exist as 0 before the first one. Only advice is withdrawn, and nothing alerts on it."""
+"""Transitions whose series exist as 0 before the first one.
+
+Only advice is withdrawn, and nothing alerts on it.
+"""
 
 
 def _initial_transitions() -> dict[TransitionKey, int]:
     """Return the series that exist from the start as 0: ``increase()`` misses a counter's step from nothing to 1.
 
-    Each type with each transition, but only of the type's usual source: every series costs each VM of a fleet. Those of
-    another source exist once an event of it was seen (:meth:`Statistics.plus`).
+    Each type with each transition, but only of the type's usual source: every series costs each VM
+    of a fleet. Those of another source exist once an event of it was seen
+    (:meth:`Statistics.plus`).
     """
     return {
         (str(event_type), event_type.facts.usual_source, str(Scope.SELF), str(transition)): 0
@@ -72,23 +77,35 @@ def _initial_transitions() -> dict[TransitionKey, int]:
 def _observed(change: Change) -> Iterator[tuple[str, tuple[str, ...], float]]:
     """Yield what ``change`` adds to the histograms of :class:`Statistics`: field, key and value.
 
-    They count events of this VM, and approvals from this VM, so that a sum over a fleet counts each event once for each
-    VM that it affects. What follows a wrong end is left out, so each phase of an event is measured once. A lost event
-    ends no phase, because its end was not observed.
+    They count events of this VM, and approvals from this VM, so that a sum over a fleet counts each
+    event once for each VM that it affects. What follows a wrong end is left out, so each phase of
+    an event is measured once. A lost event ends no phase, because its end was not observed.
     """
-    life, transition, event_type = change.lifecycle, change.transition, change.lifecycle.event.event_type
+    life, transition, event_type = (
+        change.lifecycle,
+        change.transition,
+        change.lifecycle.event.event_type,
+    )
     began = Transition.COMPLETED if life.proven_by_boot else Transition.STARTED
     decided = began if life.approved_by is Approver.DEADLINE else Transition.APPROVED
     if life.has_returned:
         return
     if life.approval is not None and transition is decided and (life.is_mine or life.approved_here):
-        yield "approval_latency", (event_type, str(life.approval.by)), life.approval.at.since(life.first_seen)
+        yield (
+            "approval_latency",
+            (event_type, str(life.approval.by)),
+            life.approval.at.since(life.first_seen),
+        )
     if not life.is_mine:
         return
     if transition is Transition.DETECTED and life.notice_seconds is not None:
         yield "notice", (event_type,), life.notice_seconds
     if life.announced and transition in {began, Transition.CANCELLED}:
-        yield "phases", (event_type, "scheduled"), (life.started_at or change.at).since(life.first_seen)
+        yield (
+            "phases",
+            (event_type, "scheduled"),
+            (life.started_at or change.at).since(life.first_seen),
+        )
     if transition is Transition.COMPLETED:
         if life.started_at is not None:
             yield "phases", (event_type, "started"), change.at.since(life.started_at)
@@ -130,8 +147,13 @@ class Statistics:
         histograms: dict[str, Any] = {name: dict(getattr(self, name)) for name in _BOUNDS}
         for change in changes:
             life, event = change.lifecycle, change.lifecycle.event
-            # If Resources stop naming this VM during its event, the event still ends in the series in which it began.
-            series = (event.event_type, event.source, str(Scope.SELF if life.is_mine else life.scope))
+            # If Resources stop naming this VM during its event, the event still ends in the series
+            # in which it began.
+            series = (
+                event.event_type,
+                event.source,
+                str(Scope.SELF if life.is_mine else life.scope),
+            )
             key = (*series, str(change.transition))
             transitions[key] = transitions.get(key, 0) + 1
             if life.is_mine:  # series of possible next transitions exist as 0 before they happen
@@ -141,5 +163,7 @@ class Statistics:
                 before = histograms[name].get(labels, Histogram.empty(_BOUNDS[name]))
                 histograms[name][labels] = before.observe(value)
                 if name == "pauses" and life.pauses:
-                    pause_counts[event.event_type,] = pause_counts.get((event.event_type,), 0) + life.pauses
+                    pause_counts[event.event_type,] = (
+                        pause_counts.get((event.event_type,), 0) + life.pauses
+                    )
         return Statistics(transitions, pause_counts=pause_counts, **histograms)

@@ -1,7 +1,8 @@
 """A point in time, by the wall clock and by the clock since boot.
 
-After a pause, the wall clock of a VM lags and is corrected later, so it shows when something happened but not how long
-it took. The clock since boot measures durations, suspended time too, but only within one boot.
+After a pause, the wall clock of a VM lags and is corrected later, so it shows when something
+happened but not how long it took. The clock since boot measures durations, suspended time too, but
+only within one boot.
 """
 
 from dataclasses import dataclass
@@ -13,7 +14,8 @@ class Timestamp:
 
     Attributes:
         wall: seconds since the epoch (UTC), by this machine's clock.
-        monotonic: seconds since the boot ``boot_id``; where no clock counts suspended time, of the monotonic clock.
+        monotonic: seconds since the boot ``boot_id``; where no clock counts suspended time, of the
+            monotonic clock.
         boot_id: which boot that clock belongs to; ``""`` if only the wall clock is known.
     """
 

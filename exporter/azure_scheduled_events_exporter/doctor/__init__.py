@@ -1,6 +1,6 @@
 """What ``doctor`` checks: one module for each part of the chain, from the metadata service to Grafana.
 
-A check looks at one thing and returns or yields a :class:`~.finding.Finding`. A module's ``examine`` calls its checks
-in order and skips those that an earlier failure makes meaningless. Nothing here prints or changes the checked system.
-Only ``commands`` uses this package.
+A check looks at one thing and returns or yields a :class:`~.finding.Finding`. A module's
+``examine`` calls its checks in order and skips those that an earlier failure makes meaningless.
+Nothing here prints or changes the checked system. Only ``commands`` uses this package.
 """

@@ -28,17 +28,32 @@ def examine(subject: Subject, api: Api) -> Findings:
     """Yield the findings about the Alertmanager at ``api``."""
     status = api.data("/api/v2/status")
     config = yaml.safe_load(status["config"]["original"])
-    yield ok("alertmanager-reachable", f"Alertmanager {status['versionInfo']['version']} answers at {api.shown}.")
+    yield ok(
+        "alertmanager-reachable",
+        f"Alertmanager {status['versionInfo']['version']} answers at {api.shown}.",
+    )
     yield _placeholders(config.get("receivers") or ())
     yield _inhibitions(config.get("inhibit_rules") or (), kept_labels(subject.config))
-    yield _silences(api.data("/api/v2/alerts", filter='alertname=~"AzureScheduledEvent.+"', active="false"))
+    yield _silences(
+        api.data("/api/v2/alerts", filter='alertname=~"AzureScheduledEvent.+"', active="false")
+    )
 
 
 def _placeholders(receivers: Sequence[Mapping[str, Any]]) -> Finding:
-    left = [str(each["name"]) for each in receivers if any(word in yaml.safe_dump(each) for word in _PLACEHOLDERS)]
+    left = [
+        str(each["name"])
+        for each in receivers
+        if any(word in yaml.safe_dump(each) for word in _PLACEHOLDERS)
+    ]
     if left:
-        sentence = f"Receivers still have the placeholders of the shipped configuration: {', '.join(left)}."
-        hint = "Fill in values.yaml and export it again. Alertmanager hides secrets, so check those too."
+        sentence = (
+            "Receivers still have the placeholders of the shipped configuration:"
+            f" {', '.join(left)}."
+        )
+        hint = (
+            "Fill in values.yaml and export it again. Alertmanager hides secrets, so check those"
+            " too."
+        )
         return wrong("receivers", sentence, hint)
     return ok("receivers", "No receiver has a placeholder that Alertmanager shows.")
 
@@ -46,32 +61,43 @@ def _placeholders(receivers: Sequence[Mapping[str, Any]]) -> Finding:
 def _inhibitions(rules: Sequence[Mapping[str, Any]], kept: Sequence[str]) -> Finding:
     """Look for inhibitions that mute alerts about unrelated events; ``kept``: the target labels that alerts keep.
 
-    To Alertmanager, a label that both alerts lack is equal. Alerts about events have no ``instance``.
+    To Alertmanager, a label that both alerts lack is equal. Alerts about events have no
+    ``instance``.
     """
     events = [{**alert, "event_id": "an id", **dict.fromkeys(kept, "any")} for alert in _ALERTS]
     for rule in rules:
         equal = rule.get("equal") or ()
-        if set(equal) & events[0].keys() or not any(_match(rule.get("target_matchers"), event) for event in events):
+        if set(equal) & events[0].keys() or not any(
+            _match(rule.get("target_matchers"), event) for event in events
+        ):
             continue
         source = ", ".join(str(matcher) for matcher in rule.get("source_matchers") or ())
         sentence = (
-            f"While an alert with {source} fires, an inhibition with equal: [{', '.join(equal)}] mutes alerts about "
-            "every event, because these lack such labels."
+            f"While an alert with {source} fires, an inhibition with equal: [{', '.join(equal)}]"
+            " mutes alerts about every event, because these lack such labels."
         )
         hint = 'Add alertname!~"AzureScheduledEvent.+" to the target_matchers of that inhibition.'
         return warning("inhibitions", sentence, hint)
     if not any("event_id" in (rule.get("equal") or ()) for rule in rules):
         sentence = "Our inhibitions are missing: an event that pages makes tickets too."
-        return warning("inhibitions", sentence, "Copy inhibit_rules of the shipped alertmanager.yml.")
+        return warning(
+            "inhibitions", sentence, "Copy inhibit_rules of the shipped alertmanager.yml."
+        )
     return ok("inhibitions", "No inhibition mutes alerts about unrelated events.")
 
 
 def _match(matchers: Sequence[str] | None, labels: Mapping[str, str]) -> bool:
     """Return whether ``labels`` meet all ``matchers``. A missing label is an empty one."""
-    for name, operator, text in (parsed for each in matchers or () for parsed in _MATCHER.findall(str(each))):
+    for name, operator, text in (
+        parsed for each in matchers or () for parsed in _MATCHER.findall(str(each))
+    ):
         have, value = labels.get(name, ""), text.strip().strip('"').replace("\\\\", "\\")
         try:
-            found = re.fullmatch(value, have, re.DOTALL) is not None if "~" in operator else have == value
+            found = (
+                re.fullmatch(value, have, re.DOTALL) is not None
+                if "~" in operator
+                else have == value
+            )
         except re.error:  # Go's own syntax
             return False
         if found == operator.startswith("!"):
@@ -85,6 +111,12 @@ def _silences(muted: Sequence[Mapping[str, Any]]) -> Finding:
     if not silenced:
         return ok("silences", "None of our alerts that fire now is silenced.")
     first = silenced[0]
-    sentence = f"Of our alerts that fire now, {len(silenced)} are silenced, such as {first['labels']['alertname']}."
-    hint = f"Expire the silence if it is not meant for them: amtool silence expire {first['status']['silencedBy'][0]}."
+    sentence = (
+        f"Of our alerts that fire now, {len(silenced)} are silenced, such as"
+        f" {first['labels']['alertname']}."
+    )
+    hint = (
+        "Expire the silence if it is not meant for them: amtool silence expire"
+        f" {first['status']['silencedBy'][0]}."
+    )
     return wrong("silences", sentence, hint)

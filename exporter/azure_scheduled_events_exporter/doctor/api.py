@@ -6,7 +6,12 @@ from typing import Any
 import requests
 
 from azure_scheduled_events_exporter import __version__
-from azure_scheduled_events_exporter.errors import ExporterError, UsageError, one_line, without_password
+from azure_scheduled_events_exporter.errors import (
+    ExporterError,
+    UsageError,
+    one_line,
+    without_password,
+)
 from azure_scheduled_events_exporter.http_client.address import checked
 from azure_scheduled_events_exporter.http_client.deadline import DeadlineAdapter
 from azure_scheduled_events_exporter.http_client.failures import WEB_PAGE, is_web_page
@@ -44,7 +49,9 @@ class Api:
         UsageError: ``url`` is not an address.
     """
 
-    def __init__(self, flag: str, url: str, http: HttpConfig | None = None, *, proxies: bool = True) -> None:
+    def __init__(
+        self, flag: str, url: str, http: HttpConfig | None = None, *, proxies: bool = True
+    ) -> None:
         try:
             checked(url, "an address", "http://HOST:PORT")
         except ValueError as error:
@@ -53,7 +60,9 @@ class Api:
         self.shown = without_password(self._url)
         self._session = session_for(url, http, DeadlineAdapter())
         self._session.trust_env = proxies
-        self._session.headers["User-Agent"] = f"azure-scheduled-events-exporter/{__version__} doctor"
+        self._session.headers["User-Agent"] = (
+            f"azure-scheduled-events-exporter/{__version__} doctor"
+        )
 
     def text(self, path: str, **params: str) -> str:
         """Send a GET request for ``path``, and return the body of the answer.
@@ -67,13 +76,20 @@ class Api:
         if answer.status != requests.codes.ok:
             raise WrongAnswerError(f"answered {answer.status}: {one_line(said)}", answer.status)
         if is_web_page(answer.headers, answer.body):
-            raise WrongAnswerError(f"answered {answer.status} with {WEB_PAGE}: {one_line(said)}", answer.status)
+            raise WrongAnswerError(
+                f"answered {answer.status} with {WEB_PAGE}: {one_line(said)}", answer.status
+            )
         return said
 
-    def data(self, path: str, **params: str) -> Any:  # noqa: ANN401 - any JSON
-        """Return the JSON at ``path``. Raises as :meth:`text` does, also if the answer is no JSON."""
+    def data(self, path: str, **params: str) -> Any:
+        """Return the JSON at ``path``.
+
+        Raises as :meth:`text` does, also if the answer is no JSON.
+        """
         said = self.text(path, **params)
         try:
             return json.loads(said)
         except (ValueError, RecursionError):
-            raise WrongAnswerError(f"answered no JSON: {one_line(said)}", requests.codes.ok) from None
+            raise WrongAnswerError(
+                f"answered no JSON: {one_line(said)}", requests.codes.ok
+            ) from None

@@ -35,15 +35,19 @@ def examine(subject: Subject) -> Findings:
         return
     try:
         state: Mapping[str, Any] = api.data("/api/v1/events")
-        accepted = [float(value) for value in _ACCEPTED.findall(api.text(config.web_telemetry_path))]
+        accepted = [
+            float(value) for value in _ACCEPTED.findall(api.text(config.web_telemetry_path))
+        ]
     except WrongAnswerError as error:
         if error.status not in {401, 403}:
             raise
         hint = (
-            "Name a file with basic_auth, and with tls_config if the system does not trust the exporter's certificate: "
-            "--exporter.http-config.file."
+            "Name a file with basic_auth, and with tls_config if the system does not trust the"
+            " exporter's certificate: --exporter.http-config.file."
         )
-        yield warning("exporter", "The exporter asks for a password, so its own view was not checked.", hint)
+        yield warning(
+            "exporter", "The exporter asks for a password, so its own view was not checked.", hint
+        )
         return
     yield _version(state)
     yield _polls(state)
@@ -53,20 +57,26 @@ def examine(subject: Subject) -> Findings:
 
 def _served(api: Api) -> Finding:
     try:
-        # This path needs no password. A server that requires client certificates answers with the reason.
+        # This path needs no password. A server that requires client certificates answers with the
+        # reason.
         said = api.text("/-/healthy").strip()
     except NoAnswerError as error:
         hint = (
-            "systemctl status azure-scheduled-events-exporter says why it is not running. If it runs with TLS, give "
-            "doctor its --web.config.file, or a file whose tls_config trusts its certificate: "
-            "--exporter.http-config.file."
+            "systemctl status azure-scheduled-events-exporter says why it is not running. If it"
+            " runs with TLS, give doctor its --web.config.file, or a file whose tls_config trusts"
+            " its certificate: --exporter.http-config.file."
         )
         return wrong("served", f"No exporter answers at {api.shown}: {error}.", hint)
     except WrongAnswerError as error:
         said = str(error)
     if plain(HTTPStatus.FORBIDDEN).body.decode().strip() in said:
-        sentence = f"The exporter at {api.shown} serves only clients whose certificate has a name that it allows."
-        return warning("served", sentence, "Give doctor such a certificate: --exporter.http-config.file.")
+        sentence = (
+            f"The exporter at {api.shown} serves only clients whose certificate has a name that it"
+            " allows."
+        )
+        return warning(
+            "served", sentence, "Give doctor such a certificate: --exporter.http-config.file."
+        )
     if said == "alive" or said.endswith(HANGS):
         return ok("served", f"The exporter answers at {api.shown}.")
     hint = "Correct --exporter, without a path, or --web.listen-address, or end that program."
@@ -84,11 +94,19 @@ def _version(state: Mapping[str, Any]) -> Finding:
 
 def _polls(state: Mapping[str, Any]) -> Finding:
     if state.get("up"):
-        return ok("exporter-polls", f"The exporter's last poll succeeded ({state.get('last_success')}).")
+        return ok(
+            "exporter-polls", f"The exporter's last poll succeeded ({state.get('last_success')})."
+        )
     failure = state.get("failure") or "none has succeeded yet"
-    hint = "See the checks of the metadata service above. If they are ok, only the exporter's user or unit is refused."
+    hint = (
+        "See the checks of the metadata service above. If they are ok, only the exporter's user or"
+        " unit is refused."
+    )
     if failure.endswith(HANGS):
-        hint = "Find out what it waits for, such as the disk of its journal or of its log, and restart it."
+        hint = (
+            "Find out what it waits for, such as the disk of its journal or of its log, and"
+            " restart it."
+        )
     return wrong("exporter-polls", f"The exporter's last poll failed: {failure}.", hint)
 
 
@@ -99,15 +117,23 @@ def _journal(config: Config, state: Mapping[str, Any]) -> Finding:
     if config.journal_path == "memory":
         return note("exporter-journal", "The exporter keeps its journal in memory, as configured.")
     sentence = f"The exporter cannot write its journal ({journal.get('errors')} errors)."
-    return wrong("exporter-journal", sentence, "See the checks of the journal above, and the exporter's log.")
+    return wrong(
+        "exporter-journal", sentence, "See the checks of the journal above, and the exporter's log."
+    )
 
 
 def _pushes(config: Config, accepted: list[float]) -> Finding:
     """Report whether each Alertmanager has ``accepted`` the last push."""
     if 0 in accepted:
-        sentence, hint = "cannot push alerts to Alertmanager", "Correct --alertmanager.url; the log has the reason."
+        sentence, hint = (
+            "cannot push alerts to Alertmanager",
+            "Correct --alertmanager.url; the log has the reason.",
+        )
     elif config.alertmanager_url and not accepted:
-        sentence, hint = "pushes no alerts, although --alertmanager.url is set", "Restart it to read that."
+        sentence, hint = (
+            "pushes no alerts, although --alertmanager.url is set",
+            "Restart it to read that.",
+        )
     elif accepted:
         return ok("exporter-deliveries", "Alertmanager accepted the last push.")
     else:

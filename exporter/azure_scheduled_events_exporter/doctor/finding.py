@@ -1,4 +1,7 @@
-"""The result of one check, and the page about it. Must not know how a check works or how a finding is printed."""
+"""The result of one check, and the page about it.
+
+Must not know how a check works or how a finding is printed.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -21,13 +24,22 @@ class Mark(StrEnum):
 _CHECKS: Mapping[str, tuple[str, ...]] = {
     "systemd.md#settings": ("settings", "variables"),
     "discovery.md": ("imds-endpoint",),
-    "runbooks/AzureScheduledEventImdsUnreachable.md": ("imds-reachable", "scheduled-events", "exporter-polls"),
+    "runbooks/AzureScheduledEventImdsUnreachable.md": (
+        "imds-reachable",
+        "scheduled-events",
+        "exporter-polls",
+    ),
     "runbooks/AzureScheduledEventClockOff.md": ("clock",),
     "README.md#when-it-does-not-work": ("vm-name", "journal-content", "otlp"),
     "runbooks/AzureScheduledEventJournalNotOnDisk.md": ("journal-disk", "exporter-journal"),
     "runbooks/AzureScheduledEventExporterDown.md": ("served", "target"),
     "web-config.md": ("certificate",),
-    "doctor.md#credentials": ("exporter", "prometheus-reachable", "alertmanager-reachable", "grafana-reachable"),
+    "doctor.md#credentials": (
+        "exporter",
+        "prometheus-reachable",
+        "alertmanager-reachable",
+        "grafana-reachable",
+    ),
     "systemd.md#upgrade": ("exporter-version",),
     "runbooks/AzureScheduledEventAlertsNotPushed.md": ("exporter-deliveries",),
     "how-the-rules-work.md": ("target-labels",),
@@ -67,7 +79,9 @@ class Finding:
     @property
     def link(self) -> str:
         """The address of the page about it; ``""`` if there is nothing to do."""
-        return f"{DOCUMENTATION}{PAGES[self.check]}" if self.mark in {Mark.WARNING, Mark.WRONG} else ""
+        return (
+            f"{DOCUMENTATION}{PAGES[self.check]}" if self.mark in {Mark.WARNING, Mark.WRONG} else ""
+        )
 
 
 Findings = Iterator[Finding]

@@ -1,6 +1,7 @@
 """Checks that a Grafana has the dashboards of this version, and a data source that works.
 
-Sources: https://grafana.com/docs/grafana/latest/developers/http_api/ (other, dashboard, data_source).
+Sources: https://grafana.com/docs/grafana/latest/developers/http_api/ (other, dashboard,
+    data_source).
 """
 
 import json
@@ -18,13 +19,18 @@ from .subject import Subject
 def examine(_subject: Subject, api: Api) -> Findings:
     """Yield the findings about the Grafana at ``api``."""
     version = api.data("/api/health").get("version")  # left out with hide_version
-    yield ok("grafana-reachable", f"Grafana{f' {version}' if version else ''} answers at {api.shown}.")
+    yield ok(
+        "grafana-reachable", f"Grafana{f' {version}' if version else ''} answers at {api.shown}."
+    )
     yield _dashboards(api)
     yield _data_source(api)
 
 
 def _dashboards(api: Api) -> Finding:
-    shipped = [json.loads(path.read_text("utf-8")) for path in sorted(assets.folder("dashboards").glob("*.json"))]
+    shipped = [
+        json.loads(path.read_text("utf-8"))
+        for path in sorted(assets.folder("dashboards").glob("*.json"))
+    ]
     missing, other = [], []
     for board in shipped:
         try:
@@ -36,11 +42,15 @@ def _dashboards(api: Api) -> Finding:
         else:
             if _queries(found) != _queries(board):
                 other.append(board["uid"])
-    hint = "Import the dashboards of this version: azure-scheduled-events-exporter assets export DIR."
+    hint = (
+        "Import the dashboards of this version: azure-scheduled-events-exporter assets export DIR."
+    )
     if missing:
         return wrong("dashboards", f"Grafana has no dashboard {', '.join(missing)}.", hint)
     if other:
-        return warning("dashboards", f"Dashboards are of another version, or edited: {', '.join(other)}.", hint)
+        return warning(
+            "dashboards", f"Dashboards are of another version, or edited: {', '.join(other)}.", hint
+        )
     return ok("dashboards", f"Grafana has our {len(shipped)} dashboards, of this version.")
 
 
@@ -51,7 +61,9 @@ def _queries(board: dict[str, Any]) -> list[str]:
 
 def _data_source(api: Api) -> Finding:
     # The types of Azure's and AWS' managed Prometheus have other names.
-    sources: list[dict[str, Any]] = [each for each in api.data("/api/datasources") if "prometheus" in each["type"]]
+    sources: list[dict[str, Any]] = [
+        each for each in api.data("/api/datasources") if "prometheus" in each["type"]
+    ]
     if not sources:
         return wrong("data-source", "Grafana has no Prometheus data source.", "Add one.")
     source = next((each for each in sources if each.get("isDefault")), sources[0])
@@ -63,5 +75,9 @@ def _data_source(api: Api) -> Finding:
         problem = str(error)
     if problem:
         hint = f"Correct its address ({source.get('url')}) and credentials in Grafana."
-        return wrong("data-source", f"Grafana's data source '{source['name']}' does not work: {problem}.", hint)
+        return wrong(
+            "data-source",
+            f"Grafana's data source '{source['name']}' does not work: {problem}.",
+            hint,
+        )
     return ok("data-source", f"Grafana's data source '{source['name']}' works: {message}")

@@ -19,7 +19,9 @@ from .subject import Subject
 _MOUNTS: Final = Path("/proc/self/mountinfo")
 _LOST: Final = {
     **dict.fromkeys(("tmpfs", "ramfs", "devtmpfs"), "which a reboot erases"),
-    **dict.fromkeys(("overlay", "aufs"), "the container's own layer, which goes away with the container"),
+    **dict.fromkeys(
+        ("overlay", "aufs"), "the container's own layer, which goes away with the container"
+    ),
 }
 """File systems that keep nothing, and when they lose it."""
 
@@ -44,7 +46,8 @@ def _content(path: Path) -> Finding:
             lives = list(store.history())
     except (ExporterError, sqlite3.Error, ValueError) as error:
         hint = (
-            "Run doctor as root, with the exporter's settings. A restart of the exporter sets a damaged journal aside."
+            "Run doctor as root, with the exporter's settings. A restart of the exporter sets a"
+            " damaged journal aside."
         )
         said = str(error)
         return wrong("journal-content", f"{said[:1].upper()}{said[1:]}.", hint)
@@ -61,10 +64,14 @@ def _disk(path: Path) -> Finding:
     if any(any(each.glob("DATALOSS_WARNING_README*")) for each in (folder, *folder.parents)):
         lost = "the VM's temporary disk, which a redeploy or a host failure erases"
     if not lost and not kind:
-        return skipped("journal-disk", "Not checked: this system does not say on which disk the journal is.")
+        return skipped(
+            "journal-disk", "Not checked: this system does not say on which disk the journal is."
+        )
     if not lost:
         return ok("journal-disk", "The journal is on a disk that survives a reboot.")
-    hint = "Set --journal.path to a folder on the OS disk or a data disk, in a container to a volume."
+    hint = (
+        "Set --journal.path to a folder on the OS disk or a data disk, in a container to a volume."
+    )
     return wrong("journal-disk", f"The journal {path} is on {lost}.", hint)
 
 

@@ -1,7 +1,7 @@
 """Checks the metadata service: reachable, Scheduled Events enabled, this VM's name known, clocks in agreement.
 
-Asks with the exporter's own client, at most once in 1.1 s: Azure allows a VM five requests a second, of which a running
-exporter uses at most four.
+Asks with the exporter's own client, at most once in 1.1 s: Azure allows a VM five requests a
+second, of which a running exporter uses at most four.
 """
 
 import logging
@@ -35,7 +35,11 @@ def examine(subject: Subject) -> Findings:
         return
     versions = event_versions(config.imds_api_version)
     client = ImdsClient(
-        config.imds_endpoint, versions, RateLimiter(1, 1.1), threading.Event().wait, config.imds_timeout
+        config.imds_endpoint,
+        versions,
+        RateLimiter(1, 1.1),
+        threading.Event().wait,
+        config.imds_timeout,
     )
     why = ""
     try:
@@ -45,12 +49,17 @@ def examine(subject: Subject) -> Findings:
     except ExporterError as error:
         why = str(error)
         hint = (
-            f"Let this VM reach {config.imds_endpoint}: look for a firewall (iptables-save, nft list ruleset), "
-            "a proxy, azure-proxy-agent, and IPAddressAllow= of the unit. Not on an Azure VM? Try 'demo' or 'simulate'."
+            f"Let this VM reach {config.imds_endpoint}: look for a firewall (iptables-save, nft"
+            " list ruleset), a proxy, azure-proxy-agent, and IPAddressAllow= of the unit. Not on"
+            " an Azure VM? Try 'demo' or 'simulate'."
         )
-        yield wrong("imds-reachable", f"The metadata service does not answer as it should: {why}.", hint)
+        yield wrong(
+            "imds-reachable", f"The metadata service does not answer as it should: {why}.", hint
+        )
     if not client.reached:
-        yield skipped("scheduled-events", "Not checked: Scheduled Events, the clock and this VM's name.")
+        yield skipped(
+            "scheduled-events", "Not checked: Scheduled Events, the clock and this VM's name."
+        )
         return
     document = None
     try:
@@ -58,7 +67,10 @@ def examine(subject: Subject) -> Findings:
         document = parse_document(body)
         yield _events(document, versions.usable)
     except ExporterError as error:
-        hint = "The first answer may take two minutes; a service that moves answers again after 70 s. Run doctor again."
+        hint = (
+            "The first answer may take two minutes; a service that moves answers again after 70 s."
+            " Run doctor again."
+        )
         yield wrong("scheduled-events", f"Scheduled Events cannot be read: {error}.", hint)
     yield _name(subject, document, why)
 
@@ -69,7 +81,10 @@ def _clock(azure: float | None) -> Finding:
     off = azure + 0.5 - time.time()
     if abs(off) <= _CLOCK_NOTED:
         return ok("clock", "This VM's clock agrees with Azure's.")
-    sentence = f"This VM's clock is {format_duration(round(abs(off)))} {'behind' if off > 0 else 'ahead of'} Azure's."
+    sentence = (
+        f"This VM's clock is {format_duration(round(abs(off)))}"
+        f" {'behind' if off > 0 else 'ahead of'} Azure's."
+    )
     hint = "Start time synchronization: chronyd with the host's clock /dev/ptp_hyperv."
     return (wrong if abs(off) > _CLOCK_WRONG else warning)("clock", sentence, hint)
 
@@ -77,9 +92,14 @@ def _clock(azure: float | None) -> Finding:
 def _events(document: Document, version: str) -> Finding:
     if document.unreadable:
         hint = "Save the answer and report it: an exporter keeps its last known events meanwhile."
-        return wrong("scheduled-events", f"An event cannot be read: {'; '.join(document.unreadable)}.", hint)
+        return wrong(
+            "scheduled-events", f"An event cannot be read: {'; '.join(document.unreadable)}.", hint
+        )
     count = len(document.events)
-    sentence = f"Scheduled Events are enabled: {count} event{'' if count == 1 else 's'}, by api-version {version}."
+    sentence = (
+        f"Scheduled Events are enabled: {count} event{'' if count == 1 else 's'}, by api-version"
+        f" {version}."
+    )
     return ok("scheduled-events", sentence)
 
 
@@ -88,17 +108,28 @@ def _name(subject: Subject, document: Document | None, why: str) -> Finding:
     instance, name = subject.instance, subject.vm_name
     if not name:
         sentence = f"This VM's name is unknown, so every event has the scope 'unknown': {why}."
-        return wrong("vm-name", sentence, "Give the name as it appears in Resources: --instance.name.")
+        return wrong(
+            "vm-name", sentence, "Give the name as it appears in Resources: --instance.name."
+        )
     used = comparable_name(name)
-    named = {comparable_name(each): each for event in document.events for each in event.resources} if document else {}
+    named = (
+        {comparable_name(each): each for event in document.events for each in event.resources}
+        if document
+        else {}
+    )
     host = comparable_name(instance.host_name) if instance else ""
     if host in named and used not in named:
-        sentence = f"Resources name {named[host]}, this VM's host name, but the exporter looks for {name}."
+        sentence = (
+            f"Resources name {named[host]}, this VM's host name, but the exporter looks for {name}."
+        )
         return wrong("vm-name", sentence, f"Set --instance.name {named[host]}.")
     if instance and used not in {comparable_name(instance.vm_name), *named}:
         sentence = (
-            f"--instance.name is {name}, but Azure calls this VM {instance.vm_name}: its events count as others'."
+            f"--instance.name is {name}, but Azure calls this VM {instance.vm_name}: its events"
+            " count as others'."
         )
-        return wrong("vm-name", sentence, "Remove --instance.name, unless Resources name this VM so.")
+        return wrong(
+            "vm-name", sentence, "Remove --instance.name, unless Resources name this VM so."
+        )
     group = f" of scale set {instance.scale_set}" if instance and instance.scale_set else ""
     return ok("vm-name", f"This VM is {name}{group}.")

@@ -1,7 +1,7 @@
 """Checks whether a Prometheus answers and scrapes this exporter; ``rules`` looks at what it evaluates.
 
-A store that only implements Prometheus' API, such as VictoriaMetrics, Mimir or Thanos, is checked by the same samples.
-Only a Prometheus has targets, which say why a scrape fails.
+A store that only implements Prometheus' API, such as VictoriaMetrics, Mimir or Thanos, is checked
+by the same samples. Only a Prometheus has targets, which say why a scrape fails.
 """
 
 import json
@@ -22,7 +22,9 @@ from .subject import Subject
 
 _OFTEN, _SELDOM = 5.0, 30.0  # seconds between scrapes: as shipped, and the notice of an eviction
 _SCRAPES: Final = 10  # the newest ones: older ones may be from before the interval was changed
-_STATUS: Final = re.compile(r'(?:HTTP status|":) (\d{3})\b')  # as Prometheus and vmagent write it after an address
+_STATUS: Final = re.compile(
+    r'(?:HTTP status|":) (\d{3})\b'
+)  # as Prometheus and vmagent write it after an address
 _LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 
 
@@ -54,15 +56,22 @@ def _target(subject: Subject, api: Api) -> Findings:
         yield warning("target", f"This exporter is scraped {len(found)} times: {names}.", hint)
     if renamed:
         hint = (
-            "Rename the target's labels of these names in relabel_configs, so that alerts and dashboards know the VM."
+            "Rename the target's labels of these names in relabel_configs, so that alerts and"
+            " dashboards know the VM."
         )
-        yield warning("target-labels", f"Prometheus renames labels of the exporter: {', '.join(renamed)}.", hint)
+        yield warning(
+            "target-labels",
+            f"Prometheus renames labels of the exporter: {', '.join(renamed)}.",
+            hint,
+        )
     yield _interval(api, *min(found))
 
 
 def _series(subject: Subject, api: Api) -> Sequence[Mapping[str, str]]:
     """Return the labels of the series with this VM's name, also where the target has a label of that name."""
-    name = "".join(each if each.isalnum() or each in "-_" else f"[{each}]" for each in subject.vm_name)
+    name = "".join(
+        each if each.isalnum() or each in "-_" else f"[{each}]" for each in subject.vm_name
+    )
     metric = "azure_scheduled_events_instance_info"
     query = f'{metric}{{vm_name=~"(?i:{name})"}} or {metric}{{exported_vm_name=~"(?i:{name})"}}'
     result = api.data("/api/v1/query", query=query)["data"]["result"] if name else []
@@ -80,7 +89,10 @@ def _unseen(subject: Subject, api: Api) -> Mapping[str, Any] | None:
         if error.status != HTTPStatus.NOT_FOUND:  # a store that does not scrape itself may lack it
             raise
         return None
-    hosts = {subject.vm_name.lower(), subject.instance.host_name.lower() if subject.instance else ""}
+    hosts = {
+        subject.vm_name.lower(),
+        subject.instance.host_name.lower() if subject.instance else "",
+    }
     here = urlsplit(subject.exporter.shown).hostname or ""
     if here not in _LOOPBACK or urlsplit(api.shown).hostname in _LOOPBACK:
         hosts.add(here)  # to a Prometheus elsewhere, a loopback address is its own machine
@@ -100,14 +112,25 @@ def _port(subject: Subject) -> int:
 def _failing(subject: Subject, target: Mapping[str, Any] | None) -> Finding:
     why = target.get("lastError", "") if target else ""
     if target and not why:
-        return warning("target", "Prometheus has not scraped this exporter yet.", "Run doctor again in a minute.")
+        return warning(
+            "target",
+            "Prometheus has not scraped this exporter yet.",
+            "Run doctor again in a minute.",
+        )
     if target:
-        return wrong("target", f"Prometheus cannot scrape {target['scrapeUrl']}: {why}.", _hint(why))
+        return wrong(
+            "target", f"Prometheus cannot scrape {target['scrapeUrl']}: {why}.", _hint(why)
+        )
     hint = (
-        "Add it to scrape_configs, or correct the discovery's filters; if it is there and down, open port "
-        f"{_port(subject)} to Prometheus. A store's scraper, such as vmagent, lists errors of its targets."
+        "Add it to scrape_configs, or correct the discovery's filters; if it is there and down,"
+        f" open port {_port(subject)} to Prometheus. A store's scraper, such as vmagent, lists"
+        " errors of its targets."
     )
-    return wrong("target", f"Prometheus does not scrape this exporter ({subject.vm_name or 'unknown VM'}).", hint)
+    return wrong(
+        "target",
+        f"Prometheus does not scrape this exporter ({subject.vm_name or 'unknown VM'}).",
+        hint,
+    )
 
 
 def _hint(why: str) -> str:
@@ -117,8 +140,13 @@ def _hint(why: str) -> str:
     if status and status[1] == "404":
         return "Make metrics_path agree with --web.telemetry-path."
     reason = re.sub(r'"[^"]*"', "", why)  # without the address
-    if any(word in reason for word in ("x509: ", "tls: ", "HTTP response to HTTPS", "HTTP request to an HTTPS")):
-        return "Make scheme and tls_config of the scrape configuration agree with --web.config.file."
+    if any(
+        word in reason
+        for word in ("x509: ", "tls: ", "HTTP response to HTTPS", "HTTP request to an HTTPS")
+    ):
+        return (
+            "Make scheme and tls_config of the scrape configuration agree with --web.config.file."
+        )
     return "Open the port in the VM's firewall and the network security group."
 
 
@@ -127,7 +155,10 @@ def _interval(api: Api, job: str, instance: str) -> Finding:
     found = api.data("/api/v1/query", query=selector)["data"]["result"]
     times = sorted(float(at) for series in found for at, _ in series["values"])
     if len(times) < 2:  # noqa: PLR2004 - a pair
-        return skipped("scrape-interval", "Not checked: fewer than two scrapes in 15 minutes. Run doctor again later.")
+        return skipped(
+            "scrape-interval",
+            "Not checked: fewer than two scrapes in 15 minutes. Run doctor again later.",
+        )
     interval = median(later - earlier for earlier, later in pairwise(times[-_SCRAPES:]))
     sentence = f"It is scraped every {format_duration(round(interval, 1))}."
     if interval < _OFTEN + 0.5:  # rounded, because samples are some milliseconds early or late

@@ -32,15 +32,23 @@ def examine(subject: Subject, api: Api) -> Findings:
 
 
 def _rules(api: Api) -> Findings:
-    shipped = yaml.safe_load((assets.folder("alerts") / "prometheus" / "prometheus-rules.yml").read_text("utf-8"))
+    shipped = yaml.safe_load(
+        (assets.folder("alerts") / "prometheus" / "prometheus-rules.yml").read_text("utf-8")
+    )
     groups = api.data("/api/v1/rules")["data"]["groups"]
     ours = [group for group in groups if group["name"].startswith(_EVENTS)]
-    missing = sorted({group["name"] for group in shipped["groups"]} - {group["name"] for group in ours})
+    missing = sorted(
+        {group["name"] for group in shipped["groups"]} - {group["name"] for group in ours}
+    )
     if missing:
         what = (
-            f"Rule groups are missing: {', '.join(missing)}." if ours else "No alert rules are loaded: no event pages."
+            f"Rule groups are missing: {', '.join(missing)}."
+            if ours
+            else "No alert rules are loaded: no event pages."
         )
-        yield wrong("rules-loaded", what, "Add prometheus-rules.yml to rule_files and reload Prometheus.")
+        yield wrong(
+            "rules-loaded", what, "Add prometheus-rules.yml to rule_files and reload Prometheus."
+        )
     if not ours:
         return
     if not missing:
@@ -49,12 +57,25 @@ def _rules(api: Api) -> Findings:
     if loaded == current:
         yield ok("rules-version", f"The rules are those of this version ({current}).")
     else:
-        hint = "Export them again: azure-scheduled-events-exporter assets export DIR --values values.yaml."
-        yield warning("rules-version", f"The loaded rules have version {loaded}, installed is {current}.", hint)
+        hint = (
+            "Export them again: azure-scheduled-events-exporter assets export DIR --values"
+            " values.yaml."
+        )
+        yield warning(
+            "rules-version",
+            f"The loaded rules have version {loaded}, installed is {current}.",
+            hint,
+        )
     failing = [rule for group in ours for rule in group["rules"] if rule.get("health") == "err"]
     if failing:
-        sentence = f"{len(failing)} rules fail, such as {failing[0]['name']}: {failing[0].get('lastError', '')}."
-        hint = "Correct the cause in the error; duplicate series come from a target that is scraped twice."
+        sentence = (
+            f"{len(failing)} rules fail, such as {failing[0]['name']}:"
+            f" {failing[0].get('lastError', '')}."
+        )
+        hint = (
+            "Correct the cause in the error; duplicate series come from a target that is scraped"
+            " twice."
+        )
         yield wrong("rules-health", sentence, hint)
     else:
         yield ok("rules-health", "No rule fails.")
@@ -71,14 +92,17 @@ def _alertmanagers(api: Api) -> Finding:
         active = api.data("/api/v1/alertmanagers")["data"]["activeAlertmanagers"]
     except WrongAnswerError:
         sentence = "This store does not say to which Alertmanager alerts are sent."
-        hint = "Make sure that vmalert's -notifier.url names your Alertmanager; 'drill' shows whether a page arrives."
+        hint = (
+            "Make sure that vmalert's -notifier.url names your Alertmanager; 'drill' shows whether"
+            " a page arrives."
+        )
         return warning("alerting", sentence, hint)
     if active:
         names = ", ".join(urlsplit(each["url"]).netloc.rpartition("@")[2] for each in active)
         return ok("alerting", f"Prometheus is configured to send alerts to {names}.")
     hint = (
-        "Add it to alerting.alertmanagers in prometheus.yml. If Grafana evaluates the alerts instead, look at its "
-        "contact points: doctor does not."
+        "Add it to alerting.alertmanagers in prometheus.yml. If Grafana evaluates the alerts"
+        " instead, look at its contact points: doctor does not."
     )
     return wrong("alerting", "Prometheus knows no Alertmanager, so nobody is paged.", hint)
 
@@ -91,14 +115,26 @@ def _alert_labels(config: Config, api: Api) -> Findings:
         return
     relabeled = (running.get("alerting") or {}).get("alert_relabel_configs") or ()
     if "alerting" not in running or any(rule.get("action") != "labeldrop" for rule in relabeled):
-        return  # VictoriaMetrics answers with what it scrapes; and what other relabel actions do depends on the alert
+        # VictoriaMetrics answers with what it scrapes; and what other relabel actions do depends on
+        # the alert
+        return
     every = (running.get("global") or {}).get("external_labels") or {}
-    added = {n: v for n, v in every.items() if not any(re.fullmatch(rule["regex"], n) for rule in relabeled)}
+    added = {
+        n: v
+        for n, v in every.items()
+        if not any(re.fullmatch(rule["regex"], n) for rule in relabeled)
+    }
     if added.items() <= config.alertmanager_labels.items():
-        yield ok("alert-labels", "Alerts that this exporter pushes have the labels that Prometheus adds to its own.")
+        yield ok(
+            "alert-labels",
+            "Alerts that this exporter pushes have the labels that Prometheus adds to its own.",
+        )
         return
     labels = ",".join(f"{name}={value}" for name, value in added.items())
-    sentence = f"Prometheus adds {labels} to its alerts, but this exporter does not: an event notifies twice."
+    sentence = (
+        f"Prometheus adds {labels} to its alerts, but this exporter does not: an event notifies"
+        " twice."
+    )
     yield warning("alert-labels", sentence, f"Set --alertmanager.labels={labels}.")
 
 
@@ -107,7 +143,9 @@ def kept_labels(config: Config) -> tuple[str, ...]:
     if config.alerts_values is None:
         return ()
     try:
-        kept: tuple[str, ...] = assets.generator("settings").load(Path(config.alerts_values)).items("labels.keep")
+        kept: tuple[str, ...] = (
+            assets.generator("settings").load(Path(config.alerts_values)).items("labels.keep")
+        )
     except ExporterError:  # reported with the settings
         return ()
     return kept

@@ -40,10 +40,15 @@ def examine(subject: Subject) -> Findings:
     for doubt in warnings(subject.config):
         yield warning("settings", f"{doubt}.", "Change it, or leave it out.")
     found = [
-        f"{name} (did you mean {meant}?)" if meant else name for name, meant in unknown_variables(subject.environment)
+        f"{name} (did you mean {meant}?)" if meant else name
+        for name, meant in unknown_variables(subject.environment)
     ]
     if found:
         hint = "Correct or remove them, then restart the exporter."
-        yield wrong("variables", f"The exporter ignores these environment variables: {', '.join(found)}.", hint)
+        yield wrong(
+            "variables",
+            f"The exporter ignores these environment variables: {', '.join(found)}.",
+            hint,
+        )
     else:
         yield ok("variables", "No environment variable is misspelled.")

@@ -1,4 +1,7 @@
-"""What ``doctor`` examines: the exporter's settings, and the servers that it asks. Checks nothing itself."""
+"""What ``doctor`` examines: the exporter's settings, and the servers that it asks.
+
+Checks nothing itself.
+"""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -43,14 +46,19 @@ class Subject:
         """The servers that are asked, without passwords."""
         endpoint, collector = self.config.imds_endpoint, self.config.otlp_endpoint
         asked = (
-            ("the metadata service", ["the address that DHCP names" if endpoint == DISCOVER else endpoint]),
+            (
+                "the metadata service",
+                ["the address that DHCP names" if endpoint == DISCOVER else endpoint],
+            ),
             ("the exporter", [self.exporter.shown]),
             ("Prometheus", [api.shown for api in self.prometheus]),
             ("Alertmanager", [api.shown for api in self.alertmanager]),
             ("Grafana", [api.shown for api in self.grafana]),
             ("the collector", [without_password(collector)] if collector else []),
         )
-        return ", ".join(f"{name} at {' and '.join(addresses)}" for name, addresses in asked if addresses)
+        return ", ".join(
+            f"{name} at {' and '.join(addresses)}" for name, addresses in asked if addresses
+        )
 
 
 def url_of(config: Config) -> str:
@@ -59,7 +67,11 @@ def url_of(config: Config) -> str:
     if config.web_config_file is not None:
         with suppress(ExporterError):
             # Who cannot read the key can still see whether there is TLS.
-            scheme = "https" if "tls_server_config" in yaml_file.load(Path(config.web_config_file)) else "http"
+            scheme = (
+                "https"
+                if "tls_server_config" in yaml_file.load(Path(config.web_config_file))
+                else "http"
+            )
     return f"{scheme}://{config.web_listen_address.local}"
 
 
@@ -76,8 +88,8 @@ def subject_of(
         config: the effective settings.
         environment: the variables that the exporter runs with.
         exporter: the address of the exporter; None for that of the settings.
-        servers: the addresses of ``prometheus``, ``alertmanager`` and ``grafana``. Without one of Alertmanager, those
-            that get pushes.
+        servers: the addresses of ``prometheus``, ``alertmanager`` and ``grafana``. Without one of
+            Alertmanager, those that get pushes.
         files: the HTTP client configurations of the exporter and the servers, by their names.
 
     Raises:

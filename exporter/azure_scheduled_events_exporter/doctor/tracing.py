@@ -20,8 +20,13 @@ def examine(subject: Subject) -> Findings:
         if not is_on(endpoint, environment):
             variable = turned_off_by(environment)
             if endpoint and variable:
-                what = f"Tracing is off, although --otlp.endpoint is set: the environment has {variable}."
-                yield warning("otlp", what, "Remove the variable, or the endpoint if you want no traces.")
+                what = (
+                    "Tracing is off, although --otlp.endpoint is set: the environment has"
+                    f" {variable}."
+                )
+                yield warning(
+                    "otlp", what, "Remove the variable, or the endpoint if you want no traces."
+                )
             else:
                 yield note("otlp", f"Tracing is off: {variable or 'no OTLP endpoint'} is set.")
             return
@@ -30,10 +35,14 @@ def examine(subject: Subject) -> Findings:
         yield wrong("otlp", f"Tracing cannot start: {error}.", "Correct the OTEL_* variables.")
         return
     names = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
-    where = without_password(endpoint or next(environment[name] for name in names if environment.get(name, "").strip()))
+    where = without_password(
+        endpoint or next(environment[name] for name in names if environment.get(name, "").strip())
+    )
     why = sender.probe(_TIMEOUT).reason
     if why:
-        yield wrong("otlp", f"The collector at {where} does not accept spans: {why}.", _hint(where, why))
+        yield wrong(
+            "otlp", f"The collector at {where} does not accept spans: {why}.", _hint(where, why)
+        )
     else:
         yield ok("otlp", f"The collector at {where} accepts an empty export.")
 
@@ -44,9 +53,13 @@ def _hint(where: str, why: str) -> str:
     if "answered 401" in why or "answered 403" in why:
         return "Set the collector's token: OTEL_EXPORTER_OTLP_HEADERS='authorization=Bearer TOKEN'."
     if WEB_PAGE in why:
-        return "Correct --otlp.endpoint, or let this VM pass the proxy or sign-in page that answers there."
+        return (
+            "Correct --otlp.endpoint, or let this VM pass the proxy or sign-in page that answers"
+            " there."
+        )
     if "answered 404" in why:
         return "Give the base address, such as http://HOST:4318; /v1/traces is added to it."
     return (
-        "Start the collector, correct --otlp.endpoint, and let the unit and the firewalls reach it (IPAddressAllow=)."
+        "Start the collector, correct --otlp.endpoint, and let the unit and the firewalls reach it"
+        " (IPAddressAllow=)."
     )

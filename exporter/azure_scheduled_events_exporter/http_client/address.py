@@ -1,4 +1,7 @@
-"""The one check of an address of a server that somebody has written. Pure: nothing is looked up or asked."""
+"""The one check of an address of a server that somebody has written.
+
+Pure: nothing is looked up or asked.
+"""
 
 import re
 from urllib.parse import SplitResult, urlsplit
@@ -21,15 +24,25 @@ def checked(text: str, what: str, write: str, *, secure: bool = True) -> SplitRe
         secure: whether https, and a user with a password, are possible.
 
     Raises:
-        ValueError: it is not an address that requests, which every client here uses, can ask. Its message has no
-            password.
+        ValueError: it is not an address that requests, which every client here uses, can ask. Its
+            message has no password.
     """
     schemes = {"http", "https"} if secure else {"http"}
     try:
         parts = urlsplit(text)
         host = parts.netloc.rpartition("@")[2]
-        usable = parts.scheme in schemes and bool(parts.hostname) and parts.port != 0 and not host.endswith(":")
-        usable = usable and ".." not in host and text.isprintable() and not any(c in text for c in _NEVER)
+        usable = (
+            parts.scheme in schemes
+            and bool(parts.hostname)
+            and parts.port != 0
+            and not host.endswith(":")
+        )
+        usable = (
+            usable
+            and ".." not in host
+            and text.isprintable()
+            and not any(c in text for c in _NEVER)
+        )
         usable = usable and (secure or "@" not in parts.netloc)
         if usable and not _PLAIN_HOST.fullmatch(host):
             requests.Request("GET", text).prepare()

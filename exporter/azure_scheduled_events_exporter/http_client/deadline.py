@@ -1,7 +1,7 @@
 """Connections of requests whose exchanges end by a deadline in total, and that another thread can end.
 
-The time limit of a socket starts again with each byte, so a server that sends byte by byte never meets it. Must not
-know what is requested, or what an answer means.
+The time limit of a socket starts again with each byte, so a server that sends byte by byte never
+meets it. Must not know what is requested, or what an answer means.
 """
 
 import contextlib
@@ -43,16 +43,21 @@ class DeadlineAdapter(requests.adapters.HTTPAdapter):
         self.peer_closed = False
         if self._socket is not None:
             with contextlib.suppress(OSError):  # closed already
-                self._socket.settimeout(seconds)  # of what is sent; the last read has left it shorter
+                self._socket.settimeout(
+                    seconds
+                )  # of what is sent; the last read has left it shorter
 
     def remaining(self) -> float:
-        """Return the seconds that are left. Raises TimeoutError if there are none, or after :meth:`stop`."""
+        """Return the seconds that are left.
+
+        Raises TimeoutError if there are none, or after :meth:`stop`.
+        """
         left = self._ends_at - time.monotonic()
         if self.stopped or left <= 0:
             raise TimeoutError("the exchange took too long")
         return left
 
-    def send(self, *args: Any, **kwargs: Any) -> requests.Response:  # noqa: ANN401 - passed on unchanged
+    def send(self, *args: Any, **kwargs: Any) -> requests.Response:
         """Send a request, over a new connection if the last one has been idle for long."""
         if time.monotonic() - self._used_at > self._idle_seconds:
             self.close()
@@ -61,7 +66,7 @@ class DeadlineAdapter(requests.adapters.HTTPAdapter):
         finally:
             self._used_at = time.monotonic()
 
-    def get_connection_with_tls_context(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - passed on unchanged
+    def get_connection_with_tls_context(self, *args: Any, **kwargs: Any) -> Any:
         """Return the pool for a request, whose connections know this adapter."""
         pool: Any = super().get_connection_with_tls_context(*args, **kwargs)
         if pool.num_connections == 0:
@@ -83,7 +88,10 @@ class DeadlineAdapter(requests.adapters.HTTPAdapter):
 
 
 class _Received(io.RawIOBase):
-    """What the server sends; each read ends by the deadline. ``opened`` stays open until this is closed."""
+    """What the server sends; each read ends by the deadline.
+
+    ``opened`` stays open until this is closed.
+    """
 
     def __init__(self, opened: socket.socket, adapter: DeadlineAdapter) -> None:
         self._socket = opened
@@ -97,7 +105,7 @@ class _Received(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer: Any) -> int:  # noqa: ANN401 - as in the base class
+    def readinto(self, buffer: Any) -> int:
         self._socket.settimeout(self._adapter.remaining())
         count: int = self._raw.readinto(buffer)
         self._adapter.peer_closed = count == 0
@@ -110,7 +118,7 @@ class _Received(io.RawIOBase):
         super().close()
 
 
-def _connection(connection_class: Any, adapter: DeadlineAdapter) -> Any:  # noqa: ANN401 - a class that requests chose
+def _connection(connection_class: Any, adapter: DeadlineAdapter) -> Any:
     """Return ``connection_class``, a kind of ``http.client.HTTPConnection``, that keeps the deadline of ``adapter``."""
 
     class Connection(connection_class):  # type: ignore[misc]
@@ -118,7 +126,9 @@ def _connection(connection_class: Any, adapter: DeadlineAdapter) -> Any:  # noqa
             super().connect()
             adapter.watch(self.sock)
 
-        def response_class(self, opened: Any, *args: Any, **kwargs: Any) -> http.client.HTTPResponse:  # noqa: ANN401 - as http.client calls it
+        def response_class(
+            self, opened: Any, *args: Any, **kwargs: Any
+        ) -> http.client.HTTPResponse:
             return http.client.HTTPResponse(_Received(opened, adapter), *args, **kwargs)  # type: ignore[arg-type]
 
     return Connection

@@ -16,12 +16,17 @@ WEB_PAGE = "a web page (text/html)"
 
 
 def is_web_page(headers: Mapping[str, str], body: bytes) -> bool:
-    """Return whether an answer is a web page, and not that of an API. ``headers`` are looked up in any case.
+    """Return whether an answer is a web page, and not that of an API.
 
-    The type alone tells too little: some web frameworks give it to an empty answer, and some servers give none.
+    ``headers`` are looked up in any case.
+
+    The type alone tells too little: some web frameworks give it to an empty answer, and some
+        servers give none.
     """
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-    return kind in ("", "text/html", "application/xhtml+xml") and body.removeprefix(BOM_UTF8).lstrip().startswith(b"<")
+    return kind in ("", "text/html", "application/xhtml+xml") and body.removeprefix(
+        BOM_UTF8
+    ).lstrip().startswith(b"<")
 
 
 def failure_reason(error: BaseException) -> str:
@@ -30,7 +35,11 @@ def failure_reason(error: BaseException) -> str:
     for cause in reversed(causes):
         if isinstance(cause, socket.gaierror):
             return "the host name does not resolve"
-        if isinstance(cause, OSError) and cause.strerror and not isinstance(cause, requests.RequestException):
+        if (
+            isinstance(cause, OSError)
+            and cause.strerror
+            and not isinstance(cause, requests.RequestException)
+        ):
             return one_line(cause.strerror)
     if any(isinstance(cause, TimeoutError | requests.Timeout) for cause in causes):
         return NO_ANSWER_IN_TIME
@@ -39,13 +48,19 @@ def failure_reason(error: BaseException) -> str:
         return "a header of the request has a character that HTTP cannot carry"
     innermost = causes[-1]
     text = one_line(without_password(str(innermost))) or type(innermost).__name__
-    return f"TLS failed: {text}" if any(isinstance(cause, requests.exceptions.SSLError) for cause in causes) else text
+    return (
+        f"TLS failed: {text}"
+        if any(isinstance(cause, requests.exceptions.SSLError) for cause in causes)
+        else text
+    )
 
 
 def _is_about_header(error: BaseException) -> bool:
     if isinstance(error, UnicodeEncodeError):
         return error.encoding == "latin-1"  # as http.client writes headers
-    return isinstance(error, requests.exceptions.InvalidHeader) or str(error).startswith("Invalid header")
+    return isinstance(error, requests.exceptions.InvalidHeader) or str(error).startswith(
+        "Invalid header"
+    )
 
 
 def causes_of(error: BaseException) -> Iterator[BaseException]:

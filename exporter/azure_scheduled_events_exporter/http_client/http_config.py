@@ -1,6 +1,7 @@
 """Reads credentials for Prometheus, Alertmanager and Grafana, in the format of Prometheus' HTTP client configuration.
 
-Reads ``basic_auth``, ``authorization`` and ``tls_config``; sends nothing. Error messages contain no secrets.
+Reads ``basic_auth``, ``authorization`` and ``tls_config``; sends nothing. Error messages contain no
+secrets.
 
 Source: https://prometheus.io/docs/prometheus/latest/configuration/configuration/#http_config
 """
@@ -43,7 +44,9 @@ class HttpConfig:
 def session_for(url: str, http: HttpConfig | None, adapter: DeadlineAdapter) -> Session:
     """Return a session for the server at ``url``; credentials in ``http`` override those of the address."""
     session, http = Session(adapter), http or HttpConfig()
-    session.auth = basic(http.user) or (Authorization(http.authorization) if http.authorization else user_of(url))
+    session.auth = basic(http.user) or (
+        Authorization(http.authorization) if http.authorization else user_of(url)
+    )
     session.verify = False if http.insecure else http.ca_file or True
     session.cert = http.certificate
     pools = adapter.poolmanager.connection_pool_kw
@@ -60,12 +63,17 @@ def load(path: Path) -> HttpConfig:
     """Read the file at ``path``; relative paths in it are relative to its folder.
 
     Raises:
-        UsageError: it, or a file that it names, cannot be read, or it has an unknown key or an impossible value.
+        UsageError: it, or a file that it names, cannot be read, or it has an unknown key or an
+            impossible value.
     """
     top = yaml_file.load(path)
-    basic, authorization, tls = (top.section(name) for name in ("basic_auth", "authorization", "tls_config"))
+    basic, authorization, tls = (
+        top.section(name) for name in ("basic_auth", "authorization", "tls_config")
+    )
     if top.flag("follow_redirects", default=False):
-        raise top.error("redirects are never followed: write false, or leave it out", "follow_redirects")
+        raise top.error(
+            "redirects are never followed: write false, or leave it out", "follow_redirects"
+        )
     top.flag("enable_http2", default=False)  # HTTP/1.1 does for a few requests
     top.finish()
     user = None
@@ -93,7 +101,9 @@ def load(path: Path) -> HttpConfig:
             _check_readable(tls, name, file)
     if bool(certificate) != bool(key):
         raise tls.error("cert_file and key_file belong together: write both")
-    return HttpConfig(user, header, ca_file, insecure, (certificate, key) if certificate else None, server_name)
+    return HttpConfig(
+        user, header, ca_file, insecure, (certificate, key) if certificate else None, server_name
+    )
 
 
 def _secret(section: Section, key: str, folder: Path) -> str:

@@ -34,8 +34,8 @@ class Answer:
 class Session(requests.Session):
     """A session that follows no redirect, and whose certificate authorities hold also where the environment has others.
 
-    ``REQUESTS_CA_BUNDLE`` and ``CURL_CA_BUNDLE`` would replace them otherwise; they hold where ``verify`` is True.
-    ``adapter`` makes its connections.
+    ``REQUESTS_CA_BUNDLE`` and ``CURL_CA_BUNDLE`` would replace them otherwise; they hold where
+    ``verify`` is True. ``adapter`` makes its connections.
     """
 
     def __init__(self, adapter: DeadlineAdapter) -> None:
@@ -44,40 +44,55 @@ class Session(requests.Session):
         self.mount("http://", adapter)
         self.mount("https://", adapter)
 
-    def exchange(self, method: str, url: str, timeout: float, largest: int, **content: Any) -> Answer:  # noqa: ANN401 - as requests takes it
+    def exchange(
+        self, method: str, url: str, timeout: float, largest: int, **content: Any
+    ) -> Answer:
         """Return the answer to one request, within ``timeout`` seconds in total; a body is cut at ``largest`` bytes.
 
         Raises:
             NoAnswerError: none came, or not all of it.
         """
-        # To connect to one address, so that a name's second address has its turn; and to read, which the deadline ends.
+        # To connect to one address, so that a name's second address has its turn; and to read,
+        # which the deadline ends.
         content |= {"timeout": (timeout / 2, 2 * timeout), "stream": True, "allow_redirects": False}
         self._adapter.begin(timeout)
         try:
             with self.request(method, url, **content) as response:
                 body = response.raw.read(largest, decode_content=True)
-        except (requests.RequestException, urllib3.exceptions.HTTPError, OSError, ValueError) as error:
+        except (
+            requests.RequestException,
+            urllib3.exceptions.HTTPError,
+            OSError,
+            ValueError,
+        ) as error:
             reason = failure_reason(error)
             late = f"no whole answer within {timeout:g} s"
             raise NoAnswerError(late if reason == NO_ANSWER_IN_TIME else reason) from None
         return Answer(response.status_code, response.headers, body)
 
-    def get_redirect_target(self, resp: Any) -> str | None:  # noqa: ANN401, ARG002 - as requests calls it
+    def get_redirect_target(self, resp: Any) -> str | None:  # noqa: ARG002 - as requests calls it
         """Return None: for a redirect, requests would read the whole body into memory, also if it is not followed."""
         return None
 
-    def merge_environment_settings(self, url: Any, proxies: Any, stream: Any, verify: Any, cert: Any) -> Any:  # noqa: ANN401 - passed on unchanged
+    def merge_environment_settings(
+        self, url: Any, proxies: Any, stream: Any, verify: Any, cert: Any
+    ) -> Any:
         """Return the settings of one request."""
-        return super().merge_environment_settings(url, proxies, stream, self.verify if verify is None else verify, cert)
+        return super().merge_environment_settings(
+            url, proxies, stream, self.verify if verify is None else verify, cert
+        )
 
 
 class Authorization(requests.auth.AuthBase):
-    """Sends ``header`` as Authorization. Were it a plain header, requests would replace it from a ``.netrc``."""
+    """Sends ``header`` as Authorization.
+
+    Were it a plain header, requests would replace it from a ``.netrc``.
+    """
 
     def __init__(self, header: str) -> None:
         self._header = header
 
-    def __call__(self, request: Any) -> Any:  # noqa: ANN401 - passed on
+    def __call__(self, request: Any) -> Any:
         """Add the header to ``request``."""
         request.headers["Authorization"] = self._header
         return request
@@ -91,4 +106,6 @@ def basic(user: tuple[str, str] | None) -> Authorization | None:
 def user_of(url: str) -> Authorization | None:
     """Return Basic authentication of the user and the password in the address ``url``; None if there are none."""
     parts = urlsplit(url)
-    return basic((unquote(parts.username), unquote(parts.password or ""))) if parts.username else None
+    return (
+        basic((unquote(parts.username), unquote(parts.password or ""))) if parts.username else None
+    )

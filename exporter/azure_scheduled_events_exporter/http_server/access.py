@@ -1,6 +1,7 @@
 """Access control by the web configuration file, which is read at the start and again when it has changed.
 
-If the file is invalid, the last valid one stays in effect, and the error is logged once. Must not know routes or
+If the file is invalid, the last valid one stays in effect, and the error is logged once. Must not
+know routes or
 connections.
 """
 
@@ -35,7 +36,12 @@ class WebAccess:
     """
 
     def __init__(
-        self, path: Path, open_paths: Iterable[str] = (), *, pause: float = _PAUSE, log: logging.Logger
+        self,
+        path: Path,
+        open_paths: Iterable[str] = (),
+        *,
+        pause: float = _PAUSE,
+        log: logging.Logger,
     ) -> None:
         self._path = path
         self._open_paths = frozenset(open_paths)
@@ -44,7 +50,9 @@ class WebAccess:
         self._users = Users()
         self.config = WebConfig()
         self._apply(load(path), "web configuration loaded")
-        self._applied = self._found = self._contents(self.config)  # what is in effect, and what the last look has found
+        self._applied = self._found = self._contents(
+            self.config
+        )  # what is in effect, and what the last look has found
 
     async def refuse(self, request: Request) -> Response | None:
         """Return the response that refuses ``request``, or None to answer it."""
@@ -59,7 +67,9 @@ class WebAccess:
             await asyncio.sleep(self._pause)
             before, self._found = self._found, await asyncio.to_thread(self._contents, self.config)
             if self._found != before or (self._found == self._applied and not failure):
-                continue  # files in the middle of a change are not read: a key may be written after its certificate
+                # files in the middle of a change are not read: a key may be written after its
+                # certificate
+                continue
             try:
                 config = await asyncio.to_thread(load, self._path)
             except Exception as error:  # noqa: BLE001 - whatever it is, access stays as it was
@@ -68,17 +78,31 @@ class WebAccess:
                     message = "invalid web configuration, the last valid one stays in effect"
                     self._log.error(message, extra=facts(error=failure))
             else:
-                failure, self._applied = "", self._found  # as of before: what changes from now on is loaded again
+                failure, self._applied = (
+                    "",
+                    self._found,
+                )  # as of before: what changes from now on is loaded again
                 self._apply(config, "web configuration reloaded")
                 changed()
 
     def _apply(self, config: WebConfig, message: str) -> None:
         before, tls, self.config = self.config.tls, config.tls, config
-        self._log.info(message, extra=facts(file=self._path, tls=bool(tls), users=len(config.users)))
+        self._log.info(
+            message, extra=facts(file=self._path, tls=bool(tls), users=len(config.users))
+        )
         ends = tls and tls.ends
-        if tls and ends and ends - time.time() < EXPIRES_SOON_SECONDS and ends != (before and before.ends):
+        if (
+            tls
+            and ends
+            and ends - time.time() < EXPIRES_SOON_SECONDS
+            and ends != (before and before.ends)
+        ):
             state = "has expired: clients refuse it" if ends <= time.time() else "expires soon"
-            self._log.warning("the TLS certificate %s", state, extra=facts(file=tls.files[0], expires=iso_time(ends)))
+            self._log.warning(
+                "the TLS certificate %s",
+                state,
+                extra=facts(file=tls.files[0], expires=iso_time(ends)),
+            )
 
     def _contents(self, config: WebConfig) -> list[bytes | None]:
         """Return the content of the file and of those that ``config`` names; None for one that cannot be read."""

@@ -1,6 +1,7 @@
 """The ASGI application: finds the handler of a path, and turns its response into ASGI messages.
 
-Handlers run on the event loop, so they must not block. Must not know sockets or files; ``access`` decides who may
+Handlers run on the event loop, so they must not block. Must not know sockets or files; ``access``
+decides who may
 read.
 """
 
@@ -60,13 +61,20 @@ _Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 def plain(status: int, *headers: tuple[str, str]) -> Response:
     """Return a response of one line that explains ``status``."""
-    return Response(status, f"{_EXPLANATIONS[status]}\n".encode(), "text/plain; charset=utf-8", headers)
+    return Response(
+        status, f"{_EXPLANATIONS[status]}\n".encode(), "text/plain; charset=utf-8", headers
+    )
 
 
 class App:
-    """Serves ``routes``: a handler for each path. ``access`` decides who may read; None: everybody."""
+    """Serves ``routes``: a handler for each path.
 
-    def __init__(self, routes: Mapping[str, Handler], access: "WebAccess | None", log: logging.Logger) -> None:
+    ``access`` decides who may read; None: everybody.
+    """
+
+    def __init__(
+        self, routes: Mapping[str, Handler], access: "WebAccess | None", log: logging.Logger
+    ) -> None:
         self._routes = routes
         self.access = access
         self._log = log
@@ -78,14 +86,23 @@ class App:
 
     async def _answer(self, scope: Mapping[str, Any], send: _Send) -> None:
         request, connection = _request(scope), scope["state"]["connection"]
-        refusal = plain(403) if connection.is_forbidden else self.access and await self.access.refuse(request)
+        refusal = (
+            plain(403)
+            if connection.is_forbidden
+            else self.access and await self.access.refuse(request)
+        )
         response = refusal or self._respond(request)
         headers, packed = self._encoded(request, response)
         # The body of a request is never read, so no other request can follow on its connection.
-        framed = request.headers.get("content-length", "0").strip("0") or "transfer-encoding" in request.headers
+        framed = (
+            request.headers.get("content-length", "0").strip("0")
+            or "transfer-encoding" in request.headers
+        )
         if framed or connection.is_last:
             headers["connection"] = "close"
-        encoded = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
+        encoded = [
+            (name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()
+        ]
         await send({"type": "http.response.start", "status": response.status, "headers": encoded})
         body = memoryview(b"" if request.method == "HEAD" else packed)
         while len(body) > _PIECE:
@@ -114,7 +131,10 @@ class App:
             "content-type": response.content_type,
             "x-content-type-options": "nosniff",
         }
-        for name, value in (*response.headers, *(self.access.config.headers if self.access else ())):
+        for name, value in (
+            *response.headers,
+            *(self.access.config.headers if self.access else ()),
+        ):
             headers[name.lower()] = value
         if len(body) >= _WORTH_PACKING:
             headers["vary"] = ", ".join(filter(None, (headers.get("vary"), "Accept-Encoding")))
@@ -134,4 +154,6 @@ def _request(scope: Mapping[str, Any]) -> Request:
     for raw_name, raw_value in scope["headers"]:
         name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
         headers[name] = f"{headers[name]}, {value}" if name in headers else value
-    return Request(scope["method"], scope["path"], headers, scope["client"][0] if scope["client"] else "")
+    return Request(
+        scope["method"], scope["path"], headers, scope["client"][0] if scope["client"] else ""
+    )

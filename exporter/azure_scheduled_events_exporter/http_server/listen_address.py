@@ -24,7 +24,11 @@ class ListenAddress:
     @property
     def local(self) -> "ListenAddress":
         """The address at which programs of this machine reach a server that listens on this one."""
-        hosts = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - to ask there, not to listen
+        hosts = {
+            "": "127.0.0.1",
+            "0.0.0.0": "127.0.0.1",  # noqa: S104 - to ask there, not to listen
+            "::": "::1",
+        }
         return ListenAddress(hosts.get(self.host, self.host), self.port)
 
 
@@ -37,7 +41,7 @@ def parse_listen_address(text: str) -> ListenAddress:
     found = _ADDRESS.fullmatch(text)
     if not found or int(found["port"]) >= 1 << 16:
         raise ValueError(
-            f"{text[:100]!r} is no listen address: write host:port with a port from 0 to 65535, such as"
-            " :10169 (all interfaces), 127.0.0.1:10169 or [::1]:10169"
+            f"{text[:100]!r} is no listen address: write host:port with a port from 0 to 65535,"
+            " such as :10169 (all interfaces), 127.0.0.1:10169 or [::1]:10169"
         )
     return ListenAddress(found["ipv6"] or found["host"], int(found["port"]))

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 _BACKLOG = 4096  # connections that the kernel keeps
 _ACCEPTED = 16  # at most so many are accepted before open connections get their turn
-_UNSENT = 64 * 1024  # bytes that the kernel, and asyncio, keep of a response: they would keep megabytes
+_UNSENT = (
+    64 * 1024
+)  # bytes that the kernel, and asyncio, keep of a response: they would keep megabytes
 _REPEAT_SECONDS = 60.0  # in which the log says once that there are too many connections
 
 
@@ -31,7 +33,9 @@ _REPEAT_SECONDS = 60.0  # in which the log says once that there are too many con
 class Limits:
     """Limits for all clients together, and for each connection."""
 
-    header_seconds: float = 10.0  # from accept to the end of the handshake, and to a complete request header
+    header_seconds: float = (
+        10.0  # from accept to the end of the handshake, and to a complete request header
+    )
     response_seconds: float = 30.0  # from a complete header until the client has taken the response
     idle_seconds: int = 130  # between two requests: two scrapes, a minute apart
     connections: int = 512
@@ -40,15 +44,17 @@ class Limits:
 class Server(ServerState):
     """Serves ``app`` at ``address``. Call start, read ``port`` and call stop on one event loop.
 
-    uvicorn's own server is not used: it has signal handlers, refuses connections beyond its limit, waits for the others
-    at its end, and wakes the process ten times a second.
+    uvicorn's own server is not used: it has signal handlers, refuses connections beyond its limit,
+    waits for the others at its end, and wakes the process ten times a second.
 
     Attributes:
         port: the bound port, after start.
         connections: the open ones, also during their TLS handshake.
     """
 
-    def __init__(self, address: ListenAddress, app: App, log: logging.Logger, limits: Limits = Limits()) -> None:
+    def __init__(
+        self, address: ListenAddress, app: App, log: logging.Logger, limits: Limits = Limits()
+    ) -> None:
         super().__init__()
         self.connections: set[Connection] = set()  # type: ignore[assignment]  # uvicorn's, of this class only
         self.app = app
@@ -78,10 +84,14 @@ class Server(ServerState):
         try:
             listener = self._listen()
         except OSError as error:
-            raise ExporterError(f"cannot listen on {self._address}: {error.strerror} (--web.listen-address)") from error
+            raise ExporterError(
+                f"cannot listen on {self._address}: {error.strerror} (--web.listen-address)"
+            ) from error
         self.port = int(listener.getsockname()[1])
         loop = asyncio.get_running_loop()
-        self._listening = await loop.create_server(lambda: Connection(self), sock=listener, backlog=_ACCEPTED)
+        self._listening = await loop.create_server(
+            lambda: Connection(self), sock=listener, backlog=_ACCEPTED
+        )
         listener.listen(_BACKLOG)  # asyncio has set it to the number that it accepts at once
         if self.app.access:
             self.tasks.add(loop.create_task(self.app.access.watch(self._retire)))
@@ -105,16 +115,23 @@ class Server(ServerState):
         min(self.connections, key=lambda each: (each.is_busy, each.since)).shutdown()
         if now - self._warned_at >= _REPEAT_SECONDS:
             self._warned_at = now
-            self._log.warning("connection limit reached (%d): closing the connections that are idle for longest", most)
+            self._log.warning(
+                "connection limit reached (%d): closing the connections that are idle for longest",
+                most,
+            )
 
     def _listen(self) -> socket.socket:
         """Return one listening socket, as Go does: dual-stack for all interfaces, else IPv4 before IPv6."""
         host = self._address.host or ("::" if socket.has_dualstack_ipv6() else None)
-        found = socket.getaddrinfo(host, self._address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        found = socket.getaddrinfo(
+            host, self._address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
         family, _, _, _, where = min(found, key=lambda info: info[0] != socket.AF_INET)
         both = host == "::" and socket.has_dualstack_ipv6()
         listener = socket.create_server(where, family=family, dualstack_ipv6=both)
-        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # inherited; without it an answer waits 40 ms
+        listener.setsockopt(
+            socket.IPPROTO_TCP, socket.TCP_NODELAY, 1
+        )  # inherited; without it an answer waits 40 ms
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _UNSENT)
         return listener
 
@@ -160,7 +177,9 @@ class Connection(H11Protocol):
             self._begin(transport)
             return
         transport.pause_reading()
-        self._handshake = self.loop.create_task(self._start_tls(transport, tls))  # a task needs a reference
+        self._handshake = self.loop.create_task(
+            self._start_tls(transport, tls)
+        )  # a task needs a reference
 
     async def _start_tls(self, transport: asyncio.Transport, tls: "Tls") -> None:
         try:
@@ -226,7 +245,9 @@ class Connection(H11Protocol):
             self.cycle.disconnected = True
         self.transport.abort()
 
-    timeout_keep_alive_handler = shutdown  # uvicorn's would wait for a client that does not read its last response
+    timeout_keep_alive_handler = (
+        shutdown  # uvicorn's would wait for a client that does not read its last response
+    )
 
     def _enter(self, seconds: float | None) -> None:
         """Begin to wait, or to answer: for at most ``seconds``."""

@@ -1,7 +1,7 @@
 """Basic authentication: checks passwords in a thread, and remembers the pairs that were right.
 
-bcrypt is slow on purpose. A verified client never waits for it, so somebody who guesses cannot stop its scrapes. Must
-not depend on files or TLS.
+bcrypt is slow on purpose. A verified client never waits for it, so somebody who guesses cannot stop
+its scrapes. Must not depend on files or TLS.
 """
 
 import asyncio
@@ -14,8 +14,10 @@ import bcrypt
 
 from .app import Request, Response, plain
 
-_LONGEST = 72  # bytes of a password that bcrypt looks at; longer ones are cut, as exporter-toolkit and htpasswd do
-_REALM = 'Basic realm="azure-scheduled-events-exporter", charset="UTF-8"'  # without a realm some browsers do not ask
+# bytes of a password that bcrypt looks at; longer ones are cut, as exporter-toolkit and htpasswd do
+_LONGEST = 72
+# without a realm some browsers do not ask
+_REALM = 'Basic realm="azure-scheduled-events-exporter", charset="UTF-8"'
 _WRONG = plain(401, ("WWW-Authenticate", _REALM))
 _WAITING = 16  # checks that may run or wait
 _WAITING_OF_ONE = 4  # the same of one address
@@ -27,7 +29,9 @@ class Users:
     def __init__(self) -> None:
         self._key = secrets.token_bytes(32)
         self._right: dict[bytes, bytes] = {}  # user -> digest
-        self._checks: dict[bytes, tuple[str, asyncio.Task[bool]]] = {}  # digest -> who has asked first, and the check
+        self._checks: dict[
+            bytes, tuple[str, asyncio.Task[bool]]
+        ] = {}  # digest -> who has asked first, and the check
         self._turn = asyncio.Semaphore(1)
 
     async def refuse(self, request: Request, hashes: Mapping[bytes, bytes]) -> Response | None:

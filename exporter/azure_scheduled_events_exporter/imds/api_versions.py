@@ -21,10 +21,13 @@ _MOST_OFFERED = 3
 
 
 class ApiVersions:
-    """The versions to ask one path of IMDS with. The first one that is answered is used from then on.
+    """The versions to ask one path of IMDS with.
+
+    The first one that is answered is used from then on.
 
     Args:
-        versions: the preferred one first. After :data:`UNSPECIFIED` come the newest ones that IMDS then offers.
+        versions: the preferred one first. After :data:`UNSPECIFIED` come the newest ones that IMDS
+            then offers.
         tell: is called with the version that was found, if there was a choice.
     """
 

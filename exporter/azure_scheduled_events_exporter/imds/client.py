@@ -1,7 +1,7 @@
 """The HTTP client of the Instance Metadata Service: a request returns a body or raises :class:`ImdsError`.
 
-Must not interpret a body or decide what happens next. Every request has one deadline in total, so that a server that
-sends byte by byte cannot block a poll, and every body has a size limit.
+Must not interpret a body or decide what happens next. Every request has one deadline in total, so
+that a server that sends byte by byte cannot block a poll, and every body has a size limit.
 """
 
 import json
@@ -41,11 +41,14 @@ _UNKNOWN_VERSION = (HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND)
 
 @dataclass(eq=False)
 class ImdsClient:
-    """Requests to one endpoint over one kept-alive connection. One thread uses it; any thread may :meth:`stop` it.
+    """Requests to one endpoint over one kept-alive connection.
+
+    One thread uses it; any thread may :meth:`stop` it.
 
     Attributes:
         endpoint: base address, such as ``http://169.254.169.254``.
-        versions: the api-versions of the Scheduled Events document, shared by all clients of this process.
+        versions: the api-versions of the Scheduled Events document, shared by all clients of this
+            process.
         rate_limiter: shared in the same way.
         wait: waits so many seconds, or until the process is to end; returns whether it is.
         connect_seconds: limit for connecting; the first answer may take longer, up to two minutes.
@@ -63,12 +66,15 @@ class ImdsClient:
         self.endpoint = self.endpoint.rstrip("/")
         self._instance_versions = ApiVersions(*INSTANCE_API_VERSIONS)
         self._adapter = DeadlineAdapter()
-        # Used without requests, which takes a fifth of the CPU time of a poll: no proxies, no redirects, no cookies.
+        # Used without requests, which takes a fifth of the CPU time of a poll: no proxies, no
+        # redirects, no cookies.
         self._pool: HTTPConnectionPool = self._adapter.get_connection_with_tls_context(
             requests.Request("GET", self.endpoint).prepare(), verify=True
         )
         self._path = urlsplit(self.endpoint).path
-        self._date = ""  # the Date header of the last answer, and the monotonic time at which it came
+        self._date = (  # the Date header of the last answer, and the monotonic time at which it came
+            ""
+        )
         self._date_at = 0.0
         self._phrase = ""
         self.headers: Mapping[str, str] = {}
@@ -87,19 +93,26 @@ class ImdsClient:
         """Return the instance metadata of this VM. Raises as :meth:`scheduled_events` does."""
         body = self._get(_INSTANCE, self._instance_versions, timeout)
         if body is None:
-            message = f"{self.endpoint} answered 304 (unchanged) to a first request: check for a cache on the way"
+            message = (
+                f"{self.endpoint} answered 304 (unchanged) to a first request: check for a cache on"
+                " the way"
+            )
             raise ImdsError(Outcome.HTTP_ERROR, message)
         return body
 
     def approve(self, event_ids: Sequence[str], timeout: float) -> None:
-        """Approve these events, so that they begin now on all VMs in their Resources. IMDS accepts all or none.
+        """Approve these events, so that they begin now on all VMs in their Resources.
+
+        IMDS accepts all or none.
 
         Raises:
             ImdsError: IMDS did not accept, or nobody knows; ``may_have_arrived`` says which.
             Stopped: :meth:`stop` was called.
         """
         start = {"StartRequests": [{"EventId": event_id} for event_id in event_ids]}
-        status, body = self._send(self._target(_EVENTS, self.versions.usable), timeout, json.dumps(start).encode())
+        status, body = self._send(
+            self._target(_EVENTS, self.versions.usable), timeout, json.dumps(start).encode()
+        )
         if status != HTTPStatus.OK:
             raise refusal(self.endpoint, status, self._phrase, body or b"")
 
@@ -132,7 +145,8 @@ class ImdsClient:
                 if version != UNSPECIFIED:
                     versions.answered()
                     return body
-                versions.refused()  # a server that looks at no version is asked with one all the same
+                # a server that looks at no version is asked with one all the same
+                versions.refused()
             left = max(0.0, ends - time.monotonic())
 
     def _get_version(self, path: str, version: str, timeout: float) -> bytes | None:
@@ -148,7 +162,9 @@ class ImdsClient:
             raise ImdsError(Outcome.INVALID_DOCUMENT, f"{asked} sent more than 1 MiB")
         return body
 
-    def _send(self, target: str, timeout: float, content: bytes | None = None) -> tuple[int, bytes | None]:
+    def _send(
+        self, target: str, timeout: float, content: bytes | None = None
+    ) -> tuple[int, bytes | None]:
         """Send a request in its turn, a POST if it has ``content``; return the status and body of the answer.
 
         A body that is too large is None.
@@ -185,21 +201,27 @@ class ImdsClient:
         Raises:
             ImdsError: the answer was cut off in a way that the libraries treat as complete.
         """
-        cut_off = ImdsError(Outcome.CONNECTION_ERROR, f"cannot talk to {self.endpoint}", "the answer was cut off")
+        cut_off = ImdsError(
+            Outcome.CONNECTION_ERROR, f"cannot talk to {self.endpoint}", "the answer was cut off"
+        )
         if self._adapter.peer_closed:
-            # http.client treats end of file inside the headers as their end, so a truncated 200 looks empty.
+            # http.client treats end of file inside the headers as their end, so a truncated 200
+            # looks empty.
             raise cut_off
         self.reached = True
         self._date, self._date_at = response.headers.get("Date", ""), time.monotonic()
         if response.status < HTTPStatus.OK:
-            return b""  # an interim answer; leaving the body unread closes the connection, and the final answer with it
+            # an interim answer; leaving the body unread closes the connection, and the final answer
+            # with it
+            return b""
         body = b""
         for chunk in response.stream(_CHUNK):
             body += chunk
             if len(body) > LARGEST_BODY:
                 return None  # leaving it half read closes the connection
         if response.status == HTTPStatus.OK and not body and "Content-Encoding" in response.headers:
-            raise cut_off  # a compressed body that ends before its first byte does not mean "no events"
+            # a compressed body that ends before its first byte does not mean "no events"
+            raise cut_off
         return body
 
     def _failure(self, error: Exception, connect: float, timeout: float) -> ImdsError | Stopped:
@@ -211,6 +233,10 @@ class ImdsClient:
             reason = f"no connection to {self.endpoint} within {connect:g} s"
             return ImdsError(Outcome.TIMEOUT, reason, may_have_arrived=False)
         if any(isinstance(cause, TimeoutError) for cause in causes):
-            return ImdsError(Outcome.TIMEOUT, f"no whole answer from {self.endpoint} within {timeout:g} s")
+            return ImdsError(
+                Outcome.TIMEOUT, f"no whole answer from {self.endpoint} within {timeout:g} s"
+            )
         reason = f"cannot talk to {self.endpoint}"
-        return ImdsError(Outcome.CONNECTION_ERROR, reason, failure_reason(error), may_have_arrived=connected)
+        return ImdsError(
+            Outcome.CONNECTION_ERROR, reason, failure_reason(error), may_have_arrived=connected
+        )

@@ -22,10 +22,15 @@ from azure_scheduled_events_exporter.logs import facts
 
 ENDPOINT_OPTION = 245
 _HEADER = struct.Struct("!4s I 2H 16s 16s 192s 4s")  # RFC 2131, section 2, and the cookie after it
-_REQUEST, _REPLY = bytes((1, 1, 6, 0)), bytes((2, 1, 6))  # operation, Ethernet, length of its addresses (and hops)
+_REQUEST, _REPLY = (
+    bytes((1, 1, 6, 0)),
+    bytes((2, 1, 6)),
+)  # operation, Ethernet, length of its addresses (and hops)
 _COOKIE = b"\x63\x82\x53\x63"
 _BROADCAST = 0x8000  # so that the answer reaches every socket on port 68, a DHCP client's and ours
-_WANTED = bytes((53, 1, 1, 55, 1, ENDPOINT_OPTION, 255))  # DHCPDISCOVER, the parameter list, the end
+_WANTED = bytes(
+    (53, 1, 1, 55, 1, ENDPOINT_OPTION, 255)
+)  # DHCPDISCOVER, the parameter list, the end
 _SMALLEST = 300  # relays drop shorter messages: BOOTP's fixed size, RFC 1542, section 2.1
 _PAD, _END, _MAC_LENGTH, _ADDRESS_LENGTH = 0, 255, 6, 4
 _SLICE_SECONDS = 0.2  # how often a wait for an answer checks whether to stop
@@ -45,7 +50,9 @@ class Exchange:
 
 def build_discover(xid: int, mac: bytes) -> bytes:
     """Return a DHCPDISCOVER that asks for option 245 and for a broadcast answer."""
-    return (_HEADER.pack(_REQUEST, xid, 0, _BROADCAST, b"", mac, b"", _COOKIE) + _WANTED).ljust(_SMALLEST, bytes(1))
+    return (_HEADER.pack(_REQUEST, xid, 0, _BROADCAST, b"", mac, b"", _COOKIE) + _WANTED).ljust(
+        _SMALLEST, bytes(1)
+    )
 
 
 def parse_answer(message: bytes, *, xid: int, mac: bytes) -> bytes | None:
@@ -68,7 +75,9 @@ def parse_answer(message: bytes, *, xid: int, mac: bytes) -> bytes | None:
 def endpoint_address(value: bytes | None) -> IPv4Address:
     """Return the address in the ``value`` of option 245; ValueError, to follow "the answer": no service can have it."""
     if value is None or len(value) != _ADDRESS_LENGTH:
-        raise ValueError("has no option 245" if value is None else f"has {len(value)} bytes in option 245, not 4")
+        raise ValueError(
+            "has no option 245" if value is None else f"has {len(value)} bytes in option 245, not 4"
+        )
     address = IPv4Address(value)
     if value[0] == 0 or address.is_multicast or address.is_reserved or address.is_loopback:
         raise ValueError(f"names {address} in option 245, which is no address of another machine")
@@ -84,14 +93,19 @@ def _hardware_address() -> bytes:
                 return mac
     node = uuid.getnode()
     if node >> 40 & 1:  # a random number instead of a MAC address (RFC 4122, section 4.5)
-        raise ExporterError(f"{_FLAG}: this machine has no network interface with a MAC address, {_ALTERNATIVE}")
+        raise ExporterError(
+            f"{_FLAG}: this machine has no network interface with a MAC address, {_ALTERNATIVE}"
+        )
     return node.to_bytes(_MAC_LENGTH, "big")
 
 
-def ask_dhcp(wait: Callable[[float], bool], log: logging.Logger, exchange: Exchange, mac: bytes | None) -> IPv4Address:
+def ask_dhcp(
+    wait: Callable[[float], bool], log: logging.Logger, exchange: Exchange, mac: bytes | None
+) -> IPv4Address:
     """Return the address in option 245 of a DHCP server's answer to a DHCPDISCOVER from ``mac``.
 
-    All tries use one transaction id, so that a late answer still counts. Raises as ``discovery.discover`` does.
+    All tries use one transaction id, so that a late answer still counts. Raises as
+    ``discovery.discover`` does.
     """
     xid, mac = int.from_bytes(os.urandom(4), "big"), mac or _hardware_address()
     reason, tries = "no DHCP server answered", len(exchange.pauses)
@@ -104,14 +118,19 @@ def ask_dhcp(wait: Callable[[float], bool], log: logging.Logger, exchange: Excha
                 dhcp.sendto(build_discover(xid, mac), exchange.destination)
                 answer = _answer(dhcp, wait, xid, mac, exchange.answer_seconds)
             except OSError as error:  # the network may not be up yet: try again
-                reason = f"no DHCP request could be sent to {exchange.destination[0]} ({error.strerror})"
+                reason = (
+                    f"no DHCP request could be sent to {exchange.destination[0]} ({error.strerror})"
+                )
                 continue
             if answer is not None:
-                log.info("DHCP option 245 received", extra=facts(address=str(answer[0]), server=answer[1]))
+                log.info(
+                    "DHCP option 245 received",
+                    extra=facts(address=str(answer[0]), server=answer[1]),
+                )
                 return answer[0]
     raise ExporterError(
-        f"{_FLAG}: {reason} in {tries} tries: is this an Azure VM with its network up, and does its "
-        f"firewall let UDP port {exchange.bind[1]} in? See to that, {_ALTERNATIVE}"
+        f"{_FLAG}: {reason} in {tries} tries: is this an Azure VM with its network up, and does its"
+        f" firewall let UDP port {exchange.bind[1]} in? See to that, {_ALTERNATIVE}"
     )
 
 
@@ -120,7 +139,8 @@ def _answer(
 ) -> tuple[IPv4Address, str] | None:
     """Return the address that a server names, and the server; None if no answer to this request came in time.
 
-    An answer without a usable option does not end the wait, because another server may answer. It ends the tries.
+    An answer without a usable option does not end the wait, because another server may answer. It
+    ends the tries.
     """
     useless, end = "", time.monotonic() + seconds
     while (left := end - time.monotonic()) > 0:
@@ -130,7 +150,11 @@ def _answer(
         try:
             message, (server, _) = dhcp.recvfrom(65535)
             value = parse_answer(message, xid=xid, mac=mac)
-        except (TimeoutError, ConnectionResetError, ValueError):  # a reset: Windows reports a closed port
+        except (
+            TimeoutError,
+            ConnectionResetError,
+            ValueError,
+        ):  # a reset: Windows reports a closed port
             continue
         try:
             return endpoint_address(value), server
@@ -150,7 +174,8 @@ def _bound(address: tuple[str, int]) -> socket.socket:
         with contextlib.suppress(OSError):
             dhcp.bind(address)
             return dhcp
-        # Only as a second try: of sockets that share the port so, one may receive the packets of another.
+        # Only as a second try: of sockets that share the port so, one may receive the packets of
+        # another.
         dhcp.setsockopt(socket.SOL_SOCKET, getattr(socket, "SO_REUSEPORT", socket.SO_REUSEADDR), 1)
         dhcp.bind(address)
     except OSError as error:
@@ -159,6 +184,9 @@ def _bound(address: tuple[str, int]) -> socket.socket:
         if isinstance(error, PermissionError):
             why = "may not be opened: run as root or with CAP_NET_BIND_SERVICE"
         elif error.errno == errno.EADDRINUSE:
-            why = "is held by another program, most likely the DHCP client: have it write a lease file"
+            why = (
+                "is held by another program, most likely the DHCP client: have it write a lease"
+                " file"
+            )
         raise ExporterError(f"{_FLAG}: UDP port {address[1]} {why}, {_ALTERNATIVE}") from error
     return dhcp

@@ -1,17 +1,19 @@
 """Find the metadata service of a VM without a virtual network: ``--imds.endpoint discover``.
 
-Such a VM (cloud service, classic) does not have the service at the usual address; Azure's DHCP server names it
-in option 245. Lease files of a DHCP client are read first; without a result, one DHCPDISCOVER is broadcast.
+Such a VM (cloud service, classic) does not have the service at the usual address; Azure's DHCP
+server names it in option 245. Lease files of a DHCP client are read first; without a result, one
+DHCPDISCOVER is broadcast.
 
-Must not use HTTP or decide when to look. Nothing in a DHCP answer is signed: docs/discovery.md has what is trusted.
+Must not use HTTP or decide when to look. Nothing in a DHCP answer is signed: docs/discovery.md has
+    what is trusted.
 """
 
 import glob
 import logging
-import os
 import re
 import time
 from collections.abc import Callable, Iterable
+from itertools import chain
 from pathlib import Path
 
 from azure_scheduled_events_exporter.errors import UsageError
@@ -24,12 +26,19 @@ DEFAULT_LEASE_FILES = (
     "/run/systemd/netif/leases/*",  # systemd-networkd
     "/var/lib/dhcp/dhclient*.leases",  # dhclient on Debian and Ubuntu
     "/var/lib/dhclient/dhclient*.lease*",  # dhclient on Red Hat's family
-    "/var/lib/NetworkManager/dhclient-*.lease",  # NetworkManager with dhclient; its own client keeps no options
+    # NetworkManager with dhclient; its own client keeps no options
+    "/var/lib/NetworkManager/dhclient-*.lease",
 )
 _NETWORKD_OPTION = re.compile(r"^OPTION_245=([0-9a-fA-F]{8})[ \t\r]*$", re.MULTILINE)
-_LEASE = re.compile(r"^lease\s*\{\n((?:[ \t].*\n)*)\}", re.MULTILINE)  # dhclient.leases(5), as dhclient writes it
-_OPTION = re.compile(r"^\s+option\s+unknown-245\s+([0-9a-fA-F]{1,2}(?::[0-9a-fA-F]{1,2}){3})\s*;", re.MULTILINE)
-_EXPIRY = re.compile(r"^\s+expire\s+(?:\d (\d{4}/\d\d/\d\d \d\d:\d\d:\d\d)|never)\s*;", re.MULTILINE)  # UTC
+_LEASE = re.compile(
+    r"^lease\s*\{\n((?:[ \t].*\n)*)\}", re.MULTILINE
+)  # dhclient.leases(5), as dhclient writes it
+_OPTION = re.compile(
+    r"^\s+option\s+unknown-245\s+([0-9a-fA-F]{1,2}(?::[0-9a-fA-F]{1,2}){3})\s*;", re.MULTILINE
+)
+_EXPIRY = re.compile(
+    r"^\s+expire\s+(?:\d (\d{4}/\d\d/\d\d \d\d:\d\d:\d\d)|never)\s*;", re.MULTILINE
+)  # UTC
 
 
 def discover(
@@ -42,14 +51,18 @@ def discover(
 ) -> str:
     """Return the base address of the metadata service, ``http://A.B.C.D``.
 
-    ``wait(seconds)`` waits and returns True as soon as the exporter is to stop. ``lease_files`` are glob patterns.
+    ``wait(seconds)`` waits and returns True as soon as the exporter is to stop. ``lease_files`` are
+    glob patterns.
 
     Raises:
         Stopped: ``wait`` returned True.
         ExporterError: the address cannot be found; the message has the reason and what to do.
     """
-    names = {name for pattern in lease_files for name in glob.iglob(pattern) if os.path.isfile(name)}  # noqa: PTH207, PTH113 - absolute
-    for path in sorted(map(Path, names), key=lambda path: path.stat().st_mtime_ns, reverse=True):  # the newest first
+    found = chain.from_iterable(map(glob.iglob, lease_files))
+    names = {name for name in found if Path(name).is_file()}
+    for path in sorted(
+        map(Path, names), key=lambda path: path.stat().st_mtime_ns, reverse=True
+    ):  # the newest first
         try:
             value = address_from_lease(read(path).decode("latin-1"), time.time())
             address = None if value is None else endpoint_address(value)
@@ -57,7 +70,10 @@ def discover(
             log.warning("lease file skipped", extra=facts(path=path, error=str(error)))
             continue
         if address is not None:
-            log.info("DHCP option 245 found in a lease file", extra=facts(address=str(address), path=path))
+            log.info(
+                "DHCP option 245 found in a lease file",
+                extra=facts(address=str(address), path=path),
+            )
             return f"http://{address}"
     return f"http://{ask_dhcp(wait, log, exchange or Exchange(), mac)}"
 
@@ -65,8 +81,9 @@ def discover(
 def address_from_lease(text: str, now: float) -> bytes | None:
     """Return the bytes of option 245 in a lease file, None when it has none.
 
-    A dhclient file holds every lease since the client's start: the last one that has the option and has not
-    expired at ``now`` (Unix seconds) wins. systemd-networkd removes its file with the lease.
+    A dhclient file holds every lease since the client's start: the last one that has the option and
+    has not expired at ``now`` (Unix seconds) wins. systemd-networkd removes its file with the
+    lease.
     """
     networkd = _NETWORKD_OPTION.findall(text)
     if networkd:

@@ -10,7 +10,10 @@ from collections import deque
 
 
 class RateLimiter:
-    """Allows at most ``limit`` requests in any ``window`` seconds, from all threads together. Thread-safe."""
+    """Allows at most ``limit`` requests in any ``window`` seconds, from all threads together.
+
+    Thread-safe.
+    """
 
     def __init__(self, limit: int = 4, window: float = 1.1) -> None:
         self._limit = limit
@@ -24,7 +27,10 @@ class RateLimiter:
         return self._window / self._limit
 
     def reserve(self, now: float) -> float:
-        """Reserve the next free slot; return its time, ``now`` or later. The caller waits until then."""
+        """Reserve the next free slot; return its time, ``now`` or later.
+
+        The caller waits until then.
+        """
         with self._lock:
             slot = max(now, self._sent[-1]) if self._sent else now
             if len(self._sent) == self._sent.maxlen:
@@ -35,7 +41,8 @@ class RateLimiter:
     def arrived(self, slot: float, now: float) -> None:
         """Move ``slot`` to ``now``, when its request has arrived for certain.
 
-        IMDS counts arrivals: of two requests that are sent a second apart, the first may be delayed on its way.
+        IMDS counts arrivals: of two requests that are sent a second apart, the first may be delayed
+            on its way.
         """
         with self._lock:
             if slot in self._sent:

@@ -1,11 +1,11 @@
 """Converts values to JSON text and back, by the field names of their classes.
 
-A class needs no code of its own to be stored: every field is stored under its name and read back by its type hint. A
-field that is added later needs a default, which is used for older text.
+A class needs no code of its own to be stored: every field is stored under its name and read back by
+its type hint. A field that is added later needs a default, which is used for older text.
 
-There are two kinds of failure. ``DamagedTextError`` means that the text is not JSON, so something other than this
-module wrote to the file. ``CodecError`` means that the text is JSON and does not fit the class: one of them is wrong.
-Only ``DamagedTextError`` is a reason to set a journal aside.
+There are two kinds of failure. ``DamagedTextError`` means that the text is not JSON, so something
+other than this module wrote to the file. ``CodecError`` means that the text is JSON and does not
+fit the class: one of them is wrong. Only ``DamagedTextError`` is a reason to set a journal aside.
 """
 
 import json
@@ -28,17 +28,27 @@ _LARGEST = 1 << 61
 
 
 def encode(value: object) -> str:
-    """Return a dataclass, or a mapping with texts as keys, as JSON text. Raises CodecError: a bug."""
+    """Return a dataclass, or a mapping with texts as keys, as JSON text.
+
+    Raises CodecError: a bug.
+    """
     try:
         return json.dumps(value, default=_by_field, separators=(",", ":"))
     except (TypeError, ValueError) as error:
-        raise CodecError(f"bug: {type(value).__name__} cannot be written to the journal: {error}") from error
+        raise CodecError(
+            f"bug: {type(value).__name__} cannot be written to the journal: {error}"
+        ) from error
 
 
-def _by_field(value: Any) -> dict[str, object]:  # noqa: ANN401 - what json has no form for: a dataclass
-    """Return the fields of ``value`` by name. A mapping becomes pairs, because its keys may be tuples."""
+def _by_field(value: Any) -> dict[str, object]:
+    """Return the fields of ``value`` by name.
+
+    A mapping becomes pairs, because its keys may be tuples.
+    """
     found = {each.name: getattr(value, each.name) for each in fields(value)}
-    return {name: [*each.items()] if isinstance(each, Mapping) else each for name, each in found.items()}
+    return {
+        name: [*each.items()] if isinstance(each, Mapping) else each for name, each in found.items()
+    }
 
 
 def decode(kind: type[_Value], text: str) -> _Value:
@@ -67,7 +77,7 @@ def decoded(kind: type[_Value], texts: Iterable[str]) -> Iterator[_Value]:
 
 
 @cache
-def _reader(hint: Any) -> Callable[[Any], Any]:  # noqa: ANN401 - a type hint has no type of its own
+def _reader(hint: Any) -> Callable[[Any], Any]:
     """Return a function that converts parsed JSON to a value of the type ``hint``; it raises if that does not fit."""
     if isinstance(hint, type) and is_dataclass(hint):
         by_name = {name: _reader(each) for name, each in get_type_hints(hint).items()}
@@ -77,13 +87,15 @@ def _reader(hint: Any) -> Callable[[Any], Any]:  # noqa: ANN401 - a type hint ha
     if origin in {Union, UnionType}:
         return partial(_any_of, inner, is_optional=NoneType in arguments)
     if origin is tuple:
-        return lambda values: tuple(_each(repeat(inner[0], len(values)) if Ellipsis in arguments else inner, values))
+        return lambda values: tuple(
+            _each(repeat(inner[0], len(values)) if Ellipsis in arguments else inner, values)
+        )
     if origin is Mapping:
         return lambda pairs: dict(tuple(_each(inner, pair)) for pair in pairs)
     return hint if issubclass(hint, Enum) else partial(_plain, hint)
 
 
-def _any_of(readers: list[Callable[[Any], Any]], value: Any, *, is_optional: bool) -> Any:  # noqa: ANN401 - JSON
+def _any_of(readers: list[Callable[[Any], Any]], value: Any, *, is_optional: bool) -> Any:
     """Return what the first of ``readers`` that accepts ``value`` makes of it, or raise the last one's error."""
     if value is None and is_optional:
         return None
@@ -93,15 +105,19 @@ def _any_of(readers: list[Callable[[Any], Any]], value: Any, *, is_optional: boo
     return readers[-1](value)
 
 
-def _each(readers: Iterable[Callable[[Any], Any]], values: Any) -> Iterator[Any]:  # noqa: ANN401 - whatever JSON holds
+def _each(readers: Iterable[Callable[[Any], Any]], values: Any) -> Iterator[Any]:
     """Yield what ``readers`` make of a list of as many ``values``."""
     return (reader(value) for reader, value in zip(readers, _plain(list, values), strict=True))
 
 
-def _plain(kind: type, value: Any) -> Any:  # noqa: ANN401 - whatever JSON holds
+def _plain(kind: type, value: Any) -> Any:
     """Return ``value`` if it is of the type ``kind`` and in range: any JSON can be in a damaged file."""
     found = type(value)
     fits = found is kind or (kind is float and found is int)
-    if not fits or (found is int and abs(value) > _LARGEST) or (found is float and not isfinite(value)):
+    if (
+        not fits
+        or (found is int and abs(value) > _LARGEST)
+        or (found is float and not isfinite(value))
+    ):
         raise TypeError(f"expected {kind.__name__}, found {reprlib.repr(value)}")
     return value

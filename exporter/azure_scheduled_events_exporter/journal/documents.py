@@ -1,7 +1,8 @@
 """The bodies that the metadata service sent, unchanged: a recording beside the journal, limited in age and size.
 
-They are for people who look for a fault, so a failure here costs no fact: what cannot be written is dropped, and a
-line that is cut or damaged is skipped. When the file is large or old, it takes the place of the one before it.
+They are for people who look for a fault, so a failure here costs no fact: what cannot be written is
+dropped, and a line that is cut or damaged is skipped. When the file is large or old, it takes the
+place of the one before it.
 """
 
 from collections.abc import Iterator
@@ -19,7 +20,9 @@ LARGEST: Final = 10 << 20
 
 def files(journal: Path) -> tuple[Path, Path]:
     """Return the files with the documents of the journal in the file ``journal``: the newer and the older ones."""
-    return journal.with_name(f"{journal.name}.documents"), journal.with_name(f"{journal.name}.documents.old")
+    return journal.with_name(f"{journal.name}.documents"), journal.with_name(
+        f"{journal.name}.documents.old"
+    )
 
 
 def keep(journal: Path, document: RecordedDocument, oldest: float = 0.0) -> None:
@@ -37,12 +40,17 @@ def keep(journal: Path, document: RecordedDocument, oldest: float = 0.0) -> None
 
 
 def read_documents(journal: Path) -> list[RecordedDocument]:
-    """Return the documents that differ from the one before, the oldest first. Raises OSError: a file cannot be read."""
+    """Return the documents that differ from the one before, the oldest first.
+
+    Raises OSError: a file cannot be read.
+    """
     found: list[RecordedDocument] = []
     for file in reversed(files(journal)):
         with suppress(FileNotFoundError):
             for document in _documents(file):
-                if not found or document.body != found[-1].body:  # a new run keeps the newest one again
+                if (
+                    not found or document.body != found[-1].body
+                ):  # a new run keeps the newest one again
                     found.append(document)
     return found
 

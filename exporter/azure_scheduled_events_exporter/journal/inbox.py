@@ -1,9 +1,10 @@
 """What other processes write for a running exporter: operators' requests to approve, and runs of a hook's command.
 
-``approve`` and ``hook`` open the journal with ``journal.file.writable`` and add rows in short transactions. The
-exporter's thread sees that another connection has committed, and leaves an :class:`Inbox` in memory. Runs are kept when
-events are pruned, because counters must not fall; one takes less than 1 KiB. Must not know when a request is sent
-(``approval``), or how a command is run (``commands.hook``).
+``approve`` and ``hook`` open the journal with ``journal.file.writable`` and add rows in short
+transactions. The exporter's thread sees that another connection has committed, and leaves an
+:class:`Inbox` in memory. Runs are kept when events are pruned, because counters must not fall; one
+takes less than 1 KiB. Must not know when a request is sent (``approval``), or how a command is run
+(``commands.hook``).
 """
 
 from collections import Counter, defaultdict
@@ -52,7 +53,9 @@ class RunOutcome(StrEnum):
     OK = "ok"
     FAILED = "failed"  # with another exit status than 0, or it could not be started
     TIMEOUT = "timeout"  # it was stopped at its deadline
-    TOO_LATE = "too_late"  # it succeeded after NotBefore, or the event had begun before it could run
+    TOO_LATE = (
+        "too_late"  # it succeeded after NotBefore, or the event had begun before it could run
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +67,8 @@ class HookRun:
         command: the hook that it belongs to: its command line.
         phase: prepare or recover.
         outcome: None while it runs.
-        seconds_left: of ``prepare``: time from its end to NotBefore, negative when late; None without NotBefore.
+        seconds_left: of ``prepare``: time from its end to NotBefore, negative when late; None
+            without NotBefore.
         record: the event as JSON when it started.
     """
 
@@ -98,7 +102,9 @@ class HookStatistics:
 def counted(runs: Iterable[HookRun]) -> HookStatistics:
     """Return the statistics of ``runs``; those that still run do not count."""
     counts: Counter[tuple[str, str, str]] = Counter()
-    durations: defaultdict[tuple[str, str], Histogram] = defaultdict(lambda: Histogram.empty(DURATION_BOUNDS))
+    durations: defaultdict[tuple[str, str], Histogram] = defaultdict(
+        lambda: Histogram.empty(DURATION_BOUNDS)
+    )
     left: defaultdict[tuple[str], Histogram] = defaultdict(lambda: Histogram.empty(LEFT_BOUNDS))
     for run in (each for each in runs if each.outcome is not None):
         key = (run.event_type, run.phase, str(run.outcome))

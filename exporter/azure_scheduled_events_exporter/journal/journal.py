@@ -1,9 +1,10 @@
 """The journal as the exporter uses it: a thread that owns the file, and a queue of what is not yet on disk.
 
-Transitions are on disk before they are reported, for at most :data:`WAIT_SECONDS`: an entry is put into the queue and
-waited for. A disk that is full, gone, read-only or hanging is one case: entries stay in the queue in their order,
-:attr:`Journal.state` is not up, the caller goes on, and the thread tries again every :data:`RETRY_SECONDS`. After each
-write, the thread leaves in memory what others may read. Any thread may call any operation; none raises because of the
+Transitions are on disk before they are reported, for at most :data:`WAIT_SECONDS`: an entry is put
+into the queue and waited for. A disk that is full, gone, read-only or hanging is one case: entries
+stay in the queue in their order, :attr:`Journal.state` is not up, the caller goes on, and the
+thread tries again every :data:`RETRY_SECONDS`. After each write, the thread leaves in memory what
+others may read. Any thread may call any operation; none raises because of the
 disk.
 
 Must not decide which file is usable (``journal.file``), or know SQL (``journal.store``).
@@ -29,7 +30,17 @@ from . import documents
 from .codec import decode
 from .file import FAILURES, JournalFile, file_path, is_damage, reason
 from .inbox import Inbox
-from .store import END_SPAN, PUT_SPAN, PUT_TRANSITION, SET_IF_UNSENT, SET_RESULT, Row, State, entry_rows, prune_rows
+from .store import (
+    END_SPAN,
+    PUT_SPAN,
+    PUT_TRANSITION,
+    SET_IF_UNSENT,
+    SET_RESULT,
+    Row,
+    State,
+    entry_rows,
+    prune_rows,
+)
 
 WAIT_SECONDS = 2.0
 """For how long an entry is waited for. Then it waits for the disk by itself."""
@@ -40,7 +51,9 @@ RETRY_SECONDS = 1.0
 _CLOSE_SECONDS = 1.0
 
 OWNER_WAIT_SECONDS = 120.0
-"""How long to wait until IMDS has answered whether the journal is this VM's. Until then, its events stay current and
+"""How long to wait until IMDS has answered whether the journal is this VM's.
+
+Until then, its events stay current and
 its spans are not sent. Without an answer, it counts as this VM's."""
 
 
@@ -70,16 +83,26 @@ class Journal:
         self._file = None if path is None else JournalFile(file_path(path), log)
         self._state = State() if self._file is None else self._file.state  # after the newest change
         self._inbox = Inbox() if self._file is None else self._file.inbox  # as of the last look
-        self._rows: deque[tuple[int, Row]] = deque(maxlen=MOST)  # that wait, with the numbers of their changes
-        self._added = self._written = 0  # numbers of the newest change, and of the newest one on disk
+        self._rows: deque[tuple[int, Row]] = deque(
+            maxlen=MOST
+        )  # that wait, with the numbers of their changes
+        self._added = self._written = (
+            0  # numbers of the newest change, and of the newest one on disk
+        )
         self._last_number = self._state.last_number  # of the newest transition on disk
         self._vm_id = ""
         self._documents: list[RecordedDocument] = []  # for the thread, dropped if the disk fails
-        self._has_work = False  # to write, to check the file, or to read what other processes have written
-        self._problem = "there is no file" if self._file is None else ""  # why entries wait, "" while they do not
+        self._has_work = (
+            False  # to write, to check the file, or to read what other processes have written
+        )
+        self._problem = (
+            "there is no file" if self._file is None else ""
+        )  # why entries wait, "" while they do not
         self._errors = 0
         self._ending = False
-        self._prune_at = self._oldest = 0.0  # by the clock since boot, and Unix seconds: what is older is removed
+        self._prune_at = self._oldest = (
+            0.0  # by the clock since boot, and Unix seconds: what is older is removed
+        )
         self._changed = threading.Condition()
         self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
         if self._file is not None:
@@ -100,7 +123,7 @@ class Journal:
         changes: Sequence[Change] = (),
         lives: Iterable[Lifecycle] = (),
         spans: Iterable[SpanFacts] = (),
-        **after: Any,  # noqa: ANN401 - fields of State
+        **after: Any,
     ) -> None:
         """Write the transitions of an observation, each life that is new or different, and spans to be delivered.
 
@@ -114,7 +137,7 @@ class Journal:
             rows = entry_rows(last, changes, lives, spans)
             self._put(rows, waits=True, last_number=last + len(changes), **after)
 
-    def _put(self, rows: Iterable[Row] = (), *, waits: bool = False, **changes: Any) -> bool:  # noqa: ANN401 - of State
+    def _put(self, rows: Iterable[Row] = (), *, waits: bool = False, **changes: Any) -> bool:
         """Let ``rows`` and ``changes`` of the state be written; return whether they are.
 
         Who ``waits`` does so as long as anything waits for the disk.
@@ -126,7 +149,9 @@ class Journal:
             self._state = replace(self._state, **changes)
             self._wake()
             waits = waits and self._thread.is_alive()
-            if waits and not self._changed.wait_for(lambda: self._written >= number or self._problem, WAIT_SECONDS):
+            if waits and not self._changed.wait_for(
+                lambda: self._written >= number or self._problem, WAIT_SECONDS
+            ):
                 self._has_trouble(f"the disk has not answered for {WAIT_SECONDS:g} s")
             return self._written >= number
 
@@ -141,7 +166,10 @@ class Journal:
         return replace(self._inbox, requests=()) if self._problem else self._inbox
 
     def claim(self, vm_id: str) -> bool:
-        """Set this VM's id; return whether the journal was another VM's. Then a new one begins, without content."""
+        """Set this VM's id; return whether the journal was another VM's.
+
+        Then a new one begins, without content.
+        """
         if not vm_id or vm_id == self._vm_id:
             return False
         with self._changed:
@@ -149,10 +177,17 @@ class Journal:
             if owner.casefold() == vm_id.casefold():
                 return False
             if owner:
-                message = "journal belongs to another VM: begun anew, and the file is kept under another name"
+                message = (
+                    "journal belongs to another VM: begun anew, and the file is kept under another"
+                    " name"
+                )
                 self._log.warning(message, extra=facts(vm_id=vm_id, journal_vm_id=owner))
                 self._rows.clear()
-                self._state, self._inbox, self._last_number = State(), Inbox(), 0  # the thread finds another epoch
+                self._state, self._inbox, self._last_number = (
+                    State(),
+                    Inbox(),
+                    0,
+                )  # the thread finds another epoch
             self._put(vm_id=vm_id)
         return bool(owner)
 
@@ -164,8 +199,8 @@ class Journal:
     def maintain(self, now: Timestamp, clock_confirmed: Callable[[], bool]) -> None:
         """Let the thread check the file, read what others have written, and once an hour remove what is too old.
 
-        Call it at every poll. Nothing is removed unless ``clock_confirmed``: a clock that is 100 days ahead would empty
-        the journal.
+        Call it at every poll. Nothing is removed unless ``clock_confirmed``: a clock that is 100
+        days ahead would empty the journal.
         """
         if not self._problem and now.monotonic >= self._prune_at and clock_confirmed():
             # A short retention is there to keep the file small.
@@ -211,14 +246,17 @@ class Journal:
     def mark_sent(self, number: int) -> bool:
         """Mark an approval request as being sent; return whether it was not withdrawn.
 
-        Without an answer of the disk it was not; the mark is then removed, so that it is sent later.
+        Without an answer of the disk it was not; the mark is then removed, so that it is sent
+        later.
         """
         if not self._put([Row(SET_IF_UNSENT, ("", number))], waits=True):
             self.set_request_results({number: None})
             return False
         return any(each.number == number for each in self.inbox.requests)
 
-    def set_request_results(self, results: Mapping[int, str | None], *, if_unsent: bool = False) -> None:
+    def set_request_results(
+        self, results: Mapping[int, str | None], *, if_unsent: bool = False
+    ) -> None:
         """Write the results of approval requests that have none, by their numbers; None: it is to be sent again."""
         statement = SET_IF_UNSENT if if_unsent else SET_RESULT
         self._put(Row(statement, (result, number)) for number, result in results.items())
@@ -226,11 +264,18 @@ class Journal:
     def transitions(self, after: int) -> list[tuple[int, Record]]:
         """Return the transitions that a journal without a file has after number ``after``, each with its number."""
         with self._changed:
-            rows = [row.values for _, row in self._rows if row.statement is PUT_TRANSITION and row.values[0] > after]
+            rows = [
+                row.values
+                for _, row in self._rows
+                if row.statement is PUT_TRANSITION and row.values[0] > after
+            ]
         return [(number, decode(dict, text)) for number, _, text in rows]
 
     def keep_document(self, document: RecordedDocument) -> None:
-        """Store a document unchanged, if the disk works. Only in a file: nobody could read one in memory."""
+        """Store a document unchanged, if the disk works.
+
+        Only in a file: nobody could read one in memory.
+        """
         with self._changed:
             if not self._problem:
                 self._documents.append(document)
@@ -270,7 +315,9 @@ class Journal:
             store = file.opened()
             epoch, last = store.position()
             if epoch and (epoch != state.epoch or last < last_number):
-                file.unusable = "it belongs to another VM, or is an older copy of this journal or another one"
+                file.unusable = (
+                    "it belongs to another VM, or is an older copy of this journal or another one"
+                )
                 store, epoch = file.opened(), ""
             is_written = number > self._written or not epoch
             if is_written:
@@ -303,10 +350,15 @@ class Journal:
                 self._has_trouble(reason(error))
 
     def _has_trouble(self, problem: str) -> None:
-        """Take note that entries wait for the disk, and log why, once until it works again. The lock is held."""
+        """Take note that entries wait for the disk, and log why, once until it works again.
+
+        The lock is held.
+        """
         if not self._problem:
             message = "journal cannot be written: entries wait in memory until it can be"
-            self._log.error(message, extra=facts(path=self._file and self._file.path, error=problem))
+            self._log.error(
+                message, extra=facts(path=self._file and self._file.path, error=problem)
+            )
         self._problem = problem
         self._errors += 1
         self._changed.notify_all()

@@ -1,17 +1,18 @@
 """Reads and writes the journal's tables: SQL over one SQLite connection to its file.
 
-Handles rows and transactions. Must not handle files, failures or threads (``journal.file``, ``journal.journal``).
+Handles rows and transactions. Must not handle files, failures or threads (``journal.file``,
+``journal.journal``).
 
 The tables and their content, of which every value is JSON by ``journal.codec``:
 
-======================  ===================================================================================
-``transitions``         one row for each transition: number, time, and the record for ``events --follow``
-``lives``               one row for each event: a :class:`Lifecycle`
-``spans``               :class:`SpanFacts` that wait for delivery
-``approval_requests``   operators' requests, and their results: none, ``""`` while one is being sent, or a text
-``hook_runs``           runs of ``hook``'s command
-``state``               one row: what :class:`State` has besides events
-======================  ===================================================================================
+======================
+=================================================================================== ``transitions``
+one row for each transition: number, time, and the record for ``events --follow`` ``lives``
+one row for each event: a :class:`Lifecycle` ``spans``               :class:`SpanFacts` that wait
+for delivery ``approval_requests``   operators' requests, and their results: none, ``""`` while one
+is being sent, or a text ``hook_runs``           runs of ``hook``'s command ``state``
+one row: what :class:`State` has besides events ======================
+===================================================================================
 
 Other processes add rows to the tables of ``journal.inbox`` while the exporter runs.
 """
@@ -22,7 +23,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple, TypeVar
 
-from azure_scheduled_events_exporter.core.lifecycle import REMEMBERED_ENDS, Change, Lifecycle, Lifecycles
+from azure_scheduled_events_exporter.core.lifecycle import (
+    REMEMBERED_ENDS,
+    Change,
+    Lifecycle,
+    Lifecycles,
+)
 from azure_scheduled_events_exporter.core.records import Record, change_record
 from azure_scheduled_events_exporter.core.spans import SpanFacts
 from azure_scheduled_events_exporter.core.statistics import Statistics
@@ -45,7 +51,8 @@ _SPANS: Final = 256
 _PRUNED: Final = 50_000
 """How many transitions are removed at once, which takes less than a second."""
 
-# A damaged file can hold any value in any column. CHECK would not help: SQLite ignores it in a file that is only read.
+# A damaged file can hold any value in any column. CHECK would not help: SQLite ignores it in a file
+# that is only read.
 _SCHEMA: Final = f"""
     PRAGMA journal_mode = WAL;
     BEGIN IMMEDIATE;
@@ -83,7 +90,9 @@ _PUT_LIFE: Final = "REPLACE INTO lives VALUES (?, ?, ?, ?)"
 _PUT_STATE: Final = "REPLACE INTO state VALUES (1, ?, ?, ?, ?, ?)"
 END_SPAN: Final = "DELETE FROM spans WHERE span_id = ? AND span = coalesce(?, span)"
 SET_IF_UNSENT: Final = "UPDATE approval_requests SET result = ? WHERE number = ? AND result IS NULL"
-SET_RESULT: Final = "UPDATE approval_requests SET result = ? WHERE number = ? AND coalesce(result, '') = ''"
+SET_RESULT: Final = (
+    "UPDATE approval_requests SET result = ? WHERE number = ? AND coalesce(result, '') = ''"
+)
 
 
 class Row(NamedTuple):
@@ -103,7 +112,8 @@ class State:
         last_number: of the newest transition.
         epoch: a random id of the numbers.
         vm_id: of the VM that the journal belongs to; ``""`` while that is not known.
-        heartbeat: the last moment at which an event of this VM is known to have been watched; None outside of events.
+        heartbeat: the last moment at which an event of this VM is known to have been watched; None
+            outside of events.
     """
 
     lifecycles: Lifecycles = field(default_factory=Lifecycles)
@@ -121,12 +131,14 @@ class NothingWrittenError(NotUsableError):
 class Store:
     """The tables over ``connection``. Every method is one transaction.
 
-    All methods raise sqlite3.Error and then leave the tables as they were; those that read values raise
-    ``DamagedTextError`` too.
+    All methods raise sqlite3.Error and then leave the tables as they were; those that read values
+    raise ``DamagedTextError`` too.
     """
 
     def __init__(self, connection: sqlite3.Connection, *, writes: bool = False) -> None:
-        """Refuse a file of another program, or of another schema. Who ``writes`` creates the tables if there are none.
+        """Refuse a file of another program, or of another schema.
+
+        Who ``writes`` creates the tables if there are none.
 
         Raises:
             NotUsableError: it is refused.
@@ -138,13 +150,18 @@ class Store:
                 raise NothingWrittenError("nothing has been written to it yet")
             connection.executescript(_SCHEMA)
         if connection.execute("PRAGMA application_id").fetchone()[0] != _APPLICATION_ID:
-            raise NotUsableError("it is another program's SQLite file, or of a version before the first release")
+            raise NotUsableError(
+                "it is another program's SQLite file, or of a version before the first release"
+            )
         version = connection.execute("PRAGMA user_version").fetchone()[0]
         if version != _SCHEMA_VERSION:
-            raise NotUsableError(f"it is of another version (schema {version}, known here is {_SCHEMA_VERSION})")
+            raise NotUsableError(
+                f"it is of another version (schema {version}, known here is {_SCHEMA_VERSION})"
+            )
         if writes:  # not before it is known to be ours
             connection.execute("PRAGMA journal_mode = WAL")
-            # NORMAL can lose committed transitions in a power failure, and an event can be a power failure.
+            # NORMAL can lose committed transitions in a power failure, and an event can be a power
+            # failure.
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute("BEGIN IMMEDIATE")  # fails if it cannot be written
             connection.rollback()
@@ -154,7 +171,10 @@ class Store:
         self._db.close()
 
     def check(self) -> None:
-        """Raise NotUsableError if the file is damaged. Not by quick_check: it does not compare indexes with tables."""
+        """Raise NotUsableError if the file is damaged.
+
+        Not by quick_check: it does not compare indexes with tables.
+        """
         problem = self._db.execute("PRAGMA integrity_check(1)").fetchone()[0]
         if problem != "ok":
             raise NotUsableError(problem)
@@ -162,11 +182,14 @@ class Store:
     def write(self, rows: Iterable[Row], state: State, *, whole: bool = False) -> None:
         """Write ``rows`` and the properties of ``state``, which is the state after them.
 
-        With ``whole``, its events are written too, in place of the current ones that the tables have.
+        With ``whole``, its events are written too, in place of the current ones that the tables
+        have.
         """
         heartbeat = encode(state.heartbeat) if state.heartbeat else ""
         values = (state.epoch, state.last_number, state.vm_id, encode(state.statistics), heartbeat)
-        lives = (*state.lifecycles.ended.values(), *state.lifecycles.current.values()) if whole else ()
+        lives = (
+            (*state.lifecycles.ended.values(), *state.lifecycles.current.values()) if whole else ()
+        )
         with self._db:
             if whole:
                 self._db.execute("DELETE FROM lives WHERE ended IS NULL")
@@ -175,20 +198,32 @@ class Store:
 
     def restore(self) -> State:
         """Return the state in the tables; a new one before the first write."""
-        row = self._db.execute("SELECT epoch, last_number, vm_id, statistics, heartbeat FROM state").fetchone()
+        row = self._db.execute(
+            "SELECT epoch, last_number, vm_id, statistics, heartbeat FROM state"
+        ).fetchone()
         if row is None:
             return State()
         epoch, number, vm_id, statistics, heartbeat = row
-        if [type(each) for each in (epoch, number, vm_id)] != [str, int, str] or number not in range(1 << 61):
-            raise NotUsableError("it is damaged: a value of the table state has the wrong type, or is out of range")
-        lives = self._lives("WHERE ended IS NOT NULL ORDER BY ended DESC LIMIT ?", (REMEMBERED_ENDS,))
+        if [type(each) for each in (epoch, number, vm_id)] != [
+            str,
+            int,
+            str,
+        ] or number not in range(1 << 61):
+            raise NotUsableError(
+                "it is damaged: a value of the table state has the wrong type, or is out of range"
+            )
+        lives = self._lives(
+            "WHERE ended IS NOT NULL ORDER BY ended DESC LIMIT ?", (REMEMBERED_ENDS,)
+        )
         last_beat = _sound(Timestamp, heartbeat) if heartbeat else None
         known = Lifecycles(self.current(), {life.event_id: life for life in reversed(list(lives))})
         return State(known, _sound(Statistics, statistics), number, epoch, vm_id, last_beat)
 
     def current(self) -> dict[str, Lifecycle]:
         """Return the current events by EventId, the oldest first."""
-        return {life.event_id: life for life in self._lives("WHERE ended IS NULL ORDER BY first_seen")}
+        return {
+            life.event_id: life for life in self._lives("WHERE ended IS NULL ORDER BY first_seen")
+        }
 
     def history(self) -> Iterator[Lifecycle]:
         """Return every event, the oldest first, each read when it is asked for."""
@@ -201,7 +236,10 @@ class Store:
     def transitions(self, after: int = 0, limit: int = PAGE) -> list[tuple[int, Record]]:
         """Return at most ``limit`` transitions after number ``after``, each with its number, the oldest first."""
         sql = "SELECT seq, record FROM transitions WHERE seq > ? ORDER BY seq LIMIT ?"
-        return [(number, _sound(dict, text)) for number, text in self._db.execute(sql, (after, limit)).fetchall()]
+        return [
+            (number, _sound(dict, text))
+            for number, text in self._db.execute(sql, (after, limit)).fetchall()
+        ]
 
     def position(self) -> tuple[str, int]:
         """Return the id of this journal's numbers and the last number given; ``""`` and 0 before the first write."""
@@ -209,7 +247,9 @@ class Store:
 
     def queued_spans(self, limit: int) -> list[tuple[str, str]]:
         """Return ids and texts of undelivered spans, the newest first, because they are urgent; -1 means all."""
-        return self._db.execute("SELECT span_id, span FROM spans ORDER BY rowid DESC LIMIT ?", (limit,)).fetchall()
+        return self._db.execute(
+            "SELECT span_id, span FROM spans ORDER BY rowid DESC LIMIT ?", (limit,)
+        ).fetchall()
 
     def inbox(self, before: Inbox | None = None, *, is_written: bool = True) -> Inbox:
         """Return what the tables have for others: as ``before``, unless this connection or another one has written."""
@@ -225,7 +265,9 @@ class Store:
         count = self._db.execute("SELECT count(*) FROM spans").fetchone()[0]
         return Inbox(self.open_requests(), runs, hooks, self.queued_spans(_SPANS), count)
 
-    def add_requests(self, lives: Iterable[Lifecycle], operator: str, created: float, expires: float) -> list[int]:
+    def add_requests(
+        self, lives: Iterable[Lifecycle], operator: str, created: float, expires: float
+    ) -> list[int]:
         """Queue an operator's requests to approve these events as they were shown; return their numbers."""
         texts = [encode(ApprovalRequest(life, operator, created, expires)) for life in lives]
         with self._db:
@@ -234,11 +276,20 @@ class Store:
 
     def open_requests(self) -> list[ApprovalRequest]:
         """Return the requests without a result."""
-        sql = "SELECT number, request FROM approval_requests WHERE coalesce(result, '') = '' ORDER BY number"
+        sql = (
+            "SELECT number, request FROM approval_requests WHERE coalesce(result, '') = '' ORDER BY"
+            " number"
+        )
         rows = self._db.execute(sql).fetchall()
-        return [replace(each, number=number) for number, text in rows for each in decoded(ApprovalRequest, [text])]
+        return [
+            replace(each, number=number)
+            for number, text in rows
+            for each in decoded(ApprovalRequest, [text])
+        ]
 
-    def withdraw_requests(self, numbers: Iterable[int], result: str, *, sent_too: bool = False) -> None:
+    def withdraw_requests(
+        self, numbers: Iterable[int], result: str, *, sent_too: bool = False
+    ) -> None:
         """Write ``result`` to open requests, so that they are not sent; with ``sent_too``, also to those being sent."""
         with self._db:
             statement = SET_RESULT if sent_too else SET_IF_UNSENT
@@ -246,13 +297,17 @@ class Store:
 
     def request_results(self, numbers: Iterable[int]) -> dict[int, str]:
         """Return the results of those requests that have one."""
-        results = dict(self._db.execute("SELECT number, result FROM approval_requests WHERE result <> ''"))
+        results = dict(
+            self._db.execute("SELECT number, result FROM approval_requests WHERE result <> ''")
+        )
         return {number: results[number] for number in numbers if number in results}
 
     def put_hook_run(self, run: HookRun) -> None:
         """Write a run, new or changed; writing it again changes nothing."""
         with self._db:
-            self._db.execute("REPLACE INTO hook_runs VALUES (?, ?, ?)", (run.run, run.started, encode(run)))
+            self._db.execute(
+                "REPLACE INTO hook_runs VALUES (?, ?, ?)", (run.run, run.started, encode(run))
+            )
 
     def hook_runs(self) -> list[HookRun]:
         """Return every run of a hook's command, the oldest first."""
@@ -269,12 +324,25 @@ def _sound(kind: type[_Value], text: str) -> _Value:
 
 
 def entry_rows(
-    last_number: int, changes: Iterable[Change], lives: Iterable[Lifecycle], spans: Iterable[SpanFacts]
+    last_number: int,
+    changes: Iterable[Change],
+    lives: Iterable[Lifecycle],
+    spans: Iterable[SpanFacts],
 ) -> list[Row]:
-    """Return the rows of what an observation adds; its transitions are numbered on. Raises CodecError: a bug."""
+    """Return the rows of what an observation adds; its transitions are numbered on.
+
+    Raises CodecError: a bug.
+    """
     numbered = enumerate(changes, last_number + 1)
-    texts = (Row(PUT_TRANSITION, (number, each.at.wall, encode(change_record(each)))) for number, each in numbered)
-    return [*texts, *map(_life_row, lives), *(Row(PUT_SPAN, (span.span_id, encode(span))) for span in spans)]
+    texts = (
+        Row(PUT_TRANSITION, (number, each.at.wall, encode(change_record(each))))
+        for number, each in numbered
+    )
+    return [
+        *texts,
+        *map(_life_row, lives),
+        *(Row(PUT_SPAN, (span.span_id, encode(span))) for span in spans),
+    ]
 
 
 def _life_row(life: Lifecycle) -> Row:

@@ -1,8 +1,8 @@
 """The table of metrics: type, name, help, the function that reads each metric from a snapshot, and labels.
 
-To add a metric, add a row to ``METRICS`` and to the table of docs/metrics.md; a test prints missing names. A row's
-function gets only the fields of the snapshot that its parameters name, so its text can be cached while these are the
-same objects. A scrape must not call IMDS or wait for a poll.
+To add a metric, add a row to ``METRICS`` and to the table of docs/metrics.md; a test prints missing
+names. A row's function gets only the fields of the snapshot that its parameters name, so its text
+can be cached while these are the same objects. A scrape must not call IMDS or wait for a poll.
 """
 
 import platform
@@ -22,10 +22,27 @@ from .spec import Labels, MetricSpec, Samples
 _TYPE = ("event_type",)
 _EVENT = ("event_id", "event_type", "scope")
 _INSTANCE = (
-    *("vm_name", "vm_id", "scale_set", "location", "zone", "fault_domain", "resource_group", "subscription_id"),
+    *(
+        "vm_name",
+        "vm_id",
+        "scale_set",
+        "location",
+        "zone",
+        "fault_domain",
+        "resource_group",
+        "subscription_id",
+    ),
     *("vm_size", "priority"),
 )
-_VM = ("vm_id", "vm_name", "computer_name", "subscription_id", "resource_group", "scale_set", "zone")
+_VM = (
+    "vm_id",
+    "vm_name",
+    "computer_name",
+    "subscription_id",
+    "resource_group",
+    "scale_set",
+    "zone",
+)
 _EVENTS_SHOWN = "Dashboards show the events themselves."
 
 _Lives = Mapping[str, Lifecycle]
@@ -52,7 +69,9 @@ def _not_before(life: Lifecycle) -> float | None:
     return life.event.not_before if life.is_pending else None
 
 
-def _count(which: Callable[[Lifecycle], bool]) -> Callable[[_Lives, str | None], Mapping[Labels, int]]:
+def _count(
+    which: Callable[[Lifecycle], bool],
+) -> Callable[[_Lives, str | None], Mapping[Labels, int]]:
     """Return a reader of the number of events by type and scope; documented types exist from the start as 0.
 
     Scope unknown exists only while this VM's name is unknown.
@@ -60,7 +79,9 @@ def _count(which: Callable[[Lifecycle], bool]) -> Callable[[_Lives, str | None],
 
     def read(shown: _Lives, vm_name: str | None) -> Mapping[Labels, int]:
         scopes = [scope for scope in Scope if scope is not Scope.UNKNOWN or vm_name is None]
-        counts: dict[Labels, int] = {(str(event_type), str(scope)): 0 for event_type in EventType for scope in scopes}
+        counts: dict[Labels, int] = {
+            (str(event_type), str(scope)): 0 for event_type in EventType for scope in scopes
+        }
         for life in filter(which, shown.values()):
             key = (life.event.event_type, str(life.scope))
             counts[key] = counts.get(key, 0) + 1
@@ -72,7 +93,11 @@ def _count(which: Callable[[Lifecycle], bool]) -> Callable[[_Lives, str | None],
 def _approvals_due(shown: _Lives, approval_statuses: Mapping[str, Decision]) -> Samples:
     """Return when the policy approves each current event, wall-clock seconds; none for an event that it holds."""
     due = ((shown.get(event_id), status.due) for event_id, status in approval_statuses.items())
-    return ((_event_labels(life), moment) for life, moment in due if life is not None and moment is not None)
+    return (
+        (_event_labels(life), moment)
+        for life, moment in due
+        if life is not None and moment is not None
+    )
 
 
 def _event_info(shown: _Lives, kinds: Mapping[str, Kind]) -> Samples:
@@ -87,15 +112,25 @@ def _event_info(shown: _Lives, kinds: Mapping[str, Kind]) -> Samples:
 
 def _ended(ended: Iterable[Lifecycle]) -> Samples:
     """Return when each of these events ended, wall-clock seconds."""
-    return (((*_event_labels(life), str(life.outcome)), life.ended_at.wall) for life in ended if life.ended_at)
+    return (
+        ((*_event_labels(life), str(life.outcome)), life.ended_at.wall)
+        for life in ended
+        if life.ended_at
+    )
 
 
-def _impact(shown: _Lives, kinds: Mapping[str, Kind], identity: Instance | None, vm_name: str | None) -> Samples:
+def _impact(
+    shown: _Lives, kinds: Mapping[str, Kind], identity: Instance | None, vm_name: str | None
+) -> Samples:
     """Return when the impact of each event of this VM begins or began, wall-clock seconds."""
     vm = _of_vm(identity, vm_name, _VM)
     for life in shown.values():
         moment = life.impact_at
-        if life.is_mine and moment is not None and kinds[life.event_id] not in {Kind.HARMLESS, Kind.ADVISORY}:
+        if (
+            life.is_mine
+            and moment is not None
+            and kinds[life.event_id] not in {Kind.HARMLESS, Kind.ADVISORY}
+        ):
             yield (life.event_id, life.event.event_type, *vm), moment
 
 
@@ -105,10 +140,15 @@ def _instance_info(identity: Instance | None, vm_name: str | None) -> Mapping[La
 
 
 def _of_vm(identity: Instance | None, vm_name: str | None, labels: Labels) -> Labels:
-    """Return the values of ``labels`` for this VM. Azure spells places differently in its answers: lower case here."""
+    """Return the values of ``labels`` for this VM.
+
+    Azure spells places differently in its answers: lower case here.
+    """
     known = identity or Instance("")
     values = {label: str(getattr(known, label)) for label in _INSTANCE}
-    lowered = {label: values[label].lower() for label in ("resource_group", "subscription_id", "scale_set")}
+    lowered = {
+        label: values[label].lower() for label in ("resource_group", "subscription_id", "scale_set")
+    }
     values |= {**lowered, "vm_name": vm_name or known.vm_name, "computer_name": known.host_name}
     return tuple(values[label] for label in labels)
 
@@ -125,8 +165,14 @@ METRICS: tuple[MetricSpec, ...] = (
         lambda poll_interval: poll_interval,
         not_shown="A setting: polls that are late turn up to 0.",
     ),
-    _counter("polls_total", "Polls of IMDS by outcome.", lambda polls: polls.outcomes, ("outcome",)),
-    _histogram("poll_duration_seconds", "Duration of a poll, whatever its outcome.", lambda polls: polls.durations),
+    _counter(
+        "polls_total", "Polls of IMDS by outcome.", lambda polls: polls.outcomes, ("outcome",)
+    ),
+    _histogram(
+        "poll_duration_seconds",
+        "Duration of a poll, whatever its outcome.",
+        lambda polls: polls.durations,
+    ),
     _gauge(
         "last_success_timestamp_seconds",
         "Time of the last valid answer; 0 before the first.",
@@ -144,11 +190,19 @@ METRICS: tuple[MetricSpec, ...] = (
         lambda document_changes: document_changes,
         not_shown="For diagnosis: the events that changed are shown.",
     ),
-    _gauge("instance_info", "This VM, as the instance metadata describes it; always 1.", _instance_info, _INSTANCE),
+    _gauge(
+        "instance_info",
+        "This VM, as the instance metadata describes it; always 1.",
+        _instance_info,
+        _INSTANCE,
+    ),
     _gauge(
         "host_info",
-        "The computer name of this VM, which its operating system and other exporters show; always 1.",
-        lambda identity: {identity.host_name: 1} if identity is not None and identity.host_name else {},
+        "The computer name of this VM, which its operating system and other exporters show;"
+        " always 1.",
+        lambda identity: (
+            {identity.host_name: 1} if identity is not None and identity.host_name else {}
+        ),
         ("computer_name",),
         "for joins with the metrics of other exporters",
     ),
@@ -174,7 +228,8 @@ METRICS: tuple[MetricSpec, ...] = (
     ),
     _gauge(
         "event_info",
-        f"A current event; always 1. Label 'resources' has the first {RESOURCES_SHOWN} VMs of Resources.",
+        f"A current event; always 1. Label 'resources' has the first {RESOURCES_SHOWN} VMs of"
+        " Resources.",
         _event_info,
         (*_EVENT, "event_status", "event_source", "kind", "description", "resources"),
     ),
@@ -184,7 +239,12 @@ METRICS: tuple[MetricSpec, ...] = (
         _each(lambda life: life.event.resource_count),
         _EVENT,
     ),
-    _gauge("event_not_before_timestamp_seconds", "NotBefore, until the event starts.", _not_before, _EVENT),
+    _gauge(
+        "event_not_before_timestamp_seconds",
+        "NotBefore, until the event starts.",
+        _not_before,
+        _EVENT,
+    ),
     _gauge(
         "event_seconds_until_not_before",
         "Time left until NotBefore at the moment of the scrape; negative once overdue.",
@@ -219,8 +279,8 @@ METRICS: tuple[MetricSpec, ...] = (
     ),
     _gauge(
         "vm_impact_timestamp_seconds",
-        "When the impact of an event of this VM begins or began: its start, else its approval, else NotBefore. "
-        "Absent for the kinds harmless and advisory.",
+        "When the impact of an event of this VM begins or began: its start, else its approval, else"
+        " NotBefore. Absent for the kinds harmless and advisory.",
         _impact,
         ("event_id", "event_type", *_VM),
     ),
@@ -238,8 +298,8 @@ METRICS: tuple[MetricSpec, ...] = (
     ),
     _histogram(
         "approval_latency_seconds",
-        "Time from first seen to approved, of events of this VM and of approvals given here; approved_by is deadline "
-        "if NotBefore came without an approval.",
+        "Time from first seen to approved, of events of this VM and of approvals given here;"
+        " approved_by is deadline if NotBefore came without an approval.",
         lambda statistics: statistics.approval_latency,
         ("event_type", "approved_by"),
     ),
@@ -270,7 +330,8 @@ METRICS: tuple[MetricSpec, ...] = (
     ),
     _gauge(
         "event_approval_due_timestamp_seconds",
-        "When the approval policy here approves the event; absent if it does not or NotBefore is earlier.",
+        "When the approval policy here approves the event; absent if it does not or NotBefore is"
+        " earlier.",
         _approvals_due,
         _EVENT,
     ),
@@ -319,7 +380,9 @@ METRICS: tuple[MetricSpec, ...] = (
         "As the duration; a run that is late raises AzureScheduledEventHookFailed.",
     ),
     _gauge(
-        "journal_up", "1 while transitions are written to disk before they are reported.", lambda journal: journal.up
+        "journal_up",
+        "1 while transitions are written to disk before they are reported.",
+        lambda journal: journal.up,
     ),
     _counter(
         "journal_errors_total",
@@ -333,6 +396,10 @@ METRICS: tuple[MetricSpec, ...] = (
         lambda deliveries: {"exported": deliveries.exported, "failed": deliveries.failed},
         ("outcome",),
     ),
-    _gauge("spans_queued", "Trace spans that no collector has accepted yet.", lambda deliveries: deliveries.queued),
+    _gauge(
+        "spans_queued",
+        "Trace spans that no collector has accepted yet.",
+        lambda deliveries: deliveries.queued,
+    ),
 )
 SPECS: Mapping[str, MetricSpec] = {spec.name: spec for spec in METRICS}

@@ -1,7 +1,8 @@
 """Renders the text of a scrape in the format that the scraper accepts.
 
-prometheus_client chooses the format and writes the text. The text of a metric is kept while its inputs are the same
-objects of the snapshot; only countdowns and the metrics of the process are written at each scrape.
+prometheus_client chooses the format and writes the text. The text of a metric is kept while its
+inputs are the same objects of the snapshot; only countdowns and the metrics of the process are
+written at each scrape.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,7 +21,9 @@ SHARED_SECONDS = 0.1
 """How long scrapes of one snapshot share a body, so that many scrapers cost as much as one."""
 
 _END = b"# EOF\n"  # of OpenMetrics
-_Kept = tuple[tuple[object, ...], bytes, tuple[tuple[bytes, float], ...]]  # inputs, text, and lines to complete
+_Kept = tuple[
+    tuple[object, ...], bytes, tuple[tuple[bytes, float], ...]
+]  # inputs, text, and lines to complete
 _Writer = Callable[[Collector], bytes]
 
 
@@ -42,7 +45,10 @@ class Rendering(NamedTuple):
 
 
 class Exposition:
-    """Renders what ``read`` returns; ``wall`` is the time of day in seconds since the epoch. Not thread-safe."""
+    """Renders what ``read`` returns; ``wall`` is the time of day in seconds since the epoch.
+
+    Not thread-safe.
+    """
 
     def __init__(self, read: Callable[[], Snapshot], wall: Callable[[], float]) -> None:
         self._read = read
@@ -60,19 +66,30 @@ class Exposition:
         snapshot, now = self._read(), self._wall()
         shared = self._bodies.get(is_openmetrics)
         if shared is None or shared[0] is not snapshot or not 0 <= now - shared[1] < SHARED_SECONDS:
-            texts = [self._text(metric, snapshot, now, (is_openmetrics, write)) for metric in METRICS]
-            texts.append(write(_Family(*ProcessCollector(registry=None).collect())).removesuffix(_END))
+            texts = [
+                self._text(metric, snapshot, now, (is_openmetrics, write)) for metric in METRICS
+            ]
+            texts.append(
+                write(_Family(*ProcessCollector(registry=None).collect())).removesuffix(_END)
+            )
             body = b"".join([*texts, _END if is_openmetrics else b""])
             shared = self._bodies[is_openmetrics] = snapshot, now, body
         return Rendering(shared[2], content_type)
 
-    def _text(self, metric: MetricSpec, snapshot: Snapshot, now: float, form: tuple[bool, _Writer]) -> bytes:
+    def _text(
+        self, metric: MetricSpec, snapshot: Snapshot, now: float, form: tuple[bool, _Writer]
+    ) -> bytes:
         is_openmetrics, write = form
         inputs, key = metric.inputs(snapshot), (is_openmetrics, metric.name)
         kept = self._texts.get(key)
-        if kept is None or any(fresh is not before for fresh, before in zip(inputs, kept[0], strict=True)):
+        if kept is None or any(
+            fresh is not before for fresh, before in zip(inputs, kept[0], strict=True)
+        ):
             text = write(_Family(metric.family(snapshot))).removesuffix(_END)
-            kept = self._texts[key] = inputs, *(_countdown(text) if metric.is_countdown else (text, ()))
+            kept = self._texts[key] = (
+                inputs,
+                *(_countdown(text) if metric.is_countdown else (text, ())),
+            )
         _, text, countdowns = kept
         return text + b"".join([b"%b %.3f\n" % (name, moment - now) for name, moment in countdowns])
 
@@ -81,4 +98,6 @@ def _countdown(text: bytes) -> tuple[bytes, tuple[tuple[bytes, float], ...]]:
     """Split the text of a countdown into its comments, and each series with its moment."""
     lines = text.splitlines(keepends=True)
     series = [line.rpartition(b" ") for line in lines if not line.startswith(b"#")]
-    return b"".join(lines[: len(lines) - len(series)]), tuple((name, float(value)) for name, _, value in series)
+    return b"".join(lines[: len(lines) - len(series)]), tuple(
+        (name, float(value)) for name, _, value in series
+    )

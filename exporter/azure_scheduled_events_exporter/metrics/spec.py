@@ -1,4 +1,7 @@
-"""Defines a row of the table of metrics, and converts it to a metric of prometheus_client. Contains no metric."""
+"""Defines a row of the table of metrics, and converts it to a metric of prometheus_client.
+
+Contains no metric.
+"""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -30,11 +33,13 @@ class MetricSpec:
         type: gauge, counter or histogram.
         name: without the prefix.
         help: one sentence.
-        read: gets the fields of the snapshot that its parameters name. It returns a value (None for no series), or a
-            value for each label value: a mapping, or pairs. A value is a number or a :class:`Histogram`.
+        read: gets the fields of the snapshot that its parameters name. It returns a value (None for
+            no series), or a value for each label value: a mapping, or pairs. A value is a number or
+            a :class:`Histogram`.
         labels: names of the labels.
         not_shown: why no dashboard shows it and no alert reads it; empty if one does.
-        is_countdown: whether values are wall-clock times, shown as the seconds until then at the moment of the scrape.
+        is_countdown: whether values are wall-clock times, shown as the seconds until then at the
+            moment of the scrape.
     """
 
     type: str
@@ -73,9 +78,11 @@ class MetricSpec:
         return metric
 
 
-def _samples(found: Any) -> Samples:  # noqa: ANN401 - what ``read`` returns
+def _samples(found: Any) -> Samples:
     if isinstance(found, Mapping):
-        return ((key if isinstance(key, tuple) else (str(key),), value) for key, value in found.items())
+        return (
+            (key if isinstance(key, tuple) else (str(key),), value) for key, value in found.items()
+        )
     if isinstance(found, Iterable):
         return found
     return () if found is None else [((), found)]

@@ -1,5 +1,8 @@
-"""The poll: fetch, observe, journal, log, approve, publish. ``poller`` and ``state`` decide their order.
+"""The poll: fetch, observe, journal, log, approve, publish.
 
-``document_reader`` reads, ``state`` has what is known. Publishes an immutable ``snapshot``; must not depend on its
+``poller`` and ``state`` decide their order.
+
+``document_reader`` reads, ``state`` has what is known. Publishes an immutable ``snapshot``; must
+not depend on its
 readers.
 """

@@ -19,7 +19,10 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 def system_clock() -> Clock:
-    """Return this machine's clock. The boot id is read once: it cannot change under a running process."""
+    """Return this machine's clock.
+
+    The boot id is read once: it cannot change under a running process.
+    """
     boot_id = _boot_id()
 
     def now() -> Timestamp:
@@ -34,7 +37,8 @@ def _boot_id() -> str:
     with contextlib.suppress(OSError):
         return _BOOT_ID.read_text(encoding="ascii").strip()
     seconds = _seconds_since_boot()
-    # Half-minute steps: the wall clock is corrected by less than that between two starts of this process.
+    # Half-minute steps: the wall clock is corrected by less than that between two starts of this
+    # process.
     return "" if seconds is None else f"booted-{round((time.time() - seconds) / 30)}"
 
 

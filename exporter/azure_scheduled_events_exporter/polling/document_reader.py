@@ -1,8 +1,9 @@
 """Asks IMDS for the Scheduled Events document, and decides whether to believe it.
 
-Knows requests, time limits, when the last document came and how often a body was empty: some nodes answer with an empty
-body if there are no events, but an empty body while events are current is more likely a fault than their end. Must not
-know what a document changes: ``polling.state`` derives that.
+Knows requests, time limits, when the last document came and how often a body was empty: some nodes
+answer with an empty body if there are no events, but an empty body while events are current is more
+likely a fault than their end. Must not know what a document changes: ``polling.state`` derives
+that.
 """
 
 import logging
@@ -67,7 +68,8 @@ class DocumentReader:
     def read(self, *, has_events: bool) -> Document | None:
         """Ask IMDS once; return the document, or None for an empty body that is not believed yet.
 
-        A document that has not changed is the same object as before. ``has_events``: whether events are current.
+        A document that has not changed is the same object as before. ``has_events``: whether events
+            are current.
 
         Raises:
             ImdsError: it sends no Scheduled Events document.
@@ -82,7 +84,9 @@ class DocumentReader:
         if self._empty_polls == 1:
             self._empty_since = now
             self.log.warning("empty body while events are current: not believed yet")
-        is_believed = self._empty_polls >= EMPTY_POLLS and now.since(self._empty_since) >= EMPTY_SECONDS
+        is_believed = (
+            self._empty_polls >= EMPTY_POLLS and now.since(self._empty_since) >= EMPTY_SECONDS
+        )
         return document if is_believed else None
 
     def _parsed(self, body: bytes | None) -> Document:
@@ -106,5 +110,9 @@ class DocumentReader:
         if self._is_stored or self._body is None or len(self._body) > MOST_STORED:
             return
         self._is_stored = True
-        headers = {name: self.client.headers[name] for name in _STORED_HEADERS if name in self.client.headers}
+        headers = {
+            name: self.client.headers[name]
+            for name in _STORED_HEADERS
+            if name in self.client.headers
+        }
         self.keep(RecordedDocument(self.clock().wall, self._body, headers, self._fault, vm_name))

@@ -1,7 +1,7 @@
 """Measures pauses of this VM for the poller, also across a restart of this process.
 
-While an event of this VM is current, a thread reads the clocks at each tick. ``core.pause`` interprets what they say,
-and ``core.observation`` to which events a pause belongs.
+While an event of this VM is current, a thread reads the clocks at each tick. ``core.pause``
+interprets what they say, and ``core.observation`` to which events a pause belongs.
 """
 
 import threading
@@ -17,7 +17,10 @@ from azure_scheduled_events_exporter.journal.journal import Journal
 from .clock import Clock
 
 TICK_SECONDS = 0.05
-"""Time between two samples. A pause is measured with this error; 20 samples a second cost a thousandth of a CPU."""
+"""Time between two samples.
+
+A pause is measured with this error; 20 samples a second cost a thousandth of a CPU.
+"""
 
 
 @dataclass(eq=False)
@@ -35,7 +38,8 @@ class Pauses:
 
     def __post_init__(self) -> None:
         last = self.journal.restore().heartbeat
-        # Kept until a document shows which events it belongs to; until then the heartbeat stays too, for the next run.
+        # Kept until a document shows which events it belongs to; until then the heartbeat stays
+        # too, for the next run.
         self._before_this_run = between_runs(last, self.clock()) if last else None
         self._lock = threading.Lock()
         self._ticked: Timestamp | None = None  # None while nothing is measured
@@ -56,8 +60,8 @@ class Pauses:
     def attend(self, known: Lifecycles, *, is_last: bool = False) -> None:
         """Sample while this VM has an event, and write a heartbeat while one is Started.
 
-        Call at the end of each poll, and before a change of events is shown. ``is_last``: the process ends; its VM's
-        event may start before the exporter runs again.
+        Call at the end of each poll, and before a change of events is shown. ``is_last``: the
+        process ends; its VM's event may start before the exporter runs again.
         """
         states = {life.state for life in known.current.values() if life.scope is Scope.SELF}
         self._sample(is_wanted=bool(states))
@@ -84,7 +88,10 @@ class Pauses:
                 self._ticked = self._look(self._ticked)
 
     def _look(self, before: Timestamp) -> Timestamp:
-        """Compare the clocks with when the tick after ``before`` is due; return this moment. The lock is held."""
+        """Compare the clocks with when the tick after ``before`` is due; return this moment.
+
+        The lock is held.
+        """
         now = self.clock()
         self._largest = max(self._largest, gap(before, now, TICK_SECONDS))
         return now

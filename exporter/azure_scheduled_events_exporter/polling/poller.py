@@ -1,7 +1,8 @@
 """Runs the poll steps in order.
 
-One poll is: fetch, parse, observe, journal, log, approve, publish, in this order, so that nothing is reported before it
-is on disk. Decisions are in pure modules. Everything that waits is an argument. One thread runs it.
+One poll is: fetch, parse, observe, journal, log, approve, publish, in this order, so that nothing
+is reported before it is on disk. Decisions are in pure modules. Everything that waits is an
+argument. One thread runs it.
 """
 
 import logging
@@ -30,7 +31,10 @@ CLOCK_TOLERANCE_SECONDS = 300.0
 """If the wall clock differs more than this from that of IMDS, no history is removed by it."""
 
 ANSWER_SECONDS = 0.2
-"""For how long a poll waits for the answer to an approval. One that comes later is recorded by the next poll."""
+"""For how long a poll waits for the answer to an approval.
+
+One that comes later is recorded by the next poll.
+"""
 
 ANSWER_POLL_SECONDS = 1.0
 """While IMDS has not answered an approval, polls are at most so far apart, even if the interval is longer."""
@@ -56,11 +60,18 @@ class Poller:
         self._clock = state.clock
         self.liveness = Liveness(state.clock)
         self._reader = DocumentReader(
-            self.client, state.config.imds_timeout, state.clock, state.journal.keep_document, state.log
+            self.client,
+            state.config.imds_timeout,
+            state.clock,
+            state.journal.keep_document,
+            state.log,
         )
         self._identity: Instance | None = None  # for the next poll
         self._approved = False
-        self._reason, self._failed_at = "", self._clock()  # why polls fail, and since when; "" while they succeed
+        self._reason, self._failed_at = (
+            "",
+            self._clock(),
+        )  # why polls fail, and since when; "" while they succeed
         if state.delivery is not None and state.config.instance_name is not None:
             state.delivery.identity = Instance(state.config.instance_name)
         self._show()
@@ -71,7 +82,10 @@ class Poller:
         return self.state.snapshot
 
     def learn(self, identity: Instance) -> None:
-        """Set this VM's identity; the next poll uses it to decide which events are this VM's. Any thread may call."""
+        """Set this VM's identity; the next poll uses it to decide which events are this VM's.
+
+        Any thread may call.
+        """
         self._identity = identity
         if self.state.delivery is not None:
             name = self.state.config.instance_name or identity.vm_name
@@ -97,14 +111,22 @@ class Poller:
     def latest(self) -> Snapshot:
         """Return the snapshot of the last poll, with what was pushed since. Any thread may call.
 
-        While the next poll hangs, ``up`` is False. The journal is not asked: its lock may be what the poll waits for.
+        While the next poll hangs, ``up`` is False. The journal is not asked: its lock may be what
+            the poll waits for.
         """
-        snapshot = self.snapshot if self.alerts is None else self.snapshot.having(pushes=self.alerts.pushes)
+        snapshot = (
+            self.snapshot
+            if self.alerts is None
+            else self.snapshot.having(pushes=self.alerts.pushes)
+        )
         if not self.liveness.hangs:
             return snapshot
         ended = round(self._clock().wall - self.liveness.overdue_seconds())
         failure = f"a poll should have ended at {iso_time(ended)}: {HANGS}"
-        return replace(snapshot, polls=replace(snapshot.polls, up=False, failure=failure, partial=False, hanging=True))
+        return replace(
+            snapshot,
+            polls=replace(snapshot.polls, up=False, failure=failure, partial=False, hanging=True),
+        )
 
     def poll(self) -> Outcome:
         """Poll IMDS once, record what changed, and publish a snapshot.
@@ -131,24 +153,37 @@ class Poller:
             outcome, failure = error.outcome, str(error)
             self._report(outcome, error.reason, failure)
         except Exception:  # noqa: BLE001 - whatever it is, the next poll must come
-            outcome, failure = Outcome.INVALID_DOCUMENT, "the exporter failed on this answer; its log has the traceback"
+            outcome, failure = (
+                Outcome.INVALID_DOCUMENT,
+                "the exporter failed on this answer; its log has the traceback",
+            )
             self._report(outcome, "poll failed", failure, is_bug=True)
-        self._reader.store(self.state.vm_name or "")  # not before: a write of the journal would have to wait for it
+        self._reader.store(
+            self.state.vm_name or ""
+        )  # not before: a write of the journal would have to wait for it
         self.state.pauses.attend(self.state.known)
         self._publish(outcome, failure, began, is_partial=has_read and outcome is not Outcome.OK)
         return outcome
 
-    def _report(self, outcome: Outcome, reason: str = "", error: str = "", *, is_bug: bool = False) -> None:
+    def _report(
+        self, outcome: Outcome, reason: str = "", error: str = "", *, is_bug: bool = False
+    ) -> None:
         """Log a failure when it begins, when its ``reason`` changes, and when it ends: then ``reason`` is ``""``."""
         before, self._reason = self._reason, reason
         if reason == before:
             return
         self._failed_at, log = self._failed_at if before else self._clock(), self.state.log
         if not reason:
-            log.info("IMDS answers again", extra=facts(seconds=round(self._clock().since(self._failed_at), 3)))
+            log.info(
+                "IMDS answers again",
+                extra=facts(seconds=round(self._clock().since(self._failed_at), 3)),
+            )
             return
         what = "IMDS poll still failing, new cause" if before else "IMDS poll failed"
-        fields = facts(outcome=outcome, error=f"{error}; polling slower" if outcome is Outcome.THROTTLED else error)
+        fields = facts(
+            outcome=outcome,
+            error=f"{error}; polling slower" if outcome is Outcome.THROTTLED else error,
+        )
         log.log(logging.ERROR if is_bug else logging.WARNING, what, extra=fields, exc_info=is_bug)
 
     def _take_in(self) -> Document | None:
@@ -167,10 +202,16 @@ class Poller:
         is_confirmed = state.vm_name is not None or state.knows_owner
         server_time = self.client.server_time() if state.known.current else None
         due = self.approvals.due(
-            state.known, shown, state.vm_name, is_name_confirmed=is_confirmed, server_time=server_time
+            state.known,
+            shown,
+            state.vm_name,
+            is_name_confirmed=is_confirmed,
+            server_time=server_time,
         )
         if due is not None:
-            state.record(mark_requested(state.known, due.life.event_id, due.approver, self._clock()))
+            state.record(
+                mark_requested(state.known, due.life.event_id, due.approver, self._clock())
+            )
             self.approvals.send(due)
             self._take_answer(ANSWER_SECONDS)
 
@@ -195,7 +236,9 @@ class Poller:
         answered = self.client.server_time()
         return answered is not None and abs(answered - now.wall) <= CLOCK_TOLERANCE_SECONDS
 
-    def _publish(self, outcome: Outcome, failure: str, began: Timestamp, *, is_partial: bool) -> None:
+    def _publish(
+        self, outcome: Outcome, failure: str, began: Timestamp, *, is_partial: bool
+    ) -> None:
         before, ended = self.snapshot.polls, self._clock()
         polls = Polls(
             outcomes={**before.outcomes, outcome: before.outcomes[outcome] + 1},
@@ -214,7 +257,9 @@ class Poller:
     def _show(self, **fields: object) -> None:
         """Let the snapshot have ``fields``, the events as they are now, and what the other parts say of themselves."""
         state, scheduler, delivery = self.state, self.approvals.scheduler, self.state.delivery
-        queued = state.journal.spans_queued()  # asked first: what is no longer queued has been counted
+        queued = (
+            state.journal.spans_queued()
+        )  # asked first: what is no longer queued has been counted
         state.show(
             self._clock(),
             approval_policy=scheduler.policy_name,
@@ -222,6 +267,8 @@ class Poller:
             approval_statuses=dict(scheduler.statuses),
             journal=state.journal.state,
             hooks=state.journal.inbox.hooks,
-            deliveries=Deliveries(delivery.exported, delivery.failed, queued) if delivery else Deliveries(),
+            deliveries=Deliveries(delivery.exported, delivery.failed, queued)
+            if delivery
+            else Deliveries(),
             **fields,
         )

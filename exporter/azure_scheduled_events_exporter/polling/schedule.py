@@ -17,8 +17,8 @@ HANGS = "the poll loop hangs"
 class PollSchedule:
     """Schedules polls at a fixed rate, slower while IMDS throttles. Missed polls are skipped.
 
-    Pure: times are arguments, in seconds of the monotonic clock.
-    Two polls are never closer than ``spacing``: polls that had to wait for the rate limiter would come in bursts.
+    Pure: times are arguments, in seconds of the monotonic clock. Two polls are never closer than
+    ``spacing``: polls that had to wait for the rate limiter would come in bursts.
     """
 
     def __init__(self, interval: float, start: float, spacing: float = 0.0) -> None:
@@ -42,7 +42,10 @@ class PollSchedule:
 
 
 class Liveness:
-    """Tells whether the poll loop hangs. The loop says how long it will wait; another thread looks if it is late."""
+    """Tells whether the poll loop hangs.
+
+    The loop says how long it will wait; another thread looks if it is late.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -59,11 +62,15 @@ class Liveness:
     def overdue_seconds(self) -> float:
         """Return by how many seconds the loop exceeds its expected waits.
 
-        It is at most 0 while polls run, even if IMDS does not answer. If it exceeds some seconds, the thread hangs.
+        It is at most 0 while polls run, even if IMDS does not answer. If it exceeds some seconds,
+        the thread hangs.
         """
         return self._clock().monotonic - self._deadline
 
     def look(self) -> None:
-        """Set :attr:`hangs`. Call it once a second: after Azure paused the VM, a poll ends between two looks."""
+        """Set :attr:`hangs`.
+
+        Call it once a second: after Azure paused the VM, a poll ends between two looks.
+        """
         is_overdue = self.overdue_seconds() > HANGING_SECONDS
         self.hangs, self._was_overdue = is_overdue and self._was_overdue, is_overdue

@@ -18,7 +18,8 @@ from azure_scheduled_events_exporter.errors import Outcome
 from azure_scheduled_events_exporter.journal.inbox import HookStatistics
 from azure_scheduled_events_exporter.journal.journal import JournalState
 
-# From a healthy answer (6 ms) over a late one to the request timeout (10 s) and that of the first request (130 s).
+# From a healthy answer (6 ms) over a late one to the request timeout (10 s) and that of the first
+# request (130 s).
 POLL_BOUNDS = (0.01, 0.1, 1.0, 10.0, 130.0)
 
 ENDED_SECONDS = 3600.0
@@ -41,8 +42,10 @@ class Polls:
         up: whether the last poll gave a valid answer.
         last_success: wall-clock time of the last valid answer; None before the first.
         failure: why ``up`` is False, for people; ``""`` when it is True.
-        partial: whether the last answer was a document of which something could not be read, and the rest is shown.
-        hanging: whether a poll takes longer than all its time limits together, and so may never end.
+        partial: whether the last answer was a document of which something could not be read, and
+            the rest is shown.
+        hanging: whether a poll takes longer than all its time limits together, and so may never
+            end.
     """
 
     outcomes: Mapping[Outcome, int] = field(default_factory=lambda: dict.fromkeys(Outcome, 0))
@@ -67,7 +70,8 @@ class Deliveries:
 class Snapshot:
     """The state of the exporter at one moment.
 
-    A field whose value has not changed is the same object as before, so readers can cache by identity.
+    A field whose value has not changed is the same object as before, so readers can cache by
+    identity.
 
     Attributes:
         poll_interval: seconds between polls as configured.
@@ -76,9 +80,11 @@ class Snapshot:
         incarnation: of the newest document; None if it carried none.
         document_changes: number of documents that differed from the one before.
         current: the current events by EventId.
-        shown: those of them that documents of this run have shown; the others are known from the journal only.
+        shown: those of them that documents of this run have shown; the others are known from the
+            journal only.
         kinds: the kind of each current event, by EventId.
-        ended: the events that ended within the last :data:`ENDED_SECONDS`, the newest last, also of earlier runs.
+        ended: the events that ended within the last :data:`ENDED_SECONDS`, the newest last, also of
+            earlier runs.
         recent: the lifecycles that ended last, the newest last.
         approval_policy: what approves events: off, documented, documented-all or file.
         approval_statuses: why an event is not approved yet, by EventId.

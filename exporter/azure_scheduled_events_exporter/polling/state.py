@@ -1,6 +1,7 @@
 """What the exporter knows: events, statistics, and the documents that they come from; and how a document changes it.
 
-Writes each change to the journal before anybody is shown it. Must not ask IMDS, or decide when to: ``polling.poller``.
+Writes each change to the journal before anybody is shown it. Must not ask IMDS, or decide when to:
+    ``polling.poller``.
 """
 
 import logging
@@ -10,9 +11,19 @@ from typing import TYPE_CHECKING
 
 from azure_scheduled_events_exporter.config.settings import Config
 from azure_scheduled_events_exporter.core.lifecycle import Change, Lifecycle, Lifecycles, Transition
-from azure_scheduled_events_exporter.core.observation import WATCHED_WITHIN_SECONDS, ObservationContext, observe
+from azure_scheduled_events_exporter.core.observation import (
+    WATCHED_WITHIN_SECONDS,
+    ObservationContext,
+    observe,
+)
 from azure_scheduled_events_exporter.core.records import change_record
-from azure_scheduled_events_exporter.core.spans import SpanFacts, finished, hook_run, is_traced, unfinished
+from azure_scheduled_events_exporter.core.spans import (
+    SpanFacts,
+    finished,
+    hook_run,
+    is_traced,
+    unfinished,
+)
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.journal.journal import OWNER_WAIT_SECONDS, Journal
 from azure_scheduled_events_exporter.logs import facts
@@ -58,7 +69,10 @@ class State:
         self._restore()
 
     def _restore(self) -> None:
-        """Begin with what the journal has. Its events stay current until a document shows otherwise."""
+        """Begin with what the journal has.
+
+        Its events stay current until a document shows otherwise.
+        """
         restored = self.journal.restore()
         self.known = replace(restored.lifecycles, unshown=frozenset(restored.lifecycles.current))
         self.show(self.clock(), statistics=restored.statistics)
@@ -70,8 +84,13 @@ class State:
 
     @property
     def knows_owner(self) -> bool:
-        """Whether the journal's events count as this VM's. Until then, they end only if a document has shown them."""
-        return not self.journal.awaits_vm_id or self.clock().since(self._began) >= OWNER_WAIT_SECONDS
+        """Whether the journal's events count as this VM's.
+
+        Until then, they end only if a document has shown them.
+        """
+        return (
+            not self.journal.awaits_vm_id or self.clock().since(self._began) >= OWNER_WAIT_SECONDS
+        )
 
     def identify(self, identity: "Instance | None") -> None:
         """Set this VM's identity. Forget a journal that came with the image of another VM."""
@@ -88,27 +107,41 @@ class State:
     def take_in(self, document: "Document") -> None:
         """Derive transitions from the document, write them to the journal, and log them."""
         before, now = self._document or replace(document, remarks=()), self.clock()
-        watched = self._observed_at is not None and now.since(self._observed_at) <= WATCHED_WITHIN_SECONDS
+        watched = (
+            self._observed_at is not None and now.since(self._observed_at) <= WATCHED_WITHIN_SECONDS
+        )
         self._observed_at = now
-        context = ObservationContext(now, self.vm_name, watched, self.pauses.take(), keeps_unshown=not self.knows_owner)
+        context = ObservationContext(
+            now, self.vm_name, watched, self.pauses.take(), keeps_unshown=not self.knows_owner
+        )
         self.record(*observe(self.known, document, context))
         changed = (document.incarnation, document.events) != (before.incarnation, before.events)
         self.snapshot = self.snapshot.having(
-            incarnation=document.incarnation, document_changes=self.snapshot.document_changes + changed
+            incarnation=document.incarnation,
+            document_changes=self.snapshot.document_changes + changed,
         )
         for remark in (each for each in document.remarks if each not in before.remarks):
-            self.log.warning("unexpected content in Scheduled Events document", extra=facts(remark=remark))
+            self.log.warning(
+                "unexpected content in Scheduled Events document", extra=facts(remark=remark)
+            )
         self._document = document
 
     def record(self, known: Lifecycles, changes: Sequence[Change] = ()) -> None:
         """Write ``changes`` and the new state ``known`` to the journal, log them and show them, in this order."""
-        pairs = [(life, self.known.current.get(event_id)) for event_id, life in known.current.items()]
+        pairs = [
+            (life, self.known.current.get(event_id)) for event_id, life in known.current.items()
+        ]
         lives = [life for life, before in pairs if life is not before and life != before]
         lives += [change.lifecycle for change in changes if change.lifecycle.outcome]
         if not lives:
             self.known = known
             return
-        spans = [span for change in changes if self.is_traced(change.lifecycle) for span in finished(change)]
+        spans = [
+            span
+            for change in changes
+            if self.is_traced(change.lifecycle)
+            for span in finished(change)
+        ]
         statistics = self.snapshot.statistics.plus(changes) if changes else self.snapshot.statistics
         self.journal.record(changes, lives, spans, statistics=statistics, lifecycles=known)
         self.known = known
@@ -124,18 +157,26 @@ class State:
         level = logging.WARNING if change.transition is Transition.LOST else logging.INFO
         record = change_record(change)
         notice = change.lifecycle.notice_seconds
-        record |= {"resources": ",".join(change.lifecycle.event.resources), "transition": None, "at": None}
+        record |= {
+            "resources": ",".join(change.lifecycle.event.resources),
+            "transition": None,
+            "at": None,
+        }
         record |= {"notice_seconds": None if notice is None else round(notice, 3)}
         known = {name: value for name, value in record.items() if value not in {None, ""}}
         self.log.log(level, "event %s", change.transition, extra=facts(**known))
 
     def is_traced(self, life: Lifecycle) -> bool:
         """Return whether this VM sends the spans of an event."""
-        return self.delivery is not None and is_traced(life, peers_too=self.config.tracing_scope == "all")
+        return self.delivery is not None and is_traced(
+            life, peers_too=self.config.tracing_scope == "all"
+        )
 
     def open_spans(self) -> tuple[SpanFacts, ...]:
         """Return the unfinished spans of current events, for a shutdown during an event."""
-        lives = self.known.shown if self.journal.awaits_vm_id else self.known.current  # others may be another VM's
+        lives = (
+            self.known.shown if self.journal.awaits_vm_id else self.known.current
+        )  # others may be another VM's
         return unfinished(filter(self.is_traced, lives.values()), self.clock())
 
     def trace_hooks(self) -> None:
@@ -145,10 +186,17 @@ class State:
         spans = []
         for run in self.journal.inbox.runs:
             life = self.known.current.get(run.event_id) or self.known.ended.get(run.event_id)
-            if run.outcome is None or run.run in self._traced_runs or life is None or not self.is_traced(life):
+            if (
+                run.outcome is None
+                or run.run in self._traced_runs
+                or life is None
+                or not self.is_traced(life)
+            ):
                 continue
             start, end = Timestamp(run.started), Timestamp(run.started + (run.duration or 0.0))
-            spans.append(hook_run(life, run.run, start, end, {"phase": run.phase, "outcome": run.outcome}))
+            spans.append(
+                hook_run(life, run.run, start, end, {"phase": run.phase, "outcome": run.outcome})
+            )
             self._traced_runs.add(run.run)
         if spans:
             self.journal.record(spans=spans)

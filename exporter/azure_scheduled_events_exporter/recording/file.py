@@ -1,11 +1,15 @@
-"""Reads and writes recordings: the unchanged documents of the metadata service, with their times. Pure.
+"""Reads and writes recordings: the unchanged documents of the metadata service, with their times.
 
-A recording is text of one JSON object a line, so that people can read it and a program can append to it:
+Pure.
 
-    {"recording": 1, "time": 1667203200.123, "vm_name": "web_4", "headers": {"Date": "…"}, "refused": "", "body": "{…}"}
+A recording is text of one JSON object a line, so that people can read it and a program can append
+to it:
 
-``refused`` is the reason why the exporter could not read a document. A byte of a body that is not UTF-8 is half a
-surrogate pair, as Python's ``surrogateescape`` makes it.
+    {"recording": 1, "time": 1667203200.123, "vm_name": "web_4", "headers": {"Date": "…"},
+    "refused": "", "body": "{…}"}
+
+``refused`` is the reason why the exporter could not read a document. A byte of a body that is not
+UTF-8 is half a surrogate pair, as Python's ``surrogateescape`` makes it.
 """
 
 import itertools
@@ -64,7 +68,11 @@ def from_line(line: str | bytes) -> RecordedDocument | None:
         headers = {str(key): str(value) for key, value in values.get("headers", {}).items()}
         name.encode()  # ValueError: half a surrogate pair, which no name of a VM contains
         is_sound = values["recording"] == _FORM and math.isfinite(time)
-        return RecordedDocument(time, body, headers, str(values.get("refused", "")), name) if is_sound else None
+        return (
+            RecordedDocument(time, body, headers, str(values.get("refused", "")), name)
+            if is_sound
+            else None
+        )
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         return None
 
@@ -79,5 +87,7 @@ def parse(text: str, source: str) -> tuple[RecordedDocument, ...]:
     sound = [each for each in documents if each is not None]
     if not sound or len(sound) < len(documents):
         raise UsageError(f"{source}: is no recording: 'history --record FILE' writes one")
-    times = itertools.accumulate((each.time for each in sound), max)  # the VM's clock may have been set back
+    times = itertools.accumulate(
+        (each.time for each in sound), max
+    )  # the VM's clock may have been set back
     return tuple(replace(each, time=time) for each, time in zip(sound, times, strict=True))

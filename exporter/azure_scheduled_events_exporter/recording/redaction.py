@@ -1,7 +1,8 @@
 """Replaces names, ids and free text of a recording by placeholders, the same text always by the same one. Pure.
 
-Values that the life of an event depends on are kept: times, statuses, types, sources, durations, incarnations, and the
-number of VMs and events. A body that cannot be parsed, or is nested too deeply, is replaced as a whole.
+Values that the life of an event depends on are kept: times, statuses, types, sources, durations,
+incarnations, and the number of VMs and events. A body that cannot be parsed, or is nested too
+deeply, is replaced as a whole.
 """
 
 import json
@@ -10,27 +11,40 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any, Final
 
-from azure_scheduled_events_exporter.core.document import clean_text, comparable_name, parse_not_before
+from azure_scheduled_events_exporter.core.document import (
+    clean_text,
+    comparable_name,
+    parse_not_before,
+)
 from azure_scheduled_events_exporter.times import iso_time
 
 from .file import RecordedDocument
 
 LEFT: Final = (
-    "times (NotBefore, Date, when documents came), EventType, EventStatus, EventSource, ResourceType, "
-    "DurationInSeconds, DocumentIncarnation, names of fields, the number of VMs and events"
+    "times (NotBefore, Date, when documents came), EventType, EventStatus, EventSource,"
+    " ResourceType, DurationInSeconds, DocumentIncarnation, names of fields, the number of VMs and"
+    " events"
 )
 """The data that a redacted recording still contains, for people."""
 
 _KEPT_HEADERS: Final = {
     "date": re.compile(r"[A-Z][a-z]{2}, \d{2} [A-Z][a-z]{2} \d{4} [\d:]{8} GMT"),
-    "content-type": re.compile(r"(application|text)/(json|xml|html|plain)(; ?charset=utf-8)?", re.IGNORECASE),
+    "content-type": re.compile(
+        r"(application|text)/(json|xml|html|plain)(; ?charset=utf-8)?", re.IGNORECASE
+    ),
 }
 """The headers that are kept if their value has this form; another one may hold a name."""
-_WORD: Final = re.compile(r"[A-Za-z]{1,24}")  # of an event type that nobody has seen yet; a longer text may be a name
+_WORD: Final = re.compile(
+    r"[A-Za-z]{1,24}"
+)  # of an event type that nobody has seen yet; a longer text may be a name
 _WORDS: Final = frozenset({"EventType", "EventStatus", "EventSource", "ResourceType"})
 _NUMBERS: Final = frozenset({"DurationInSeconds", "DocumentIncarnation"})
-_KNOWN_KEYS: Final = _WORDS | _NUMBERS | {"Events", "EventId", "Resources", "NotBefore", "Description"}
-_TIME: Final = re.compile(r"[A-Z][a-z]{2}, \d{1,2} [A-Z][a-z]{2} \d{4} [\d:]+ GMT|\d{4}-[\dT:.+Z-]+")
+_KNOWN_KEYS: Final = (
+    _WORDS | _NUMBERS | {"Events", "EventId", "Resources", "NotBefore", "Description"}
+)
+_TIME: Final = re.compile(
+    r"[A-Z][a-z]{2}, \d{1,2} [A-Z][a-z]{2} \d{4} [\d:]+ GMT|\d{4}-[\dT:.+Z-]+"
+)
 _ID: Final = "00000000-0000-4000-8000-{:012X}"
 _NUMBER: Final = re.compile(r"-?\d{1,9}")
 
@@ -49,7 +63,11 @@ class _StandIns:
     def document(self, document: RecordedDocument) -> RecordedDocument:
         """Return ``document`` with all names, ids and texts replaced."""
         headers = {
-            name: value if _KEPT_HEADERS[name.lower()].fullmatch(value) else self._for("text {}", value)
+            name: (
+                value
+                if _KEPT_HEADERS[name.lower()].fullmatch(value)
+                else self._for("text {}", value)
+            )
             for name, value in document.headers.items()
             if name.lower() in _KEPT_HEADERS
         }
@@ -69,18 +87,26 @@ class _StandIns:
         except (ValueError, RecursionError):
             return f"({len(body)} bytes that are no JSON, or nested too deeply)".encode()
 
-    def _value(self, key: str, value: Any) -> Any:  # noqa: ANN401 - any JSON
+    def _value(self, key: str, value: Any) -> Any:
         if isinstance(value, dict):
-            names = {name: name if name in _KNOWN_KEYS else self._for("Field{}", name) for name in value}
+            names = {
+                name: name if name in _KNOWN_KEYS else self._for("Field{}", name) for name in value
+            }
             return {names[name]: self._value(name, inner) for name, inner in value.items()}
         if isinstance(value, list):
             return [self._value(key, inner) for inner in value]
-        if value is None or isinstance(value, bool) or (key in _NUMBERS and not isinstance(value, str)):
+        if (
+            value is None
+            or isinstance(value, bool)
+            or (key in _NUMBERS and not isinstance(value, str))
+        ):
             return value
         return self._text(key, value if isinstance(value, str) else clean_text(value))
 
     def _text(self, key: str, text: str) -> str:
-        is_kept = (key in _WORDS and _WORD.fullmatch(text)) or (key in _NUMBERS and _NUMBER.fullmatch(text))
+        is_kept = (key in _WORDS and _WORD.fullmatch(text)) or (
+            key in _NUMBERS and _NUMBER.fullmatch(text)
+        )
         if is_kept or not text.strip():
             return text
         moment = parse_not_before(text) if key == "NotBefore" else None

@@ -1,4 +1,7 @@
-"""Sets up what pushes alerts, from the configuration. Imported only if there is an Alertmanager to push to."""
+"""Sets up what pushes alerts, from the configuration.
+
+Imported only if there is an Alertmanager to push to.
+"""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -41,11 +44,16 @@ def alert_push(
     def time() -> float:
         return imds_time() or clock().wall
 
-    clients = [AlertmanagerClient(url, config.alertmanager_http_config_file) for url in config.alertmanager_url]
+    clients = [
+        AlertmanagerClient(url, config.alertmanager_http_config_file)
+        for url in config.alertmanager_url
+    ]
     return AlertPush([Worker(client, look, clock, time, log) for client in clients])
 
 
-def wanted(snapshot: Snapshot, catalog: Catalog, labels: Mapping[str, str], now: Timestamp) -> Wanted | None:
+def wanted(
+    snapshot: Snapshot, catalog: Catalog, labels: Mapping[str, str], now: Timestamp
+) -> Wanted | None:
     """Return the alerts of this VM's events in ``snapshot``; None unless the last poll has read a document.
 
     Events that only the journal knows are left out until a document has shown whether they go on.
@@ -53,12 +61,19 @@ def wanted(snapshot: Snapshot, catalog: Catalog, labels: Mapping[str, str], now:
     if not (snapshot.polls.up or snapshot.polls.partial):
         return None
     mine = [life for life in snapshot.shown.values() if life.is_mine]
-    firing = [alert_of(life, snapshot.kinds[life.event_id], snapshot.identity, catalog, labels) for life in mine]
+    firing = [
+        alert_of(life, snapshot.kinds[life.event_id], snapshot.identity, catalog, labels)
+        for life in mine
+    ]
     ended = [
         (alert, now.since(life.ended_at))
         for life in snapshot.ended
         if life.is_mine and life.ended_at
-        if (alert := alert_of(life, kind_of(life, life.ended_at.wall), snapshot.identity, catalog, labels))
+        if (
+            alert := alert_of(
+                life, kind_of(life, life.ended_at.wall), snapshot.identity, catalog, labels
+            )
+        )
     ]
     return Wanted([alert for alert in firing if alert], ended)
 

@@ -1,9 +1,10 @@
 """Run one exporter: threads, HTTP routes, start and shutdown.
 
-The main thread serves HTTP and handles signals (``service.ending``). One thread polls, one asks who this VM is, one
-reads the policy file again, one for each request sends approvals, one delivers spans, one sees when a poll hangs, and
-one for each Alertmanager pushes alerts. They read the snapshot that the poller publishes, which never changes. The
-journal and the rate limiter of IMDS, which they share, have locks of their own.
+The main thread serves HTTP and handles signals (``service.ending``). One thread polls, one asks who
+this VM is, one reads the policy file again, one for each request sends approvals, one delivers
+spans, one sees when a poll hangs, and one for each Alertmanager pushes alerts. They read the
+snapshot that the poller publishes, which never changes. The journal and the rate limiter of IMDS,
+which they share, have locks of their own.
 """
 
 import asyncio
@@ -58,7 +59,8 @@ _IDENTITY_HEAD_START = 1.0
 
 _NAMED_SPANS_SECONDS = 5.0
 """How long the first spans wait for this VM's name: a span that was sent without it is never corrected. Just after a
-reboot, IMDS may fail for some seconds. With ``--instance.name``, they only wait until IMDS was asked once."""
+reboot, IMDS may fail for some seconds. With ``--instance.name``, they only wait until IMDS was
+asked once."""
 
 _TRACE_AGAIN_SECONDS = 60.0
 _LOOK_SECONDS = 0.1
@@ -90,20 +92,26 @@ class Exporter:
         self._threads: list[threading.Thread] = []
         self.failed: Callable[[], None] = lambda: None
         versions = event_versions(
-            config.imds_api_version, lambda found: log.info("api-version selected", extra=facts(api_version=found))
+            config.imds_api_version,
+            lambda found: log.info("api-version selected", extra=facts(api_version=found)),
         )
         limiter = rate_limiter or RateLimiter()
         # One for each thread that sends requests.
         self._polling_client, approving, asking = self._clients = [
-            ImdsClient(config.imds_endpoint, versions, limiter, self._wait, config.imds_timeout) for _ in range(3)
+            ImdsClient(config.imds_endpoint, versions, limiter, self._wait, config.imds_timeout)
+            for _ in range(3)
         ]
         path = None if config.journal_path == MEMORY else Path(config.journal_path)
         self.journal = journal or Journal(path, config.journal_retention, log)
         self._delivery = _delivery(config, self.journal, log) if reports else None
         clock = clock or system_clock()
-        self._alerts = self._alert_push(config, clock) if reports and config.alertmanager_url else None
+        self._alerts = (
+            self._alert_push(config, clock) if reports and config.alertmanager_url else None
+        )
         scheduler = ApprovalScheduler(config.approval_policy, log)
-        approvals = ApprovalSender(scheduler, approving, self.journal, config.imds_timeout, clock, log)
+        approvals = ApprovalSender(
+            scheduler, approving, self.journal, config.imds_timeout, clock, log
+        )
         self._approval_policy = scheduler.policy
         state = State(config, self.journal, self._delivery, clock, self._wait, log)
         self.poller = Poller(state, self._polling_client, approvals, self._alerts)
@@ -123,7 +131,8 @@ class Exporter:
         work += [("trace", partial(self._trace, self._delivery))] if self._delivery else []
         work += [("push", worker.run) for worker in (self._alerts.workers if self._alerts else ())]
         self._threads = [
-            threading.Thread(target=self._guarded, args=(run,), name=name, daemon=True) for name, run in work
+            threading.Thread(target=self._guarded, args=(run,), name=name, daemon=True)
+            for name, run in work
         ]
         for thread in self._threads:
             thread.start()
@@ -154,7 +163,10 @@ class Exporter:
         return self._ending.wait(max(0.0, seconds))
 
     def _guarded(self, work: Callable[[], None]) -> None:
-        """Run ``work``. If it raises, end the process: an exporter that no longer polls would show stale events."""
+        """Run ``work``.
+
+        If it raises, end the process: an exporter that no longer polls would show stale events.
+        """
         try:
             work()
         except Exception:  # noqa: BLE001 - whatever it is
@@ -168,7 +180,10 @@ class Exporter:
         self.poller.run()
 
     def _watch(self) -> None:
-        """See and log when a poll begins to hang, and when polls go on. A thread of its own: the log may hang too."""
+        """See and log when a poll begins to hang, and when polls go on.
+
+        A thread of its own: the log may hang too.
+        """
         was_hanging = False
         while not self._wait(_WATCH_SECONDS):
             self.poller.liveness.look()
@@ -187,25 +202,34 @@ class Exporter:
             try:
                 return delivery.run()
             except Exception:  # noqa: BLE001 - whatever it is
-                self._log.exception("span delivery failed; retrying", extra=facts(seconds=_TRACE_AGAIN_SECONDS))
+                self._log.exception(
+                    "span delivery failed; retrying", extra=facts(seconds=_TRACE_AGAIN_SECONDS)
+                )
                 if self._wait(_TRACE_AGAIN_SECONDS):
                     return None
 
 
 def alone(config: Config, log: logging.Logger) -> Iterator[Exporter]:
-    """Poll IMDS with a journal in memory, and yield the exporter that does, every 0.1 s. It sends no spans and alerts.
+    """Poll IMDS with a journal in memory, and yield the exporter that does, every 0.1 s.
+
+    It sends no spans and alerts.
 
     Raises:
         ExporterError: polling has ended by an internal error, or the endpoint cannot be discovered.
     """
-    exporter = Exporter(with_endpoint(replace(config, journal_path=MEMORY), log), log, reports=False)
+    exporter = Exporter(
+        with_endpoint(replace(config, journal_path=MEMORY), log), log, reports=False
+    )
     failed = threading.Event()
     exporter.failed = failed.set
     exporter.start()
     try:
         while not failed.wait(_LOOK_SECONDS):
             yield exporter
-        raise ExporterError("polling has ended by an internal error, which is logged above: start this command again")
+        raise ExporterError(
+            "polling has ended by an internal error, which is logged above: start this command"
+            " again"
+        )
     finally:
         exporter.stop()
 
@@ -228,13 +252,16 @@ def run(
 ) -> int:
     """Serve and poll until SIGTERM or SIGINT; return the exit status.
 
-    The process must end then: within 2 s of the signal it does so by itself. ``started`` is called with scheme and
+    The process must end then: within 2 s of the signal it does so by itself. ``started`` is called
+        with scheme and
     port.
 
-    Pass another ``rate_limiter`` only if the endpoint is not IMDS, and ``ending`` if it handles signals already.
+    Pass another ``rate_limiter`` only if the endpoint is not IMDS, and ``ending`` if it handles
+    signals already.
 
     Raises:
-        ExporterError: the endpoint cannot be discovered, root cannot be given up, or listening fails.
+        ExporterError: the endpoint cannot be discovered, root cannot be given up, or listening
+            fails.
     """
     if ending is None:
         ending = Ending()
@@ -246,9 +273,13 @@ def run(
     config = with_endpoint(config, log)  # DHCP may need root
     journal = None if config.journal_path == MEMORY else Path(config.journal_path)
     root = give_up(config.process_user, config.web_listen_address.port, journal)
-    if sys.platform != "win32":  # 512 connections need more than macOS gives, and logs and journal need some too
+    if (
+        sys.platform != "win32"
+    ):  # 512 connections need more than macOS gives, and logs and journal need some too
         with suppress(OSError, ValueError):  # macOS does not take "unlimited"
-            resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+            resource.setrlimit(
+                resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2
+            )
     return asyncio.run(_serve(config, log, ending, started, rate_limiter, root))
 
 
@@ -283,12 +314,15 @@ async def _serve(
     exporter.start()
     manager = ServiceManager(os.environ)
     notifications = asyncio.create_task(
-        manager.keep_notifying(poller.liveness.overdue_seconds, lambda: status_line(poller.latest()))
+        manager.keep_notifying(
+            poller.liveness.overdue_seconds, lambda: status_line(poller.latest())
+        )
     )
     await ending.wait()
     notifications.cancel()
     manager.notify("STOPPING=1", "STATUS=ending")
-    # A disk that hangs, or a log that nobody reads, can block each of these steps. The journal survives a kill.
+    # A disk that hangs, or a log that nobody reads, can block each of these steps. The journal
+    # survives a kill.
     await server.stop()  # first, so that no client takes time from the others
     exporter.stop()
     log.info("exporter stopped")
@@ -298,7 +332,8 @@ async def _serve(
 def _access(config: Config, log: logging.Logger) -> "WebAccess | None":
     if config.web_config_file is None:
         return None
-    from azure_scheduled_events_exporter.http_server.access import WebAccess  # noqa: PLC0415 - YAML and bcrypt take 2 MiB
+    # YAML and bcrypt take 2 MiB.
+    from azure_scheduled_events_exporter.http_server.access import WebAccess  # noqa: PLC0415
 
     with named_by("--web.config.file"):
         return WebAccess(Path(config.web_config_file), OPEN_PATHS, log=log)

@@ -26,8 +26,9 @@ class Ending:
 
     SIGHUP calls ``hung_up``, or ends the process if it comes because its terminal is gone.
 
-    Its handlers run also while the event loop waits for something, unlike those of asyncio. Without them, a signal
-    would be lost during the start of a container: the kernel has no default action for its first process.
+    Its handlers run also while the event loop waits for something, unlike those of asyncio. Without
+    them, a signal would be lost during the start of a container: the kernel has no default action
+    for its first process.
 
     Attributes:
         status: the exit status of the process.
@@ -46,7 +47,9 @@ class Ending:
     def on_signals(self) -> Iterator[None]:
         """During the block, a signal ends the process: by SystemExit, or after :meth:`attach` by :meth:`wait`."""
         handlers: dict[str, Handler] = dict.fromkeys(_ENDING, self._signalled)
-        handlers |= dict.fromkeys(_WITHOUT_EFFECT, lambda *_: None)  # not SIG_IGN, which programs that are run inherit
+        handlers |= dict.fromkeys(
+            _WITHOUT_EFFECT, lambda *_: None
+        )  # not SIG_IGN, which programs that are run inherit
         handlers["SIGHUP"] = self._hung_up
         before = {}
         for name, handler in handlers.items():
@@ -74,8 +77,13 @@ class Ending:
         self.begin()
 
     def begin(self) -> None:
-        """Begin the end: from now on the process has :data:`LONGEST_SECONDS`. Any thread may call."""
-        if self._limit is None:  # never cancelled, because a thread can delay the exit of the interpreter
+        """Begin the end: from now on the process has :data:`LONGEST_SECONDS`.
+
+        Any thread may call.
+        """
+        if (
+            self._limit is None
+        ):  # never cancelled, because a thread can delay the exit of the interpreter
             self._limit = threading.Timer(LONGEST_SECONDS, lambda: os._exit(self.status))
             self._limit.daemon = True
             self._limit.start()

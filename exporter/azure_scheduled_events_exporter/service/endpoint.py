@@ -13,8 +13,8 @@ from azure_scheduled_events_exporter.imds.discovery import discover
 from azure_scheduled_events_exporter.logs import facts
 
 NOT_ON_AZURE = (
-    "not on an Azure VM? try 'azure-scheduled-events-exporter demo', or set --imds.endpoint to that of "
-    "'azure-scheduled-events-exporter simulate'"
+    "not on an Azure VM? try 'azure-scheduled-events-exporter demo', or set --imds.endpoint to that"
+    " of 'azure-scheduled-events-exporter simulate'"
 )
 """The hint if the metadata service cannot be reached."""
 

@@ -77,14 +77,19 @@ class Identification:
                 return
 
     def ask(self) -> str:
-        """Request the instance metadata; return why that failed, or ``""``. Raises Stopped: the process is to end."""
+        """Request the instance metadata; return why that failed, or ``""``.
+
+        Raises Stopped: the process is to end.
+        """
         try:
             identity = parse_instance(self.client.instance(self.timeout))
         except ExporterError as error:
             return str(error)
         before = self._identity
         if before is not None and not identity.is_complete:  # what is missing now has not changed
-            identity = replace(before, **{name: value for name, value in asdict(identity).items() if value})
+            identity = replace(
+                before, **{name: value for name, value in asdict(identity).items() if value}
+            )
         if identity != before:
             self._identity = identity
             self.learn(identity)
@@ -102,7 +107,9 @@ class Identification:
 
     def _report(self, before: Instance | None, now: Instance) -> None:
         if before is not None:
-            changed = {name: value for name, value in asdict(now).items() if value != getattr(before, name)}
+            changed = {
+                name: value for name, value in asdict(now).items() if value != getattr(before, name)
+            }
             self.log.info("this VM's instance metadata has changed", extra=facts(**changed))
             return
         self.log.info("this VM's name is known", extra=facts(vm_name=now.vm_name, vm_id=now.vm_id))
@@ -110,6 +117,9 @@ class Identification:
             self.log.warning("IMDS sent only a part of this VM's instance metadata; asking again")
         if self.given and comparable_name(self.given) != comparable_name(now.vm_name):
             self.log.warning(
-                "--instance.name differs from this VM's name in IMDS: events of this VM count as another VM's",
-                extra=facts(instance_name=self.given, name_in_imds=now.vm_name, computer_name=now.host_name),
+                "--instance.name differs from this VM's name in IMDS: events of this VM count as"
+                " another VM's",
+                extra=facts(
+                    instance_name=self.given, name_in_imds=now.vm_name, computer_name=now.host_name
+                ),
             )

@@ -1,10 +1,11 @@
 """Give up root before the exporter listens.
 
-With ``--process.user``, the process becomes that user and cannot return. Without it, the process stays uid 0, because
-program, journal and certificates may belong to any user, but of its capabilities it keeps only access to files: no raw
-sockets, no other users' processes, no mounts. Write access to root's files is a way back to root, so only a named user
-is a security boundary. For a port below 1024, the capability to listen there is kept. A process that is not root
-changes nothing.
+With ``--process.user``, the process becomes that user and cannot return. Without it, the process
+stays uid 0, because program, journal and certificates may belong to any user, but of its
+capabilities it keeps only access to files: no raw sockets, no other users' processes, no mounts.
+Write access to root's files is a way back to root, so only a named user is a security boundary. For
+a port below 1024, the capability to listen there is kept. A process that is not root changes
+nothing.
 
 Capabilities belong to a thread: call this before a second thread starts.
 """
@@ -44,7 +45,9 @@ def account(name: str) -> tuple[int, int]:
             return entry.pw_uid, entry.pw_gid
         if name.isdecimal() and int(name) < 1 << 31:
             return int(name), int(name)  # a container has numbers without accounts
-        raise UsageError(f"--process.user: there is no user '{name}': name an account, or leave it out")
+        raise UsageError(
+            f"--process.user: there is no user '{name}': name an account, or leave it out"
+        )
     raise UsageError("--process.user: Windows has no root to give up: leave it out")
 
 
@@ -63,13 +66,18 @@ def give_up(user: str | None, port: int, journal: Path | None) -> str:
     uid, gid = account(user) if user else (0, 0)
     if sys.platform == "win32" or os.geteuid() != 0:
         if user and uid != getattr(os, "geteuid", lambda: -1)():
-            raise UsageError(f"--process.user: only root can become '{user}': start it as root, or as that user")
+            raise UsageError(
+                f"--process.user: only root can become '{user}': start it as root, or as that user"
+            )
         return ""
     kept = _CAP_NET_BIND_SERVICE if 0 < port < _FIRST_OPEN_PORT else 0
     if not uid:
         try:
             _reduce_capabilities(kept | _CAP_DAC_OVERRIDE)
-        except (OSError, AttributeError):  # a sandbox forbids it and has already dropped them; only Linux has them
+        except (
+            OSError,
+            AttributeError,
+        ):  # a sandbox forbids it and has already dropped them; only Linux has them
             return "stays uid 0; capabilities could not be changed here"
         return "stays uid 0 with few capabilities; set --process.user to switch to a user"
     try:
@@ -77,11 +85,15 @@ def give_up(user: str | None, port: int, journal: Path | None) -> str:
             _hand_over(journal, uid, gid)
         _become(uid, gid, kept)
     except OSError as error:
-        raise ExporterError(f"root could not be given up: {error.strerror or error} (--process.user)") from None
+        raise ExporterError(
+            f"root could not be given up: {error.strerror or error} (--process.user)"
+        ) from None
     for program in (os.__file__, str(exporter.__file__)):  # parts of both are loaded later
         if not os.access(program, os.R_OK):
             folder = Path(program).parent
-            raise ExporterError(f"'{user}' cannot read the program in {folder}: install it where every user can")
+            raise ExporterError(
+                f"'{user}' cannot read the program in {folder}: install it where every user can"
+            )
     return f"given up for {user}"
 
 
@@ -106,7 +118,9 @@ def _hand_over(journal: Path, uid: int, gid: int) -> None:
     if not folder.exists() or folder.name == _FOLDER:
         for missing in [each for each in reversed((folder, *folder.parents)) if not each.exists()]:
             missing.mkdir()
-            missing.chmod(0o700 if missing == folder else 0o755)  # whatever the umask: the user must reach the folder
+            missing.chmod(
+                0o700 if missing == folder else 0o755
+            )  # whatever the umask: the user must reach the folder
         os.chown(folder, uid, gid, follow_symlinks=False)
     for each in folder.glob(f"{glob.escape(file.name)}*"):
         with suppress(OSError):  # a symbolic link is not followed
@@ -123,7 +137,9 @@ def _reduce_capabilities(kept: int) -> None:
     """Drop all capabilities except the bits in ``kept``, of the first 32; child processes cannot regain them."""
     _libc("prctl", _PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     header = ctypes.create_string_buffer(struct.pack("=Ii", _CAPABILITY_VERSION_3, 0), 8)
-    sets = ctypes.create_string_buffer(24)  # effective, permitted, inheritable: of the first 32, then of the rest
+    sets = ctypes.create_string_buffer(
+        24
+    )  # effective, permitted, inheritable: of the first 32, then of the rest
     _libc("capget", header, sets)
     kept &= struct.unpack("=6I", sets.raw)[1]
     _libc("capset", header, struct.pack("=6I", kept, kept, 0, 0, 0, 0))

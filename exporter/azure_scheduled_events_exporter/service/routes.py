@@ -18,7 +18,9 @@ _HTML = "text/html; charset=utf-8"
 _TEXT = "text/plain; charset=utf-8"
 
 
-def _rendered(read: Callable[[], Snapshot], render: Callable[[Snapshot, float], Response]) -> Handler:
+def _rendered(
+    read: Callable[[], Snapshot], render: Callable[[Snapshot, float], Response]
+) -> Handler:
     """Return a handler that renders at most once a second, for any number of clients and changes of the snapshot."""
     kept: tuple[float, Response] | None = None
 
@@ -38,7 +40,9 @@ def routes(read: Callable[[], Snapshot], telemetry_path: str) -> Mapping[str, Ha
 
     def metrics(request: Request) -> Response:
         body, content_type = exposition.render(request.headers.get("accept", ""))
-        return Response(200, body, content_type, (("Vary", "Accept"), ("Cache-Control", "no-store")))
+        return Response(
+            200, body, content_type, (("Vary", "Accept"), ("Cache-Control", "no-store"))
+        )
 
     def healthy(_: Request) -> Response:
         polls = read().polls
@@ -56,7 +60,9 @@ def routes(read: Callable[[], Snapshot], telemetry_path: str) -> Mapping[str, Ha
         return Response(200, page(snapshot, now, telemetry_path), _HTML, page_headers())
 
     def events(snapshot: Snapshot, now: float) -> Response:
-        return Response(200, events_json(snapshot, now), "application/json", (("Cache-Control", "no-store"),))
+        return Response(
+            200, events_json(snapshot, now), "application/json", (("Cache-Control", "no-store"),)
+        )
 
     return {
         "/": _rendered(read, status_page),

@@ -1,7 +1,8 @@
 """Notify systemd that this process is ready, alive or stopping, and send a one-line status.
 
-Messages are datagrams of ``NAME=VALUE`` lines to the socket that ``$NOTIFY_SOCKET`` names. Without that variable,
-nothing is sent. Sending never blocks. Liveness and status are passed in: this module does not know polling.
+Messages are datagrams of ``NAME=VALUE`` lines to the socket that ``$NOTIFY_SOCKET`` names. Without
+that variable, nothing is sent. Sending never blocks. Liveness and status are passed in: this module
+does not know polling.
 
 Source: https://www.freedesktop.org/software/systemd/man/latest/sd_notify.html
 """
@@ -23,18 +24,27 @@ class ServiceManager:
     """The service manager that started this process: systemd, or one with the same protocol.
 
     Args:
-        environment: the variables of this process; ``NOTIFY_SOCKET`` and ``WATCHDOG_USEC`` are read.
+        environment: the variables of this process; ``NOTIFY_SOCKET`` and ``WATCHDOG_USEC`` are
+            read.
 
     Attributes:
-        watchdog_seconds: time without ``WATCHDOG=1`` after which the manager restarts this process; None if it never
-            does.
+        watchdog_seconds: time without ``WATCHDOG=1`` after which the manager restarts this process;
+            None if it never does.
     """
 
     def __init__(self, environment: Mapping[str, str]) -> None:
-        name = environment.get("NOTIFY_SOCKET", "")  # a path, or ``@name`` in the abstract namespace
-        self._address = name.replace("@", "\0", 1) if name[:1] == "@" else name if name[:1] == "/" else ""
+        name = environment.get(
+            "NOTIFY_SOCKET", ""
+        )  # a path, or ``@name`` in the abstract namespace
+        self._address = (
+            name.replace("@", "\0", 1) if name[:1] == "@" else name if name[:1] == "/" else ""
+        )
         mine = str(os.getpid())
-        time = environment.get("WATCHDOG_USEC", "") if environment.get("WATCHDOG_PID", mine) == mine else ""
+        time = (
+            environment.get("WATCHDOG_USEC", "")
+            if environment.get("WATCHDOG_PID", mine) == mine
+            else ""
+        )
         is_number = self._address and time.isascii() and time.isdigit()
         self.watchdog_seconds = (int(time) / 1e6 or None) if is_number else None
 
@@ -50,16 +60,20 @@ class ServiceManager:
             return False
         return True
 
-    async def keep_notifying(self, overdue_seconds: Callable[[], float], status_line: Callable[[], str]) -> None:
-        """Send READY=1, then status and watchdog messages until cancelled. Call it once the port answers requests.
+    async def keep_notifying(
+        self, overdue_seconds: Callable[[], float], status_line: Callable[[], str]
+    ) -> None:
+        """Send READY=1, then status and watchdog messages until cancelled.
+
+        Call it once the port answers requests.
 
         Args:
-            overdue_seconds: returns by how many seconds the poll loop exceeds its expected waits; at most 0 if it is
-                healthy.
+            overdue_seconds: returns by how many seconds the poll loop exceeds its expected waits;
+                at most 0 if it is healthy.
             status_line: returns the status that ``systemctl status`` shows.
 
-        With a watchdog, WATCHDOG=1 is sent while this loop runs and polls are overdue by less than half of
-        ``watchdog_seconds``.
+        With a watchdog, WATCHDOG=1 is sent while this loop runs and polls are overdue by less than
+        half of ``watchdog_seconds``.
         """
         patience = self.watchdog_seconds
         tick = min(_TICK_SECONDS, patience / 4) if patience else _TICK_SECONDS

@@ -1,4 +1,7 @@
-"""The command ``simulate``: parses flags and runs a simulator until it is stopped. Does not decide how IMDS behaves."""
+"""The command ``simulate``: parses flags and runs a simulator until it is stopped.
+
+Does not decide how IMDS behaves.
+"""
 
 import argparse
 import os
@@ -24,23 +27,48 @@ _ANY_PORT: Final = "--web.listen-address 127.0.0.1:0"  # of several exporters on
 _SLEEP_SECONDS: Final = 1.0  # Windows delivers a signal between two sleeps
 
 DESCRIPTION: Final = (
-    "Simulate the Azure Instance Metadata Service: play what Azure does to VMs, to try or test an exporter, alerts and "
-    "scripts off Azure."
+    "Simulate the Azure Instance Metadata Service: play what Azure does to VMs, to try or test an"
+    " exporter, alerts and scripts off Azure."
 )
 _SCENARIO: Final = (
-    "Scenario to play: a name of --list, a file of your own (.yaml), a recording of 'history --record', or all. "
-    f"May be repeated; scenarios follow one another. (default {_USUAL[0]})"
+    "Scenario to play: a name of --list, a file of your own (.yaml), a recording of 'history"
+    f" --record', or all. May be repeated; scenarios follow one another. (default {_USUAL[0]})"
 )
 _FAULT: Final = (
-    "Fail from START on (scenario time), for DURATION; by default at once and always. Repeatable. One of: "
-    f"{', '.join(Fault)}"
+    "Fail from START on (scenario time), for DURATION; by default at once and always. Repeatable."
+    f" One of: {', '.join(Fault)}"
 )
 _VALUES: Final = (
-    ("--speed", "FACTOR", "1", "Speed relative to Azure: at 60, a notice of 15 minutes lasts 15 seconds."),
-    ("--web.listen-address", "HOST:PORT", _LISTEN, "Address to listen on. Everyone who can connect can control it."),
-    ("--first-answer-delay", "DURATION", "0s", "Delay the first answer, as IMDS does for up to 2m."),
-    ("--first-event-delay", "DURATION", "0s", "Show no events after the first answer, as IMDS does for up to 5m."),
-    ("--newest-api-version", "DATE", "", "Refuse api-versions after this one, as an older IMDS does. (default: none)"),
+    (
+        "--speed",
+        "FACTOR",
+        "1",
+        "Speed relative to Azure: at 60, a notice of 15 minutes lasts 15 seconds.",
+    ),
+    (
+        "--web.listen-address",
+        "HOST:PORT",
+        _LISTEN,
+        "Address to listen on. Everyone who can connect can control it.",
+    ),
+    (
+        "--first-answer-delay",
+        "DURATION",
+        "0s",
+        "Delay the first answer, as IMDS does for up to 2m.",
+    ),
+    (
+        "--first-event-delay",
+        "DURATION",
+        "0s",
+        "Show no events after the first answer, as IMDS does for up to 5m.",
+    ),
+    (
+        "--newest-api-version",
+        "DATE",
+        "",
+        "Refuse api-versions after this one, as an older IMDS does. (default: none)",
+    ),
     ("--seed", "TEXT", None, "Use the same EventIds every time."),
 )
 _SWITCHES: Final = (
@@ -53,10 +81,18 @@ _SWITCHES: Final = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of ``simulate`` to ``parser``."""
     parser.add_argument("--scenario", action="append", metavar="NAME|FILE|all", help=_SCENARIO)
-    parser.add_argument("--fault", action="append", default=[], metavar="NAME[@START[+DURATION]]", help=_FAULT)
+    parser.add_argument(
+        "--fault", action="append", default=[], metavar="NAME[@START[+DURATION]]", help=_FAULT
+    )
     for flag, metavar, default, text in _VALUES:
         told = f"{text} (default {default})" if default else text
-        parser.add_argument(flag, type=float if flag == "--speed" else str, default=default, metavar=metavar, help=told)
+        parser.add_argument(
+            flag,
+            type=float if flag == "--speed" else str,
+            default=default,
+            metavar=metavar,
+            help=told,
+        )
     for flag, text in _SWITCHES:
         parser.add_argument(flag, action="store_true", help=text)
 
@@ -90,13 +126,20 @@ def _end(*_: object) -> NoReturn:
 def line(happening: Happening) -> str:
     """Return a happening as one line for people: UTC time, what, the event, its VMs."""
     clock = time.strftime("%H:%M:%S", time.gmtime(happening.at))
-    words = [clock, f"{happening.what:<11}", f"{happening.event_type:<9}", f"{happening.event_source:<8}"]
+    words = [
+        clock,
+        f"{happening.what:<11}",
+        f"{happening.event_type:<9}",
+        f"{happening.event_source:<8}",
+    ]
     words += [happening.event_id, ",".join(happening.resources)]
     if happening.what is What.APPROVED:
         words.append(f"by {happening.vm}")
     elif happening.not_before is not None:
         start = time.strftime("%H:%M:%S", time.gmtime(happening.not_before))
-        words.append(f"NotBefore {start}, in {format_duration(happening.not_before - happening.at)}")
+        words.append(
+            f"NotBefore {start}, in {format_duration(happening.not_before - happening.at)}"
+        )
     return f"{' '.join(words)} ({happening.scenario or 'placed by hand'})"
 
 
@@ -112,7 +155,9 @@ def _simulator(arguments: argparse.Namespace) -> Simulator:
         raise UsageError(f"{flag}: {error}") from None
     newest = arguments.newest_api_version
     if newest and not is_version(newest):
-        raise UsageError(f"--newest-api-version: '{newest}' is no version: write a date, such as 2020-07-01")
+        raise UsageError(
+            f"--newest-api-version: '{newest}' is no version: write a date, such as 2020-07-01"
+        )
     return Simulator(
         arguments.scenario or _USUAL,
         speed=arguments.speed,
@@ -130,7 +175,10 @@ def _simulator(arguments: argparse.Namespace) -> Simulator:
 def _greet(simulator: Simulator, arguments: argparse.Namespace) -> None:
     first, *others = simulator.vms
     names = ", ".join(arguments.scenario or _USUAL)
-    say(f"Playing {names} at speed {simulator.speed:g}. SIGINT (Ctrl-C) ends it. Point an exporter at it, as")
+    say(
+        f"Playing {names} at speed {simulator.speed:g}. SIGINT (Ctrl-C) ends it. Point an exporter"
+        " at it, as"
+    )
     say(f"  {first}: {_EXPORTER} {simulator.url}")
     for name in others:
         say(f"  {name}: {_EXPORTER} {simulator.vm_url(name)} {_ANY_PORT}")

@@ -23,7 +23,10 @@ _Reply = Mapping[str, object]
 
 
 class Control:
-    """The endpoints of one simulator. They play only scenarios that were known at start, and never open a path."""
+    """The endpoints of one simulator.
+
+    They play only scenarios that were known at start, and never open a path.
+    """
 
     def __init__(self, simulator: "Simulator", library: Mapping[str, Scenario]) -> None:
         self._simulator = simulator
@@ -39,7 +42,9 @@ class Control:
             return _json({"error": f"not found; there are {known}"}, HTTPStatus.NOT_FOUND)
         method = "GET" if path in reads else "POST"
         if request.method != method:
-            return _json({"error": f"use {method} for /simulator{path}"}, HTTPStatus.METHOD_NOT_ALLOWED)
+            return _json(
+                {"error": f"use {method} for /simulator{path}"}, HTTPStatus.METHOD_NOT_ALLOWED
+            )
         try:
             return _json(reads[path]() if path in reads else writes[path](_read(request.body)))
         except UsageError as error:
@@ -49,7 +54,9 @@ class Control:
         return {"record": [asdict(each) for each in self._simulator.record]}
 
     def _scenarios(self) -> _Reply:
-        known = [{"name": each.name, "description": each.description} for each in self._library.values()]
+        known = [
+            {"name": each.name, "description": each.description} for each in self._library.values()
+        ]
         state = {"playing": self._simulator.playing, "speed": self._simulator.speed}
         return {**state, "scenarios": known, "faults": list(Fault)}
 
@@ -60,7 +67,9 @@ class Control:
         scenarios: list[Scenario] = []
         for name in self._library if names == ("all",) else names:
             if name not in self._library:
-                raise order.error(f"'{name}' is none of all, {', '.join(self._library)}", "scenario")
+                raise order.error(
+                    f"'{name}' is none of all, {', '.join(self._library)}", "scenario"
+                )
             scenarios.append(self._library[name])
         self._simulator.play(scenarios, speed, loop=loop)
         return {"playing": [each.name for each in scenarios], "speed": speed}

@@ -1,4 +1,7 @@
-"""Writes bodies of Scheduled Events as IMDS does, for any api-version. Pure: no clock, no network."""
+"""Writes bodies of Scheduled Events as IMDS does, for any api-version.
+
+Pure: no clock, no network.
+"""
 
 import hashlib
 import json
@@ -13,7 +16,11 @@ from azure_scheduled_events_exporter.core.event_types import EventType
 
 WireEvent = Mapping[str, object]
 
-_FIELDS_SINCE: Final = {"Description": "2019-04-01", "EventSource": "2019-08-01", "DurationInSeconds": "2020-07-01"}
+_FIELDS_SINCE: Final = {
+    "Description": "2019-04-01",
+    "EventSource": "2019-08-01",
+    "DurationInSeconds": "2020-07-01",
+}
 
 PREVIEW: Final = "2017-03-01"
 """The version that needs no ``Metadata: true`` and puts an underscore before resource names."""
@@ -28,7 +35,10 @@ VERSIONS: Final = (
     "2020-07-01",
     "2024-07-09",
 )
-"""The versions that differ in what they show. Any other date shows what the newest one before it shows."""
+"""The versions that differ in what they show.
+
+Any other date shows what the newest one before it shows.
+"""
 
 ADVICE: Final = "SpotRebalanceRecommendation"
 """The type of an event of EventStatus Advisory: nothing is scheduled."""
@@ -68,7 +78,8 @@ def guid(*parts: object) -> str:
 def not_before_text(moment: float | None) -> str:
     """Return NotBefore in RFC 1123 GMT; ``""`` for None (started).
 
-    Cut to whole seconds, never rounded up: the event does not begin before the NotBefore people read.
+    Cut to whole seconds, never rounded up: the event does not begin before the NotBefore people
+        read.
     """
     return "" if moment is None else formatdate(floor(moment), usegmt=True)
 
@@ -76,7 +87,11 @@ def not_before_text(moment: float | None) -> str:
 def events_in(events: Sequence[WireEvent], version: str) -> list[WireEvent]:
     """Return ``events`` in the form of ``version``: newer fields and event types are left out."""
     return [
-        {key: _value(key, value, version) for key, value in event.items() if _knows(_FIELDS_SINCE, key, version)}
+        {
+            key: _value(key, value, version)
+            for key, value in event.items()
+            if _knows(_FIELDS_SINCE, key, version)
+        }
         for event in events
         if _knows(_TYPES_SINCE, event.get("EventType"), version)
     ]

@@ -35,7 +35,11 @@ class Replay:
     def body(self, now: float) -> bytes:
         """Return the document to serve at ``now``."""
         following = self._shown + 1
-        if self._served and following < len(self._documents) and self._due(self._documents[following].time) <= now:
+        if (
+            self._served
+            and following < len(self._documents)
+            and self._due(self._documents[following].time) <= now
+        ):
             self._shown, self._served = following, False
         self._served = True
         if self.ended_at is None and self._shown == len(self._documents) - 1:
@@ -62,7 +66,11 @@ class Replay:
         seconds = floor(self._due(moment))
         is_iso = re.match(r"\d{4}-", text)
         try:
-            moved = datetime.fromtimestamp(seconds, UTC).isoformat() if is_iso else formatdate(seconds, usegmt=True)
+            moved = (
+                datetime.fromtimestamp(seconds, UTC).isoformat()
+                if is_iso
+                else formatdate(seconds, usegmt=True)
+            )
         except (ValueError, OverflowError, OSError):  # outside the years 1 to 9999
             return found[0]
         return found[1] + moved.encode() + found[3]

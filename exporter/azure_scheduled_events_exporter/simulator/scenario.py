@@ -1,4 +1,7 @@
-"""Reads scenarios from YAML files: the VMs, and what happens to them. Uses no clock and no network."""
+"""Reads scenarios from YAML files: the VMs, and what happens to them.
+
+Uses no clock and no network.
+"""
 
 import math
 import os
@@ -46,7 +49,9 @@ LONGEST: Final = 365 * 86_400.0
 _FOLDER: Final = Path(__file__).parent / "scenarios"
 _TIMES: Final = ("announced_at", "notice", "started_for", "approval_delay", "new_notice")
 _OF_NOTICE: Final = ("notice", "approval_delay", "rescheduled_at", "new_notice")
-_SHORTEST: Final = 60.0  # seconds; minimum length of a scenario, so that a loop of empty scenarios does not spin
+_SHORTEST: Final = (
+    60.0  # seconds; minimum length of a scenario, so that a loop of empty scenarios does not spin
+)
 
 
 class Starts(StrEnum):
@@ -76,10 +81,13 @@ class VirtualMachine:
 
 @dataclass(frozen=True, slots=True)
 class PlannedEvent:
-    """One event of a scenario. All times are seconds of scenario time, moments counted from its beginning.
+    """One event of a scenario.
 
-    ``duration`` is DurationInSeconds as announced (-1 unknown); ``started_for`` is how long it stays Started.
-    An event of type :data:`ADVICE` schedules nothing: it is shown from ``announced_at`` to ``cancelled_at``.
+    All times are seconds of scenario time, moments counted from its beginning.
+
+    ``duration`` is DurationInSeconds as announced (-1 unknown); ``started_for`` is how long it
+    stays Started. An event of type :data:`ADVICE` schedules nothing: it is shown from
+    ``announced_at`` to ``cancelled_at``.
     """
 
     event_type: str
@@ -124,21 +132,27 @@ class Scenario:
     def shortest(self) -> float:
         """Minimum length in seconds of scenario time: until its last fault with an end is over."""
         length = self.recording[-1].time - self.recording[0].time if self.recording else 0
-        return max(_SHORTEST, length, *(plan.ends for plan in self.faults if plan.ends < math.inf), 0)
+        return max(
+            _SHORTEST, length, *(plan.ends for plan in self.faults if plan.ends < math.inf), 0
+        )
 
 
 Choice = str | Path | Scenario
 """A shipped scenario's name (or ``all``), the path of a file, or a scenario."""
 
 PLACEMENT_GROUP: Final = tuple(
-    VirtualMachine(f"vmss_{number}", scale_set="vmss", zone="1", fault_domain=str(number)) for number in range(5)
+    VirtualMachine(f"vmss_{number}", scale_set="vmss", zone="1", fault_domain=str(number))
+    for number in range(5)
 )
 """The VMs of a scenario without ``vms``."""
 
 
 @cache
 def shipped() -> tuple[Scenario, ...]:
-    """Return the scenarios that come with the package, in the order of :data:`SHIPPED`. They are read once."""
+    """Return the scenarios that come with the package, in the order of :data:`SHIPPED`.
+
+    They are read once.
+    """
     return tuple(load(_FOLDER / f"{name}.yaml") for name in SHIPPED)
 
 
@@ -152,7 +166,11 @@ def find(choice: Choice | Sequence[Choice]) -> tuple[Scenario, ...]:
         return (choice,)
     if isinstance(choice, Path):
         return (load(choice),)
-    return _named(choice) if isinstance(choice, str) else tuple(each for one in choice for each in find(one))
+    return (
+        _named(choice)
+        if isinstance(choice, str)
+        else tuple(each for one in choice for each in find(one))
+    )
 
 
 def _named(name: str) -> tuple[Scenario, ...]:
@@ -163,8 +181,8 @@ def _named(name: str) -> tuple[Scenario, ...]:
     path = Path(name)
     if path.suffix not in {".yaml", ".yml", ".json"} and not os.path.isfile(path):  # noqa: PTH113 - Path.is_file raises for names that are too long
         raise UsageError(
-            f"'{name}' is no scenario: choose from all, {', '.join(SHIPPED)}, or give the path of a .yaml file "
-            "or of a recording"
+            f"'{name}' is no scenario: choose from all, {', '.join(SHIPPED)}, or give the path of a"
+            " .yaml file or of a recording"
         )
     return (load(path),)
 
@@ -179,12 +197,17 @@ def load(path: Path) -> Scenario:
 
 def _recorded(path: Path, text: str) -> Scenario:
     recording = parse_recording(text, str(path))
-    name = next((each.vm_name for each in reversed(recording) if each.vm_name), PLACEMENT_GROUP[0].name)
+    name = next(
+        (each.vm_name for each in reversed(recording) if each.vm_name), PLACEMENT_GROUP[0].name
+    )
     return Scenario(path.stem, "a recording", (VirtualMachine(name),), (), recording=recording)
 
 
 def parse(text: str, source: str, name: str = "scenario") -> Scenario:
-    """Read a scenario from ``text``; ``source`` names it in error messages. Raises as :func:`load` does."""
+    """Read a scenario from ``text``; ``source`` names it in error messages.
+
+    Raises as :func:`load` does.
+    """
     return _scenario(yaml_file.parse(text, source), name)
 
 
@@ -204,7 +227,9 @@ def _scenario(section: Section, name: str) -> Scenario:
 def _vm(section: Section) -> VirtualMachine:
     name = section.text("name")
     if not name or "/" in name or not name.isprintable():
-        raise section.error("must be a VM's name: not empty, without '/', and of printable characters", "name")
+        raise section.error(
+            "must be a VM's name: not empty, without '/', and of printable characters", "name"
+        )
     usual = VirtualMachine(name, own_events_only=section.flag("own_events_only", default=False))
     texts = [field.name for field in fields(usual) if field.name not in {"name", "own_events_only"}]
     values: dict[str, Any] = {key: section.text(key, getattr(usual, key)) for key in texts}
@@ -218,8 +243,12 @@ def _event(section: Section, vms: tuple[str, ...]) -> PlannedEvent:
     resources = section.texts("resources", vms)
     for name in resources:
         if name not in vms:
-            raise section.error(f"'{name}' is none of this scenario's VMs: {', '.join(vms)}", "resources")
-    usual = PlannedEvent(event_type, resources, notice=facts.usual_notice, started_for=facts.usual_started)
+            raise section.error(
+                f"'{name}' is none of this scenario's VMs: {', '.join(vms)}", "resources"
+            )
+    usual = PlannedEvent(
+        event_type, resources, notice=facts.usual_notice, started_for=facts.usual_started
+    )
     times: dict[str, Any] = {key: _seconds(section, key, getattr(usual, key)) for key in _TIMES}
     event = replace(
         usual,
@@ -240,26 +269,38 @@ def _check(section: Section, event: PlannedEvent) -> None:
     """Refuse an event whose times contradict each other."""
     left = event.cancelled_at
     if event.is_advice:
-        _refuse(section, "advice schedules nothing", *_OF_NOTICE, "starts", "started_for", "duration")
+        _refuse(
+            section, "advice schedules nothing", *_OF_NOTICE, "starts", "started_for", "duration"
+        )
         if left is None or left <= event.announced_at:
-            raise section.error("advice needs cancelled_at, after announced_at: when it leaves the document", "type")
+            raise section.error(
+                "advice needs cancelled_at, after announced_at: when it leaves the document", "type"
+            )
         return
     if event.starts is Starts.AT_ONCE:
         _refuse(section, "the event starts at once", *_OF_NOTICE, "cancelled_at")
         return
     if "rescheduled_at" in section and "new_notice" not in section:
-        raise section.error("needs new_notice too, the time from then to NotBefore", "rescheduled_at")
+        raise section.error(
+            "needs new_notice too, the time from then to NotBefore", "rescheduled_at"
+        )
     if "new_notice" in section and "rescheduled_at" not in section:
-        raise section.error("needs rescheduled_at too, the moment at which NotBefore changes", "new_notice")
+        raise section.error(
+            "needs rescheduled_at too, the moment at which NotBefore changes", "new_notice"
+        )
     moved = event.rescheduled_at
     if moved is not None and not event.announced_at < moved < event.announced_at + event.notice:
         raise section.error("must lie after announced_at and before NotBefore", "rescheduled_at")
     if event.starts is Starts.NEVER and left is None:
-        raise section.error("an event that never starts needs cancelled_at, or it would stay for good", "starts")
+        raise section.error(
+            "an event that never starts needs cancelled_at, or it would stay for good", "starts"
+        )
     if left is not None and left <= max(event.announced_at, moved or 0):
         raise section.error("must come after announced_at and rescheduled_at", "cancelled_at")
     if left is not None and event.starts is Starts.NOT_BEFORE and left >= event.not_before:
-        raise section.error("comes after the start: make it earlier, or write 'starts: never'", "cancelled_at")
+        raise section.error(
+            "comes after the start: make it earlier, or write 'starts: never'", "cancelled_at"
+        )
 
 
 def _refuse(section: Section, reason: str, *keys: str) -> None:

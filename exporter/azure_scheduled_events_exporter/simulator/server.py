@@ -31,13 +31,15 @@ _LONGEST_WAIT = 3600.0
 class Simulator:
     """A server that answers as IMDS does, on a TCP port; a context manager that serves while it is open.
 
-    ``scenario`` is played from :meth:`start` on, ``speed`` times as fast as written, in a ``loop`` if asked.
-    ``faults`` are plans or their text (``throttle@2m+30s``), in scenario time from the start.
-    ``first_answer_delay`` (real seconds) delays the first answers, as IMDS does while it enables Scheduled Events, and
-    again after a day without a request; documents have no events for ``first_event_delay`` (real seconds) after that.
-    ``empty_body`` answers 200 without a body when there are no events. Versions after ``newest_api_version`` are
-    refused; ``""`` refuses none. With a ``seed`` the EventIds are the same every time. More ``requests_per_second``
-    than IMDS admits are for soaks. ``clock`` gives Unix seconds and must not jump; the default follows the monotonic
+    ``scenario`` is played from :meth:`start` on, ``speed`` times as fast as written, in a ``loop``
+    if asked. ``faults`` are plans or their text (``throttle@2m+30s``), in scenario time from the
+    start. ``first_answer_delay`` (real seconds) delays the first answers, as IMDS does while it
+    enables Scheduled Events, and again after a day without a request; documents have no events for
+    ``first_event_delay`` (real seconds) after that. ``empty_body`` answers 200 without a body when
+    there are no events. Versions after ``newest_api_version`` are refused; ``""`` refuses none.
+    With a ``seed`` the EventIds are the same every time. More ``requests_per_second`` than IMDS
+    admits are for soaks. ``clock`` gives Unix seconds and must not jump; the default follows the
+    monotonic
     clock.
 
     Raises:
@@ -62,7 +64,9 @@ class Simulator:
     ) -> None:
         self._clock = clock or steady_clock()
         self._address = address
-        self._plans = tuple(parse_plan(fault) if isinstance(fault, str) else fault for fault in faults)
+        self._plans = tuple(
+            parse_plan(fault) if isinstance(fault, str) else fault for fault in faults
+        )
         self._playlist = Playlist(find(scenario), speed, loop)
         self._seed = uuid.uuid4().hex if seed is None else str(seed)
         self._service = Service(
@@ -77,7 +81,9 @@ class Simulator:
         self._server: Server | None = None
         self._threads: list[threading.Thread] = []
         self._stopping = threading.Event()
-        self._control = Control(self, {each.name: each for each in (*shipped(), *self._playlist.scenarios)})
+        self._control = Control(
+            self, {each.name: each for each in (*shipped(), *self._playlist.scenarios)}
+        )
 
     def __enter__(self) -> Self:
         self.start()
@@ -93,7 +99,8 @@ class Simulator:
             self._server = Server((host, port), self._respond)
         except OSError as error:
             raise ExporterError(
-                f"cannot listen on {host}:{port}: {error.strerror or error}; choose another address or port"
+                f"cannot listen on {host}:{port}: {error.strerror or error}; choose another address"
+                " or port"
             ) from None
         now = self._clock()
         self._service.stage = Stage(self._playlist, at=now, seed=self._seed)
@@ -122,7 +129,9 @@ class Simulator:
     def url(self) -> str:
         """The base address; the first VM of the scenario answers there."""
         if self._server is None:
-            raise ExporterError("the simulator is not running: call start(), or use it in a with statement")
+            raise ExporterError(
+                "the simulator is not running: call start(), or use it in a with statement"
+            )
         host, port = self._server.server_address[:2]
         return f"http://{ListenAddress(str(host), port).local}"
 
@@ -184,21 +193,28 @@ class Simulator:
         """Fail as ``fault`` from now on, for ``seconds`` of real time or until :meth:`heal`; UsageError: unknown."""
         kind = fault_named(fault)
         with self._changed:
-            self._service.inject(FaultPlan(kind, self._clock(), math.inf if seconds is None else seconds))
+            self._service.inject(
+                FaultPlan(kind, self._clock(), math.inf if seconds is None else seconds)
+            )
 
     def heal(self) -> None:
         """End every active fault."""
         with self._changed:
             self._service.heal(self._clock())
 
-    def play(self, scenario: Choice | Sequence[Choice], speed: float | None = None, *, loop: bool = False) -> None:
+    def play(
+        self, scenario: Choice | Sequence[Choice], speed: float | None = None, *, loop: bool = False
+    ) -> None:
         """Play ``scenario`` from its beginning, at the current speed unless one is given.
 
         Raises as the class does.
         """
         scenarios = find(scenario)
         with self._as_of_now() as stage:
-            stage.play(Playlist(scenarios, stage.playlist.speed if speed is None else speed, loop), self._clock())
+            stage.play(
+                Playlist(scenarios, stage.playlist.speed if speed is None else speed, loop),
+                self._clock(),
+            )
 
     @contextlib.contextmanager
     def _as_of_now(self) -> Iterator[Stage]:

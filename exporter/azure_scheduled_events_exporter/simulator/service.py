@@ -9,7 +9,16 @@ from http import HTTPStatus
 from typing import Final, cast
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from .document import NEWEST, PREVIEW, WireEvent, document_body, events_in, is_version, to_json, version_invalid
+from .document import (
+    NEWEST,
+    PREVIEW,
+    WireEvent,
+    document_body,
+    events_in,
+    is_version,
+    to_json,
+    version_invalid,
+)
 from .faults import Fault, FaultPlan, active
 from .instance import instance
 from .stage import Stage
@@ -68,7 +77,9 @@ def _error(status: HTTPStatus, message: str) -> Answer:
 
 
 _FAULTY: Final[Mapping[Fault | None, Answer]] = {
-    Fault.THROTTLE: Answer(HTTPStatus.TOO_MANY_REQUESTS, b"Throttle Result: Too Many Requests", TEXT),
+    Fault.THROTTLE: Answer(
+        HTTPStatus.TOO_MANY_REQUESTS, b"Throttle Result: Too Many Requests", TEXT
+    ),
     Fault.BAD_REQUEST: _error(HTTPStatus.BAD_REQUEST, "Bad request"),
     Fault.NOT_FOUND: Answer(HTTPStatus.NOT_FOUND, _XML, "application/xml"),
     Fault.METHOD_NOT_ALLOWED: _error(HTTPStatus.METHOD_NOT_ALLOWED, "Method not allowed"),
@@ -82,9 +93,12 @@ _FAULTY: Final[Mapping[Fault | None, Answer]] = {
 
 @dataclass(slots=True)
 class Service:
-    """Checks, throttles and answers requests for a :class:`Stage`, with its faults. Not thread-safe.
+    """Checks, throttles and answers requests for a :class:`Stage`, with its faults.
 
-    ``body`` is served instead of the document, and ``windows`` are faults from outside the scenario.
+    Not thread-safe.
+
+    ``body`` is served instead of the document, and ``windows`` are faults from outside the
+    scenario.
     """
 
     stage: Stage
@@ -98,7 +112,9 @@ class Service:
     seen: deque[Seen] = field(default_factory=lambda: deque(maxlen=_KEPT))
     _enabled_at: float = -math.inf  # of the service, not of a VM
     _asked_at: float = -math.inf
-    _answered: dict[str, deque[float]] = field(default_factory=dict)  # of each VM, during the last second
+    _answered: dict[str, deque[float]] = field(
+        default_factory=dict
+    )  # of each VM, during the last second
 
     def arrived(self, request: Request, now: float) -> float:
         """Count a ``request`` under ``/metadata``; return by how many seconds to delay the answer, while enabling."""
@@ -161,23 +177,35 @@ class Service:
                 return self._document(version, vm, now)
             case "GET", _:
                 is_partial = fault is Fault.PARTIAL_INSTANCE
-                return Answer(HTTPStatus.OK, to_json(instance(self.stage.vms[vm], is_partial=is_partial)))
+                return Answer(
+                    HTTPStatus.OK, to_json(instance(self.stage.vms[vm], is_partial=is_partial))
+                )
             case "POST", "/metadata/scheduledevents":
                 return self._approval(request.body, vm, now)
         return _FAULTY[Fault.METHOD_NOT_ALLOWED]
 
-    def _refusal(self, headers: Mapping[str, str], path: str, version: str, fault: Fault | None) -> Answer | None:
+    def _refusal(
+        self, headers: Mapping[str, str], path: str, version: str, fault: Fault | None
+    ) -> Answer | None:
         """Return the refusal that IMDS gives for these headers and this api-version; None if they are valid."""
         is_preview = path == _EVENTS and version == PREVIEW
         if headers.get("metadata", "").strip().lower() != "true" and not is_preview:
-            return _error(HTTPStatus.BAD_REQUEST, "Bad request: . Required metadata header not specified")
+            return _error(
+                HTTPStatus.BAD_REQUEST, "Bad request: . Required metadata header not specified"
+            )
         if "x-forwarded-for" in headers:
-            return _error(HTTPStatus.BAD_REQUEST, "Bad request. X-Forwarded-For header is not allowed")
-        if is_version(version) and (not self.newest_api_version or version <= self.newest_api_version):
+            return _error(
+                HTTPStatus.BAD_REQUEST, "Bad request. X-Forwarded-For header is not allowed"
+            )
+        if is_version(version) and (
+            not self.newest_api_version or version <= self.newest_api_version
+        ):
             return None
         if fault is Fault.VERSION_404:
             return _error(HTTPStatus.NOT_FOUND, "Not found. Invalid version requested")
-        return Answer(HTTPStatus.BAD_REQUEST, to_json(version_invalid(self.newest_api_version or NEWEST)))
+        return Answer(
+            HTTPStatus.BAD_REQUEST, to_json(version_invalid(self.newest_api_version or NEWEST))
+        )
 
     def _document(self, version: str, vm: str, now: float) -> Answer:
         body = self.body if self.body is not None else self.stage.recorded(now)
@@ -187,22 +215,33 @@ class Service:
         events = [] if is_enabling else events_in(self._events_of(vm), version)
         if self.empty_body and not events:
             return Answer(HTTPStatus.OK)
-        # Different from the incarnation with the events, because the same value means the same events.
-        return Answer(HTTPStatus.OK, document_body(events, 0 if is_enabling else self.stage.incarnation))
+        # Different from the incarnation with the events, because the same value means the same
+        # events.
+        return Answer(
+            HTTPStatus.OK, document_body(events, 0 if is_enabling else self.stage.incarnation)
+        )
 
     def _events_of(self, vm: str) -> Sequence[WireEvent]:
         """Return the events that ``vm`` sees: those of the whole group, or only its own."""
         if not self.stage.vms[vm].own_events_only:
             return self.stage.events
-        return [event for event in self.stage.events if vm in cast("Sequence[str]", event.get("Resources", ()))]
+        return [
+            event
+            for event in self.stage.events
+            if vm in cast("Sequence[str]", event.get("Resources", ()))
+        ]
 
     def _approval(self, body: bytes, vm: str, now: float) -> Answer:
         event_ids = _start_requests(body)
         if event_ids is None:
-            return _error(HTTPStatus.BAD_REQUEST, "Bad request. StartRequests is missing or malformed")
+            return _error(
+                HTTPStatus.BAD_REQUEST, "Bad request. StartRequests is missing or malformed"
+            )
         for event_id in event_ids:
             if not self.stage.knows(event_id):
-                return _error(HTTPStatus.BAD_REQUEST, f"Bad request. Unknown EventId {event_id[:64]}")
+                return _error(
+                    HTTPStatus.BAD_REQUEST, f"Bad request. Unknown EventId {event_id[:64]}"
+                )
         for event_id in event_ids:
             self.stage.approve(event_id, vm, now)
         return Answer(HTTPStatus.OK)

@@ -16,7 +16,9 @@ from .replay import Replay
 from .scenario import Scenario, VirtualMachine
 from .timeline import Happening, Life, What, agenda_of
 
-SLOWEST: Final = 0.001  # with ``scenario.LONGEST``, NotBefore stays within the years that a date can have
+SLOWEST: Final = (
+    0.001  # with ``scenario.LONGEST``, NotBefore stays within the years that a date can have
+)
 FASTEST: Final = 10_000.0
 _KEPT: Final = 10_000  # happenings: days of a loop, a few MiB
 
@@ -35,7 +37,8 @@ class Playlist:
             raise UsageError("there is no scenario to play: name one")
         if not SLOWEST <= self.speed <= FASTEST:
             raise UsageError(
-                f"speed {self.speed:g} cannot be used: it must be at least {SLOWEST:g} and at most {FASTEST:g}"
+                f"speed {self.speed:g} cannot be used: it must be at least {SLOWEST:g} and at most"
+                f" {FASTEST:g}"
             )
 
 
@@ -82,7 +85,9 @@ class Stage:
     def next_at(self) -> float | None:
         """The moment of the next change, None when nothing is to come."""
         due = min((life.agenda[0][0] for life in self._lives if life.agenda), default=None)
-        if due is not None or (not self.playlist.loop and self._place == len(self.playlist.scenarios) - 1):
+        if due is not None or (
+            not self.playlist.loop and self._place == len(self.playlist.scenarios) - 1
+        ):
             return due
         over = max(self._changed_at, self._began + self.scenario.shortest / self.playlist.speed)
         if self._replay is None:
@@ -148,7 +153,12 @@ class Stage:
         scenario, speed = self.playlist.scenarios[self._place], self.playlist.speed
         self.scenario = scenario
         self._lives = [
-            Life(event_id(self._seed, self._plays, scenario.name, index), plan, speed, agenda_of(plan, at, speed))
+            Life(
+                event_id(self._seed, self._plays, scenario.name, index),
+                plan,
+                speed,
+                agenda_of(plan, at, speed),
+            )
             for index, plan in enumerate(scenario.events)
         ]
         self.windows = tuple(FaultPlan.placed(plan, at, speed) for plan in scenario.faults)
@@ -173,7 +183,9 @@ class Stage:
 
     def _find(self, event_id: str) -> WireEvent | None:
         wanted = event_id.upper()
-        return next((event for event in self.events if str(event.get("EventId")).upper() == wanted), None)
+        return next(
+            (event for event in self.events if str(event.get("EventId")).upper() == wanted), None
+        )
 
 
 def _approval(event: WireEvent, vm: str, at: float) -> Happening:

@@ -1,7 +1,9 @@
-"""The lives of the events of one scenario. Times are arguments, in seconds of the simulator's clock.
+"""The lives of the events of one scenario.
 
-Each event has an agenda of future changes, which an approval and the start replace. Must not depend on
-requests, api-versions or the network.
+Times are arguments, in seconds of the simulator's clock.
+
+Each event has an agenda of future changes, which an approval and the start replace. Must not depend
+on requests, api-versions or the network.
 """
 
 from dataclasses import dataclass
@@ -27,7 +29,8 @@ class What(StrEnum):
 class Happening:
     """What really happened, and when (``at``, Unix seconds of the simulator's clock).
 
-    ``vm`` is the one that approved, else ``""``. ``not_before`` is None once started, and for an event that starts at
+    ``vm`` is the one that approved, else ``""``. ``not_before`` is None once started, and for an
+    event that starts at
     once: it is announced and started at the same moment, and no document ever shows it Scheduled.
     """
 
@@ -91,7 +94,11 @@ class Life:
         notice = None
         if what is What.ANNOUNCED:
             self.status = "Advisory" if self.plan.is_advice else "Scheduled"
-            notice = None if self.plan.is_advice or self.plan.starts is Starts.AT_ONCE else self.plan.notice
+            notice = (
+                None
+                if self.plan.is_advice or self.plan.starts is Starts.AT_ONCE
+                else self.plan.notice
+            )
         elif what is What.RESCHEDULED:
             notice = self.plan.new_notice
         elif what is What.STARTED:

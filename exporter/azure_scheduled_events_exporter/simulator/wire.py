@@ -1,6 +1,9 @@
-"""HTTP/1.1 for the simulator: reads requests, and sends answers in the requested manner. Decides nothing.
+"""HTTP/1.1 for the simulator: reads requests, and sends answers in the requested manner.
 
-The standard library's server is enough for a drill; sockets are tracked so that closing ends hanging ones too.
+Decides nothing.
+
+The standard library's server is enough for a drill; sockets are tracked so that closing ends
+hanging ones too.
 """
 
 import contextlib
@@ -48,17 +51,17 @@ class Server(socketserver.ThreadingTCPServer):
             self.address_family = socket.AF_INET6
         super().__init__(address, Handler)
 
-    def process_request(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - passed on unchanged
+    def process_request(self, request: Any, client_address: Any) -> None:
         """Serve a connection in a thread of its own, and remember it."""
         self._connections.add(request)
         super().process_request(request, client_address)
 
-    def shutdown_request(self, request: Any) -> None:  # noqa: ANN401 - passed on unchanged
+    def shutdown_request(self, request: Any) -> None:
         """Close a connection and forget it."""
         self._connections.discard(request)
         super().shutdown_request(request)
 
-    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - passed on unchanged
+    def handle_error(self, request: Any, client_address: Any) -> None:
         """Log nothing if a client disconnects: clients of a faulty service do that."""
         if not isinstance(sys.exception(), OSError):
             super().handle_error(request, client_address)
@@ -85,11 +88,18 @@ class Handler(BaseHTTPRequestHandler):
         length = self.headers.get("Content-Length", "0")
         if "Transfer-Encoding" in self.headers or not re.fullmatch("[0-9]{1,5}", length):
             self.close_connection = True
-            message = "Bad request. Content-Length must say how long the body is: at most 99999 bytes are read"
+            message = (
+                "Bad request. Content-Length must say how long the body is: at most 99999 bytes are"
+                " read"
+            )
             self._send(Answer(HTTPStatus.BAD_REQUEST, to_json({"error": message})))
             return
         headers = {name.lower(): value for name, value in self.headers.items()}
-        self._send(self.server.respond(Request(self.command, self.path, headers, self.rfile.read(int(length)))))
+        self._send(
+            self.server.respond(
+                Request(self.command, self.path, headers, self.rfile.read(int(length)))
+            )
+        )
 
     do_GET = do_POST = do_HEAD = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = _respond  # noqa: N815 - http.server's names
 
@@ -139,7 +149,9 @@ class Handler(BaseHTTPRequestHandler):
     def _huge(self, answer: Answer) -> None:
         """Send a document that is valid except for its size."""
         body = answer.body or _DOCUMENT
-        self.wfile.write(self._head(answer, HUGE) + body[:-1] + b" " * (HUGE - len(body)) + body[-1:])
+        self.wfile.write(
+            self._head(answer, HUGE) + body[:-1] + b" " * (HUGE - len(body)) + body[-1:]
+        )
 
     def _hang(self) -> None:
         """Answer nothing until the client or the simulator ends the connection."""

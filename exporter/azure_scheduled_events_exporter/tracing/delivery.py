@@ -1,7 +1,8 @@
 """Delivery of spans: from the journal to an OpenTelemetry collector, until it has accepted them.
 
-Decides when to send, how much, and when to retry; runs in its own thread, so that no collector can delay a poll. Must
-not import OpenTelemetry: ``tracing.otlp`` does, and is imported by :func:`otlp_sender` only if tracing is on.
+Decides when to send, how much, and when to retry; runs in its own thread, so that no collector can
+delay a poll. Must not import OpenTelemetry: ``tracing.otlp`` does, and is imported by
+:func:`otlp_sender` only if tracing is on.
 """
 
 import logging
@@ -31,8 +32,15 @@ _OWNER_LOOK_SECONDS = 1.0  # how often to look whether the journal is known to b
 _FIRST_RETRY_SECONDS = 1.0
 _LAST_RETRY_SECONDS = 60.0
 LONGEST_RETRY_AFTER = 300.0
-REFUSALS = {HTTPStatus.BAD_REQUEST, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, HTTPStatus.UNPROCESSABLE_ENTITY}
-"""Answers about the spans themselves. Any other, such as 401 or 404, is about settings that somebody will correct."""
+REFUSALS = {
+    HTTPStatus.BAD_REQUEST,
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    HTTPStatus.UNPROCESSABLE_ENTITY,
+}
+"""Answers about the spans themselves.
+
+Any other, such as 401 or 404, is about settings that somebody will correct.
+"""
 
 
 class Export(Enum):
@@ -41,7 +49,9 @@ class Export(Enum):
     ACCEPTED = auto()  # by the collector, except for the spans that its answer rejects
     REFUSED = auto()  # a span alone
     LATER = auto()  # no final answer: it is sent again
-    DIVISIBLE = auto()  # refused, too large, or one span cannot be encoded: sent again in smaller batches
+    DIVISIBLE = (
+        auto()
+    )  # refused, too large, or one span cannot be encoded: sent again in smaller batches
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +86,16 @@ class ExportResult:
 class Sender(Protocol):
     """Sends one batch and interprets the answer; never raises."""
 
-    def send(self, spans: Sequence[SpanFacts], identity: Instance | None, timeout: float | None) -> ExportResult:
+    def send(
+        self, spans: Sequence[SpanFacts], identity: Instance | None, timeout: float | None
+    ) -> ExportResult:
         """Send ``spans`` of the VM ``identity``; give up after ``timeout`` seconds (None: as configured)."""
 
 
 def otlp_sender(endpoint: str | None) -> "OtlpSender":
-    """Return the sender for ``endpoint`` or the ``OTEL_*`` variables. Loads OpenTelemetry, which takes half a second.
+    """Return the sender for ``endpoint`` or the ``OTEL_*`` variables.
+
+    Loads OpenTelemetry, which takes half a second.
 
     Raises:
         UsageError: OpenTelemetry refuses its variables.
@@ -93,13 +107,18 @@ def otlp_sender(endpoint: str | None) -> "OtlpSender":
     except ImportError:  # a broken installation, whatever the variables are
         raise
     except Exception as error:  # noqa: BLE001 - the SDK checks its variables in many ways
-        raise UsageError(f"OpenTelemetry cannot use its settings (OTEL_* variables): {error}") from None
+        raise UsageError(
+            f"OpenTelemetry cannot use its settings (OTEL_* variables): {error}"
+        ) from None
 
 
 class SpanDelivery:
-    """Delivers the journal's spans in a thread of its own. Only an answer of the collector removes a span.
+    """Delivers the journal's spans in a thread of its own.
 
-    They may be another VM's, from whose image this VM was created: nothing is sent until that is known.
+    Only an answer of the collector removes a span.
+
+    They may be another VM's, from whose image this VM was created: nothing is sent until that is
+    known.
 
     Args:
         journal: holds the spans until they are delivered.
@@ -114,7 +133,10 @@ class SpanDelivery:
         self._woken = threading.Event()
         self._stopping = threading.Event()
         self._ended = threading.Event()
-        self._last: tuple[Sequence[SpanFacts], float] = ((), 0.0)  # unfinished spans to send, and by when
+        self._last: tuple[Sequence[SpanFacts], float] = (
+            (),
+            0.0,
+        )  # unfinished spans to send, and by when
         self._troubles = Changes()
         self._size = BATCH  # of the next batch, at most
         self._began = time.monotonic()
@@ -131,7 +153,9 @@ class SpanDelivery:
         pause = _FIRST_RETRY_SECONDS
         while not self._stopping.is_set():
             self._woken.clear()
-            if self._stopping.is_set():  # stop() was called before clear(), so the event would be lost
+            if (
+                self._stopping.is_set()
+            ):  # stop() was called before clear(), so the event would be lost
                 break
             batch = self._next_batch()
             if not batch:
@@ -142,14 +166,18 @@ class SpanDelivery:
                 pause = _FIRST_RETRY_SECONDS
                 continue
             self._stopping.wait(result.retry_after)
-            # Half of it is random, so that the VMs of a fleet do not retry together. New spans end it: they are urgent.
+            # Half of it is random, so that the VMs of a fleet do not retry together. New spans end
+            # it: they are urgent.
             self._woken.wait(pause * random.uniform(0.5, 1.0))  # noqa: S311 - no secret
             pause = min(pause * 2, _LAST_RETRY_SECONDS)
         self._send_open_spans()
         self._ended.set()
 
     def stop(self, open_spans: Sequence[SpanFacts], seconds: float) -> None:
-        """Send ``open_spans`` and queued spans for at most ``seconds``, then end. Unsent spans stay in the journal."""
+        """Send ``open_spans`` and queued spans for at most ``seconds``, then end.
+
+        Unsent spans stay in the journal.
+        """
         self._last = (open_spans, time.monotonic() + seconds)
         self._stopping.set()
         self._woken.set()
@@ -172,7 +200,10 @@ class SpanDelivery:
         return {} if self._awaits_owner else self._journal.queued_spans(self._size)
 
     def _deliver(self, batch: Mapping[str, SpanFacts], timeout: float | None) -> ExportResult:
-        """Send ``batch``, and remove what the collector has accepted or refused. One bad span must not block others."""
+        """Send ``batch``, and remove what the collector has accepted or refused.
+
+        One bad span must not block others.
+        """
         result = self._sender.send(list(batch.values()), self.identity, timeout)
         if result.outcome is Export.DIVISIBLE and len(batch) > 1:
             self._size = len(batch) // 2
@@ -180,7 +211,9 @@ class SpanDelivery:
         if result.outcome is Export.DIVISIBLE:
             result = replace(result, outcome=Export.REFUSED)
         self._report(len(batch), result)
-        self._count(len(batch), result)  # first, so that a span that is not queued any more is counted
+        self._count(
+            len(batch), result
+        )  # first, so that a span that is not queued any more is counted
         if result.is_final:
             self._journal.end_spans(batch)
         if result.outcome is Export.ACCEPTED and not result.rejected:
@@ -199,9 +232,13 @@ class SpanDelivery:
             return
         failed, why = result.failed(spans), {"error": result.reason}
         if not result.reason:
-            self._log.info("collector accepts spans again", extra=facts(queued=self._journal.spans_queued()))
+            self._log.info(
+                "collector accepts spans again", extra=facts(queued=self._journal.spans_queued())
+            )
         elif result.outcome is Export.REFUSED:
-            self._log.warning("collector refused spans: they are lost", extra=facts(**why, refused=failed))
+            self._log.warning(
+                "collector refused spans: they are lost", extra=facts(**why, refused=failed)
+            )
         elif failed:
             self._log.warning("collector rejected spans", extra=facts(**why, rejected=failed))
         elif result.is_final:  # OTLP lets a collector send a warning with full success

@@ -58,17 +58,25 @@ class OtlpSender:
     """
 
     def __init__(self, endpoint: str | None, longest: float = LONGEST_EXPORT_SECONDS) -> None:
-        # Its messages about every failed request would fill the log at each retry; delivery logs a failure once.
+        # Its messages about every failed request would fill the log at each retry; delivery logs a
+        # failure once.
         logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
-        url = None if endpoint is None else endpoint.rstrip("/").removesuffix("/v1/traces") + "/v1/traces"
+        url = (
+            None
+            if endpoint is None
+            else endpoint.rstrip("/").removesuffix("/v1/traces") + "/v1/traces"
+        )
         self._adapter = CollectorAdapter(longest)
         self._exporter = OTLPSpanExporter(endpoint=url, session=Session(self._adapter))
         self._ids = _Ids()
         self._identity: Instance | None = None
-        # Created here, so that an invalid OTEL_* variable is reported at the start and not during an event.
+        # Created here, so that an invalid OTEL_* variable is reported at the start and not during
+        # an event.
         self._provider = self._provider_for(None)
 
-    def send(self, spans: Sequence[SpanFacts], identity: Instance | None, timeout: float | None) -> ExportResult:
+    def send(
+        self, spans: Sequence[SpanFacts], identity: Instance | None, timeout: float | None
+    ) -> ExportResult:
         """Send ``spans`` of the VM ``identity``, within ``timeout`` seconds (None: configured); return the result."""
         if identity != self._identity:
             self._identity = identity
@@ -88,25 +96,38 @@ class OtlpSender:
         self._adapter.result = None
         self._exporter.export(spans)
         return self._adapter.result or ExportResult(
-            Export.DIVISIBLE, reason="nothing was sent: OpenTelemetry's exporter cannot encode the spans"
+            Export.DIVISIBLE,
+            reason="nothing was sent: OpenTelemetry's exporter cannot encode the spans",
         )
 
     def _provider_for(self, identity: Instance | None) -> TracerProvider:
-        return TracerProvider(id_generator=self._ids, resource=_resource(identity), shutdown_on_exit=False)
+        return TracerProvider(
+            id_generator=self._ids, resource=_resource(identity), shutdown_on_exit=False
+        )
 
     def _make(self, facts: SpanFacts) -> ReadableSpan | None:
         """Return the SDK's span for ``facts``, within its limits; None if the configured sampler drops the trace."""
         self._ids.trace, self._ids.span = int(facts.trace_id, 16), int(facts.span_id, 16)
-        # A sampler gets only the trace id, so all spans of a trace, on all VMs, are kept or dropped together.
-        sampled = self._provider.sampler.should_sample(None, self._ids.trace, facts.name).decision != Decision.DROP
+        # A sampler gets only the trace id, so all spans of a trace, on all VMs, are kept or dropped
+        # together.
+        sampled = (
+            self._provider.sampler.should_sample(None, self._ids.trace, facts.name).decision
+            != Decision.DROP
+        )
         context = Context()
         if facts.parent_id:
-            flags = trace.TraceFlags(trace.TraceFlags.SAMPLED if sampled else trace.TraceFlags.DEFAULT)
-            parent = trace.SpanContext(self._ids.trace, int(facts.parent_id, 16), is_remote=True, trace_flags=flags)
+            flags = trace.TraceFlags(
+                trace.TraceFlags.SAMPLED if sampled else trace.TraceFlags.DEFAULT
+            )
+            parent = trace.SpanContext(
+                self._ids.trace, int(facts.parent_id, 16), is_remote=True, trace_flags=flags
+            )
             context = trace.set_span_in_context(trace.NonRecordingSpan(parent), context)
         tracer = self._provider.get_tracer(_SERVICE, __version__)
         attributes: dict[str, Any] = dict(facts.attributes)
-        span = tracer.start_span(facts.name, context, attributes=attributes, start_time=_nanoseconds(facts.start))
+        span = tracer.start_span(
+            facts.name, context, attributes=attributes, start_time=_nanoseconds(facts.start)
+        )
         for event in facts.events:
             span.add_event(event.name, dict(event.attributes), _nanoseconds(event.at))
         span.end(_nanoseconds(facts.end))
@@ -129,27 +150,42 @@ class _Ids(IdGenerator):
 class CollectorAdapter(DeadlineAdapter):
     """The transport adapter of the exporter's session: sends one request and interprets the answer.
 
-    OpenTelemetry's exporter treats redirects and partial successes as success, and retries for seconds, whereas the
-    journal can retry for days. So the adapter returns 200 if the collector has accepted the spans. In all other cases,
-    also without any answer, it returns 400, which the exporter neither retries nor follows. :attr:`result` has the
+    OpenTelemetry's exporter treats redirects and partial successes as success, and retries for
+    seconds, whereas the journal can retry for days. So the adapter returns 200 if the collector has
+    accepted the spans. In all other cases, also without any answer, it returns 400, which the
+    exporter neither retries nor follows. :attr:`result` has the
     interpretation.
     """
 
     def __init__(self, longest: float) -> None:
         super().__init__()
         self._longest = longest
-        self.timeout: float | None = None  # seconds for the whole exchange; None as the exporter is configured
+        self.timeout: float | None = (
+            None  # seconds for the whole exchange; None as the exporter is configured
+        )
         self.result: ExportResult | None = None
 
-    def send(self, request: requests.PreparedRequest, *args: Any, **kwargs: Any) -> requests.Response:  # noqa: ANN401 - passed on unchanged
+    def send(
+        self, request: requests.PreparedRequest, *args: Any, **kwargs: Any
+    ) -> requests.Response:
         """Send ``request`` and return an answer for the exporter; network and collector errors do not raise."""
         seconds = min(self.timeout or kwargs.get("timeout") or self._longest, self._longest)
-        timeout = (seconds / 2, seconds)  # to connect to one address, so that a name's second address has its turn
+        timeout = (
+            seconds / 2,
+            seconds,
+        )  # to connect to one address, so that a name's second address has its turn
         self.begin(seconds)
         try:
-            with super().send(request, *args, **{**kwargs, "stream": True, "timeout": timeout}) as response:
+            with super().send(
+                request, *args, **{**kwargs, "stream": True, "timeout": timeout}
+            ) as response:
                 result = _judge(response)
-        except (requests.RequestException, urllib3.exceptions.HTTPError, OSError, ValueError) as error:
+        except (
+            requests.RequestException,
+            urllib3.exceptions.HTTPError,
+            OSError,
+            ValueError,
+        ) as error:
             why = failure_reason(error)
             reason = why if why == NO_ANSWER_IN_TIME else f"no answer: {why}"
             result = ExportResult(Export.LATER, reason=reason)
@@ -169,23 +205,34 @@ def _judge(response: requests.Response) -> ExportResult:
         body = response.raw.read(_LARGEST_ANSWER, decode_content=True)
         if is_web_page(response.headers, body):
             # No collector has seen the spans, so they are kept until one does.
-            return ExportResult(Export.LATER, reason=f"{reason} with {WEB_PAGE}, so it is no collector")
+            return ExportResult(
+                Export.LATER, reason=f"{reason} with {WEB_PAGE}, so it is no collector"
+            )
         rejected, why = _rejection(body)
         why = why or ("rejected without a reason" if rejected else "")
         return ExportResult(Export.ACCEPTED, rejected, reason=f"{collector}: {why}" if why else "")
     if status in REFUSALS:
         return ExportResult(Export.DIVISIBLE, reason=reason)
-    return ExportResult(Export.LATER, reason=reason, retry_after=_retry_after(response.headers.get("Retry-After", "")))
+    return ExportResult(
+        Export.LATER,
+        reason=reason,
+        retry_after=_retry_after(response.headers.get("Retry-After", "")),
+    )
 
 
 def _rejection(body: bytes) -> tuple[int, str]:
-    """Return how many spans an answer rejects, and why. Some collectors answer JSON, and some other text."""
+    """Return how many spans an answer rejects, and why.
+
+    Some collectors answer JSON, and some other text.
+    """
     try:
         partial = ExportTraceServiceResponse.FromString(body).partial_success
     except DecodeError:
         with suppress(ValueError, RecursionError, TypeError, AttributeError, KeyError):
             said = json.loads(body)["partialSuccess"]
-            return int(said.get("rejectedSpans") or 0), one_line(str(said.get("errorMessage") or ""))
+            return int(said.get("rejectedSpans") or 0), one_line(
+                str(said.get("errorMessage") or "")
+            )
         return 0, ""
     return partial.rejected_spans, partial.error_message
 
@@ -199,7 +246,11 @@ def _without_secrets(response: requests.Response) -> str:
 def _retry_after(text: str) -> float:
     """Return the seconds of Retry-After, from a number or a date (RFC 9110, 10.2.3); 0 if it is neither."""
     try:
-        seconds = float(text) if text.strip().isdigit() else parsedate_to_datetime(text).timestamp() - time.time()
+        seconds = (
+            float(text)
+            if text.strip().isdigit()
+            else parsedate_to_datetime(text).timestamp() - time.time()
+        )
     except (ValueError, TypeError, OverflowError):
         return 0.0
     return min(max(0.0, seconds), LONGEST_RETRY_AFTER)

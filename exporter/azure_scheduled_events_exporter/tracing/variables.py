@@ -53,7 +53,10 @@ def is_on(endpoint: str | None, environment: Mapping[str, str]) -> bool:
 def _variable(name: str, environment: Mapping[str, str]) -> tuple[str, str]:
     """Return the effective variable and its value: the one for traces wins, and an empty one counts as unset."""
     names = (f"OTEL_EXPORTER_OTLP_TRACES_{name}", f"OTEL_EXPORTER_OTLP_{name}")
-    return next(((each, text) for each in names if (text := environment.get(each, "").strip())), (names[1], ""))
+    return next(
+        ((each, text) for each in names if (text := environment.get(each, "").strip())),
+        (names[1], ""),
+    )
 
 
 def _check_protocol(environment: Mapping[str, str]) -> None:
@@ -61,13 +64,15 @@ def _check_protocol(environment: Mapping[str, str]) -> None:
     name, protocol = _variable("PROTOCOL", environment)
     if protocol and protocol.lower() != _PROTOCOL:
         raise UsageError(
-            f"environment variable {name}: {protocol!r} is not supported: unset it or set it to {_PROTOCOL}, "
-            "and use the collector's port for that in the endpoint, usually 4318"
+            f"environment variable {name}: {protocol!r} is not supported: unset it or set it to"
+            f" {_PROTOCOL}, and use the collector's port for that in the endpoint, usually 4318"
         )
 
 
 def _check_endpoint(endpoint: str | None, environment: Mapping[str, str]) -> None:
-    name, address = ("--otlp.endpoint", endpoint) if endpoint else _variable("ENDPOINT", environment)
+    name, address = (
+        ("--otlp.endpoint", endpoint) if endpoint else _variable("ENDPOINT", environment)
+    )
     where = name if endpoint else f"environment variable {name}"
     try:
         checked(address, "an address of a collector", "http://HOST:4318 or https://HOST:PORT")
@@ -82,26 +87,35 @@ def _check_timeout(environment: Mapping[str, str]) -> None:
     except ValueError:
         seconds = math.nan
     if not 0 < seconds < math.inf:
-        raise UsageError(f"environment variable {name}: {timeout!r} is not a number of seconds above 0, such as 10")
+        raise UsageError(
+            f"environment variable {name}: {timeout!r} is not a number of seconds above 0, such"
+            " as 10"
+        )
     if seconds > _LONGEST_TIMEOUT:  # OpenTelemetry's specification has milliseconds
         raise UsageError(
-            f"environment variable {name}: {timeout!r} is too long: OpenTelemetry's Python SDK reads seconds, write 10"
+            f"environment variable {name}: {timeout!r} is too long: OpenTelemetry's Python SDK"
+            " reads seconds, write 10"
         )
 
 
 def _check_headers(environment: Mapping[str, str]) -> None:
-    """Refuse headers that are not printable ASCII. Their values are secrets, so a message names the variable only."""
+    """Refuse headers that are not printable ASCII.
+
+    Their values are secrets, so a message names the variable only.
+    """
     name, headers = _variable("HEADERS", environment)
     text = unquote(headers)
     if not (text.isascii() and text.isprintable()):
         raise UsageError(
-            f"environment variable {name}: has a character outside printable ASCII: write headers in ASCII"
+            f"environment variable {name}: has a character outside printable ASCII: write headers"
+            " in ASCII"
         )
     for number, entry in enumerate(filter(None, map(str.strip, headers.split(","))), 1):
         if not _HEADER.fullmatch(entry):
             raise UsageError(
-                f"environment variable {name}: entry {number} is not NAME=VALUE, so it would not be sent: "
-                "separate entries with commas, and write other special characters of a value as %XX"
+                f"environment variable {name}: entry {number} is not NAME=VALUE, so it would not be"
+                " sent: separate entries with commas, and write other special characters of a"
+                " value as %XX"
             )
 
 
@@ -109,8 +123,18 @@ def doubts(environment: Mapping[str, str]) -> list[str]:
     """Return warnings about variables that have no effect here or in OpenTelemetry's SDK, and about missing files."""
     exporter = environment.get("OTEL_TRACES_EXPORTER", "")
     variables = (
-        ("OTEL_TRACES_EXPORTER", exporter, _EXPORTERS, "spans go to the OTLP endpoint all the same"),
-        ("OTEL_TRACES_SAMPLER", environment.get("OTEL_TRACES_SAMPLER", ""), _SAMPLERS, "every trace is sampled"),
+        (
+            "OTEL_TRACES_EXPORTER",
+            exporter,
+            _EXPORTERS,
+            "spans go to the OTLP endpoint all the same",
+        ),
+        (
+            "OTEL_TRACES_SAMPLER",
+            environment.get("OTEL_TRACES_SAMPLER", ""),
+            _SAMPLERS,
+            "every trace is sampled",
+        ),
         (*_variable("COMPRESSION", environment), _COMPRESSIONS, "requests are not compressed"),
     )
     found = [
@@ -124,10 +148,16 @@ def doubts(environment: Mapping[str, str]) -> list[str]:
         if environment.get(name, "").strip().lower() not in {"", "none"}
     ]
     found += [
-        f"environment variable {name} has no effect: spans wait in the journal, and in no batch processor"
+        f"environment variable {name} has no effect: spans wait in the journal, and in no batch"
+        " processor"
         for name, value in sorted(environment.items())
         if name.startswith("OTEL_BSP_") and value.strip()
     ]
-    files = (_variable(name, environment) for name in ("CERTIFICATE", "CLIENT_CERTIFICATE", "CLIENT_KEY"))
+    files = (
+        _variable(name, environment) for name in ("CERTIFICATE", "CLIENT_CERTIFICATE", "CLIENT_KEY")
+    )
     missing = ((name, file) for name, file in files if file and not os.path.exists(file))  # noqa: PTH110 - any text
-    return [*found, *(f"environment variable {name}: there is no file {file}" for name, file in missing)]
+    return [
+        *found,
+        *(f"environment variable {name}: there is no file {file}" for name, file in missing),
+    ]

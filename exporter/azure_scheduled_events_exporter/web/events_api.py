@@ -37,7 +37,10 @@ def events_json(snapshot: Snapshot, now: float) -> bytes:
         "identity": asdict(snapshot.identity) if snapshot.identity else None,
         "document_incarnation": snapshot.incarnation,
         "events": [
-            {**current_record(life, now), **_approval(snapshot.approval_statuses.get(life.event_id))}
+            {
+                **current_record(life, now),
+                **_approval(snapshot.approval_statuses.get(life.event_id)),
+            }
             for life in snapshot.current.values()
         ],
         "history": [life_record(life, now) for life in lives(snapshot)],
@@ -64,4 +67,7 @@ def _approval(status: Decision | None) -> dict[str, str | None]:
     """Return why an event is not approved yet, and when the policy approves it."""
     if status is None:
         return {"approval": None, "approval_due": None}
-    return {"approval": status.reason, "approval_due": None if status.due is None else iso_time(status.due)}
+    return {
+        "approval": status.reason,
+        "approval_due": None if status.due is None else iso_time(status.due),
+    }

@@ -51,7 +51,9 @@ def phases(life: Lifecycle, now: float) -> Mapping[str, tuple[float, float]]:
     """Return when each phase began and ended, in seconds since the event was first seen."""
     end = _until(life, life.ended_at, now)
     begun = end if life.started_at is None else min(end, _until(life, life.started_at, now))
-    approved = begun if life.approved_at is None else min(begun, _until(life, life.approved_at, now))
+    approved = (
+        begun if life.approved_at is None else min(begun, _until(life, life.approved_at, now))
+    )
     found = {"waiting": (0.0, approved), "approved": (approved, begun), "started": (begun, end)}
     return {name: (start, stop) for name, (start, stop) in found.items() if stop > start}
 
@@ -61,7 +63,9 @@ def _until(life: Lifecycle, at: Timestamp | None, now: float) -> float:
 
 
 def _bar(life: Lifecycle, now: float) -> Markup:
-    """Return the phases side by side. The text below has the same content, so screen readers skip the bar.
+    """Return the phases side by side.
+
+    The text below has the same content, so screen readers skip the bar.
 
     Sizes are SVG attributes, because the page's security policy forbids style attributes.
     """
@@ -72,7 +76,9 @@ def _bar(life: Lifecycle, now: float) -> Markup:
     for name, (start, stop) in phases(life, now).items():
         wide = max(_NARROWEST, 100 * (stop - start) / whole)
         at = min(100 * start / whole, 100 - wide)
-        pieces.append(tag("rect", class_=name, x=f"{at:.2f}%", y="3", width=f"{wide:.2f}%", height="10"))
+        pieces.append(
+            tag("rect", class_=name, x=f"{at:.2f}%", y="3", width=f"{wide:.2f}%", height="10")
+        )
     if deadline is not None:
         at = min(100 * deadline / whole, 99.5)
         pieces.append(tag("rect", class_="deadline", x=f"{at:.2f}%", y="0", width="3", height="16"))
@@ -83,7 +89,9 @@ def _facts(life: Lifecycle, now: float) -> list[str]:
     notice, end = life.notice_seconds, _until(life, life.ended_at, now)
     if life.state is State.ADVISORY:
         return [f"advice, given for {length(end)}"]
-    facts = ["no notice" if notice == 0 else f"notice {length(notice)}" if notice else "notice unknown"]
+    facts = [
+        "no notice" if notice == 0 else f"notice {length(notice)}" if notice else "notice unknown"
+    ]
     if notice is None and not life.announced:
         facts = ["requested by a user, started at once"]
     begun, _ = phases(life, now).get("started", (end, end))
@@ -92,7 +100,8 @@ def _facts(life: Lifecycle, now: float) -> list[str]:
     if life.approved_by is not None:
         after = life.approved_at.since(life.first_seen) if life.approved_at else 0.0
         facts.append(
-            APPROVERS[life.approved_by] + ("" if life.approved_by is Approver.DEADLINE else f", after {length(after)}")
+            APPROVERS[life.approved_by]
+            + ("" if life.approved_by is Approver.DEADLINE else f", after {length(after)}")
         )
     if life.started_at is not None or life.state is State.STARTED:
         facts.append(f"started for {length(end - begun)}")

@@ -1,4 +1,6 @@
-"""Builds HTML from templates and elements. Plain text is always escaped, so no text can become markup.
+"""Builds HTML from templates and elements.
+
+Plain text is always escaped, so no text can become markup.
 
 Must not depend on the content of a page.
 """
@@ -24,11 +26,13 @@ Child = Markup | str | None
 def tag(name: str, *children: Child, **attributes: str | float | bool | None) -> Markup:
     """Return the element ``name``; ``class_`` becomes ``class``, ``data_now`` becomes ``data-now``.
 
-    Children that are None are left out, as are attributes that are None or False. True gives an attribute without a
+    Children that are None are left out, as are attributes that are None or False. True gives an
+    attribute without a
     value.
     """
     head = "".join(
-        f" {key.rstrip('_').replace('_', '-')}" + ("" if value is True else f'="{html.escape(str(value))}"')
+        f" {key.rstrip('_').replace('_', '-')}"
+        + ("" if value is True else f'="{html.escape(str(value))}"')
         for key, value in attributes.items()
         if value is not None and value is not False
     )
@@ -37,13 +41,19 @@ def tag(name: str, *children: Child, **attributes: str | float | bool | None) ->
 
 def joined(*children: Child, between: str = "") -> Markup:
     """Return ``children`` one after another, with ``between`` between them."""
-    texts = (child.text if isinstance(child, Markup) else html.escape(child) for child in children if child is not None)
+    texts = (
+        child.text if isinstance(child, Markup) else html.escape(child)
+        for child in children
+        if child is not None
+    )
     return Markup(html.escape(between).join(texts))
 
 
 def filled(template: str, **values: Child) -> Markup:
     """Return the file ``template`` beside this module with ``values`` in the place of its names; None is no text."""
-    return Markup(_template(template).substitute({name: joined(value).text for name, value in values.items()}))
+    return Markup(
+        _template(template).substitute({name: joined(value).text for name, value in values.items()})
+    )
 
 
 @cache

@@ -34,9 +34,19 @@ def current_row(life: Lifecycle, now: float) -> tuple[str, ...]:
     elif life.state is State.STARTED:
         when = "has begun"
     event = life.event
-    impact = "unknown" if event.duration_seconds is None else format_duration(event.duration_seconds)
+    impact = (
+        "unknown" if event.duration_seconds is None else format_duration(event.duration_seconds)
+    )
     return (
-        *(life.event_id, event.event_type, str(record["event_status"]), event.source, str(life.scope), when, impact),
+        *(
+            life.event_id,
+            event.event_type,
+            str(record["event_status"]),
+            event.source,
+            str(life.scope),
+            when,
+            impact,
+        ),
         *(event.resource_type, ", ".join(event.resources), event.description),
     )
 
@@ -67,7 +77,14 @@ def document_row(number: int, document: RecordedDocument) -> tuple[str, ...]:
         events = ", ".join(f"{each.event_type} {each.status}" for each in content.events) or "none"
     except ExporterError:
         incarnation = events = ""
-    return (str(number), iso_time(document.time), incarnation, events, str(len(document.body)), document.refused[:60])
+    return (
+        str(number),
+        iso_time(document.time),
+        incarnation,
+        events,
+        str(len(document.body)),
+        document.refused[:60],
+    )
 
 
 def _length(seconds: float | None) -> str:

@@ -32,7 +32,10 @@ WHOSE = {Scope.SELF: "this VM", Scope.PEER: "other VMs", Scope.UNKNOWN: "possibl
 
 OUTCOMES: Mapping[Transition, tuple[str, str]] = {
     Transition.COMPLETED: ("completed", "The event started and ended."),
-    Transition.CANCELLED: ("cancelled", "The event disappeared before NotBefore: Azure cancelled it."),
+    Transition.CANCELLED: (
+        "cancelled",
+        "The event disappeared before NotBefore: Azure cancelled it.",
+    ),
     Transition.LOST: ("lost", "The event disappeared, and it is unknown whether it happened."),
     Transition.WITHDRAWN: ("withdrawn", "Azure no longer gives this advice."),
 }
@@ -40,8 +43,10 @@ OUTCOMES: Mapping[Transition, tuple[str, str]] = {
 APPROVERS: Mapping[Approver, str] = {
     Approver.EXPORTER: "approved by this exporter's policy",
     Approver.OPERATOR: "approved by an operator on this VM",
-    Approver.EXTERNAL: "approved by another VM, a program here, Azure's API or Azure's own policy: "
-    "it started before NotBefore",
+    Approver.EXTERNAL: (
+        "approved by another VM, a program here, Azure's API or Azure's own policy: "
+        "it started before NotBefore"
+    ),
     Approver.DEADLINE: "not approved: it started at NotBefore",
 }
 
@@ -65,7 +70,10 @@ def meaning(life: Lifecycle) -> str:
         return "Advice, such as that this Spot VM may be evicted soon. Azure has scheduled nothing."
     if known is None:
         what = "Azure documents no such type" if life.event.event_type else "Azure sent no type"
-        return f"{what}, so its effect is unknown. Prepare for the loss of the VM, and read the description."
+        return (
+            f"{what}, so its effect is unknown. Prepare for the loss of the VM, and read the"
+            " description."
+        )
     return known.meaning.format("this VM" if life.scope is Scope.SELF else "each affected VM")
 
 

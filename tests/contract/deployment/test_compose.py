@@ -1,4 +1,6 @@
-"""Every file of the demo stack, by the tools that own it, and whether the files agree with each other."""
+"""Every file of the demo stack, by the tools that own it, and whether the files agree with each
+other.
+"""
 
 import json
 import re
@@ -27,15 +29,19 @@ SERVICES = compose.read(FILE, {})
 OVER_VICTORIA = compose.read(FILE, {}, VICTORIA)
 WRITTEN: dict[str, Any] = yaml.safe_load(FILE.read_text())["services"]
 ADDED = {
-    name: service for name, service in yaml.safe_load(VICTORIA.read_text())["services"].items() if name not in WRITTEN
+    name: service
+    for name, service in yaml.safe_load(VICTORIA.read_text())["services"].items()
+    if name not in WRITTEN
 }
 VALUES = settings.load(FOLDER / "values.yaml")
 (STORY,) = find(str(FOLDER / "story.yaml"))
 EXPORTERS = [name for name, service in SERVICES.items() if service.command == ("run",)]
-ADDRESSES = [line.split(maxsplit=1) for line in SERVICES["pages"].environment["ADDRESSES"].splitlines()]
+ADDRESSES = [
+    line.split(maxsplit=1) for line in SERVICES["pages"].environment["ADDRESSES"].splitlines()
+]
 
 
-def load(name: str) -> Any:  # noqa: ANN401 - whatever the file holds
+def load(name: str) -> Any:
     """Return a file's data."""
     return yaml.safe_load((FOLDER / name).read_text())
 
@@ -64,18 +70,26 @@ def test_sealed_off(name: str) -> None:
 
 
 def test_images() -> None:
-    """Our image is built once from this tree, and every other one is named with its registry and version."""
+    """Our image is built once from this tree, and every other one is named with its registry and
+    version.
+    """
     assert [name for name, service in WRITTEN.items() if "build" in service] == ["assets"]
     assert (FOLDER / WRITTEN["assets"]["build"] / "Dockerfile").resolve() == ROOT / "Dockerfile"
     for service in (*SERVICES.values(), *OVER_VICTORIA.values()):
         assert service.image == OURS or service.image.startswith("docker.io/")
     for body in (*WRITTEN.values(), *ADDED.values()):
-        assert body["image"] == f"{OURS}:demo" or re.fullmatch(r"[a-z./-]+:v?\d+\.\d+\.\d+", body["image"])
+        assert body["image"] == f"{OURS}:demo" or re.fullmatch(
+            r"[a-z./-]+:v?\d+\.\d+\.\d+", body["image"]
+        )
 
 
 def test_published_ports() -> None:
     """No service is reachable from the network, and no two services use one port."""
-    written = [port for service in (*WRITTEN.values(), *ADDED.values()) for port in service.get("ports", ())]
+    written = [
+        port
+        for service in (*WRITTEN.values(), *ADDED.values())
+        for port in service.get("ports", ())
+    ]
     assert all(re.fullmatch(r"127\.0\.0\.1:\d+:\d+", port) for port in written)
     published = [port for service in OVER_VICTORIA.values() for port in service.ports.values()]
     assert len(set(published)) == len(published) == len(written)
@@ -83,10 +97,17 @@ def test_published_ports() -> None:
 
 def test_mounted_files() -> None:
     """Every file that is mounted is there, and cannot be changed from inside."""
-    mounted = [mount.file for service in SERVICES.values() for mount in service.mounts if mount.file]
+    mounted = [
+        mount.file for service in SERVICES.values() for mount in service.mounts if mount.file
+    ]
     assert len(mounted) == 8
     assert [path for path in mounted if not path.is_file()] == []
-    shared = [volume for service in WRITTEN.values() for volume in service.get("volumes", ()) if ":" in volume]
+    shared = [
+        volume
+        for service in WRITTEN.values()
+        for volume in service.get("volumes", ())
+        if ":" in volume
+    ]
     assert [volume for volume in shared if not volume.endswith(":ro")] == ["assets:/assets"]
 
 
@@ -100,14 +121,21 @@ def _mentioned(services: Mapping[str, Service]) -> Iterator[tuple[str, int]]:
                 yield host, int(port)
 
 
-@pytest.mark.parametrize("services", [SERVICES, OVER_VICTORIA], ids=["Prometheus", "VictoriaMetrics"])
+@pytest.mark.parametrize(
+    "services", [SERVICES, OVER_VICTORIA], ids=["Prometheus", "VictoriaMetrics"]
+)
 def test_names_are_services(services: Mapping[str, Service]) -> None:
     """Every address in the configuration is a service that listens there."""
     listening = {(name, port) for name, service in services.items() for port in service.ports}
-    published = {("127.0.0.1", port) for service in services.values() for port in service.ports.values()}
+    published = {
+        ("127.0.0.1", port) for service in services.values() for port in service.ports.values()
+    }
     tempo = load("tempo.yaml")
     otlp = tempo["distributor"]["receivers"]["otlp"]["protocols"]["http"]["endpoint"]
-    listening |= {("tempo", tempo["server"]["http_listen_port"]), ("tempo", int(otlp.rpartition(":")[2]))}
+    listening |= {
+        ("tempo", tempo["server"]["http_listen_port"]),
+        ("tempo", int(otlp.rpartition(":")[2])),
+    }
     mentioned = set(_mentioned(services))
     assert len(mentioned) > 20
     assert mentioned - published - listening == set()
@@ -118,7 +146,10 @@ def test_every_vm_is_watched() -> None:
     vms = [vm.name for vm in STORY.vms]
     assert vms == EXPORTERS
     for vm in vms:
-        assert SERVICES[vm].environment["AZURE_SCHEDULED_EVENTS_IMDS_ENDPOINT"] == f"http://simulator:10170/vm/{vm}"
+        assert (
+            SERVICES[vm].environment["AZURE_SCHEDULED_EVENTS_IMDS_ENDPOINT"]
+            == f"http://simulator:10170/vm/{vm}"
+        )
     (job,) = load("prometheus.yml")["scrape_configs"]
     (targets,) = job["static_configs"]
     assert targets["targets"] == [f"{vm}:10169" for vm in vms]
@@ -130,14 +161,18 @@ def test_exporters_settings() -> None:
     """The exporter knows every variable that it is given, and can read the files that they name."""
     for name in EXPORTERS:
         here = {mount.target: str(mount.file) for mount in SERVICES[name].mounts if mount.file}
-        given = {variable: here.get(text, text) for variable, text in SERVICES[name].environment.items()}
+        given = {
+            variable: here.get(text, text) for variable, text in SERVICES[name].environment.items()
+        }
         done = command("check-config", **given)
         assert (done.returncode, done.stderr) == (0, "")
         assert done.stdout.count("[environment variable") == len(given)
 
 
 def test_grafana_datasources() -> None:
-    """Grafana has one data source of each kind that the dashboards choose from, with the uid that the alerts name."""
+    """Grafana has one data source of each kind that the dashboards choose from, with the uid that
+    the alerts name.
+    """
     sources = load("grafana/datasources.yaml")
     assert sources["apiVersion"] == 1
     kinds = {source["type"]: source for source in sources["datasources"]}
@@ -153,12 +188,25 @@ def test_grafana_datasources() -> None:
     assert kinds["prometheus"]["isDefault"] is True
     assert kinds["prometheus"]["jsonData"]["timeInterval"] == VALUES.text("scrape.interval")
     for source in kinds.values():
-        assert source.keys() - {"isDefault", "jsonData"} == {"name", "uid", "type", "access", "url", "editable"}
+        assert source.keys() - {"isDefault", "jsonData"} == {
+            "name",
+            "uid",
+            "type",
+            "access",
+            "url",
+            "editable",
+        }
 
 
 def test_addresses() -> None:
-    """The README has the list of addresses that the stack prints, which has everything that is published."""
+    """The README has the list of addresses that the stack prints, which has everything that is
+    published.
+    """
     text = (FOLDER / "README.md").read_text()
-    assert re.findall(r"^\| <(http://127\.0\.0\.1:[^>]+)> \|", text, re.MULTILINE) == [url for url, _ in ADDRESSES]
-    published = {f"127.0.0.1:{port}" for service in SERVICES.values() for port in service.ports.values()}
+    assert re.findall(r"^\| <(http://127\.0\.0\.1:[^>]+)> \|", text, re.MULTILINE) == [
+        url for url, _ in ADDRESSES
+    ]
+    published = {
+        f"127.0.0.1:{port}" for service in SERVICES.values() for port in service.ports.values()
+    }
     assert {url.split("/")[2] for url, _ in ADDRESSES} == published

@@ -1,4 +1,6 @@
-"""The Helm chart: what Helm makes of it is what Kubernetes, the Prometheus operator and the exporter take."""
+"""The Helm chart: what Helm makes of it is what Kubernetes, the Prometheus operator and the
+exporter take.
+"""
 
 import hashlib
 import json
@@ -27,7 +29,9 @@ ANNOTATIONS_MOST = 256 << 10  # bytes: kubectl apply keeps a copy of what it app
 
 @pytest.mark.parametrize("name", NAMES)
 def test_kubernetes_takes_it(charts: dict[str, list[Manifest]], name: str) -> None:
-    """Every manifest is what Kubernetes' own schema says, without an unknown key, in old and new versions."""
+    """Every manifest is what Kubernetes' own schema says, without an unknown key, in old and new
+    versions.
+    """
     kinds = set()
     for manifest in charts[name]:
         if "monitoring.coreos.com" in manifest["apiVersion"]:
@@ -39,12 +43,21 @@ def test_kubernetes_takes_it(charts: dict[str, list[Manifest]], name: str) -> No
 
 
 def test_names_are_its_own(charts: dict[str, list[Manifest]]) -> None:
-    """No two manifests have the same name, all stand in a namespace, and every reference leads to one of them."""
+    """No two manifests have the same name, all stand in a namespace, and every reference leads to
+    one of them.
+    """
     for manifests in charts.values():
-        names = [(each["kind"], each["metadata"]["namespace"], each["metadata"]["name"]) for each in manifests]
+        names = [
+            (each["kind"], each["metadata"]["namespace"], each["metadata"]["name"])
+            for each in manifests
+        ]
         assert len(set(names)) == len(names)
         there = {name for kind, _, name in names if kind == "ConfigMap"}
-        used = {volume["configMap"]["name"] for volume in pod(manifests)["volumes"] if "configMap" in volume}
+        used = {
+            volume["configMap"]["name"]
+            for volume in pod(manifests)["volumes"]
+            if "configMap" in volume
+        }
         assert used - there <= {"ca"}
         accounts = {name for kind, _, name in names if kind == "ServiceAccount"} or {"default"}
         assert pod(manifests)["serviceAccountName"] in accounts
@@ -52,7 +65,9 @@ def test_names_are_its_own(charts: dict[str, list[Manifest]]) -> None:
 
 @pytest.fixture(scope="module")
 def operator_schemas() -> dict[str, Any]:
-    """The Prometheus operator's types as JSON Schemas that know no further keys; kept below .tools/."""
+    """The Prometheus operator's types as JSON Schemas that know no further keys; kept below
+    .tools/.
+    """
     sources = b"".join(path.read_bytes() for path in sorted(OPERATOR.iterdir()))
     kept = ROOT / ".tools" / f"operator-types-{hashlib.sha256(sources).hexdigest()[:16]}.json"
     if not kept.exists():
@@ -60,7 +75,9 @@ def operator_schemas() -> dict[str, Any]:
             folder = Path(scratch) / "types"
             shutil.copytree(OPERATOR, folder)
             # Node.js and npm are among the pinned development requirements.
-            env = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+            env = os.environ | {
+                "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+            }
             generator = "node_modules/.bin/ts-json-schema-generator"
             for command in (
                 ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--silent"],
@@ -76,7 +93,13 @@ def operator_schemas() -> dict[str, Any]:
                 ],
             ):
                 done = subprocess.run(
-                    command, cwd=folder, env=env, capture_output=True, text=True, check=False, timeout=150
+                    command,
+                    cwd=folder,
+                    env=env,
+                    capture_output=True,
+                    text=True,
+                    check=False,
+                    timeout=150,
                 )
                 assert done.returncode == 0, done.stderr
             kept.parent.mkdir(exist_ok=True)
@@ -86,14 +109,19 @@ def operator_schemas() -> dict[str, Any]:
     return schema
 
 
-def test_prometheus_operator_takes_it(charts: dict[str, list[Manifest]], operator_schemas: dict[str, Any]) -> None:
+def test_prometheus_operator_takes_it(
+    charts: dict[str, list[Manifest]], operator_schemas: dict[str, Any]
+) -> None:
     """PodMonitor and PrometheusRule are what the operator's own types say, without an unknown key."""
     checked = 0
     for manifests in charts.values():
         for kind in ("PodMonitor", "PrometheusRule"):
-            validator = jsonschema.Draft7Validator({**operator_schemas, "$ref": f"#/definitions/I{kind}"})
+            validator = jsonschema.Draft7Validator(
+                {**operator_schemas, "$ref": f"#/definitions/I{kind}"}
+            )
             for manifest in of_kind(manifests, kind):
-                # Azure's managed Prometheus takes the operator's resources under an API group of its own.
+                # Azure's managed Prometheus takes the operator's resources under an API group of
+                # its own.
                 validator.validate({**manifest, "apiVersion": "monitoring.coreos.com/v1"})
                 with pytest.raises(jsonschema.ValidationError):
                     validator.validate({**manifest, "spec": {**manifest["spec"], "unknown": 1}})
@@ -103,12 +131,16 @@ def test_prometheus_operator_takes_it(charts: dict[str, list[Manifest]], operato
 
 def test_operator_gets_the_rules(charts: dict[str, list[Manifest]]) -> None:
     """The PrometheusRule holds exactly the generated rules, with no template of theirs expanded."""
-    rules = yaml.safe_load((ROOT / "alerts" / "generated" / "kubernetes" / "prometheus-rule.yaml").read_text())
+    rules = yaml.safe_load(
+        (ROOT / "alerts" / "generated" / "kubernetes" / "prometheus-rule.yaml").read_text()
+    )
     assert only(charts["everything"], "PrometheusRule")["spec"] == rules["spec"]
 
 
 def test_scrapes_find_the_pods(charts: dict[str, list[Manifest]]) -> None:
-    """The PodMonitor, and the shipped scrape configuration, select the pods and their port every 5 s, as their job."""
+    """The PodMonitor, and the shipped scrape configuration, select the pods and their port every 5
+    s, as their job.
+    """
     for name in ("everything", "pod-network"):
         labels = only(charts[name], "DaemonSet")["spec"]["template"]["metadata"]["labels"]
         spec = only(charts[name], "PodMonitor")["spec"]
@@ -117,9 +149,13 @@ def test_scrapes_find_the_pods(charts: dict[str, list[Manifest]]) -> None:
         (endpoint,) = spec["podMetricsEndpoints"]
         (port,) = container(charts[name])["ports"]
         assert (endpoint["port"], endpoint["interval"]) == (port["name"], "5s")
-        assert {"targetLabel": "job", "replacement": "azure-scheduled-events-exporter"} in endpoint["relabelings"]
+        assert {"targetLabel": "job", "replacement": "azure-scheduled-events-exporter"} in endpoint[
+            "relabelings"
+        ]
         example = yaml.safe_load(
-            (ROOT / "alerts" / "generated" / "prometheus" / "prometheus-kubernetes-sd.yml").read_text()
+            (
+                ROOT / "alerts" / "generated" / "prometheus" / "prometheus-kubernetes-sd.yml"
+            ).read_text()
         )
         kept = {
             rule["source_labels"][0]: rule["regex"]
@@ -131,15 +167,21 @@ def test_scrapes_find_the_pods(charts: dict[str, list[Manifest]]) -> None:
             "__meta_kubernetes_pod_container_port_name": port["name"],
         }
     often = only(charts["large-user"], "PodMonitor")["spec"]["podMetricsEndpoints"][0]
-    assert (often["interval"], often["scrapeTimeout"]) == ("2s", "2s"), "the operator refuses a longer time limit"
+    assert (often["interval"], often["scrapeTimeout"]) == ("2s", "2s"), (
+        "the operator refuses a longer time limit"
+    )
     everything = only(charts["everything"], "PodMonitor")["spec"]["podMetricsEndpoints"][0]
     assert (everything["path"], everything["scheme"]) == ("/events", "https")
 
 
 def test_grafana_gets_the_dashboards(charts: dict[str, list[Manifest]]) -> None:
-    """Each dashboard is a ConfigMap that Grafana's sidecar finds, the generated one, and fits kubectl apply."""
+    """Each dashboard is a ConfigMap that Grafana's sidecar finds, the generated one, and fits
+    kubectl apply.
+    """
     maps = [
-        each for each in of_kind(charts["defaults"], "ConfigMap") if "grafana_dashboard" in each["metadata"]["labels"]
+        each
+        for each in of_kind(charts["defaults"], "ConfigMap")
+        if "grafana_dashboard" in each["metadata"]["labels"]
     ]
     held = {name: text for each in maps for name, text in each["data"].items()}
     made = {path.name: path.read_text() for path in (ROOT / "dashboards" / "json").glob("*.json")}
@@ -150,13 +192,19 @@ def test_grafana_gets_the_dashboards(charts: dict[str, list[Manifest]]) -> None:
         assert each["metadata"]["labels"]["grafana_dashboard"] == "1"
         assert len(json.dumps(each)) < ANNOTATIONS_MOST
     assert not [
-        each for each in of_kind(charts["memory"], "ConfigMap") if "grafana_dashboard" in each["metadata"]["labels"]
+        each
+        for each in of_kind(charts["memory"], "ConfigMap")
+        if "grafana_dashboard" in each["metadata"]["labels"]
     ]
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_exporter_takes_its_configuration(charts: dict[str, list[Manifest]], name: str, tmp_path: Path) -> None:
-    """Arguments, variables and files of the container are good to the exporter, which reads just what values say."""
+def test_the_exporter_takes_its_configuration(
+    charts: dict[str, list[Manifest]], name: str, tmp_path: Path
+) -> None:
+    """Arguments, variables and files of the container are good to the exporter, which reads just
+    what values say.
+    """
     manifests, values = charts[name], values_of(name)
 
     def here(text: str) -> str:
@@ -166,9 +214,13 @@ def test_the_exporter_takes_its_configuration(charts: dict[str, list[Manifest]],
 
     for file, text in only(manifests, "ConfigMap")["data"].items():
         (tmp_path / file).write_text(here(text))
-    (tmp_path / "web-config.yml").write_text("http_server_config: {http2: false}\n")  # in the user's Secret
+    (tmp_path / "web-config.yml").write_text(
+        "http_server_config: {http2: false}\n"
+    )  # in the user's Secret
     (tmp_path / "http-config.yml").write_text("basic_auth: {username: vm, password: test}\n")
-    env = {each["name"]: here(each["value"]) for each in container(manifests)["env"] if "value" in each}
+    env = {
+        each["name"]: here(each["value"]) for each in container(manifests)["env"] if "value" in each
+    }
     command, *flags = container(manifests)["args"]
     assert command == "run"
     done = run_command("check-config", *flags, **env)
@@ -176,12 +228,20 @@ def test_the_exporter_takes_its_configuration(charts: dict[str, list[Manifest]],
     shown = dict(line.partition("   [")[0].split(": ", 1) for line in done.stdout.splitlines())
     places = dict(line.split(": ", 1) for line in done.stdout.splitlines())
     assert shown["web.listen-address"] == f":{values['port']}"
-    folder = "memory" if values["journal"]["type"] == "memory" else "/var/lib/azure-scheduled-events-exporter"
+    folder = (
+        "memory"
+        if values["journal"]["type"] == "memory"
+        else "/var/lib/azure-scheduled-events-exporter"
+    )
     assert shown["journal.path"] == folder
     web = str(tmp_path / "web-config.yml") if values["web"]["secretName"] else "(none)"
     assert shown["web.config.file"] == web
     # A flag counts for more than the file.
-    given = {flag: text for flag, text in values["config"].items() if not any(flag in each for each in flags)}
+    given = {
+        flag: text
+        for flag, text in values["config"].items()
+        if not any(flag in each for each in flags)
+    }
     assert given.items() <= shown.items()
     if values["approvalPolicy"]:
         assert shown["approval.policy"] == str(tmp_path / "policy.yaml")
@@ -193,7 +253,9 @@ def test_the_exporter_takes_its_configuration(charts: dict[str, list[Manifest]],
 def test_a_change_of_configuration_replaces_the_pods(charts: dict[str, list[Manifest]]) -> None:
     """The pods carry a checksum of their configuration, which another configuration changes."""
     sums = {
-        only(manifests, "DaemonSet")["spec"]["template"]["metadata"]["annotations"]["checksum/config"]
+        only(manifests, "DaemonSet")["spec"]["template"]["metadata"]["annotations"][
+            "checksum/config"
+        ]
         for manifests in charts.values()
     }
     assert len(sums) == len(NAMES)

@@ -1,4 +1,6 @@
-"""The pods of the Helm chart: ports and probes, privileges, the journal's folder, nodes and network."""
+"""The pods of the Helm chart: ports and probes, privileges, the journal's folder, nodes and
+network.
+"""
 
 import os
 import subprocess
@@ -22,37 +24,60 @@ def test_ports_agree(charts: dict[str, list[Manifest]]) -> None:
         assert port["containerPort"] == wanted
         assert port.get("hostPort") == (wanted if pod(manifests).get("hostNetwork") else None)
         for probe in ("livenessProbe", "readinessProbe"):
-            handler = container(manifests)[probe].get("httpGet") or container(manifests)[probe]["tcpSocket"]
+            handler = (
+                container(manifests)[probe].get("httpGet")
+                or container(manifests)[probe]["tcpSocket"]
+            )
             assert handler["port"] == port["name"]
     assert values_of("defaults")["port"] == 10169
 
 
 def test_probes(charts: dict[str, list[Manifest]]) -> None:
-    """It is restarted only when it does not live, and ready once Azure has answered; over TLS where it speaks TLS."""
+    """It is restarted only when it does not live, and ready once Azure has answered; over TLS where
+    it speaks TLS.
+    """
     plain, tls = container(charts["defaults"]), container(charts["everything"])
-    assert plain["livenessProbe"]["httpGet"] == {"path": "/-/healthy", "port": "metrics", "scheme": "HTTP"}
-    assert plain["readinessProbe"]["httpGet"] == {"path": "/-/ready", "port": "metrics", "scheme": "HTTP"}
+    assert plain["livenessProbe"]["httpGet"] == {
+        "path": "/-/healthy",
+        "port": "metrics",
+        "scheme": "HTTP",
+    }
+    assert plain["readinessProbe"]["httpGet"] == {
+        "path": "/-/ready",
+        "port": "metrics",
+        "scheme": "HTTP",
+    }
     assert tls["livenessProbe"]["httpGet"]["scheme"] == "HTTPS"
     assert "httpGet" not in container(charts["memory"])["livenessProbe"]
 
 
 def test_the_image_is_this_version(charts: dict[str, list[Manifest]]) -> None:
-    """Chart, image and exporter are one version; a digest holds instead of a tag, for all containers."""
+    """Chart, image and exporter are one version; a digest holds instead of a tag, for all
+    containers.
+    """
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
     assert chart["appVersion"] == __version__
     assert container(charts["defaults"])["image"].endswith(f":{__version__}")
     for manifests in charts.values():
-        images = {each["image"] for each in [*pod(manifests).get("initContainers", []), *pod(manifests)["containers"]]}
+        images = {
+            each["image"]
+            for each in [*pod(manifests).get("initContainers", []), *pod(manifests)["containers"]]
+        }
         assert len(images) == 1
     assert container(charts["everything"])["image"].endswith(f"@sha256:{'0' * 64}")
 
 
 def test_privileges(charts: dict[str, list[Manifest]]) -> None:
-    """The exporter has no privilege at all, and never a token of the cluster; the folder's preparation has one."""
+    """The exporter has no privilege at all, and never a token of the cluster; the folder's
+    preparation has one.
+    """
     for manifests in charts.values():
         spec = pod(manifests)
         assert spec["automountServiceAccountToken"] is False
-        assert all(not each["automountServiceAccountToken"] for each in of_kind(manifests, "ServiceAccount"))
+        assert all(
+            not each["automountServiceAccountToken"]
+            for each in of_kind(manifests, "ServiceAccount")
+        )
         assert spec["securityContext"]["runAsNonRoot"]
         assert spec["securityContext"]["runAsUser"] in {65532, 1000650000}
         assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
@@ -68,10 +93,19 @@ def test_privileges(charts: dict[str, list[Manifest]]) -> None:
 
 
 def test_without_the_host_nothing_is_root(charts: dict[str, list[Manifest]]) -> None:
-    """With a pod address and an emptyDir it needs nothing that Kubernetes' restricted standard forbids."""
+    """With a pod address and an emptyDir it needs nothing that Kubernetes' restricted standard
+    forbids.
+    """
     spec = pod(charts["pod-network"])
     assert not {"hostNetwork", "hostPID", "hostIPC", "initContainers"} & spec.keys()
-    allowed = {"configMap", "emptyDir", "secret", "projected", "downwardAPI", "persistentVolumeClaim"}
+    allowed = {
+        "configMap",
+        "emptyDir",
+        "secret",
+        "projected",
+        "downwardAPI",
+        "persistentVolumeClaim",
+    }
     assert all((volume.keys() - {"name"}) <= allowed for volume in spec["volumes"])
     assert "hostPort" not in container(charts["pod-network"])["ports"][0]
 
@@ -87,7 +121,9 @@ def node_folder() -> Iterator[Path]:
 
 
 def prepare(container: Manifest, folder: Path) -> tuple[tuple[int, int], str]:
-    """Run the preparation with the capability that it has; return who the folder is for, and what it says."""
+    """Run the preparation with the capability that it has; return who the folder is for, and what
+    it says.
+    """
     _, *options, _, user, group = container["command"]
     is_root = os.geteuid() == 0
     owner = (int(user), int(group)) if is_root else (os.geteuid(), os.getegid())
@@ -98,7 +134,11 @@ def prepare(container: Manifest, folder: Path) -> tuple[tuple[int, int], str]:
 
 def write_as(owner: tuple[int, int], path: Path) -> None:
     """Write a file that only its owner may read, as that user."""
-    become = ["setpriv", f"--reuid={owner[0]}", f"--regid={owner[1]}", "--clear-groups"] if os.geteuid() == 0 else []
+    become = (
+        ["setpriv", f"--reuid={owner[0]}", f"--regid={owner[1]}", "--clear-groups"]
+        if os.geteuid() == 0
+        else []
+    )
     subprocess.run([*become, "/bin/sh", "-c", f"umask 077; echo >>{path}"], check=True)
 
 
@@ -108,7 +148,9 @@ def owner_of(path: Path) -> tuple[int, int]:
 
 
 def test_the_journal_can_be_written(charts: dict[str, list[Manifest]], node_folder: Path) -> None:
-    """The preparation, with CHOWN as its only capability, gives the folder to the user who then writes into it."""
+    """The preparation, with CHOWN as its only capability, gives the folder to the user who then
+    writes into it.
+    """
     (container,) = pod(charts["defaults"])["initContainers"]
     *_, folder, user, group = container["command"]
     owner, said = prepare(container, node_folder)
@@ -120,18 +162,34 @@ def test_the_journal_can_be_written(charts: dict[str, list[Manifest]], node_fold
     assert (user, group) == ("65532", "65532")
 
 
-def test_a_folder_that_cannot_be_prepared(charts: dict[str, list[Manifest]], node_folder: Path) -> None:
-    """Where the folder cannot be given away, the pod starts all the same: the exporter keeps its journal in memory."""
+def test_a_folder_that_cannot_be_prepared(
+    charts: dict[str, list[Manifest]], node_folder: Path
+) -> None:
+    """Where the folder cannot be given away, the pod starts all the same: the exporter keeps its
+    journal in memory.
+    """
     (container,) = pod(charts["defaults"])["initContainers"]
     _, *options, _, user, group = container["command"]
     missing = str(node_folder / "missing")
-    done = subprocess.run([sys.executable, *options, missing, user, group], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, *options, missing, user, group],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0
-    assert f"the journal's folder cannot be prepared: [Errno 2] No such file or directory: '{missing}'" in done.stderr
+    assert (
+        f"the journal's folder cannot be prepared: [Errno 2] No such file or directory: '{missing}'"
+        in done.stderr
+    )
 
 
-def test_a_folder_of_other_programs_is_left_alone(charts: dict[str, list[Manifest]], node_folder: Path) -> None:
-    """A journal.path such as /var/lib changes the owner of nothing: the preparation says why, and the pod starts."""
+def test_a_folder_of_other_programs_is_left_alone(
+    charts: dict[str, list[Manifest]], node_folder: Path
+) -> None:
+    """A journal.path such as /var/lib changes the owner of nothing: the preparation says why, and
+    the pod starts.
+    """
     foreign, journal = node_folder / "database", node_folder / "journal.sqlite"
     paths = [node_folder, foreign, journal]
     for path in paths[1:]:
@@ -148,17 +206,25 @@ def test_a_folder_of_other_programs_is_left_alone(charts: dict[str, list[Manifes
 
 
 def test_every_node_is_watched(charts: dict[str, list[Manifest]]) -> None:
-    """It runs on Spot and drained nodes too, on no virtual node, and on the node's network unless told otherwise."""
+    """It runs on Spot and drained nodes too, on no virtual node, and on the node's network unless
+    told otherwise.
+    """
     spec = pod(charts["defaults"])
     assert spec["tolerations"] == [{"operator": "Exists"}]
     assert (spec["hostNetwork"], spec["dnsPolicy"]) == (True, "ClusterFirstWithHostNet")
-    (term,) = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
-    assert {"key": "type", "operator": "NotIn", "values": ["virtual-kubelet"]} in term["matchExpressions"]
+    (term,) = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][
+        "nodeSelectorTerms"
+    ]
+    assert {"key": "type", "operator": "NotIn", "values": ["virtual-kubelet"]} in term[
+        "matchExpressions"
+    ]
     assert "affinity" not in pod(charts["memory"])
 
 
 def test_network_policy(charts: dict[str, list[Manifest]]) -> None:
-    """A pod with its own address may reach IMDS, collector, Alertmanager and DNS; there is none on the node's."""
+    """A pod with its own address may reach IMDS, collector, Alertmanager and DNS; there is none on
+    the node's.
+    """
     assert not of_kind(charts["defaults"], "NetworkPolicy")
     manifest = only(charts["pod-network"], "NetworkPolicy")
     spec = manifest["spec"]

@@ -17,21 +17,33 @@ from support.charts import CHART, helm
 from support.paths import ROOT
 
 CHART_OWNS = {
-    *("web.listen-address", "journal.path", "web.config.file", "alertmanager.http-config.file", "alerts.values"),
+    *(
+        "web.listen-address",
+        "journal.path",
+        "web.config.file",
+        "alertmanager.http-config.file",
+        "alerts.values",
+    ),
     *("instance.name", "process.user"),
 }
-"""Flags that values set in another way; a name would be the same on every node, and the pod is never root."""
+"""Flags that values set in another way; a name would be the same on every node, and the pod is
+never root.
+"""
 
 
 def test_lint() -> None:
     """Helm finds nothing to remark, but for an icon."""
     done = helm("lint", "--strict", str(CHART))
     assert done.returncode == 0, done.stdout
-    assert re.findall(r"^\[.*", done.stdout, re.MULTILINE) == ["[INFO] Chart.yaml: icon is recommended"]
+    assert re.findall(r"^\[.*", done.stdout, re.MULTILINE) == [
+        "[INFO] Chart.yaml: icon is recommended"
+    ]
 
 
 def test_every_flag_can_be_set() -> None:
-    """The schema knows exactly the exporter's flags, but for those that the chart sets in another way."""
+    """The schema knows exactly the exporter's flags, but for those that the chart sets in another
+    way.
+    """
     config = json.loads((CHART / "values.schema.json").read_text())["properties"]["config"]
     assert not config["additionalProperties"]
     assert set(config["properties"]) == {setting.flag for setting in SETTINGS} - CHART_OWNS
@@ -39,7 +51,9 @@ def test_every_flag_can_be_set() -> None:
 
 
 def test_schema_and_values_name_the_same() -> None:
-    """Every value is in the schema and every key of the schema among the values, on all levels; the README has them."""
+    """Every value is in the schema and every key of the schema among the values, on all levels; the
+    README has them.
+    """
     schema = json.loads((CHART / "values.schema.json").read_text())
     jsonschema.Draft7Validator.check_schema(schema)
     values = yaml.safe_load((CHART / "values.yaml").read_text())
@@ -89,36 +103,63 @@ def test_wrong_values_are_refused(setting: str, said: str) -> None:
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ("podMonitor.enabled=true,serviceMonitor.enabled=true", "podMonitor and serviceMonitor are both enabled"),
+        (
+            "podMonitor.enabled=true,serviceMonitor.enabled=true",
+            "podMonitor and serviceMonitor are both enabled",
+        ),
         (
             "alertsValues.severites.Preempt=page",
             "alertsValues has severites, which is no setting of the rules: there are",
         ),
-        ("alertsValues.severities.Prempt=page", "alertsValues names Prempt, which is no alert: there are"),
-        (r"alertsValues.maintenance\.within={cluster}", "cannot change maintenance.within .* export the chart"),
+        (
+            "alertsValues.severities.Prempt=page",
+            "alertsValues names Prempt, which is no alert: there are",
+        ),
+        (
+            r"alertsValues.maintenance\.within={cluster}",
+            "cannot change maintenance.within .* export the chart",
+        ),
     ],
 )
 def test_values_that_contradict_the_rules_are_refused(settings: str, said: str) -> None:
     """What would scrape twice, or what the chart's rules cannot be, is refused by its name."""
-    done = helm("template", "events", str(CHART), "--set", f"prometheusRule.enabled=true,{settings}")
+    done = helm(
+        "template", "events", str(CHART), "--set", f"prometheusRule.enabled=true,{settings}"
+    )
     assert done.returncode != 0
     assert re.search(said, done.stderr)
 
 
 def test_pushed_alerts_have_the_settings_of_the_rules() -> None:
-    """With the chart's rules, pushed alerts are those of the same settings and link to the same runbooks."""
+    """With the chart's rules, pushed alerts are those of the same settings and link to the same
+    runbooks.
+    """
     url = r"config.alertmanager\.url=http://alertmanager.monitoring:9093"
     own = "prometheusRule.enabled=true,prometheusRule.runbooksUrl=https://runbooks.example.org/"
-    done = helm("template", "events", str(CHART), "--show-only", "templates/configmap.yaml", "--set", f"{url},{own}")
+    done = helm(
+        "template",
+        "events",
+        str(CHART),
+        "--show-only",
+        "templates/configmap.yaml",
+        "--set",
+        f"{url},{own}",
+    )
     data = yaml.safe_load(done.stdout)["data"]
-    settings = yaml.safe_load((ROOT / "alerts" / "generated" / "exporter" / "values.yaml").read_text())
+    settings = yaml.safe_load(
+        (ROOT / "alerts" / "generated" / "exporter" / "values.yaml").read_text()
+    )
     settings["runbooks.url"] = "https://runbooks.example.org"
     assert yaml.safe_load(data["alerts-values.yaml"]) == settings
-    assert yaml.safe_load(data["config.yaml"])["alerts.values"].endswith("/config/alerts-values.yaml")
+    assert yaml.safe_load(data["config.yaml"])["alerts.values"].endswith(
+        "/config/alerts-values.yaml"
+    )
 
 
 def test_settings_of_the_rules_are_values(tmp_path: Path) -> None:
-    """The settings make the chart's rules as the generator makes them, and the exporters get the same."""
+    """The settings make the chart's rules as the generator makes them, and the exporters get the
+    same.
+    """
     chosen = {
         "job": "azure",
         "alerts.disabled": ["Freeze"],
@@ -126,23 +167,34 @@ def test_settings_of_the_rules_are_values(tmp_path: Path) -> None:
         "labels.keep": ["team", "env"],
         "dashboards.url": "https://grafana.example.org/d",
     }
-    values = {"alertsValues": chosen, "prometheusRule": {"enabled": True, "additionalRuleLabels": {"cloud": "azure"}}}
+    values = {
+        "alertsValues": chosen,
+        "prometheusRule": {"enabled": True, "additionalRuleLabels": {"cloud": "azure"}},
+    }
     (tmp_path / "values.yaml").write_text(yaml.safe_dump(values))
-    (tmp_path / "alerts.yaml").write_text(yaml.safe_dump({**chosen, "labels.add": {"cloud": "azure"}}))
+    (tmp_path / "alerts.yaml").write_text(
+        yaml.safe_dump({**chosen, "labels.add": {"cloud": "azure"}})
+    )
     done = helm("template", "events", str(CHART), "--values", str(tmp_path / "values.yaml"))
     every = [each for each in yaml.safe_load_all(done.stdout) if each]
     (made,) = (each for each in every if each["kind"] == "PrometheusRule")
     settings = load(tmp_path / "alerts.yaml")
     expected = yaml.safe_load(render(settings, grafana=False)["prometheus/prometheus-rules.yml"])
     assert made["spec"] == expected
-    text = next(each["data"]["alerts-values.yaml"] for each in every if "alerts-values.yaml" in each.get("data", {}))
+    text = next(
+        each["data"]["alerts-values.yaml"]
+        for each in every
+        if "alerts-values.yaml" in each.get("data", {})
+    )
     (tmp_path / "alerts.yaml").write_text(text)
     pushed = "exporter/pushed-alerts.json"
     assert render(load(tmp_path / "alerts.yaml"))[pushed] == render(settings)[pushed]
 
 
 def test_service_monitor_and_names() -> None:
-    """A ServiceMonitor finds the pods by a headless Service, and scrapes as the PodMonitor; names can be overridden."""
+    """A ServiceMonitor finds the pods by a headless Service, and scrapes as the PodMonitor; names
+    can be overridden.
+    """
     found = {}
     for kind in ("podMonitor", "serviceMonitor"):
         flags = f"{kind}.enabled=true,nameOverride=events"
@@ -154,5 +206,10 @@ def test_service_monitor_and_names() -> None:
     assert service["spec"]["clusterIP"] == "None"
     labels = found["serviceMonitor"]["DaemonSet"]["spec"]["template"]["metadata"]["labels"]
     assert service["spec"]["selector"].items() <= labels.items()
-    assert monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
-    assert monitor["spec"]["endpoints"] == found["podMonitor"]["PodMonitor"]["spec"]["podMetricsEndpoints"]
+    assert (
+        monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
+    )
+    assert (
+        monitor["spec"]["endpoints"]
+        == found["podMonitor"]["PodMonitor"]["spec"]["podMetricsEndpoints"]
+    )

@@ -1,4 +1,6 @@
-"""``make release``: everything that names the version agrees, or one line says what does not; what is built runs."""
+"""``make release``: everything that names the version agrees, or one line says what does not; what
+is built runs.
+"""
 
 import hashlib
 import re
@@ -19,7 +21,18 @@ NAME = "azure-scheduled-events-exporter"
 PACKAGE = "exporter/azure_scheduled_events_exporter"
 VERSION = "7.8.9"
 TODAY = f"{datetime.now(UTC):%Y-%m-%d}"
-LEFT_OUT = (".git", ".venv", ".tools", ".hypothesis", "*_cache", "__pycache__", "dist", "build", "images", "payloads")
+LEFT_OUT = (
+    ".git",
+    ".venv",
+    ".tools",
+    ".hypothesis",
+    "*_cache",
+    "__pycache__",
+    "dist",
+    "build",
+    "images",
+    "payloads",
+)
 
 
 class Checkout:
@@ -29,7 +42,9 @@ class Checkout:
         self.folder = folder
         shutil.copytree(ROOT, folder, ignore=shutil.ignore_patterns(*LEFT_OUT))
         (folder / ".venv").symlink_to(ROOT / ".venv")
-        self.replace(f"{PACKAGE}/__init__.py", r'__version__ = "[^"]*"', f'__version__ = "{VERSION}"')
+        self.replace(
+            f"{PACKAGE}/__init__.py", r'__version__ = "[^"]*"', f'__version__ = "{VERSION}"'
+        )
         self.replace("CHANGELOG.md", r"(?m)\A(.*?)^## [^\n]*", rf"\1## {VERSION} - {TODAY}")
         chart = folder / "deploy" / "helm" / "azure-scheduled-events-exporter" / "Chart.yaml"
         chart.parent.mkdir(parents=True, exist_ok=True)
@@ -40,9 +55,21 @@ class Checkout:
 
     def git(self, *arguments: str) -> str:
         """Run git here, with a test author."""
-        who = ("-c", "user.name=nobody", "-c", "user.email=nobody@example.org", "-c", "core.hooksPath=/dev/null")
+        who = (
+            "-c",
+            "user.name=nobody",
+            "-c",
+            "user.email=nobody@example.org",
+            "-c",
+            "core.hooksPath=/dev/null",
+        )
         done = subprocess.run(
-            ["git", *who, *arguments], cwd=self.folder, env=environment(), check=True, capture_output=True, text=True
+            ["git", *who, *arguments],
+            cwd=self.folder,
+            env=environment(),
+            check=True,
+            capture_output=True,
+            text=True,
         )
         return done.stdout
 
@@ -62,7 +89,9 @@ class Checkout:
         """Run the script as make does."""
         names = ("GIT_AUTHOR", "GIT_COMMITTER")
         nobody = {
-            f"{name}_{key}": value for name in names for key, value in (("NAME", "n"), ("EMAIL", "n@example.org"))
+            f"{name}_{key}": value
+            for name in names
+            for key, value in (("NAME", "n"), ("EMAIL", "n@example.org"))
         }
         return subprocess.run(
             [self.folder / "scripts" / "release", version],
@@ -82,7 +111,9 @@ def pristine(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
 @pytest.fixture
 def checkout(pristine: Checkout) -> Checkout:
     """The repository as it was made, whatever a test before has done to it."""
-    pristine.git("reset", "-q", "--hard", pristine.git("rev-list", "--max-parents=0", "HEAD").strip())
+    pristine.git(
+        "reset", "-q", "--hard", pristine.git("rev-list", "--max-parents=0", "HEAD").strip()
+    )
     pristine.git("clean", "-q", "-ffdx", "--exclude", "/.venv")
     for tag in pristine.git("tag").split():
         pristine.git("tag", "-d", tag)
@@ -165,13 +196,21 @@ class TestAgreement:
     """Wheel, sdist, checksums and notes are made; nothing leaves the machine."""
 
     def test_all(self, released: Checkout) -> None:
-        """One wheel and one sdist of the commit, the checksums of both, and the notes from the changelog."""
+        """One wheel and one sdist of the commit, the checksums of both, and the notes from the
+        changelog.
+        """
         checkout = released
         name = f"azure_scheduled_events_exporter-{VERSION}"
         dist = checkout.folder / "dist"
-        assert {path.name for path in dist.iterdir()} == {f"{name}-py3-none-any.whl", f"{name}.tar.gz"}
+        assert {path.name for path in dist.iterdir()} == {
+            f"{name}-py3-none-any.whl",
+            f"{name}.tar.gz",
+        }
         release = checkout.folder / "build" / "release"
-        built = [*dist.iterdir(), *(each for end in ("pyz", "deb", "tgz") for each in release.glob(f"*.{end}"))]
+        built = [
+            *dist.iterdir(),
+            *(each for end in ("pyz", "deb", "tgz") for each in release.glob(f"*.{end}")),
+        ]
         sums = {f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}" for path in built}
         assert set((checkout.folder / "build/release/SHA256SUMS").read_text().splitlines()) == sums
         notes = (checkout.folder / "build" / "release" / "notes.md").read_text()
@@ -182,24 +221,41 @@ class TestAgreement:
         assets = f"azure-scheduled-events-exporter-assets-{name.rpartition('-')[2]}"
         archive = checkout.folder / f"build/release/{assets}.tar.gz"
         digest = hashlib.sha256(archive.read_bytes()).hexdigest()
-        assert archive.with_name(f"{archive.name}.sha256").read_text() == f"{digest}  {archive.name}\n"
+        assert (
+            archive.with_name(f"{archive.name}.sha256").read_text() == f"{digest}  {archive.name}\n"
+        )
         with tarfile.open(archive) as tar:
             names = set(tar.getnames())
         assert f"{assets}/alerts/prometheus/prometheus-rules.yml" in names
         assert f"{assets}/dashboards/azure-scheduled-events-fleet.json" in names
-        assert {each.split("/")[1] for each in names if each != assets} == {"alerts", "dashboards", "runbooks"}
-        chart = [debian("helm"), "show", "chart", f"{release}/azure-scheduled-events-exporter-{VERSION}.tgz"]
+        assert {each.split("/")[1] for each in names if each != assets} == {
+            "alerts",
+            "dashboards",
+            "runbooks",
+        }
+        chart = [
+            debian("helm"),
+            "show",
+            "chart",
+            f"{release}/azure-scheduled-events-exporter-{VERSION}.tgz",
+        ]
         assert f"appVersion: {VERSION}\n" in subprocess.check_output(chart, text=True)
         with zipfile.ZipFile(dist / f"{name}-py3-none-any.whl") as wheel:
-            moments = {datetime(*each.date_time, tzinfo=UTC).timestamp() for each in wheel.infolist()}
-            assert all(abs(moment - committed) <= 2 for moment in moments), "times of files are those of the commit"
+            moments = {
+                datetime(*each.date_time, tzinfo=UTC).timestamp() for each in wheel.infolist()
+            }
+            assert all(abs(moment - committed) <= 2 for moment in moments), (
+                "times of files are those of the commit"
+            )
         with tarfile.open(dist / f"{name}.tar.gz") as sdist:
             assert f"{name}/scripts/release" in sdist.getnames()
         assert checkout.git("status", "--porcelain") == "", "what is built is ignored by git"
 
     def test_tag_if_requested(self, released: Checkout) -> None:
         """With TAG=1 the tag is made, and names this commit."""
-        assert released.git("rev-parse", f"v{VERSION}^{{commit}}") == released.git("rev-parse", "HEAD")
+        assert released.git("rev-parse", f"v{VERSION}^{{commit}}") == released.git(
+            "rev-parse", "HEAD"
+        )
 
 
 class TestSingleFile:
@@ -215,8 +271,12 @@ class TestSingleFile:
         """It says its version, reads settings and bcrypt's passwords, and plays the demo's events."""
         assert run("--version").stdout == f"{NAME} {VERSION}\n"
         config = tmp_path / "web.yaml"
-        config.write_text("basic_auth_users: {me: $2b$04$cVQJFl.SaJTxBr.SPDVEX.fPWGhvlmTnTn4xiIPCRcYmHhAvpCzoK}\n")
-        checked = run("check-config", f"--web.config.file={config}", "--imds.endpoint=http://127.0.0.1:9")
+        config.write_text(
+            "basic_auth_users: {me: $2b$04$cVQJFl.SaJTxBr.SPDVEX.fPWGhvlmTnTn4xiIPCRcYmHhAvpCzoK}\n"
+        )
+        checked = run(
+            "check-config", f"--web.config.file={config}", "--imds.endpoint=http://127.0.0.1:9"
+        )
         assert checked.returncode == 0, checked.stderr
         assert "imds.endpoint: http://127.0.0.1:9" in checked.stdout
 
@@ -241,10 +301,15 @@ class TestSingleFile:
                 program.terminate()
 
     def test_cache_is_private(self, run: "Run") -> None:
-        """Only its user can read the cache; one that others can write is refused before anything in it is run."""
+        """Only its user can read the cache; one that others can write is refused before anything in
+        it is run.
+        """
         run("--version")
         ours = run.cache / NAME
-        assert {ours.stat().st_mode & 0o777, *(each.stat().st_mode & 0o777 for each in ours.iterdir())} == {0o700}
+        assert {
+            ours.stat().st_mode & 0o777,
+            *(each.stat().st_mode & 0o777 for each in ours.iterdir()),
+        } == {0o700}
         ours.chmod(0o777)
         refused = run("--version")
         assert refused.returncode == 1
@@ -276,7 +341,9 @@ class TestDeb:
         return tmp_path / "tree"
 
     def test_contents(self, tree: Path) -> None:
-        """Units that start the program in /usr/bin, settings that an upgrade keeps, and no fixed version of Python."""
+        """Units that start the program in /usr/bin, settings that an upgrade keeps, and no fixed
+        version of Python.
+        """
         assert (tree / "DEBIAN" / "conffiles").read_text() == f"/etc/{NAME}/environment\n"
         settings = (ROOT / "deploy" / "systemd" / "environment").read_bytes()
         assert (tree / "etc" / NAME / "environment").read_bytes() == settings
@@ -287,5 +354,7 @@ class TestDeb:
         assert len(exported) >= 7
         assert all(f"ExecStart=/usr/bin/{NAME} " in unit for unit in exported)
         libraries = sorted(path.name for path in tree.rglob("*.so"))
-        assert libraries == ["_bcrypt.abi3.so", "_message.abi3.so"], "others would bind it to one version of Python"
+        assert libraries == ["_bcrypt.abi3.so", "_message.abi3.so"], (
+            "others would bind it to one version of Python"
+        )
         assert "Depends: python3 (>= 3.11)" in (tree / "DEBIAN" / "control").read_text()

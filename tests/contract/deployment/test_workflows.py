@@ -1,4 +1,6 @@
-"""What GitHub runs for this project: valid, pinned, with no more rights than it needs, and in step with the project."""
+"""What GitHub runs for this project: valid, pinned, with no more rights than it needs, and in step
+with the project.
+"""
 
 import re
 import subprocess
@@ -16,7 +18,9 @@ from support.programs import environment
 
 GITHUB = ROOT / ".github"
 WORKFLOWS = sorted((GITHUB / "workflows").glob("*.yml"))
-FORMS = sorted(path for path in (GITHUB / "ISSUE_TEMPLATE").glob("*.yml") if path.name != "config.yml")
+FORMS = sorted(
+    path for path in (GITHUB / "ISSUE_TEMPLATE").glob("*.yml") if path.name != "config.yml"
+)
 # A right to write, for the jobs that cannot do without it.
 WRITES = {
     "attest": {"id-token", "attestations"},
@@ -28,7 +32,7 @@ WRITES = {
 }
 
 
-def content(path: Path) -> Any:  # noqa: ANN401 - YAML has any shape
+def content(path: Path) -> Any:
     """The parsed file; the key ``on`` stays a word, as GitHub reads it."""
     return yaml.load(path.read_text(), Loader=yaml.BaseLoader)  # noqa: S506 - BaseLoader makes texts only
 
@@ -75,29 +79,41 @@ class TestWorkflow:
     """What holds for each workflow."""
 
     def test_actions_are_pinned(self, path: Path) -> None:
-        """A moved tag of an action does not affect a run: each action is pinned by commit, with its version."""
+        """A moved tag of an action does not affect a run: each action is pinned by commit, with its
+        version.
+        """
         pinned = re.compile(r"[\w.-]+/[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+")
         for line in path.read_text().splitlines():
             if found := re.search(r"uses: (.*)", line):
-                assert pinned.fullmatch(found[1]) or found[1].startswith("./.github/workflows/"), line
+                assert pinned.fullmatch(found[1]) or found[1].startswith("./.github/workflows/"), (
+                    line
+                )
 
     def test_nothing_foreign_becomes_shell(self, path: Path) -> None:
-        """No title, branch or tag is pasted into a script, where it would be run: values come as variables."""
+        """No title, branch or tag is pasted into a script, where it would be run: values come as
+        variables.
+        """
         for script in scripts(path):
             assert "${{" not in script
 
     def test_rights(self, path: Path) -> None:
-        """A run may read the sources; what a job may write is named here, and has its reason beside it."""
+        """A run may read the sources; what a job may write is named here, and has its reason beside
+        it.
+        """
         assert content(path)["permissions"] == {"contents": "read"}
         for name, job in jobs(path).items():
-            writes = {right for right, level in job.get("permissions", {}).items() if level == "write"}
+            writes = {
+                right for right, level in job.get("permissions", {}).items() if level == "write"
+            }
             assert writes == WRITES.get(name, set()) if path.stem == "release" else not writes, name
         for line in path.read_text().splitlines():
             assert ": write" not in line or re.search(r": write # \w+", line), line
 
     def test_credentials_do_not_lie_around(self, path: Path) -> None:
         """The token of a run is not left in the checkout, where every later step could take it."""
-        checkouts = [step for _, step in steps(path) if step.get("uses", "").startswith("actions/checkout@")]
+        checkouts = [
+            step for _, step in steps(path) if step.get("uses", "").startswith("actions/checkout@")
+        ]
         assert checkouts
         assert all(step["with"]["persist-credentials"] == "false" for step in checkouts)
 
@@ -114,9 +130,14 @@ class TestWorkflow:
 def test_every_supported_python_is_tested() -> None:
     """The Pythons that the package names are those that tests and wheel are run on."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    named = [found[1] for each in project["classifiers"] if (found := re.search(r":: (3\.\d+)$", each))]
+    named = [
+        found[1] for each in project["classifiers"] if (found := re.search(r":: (3\.\d+)$", each))
+    ]
     for job in ("test", "installed"):
-        assert jobs(GITHUB / "workflows" / "ci.yml")[job]["strategy"]["matrix"]["python-version"] == named
+        assert (
+            jobs(GITHUB / "workflows" / "ci.yml")[job]["strategy"]["matrix"]["python-version"]
+            == named
+        )
     assert project["requires-python"] == f">={named[0]}"
 
 
@@ -127,7 +148,9 @@ def test_what_is_published_is_built_once() -> None:
     assert builders == {"build"}
     for job in ("attest", "pypi", "github"):
         names = [
-            each["with"]["name"] for name, each in steps(release) if name == job and "name" in each.get("with", {})
+            each["with"]["name"]
+            for name, each in steps(release)
+            if name == job and "name" in each.get("with", {})
         ]
         assert "dist" in names, job
     assert set(jobs(release)["attest"]["needs"]) == {"ci", "build"}

@@ -1,4 +1,6 @@
-"""The generated files: what Prometheus, Alertmanager, Grafana and Kubernetes are given, and the runbooks beside it."""
+"""The generated files: what Prometheus, Alertmanager, Grafana and Kubernetes are given, and the
+runbooks beside it.
+"""
 
 import json
 import re
@@ -25,11 +27,12 @@ RUNBOOKS = ROOT / "docs" / "runbooks"
 EVERY = alerts(Settings())
 SECTIONS = ["Meaning", "Impact", "Diagnosis", "Mitigation"]
 UNFINISHED = re.compile(
-    r"\b(TO[D]O|FIX[M]E|TB[DC]|X{3}|lorem|coming soon|to be written|work in progress)\b", re.IGNORECASE
+    r"\b(TO[D]O|FIX[M]E|TB[DC]|X{3}|lorem|coming soon|to be written|work in progress)\b",
+    re.IGNORECASE,
 )
 
 
-def load(name: str) -> Any:  # noqa: ANN401 - whatever the file holds
+def load(name: str) -> Any:
     """Return a generated file's data."""
     return yaml.safe_load((GENERATED / name).read_text())
 
@@ -37,7 +40,9 @@ def load(name: str) -> Any:  # noqa: ANN401 - whatever the file holds
 def tool(*arguments: str) -> str:
     """Run a tool that must succeed; return its output."""
     program, *rest = arguments
-    done = subprocess.run([debian(program), *rest], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(
+        [debian(program), *rest], capture_output=True, text=True, check=False, timeout=60
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -58,7 +63,11 @@ def test_amtool_accepts_configuration() -> None:
 def test_vmalert_accepts_rules() -> None:
     """The oldest vmalert that the page names takes the same file."""
     done = subprocess.run(
-        [debian("vmalert"), "-dryRun", f"-rule={GENERATED / 'prometheus' / 'prometheus-rules.yml'}"],
+        [
+            debian("vmalert"),
+            "-dryRun",
+            f"-rule={GENERATED / 'prometheus' / 'prometheus-rules.yml'}",
+        ],
         capture_output=True,
         text=True,
         check=False,
@@ -68,7 +77,9 @@ def test_vmalert_accepts_rules() -> None:
 
 @pytest.mark.parametrize("name", ["azure", "file", "kubernetes"])
 def test_promtool_accepts_scraping(name: str, tmp_path: Path) -> None:
-    """Prometheus takes the examples of scraping (Debian's is built without discovery in Kubernetes)."""
+    """Prometheus takes the examples of scraping (Debian's is built without discovery in
+    Kubernetes).
+    """
     config = load(f"prometheus/prometheus-{name}-sd.yml")
     (job,) = config["scrape_configs"]
     assert (job["scrape_interval"], job["scrape_timeout"]) == ("5s", "5s")
@@ -76,7 +87,9 @@ def test_promtool_accepts_scraping(name: str, tmp_path: Path) -> None:
         job["static_configs"] = [{"targets": ["127.0.0.1:10169"]}]
     (tmp_path / "targets").mkdir()
     (tmp_path / "targets" / "fleet.json").write_text('[{"targets": ["127.0.0.1:10169"]}]')
-    (tmp_path / "prometheus-rules.yml").write_text((GENERATED / "prometheus" / "prometheus-rules.yml").read_text())
+    (tmp_path / "prometheus-rules.yml").write_text(
+        (GENERATED / "prometheus" / "prometheus-rules.yml").read_text()
+    )
     (tmp_path / "prometheus.yml").write_text(yaml.safe_dump(config))
     assert "SUCCESS" in tool("promtool", "check", "config", str(tmp_path / "prometheus.yml"))
 
@@ -109,12 +122,17 @@ def test_rules_name_what_exists() -> None:
 def test_operator_gets_the_same_rules() -> None:
     """The PrometheusRule resource holds exactly the rules of the rule file."""
     resource = load("kubernetes/prometheus-rule.yaml")
-    assert (resource["apiVersion"], resource["kind"]) == ("monitoring.coreos.com/v1", "PrometheusRule")
+    assert (resource["apiVersion"], resource["kind"]) == (
+        "monitoring.coreos.com/v1",
+        "PrometheusRule",
+    )
     assert resource["spec"] == load("prometheus/prometheus-rules.yml")
 
 
 def test_grafana_rules() -> None:
-    """Grafana gets every alert in the form of its file provisioning, with no dollar sign that it would expand."""
+    """Grafana gets every alert in the form of its file provisioning, with no dollar sign that it
+    would expand.
+    """
     found = load("grafana/alert-rules.yaml")
     assert found["apiVersion"] == 1
     rules = {rule["title"]: rule for group in found["groups"] for rule in group["rules"]}
@@ -133,11 +151,15 @@ def test_grafana_rules() -> None:
         assert [each["model"]["type"] for each in (reduced, decided)] == ["reduce", "threshold"]
         assert decided["model"]["conditions"][0]["evaluator"] == {"params": [-1e15], "type": "gt"}
         assert (rule["condition"], decided["refId"], rule["noDataState"]) == ("C", "C", "OK")
-        assert rule["execErrState"] == "KeepLast"  # a Prometheus that does not answer neither pages nor resolves
+        assert (
+            rule["execErrState"] == "KeepLast"
+        )  # a Prometheus that does not answer neither pages nor resolves
         assert rule["labels"]["severity"] == alert.severity
 
 
-def notification(tmp_path: Path, part: str, status: str, labels: dict[str, str], annotations: dict[str, str]) -> str:
+def notification(
+    tmp_path: Path, part: str, status: str, labels: dict[str, str], annotations: dict[str, str]
+) -> str:
     """Return a part of a notification as Alertmanager renders it."""
     data = {
         "receiver": "pager",
@@ -151,7 +173,14 @@ def notification(tmp_path: Path, part: str, status: str, labels: dict[str, str],
     (tmp_path / "data.json").write_text(json.dumps(data))
     templates = str(GENERATED / "alertmanager" / "templates" / "*.tmpl")
     text = f'{{{{ template "azure_scheduled_events.{part}" . }}}}'
-    arguments = ("--template.glob", templates, "--template.text", text, "--template.data", str(tmp_path / "data.json"))
+    arguments = (
+        "--template.glob",
+        templates,
+        "--template.text",
+        text,
+        "--template.data",
+        str(tmp_path / "data.json"),
+    )
     return tool("amtool", "template", "render", *arguments).strip()
 
 
@@ -159,13 +188,27 @@ def notification(tmp_path: Path, part: str, status: str, labels: dict[str, str],
     ("status", "labels", "texts", "expected"),
     [
         ("firing", {"alertname": "X"}, {"summary": "Azure evicts vmss_0."}, "Azure evicts vmss_0."),
-        ("resolved", {"alertname": "X"}, {"summary": "Azure reboots a."}, "Resolved: Azure reboots a."),
-        ("firing", {"alertname": "X", "drill": "true"}, {"summary": "Azure reboots a."}, "DRILL Azure reboots a."),
+        (
+            "resolved",
+            {"alertname": "X"},
+            {"summary": "Azure reboots a."},
+            "Resolved: Azure reboots a.",
+        ),
+        (
+            "firing",
+            {"alertname": "X", "drill": "true"},
+            {"summary": "Azure reboots a."},
+            "DRILL Azure reboots a.",
+        ),
         ("firing", {"alertname": "AzureScheduledEventExporterDown"}, {}, "ExporterDown: 1 of them"),
     ],
 )
-def test_title(tmp_path: Path, status: str, labels: dict[str, str], texts: dict[str, str], expected: str) -> None:
-    """A notification's title is the summary, which names the VMs; of several alerts that differ, their name."""
+def test_title(
+    tmp_path: Path, status: str, labels: dict[str, str], texts: dict[str, str], expected: str
+) -> None:
+    """A notification's title is the summary, which names the VMs; of several alerts that differ,
+    their name.
+    """
     assert notification(tmp_path, "subject", status, labels, texts) == expected
 
 
@@ -197,7 +240,9 @@ def test_placeholders_can_be_left_out() -> None:
 
 def test_every_alert_has_a_runbook() -> None:
     """An alert's runbook exists, and there is no runbook without its alert."""
-    assert {page.stem for page in RUNBOOKS.glob("*.md")} - {"README"} == {alert.name for alert in EVERY}
+    assert {page.stem for page in RUNBOOKS.glob("*.md")} - {"README"} == {
+        alert.name for alert in EVERY
+    }
 
 
 @pytest.mark.parametrize("alert", EVERY, ids=lambda alert: alert.name)
@@ -220,7 +265,9 @@ def test_runbooks_name_what_exists() -> None:
     assert set(re.findall(r"azure_scheduled_events[:_][a-z_:]+", text)) - known == set()
     settings = set(re.findall(r"`([a-z][a-z-]*\.[a-z-]+)`", text))
     assert settings - Settings().values.keys() == set()
-    for command in set(re.findall(r"^\$ (?:sudo )?azure-scheduled-events-exporter ([a-z-]+)", text, re.MULTILINE)):
+    for command in set(
+        re.findall(r"^\$ (?:sudo )?azure-scheduled-events-exporter ([a-z-]+)", text, re.MULTILINE)
+    ):
         assert main([command, "--help"]) == 0
 
 
@@ -228,10 +275,15 @@ def test_runbook_queries_parse(tmp_path: Path) -> None:
     """Prometheus understands every query of every runbook."""
     groups_ = []
     for alert in EVERY:
-        blocks = re.findall(r"```promql\n(.*?)```", (RUNBOOKS / f"{alert.name}.md").read_text(), flags=re.DOTALL)
+        blocks = re.findall(
+            r"```promql\n(.*?)```", (RUNBOOKS / f"{alert.name}.md").read_text(), flags=re.DOTALL
+        )
         queries = [line for block in blocks for line in block.splitlines() if line]
         assert queries, alert.name
-        rules = [{"record": f"query:{alert.name}:{number}", "expr": query} for number, query in enumerate(queries)]
+        rules = [
+            {"record": f"query:{alert.name}:{number}", "expr": query}
+            for number, query in enumerate(queries)
+        ]
         groups_.append({"name": alert.name, "rules": rules})
     (tmp_path / "queries.yml").write_text(yaml.safe_dump({"groups": groups_}))
     assert "SUCCESS" in tool("promtool", "check", "rules", str(tmp_path / "queries.yml"))

@@ -1,4 +1,6 @@
-"""What Azure Monitor is given: rule groups that its limits allow, and that see what is over between two evaluations."""
+"""What Azure Monitor is given: rule groups that its limits allow, and that see what is over between
+two evaluations.
+"""
 
 import json
 import re
@@ -18,12 +20,16 @@ from support.programs import debian
 
 FOLDER = ROOT / "alerts" / "generated" / "azure-monitor"
 TEMPLATE = json.loads((FOLDER / "rule-groups.json").read_text())
-RULES: list[dict[str, Any]] = [rule for group in TEMPLATE["resources"] for rule in group["properties"]["rules"]]
+RULES: list[dict[str, Any]] = [
+    rule for group in TEMPLATE["resources"] for rule in group["properties"]["rules"]
+]
 PARAMETER = re.compile(r"\[parameters\('(\w+)'\)\]")
 
 
 def test_groups() -> None:
-    """Groups keep to Azure's limits and refer to declared parameters only; all rules of the table are there."""
+    """Groups keep to Azure's limits and refer to declared parameters only; all rules of the table
+    are there.
+    """
     assert set(PARAMETER.findall(json.dumps(TEMPLATE))) == TEMPLATE["parameters"].keys()
     for group in TEMPLATE["resources"]:
         assert group["type"] == "Microsoft.AlertsManagement/prometheusRuleGroups"
@@ -33,24 +39,42 @@ def test_groups() -> None:
         assert group["properties"]["scopes"] == ["[parameters('workspaceId')]"]
         assert len(group["properties"]["rules"]) <= 20
     wanted = [
-        getattr(rule, "name", "") or getattr(rule, "record", "") for each in groups(Settings()) for rule in each.rules
+        getattr(rule, "name", "") or getattr(rule, "record", "")
+        for each in groups(Settings())
+        for rule in each.rules
     ]
     assert [rule.get("alert") or rule["record"] for rule in RULES] == wanted
 
 
 def test_rules() -> None:
-    """Alerts have the fields of Azure's model, and texts without queries; critical pages, info notifies nobody."""
-    groups = {0: ["[parameters('actionGroupId')]"], 2: ["[parameters('ticketActionGroupId')]"], 3: []}
+    """Alerts have the fields of Azure's model, and texts without queries; critical pages, info
+    notifies nobody.
+    """
+    groups = {
+        0: ["[parameters('actionGroupId')]"],
+        2: ["[parameters('ticketActionGroupId')]"],
+        3: [],
+    }
     for rule in RULES:
         if "record" in rule:
             assert rule.keys() == {"record", "expression"}
             continue
-        fields = {"alert", "expression", "severity", "labels", "annotations", "resolveConfiguration", "actions"}
+        fields = {
+            "alert",
+            "expression",
+            "severity",
+            "labels",
+            "annotations",
+            "resolveConfiguration",
+            "actions",
+        }
         assert rule.keys() - {"for"} == fields
         assert re.fullmatch(r"PT\d+S", rule.get("for", "PT0S"))
         assert [each["actionGroupId"] for each in rule["actions"]] == groups[rule["severity"]]
         assert not re.search(r"query|@[A-Z]+@", " ".join(rule["annotations"].values()))
-        assert not rule["expression"].startswith("["), "ARM would read it as an expression of its own"
+        assert not rule["expression"].startswith("["), (
+            "ARM would read it as an expression of its own"
+        )
 
 
 def test_short_eviction_is_seen(tmp_path: Path) -> None:
@@ -61,7 +85,9 @@ def test_short_eviction_is_seen(tmp_path: Path) -> None:
     labels = '{event_id="1",event_type="Preempt",kind="announced",instance="vm:10169",job="x"}'
     story = {
         "interval": "10s",
-        "input_series": [{"series": f"azure_scheduled_events_event_info{labels}", "values": "_x7 1x2 stale"}],
+        "input_series": [
+            {"series": f"azure_scheduled_events_event_info{labels}", "values": "_x7 1x2 stale"}
+        ],
         "promql_expr_test": [
             {
                 "expr": 'count(ALERTS{alertname="AzureScheduledEventPreempt",alertstate="firing"})',
@@ -74,7 +100,10 @@ def test_short_eviction_is_seen(tmp_path: Path) -> None:
         yaml.safe_dump({"rule_files": ["rules.yml"], "evaluation_interval": "1m", "tests": [story]})
     )
     done = subprocess.run(
-        [debian("promtool"), "test", "rules", str(tmp_path / "story.yml")], capture_output=True, text=True, check=False
+        [debian("promtool"), "test", "rules", str(tmp_path / "story.yml")],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -83,7 +112,11 @@ def for_prometheus(group: dict[str, Any]) -> dict[str, Any]:
     """The group in the form that Prometheus reads."""
     rules = [
         {
-            **{name: rule[name] for name in ("record", "alert", "labels", "annotations") if name in rule},
+            **{
+                name: rule[name]
+                for name in ("record", "alert", "labels", "annotations")
+                if name in rule
+            },
             "expr": rule["expression"],
             **({"for": rule["for"][2:].lower()} if "for" in rule else {}),
         }
@@ -93,19 +126,37 @@ def for_prometheus(group: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_scraping() -> None:
-    """The ConfigMap has the name and key that the add-on reads, and one job that finds the exporter's pods."""
+    """The ConfigMap has the name and key that the add-on reads, and one job that finds the
+    exporter's pods.
+    """
     resource = yaml.safe_load((FOLDER / "ama-metrics-prometheus-config.yaml").read_text())
-    assert resource["metadata"] == {"name": "ama-metrics-prometheus-config", "namespace": "kube-system"}
-    kubernetes = yaml.safe_load((FOLDER.parent / "prometheus" / "prometheus-kubernetes-sd.yml").read_text())
+    assert resource["metadata"] == {
+        "name": "ama-metrics-prometheus-config",
+        "namespace": "kube-system",
+    }
+    kubernetes = yaml.safe_load(
+        (FOLDER.parent / "prometheus" / "prometheus-kubernetes-sd.yml").read_text()
+    )
     content = yaml.safe_load(resource["data"]["prometheus-config"])
     assert content == {"scrape_configs": kubernetes["scrape_configs"]}
 
 
-@pytest.mark.parametrize("settings", [(), ("--set", "severities.Preempt=P1", "--set", "alerts.disabled=Freeze")])
+@pytest.mark.parametrize(
+    "settings", [(), ("--set", "severities.Preempt=P1", "--set", "alerts.disabled=Freeze")]
+)
 def test_export(settings: tuple[str, ...], tmp_path: Path) -> None:
-    """`assets export --for azure-monitor` writes the rules, with settings if given, and nothing for other systems."""
+    """`assets export --for azure-monitor` writes the rules, with settings if given, and nothing for
+    other systems.
+    """
     assert main(["assets", "export", str(tmp_path), "--for", "azure-monitor", *settings]) == 0
     assert {path.name for path in tmp_path.iterdir()} == {"alerts", "dashboards", "runbooks"}
-    assert {path.name for path in (tmp_path / "alerts").iterdir()} == {"README.md", "azure-monitor", "values.yaml"}
+    assert {path.name for path in (tmp_path / "alerts").iterdir()} == {
+        "README.md",
+        "azure-monitor",
+        "values.yaml",
+    }
     text = (tmp_path / "alerts" / "azure-monitor" / "rule-groups.json").read_text()
-    assert ('"severity": "P1"' in text, "AzureScheduledEventFreeze" in text) == (bool(settings), not settings)
+    assert ('"severity": "P1"' in text, "AzureScheduledEventFreeze" in text) == (
+        bool(settings),
+        not settings,
+    )

@@ -1,6 +1,8 @@
-"""What the dashboards show of a fleet's last 30 days and present, read as Grafana reads it, from a real Prometheus.
+"""What the dashboards show of a fleet's last 30 days and present, read as Grafana reads it, from a
+real Prometheus.
 
-No rule is loaded: boards are right on scraped series alone, and show the same of what a rule records.
+No rule is loaded: boards are right on scraped series alone, and show the same of what a rule
+    records.
 """
 
 import time
@@ -38,15 +40,22 @@ STRANGE = (
     Event("Reboot", ("web_0", "web_1"), -HOUR, -30 * MINUTE, -30 * MINUTE, -10 * MINUTE),
     Event("Freeze", ("web_2",), -MINUTE, None, description="IMDS gives no NotBefore."),
     Event("SpotRebalanceRecommendation", ("batch_1",), -MINUTE, None, kind=Kind.ADVISORY),
-    *(Event("Preempt", ("batch_2",), -MINUTE, 60.0 + number, description="") for number in range(60)),
+    *(
+        Event("Preempt", ("batch_2",), -MINUTE, 60.0 + number, description="")
+        for number in range(60)
+    ),
 )
 STATES = {"web_1": "blind", "web_4": "down"}
 
 
 @pytest.fixture(scope="module")
 def strange(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A Prometheus at a moment with many events, an event that ended while an exporter was blind, and one down."""
-    yield from _server(tmp_path_factory.mktemp("strange"), story(AT, current=STRANGE, states=STATES))
+    """A Prometheus at a moment with many events, an event that ended while an exporter was blind,
+    and one down.
+    """
+    yield from _server(
+        tmp_path_factory.mktemp("strange"), story(AT, current=STRANGE, states=STATES)
+    )
 
 
 @pytest.fixture(scope="module")
@@ -72,9 +81,13 @@ def states(reader: BoardReader) -> list[tuple[str, str, str]]:
 
 
 def told(reader: BoardReader) -> dict[str, object]:
-    """Return the texts of single numbers, some of which stand for a doubt, and the answers of all other queries."""
+    """Return the texts of single numbers, some of which stand for a doubt, and the answers of all
+    other queries.
+    """
     texts = {
-        each["title"]: reader.stat(each["title"]) for each in load(reader.board)["panels"] if each["type"] == "stat"
+        each["title"]: reader.stat(each["title"])
+        for each in load(reader.board)["panels"]
+        if each["type"] == "stat"
     }
     answers = {name: found for name, found in reader.answers().items() if name[:-2] not in texts}
     for each in (each for found in answers.values() for each in found):
@@ -83,7 +96,9 @@ def told(reader: BoardReader) -> dict[str, object]:
 
 
 def test_what_happens_now_stands_above_what_happened(during_events: str) -> None:
-    """Current events come first, the most urgent on top, then those whose VM is away, then past ones."""
+    """Current events come first, the most urgent on top, then those whose VM is away, then past
+    ones.
+    """
     fleet = shown(during_events)
     assert states(fleet)[:7] == [
         ("Started", "Freeze", "web_1"),
@@ -115,7 +130,12 @@ def test_each_event_says_who_approved_it_and_when_it_happens(during_events: str)
 def test_vms_with_an_event_stand_above_those_without_data(during_events: str) -> None:
     """Every VM has a row with its state, its place, and a link to where one can act on it."""
     rows = {row["VM"]: row for row in shown(during_events).table("VMs")}
-    assert [row["Now"] for row in rows.values()] == ["Started", *["Scheduled"] * 3, "no data", *["quiet"] * 5]
+    assert [row["Now"] for row in rows.values()] == [
+        "Started",
+        *["Scheduled"] * 3,
+        "no data",
+        *["quiet"] * 5,
+    ]
     assert rows["web_1"]["Azure portal"] == rows["db-standby"]["Azure portal"] == "open"
     assert (rows["db-standby"]["Event"], rows["db-standby"]["Now"]) == ("Reboot", "no data")
     assert "Azure portal" not in rows["web_0"]
@@ -126,31 +146,52 @@ def test_a_resource_group_hides_what_is_known_to_be_in_another(during_events: st
     data = shown(during_events, resource_group="data")
     assert {vms for _, _, vms in states(data)} == {"db-primary", "db-standby"}
     assert [row["VM"] for row in data.table("VMs") if row["Now"] != "no data"] == ["db-primary"]
-    assert ("not seen", "Reboot", "db-standby") not in states(shown(during_events, resource_group="production"))
+    assert ("not seen", "Reboot", "db-standby") not in states(
+        shown(during_events, resource_group="production")
+    )
     assert data.stat("VMs, event Started") == "0 known, some exporters are blind"
 
 
 def test_the_board_of_a_vm_has_its_events_alone(during_events: str) -> None:
-    """Its exporter's history, its current events, and names compared as the exporter does, whatever their case."""
+    """Its exporter's history, its current events, and names compared as the exporter does, whatever
+    their case.
+    """
     web = of(during_events, "web_1")
     assert [(row["State"], row["Type"]) for row in web.table(EVENTS)] == [
         ("Started", "Freeze"),
         ("completed", "Freeze"),
     ]
-    assert web.table(EVENTS)[1] | {"Notice": "900", "Started for": "480", "Impact": "5"} == web.table(EVENTS)[1]
-    assert (web.stat("What happens to it?"), web.stat("Does its exporter see IMDS?")) == ("Started", "yes")
+    assert (
+        web.table(EVENTS)[1] | {"Notice": "900", "Started for": "480", "Impact": "5"}
+        == web.table(EVENTS)[1]
+    )
+    assert (web.stat("What happens to it?"), web.stat("Does its exporter see IMDS?")) == (
+        "Started",
+        "yes",
+    )
     assert web.stat("Approval policy") == "documented"
     (identity,) = web.table("This VM")
-    assert (identity["VM"], identity["Scale set"], identity["Azure portal"]) == ("web_1", "web", "open")
+    assert (identity["VM"], identity["Scale set"], identity["Azure portal"]) == (
+        "web_1",
+        "web",
+        "open",
+    )
     loud = BoardReader("vm", during_events, of_vm("WEB_1", "none"), AT)
     assert [row["State"] for row in loud.table(EVENTS)] == ["Started"]
 
 
 def test_a_vm_that_is_away_is_not_called_quiet(during_events: str) -> None:
-    """Its board says that nobody sees its event, that its exporter is down, and that the rest is unknown."""
+    """Its board says that nobody sees its event, that its exporter is down, and that the rest is
+    unknown.
+    """
     standby = of(during_events, "db-standby")
     assert [row["State"] for row in standby.table(EVENTS)] == ["not seen", "lost", "completed"]
-    titles = ("What happens to it?", "Next event in", "Does its exporter see IMDS?", "Approval policy")
+    titles = (
+        "What happens to it?",
+        "Next event in",
+        "Does its exporter see IMDS?",
+        "Approval policy",
+    )
     assert [standby.stat(title) for title in titles] == ["not seen", "unknown", "down", "unknown"]
 
 
@@ -163,14 +204,20 @@ def test_what_a_rule_records_changes_no_answer(strange: str, tmp_path: Path) -> 
         f"{name}{{{labels}}} {value} {at}"
         for name in (BLIND, EXPORTERS)
         for each in answer(strange, "query_range", {"query": filled(rules[name], rules), **times})
-        if (labels := ",".join(f'{label}="{text}"' for label, text in each["metric"].items() if label != "__name__"))
+        if (
+            labels := ",".join(
+                f'{label}="{text}"' for label, text in each["metric"].items() if label != "__name__"
+            )
+        )
         for at, value in each["values"]
     ]
     for url in _server(tmp_path, "\n".join([*lines, story(AT, current=STRANGE, states=STATES)])):
         for board in ("fleet", "exporter"):
             found = BoardReader(board, url).names()
             assert found == {"$sees": EXPORTERS, "$scraped": EXPORTERS}
-            assert told(BoardReader(board, strange, {}, AT)) == told(BoardReader(board, url, found, AT))
+            assert told(BoardReader(board, strange, {}, AT)) == told(
+                BoardReader(board, url, found, AT)
+            )
             assert BoardReader(board, strange).names() == {name: EVERYTHING[name] for name in found}
 
 
@@ -183,7 +230,11 @@ def test_an_end_that_one_exporter_saw_counts(strange: str) -> None:
 def test_events_without_a_time_stand_below_the_others(strange: str) -> None:
     """Advice, and an event whose NotBefore cannot be read, are current events, too."""
     rows = of(strange, "batch_1").table(EVENTS)
-    assert (rows[0]["State"], rows[0]["Kind"], rows[0]["When"]) == ("Advisory", "advisory", "no time given")
+    assert (rows[0]["State"], rows[0]["Kind"], rows[0]["When"]) == (
+        "Advisory",
+        "advisory",
+        "no time given",
+    )
     assert of(strange, "web_2").table(EVENTS)[0]["When"] == "no time given"
     assert of(strange, "batch_1").stat("What happens to it?") == "nothing"
 
@@ -191,7 +242,9 @@ def test_events_without_a_time_stand_below_the_others(strange: str) -> None:
 def test_a_table_has_at_most_fifty_rows(strange: str) -> None:
     """The most urgent ones; a query returns no more either."""
     for board in BOARDS:
-        answers = BoardReader(board, strange, of_vm("batch_2", "batch-2:10169") if board == "vm" else {}, AT).answers()
+        answers = BoardReader(
+            board, strange, of_vm("batch_2", "batch-2:10169") if board == "vm" else {}, AT
+        ).answers()
         assert {name: len(series) for name, series in answers.items() if len(series) > 50} == {}
     now = [state for state in states(shown(strange)) if state[0] == "Scheduled"]
     assert now == [("Scheduled", "Preempt", "batch_2")] * 25
@@ -200,25 +253,45 @@ def test_a_table_has_at_most_fifty_rows(strange: str) -> None:
 def test_the_exporters_with_a_problem_stand_above_the_others(strange: str) -> None:
     """Each number counts the exporters with a problem; the table names them."""
     board = shown(strange, "exporter")
-    assert (board.stat("IMDS"), board.stat("Throttling"), board.stat("Journal")) == ("2 affected", "fine", "fine")
+    assert (board.stat("IMDS"), board.stat("Throttling"), board.stat("Journal")) == (
+        "2 affected",
+        "fine",
+        "fine",
+    )
     rows = board.table("Exporters")
-    assert [(row["State"], row["VM"]) for row in rows[:2]] == [("down", "web_4"), ("IMDS fails", "web_1")]
+    assert [(row["State"], row["VM"]) for row in rows[:2]] == [
+        ("down", "web_4"),
+        ("IMDS fails", "web_1"),
+    ]
     assert {row["State"] for row in rows[2:]} == {"sees IMDS"}
     chosen = {"web-0:10169": "fine", "web-4:10169": "1 affected", "gone:10169": "no exporter"}
-    assert {name: shown(strange, "exporter", instance=name).stat("IMDS") for name in chosen} == chosen
+    assert {
+        name: shown(strange, "exporter", instance=name).stat("IMDS") for name in chosen
+    } == chosen
 
 
 def test_a_quiet_day_is_green_only_while_all_exporters_see_imds(tmp_path: Path) -> None:
     """Nothing happens now; the history and the VMs fill the tables."""
     for quiet in _server(tmp_path, story(AT, current=())):
         fleet = shown(quiet)
-        titles = ("Next event in", "VMs, event Started", "VMs, event Scheduled", "Do exporters see IMDS?")
+        titles = (
+            "Next event in",
+            "VMs, event Started",
+            "VMs, event Scheduled",
+            "Do exporters see IMDS?",
+        )
         assert [fleet.stat(title) for title in titles] == ["none", "0", "0", "10 exporters: all"]
         assert len(states(fleet)) == 12
         assert {row["Now"] for row in fleet.table("VMs")} == {"quiet"}
         kinds = {row["Type"]: row for row in fleet.table("By type, last 30 days")}
-        assert kinds["Freeze"] | {"Completed": "4", "Cancelled": "1", "Least notice": "900"} == kinds["Freeze"]
-        assert kinds["Reboot"] | {"Completed": "2", "Lost": "1", "Least notice": "240"} == kinds["Reboot"]
+        assert (
+            kinds["Freeze"] | {"Completed": "4", "Cancelled": "1", "Least notice": "900"}
+            == kinds["Freeze"]
+        )
+        assert (
+            kinds["Reboot"] | {"Completed": "2", "Lost": "1", "Least notice": "240"}
+            == kinds["Reboot"]
+        )
         days = fleet.answers()["Events a day, last 30 days A"]
         assert sum(float(value) for _, value in days[0]["values"]) == 12
 
@@ -227,7 +300,10 @@ def test_without_exporters_nothing_is_called_quiet(empty: str) -> None:
     """No number is green, and no table has a row."""
     fleet, exporters = shown(empty), shown(empty, "exporter", job="none")
     titles = ("Next event in", "VMs, event Started", "VMs, event Scheduled")
-    assert {fleet.stat(title) for title in titles} <= {"unknown", "0 known, some exporters are blind"}
+    assert {fleet.stat(title) for title in titles} <= {
+        "unknown",
+        "0 known, some exporters are blind",
+    }
     fleet = shown(empty, job="none")
     assert [fleet.stat(title) for title in titles] == ["unknown"] * 3
     assert fleet.stat("Do exporters see IMDS?").strip().endswith("none known")
@@ -239,8 +315,12 @@ def test_an_event_that_returns_after_its_end_is_current(tmp_path: Path) -> None:
     """Its end is gone from the exporters at once, though Prometheus remembers it."""
     ended = Event("Reboot", ("web_0",), -2 * HOUR, -HOUR, None, -50 * MINUTE, "lost")
     text = story(AT, current=(ended,))
-    again = story(AT, current=(replace(ended, seen=-20 * MINUTE, not_before=10.0 * MINUTE, ended=None),))
-    before = [line for line in text.splitlines() if f"{0xC7061BAC + 12:08X}" in line and "_ended_" in line]
+    again = story(
+        AT, current=(replace(ended, seen=-20 * MINUTE, not_before=10.0 * MINUTE, ended=None),)
+    )
+    before = [
+        line for line in text.splitlines() if f"{0xC7061BAC + 12:08X}" in line and "_ended_" in line
+    ]
     moments = [line for line in before if float(line.split()[-1]) < AT - 25 * MINUTE]
     for url in _server(tmp_path, "\n".join([*moments, again])):
         current = [row for row in shown(url).table(EVENTS) if row["VMs"] == "web_0"]

@@ -1,4 +1,6 @@
-"""A pushed alert is the alert of the rules: Alertmanager takes both for one only if all labels are equal."""
+"""A pushed alert is the alert of the rules: Alertmanager takes both for one only if all labels are
+equal.
+"""
 
 from pathlib import Path
 
@@ -24,7 +26,9 @@ KEPT = {"team": "blue"}
 
 
 def test_labels_are_those_of_the_rules(tmp_path: Path) -> None:
-    """For each kind and type, as shipped and with settings: the same alert with the same labels, or none in both."""
+    """For each kind and type, as shipped and with settings: the same alert with the same labels, or
+    none in both.
+    """
     for values in ({}, CHANGED):
         kept = KEPT if values else {}
         settings = resolve(values)
@@ -32,14 +36,28 @@ def test_labels_are_those_of_the_rules(tmp_path: Path) -> None:
         series, alerts = [], []
         for kind in Kind:
             for event_type in (*EventType, "New"):
-                event = ScheduledEvent(f"{kind}-{event_type}", event_type, "Scheduled", resources=("vm",))
-                shown = {"event_id": event.event_id, "event_type": event_type, "kind": kind, "scope": "self", **kept}
+                event = ScheduledEvent(
+                    f"{kind}-{event_type}", event_type, "Scheduled", resources=("vm",)
+                )
+                shown = {
+                    "event_id": event.event_id,
+                    "event_type": event_type,
+                    "kind": kind,
+                    "scope": "self",
+                    **kept,
+                }
                 life = Lifecycle(event, State.SCHEDULED, Scope.SELF, Timestamp(0.0))
                 alert = alert_of(life, kind, None, catalog, kept)
-                series.append({"series": f"azure_scheduled_events_event_info{_labels(shown)}", "values": "1 1 1"})
+                series.append(
+                    {
+                        "series": f"azure_scheduled_events_event_info{_labels(shown)}",
+                        "values": "1 1 1",
+                    }
+                )
                 alerts += [dict(alert.labels)] if alert else []
         samples = [
-            {"labels": _labels({**each, "__name__": "ALERTS", "alertstate": "firing"}), "value": 1} for each in alerts
+            {"labels": _labels({**each, "__name__": "ALERTS", "alertstate": "firing"}), "value": 1}
+            for each in alerts
         ]
         fired = {"expr": 'ALERTS{event_id!=""}', "eval_time": "15s", "exp_samples": samples}
         test = {"interval": "15s", "input_series": series, "promql_expr_test": [fired]}

@@ -1,4 +1,6 @@
-"""Stories of events and exporters: which alerts the shipped rules raise, when, and when they do not."""
+"""Stories of events and exporters: which alerts the shipped rules raise, when, and when they do
+not.
+"""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -16,9 +18,15 @@ from support.monitoring.stories import Story, ended, impact, info, member, momen
 
 def run(folder: Path, stories: Sequence[Story], values: Mapping[str, str]) -> str:
     """Run ``stories`` on the rules that ``values`` make; return what promtool complains about."""
-    content = yaml.safe_load(render(resolve(values), grafana=False)["prometheus/prometheus-rules.yml"])
-    checked = {PREFIX + name for story in stories for name in story.alerts} | {NOT_BACK}  # ExporterDown waits for it
-    for group in content["groups"]:  # rules that no check needs, and queries of texts, take most of the time
+    content = yaml.safe_load(
+        render(resolve(values), grafana=False)["prometheus/prometheus-rules.yml"]
+    )
+    checked = {PREFIX + name for story in stories for name in story.alerts} | {
+        NOT_BACK
+    }  # ExporterDown waits for it
+    for group in content[
+        "groups"
+    ]:  # rules that no check needs, and queries of texts, take most of the time
         group["rules"] = [rule for rule in group["rules"] if rule.get("alert", NOT_BACK) in checked]
         for rule in group["rules"]:
             rule.pop("annotations", None)
@@ -26,7 +34,8 @@ def run(folder: Path, stories: Sequence[Story], values: Mapping[str, str]) -> st
 
 
 def one(event_type: str, kind: str, name: str, hold: str) -> Story:
-    """Return the life of an alert: a lone VM goes away with its event and does not return; held, then given up.
+    """Return the life of an alert: a lone VM goes away with its event and does not return; held,
+    then given up.
 
     ``hold``: a time at which the alert is still held, and one at which it is not.
     """
@@ -50,7 +59,8 @@ LIVES = (
 )
 EVENTS = (
     Story(
-        "An event that somebody saw end resolves, also while a peer without IMDS shows it for hours, and after it.",
+        "An event that somebody saw end resolves, also while a peer without IMDS shows it for"
+        " hours, and after it.",
         (
             info("a", "E", "Reboot", "announced", OWN),
             info("b", "E", "Reboot", "announced", "1x500", "peer"),
@@ -79,7 +89,8 @@ EVENTS = (
         {"Reboot": "1m:1 2m:0 4m15s:1 10m:1"},
     ),
     Story(
-        "A Redeploy days ahead is no page, also if its only exporter restarts; once near, Redeploy takes over.",
+        "A Redeploy days ahead is no page, also if its only exporter restarts; once near, Redeploy"
+        " takes over.",
         (
             info("a", "E", "Redeploy", "far_ahead", "1x20 stale _x2 1x20 stale"),
             info("a", "E", "Redeploy", "announced", "_x44 1x20"),
@@ -107,7 +118,8 @@ EVENTS = (
         dict.fromkeys(("DegradedHost", "Freeze", "UnknownType", "Reboot", "Overdue"), "never"),
     ),
     Story(
-        "An exporter that restarted in an event takes it for one without notice; peers know better.",
+        "An exporter that restarted in an event takes it for one without notice; peers know"
+        " better.",
         (
             info("a", "E", "Reboot", "announced", "1x4 stale"),
             info("b", "E", "Reboot", "without_notice", "_x5 1x20", "peer"),
@@ -133,18 +145,27 @@ IMPACTS = (
     ),
     Story(
         "H2: an evicted VM whose target stays is a ticket after twenty minutes.",
-        (impact("a", "E", "Preempt", 30, "x2 stale"), target("a", "1x2 0x200"), of("up", "a", "1x2 stale")),
+        (
+            impact("a", "E", "Preempt", 30, "x2 stale"),
+            target("a", "1x2 0x200"),
+            of("up", "a", "1x2 stale"),
+        ),
         {"Maintenance": "1m:1 12m:1 16m:0", "ExporterDown": "20m:0 21m:1"},
     ),
     Story(
-        "A VM does not return from its Redeploy: a page after 15 minutes, and none for its exporter meanwhile.",
+        "A VM does not return from its Redeploy: a page after 15 minutes, and none for its exporter"
+        " meanwhile.",
         (
             info("a", "E", "Redeploy", "announced", "1x2 stale"),
             impact("a", "E", "Redeploy", 30, "x2 stale"),
             target("a", "1x2 0x600"),
             of("up", "a", "1x2 stale"),
         ),
-        {"VmNotBack": "10m:0 16m:1 80m:1", "Maintenance": "10m:1 37m:0", "ExporterDown": "100m:0 135m:1"},
+        {
+            "VmNotBack": "10m:0 16m:1 80m:1",
+            "Maintenance": "10m:1 37m:0",
+            "ExporterDown": "100m:0 135m:1",
+        },
     ),
     Story(
         "A VM returns from its Reboot and crashes later: its team is paged for that.",
@@ -155,10 +176,16 @@ IMPACTS = (
             of("up", "a", "1x4 stale _x11 1x30 stale"),
             target("a", "1x4 0x12 1x30 0x300"),
         ),
-        {"Reboot": "3m:1 5m:0", "Maintenance": "3m:1 10m:0 14m:0", "VmNotBack": "never", "ExporterDown": "20m:0 23m:1"},
+        {
+            "Reboot": "3m:1 5m:0",
+            "Maintenance": "3m:1 10m:0 14m:0",
+            "VmNotBack": "never",
+            "ExporterDown": "20m:0 23m:1",
+        },
     ),
     Story(
-        "A VM that was stopped, so that its peers saw its Reboot cancelled, is not one that did not return.",
+        "A VM that was stopped, so that its peers saw its Reboot cancelled, is not one that did not"
+        " return.",
         (
             impact("a", "E", "Reboot", 300, "x4 stale"),
             target("a", GONE),
@@ -167,12 +194,14 @@ IMPACTS = (
         {"VmNotBack": "never"},
     ),
     Story(
-        "An exporter without IMDS that shows a begun event for a day holds back its VM's own alerts for two hours.",
+        "An exporter without IMDS that shows a begun event for a day holds back its VM's own alerts"
+        " for two hours.",
         (impact("a", "E", "Freeze", 30, "x600"), of("up", "a", "1x8 0x600"), target("a", "1x600")),
         {"Maintenance": "1m:1 119m:1 121m:0"},
     ),
     Story(
-        "M1: names of VMs and groups are of the exporter's own series, whatever case IMDS has them in.",
+        "M1: names of VMs and groups are of the exporter's own series, whatever case IMDS has"
+        " them in.",
         (impact("a", "E", "Freeze", 30, "x60"), info("A", "E", "Freeze", "announced", "1x60")),
         {"Maintenance": "1m:1", "Freeze": "1m:1"},
     ),
@@ -180,7 +209,10 @@ IMPACTS = (
         "M2: one event of two VMs in a set of four is one page.",
         (
             *(member(vm, "1x60") for vm in "abcd"),
-            *(info(vm, "E", "Redeploy", "announced", "1x60", "self" if vm in "ab" else "peer") for vm in "abcd"),
+            *(
+                info(vm, "E", "Redeploy", "announced", "1x60", "self" if vm in "ab" else "peer")
+                for vm in "abcd"
+            ),
             *(impact(vm, "E", "Redeploy", 30, "x60") for vm in "ab"),
         ),
         {"Redeploy": "5m:1", "ScaleSetHit": "never", "Maintenance": "5m:2"},
@@ -204,7 +236,8 @@ IMPACTS = (
         {"ScaleSetHit": "never", "Requested": "1m:2"},
     ),
     Story(
-        "M3: reboots one VM after the other, each Started for ten minutes, are no simultaneous loss.",
+        "M3: reboots one VM after the other, each Started for ten minutes, are no simultaneous"
+        " loss.",
         (
             *(member(vm, "1x200") for vm in "abcd"),
             *(
@@ -223,7 +256,8 @@ IMPACTS = (
 )
 LATE = (
     Story(
-        "An event that is still Scheduled ten minutes after its NotBefore, by an exporter that sees it.",
+        "An event that is still Scheduled ten minutes after its NotBefore, by an exporter that"
+        " sees it.",
         (
             info("a", "E", "Reboot", "announced", "1x80"),
             moment("not_before_timestamp_seconds", "a", "E", "Reboot", "60x60 stale"),
@@ -243,7 +277,8 @@ LATE = (
         {"StartedTooLong": "30m:0 32m:1 36m:0"},
     ),
     Story(
-        "An approval of the policy that is a minute late; approved ones and those that others approved are quiet.",
+        "An approval of the policy that is a minute late; approved ones and those that others"
+        " approved are quiet.",
         (
             moment("approval_due_timestamp_seconds", "a", "E", "Reboot", "60x40"),
             moment("approval_due_timestamp_seconds", "b", "F", "Reboot", "60x40"),
@@ -257,13 +292,17 @@ LATE = (
 _POLLS = 'outcome="{}"'
 EXPORTERS = (
     Story(
-        "No answer of IMDS for three minutes; a short gap, or the first two minutes of a service, are quiet.",
+        "No answer of IMDS for three minutes; a short gap, or the first two minutes of a service,"
+        " are quiet.",
         (of("up", "a", "0x20"), of("up", "b", "1x4 0x8 1x20")),
         {"ImdsUnreachable": "2m45s:0 3m15s:1 4m:1"},
     ),
     Story(
         "Documents that cannot be read for two minutes.",
-        (of("up", "a", "1x4 0x40"), of("polls_total", "a", "0x4 1+15x40", _POLLS.format("invalid_document"))),
+        (
+            of("up", "a", "1x4 0x40"),
+            of("polls_total", "a", "0x4 1+15x40", _POLLS.format("invalid_document")),
+        ),
         {"DocumentInvalid": "2m:0 4m:1", "Throttled": "never"},
     ),
     Story(
@@ -296,7 +335,8 @@ EXPORTERS = (
         {"JournalNotOnDisk": "5m:0 6m30s:1"},
     ),
     Story(
-        "A refused approval of an event that is still to be approved; one that another VM approved first is quiet.",
+        "A refused approval of an event that is still to be approved; one that another VM approved"
+        " first is quiet.",
         (
             *(of("approval_requests_total", vm, "0x4 1x40", 'outcome="rejected"') for vm in "ab"),
             *(moment("approval_due_timestamp_seconds", vm, vm, "Reboot", "60x40") for vm in "ab"),
@@ -319,7 +359,8 @@ EXPORTERS = (
         {"SpansNotDelivered": "15m:0 17m:2"},
     ),
     Story(
-        "A clock that is minutes off; one that is right is quiet, as is one whose last answer is old.",
+        "A clock that is minutes off; one that is right is quiet, as is one whose last answer is"
+        " old.",
         (
             of("last_success_timestamp_seconds", "a", "400+15x40"),
             of("last_success_timestamp_seconds", "b", "0+15x40"),
@@ -329,12 +370,33 @@ EXPORTERS = (
         {"ClockOff": "4m:0 6m:1"},
     ),
     Story(
-        "A hook that fails for the first time; one that failed before its VM was off for the night is quiet.",
+        "A hook that fails for the first time; one that failed before its VM was off for the night"
+        " is quiet.",
         (
-            of("hook_runs_total", "a", "_x80 1x80", 'event_type="Reboot",phase="scheduled",outcome="timeout"'),
-            of("hook_runs_total", "b", "0x80 1x80", 'event_type="Reboot",phase="scheduled",outcome="failed"'),
-            of("hook_runs_total", "c", "0x80 1x80", 'event_type="Reboot",phase="scheduled",outcome="ok"'),
-            of("hook_runs_total", "d", "3x4 stale _x80 3x75", 'event_type="Reboot",phase="started",outcome="failed"'),
+            of(
+                "hook_runs_total",
+                "a",
+                "_x80 1x80",
+                'event_type="Reboot",phase="scheduled",outcome="timeout"',
+            ),
+            of(
+                "hook_runs_total",
+                "b",
+                "0x80 1x80",
+                'event_type="Reboot",phase="scheduled",outcome="failed"',
+            ),
+            of(
+                "hook_runs_total",
+                "c",
+                "0x80 1x80",
+                'event_type="Reboot",phase="scheduled",outcome="ok"',
+            ),
+            of(
+                "hook_runs_total",
+                "d",
+                "3x4 stale _x80 3x75",
+                'event_type="Reboot",phase="started",outcome="failed"',
+            ),
             *(of("up", vm, "1x4 stale _x80 1x75" if vm == "d" else "1x160") for vm in "abcd"),
         ),
         {"HookFailed": "15m:0 21m:2 30m:2 38m:0"},
@@ -343,7 +405,9 @@ EXPORTERS = (
 ALL = (*LIVES, *EVENTS, *IMPACTS, *LATE, *EXPORTERS)
 
 
-@pytest.mark.parametrize("stories", [LIVES, EVENTS, IMPACTS, LATE, EXPORTERS], ids=lambda some: some[0].name)
+@pytest.mark.parametrize(
+    "stories", [LIVES, EVENTS, IMPACTS, LATE, EXPORTERS], ids=lambda some: some[0].name
+)
 def test_stories(stories: Sequence[Story], tmp_path: Path) -> None:
     """The shipped rules raise what the stories say, at these moments."""
     assert run(tmp_path, stories, {}) == ""
@@ -365,7 +429,15 @@ TEAMS = (
         "VMs of one event with different teams: each team gets its page, and peers of others none.",
         (
             *(
-                info(vm, "E", "Redeploy", "announced", "1x8 stale", "self" if vm in "ab" else "peer", f',team="{team}"')
+                info(
+                    vm,
+                    "E",
+                    "Redeploy",
+                    "announced",
+                    "1x8 stale",
+                    "self" if vm in "ab" else "peer",
+                    f',team="{team}"',
+                )
                 for vm, team in (("a", "search"), ("b", "shop"), ("c", "other"))
             ),
             info("d", "F", "Reboot", "announced", "1x60", "peer", ',team="other"'),
@@ -376,5 +448,7 @@ TEAMS = (
 
 
 def test_kept_labels(tmp_path: Path) -> None:
-    """Kept labels are those of the event's own VMs, also while these are away; of peers only if no own VM shows it."""
+    """Kept labels are those of the event's own VMs, also while these are away; of peers only if no
+    own VM shows it.
+    """
     assert run(tmp_path, TEAMS, {"labels.keep": "team"}) == ""

@@ -1,4 +1,6 @@
-"""What IMDS can do to an approval: refuse it, lose its answer, never answer, while the exporter is killed."""
+"""What IMDS can do to an approval: refuse it, lose its answer, never answer, while the exporter is
+killed.
+"""
 
 import itertools
 import json
@@ -10,7 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from azure_scheduled_events_exporter.simulator import PlannedEvent, Scenario, Simulator, VirtualMachine, What
+from azure_scheduled_events_exporter.simulator import (
+    PlannedEvent,
+    Scenario,
+    Simulator,
+    VirtualMachine,
+    What,
+)
 from support.events.gate import Gate, Rule, Treatment, Way
 from support.programs import Exporter, Scrape, eventually, fetch
 
@@ -21,7 +29,9 @@ SCHEDULED_EVENTS = "/metadata/scheduledevents?api-version=2020-07-01"
 
 def reboot(approval_delay: float = 0.0, *, count: int = 1) -> Scenario:
     """Return a scenario in which a user wants to restart the first VM, at once."""
-    event = PlannedEvent("Reboot", ("vmss_0",), source="User", announced_at=0.0, approval_delay=approval_delay)
+    event = PlannedEvent(
+        "Reboot", ("vmss_0",), source="User", announced_at=0.0, approval_delay=approval_delay
+    )
     return Scenario("reboot", "A restart.", VMS, (event,) * count)
 
 
@@ -34,13 +44,18 @@ def stack() -> Iterator[ExitStack]:
 
 def approvals(scrape: Scrape) -> dict[str, float]:
     """Return the requests to approve by outcome, without those that are 0."""
-    counted = {labels["outcome"]: value for labels, value in scrape.series("approval_requests_total")}
+    counted = {
+        labels["outcome"]: value for labels, value in scrape.series("approval_requests_total")
+    }
     return {outcome: value for outcome, value in counted.items() if value}
 
 
 def latencies(scrape: Scrape) -> dict[str, float]:
     """Return how many approvals were counted, by approver."""
-    return {labels["approved_by"]: value for labels, value in scrape.series("approval_latency_seconds_count")}
+    return {
+        labels["approved_by"]: value
+        for labels, value in scrape.series("approval_latency_seconds_count")
+    }
 
 
 FAILURES: dict[str, tuple[tuple[Rule, ...], dict[str, float]]] = {
@@ -54,7 +69,9 @@ FAILURES: dict[str, tuple[tuple[Rule, ...], dict[str, float]]] = {
 
 
 def test_failures(stack: ExitStack, start_exporter: Callable[..., Exporter]) -> None:
-    """An approval that IMDS did not accept is not reported, and is retried with growing delays until it is accepted."""
+    """An approval that IMDS did not accept is not reported, and is retried with growing delays
+    until it is accepted.
+    """
     gates: dict[str, Gate] = {}
     exporters: dict[str, Exporter] = {}
     for name, (rules, _) in FAILURES.items():
@@ -72,7 +89,10 @@ def test_failures(stack: ExitStack, start_exporter: Callable[..., Exporter]) -> 
     for name, exporter in exporters.items():
         exporter.shows(f"{name}: approved", lambda scrape: scrape.total("event_approved") == 1)
         expected = {**FAILURES[name][1], "accepted": 1}
-        exporter.shows(f"{name}: its requests", lambda scrape, all_of_it=expected: approvals(scrape) == all_of_it)  # type: ignore[misc] # bound now
+        exporter.shows(
+            f"{name}: its requests",
+            lambda scrape, all_of_it=expected: approvals(scrape) == all_of_it,  # type: ignore[misc] # bound now
+        )
         scrape = exporter.scrape()
         assert scrape.transitions(transition="approved") == {"approved": 1}, name
         assert latencies(scrape) == {"exporter": 1}, name
@@ -91,7 +111,10 @@ def test_failures(stack: ExitStack, start_exporter: Callable[..., Exporter]) -> 
 def _check_audit(exporter: Exporter, gate: Gate) -> None:
     """The log has the operator or rule, the events and VMs of each request, and the answer of IMDS."""
     (event_id,) = gate.posts[0].event_ids
-    said = f"event_id={event_id} event_type=Reboot approved_by=exporter who=user-asked resources=vmss_0"
+    said = (
+        f"event_id={event_id} event_type=Reboot approved_by=exporter who=user-asked"
+        " resources=vmss_0"
+    )
     assert len(exporter.lines(f"msg=approving {said}")) == 3
     refused = exporter.lines('msg="approval refused"')
     assert len(refused) == 2
@@ -105,13 +128,22 @@ def _one_per_poll(gate: Gate) -> None:
     assert ("POST", "POST") not in itertools.pairwise(methods)
 
 
-def test_another_approver_was_faster(stack: ExitStack, start_exporter: Callable[..., Exporter]) -> None:
-    """A refusal is not counted as one if the event has started, because another approver was faster."""
+def test_another_approver_was_faster(
+    stack: ExitStack, start_exporter: Callable[..., Exporter]
+) -> None:
+    """A refusal is not counted as one if the event has started, because another approver was
+    faster.
+    """
     simulator = stack.enter_context(Simulator(reboot()))
 
     def refuses_after_another(event_ids: Sequence[str]) -> int:
         body = json.dumps({"StartRequests": [{"EventId": each} for each in event_ids]}).encode()
-        assert fetch(simulator.vm_url("vmss_1") + SCHEDULED_EVENTS, "POST", body, Metadata="true").status == 200
+        assert (
+            fetch(
+                simulator.vm_url("vmss_1") + SCHEDULED_EVENTS, "POST", body, Metadata="true"
+            ).status
+            == 200
+        )
         return 400
 
     gate = stack.enter_context(Gate(simulator.url, refuses_after_another))
@@ -120,8 +152,12 @@ def test_another_approver_was_faster(stack: ExitStack, start_exporter: Callable[
     assert latencies(exporter.scrape()) == {"external": 1}
 
 
-def test_one_request_for_each_event(stack: ExitStack, start_exporter: Callable[..., Exporter]) -> None:
-    """Each event that is due has a request of its own, so that one that IMDS refuses does not hold up the others."""
+def test_one_request_for_each_event(
+    stack: ExitStack, start_exporter: Callable[..., Exporter]
+) -> None:
+    """Each event that is due has a request of its own, so that one that IMDS refuses does not hold
+    up the others.
+    """
     simulator = stack.enter_context(Simulator(reboot(approval_delay=3600, count=3)))
     bad: list[str] = []
 
@@ -134,7 +170,10 @@ def test_one_request_for_each_event(stack: ExitStack, start_exporter: Callable[.
     exporter.shows("the two good ones", lambda scrape: scrape.total("event_approved") == 2)
     assert all(len(post.event_ids) == 1 for post in gate.posts)
     _one_per_poll(gate)
-    exporter.shows("their answers", lambda scrape: scrape.value("approval_requests_total", outcome="accepted") == 2)
+    exporter.shows(
+        "their answers",
+        lambda scrape: scrape.value("approval_requests_total", outcome="accepted") == 2,
+    )
     gate.treat(Way.PASS)
     exporter.shows("all", lambda scrape: scrape.total("event_approved") == 3)
     assert len([h for h in simulator.record if h.what is What.APPROVED]) == 3
@@ -151,7 +190,10 @@ def test_killed_before_the_answer(
     exporter = start_exporter(gate.url, *flags)
     eventually(lambda: gate.posts, "the approval")
     first_seen = exporter.scrape().total("event_first_seen_timestamp_seconds")
-    eventually(lambda: way is Way.HANG or any(h.what is What.STARTED for h in simulator.record), "IMDS hears it")
+    eventually(
+        lambda: way is Way.HANG or any(h.what is What.STARTED for h in simulator.record),
+        "IMDS hears it",
+    )
     exporter.kill()
     again = start_exporter(gate.url, *flags)
     again.shows("started", lambda scrape: scrape.total("started", scope="self") == 1)
@@ -163,18 +205,27 @@ def test_killed_before_the_answer(
     assert scrape.total("event_approved") == 1
     assert scrape.total("event_first_seen_timestamp_seconds") == first_seen
     assert 0 < scrape.total("approval_latency_seconds_sum") <= time.time() - first_seen
-    again.shows("its answer", lambda s: approvals(s) == ({"accepted": 1} if way is Way.HANG else {}))
+    again.shows(
+        "its answer", lambda s: approvals(s) == ({"accepted": 1} if way is Way.HANG else {})
+    )
 
 
-def test_polls_go_on_without_an_answer(stack: ExitStack, start_exporter: Callable[..., Exporter]) -> None:
-    """While IMDS does not answer an approval, a later event is seen; that no answer came is known later."""
+def test_polls_go_on_without_an_answer(
+    stack: ExitStack, start_exporter: Callable[..., Exporter]
+) -> None:
+    """While IMDS does not answer an approval, a later event is seen; that no answer came is known
+    later.
+    """
     simulator = stack.enter_context(Simulator(reboot(3600)))
     gate = stack.enter_context(Gate(simulator.url, Way.LATE))
     exporter = start_exporter(gate.url, *FLAGS, "--imds.timeout", "50s")
     eventually(lambda: gate.posts, "the approval")
     (event,) = json.loads(fetch(simulator.url + SCHEDULED_EVENTS, Metadata="true").body)["Events"]
     simulator.set_document([event, {**event, "EventId": str(uuid.uuid4()), "EventType": "Preempt"}])
-    exporter.shows("the later event", lambda scrape: scrape.total("pending", event_type="Preempt", scope="self") == 1)
+    exporter.shows(
+        "the later event",
+        lambda scrape: scrape.total("pending", event_type="Preempt", scope="self") == 1,
+    )
     assert [arrival.treated for arrival in gate.posts] == [Way.LATE]
     assert not exporter.lines("approval without an answer")
     assert not approvals(exporter.scrape())

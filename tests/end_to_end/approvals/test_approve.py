@@ -1,4 +1,6 @@
-"""The command ``approve`` beside a running exporter and without one: what it asks, sends and prints."""
+"""The command ``approve`` beside a running exporter and without one: what it asks, sends and
+prints.
+"""
 
 import json
 import os
@@ -31,8 +33,12 @@ from support.programs import PATIENCE, Exporter, environment, fetch
 NOBODY = 65534
 
 
-def test_beside_a_running_exporter(simulator: Simulator, state: Path, start_exporter: Callable[..., Exporter]) -> None:
-    """The request is shown, sent by the running exporter, counted as the operator's, and its result printed."""
+def test_beside_a_running_exporter(
+    simulator: Simulator, state: Path, start_exporter: Callable[..., Exporter]
+) -> None:
+    """The request is shown, sent by the running exporter, counted as the operator's, and its result
+    printed.
+    """
     exporter = start(start_exporter, simulator.url, state)
     event_id = event_ids(simulator)["Freeze"]
     done = approve(simulator.url, state, event_id.lower(), "--yes")
@@ -45,18 +51,26 @@ def test_beside_a_running_exporter(simulator: Simulator, state: Path, start_expo
     assert approved(simulator) == [("Freeze", "vmss_0")]
     exporter.shows("approved", lambda scrape: scrape.total("event_approved") == 1)
     scrape = exporter.scrape()
-    assert scrape.value("approval_latency_seconds_count", event_type="Freeze", approved_by="operator") == 1
+    assert (
+        scrape.value("approval_latency_seconds_count", event_type="Freeze", approved_by="operator")
+        == 1
+    )
     assert scrape.value("approval_requests_total", outcome="accepted") == 1
     assert scrape.transitions(scope="self") == {"detected": 2, "approved": 1}
     (line,) = exporter.lines('msg="approval accepted"')
-    assert f"event_id={event_id} event_type=Freeze approved_by=operator who=ada resources=vmss_0,vmss_1" in line
+    assert (
+        f"event_id={event_id} event_type=Freeze approved_by=operator who=ada"
+        " resources=vmss_0,vmss_1" in line
+    )
     events = json.loads(fetch(f"{exporter.url}/api/v1/events").body)["events"]
     assert {event["event_id"]: event["approved_by"] for event in events}[event_id] == "operator"
     # It is the exporter that sent it: over the poller's own connection, within its budget.
     assert len([seen for seen in simulator.requests if seen.method == "POST"]) == 1
 
 
-def test_all_mine(simulator: Simulator, state: Path, start_exporter: Callable[..., Exporter]) -> None:
+def test_all_mine(
+    simulator: Simulator, state: Path, start_exporter: Callable[..., Exporter]
+) -> None:
     """``--all-mine`` approves what waits on this VM, once; another VM's event has to be named."""
     exporter = start(start_exporter, simulator.url, state)
     done = approve(simulator.url, state, "--all-mine", "--yes")
@@ -78,7 +92,9 @@ def test_all_mine(simulator: Simulator, state: Path, start_exporter: Callable[..
 
 
 def test_a_file_that_is_no_journal(simulator: Simulator, tmp_path: Path) -> None:
-    """``approve`` with the name of another file is refused in one line, and the file stays where it is."""
+    """``approve`` with the name of another file is refused in one line, and the file stays where it
+    is.
+    """
     file = tmp_path / "hosts.txt"
     file.write_text("127.0.0.1 localhost\n" * 100)
     done = approve(simulator.url, file, "--all-mine", "--yes")
@@ -87,8 +103,12 @@ def test_a_file_that_is_no_journal(simulator: Simulator, tmp_path: Path) -> None
     assert approved(simulator) == []
 
 
-def test_without_an_exporter(simulator: Simulator, state: Path, start_exporter: Callable[..., Exporter]) -> None:
-    """The command says that no exporter runs and asks IMDS for what was named; the next exporter knows of it."""
+def test_without_an_exporter(
+    simulator: Simulator, state: Path, start_exporter: Callable[..., Exporter]
+) -> None:
+    """The command says that no exporter runs and asks IMDS for what was named; the next exporter
+    knows of it.
+    """
     ids = event_ids(simulator)
     done = approve(simulator.url, state, ids["Reboot"], "--yes", "--approval.policy", "documented")
     assert (done.returncode, done.stderr) == (0, sends_itself(state))
@@ -97,13 +117,18 @@ def test_without_an_exporter(simulator: Simulator, state: Path, start_exporter: 
     exporter = start(start_exporter, simulator.url, state)
     scrape = exporter.scrape()
     assert scrape.value("event_approved", event_id=ids["Reboot"]) == 1
-    assert scrape.value("approval_latency_seconds_count", event_type="Reboot", approved_by="operator") == 1
+    assert (
+        scrape.value("approval_latency_seconds_count", event_type="Reboot", approved_by="operator")
+        == 1
+    )
     assert scrape.transitions(scope="self") == {"detected": 2, "approved": 1}
     assert len([seen for seen in simulator.requests if seen.method == "POST"]) == 1
     status, said = on_terminal(simulator.url, state / "other", b"n\n")
     assert status == 1
     line = sends_itself(state / "other").strip()
-    assert line in said.decode().partition("Approve? [y/N]")[0].splitlines(), "an exporter with another journal runs"
+    assert line in said.decode().partition("Approve? [y/N]")[0].splitlines(), (
+        "an exporter with another journal runs"
+    )
 
 
 def test_question(simulator: Simulator, state: Path) -> None:
@@ -117,7 +142,9 @@ def test_question(simulator: Simulator, state: Path) -> None:
 
 
 def test_deletions_are_named(simulator: Simulator, state: Path) -> None:
-    """What is shown before the question names the VMs that are gone afterwards; no name forges a line of it."""
+    """What is shown before the question names the VMs that are gone afterwards; no name forges a
+    line of it.
+    """
     simulator.set_document(
         [
             event("A") | {"EventType": "Preempt", "Resources": ["vmss_0"]},
@@ -133,13 +160,20 @@ def test_deletions_are_named(simulator: Simulator, state: Path) -> None:
     ]
 
 
-def test_nothing_is_sent(simulator: Simulator, state: Path, start_exporter: Callable[..., Exporter]) -> None:
-    """With an id that is no current event, or with nobody to ask and no ``--yes``, nothing at all is approved."""
+def test_nothing_is_sent(
+    simulator: Simulator, state: Path, start_exporter: Callable[..., Exporter]
+) -> None:
+    """With an id that is no current event, or with nobody to ask and no ``--yes``, nothing at all
+    is approved.
+    """
     start(start_exporter, simulator.url, state)
     event_id = event_ids(simulator)["Freeze"]
     done = approve(simulator.url, state, event_id, "no-such-event", "--yes")
     assert done.returncode == 1
-    assert done.stderr == f"{PROGRAM}: no current event has the id no-such-event: see {PROGRAM} events\n"
+    assert (
+        done.stderr
+        == f"{PROGRAM}: no current event has the id no-such-event: see {PROGRAM} events\n"
+    )
     done = approve(simulator.url, state, event_id)
     assert done.returncode == 2
     assert done.stderr == f"{PROGRAM}: approve: standard input is not a terminal: add --yes\n"
@@ -182,14 +216,23 @@ def test_needs_write_access(simulator: Simulator, tmp_path_factory: pytest.TempP
         pytest.fail("this test needs root, to be somebody else for a moment")
     state = tmp_path_factory.mktemp("owned") / "state"
     state.mkdir(mode=0o700)
-    # An interpreter that has become somebody else, since not every folder on the way to the command is open to all.
+    # An interpreter that has become somebody else, since not every folder on the way to the command
+    # is open to all.
     code = (
-        "import encodings.ascii, encodings.idna, encodings.latin_1, os, sys; "
-        "from azure_scheduled_events_exporter.commands import approve, cli, events; "
-        "from azure_scheduled_events_exporter.tracing import otlp; "
-        f"os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY}); sys.exit(cli.main(sys.argv[1:]))"
+        "import encodings.ascii, encodings.idna, encodings.latin_1, os, sys; from"
+        " azure_scheduled_events_exporter.commands import approve, cli, events; from"
+        " azure_scheduled_events_exporter.tracing import otlp; os.setgroups([]);"
+        f" os.setgid({NOBODY}); os.setuid({NOBODY}); sys.exit(cli.main(sys.argv[1:]))"
     )
-    arguments = ("approve", "--imds.endpoint", simulator.url, "--journal.path", str(state), "--all-mine", "--yes")
+    arguments = (
+        "approve",
+        "--imds.endpoint",
+        simulator.url,
+        "--journal.path",
+        str(state),
+        "--all-mine",
+        "--yes",
+    )
     done = subprocess.run(
         [sys.executable, "-c", code, *arguments],
         check=False,

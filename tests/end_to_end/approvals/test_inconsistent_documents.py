@@ -1,4 +1,6 @@
-"""What a policy approves when the metadata service contradicts itself: missing fields, unknown types, wrong times."""
+"""What a policy approves when the metadata service contradicts itself: missing fields, unknown
+types, wrong times.
+"""
 
 import json
 import time
@@ -19,7 +21,9 @@ rules:
   - {name: keep, match: {event_type: Preempt}, action: hold}
   - {name: go on, action: approve}
 """
-NEVER_TYPED = "IMDS shows no EventType for it, so no rule decides; without approval it begins at NotBefore"
+NEVER_TYPED = (
+    "IMDS shows no EventType for it, so no rule decides; without approval it begins at NotBefore"
+)
 
 
 @pytest.fixture
@@ -30,21 +34,29 @@ def simulator() -> Iterator[Simulator]:
 
 
 @pytest.fixture
-def start(simulator: Simulator, start_exporter: Callable[..., Exporter], tmp_path: Path) -> Callable[[str], Exporter]:
-    """Start an exporter of the first VM with a policy: ``start("documented")``, or the text of a file."""
+def start(
+    simulator: Simulator, start_exporter: Callable[..., Exporter], tmp_path: Path
+) -> Callable[[str], Exporter]:
+    """Start an exporter of the first VM with a policy: ``start("documented")``, or the text of a
+    file.
+    """
 
     def started(policy: str) -> Exporter:
         if "\n" in policy:
             (tmp_path / "policy.yaml").write_text(policy)
             policy = str(tmp_path / "policy.yaml")
-        return start_exporter(simulator.url, "--poll.interval", "250ms", "--approval.policy", policy)
+        return start_exporter(
+            simulator.url, "--poll.interval", "250ms", "--approval.policy", policy
+        )
 
     return started
 
 
 def event(name: str = "A", *, notice: float = 900.0, **values: object) -> dict[str, object]:
     """Return a Preempt of the first VM; a value of None leaves the field out."""
-    shown = entry(EventId=name, EventType="Preempt", NotBefore=formatdate(time.time() + notice, usegmt=True))
+    shown = entry(
+        EventId=name, EventType="Preempt", NotBefore=formatdate(time.time() + notice, usegmt=True)
+    )
     return {key: value for key, value in {**shown, **values}.items() if value is not None}
 
 
@@ -62,7 +74,9 @@ def sent(simulator: Simulator) -> int:
 
 
 def tells(exporter: Exporter, reason: str) -> None:
-    """Wait until the exporter tells why its only event is not approved: it renders that once a second."""
+    """Wait until the exporter tells why its only event is not approved: it renders that once a
+    second.
+    """
 
     def told() -> str:
         (shown,) = json.loads(fetch(f"{exporter.url}/api/v1/events").body)["events"]
@@ -72,8 +86,12 @@ def tells(exporter: Exporter, reason: str) -> None:
 
 
 @pytest.mark.parametrize("missing", ["EventType", "NotBefore"])
-def test_a_field_that_one_document_lacks(simulator: Simulator, start: Callable[[str], Exporter], missing: str) -> None:
-    """An event that a rule holds by its type or time is not approved when a document leaves that field out."""
+def test_a_field_that_one_document_lacks(
+    simulator: Simulator, start: Callable[[str], Exporter], missing: str
+) -> None:
+    """An event that a rule holds by its type or time is not approved when a document leaves that
+    field out.
+    """
     by_time = HELD.replace("event_type: Preempt", "notice_left: {at_least: 1m}")
     exporter = start(HELD if missing == "EventType" else by_time)
     whole = event()
@@ -84,7 +102,9 @@ def test_a_field_that_one_document_lacks(simulator: Simulator, start: Callable[[
     assert sent(simulator) == 0
 
 
-def test_an_event_that_never_had_a_type(simulator: Simulator, start: Callable[[str], Exporter]) -> None:
+def test_an_event_that_never_had_a_type(
+    simulator: Simulator, start: Callable[[str], Exporter]
+) -> None:
     """No policy approves an event of which nobody knows what it does, and the reason says so."""
     exporter = start(HELD)
     shows(simulator, exporter, event(EventType=None, EventSource="User"))
@@ -95,7 +115,9 @@ def test_an_event_that_never_had_a_type(simulator: Simulator, start: Callable[[s
 
 
 def test_a_document_without_this_vm(simulator: Simulator, start: Callable[[str], Exporter]) -> None:
-    """What a rule holds for this VM is not approved as an event of other VMs because one document lacks this VM."""
+    """What a rule holds for this VM is not approved as an event of other VMs because one document
+    lacks this VM.
+    """
     exporter = start(
         "rules:\n"
         "  - {name: others, match: {scope: [peer]}, action: approve, leader_only: false}\n"
@@ -109,16 +131,25 @@ def test_a_document_without_this_vm(simulator: Simulator, start: Callable[[str],
     assert sent(simulator) == 1
 
 
-def test_a_document_that_contradicts_itself(simulator: Simulator, start: Callable[[str], Exporter]) -> None:
-    """An event that a document shows as a short Freeze and as a Redeploy, or with two impacts, is not approved."""
+def test_a_document_that_contradicts_itself(
+    simulator: Simulator, start: Callable[[str], Exporter]
+) -> None:
+    """An event that a document shows as a short Freeze and as a Redeploy, or with two impacts, is
+    not approved.
+    """
     exporter = start("documented")
     freeze = event(EventType="Freeze", DurationInSeconds=5)
-    shows(simulator, exporter, freeze | {"EventStatus": "Paused"})  # known as a Freeze, and not approved yet
+    shows(
+        simulator, exporter, freeze | {"EventStatus": "Paused"}
+    )  # known as a Freeze, and not approved yet
     both = [freeze, {**freeze, "EventId": "a", "EventType": "Redeploy", "Resources": ["vm_1"]}]
     for document in (both, both[::-1]):
         shows(simulator, exporter, *document)
         tells(exporter, "one document has several entries for it that differ, so no rule decides")
-    twice = "event A appears more than once in one document: if its entries differ, no policy approves it"
+    twice = (
+        "event A appears more than once in one document: if its entries differ, no policy"
+        " approves it"
+    )
     assert exporter.lines(twice)
     shows(simulator, exporter, freeze, {**freeze, "DurationInSeconds": -1})
     tells(exporter, "one document has several entries for it that differ")
@@ -129,7 +160,9 @@ def test_a_document_that_contradicts_itself(simulator: Simulator, start: Callabl
 def test_rules_by_the_notice_that_is_left(
     simulator: Simulator, start_exporter: Callable[..., Exporter], tmp_path: Path, offset: int
 ) -> None:
-    """Rules decide by the time that is left by the clock of IMDS, also while the clock of the VM is wrong."""
+    """Rules decide by the time that is left by the clock of IMDS, also while the clock of the VM is
+    wrong.
+    """
     policy = tmp_path / "policy.yaml"
     policy.write_text(
         "rules:\n"
@@ -140,8 +173,14 @@ def test_rules_by_the_notice_that_is_left(
     clock.set(offset)
     flags = ("--poll.interval", "250ms", "--approval.policy", str(policy))
     exporter = start_exporter(simulator.url, *flags, **clock.environment)
-    early, short = event(notice=3000, EventType="Freeze"), event("B", notice=200, EventType="Reboot")
+    early, short = (
+        event(notice=3000, EventType="Freeze"),
+        event("B", notice=200, EventType="Reboot"),
+    )
     shows(simulator, exporter, early, short)
-    shown = {each["event_id"]: each for each in json.loads(fetch(f"{exporter.url}/api/v1/events").body)["events"]}
+    shown = {
+        each["event_id"]: each
+        for each in json.loads(fetch(f"{exporter.url}/api/v1/events").body)["events"]
+    }
     assert shown["A"]["approval"] == "held by rule 'wait'"
     assert (shown["B"]["approved_by"], sent(simulator)) == ("exporter", 1)

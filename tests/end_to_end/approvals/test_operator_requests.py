@@ -1,4 +1,6 @@
-"""What becomes of an operator's request: IMDS refuses or does not answer, or the exporter or the command is stopped."""
+"""What becomes of an operator's request: IMDS refuses or does not answer, or the exporter or the
+command is stopped.
+"""
 
 import signal
 import subprocess
@@ -40,7 +42,10 @@ def test_imds_refuses(
         event_id = event_ids(simulator)["Reboot"]
         done = approve(gate.url, state, event_id, "--yes")
         assert done.returncode == 1
-        assert done.stdout.splitlines()[-1] == f"{event_id}: approval refused: {gate.url} answered 409: not today"
+        assert (
+            done.stdout.splitlines()[-1]
+            == f"{event_id}: approval refused: {gate.url} answered 409: not today"
+        )
         assert done.stderr == ""
         gate.treat(Way.PASS)
         polls = exporter.scrape().value("polls_total", outcome="ok") or 0
@@ -60,13 +65,20 @@ def test_imds_throttles(
         exporter = start(start_exporter, gate.url, state)
         event_id = event_ids(simulator)["Reboot"]
         done = approve(gate.url, state, event_id, "--yes")
-        assert (done.returncode, done.stdout.splitlines()[-1]) == (0, f"{event_id}: accepted"), done.stderr
+        assert (done.returncode, done.stdout.splitlines()[-1]) == (
+            0,
+            f"{event_id}: accepted",
+        ), done.stderr
         assert len(gate.posts) == 2
         assert exporter.scrape().transitions(event_type="Reboot")["approved"] == 1
 
 
-def test_no_answer(simulator: Simulator, state: Path, start_exporter: Callable[..., Exporter]) -> None:
-    """Without an answer the event may be approved, also if IMDS refuses afterwards: the exit status says so."""
+def test_no_answer(
+    simulator: Simulator, state: Path, start_exporter: Callable[..., Exporter]
+) -> None:
+    """Without an answer the event may be approved, also if IMDS refuses afterwards: the exit status
+    says so.
+    """
     with Gate(simulator.url, Way.HANG, 409) as gate:
         exporter = start(start_exporter, gate.url, state, "--imds.timeout", "5s")
         event_id = event_ids(simulator)["Reboot"]
@@ -76,16 +88,23 @@ def test_no_answer(simulator: Simulator, state: Path, start_exporter: Callable[.
             3,
             f"{event_id}: approval without an answer: no whole answer from {gate.url} within 5 s",
         )
-        exporter.shows("its end", lambda s: s.value("approval_requests_total", outcome="error") == 1)
+        exporter.shows(
+            "its end", lambda s: s.value("approval_requests_total", outcome="error") == 1
+        )
         done = approve(*command)
         assert (done.returncode, done.stdout.splitlines()[-1]) == (
             3,
-            f"{event_id}: approval without an answer earlier, then refused: {gate.url} answered 409: not today",
+            (
+                f"{event_id}: approval without an answer earlier, then refused: {gate.url} answered"
+                " 409: not today"
+            ),
         )
 
 
 def test_name_is_not_known(simulator: Simulator, state: Path) -> None:
-    """While IMDS does not tell the VM's name, ``--all-mine`` says that, and not that no event waits."""
+    """While IMDS does not tell the VM's name, ``--all-mine`` says that, and not that no event
+    waits.
+    """
     with Nameless(simulator.url) as gate:
         done = approve(gate.url, state, "--all-mine", "--yes")
         assert (done.returncode, done.stdout) == (1, "")
@@ -93,7 +112,9 @@ def test_name_is_not_known(simulator: Simulator, state: Path) -> None:
         assert gate.posts == []
 
 
-def test_the_exporter_cannot_write(simulator: Simulator, state: Path, start_exporter: Callable[..., Exporter]) -> None:
+def test_the_exporter_cannot_write(
+    simulator: Simulator, state: Path, start_exporter: Callable[..., Exporter]
+) -> None:
     """While the disk of the journal fails, the command says so, and queues no request."""
     exporter = start(start_exporter, simulator.url, state)
     event_id = event_ids(simulator)["Reboot"]
@@ -108,7 +129,9 @@ def test_the_exporter_cannot_write(simulator: Simulator, state: Path, start_expo
     assert queued(state) == []
 
 
-def test_imds_is_away(state: Path, simulator: Simulator, start_exporter: Callable[..., Exporter]) -> None:
+def test_imds_is_away(
+    state: Path, simulator: Simulator, start_exporter: Callable[..., Exporter]
+) -> None:
     """After the command has reported a failure, no approval is sent once IMDS is back."""
     event_ids(simulator)
     simulator.inject("503")
@@ -120,14 +143,25 @@ def test_imds_is_away(state: Path, simulator: Simulator, start_exporter: Callabl
     nothing_was_sent(simulator, start(start_exporter, simulator.url, state))
 
 
-def test_operators_request_survives_a_kill(state: Path, start_exporter: Callable[..., Exporter]) -> None:
+def test_operators_request_survives_a_kill(
+    state: Path, start_exporter: Callable[..., Exporter]
+) -> None:
     """A request that was being sent at a kill is sent again after it, and is still the operator's."""
     with ExitStack() as stack:
         simulator = stack.enter_context(Simulator(group()))
         gate = stack.enter_context(Gate(simulator.url, Way.HANG, Way.PASS))
         exporter = start(start_exporter, gate.url, state)
         event_id = event_ids(simulator)["Reboot"]
-        command = [COMMAND, "approve", "--imds.endpoint", gate.url, "--journal.path", str(state), event_id, "--yes"]
+        command = [
+            COMMAND,
+            "approve",
+            "--imds.endpoint",
+            gate.url,
+            "--journal.path",
+            str(state),
+            event_id,
+            "--yes",
+        ]
         operator = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment())
         eventually(lambda: gate.posts, "the approval")
         exporter.kill()
@@ -141,12 +175,27 @@ def test_operators_request_survives_a_kill(state: Path, start_exporter: Callable
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interrupted_request_is_withdrawn(
-    number: int, status: int, simulator: Simulator, state: Path, start_exporter: Callable[..., Exporter]
+    number: int,
+    status: int,
+    simulator: Simulator,
+    state: Path,
+    start_exporter: Callable[..., Exporter],
 ) -> None:
-    """``approve`` that ends before its request was sent withdraws it, and the exporter never sends it."""
+    """``approve`` that ends before its request was sent withdraws it, and the exporter never sends
+    it.
+    """
     exporter = start(start_exporter, simulator.url, state)
     event_id = event_ids(simulator)["Reboot"]
-    command = [COMMAND, "approve", "--imds.endpoint", simulator.url, "--journal.path", str(state), event_id, "--yes"]
+    command = [
+        COMMAND,
+        "approve",
+        "--imds.endpoint",
+        simulator.url,
+        "--journal.path",
+        str(state),
+        event_id,
+        "--yes",
+    ]
     with stopped(exporter, state):
         operator = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment())
         eventually(lambda: queued(state) == [event_id], "the request")
@@ -158,8 +207,12 @@ def test_an_interrupted_request_is_withdrawn(
     nothing_was_sent(simulator, exporter)
 
 
-def test_requests_expire(simulator: Simulator, state: Path, start_exporter: Callable[..., Exporter]) -> None:
-    """A request that a killed ``approve`` left behind is not fulfilled once its operator would have given up."""
+def test_requests_expire(
+    simulator: Simulator, state: Path, start_exporter: Callable[..., Exporter]
+) -> None:
+    """A request that a killed ``approve`` left behind is not fulfilled once its operator would have
+    given up.
+    """
     exporter = start(start_exporter, simulator.url, state)
     event_id = event_ids(simulator)["Reboot"]
     now = time.time()
@@ -184,17 +237,36 @@ CHANGES: dict[str, tuple[dict[str, object], str]] = {
 }
 
 
-def test_requests_hold_for_what_was_shown(state: Path, start_exporter: Callable[..., Exporter]) -> None:
-    """An event whose type, impact, time or VMs are not those shown is not approved; the result says why."""
+def test_requests_hold_for_what_was_shown(
+    state: Path, start_exporter: Callable[..., Exporter]
+) -> None:
+    """An event whose type, impact, time or VMs are not those shown is not approved; the result says
+    why.
+    """
     began = time.time()
 
     def document(*changed: str) -> list[dict[str, object]]:
-        event: dict[str, object] = {"EventType": "Reboot", "EventStatus": "Scheduled", "EventSource": "Platform"}
-        event |= {"ResourceType": "VirtualMachine", "Description": "", "DurationInSeconds": -1, "NotBefore": 1.0}
+        event: dict[str, object] = {
+            "EventType": "Reboot",
+            "EventStatus": "Scheduled",
+            "EventSource": "Platform",
+        }
+        event |= {
+            "ResourceType": "VirtualMachine",
+            "Description": "",
+            "DurationInSeconds": -1,
+            "NotBefore": 1.0,
+        }
         event |= {"Resources": ["vmss_0", "vmss_2"]}
-        events = [{"EventId": name, **event, **(CHANGES[name][0] if name in changed else {})} for name in CHANGES]
+        events = [
+            {"EventId": name, **event, **(CHANGES[name][0] if name in changed else {})}
+            for name in CHANGES
+        ]
         return [
-            {**each, "NotBefore": formatdate(began + 3600 * float(str(each["NotBefore"])), usegmt=True)}
+            {
+                **each,
+                "NotBefore": formatdate(began + 3600 * float(str(each["NotBefore"])), usegmt=True),
+            }
             for each in events
         ]
 
@@ -204,9 +276,20 @@ def test_requests_hold_for_what_was_shown(state: Path, start_exporter: Callable[
         flags = ("--poll.interval", "1s", "--imds.timeout", "60s", "--journal.path", str(state))
         exporter = start_exporter(gate.url, *flags)
         exporter.shows("the events", lambda scrape: scrape.total("event_info") == len(CHANGES))
-        command = [COMMAND, "approve", "--imds.endpoint", gate.url, "--journal.path", str(state), *CHANGES, "--yes"]
+        command = [
+            COMMAND,
+            "approve",
+            "--imds.endpoint",
+            gate.url,
+            "--journal.path",
+            str(state),
+            *CHANGES,
+            "--yes",
+        ]
         with gate.held():
-            operator = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment())
+            operator = subprocess.Popen(
+                command, stdout=subprocess.PIPE, text=True, env=environment()
+            )
             eventually(lambda: queued(state) == [*CHANGES], "the requests")
             simulator.set_document(document(*CHANGES))
         said, _ = operator.communicate(timeout=2 * PATIENCE)
@@ -214,4 +297,6 @@ def test_requests_hold_for_what_was_shown(state: Path, start_exporter: Callable[
         results = dict(line.split(": ", 1) for line in said.splitlines()[-len(CHANGES) :])
         for name, (_, result) in CHANGES.items():
             assert results[name].startswith(result), said
-        assert [event.event_id for event in simulator.record if event.what is What.APPROVED] == ["FEWER"]
+        assert [event.event_id for event in simulator.record if event.what is What.APPROVED] == [
+            "FEWER"
+        ]

@@ -16,15 +16,21 @@ APPROVE = "rules: [{name: go, action: approve}]\n"
 
 def place_reboot(simulator: Simulator) -> None:
     """Announce a Reboot of this VM, a quarter of an hour ahead."""
-    simulator.set_document([entry(NotBefore=formatdate(time.time() + 900, usegmt=True), EventSource="User")])
+    simulator.set_document(
+        [entry(NotBefore=formatdate(time.time() + 900, usegmt=True), EventSource="User")]
+    )
 
 
 def test_policy_is_read_again(start_exporter: Callable[..., Exporter], tmp_path: Path) -> None:
-    """A changed policy decides about current events too; an invalid or missing file leaves the last valid one."""
+    """A changed policy decides about current events too; an invalid or missing file leaves the last
+    valid one.
+    """
     file = tmp_path / "policy.yaml"
     file.write_text(HOLD)
     with Simulator(QUIET) as simulator:
-        exporter = start_exporter(simulator.url, "--approval.policy", str(file), "--poll.interval", "100ms")
+        exporter = start_exporter(
+            simulator.url, "--approval.policy", str(file), "--poll.interval", "100ms"
+        )
         place_reboot(simulator)
         eventually(lambda: exporter.lines("approval held back"), "the decision to wait")
 
@@ -38,5 +44,7 @@ def test_policy_is_read_again(start_exporter: Callable[..., Exporter], tmp_path:
 
         file.write_text(APPROVE)
         eventually(lambda: exporter.lines("approval policy reloaded"), "the new policy")
-        exporter.shows("the approval", lambda s: s.total("approval_requests_total", outcome="accepted") == 1)
+        exporter.shows(
+            "the approval", lambda s: s.total("approval_requests_total", outcome="accepted") == 1
+        )
         assert len(exporter.lines("missing or invalid")) == 2

@@ -19,14 +19,23 @@ CHART = "helm/azure-scheduled-events-exporter"
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What an export writes with the values file of docs/alerts.md and a label to keep."""
     folder = tmp_path_factory.mktemp("export")
-    (sample,) = re.findall(r"```yaml\n(pager\..*?)```", (ROOT / "docs" / "alerts.md").read_text(), re.DOTALL)
+    (sample,) = re.findall(
+        r"```yaml\n(pager\..*?)```", (ROOT / "docs" / "alerts.md").read_text(), re.DOTALL
+    )
     (folder / "values.yaml").write_text(f"{sample}labels.keep: [team]\n")
-    assert main(["assets", "export", str(folder / "rendered"), "--values", str(folder / "values.yaml")]) == 0
+    assert (
+        main(
+            ["assets", "export", str(folder / "rendered"), "--values", str(folder / "values.yaml")]
+        )
+        == 0
+    )
     return folder / "rendered"
 
 
 def test_no_placeholder_is_left(exported: Path) -> None:
-    """After the documented sample of a values file, no exported file has an address or key to fill in."""
+    """After the documented sample of a values file, no exported file has an address or key to fill
+    in.
+    """
     files = [path for path in exported.rglob("*") if path.is_file()]
     assert len(files) > 50
     assert [str(path) for path in files if PLACEHOLDER.search(path.read_bytes())] == []
@@ -37,7 +46,11 @@ def test_chart_has_the_same_rules(exported: Path) -> None:
     rendered = (exported / "alerts/prometheus/prometheus-rules.yml").read_text()
     assert "by (event_id, event_type, team)" in rendered
     done = helm("template", "events", str(exported / CHART), "--set", "prometheusRule.enabled=true")
-    (rule,) = [each for each in yaml.safe_load_all(done.stdout) if each and each["kind"] == "PrometheusRule"]
+    (rule,) = [
+        each
+        for each in yaml.safe_load_all(done.stdout)
+        if each and each["kind"] == "PrometheusRule"
+    ]
     assert rule["spec"] == yaml.safe_load(rendered)
     settings = (exported / CHART / "files/alerts-values.yaml").read_text()
     assert settings == (exported / "alerts/exporter/values.yaml").read_text()
@@ -47,19 +60,31 @@ def test_no_key_goes_to_exporters(exported: Path) -> None:
     """The values for exporters are those of the rules, without the receivers and their keys."""
     whole = yaml.safe_load((exported / "alerts/values.yaml").read_text())
     left = yaml.safe_load((exported / "alerts/exporter/values.yaml").read_text())
-    assert {name.partition(".")[0] for name in whole.keys() - left.keys()} == {"pager", "chat", "tickets"}
+    assert {name.partition(".")[0] for name in whole.keys() - left.keys()} == {
+        "pager",
+        "chat",
+        "tickets",
+    }
     assert left == {name: value for name, value in whole.items() if name in left}
     assert left["labels.keep"] == ["team"]
 
 
 def test_settings_are_not_reset_unseen(exported: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """An export without --values over exported settings is refused and names them; with its own it changes nothing."""
+    """An export without --values over exported settings is refused and names them; with its own it
+    changes nothing.
+    """
     before = {path: path.read_bytes() for path in exported.rglob("*") if path.is_file()}
-    words = r"was exported with settings that this export would reset: labels\.keep, .*--values .*/alerts/values\.yaml"
+    words = (
+        r"was exported with settings that this export would reset: labels\.keep, .*--values"
+        r" .*/alerts/values\.yaml"
+    )
     for flags in ((), ("--set", "group.wait=1m")):
         assert main(["assets", "export", str(exported), *flags]) == 2
         assert re.search(words, capsys.readouterr().err)
-    assert main(["assets", "export", str(exported), "--values", str(exported / "alerts/values.yaml")]) == 0
+    assert (
+        main(["assets", "export", str(exported), "--values", str(exported / "alerts/values.yaml")])
+        == 0
+    )
     assert {path: path.read_bytes() for path in before} == before
 
 
@@ -73,7 +98,9 @@ KEYS = (
 
 @pytest.mark.parametrize("flags", [(), ("--world-readable",)])
 def test_keys_are_for_the_own_user(flags: tuple[str, ...], tmp_path: Path) -> None:
-    """Exactly the files with a key of a receiver are for this user alone, also over files of an earlier export."""
+    """Exactly the files with a key of a receiver are for this user alone, also over files of an
+    earlier export.
+    """
     before = os.umask(0o022)
     try:
         assert main(["assets", "export", str(tmp_path / "rendered")]) == 0

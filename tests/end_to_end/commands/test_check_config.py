@@ -10,7 +10,14 @@ from support.commands import assert_one_line, command
 from support.programs import COMMAND, environment
 
 NOWHERE = (
-    *("--imds.endpoint", "http://127.0.0.1:9", "--web.listen-address", "127.0.0.1:0", "--log.level", "error"),
+    *(
+        "--imds.endpoint",
+        "http://127.0.0.1:9",
+        "--web.listen-address",
+        "127.0.0.1:0",
+        "--log.level",
+        "error",
+    ),
     *("--journal.path", "memory"),
 )
 
@@ -35,7 +42,9 @@ def test_good(tmp_path: Path) -> None:
 
 
 def test_warnings() -> None:
-    """Settings that hide something are valid, and each is warned of: an old api-version, and rare polls."""
+    """Settings that hide something are valid, and each is warned of: an old api-version, and rare
+    polls.
+    """
     done = command("check-config", "--imds.api-version", "2017-03-01", "--poll.interval", "2m")
     assert done.returncode == 0
     version, interval = done.stderr.splitlines()
@@ -43,7 +52,10 @@ def test_warnings() -> None:
     assert "Preempt" in version
     assert "Terminate" in version
     assert "--poll.interval 2m is longer than 50s" in interval
-    assert "two documents more than 1m apart" in command("check-config", "--poll.interval", "1m").stderr
+    assert (
+        "two documents more than 1m apart"
+        in command("check-config", "--poll.interval", "1m").stderr
+    )
     assert command("check-config", "--poll.interval", "50s").stderr == ""
 
 

@@ -17,12 +17,23 @@ from azure_scheduled_events_exporter.commands.cli import COMMANDS, main
 from azure_scheduled_events_exporter.config.settings import SETTINGS
 from azure_scheduled_events_exporter.simulator import Simulator
 from support.commands import EVENT_ID, NAME, assert_one_line, command, place_event
-from support.programs import COMMAND, NOBODY, Exporter, Program, Scrape, environment, eventually, fetch
+from support.programs import (
+    COMMAND,
+    NOBODY,
+    Exporter,
+    Program,
+    Scrape,
+    environment,
+    eventually,
+    fetch,
+)
 
 NOWHERE = ("--imds.endpoint", "http://127.0.0.1:9")
 
 
-@pytest.mark.parametrize("program", [[COMMAND], [sys.executable, "-m", "azure_scheduled_events_exporter"]])
+@pytest.mark.parametrize(
+    "program", [[COMMAND], [sys.executable, "-m", "azure_scheduled_events_exporter"]]
+)
 def test_version(program: list[str]) -> None:
     """--version prints name and version; running the module does the same as the command."""
     for words in (["--version"], ["run", "--version"]):
@@ -52,7 +63,9 @@ def test_help_shows_what_matters(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["run", "check-config"])
 def test_help_shows_settings(name: str) -> None:
-    """The help of run and check-config names every flag with its default, and the other ways to set it."""
+    """The help of run and check-config names every flag with its default, and the other ways to set
+    it.
+    """
     said = " ".join(command(name, "--help").stdout.split())
     for setting in SETTINGS:
         assert f"--{setting.flag} " in said
@@ -88,19 +101,33 @@ class TestUsage:
                 "write http://HOST[:PORT], or 'discover'\n",
             ),
             (("check-config", "--approval.policy", f"{'x' * 300}.yaml"), "--approval.policy"),
-            (("events", *NOWHERE, "--poll.interval", ""), "--poll.interval: has no value: write one, such as 1s"),
+            (
+                ("events", *NOWHERE, "--poll.interval", ""),
+                "--poll.interval: has no value: write one, such as 1s",
+            ),
             (
                 ("events", *NOWHERE, "--follow", "--since", "last"),
                 "--since: 'last' is not a position: use the 'cursor'",
             ),
             (("events", *NOWHERE, "--since", "3"), "events: --since and --mine need --follow"),
             (("events", *NOWHERE, "--mine"), "events: --since and --mine need --follow"),
-            (("check-config", "--env-file", "/nonexistent/environment"), "/nonexistent/environment"),
-            (("history", "--documents", "--json"), "argument --json: not allowed with argument --documents"),
-            (("drill", "--alertmanager", "http://h", "--alertmanager.http-config.file", "/no"), "file: /no: "),
+            (
+                ("check-config", "--env-file", "/nonexistent/environment"),
+                "/nonexistent/environment",
+            ),
+            (
+                ("history", "--documents", "--json"),
+                "argument --json: not allowed with argument --documents",
+            ),
+            (
+                ("drill", "--alertmanager", "http://h", "--alertmanager.http-config.file", "/no"),
+                "file: /no: ",
+            ),
         ],
     )
-    def test_refused(self, arguments: tuple[str, ...], word: str, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_refused(
+        self, arguments: tuple[str, ...], word: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
         """The line names what was wrong, without a password."""
         status = main(arguments)
         said = capsys.readouterr()
@@ -127,18 +154,31 @@ class TestRun:
             )
         assert_one_line(done, 1, address)
 
-    def test_settings_hold(self, simulator: Simulator, start_exporter: Callable[..., Exporter], tmp_path: Path) -> None:
-        """A flag wins over its variable, that over the unit's environment file, then the file, then the default.
+    def test_settings_hold(
+        self, simulator: Simulator, start_exporter: Callable[..., Exporter], tmp_path: Path
+    ) -> None:
+        """A flag wins over its variable, that over the unit's environment file, then the file, then
+        the default.
 
-        A misspelled variable, and a flag that is written twice with different values, cause a warning.
+        A misspelled variable, and a flag that is written twice with different values, cause a
+        warning.
         """
         file, unit = tmp_path / "config.yml", tmp_path / "environment"
-        file.write_text("poll: {interval: 7s}\ninstance.name: from-file\nweb.telemetry-path: /from-file\n")
-        unit.write_text('AZURE_SCHEDULED_EVENTS_POLL_INTERVAL=9s\nAZURE_SCHEDULED_EVENTS_JOURNAL_RETENTION="36h"\n')
+        file.write_text(
+            "poll: {interval: 7s}\ninstance.name: from-file\nweb.telemetry-path: /from-file\n"
+        )
+        unit.write_text(
+            'AZURE_SCHEDULED_EVENTS_POLL_INTERVAL=9s\nAZURE_SCHEDULED_EVENTS_JOURNAL_RETENTION="36h"\n'
+        )
         exporter = start_exporter(
             simulator.url,
             *("--config.file", str(file), "--env-file", str(unit), "--instance.name", "from-flag"),
-            *("--alertmanager.url", "http://127.0.0.1:9", "--alertmanager.url", "http://127.0.0.1:19"),
+            *(
+                "--alertmanager.url",
+                "http://127.0.0.1:9",
+                "--alertmanager.url",
+                "http://127.0.0.1:19",
+            ),
             AZURE_SCHEDULED_EVENTS_INSTANCE_NAME="from-variable",
             AZURE_SCHEDULED_EVENTS_POLL_INTERVAL="3s",
             AZURE_SCHEDULED_EVENTS_POLL_INTERVALL="5s",
@@ -157,7 +197,14 @@ class TestRun:
     def test_json_log(self, simulator: Simulator, tmp_path: Path) -> None:
         """--log.format json writes one JSON object per line."""
         place_event(simulator)
-        flags = ("--web.listen-address", "127.0.0.1:0", "--journal.path", "memory", "--log.format", "json")
+        flags = (
+            "--web.listen-address",
+            "127.0.0.1:0",
+            "--journal.path",
+            "memory",
+            "--log.format",
+            "json",
+        )
         arguments = [COMMAND, "run", "--imds.endpoint", simulator.url, *flags]
         with Program(arguments, tmp_path / "run.log") as exporter:
             exporter.wait_for_line("event detected.*\n")
@@ -165,7 +212,11 @@ class TestRun:
         records = [json.loads(line) for line in exporter.log.splitlines()]
         [detected] = [record for record in records if record["msg"] == "event detected"]
         assert detected["level"] == "info"
-        assert (detected["event_id"], detected["event_type"], detected["scope"]) == (EVENT_ID, "Reboot", "self")
+        assert (detected["event_id"], detected["event_type"], detected["scope"]) == (
+            EVENT_ID,
+            "Reboot",
+            "self",
+        )
         assert detected["resource_type"] == "VirtualMachine"
 
 
@@ -174,7 +225,9 @@ class TestDemo:
 
     def test_all_event_types_move(self, tmp_path: Path) -> None:
         """The demo prints its addresses, and its metrics move through all five event types."""
-        address = {"AZURE_SCHEDULED_EVENTS_WEB_LISTEN_ADDRESS": "127.0.0.1:0"}  # wins over the demo's own default
+        address = {
+            "AZURE_SCHEDULED_EVENTS_WEB_LISTEN_ADDRESS": "127.0.0.1:0"
+        }  # wins over the demo's own default
         flags = ("--speed", "600", "--poll.interval", "250ms")
         with Program([COMMAND, "demo", *flags], tmp_path / "demo.log", **address) as demo:
             url = demo.wait_for_line(r"metrics +(http://127\.0\.0\.1:\d+/metrics)\n")[1]
@@ -184,13 +237,22 @@ class TestDemo:
             def look() -> bool:
                 scrape = Scrape(fetch(url).body.decode())
                 for metric, types in seen.items():
-                    types |= {labels["event_type"] for labels, value in scrape.series(metric) if value}
+                    types |= {
+                        labels["event_type"] for labels, value in scrape.series(metric) if value
+                    }
                 counted: dict[str, set[str]] = {"detected": set(), "started": set()}
                 for transition, types in counted.items():
                     series = scrape.series("transitions_total", transition=transition, scope="self")
                     types |= {labels["event_type"] for labels, value in series if value}
-                announced = counted["detected"] >= {"Freeze", "Reboot", "Redeploy", "Preempt", "Terminate"}
-                # At this speed, many states pass between two scrapes of a busy machine; counters keep them.
+                announced = counted["detected"] >= {
+                    "Freeze",
+                    "Reboot",
+                    "Redeploy",
+                    "Preempt",
+                    "Terminate",
+                }
+                # At this speed, many states pass between two scrapes of a busy machine; counters
+                # keep them.
                 return announced and len(counted["started"]) >= 3 and all(seen.values())
 
             eventually(look, f"all five event types; seen {seen}", 90)
@@ -203,7 +265,11 @@ class TestDemo:
         flags = ("--speed", "6000", "--web.listen-address", "127.0.0.1:0")
         read, write = os.pipe()
         with subprocess.Popen(
-            [COMMAND, name, *flags], stdout=write, stderr=subprocess.PIPE, env=environment(), text=True
+            [COMMAND, name, *flags],
+            stdout=write,
+            stderr=subprocess.PIPE,
+            env=environment(),
+            text=True,
         ) as running:
             os.close(write)
             with os.fdopen(read) as output:

@@ -1,4 +1,6 @@
-"""What the command demo takes from the environment in which it runs, which may be that of a real exporter."""
+"""What the command demo takes from the environment in which it runs, which may be that of a real
+exporter.
+"""
 
 from pathlib import Path
 

@@ -1,4 +1,6 @@
-"""``doctor`` on a whole chain: green while all is well, and each planted fault is found with the hint that mends it."""
+"""``doctor`` on a whole chain: green while all is well, and each planted fault is found with the
+hint that mends it.
+"""
 
 import subprocess
 from collections.abc import Iterator
@@ -37,8 +39,13 @@ def test_healthy_chain(chain: Chain) -> None:
 def test_lines_for_people(chain: Chain) -> None:
     """The report has a heading for each part, a mark and a sentence for each check, and a sum."""
     given = [part for name, value in chain.flags.items() for part in (f"--{name}", value or "")]
-    done = subprocess.run([COMMAND, "doctor", *given], env=environment(), capture_output=True, text=True, check=False)
-    assert "Metadata service\n----------------\n√ The metadata service answers at http://127.0.0.1:" in done.stdout
+    done = subprocess.run(
+        [COMMAND, "doctor", *given], env=environment(), capture_output=True, text=True, check=False
+    )
+    assert (
+        "Metadata service\n----------------\n√ The metadata service answers at http://127.0.0.1:"
+        in done.stdout
+    )
     assert "√ This VM is web_4 of scale set web.\n" in done.stdout
     assert done.stdout.endswith("skipped.\n")
 
@@ -57,7 +64,9 @@ def test_fault(chain: Chain, fault: Fault) -> None:
 
 
 def test_an_exporter_with_tls(chain: Chain) -> None:
-    """An exporter with a certificate of a private authority is as configured, and doctor needs no flag for it."""
+    """An exporter with a certificate of a private authority is as configured, and doctor needs no
+    flag for it.
+    """
     folder = chain.new_folder()
     pair = Authority(folder).server()
     web = folder / "web.yaml"
@@ -66,13 +75,19 @@ def test_an_exporter_with_tls(chain: Chain) -> None:
         exporter = chain.run_exporter(chain.simulator.vm_url(VM), "--web.config.file", str(web))
         address = f"127.0.0.1:{exporter.port}"
         flags = {**chain.beyond, "web.listen-address": address, "web.config.file": str(web)}
-        report = eventually(lambda: doctor(flags), "the first poll", until=lambda found: found.is_ok("exporter-polls"))
+        report = eventually(
+            lambda: doctor(flags),
+            "the first poll",
+            until=lambda found: found.is_ok("exporter-polls"),
+        )
     assert report.is_ok("served", "certificate"), report.output
     assert "InsecureRequestWarning" not in report.output
 
 
 def test_a_private_certificate_and_a_password(chain: Chain) -> None:
-    """Hints lead from an exporter with a private certificate and a password to a file with which doctor reads it."""
+    """Hints lead from an exporter with a private certificate and a password to a file with which
+    doctor reads it.
+    """
     folder = chain.new_folder()
     pair = Authority(folder).server()
     web, http = folder / "web.yaml", folder / "http.yaml"
@@ -80,12 +95,20 @@ def test_a_private_certificate_and_a_password(chain: Chain) -> None:
         f"tls_server_config: {{cert_file: {pair.certificate}, key_file: {pair.key}}}\n"
         f"basic_auth_users: {{me: {bcrypt.hashpw(b'sesame', bcrypt.gensalt(4)).decode()}}}\n"
     )
-    http.write_text("basic_auth: {username: me, password: sesame}\ntls_config: {insecure_skip_verify: true}\n")
+    http.write_text(
+        "basic_auth: {username: me, password: sesame}\ntls_config: {insecure_skip_verify: true}\n"
+    )
     with chain.extra:
         exporter = chain.run_exporter(chain.simulator.vm_url(VM), "--web.config.file", str(web))
-        flags = {**chain.beyond, "web.listen-address": f"127.0.0.1:{exporter.port}", "web.config.file": str(web)}
+        flags = {
+            **chain.beyond,
+            "web.listen-address": f"127.0.0.1:{exporter.port}",
+            "web.config.file": str(web),
+        }
         (closed,) = doctor(flags).of("exporter")
-        (distrusted,) = doctor({**flags, "exporter": f"https://me:sesame@127.0.0.1:{exporter.port}"}).of("served")
+        (distrusted,) = doctor(
+            {**flags, "exporter": f"https://me:sesame@127.0.0.1:{exporter.port}"}
+        ).of("served")
         told = eventually(
             lambda: doctor({**flags, "exporter.http-config.file": str(http)}),
             "the first poll",
@@ -114,7 +137,11 @@ def test_an_exporter_that_does_not_push_yet(tmp_path: Path) -> None:
 def test_requests_stay_within_the_budget(tmp_path: Path) -> None:
     """Doctor sends the metadata service at most one request in 1.1 s, and only reads."""
     with Simulator() as simulator:
-        flags = {"imds.endpoint": simulator.url, "journal.path": str(tmp_path), "web.listen-address": "127.0.0.1:1"}
+        flags = {
+            "imds.endpoint": simulator.url,
+            "journal.path": str(tmp_path),
+            "web.listen-address": "127.0.0.1:1",
+        }
         doctor(flags)
         first, second = simulator.requests
     assert (first.method, second.method) == ("GET", "GET")
@@ -122,7 +149,9 @@ def test_requests_stay_within_the_budget(tmp_path: Path) -> None:
 
 
 def test_nothing_is_changed(chain: Chain) -> None:
-    """The journal of an exporter that does not run has the same files, with the same content, before and after."""
+    """The journal of an exporter that does not run has the same files, with the same content,
+    before and after.
+    """
     folder = chain.new_folder()
     with chain.extra:
         exporter = chain.run_exporter(chain.simulator.url, "--journal.path", str(folder))
@@ -136,8 +165,14 @@ def test_nothing_is_changed(chain: Chain) -> None:
 
 def test_passwords_are_not_shown(tmp_path: Path) -> None:
     """A password in an address never appears in the report."""
-    flags = {"imds.endpoint": "http://127.0.0.1:1", "journal.path": str(tmp_path), "web.listen-address": "127.0.0.1:1"}
-    addresses = dict.fromkeys(("prometheus", "alertmanager", "grafana"), "http://me:sesame@127.0.0.1:1")
+    flags = {
+        "imds.endpoint": "http://127.0.0.1:1",
+        "journal.path": str(tmp_path),
+        "web.listen-address": "127.0.0.1:1",
+    }
+    addresses = dict.fromkeys(
+        ("prometheus", "alertmanager", "grafana"), "http://me:sesame@127.0.0.1:1"
+    )
     report = doctor({**flags, **addresses, "otlp.endpoint": "http://me:sesame@127.0.0.1:1"})
     assert "http://***@127.0.0.1:1" in report.output
     assert "sesame" not in report.output

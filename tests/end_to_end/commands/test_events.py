@@ -20,7 +20,17 @@ def test_table(simulator: Simulator) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     head, row = done.stdout.splitlines()
     assert head.split()[:4] == ["EventId", "Type", "Status", "Source"]
-    for word in (EVENT_ID, "Reboot", "Scheduled", "Platform", "self", "vm_0, vm_1", "30s", "(in 1", "VirtualMachine"):
+    for word in (
+        EVENT_ID,
+        "Reboot",
+        "Scheduled",
+        "Platform",
+        "self",
+        "vm_0, vm_1",
+        "30s",
+        "(in 1",
+        "VirtualMachine",
+    ):
         assert word in row
 
 
@@ -32,7 +42,11 @@ def test_json(simulator: Simulator) -> None:
     content = json.loads(done.stdout)
     assert (content["up"], content["vm_name"]) == (True, "vm_1")
     [event] = content["events"]
-    assert (event["event_id"], event["scope"], event["resources"]) == (EVENT_ID, "self", ["vm_0", "vm_1"])
+    assert (event["event_id"], event["scope"], event["resources"]) == (
+        EVENT_ID,
+        "self",
+        ["vm_0", "vm_1"],
+    )
     assert event["seconds_until_not_before"] == pytest.approx(not_before - time.time(), abs=20)
 
 
@@ -46,16 +60,27 @@ def test_imds_down() -> None:
 def test_imds_hangs(simulator: Simulator, tmp_path: Path) -> None:
     """While no answer comes, the command prints what it waits for and what to try outside Azure."""
     simulator.inject("timeout")
-    with Program([COMMAND, "events", "--imds.endpoint", simulator.url], tmp_path / "events.log") as events:
+    with Program(
+        [COMMAND, "events", "--imds.endpoint", simulator.url], tmp_path / "events.log"
+    ) as events:
         assert f"{NAME} demo" in events.wait_for_line(r"waiting up to 130 s for (.*)\n")[1]
 
 
 def test_unreadable(simulator: Simulator) -> None:
-    """What is no document, or is partly unreadable, is reported as such, with status 1, and never as no events."""
+    """What is no document, or is partly unreadable, is reported as such, with status 1, and never
+    as no events.
+    """
     simulator.serve_body(b"[]")
     done = command("events", "--imds.endpoint", simulator.url)
-    words = f"{simulator.url} answered no Scheduled Events document: the JSON is an array instead of an object"
+    words = (
+        f"{simulator.url} answered no Scheduled Events document: the JSON is an array instead of an"
+        " object"
+    )
     assert_one_line(done, 1, words)
     simulator.serve_body(b'{"DocumentIncarnation": 1, "Events": [5]}')
     done = command("events", "--imds.endpoint", simulator.url)
-    assert (done.returncode, "Events[0]" in done.stderr, "No events" in done.stdout) == (1, True, False)
+    assert (done.returncode, "Events[0]" in done.stderr, "No events" in done.stdout) == (
+        1,
+        True,
+        False,
+    )

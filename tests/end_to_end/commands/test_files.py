@@ -14,8 +14,22 @@ FILES = {
     "config.file": ("check-config", "--config.file", "{}"),
     "policy": ("check-config", "--approval.policy", "{}"),
     "web.config.file": ("check-config", "--web.config.file", "{}"),
-    "http-config": ("check-config", "--alertmanager.url", NOWHERE, "--alertmanager.http-config.file", "{}"),
-    "journal": ("approve", "--all-mine", "--yes", "--imds.endpoint", NOWHERE, "--journal.path", "{}"),
+    "http-config": (
+        "check-config",
+        "--alertmanager.url",
+        NOWHERE,
+        "--alertmanager.http-config.file",
+        "{}",
+    ),
+    "journal": (
+        "approve",
+        "--all-mine",
+        "--yes",
+        "--imds.endpoint",
+        NOWHERE,
+        "--journal.path",
+        "{}",
+    ),
     "scenario": ("simulate", "--scenario", "{}"),
 }
 
@@ -23,7 +37,9 @@ FILES = {
 def run(*command: str, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
     """Run a command to its end."""
     env = environment()
-    return subprocess.run(command, env=env, cwd=folder, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    return subprocess.run(
+        command, env=env, cwd=folder, capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
 
 
 @pytest.fixture
@@ -36,10 +52,14 @@ def pipe(tmp_path: Path) -> str:
 
 @pytest.mark.parametrize("name", FILES)
 def test_no_file(name: str, pipe: str) -> None:
-    """A device that never ends, or a pipe that nobody writes to, is refused at once, whatever it was given as."""
+    """A device that never ends, or a pipe that nobody writes to, is refused at once, whatever it
+    was given as.
+    """
     for path in (pipe, "/dev/zero")[: 1 if name == "scenario" else 2]:
         done = run(COMMAND, *(each.format(path) for each in FILES[name]))
-        assert (done.returncode in {1, 2}, done.stdout, done.stderr.count("\n")) == (True, "", 1), done.stderr
+        assert (done.returncode in {1, 2}, done.stdout, done.stderr.count("\n")) == (True, "", 1), (
+            done.stderr
+        )
         assert f"{path}: is a pipe or a device: name a regular file" in done.stderr
 
 
@@ -48,7 +68,9 @@ def test_deleted_directory(command: str, tmp_path: Path) -> None:
     """A relative path in a directory that was deleted is one line, not a traceback."""
     gone = tmp_path / "gone"
     gone.mkdir()
-    done = run("/bin/sh", "-c", f"rmdir {gone}; exec {COMMAND} {command} --journal.path j", folder=gone)
+    done = run(
+        "/bin/sh", "-c", f"rmdir {gone}; exec {COMMAND} {command} --journal.path j", folder=gone
+    )
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1, done.stderr
     assert "the current directory has been deleted" in done.stderr

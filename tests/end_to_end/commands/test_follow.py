@@ -1,4 +1,6 @@
-"""``events --follow``: every transition as one line, at once, once, and without a gap over kills and restarts."""
+"""``events --follow``: every transition as one line, at once, once, and without a gap over kills
+and restarts.
+"""
 
 import json
 import sqlite3
@@ -41,13 +43,17 @@ def follow(simulator: Simulator, state: Path, tmp_path: Path) -> Iterator[Callab
         count = iter(range(10))
 
         def start(*flags: str) -> Follower:
-            return stack.enter_context(Follower(simulator.url, state, tmp_path / f"follower-{next(count)}", *flags))
+            return stack.enter_context(
+                Follower(simulator.url, state, tmp_path / f"follower-{next(count)}", *flags)
+            )
 
         yield start
 
 
 @pytest.fixture
-def run(simulator: Simulator, state: Path, start_exporter: Callable[..., Exporter]) -> Callable[..., Exporter]:
+def run(
+    simulator: Simulator, state: Path, start_exporter: Callable[..., Exporter]
+) -> Callable[..., Exporter]:
     """Start exporters that keep a journal, and wait until each has seen IMDS."""
 
     def start(*flags: str) -> Exporter:
@@ -68,11 +74,16 @@ def test_blind_follower_says_so(follow: Callable[..., Follower], simulator: Simu
 
 @pytest.mark.parametrize("path", ["state", "memory"])
 def test_a_follower_reports_to_nobody(path: str, simulator: Simulator, tmp_path: Path) -> None:
-    """A follower that asks IMDS itself prints, and neither approves, pushes alerts nor sends spans when configured."""
+    """A follower that asks IMDS itself prints, and neither approves, pushes alerts nor sends spans
+    when configured.
+    """
     place = path if path == "memory" else tmp_path / path
     flags = ("--instance.name", "vmss_0", "--approval.policy", "documented")
     with Peer() as team, Collector() as collector:
-        settings = {"AZURE_SCHEDULED_EVENTS_ALERTMANAGER_URL": team.url, "OTEL_EXPORTER_OTLP_ENDPOINT": collector.url}
+        settings = {
+            "AZURE_SCHEDULED_EVENTS_ALERTMANAGER_URL": team.url,
+            "OTEL_EXPORTER_OTLP_ENDPOINT": collector.url,
+        }
         with Follower(simulator.url, place, tmp_path / "follower", *flags, **settings) as follower:
             simulator.set_document([event("NEW") | {"EventSource": "User"}])
             follower.wait_for(("NEW", "detected"))
@@ -82,8 +93,12 @@ def test_a_follower_reports_to_nobody(path: str, simulator: Simulator, tmp_path:
     assert not [seen for seen in simulator.requests if seen.method == "POST"]
 
 
-def test_every_transition(simulator: Simulator, run: Callable[..., Exporter], follow: Callable[..., Follower]) -> None:
-    """Every transition is one line of JSON with a growing seq, and no transition from before the start is printed."""
+def test_every_transition(
+    simulator: Simulator, run: Callable[..., Exporter], follow: Callable[..., Follower]
+) -> None:
+    """Every transition is one line of JSON with a growing seq, and no transition from before the
+    start is printed.
+    """
     simulator.set_document([event("OLD")])
     exporter = run()
     exporter.shows("the old event", lambda scrape: scrape.total("pending", scope="self") == 1)
@@ -94,7 +109,9 @@ def test_every_transition(simulator: Simulator, run: Callable[..., Exporter], fo
     simulator.set_document([event("OLD"), event("NEW", not_before=LATER)])
     follower.wait_for(("NEW", "detected"), ("NEW", "rescheduled"))
     simulator.set_document([event("OLD"), event("NEW", "Started")])
-    follower.wait_for(("NEW", "detected"), ("NEW", "rescheduled"), ("NEW", "approved"), ("NEW", "started"))
+    follower.wait_for(
+        ("NEW", "detected"), ("NEW", "rescheduled"), ("NEW", "approved"), ("NEW", "started")
+    )
     simulator.set_document([event("OLD")])
     eventually(lambda: len(follower.printed) == 5, "the end")
     lines = follower.printed
@@ -110,9 +127,14 @@ def test_every_transition(simulator: Simulator, run: Callable[..., Exporter], fo
 
 
 def test_mine_before_the_name(
-    simulator: Simulator, state: Path, start_exporter: Callable[..., Exporter], follow: Callable[..., Follower]
+    simulator: Simulator,
+    state: Path,
+    start_exporter: Callable[..., Exporter],
+    follow: Callable[..., Follower],
 ) -> None:
-    """Until the VM's name is known, ``--mine`` hides nothing; then it leaves out the events of other VMs."""
+    """Until the VM's name is known, ``--mine`` hides nothing; then it leaves out the events of
+    other VMs.
+    """
     with Nameless(simulator.url) as gate:
         exporter = start_exporter(gate.url, *FAST, "--journal.path", str(state))
         exporter.shows("IMDS", lambda scrape: scrape.value("up"))
@@ -132,7 +154,9 @@ def test_mine_before_the_name(
 def test_since(
     simulator: Simulator, state: Path, run: Callable[..., Exporter], follow: Callable[..., Follower]
 ) -> None:
-    """``--since`` begins right behind the line that was handled last, over kills of exporter and follower."""
+    """``--since`` begins right behind the line that was handled last, over kills of exporter and
+    follower.
+    """
     exporter = run()
     follower = follow("--since", "0")
     simulator.set_document([event("A")])
@@ -155,7 +179,9 @@ def test_since(
 def test_follower_outlives_the_exporter(
     simulator: Simulator, run: Callable[..., Exporter], follow: Callable[..., Follower]
 ) -> None:
-    """A follower reads on in the journal of the next exporter, and says while none runs that it waits for one."""
+    """A follower reads on in the journal of the next exporter, and says while none runs that it
+    waits for one.
+    """
     exporter = run()
     follower = follow()
     settled(follower)
@@ -186,7 +212,9 @@ def test_removed_logs_repeat_nothing(
     follower.wait_for(("A", "detected"), ("B", "detected"), ("C", "detected"))
 
 
-def test_a_damaged_transition(simulator: Simulator, state: Path, run: Callable[..., Exporter]) -> None:
+def test_a_damaged_transition(
+    simulator: Simulator, state: Path, run: Callable[..., Exporter]
+) -> None:
     """A follower that cannot read a transition ends with an error: to wait would look like silence."""
     simulator.set_document([event("A")])
     exporter = run()
@@ -194,12 +222,16 @@ def test_a_damaged_transition(simulator: Simulator, state: Path, run: Callable[.
     with closing(sqlite3.connect(state / "journal.sqlite")) as journal, journal:
         journal.execute("UPDATE transitions SET record = '{'")
     command = [COMMAND, "events", "--follow", "--since", "0", "--journal.path", str(state)]
-    done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=PATIENCE, check=False)
+    done = subprocess.run(
+        command, env=environment(), capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
     assert done.returncode == 1
     assert "cannot read the journal: a row does not hold JSON" in done.stderr
 
 
-def test_ends_quietly(simulator: Simulator, run: Callable[..., Exporter], follow: Callable[..., Follower]) -> None:
+def test_ends_quietly(
+    simulator: Simulator, run: Callable[..., Exporter], follow: Callable[..., Follower]
+) -> None:
     """A follower ends without a message on SIGTERM, and when its reader ends."""
     run()
     follower = follow()

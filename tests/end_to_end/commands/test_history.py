@@ -32,7 +32,9 @@ def test_damaged(damaged: Path) -> None:
 def journal(tmp_path: Path) -> Path:
     """Return a journal that has kept one document."""
     with recorders() as start:
-        start(tmp_path / "state").journal.keep_document(RecordedDocument(START, b'{"Events": []}', {"Date": "now"}))
+        start(tmp_path / "state").journal.keep_document(
+            RecordedDocument(START, b'{"Events": []}', {"Date": "now"})
+        )
     return tmp_path / "state" / "journal.sqlite"
 
 
@@ -42,18 +44,24 @@ def record(journal: Path, target: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_recording_replaces_no_file(journal: Path) -> None:
-    """``history --record`` writes a new file for this user alone, counts one document as one, and replaces no file."""
+    """``history --record`` writes a new file for this user alone, counts one document as one, and
+    replaces no file.
+    """
     target = journal.with_name("recording.json")
     assert record(journal, target).stderr.startswith(f"1 document written to {target}.\n")
     assert target.stat().st_mode & 0o777 == 0o600
     for place in (target, journal):
         before = place.read_bytes()
-        assert_one_line(record(journal, place), 2, f"{place}: exists already: name another file, or remove it\n")
+        assert_one_line(
+            record(journal, place), 2, f"{place}: exists already: name another file, or remove it\n"
+        )
         assert place.read_bytes() == before
 
 
 def test_a_recording_to_standard_output(journal: Path) -> None:
     """``history --record /dev/stdout`` still writes to a pipe."""
     arguments = [COMMAND, "history", "--journal.path", str(journal), "--record", "/dev/stdout"]
-    done = subprocess.run(arguments, check=True, capture_output=True, text=True, env=environment(), timeout=60)
+    done = subprocess.run(
+        arguments, check=True, capture_output=True, text=True, env=environment(), timeout=60
+    )
     assert '"recording": 1' in done.stdout

@@ -1,4 +1,6 @@
-"""The command ``hook`` beside a simulated metadata service: what its script gets, when it ends, what is recorded."""
+"""The command ``hook`` beside a simulated metadata service: what its script gets, when it ends,
+what is recorded.
+"""
 
 import json
 import os
@@ -34,7 +36,9 @@ def imds() -> Iterator[Simulator]:
 
 @pytest.fixture
 def hook(imds: Simulator, tmp_path: Path) -> Iterator[Start]:
-    """Start hooks, ``hook(*options, script="exit 1", vm="vm_0")``, that end with the test; ``script`` is added."""
+    """Start hooks, ``hook(*options, script="exit 1", vm="vm_0")``, that end with the test;
+    ``script`` is added.
+    """
     started: list[Program] = []
 
     def start(*options: str, script: str = "", vm: str = "vm_0") -> Program:
@@ -57,7 +61,9 @@ def hook(imds: Simulator, tmp_path: Path) -> Iterator[Start]:
 @pytest.fixture
 def exporter(imds: Simulator, start_exporter: Callable[..., Exporter], tmp_path: Path) -> Exporter:
     """Return the exporter of the first VM."""
-    return start_exporter(f"{imds.url}/vm/vm_0", "--journal.path", str(tmp_path / "vm_0"), "--poll.interval", "300ms")
+    return start_exporter(
+        f"{imds.url}/vm/vm_0", "--journal.path", str(tmp_path / "vm_0"), "--poll.interval", "300ms"
+    )
 
 
 def event(name: str = "A", *, notice: float = 60.0, **values: object) -> dict[str, object]:
@@ -74,20 +80,28 @@ def approvals(imds: Simulator) -> int:
 def lines(tmp_path: Path, vm: str = "vm_0") -> list[str]:
     """Return the phase and the event of each start of a VM's script."""
     path = tmp_path / f"{vm}.log"
-    return [" ".join(line.split()[:2]) for line in path.read_text().splitlines()] if path.exists() else []
+    return (
+        [" ".join(line.split()[:2]) for line in path.read_text().splitlines()]
+        if path.exists()
+        else []
+    )
 
 
 def outcomes(tmp_path: Path, vm: str = "vm_0") -> list[tuple[str, str]]:
     """Return phase and outcome of each run that ``history`` shows, of all events."""
     done = command("history", "--json", "--journal.path", str(tmp_path / vm))
     runs = [run for each in json.loads(done.stdout or "[]") for run in each["hook_runs"]]
-    return [(run["phase"], run["outcome"]) for run in sorted(runs, key=lambda run: str(run["started"]))]
+    return [
+        (run["phase"], run["outcome"]) for run in sorted(runs, key=lambda run: str(run["started"]))
+    ]
 
 
 def test_prepares_and_recovers_beside_an_exporter(
     imds: Simulator, exporter: Exporter, hook: Start, tmp_path: Path
 ) -> None:
-    """The script runs once with ``prepare`` and once with ``recover``; metrics and history of the exporter show it."""
+    """The script runs once with ``prepare`` and once with ``recover``; metrics and history of the
+    exporter show it.
+    """
     hook("--approve", "own")
     imds.set_document([event()])
     eventually(lambda: approvals(imds), "an approval after the preparation")
@@ -100,11 +114,15 @@ def test_prepares_and_recovers_beside_an_exporter(
     assert outcomes(tmp_path) == [("prepare", "ok"), ("recover", "ok")]
 
 
-def test_trace(imds: Simulator, start_exporter: Callable[..., Exporter], hook: Start, tmp_path: Path) -> None:
+def test_trace(
+    imds: Simulator, start_exporter: Callable[..., Exporter], hook: Start, tmp_path: Path
+) -> None:
     """A run is a span ``hook`` in the trace of its event."""
     with Collector() as collector:
         flags = ("--journal.path", str(tmp_path / "vm_0"), "--otlp.endpoint", collector.url)
-        start_exporter(f"{imds.url}/vm/vm_0", *flags, "--poll.interval", "300ms").wait_for_line("name is known")
+        start_exporter(f"{imds.url}/vm/vm_0", *flags, "--poll.interval", "300ms").wait_for_line(
+            "name is known"
+        )
         hook().wait_for_line("name is known")
         imds.set_document([event()])
         spans = collector.wait_for("detected", "hook")
@@ -131,11 +149,16 @@ def test_what_is_not_approved(
     notice: float,
     outcome: str,
 ) -> None:
-    """A failure and an eviction are not approved; what hangs ends with its children; metrics say so."""
+    """A failure and an eviction are not approved; what hangs ends with its children; metrics say
+    so.
+    """
     started = hook("--approve", "own", script=f'echo $$ >"{tmp_path}/pid"; {script}')
     started.wait_for_line("name is known")
     imds.set_document([event(notice=notice, EventType=event_type)])
-    exporter.shows(outcome, lambda scrape: scrape.total("hook_runs_total", phase="prepare", outcome=outcome) >= 1)
+    exporter.shows(
+        outcome,
+        lambda scrape: scrape.total("hook_runs_total", phase="prepare", outcome=outcome) >= 1,
+    )
     assert not approvals(imds)
     group = int((tmp_path / "pid").read_text())
     assert not [each for each in psutil.process_iter() if _is_of(each, group)]
@@ -150,7 +173,8 @@ def _is_of(process: psutil.Process, group: int) -> bool:
 
 
 def test_two_events_at_once(imds: Simulator, hook: Start, tmp_path: Path) -> None:
-    """Without an exporter the hook polls itself; it prepares for each event and recovers once, after the last one.
+    """Without an exporter the hook polls itself; it prepares for each event and recovers once,
+    after the last one.
 
     An advisory starts nothing, and nothing is approved without ``--approve``.
     """
@@ -165,7 +189,9 @@ def test_two_events_at_once(imds: Simulator, hook: Start, tmp_path: Path) -> Non
 
 
 def test_killed_in_the_middle(imds: Simulator, hook: Start, tmp_path: Path) -> None:
-    """A hook that is killed starts again: what it left ends, the script runs again, and recovers after a reboot."""
+    """A hook that is killed starts again: what it left ends, the script runs again, and recovers
+    after a reboot.
+    """
     first = hook(script=f'[ -e "{tmp_path}/second" ] || exec sleep 60')
     imds.set_document([event()])
     eventually(lambda: lines(tmp_path) == ["prepare A"], "the first run")
@@ -184,7 +210,9 @@ def test_killed_in_the_middle(imds: Simulator, hook: Start, tmp_path: Path) -> N
 
 
 def test_prepares_without_a_journal(imds: Simulator, hook: Start, tmp_path: Path) -> None:
-    """Neither a disk that fails nor an entry that cannot be read keeps another event from the script."""
+    """Neither a disk that fails nor an entry that cannot be read keeps another event from the
+    script.
+    """
     (tmp_path / "file").touch()
     imds.serve_body(json.dumps({"DocumentIncarnation": 1, "Events": [{}, event()]}).encode())
     hook("--journal.path", str(tmp_path / "file" / "journal"))
@@ -192,20 +220,27 @@ def test_prepares_without_a_journal(imds: Simulator, hook: Start, tmp_path: Path
 
 
 def test_too_late(imds: Simulator, exporter: Exporter, hook: Start, tmp_path: Path) -> None:
-    """An event that began while the hook was gone is not prepared for: the series of the alert HookFailed counts it."""
+    """An event that began while the hook was gone is not prepared for: the series of the alert
+    HookFailed counts it.
+    """
     first = hook(script="exec sleep 60")
     imds.set_document([event()])
     eventually(lambda: lines(tmp_path) == ["prepare A"], "the first run")
     first.kill()
     imds.set_document([event(EventStatus="Started")])
     hook()
-    exporter.shows("it", lambda scrape: scrape.total("hook_runs_total", phase="prepare", outcome="too_late") == 1)
+    exporter.shows(
+        "it",
+        lambda scrape: scrape.total("hook_runs_total", phase="prepare", outcome="too_late") == 1,
+    )
     assert lines(tmp_path) == ["prepare A"]
     assert "run begins" not in (tmp_path / "hook-1.log").read_text()
 
 
 def test_an_event_of_three_vms(imds: Simulator, hook: Start, tmp_path: Path) -> None:
-    """With --approve all, an event is approved when all its VMs have prepared; with own, the log says why it waits."""
+    """With --approve all, an event is approved when all its VMs have prepared; with own, the log
+    says why it waits.
+    """
     options = ("--approve", "all", "--marks", str(tmp_path / "marks"))
     for vm in ("vm_0", "vm_1"):
         hook(*options, vm=vm)
@@ -228,12 +263,17 @@ def test_mistakes(tmp_path: Path, hook: Start) -> None:
         (("--approve", "all", "--", "true"), "--marks"),
         (("--", str(tmp_path / "nothing")), "does not exist"),
         ((), "name the command to run behind --"),
-        (("--types", "Premept", "--", "true"), "unknown event type 'premept': choose from Freeze, "),
+        (
+            ("--types", "Premept", "--", "true"),
+            "unknown event type 'premept': choose from Freeze, ",
+        ),
     ):
         assert_one_line(command("hook", "--journal.path", str(tmp_path / "j"), *words), 2, said)
     other = tmp_path / "notes.txt"
     other.write_text("another program's file\n" * 100)
-    refused = command("hook", "--journal.path", str(other), "--imds.endpoint", "http://127.0.0.1:9", "--", "true")
+    refused = command(
+        "hook", "--journal.path", str(other), "--imds.endpoint", "http://127.0.0.1:9", "--", "true"
+    )
     assert_one_line(refused, 1, "cannot be used as --journal.path")
     assert other.exists()
     first = hook()

@@ -1,4 +1,6 @@
-"""What a command does when its output cannot be written: the reader has ended, the disk is full, or it is closed."""
+"""What a command does when its output cannot be written: the reader has ended, the disk is full, or
+it is closed.
+"""
 
 import os
 import re
@@ -21,7 +23,11 @@ FULL = f"{NAME}: standard output cannot be written: No space left on device\n"
 
 def buffering() -> dict[str, str]:
     """An environment in which Python buffers its output, as it does unless told otherwise."""
-    return {name: text for name, text in environment(LOGNAME="ada").items() if name != "PYTHONUNBUFFERED"}
+    return {
+        name: text
+        for name, text in environment(LOGNAME="ada").items()
+        if name != "PYTHONUNBUFFERED"
+    }
 
 
 @contextmanager
@@ -79,7 +85,9 @@ def is_ready(port: int) -> bool:
 
 
 def test_nobody_reads(arguments: dict[str, list[str]], subtests: pytest.Subtests) -> None:
-    """A command whose reader has ended ends as other programs do, with 128 + SIGPIPE, and reports no success."""
+    """A command whose reader has ended ends as other programs do, with 128 + SIGPIPE, and reports
+    no success.
+    """
     for name, given in arguments.items():
         with subtests.test(name), unread() as output:
             done = run(given, output)
@@ -92,8 +100,13 @@ def test_no_space(arguments: dict[str, list[str]]) -> None:
         done = run(arguments["history"], output.fileno())
     assert (done.returncode, done.stderr) == (1, FULL)
     shell = ["sh", "-c", 'exec "$@" >&- <&-', "sh", COMMAND, *arguments["events"]]
-    done = subprocess.run(shell, env=buffering(), capture_output=True, text=True, timeout=60, check=False)
-    assert (done.returncode, done.stderr) == (1, f"{NAME}: standard output cannot be written: Bad file descriptor\n")
+    done = subprocess.run(
+        shell, env=buffering(), capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stderr) == (
+        1,
+        f"{NAME}: standard output cannot be written: Bad file descriptor\n",
+    )
 
 
 def test_log_that_nobody_reads(simulator: Simulator, tmp_path: Path) -> None:
@@ -111,21 +124,34 @@ def test_log_that_nobody_reads(simulator: Simulator, tmp_path: Path) -> None:
 
 
 def test_log_that_is_read_too_late(simulator: Simulator) -> None:
-    """While nobody reads its log, the exporter polls and serves; a later reader learns how many lines are missing."""
+    """While nobody reads its log, the exporter polls and serves; a later reader learns how many
+    lines are missing.
+    """
     port = free_port()
-    flags = ("--web.listen-address", f"127.0.0.1:{port}", "--journal.path", "memory", "--poll.interval", "250ms")
+    flags = (
+        "--web.listen-address",
+        f"127.0.0.1:{port}",
+        "--journal.path",
+        "memory",
+        "--poll.interval",
+        "250ms",
+    )
     command = [COMMAND, "run", "--imds.endpoint", simulator.url, *flags]
 
     def detected() -> float:
         page = fetch(f"http://127.0.0.1:{port}/metrics").body.decode()
         return Scrape(page).total("transitions_total", transition="detected")
 
-    with subprocess.Popen(command, stderr=subprocess.PIPE, env=buffering(), pipesize=4096) as running:
+    with subprocess.Popen(
+        command, stderr=subprocess.PIPE, env=buffering(), pipesize=4096
+    ) as running:
         assert running.stderr
         try:
             eventually(lambda: is_ready(port), "the exporter is ready")
             simulator.set_document([event(f"E{number}") for number in range(60)])
-            eventually(lambda: detected() == 60, "it shows the events, each of which is a line of its log")
+            eventually(
+                lambda: detected() == 60, "it shows the events, each of which is a line of its log"
+            )
             os.set_blocking(running.stderr.fileno(), False)
             log = running.stderr.read()
             os.set_blocking(running.stderr.fileno(), True)
@@ -135,7 +161,9 @@ def test_log_that_is_read_too_late(simulator: Simulator) -> None:
         assert running.wait(30) == 0
     lines = log.decode().splitlines()
     lost = [
-        int(number) for line in lines for number in re.findall(r'lines of this log were lost.*" lines=(\d+)$', line)
+        int(number)
+        for line in lines
+        for number in re.findall(r'lines of this log were lost.*" lines=(\d+)$', line)
     ]
     assert sum(lost) + sum("event detected" in line for line in lines) >= 60
     assert all(re.match(r"ts=\S+Z level=[a-z]+ msg=", line) for line in lines), "each line is whole"

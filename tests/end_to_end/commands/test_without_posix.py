@@ -1,4 +1,6 @@
-"""The program on what Windows offers: its code runs with everything else taken away (``without_posix.py``)."""
+"""The program on what Windows offers: its code runs with everything else taken away
+(``without_posix.py``).
+"""
 
 import json
 import re
@@ -43,7 +45,9 @@ def run(tmp_path: Path) -> Iterator[Run]:
 
         def start(*arguments: str) -> Program:
             output = tmp_path / f"{next(count)}.log"
-            return stack.enter_context(Program([*WINDOWS, *arguments], output, PROGRAMDATA=str(tmp_path)))
+            return stack.enter_context(
+                Program([*WINDOWS, *arguments], output, PROGRAMDATA=str(tmp_path))
+            )
 
         yield start
 
@@ -74,7 +78,14 @@ def ended(program: Program) -> int:
 
 def test_live_migration(simulator: Simulator, run: Run, tmp_path: Path) -> None:
     """A live migration is polled, served, journalled and remembered over a restart."""
-    flags = ["--imds.endpoint", simulator.url, "--web.listen-address", "127.0.0.1:0", "--poll.interval", "0.2s"]
+    flags = [
+        "--imds.endpoint",
+        simulator.url,
+        "--web.listen-address",
+        "127.0.0.1:0",
+        "--poll.interval",
+        "0.2s",
+    ]
     exporter = run("run", *flags)
     url = address(exporter)
 
@@ -83,26 +94,41 @@ def test_live_migration(simulator: Simulator, run: Run, tmp_path: Path) -> None:
 
     eventually(lambda: scrape().value("up") == 1, "a poll")
     simulator.play(MIGRATION)
-    eventually(lambda: scrape().value("pending", event_type="Freeze", scope="self") == 1, "the announcement")
+    eventually(
+        lambda: scrape().value("pending", event_type="Freeze", scope="self") == 1,
+        "the announcement",
+    )
     assert "Live Migration" in fetch(f"{url}/").body.decode()
     assert json.loads(fetch(f"{url}/api/v1/events").body)["vm_name"] == VM
     assert ended(exporter) == 0, exporter.log
 
     exporter = run("run", *flags)
     url = address(exporter)
-    eventually(lambda: scrape().value("started", event_type="Freeze", scope="self") == 1, "the start")
+    eventually(
+        lambda: scrape().value("started", event_type="Freeze", scope="self") == 1, "the start"
+    )
     simulator.set_document([])
     told = {"detected": 1, "approved": 0, "started": 1, "completed": 1, "lost": 0, "cancelled": 0}
-    eventually(lambda: scrape().transitions(scope="self").items() >= {"completed": 1}.items(), "its end")
+    eventually(
+        lambda: scrape().transitions(scope="self").items() >= {"completed": 1}.items(), "its end"
+    )
     now = scrape()
-    assert {name: now.total("transitions_total", scope="self", transition=name) for name in told} == told
-    assert (now.value("up"), now.value("journal_up"), now.series("instance_info")[0][0]["vm_name"]) == (1, 1, VM)
+    assert {
+        name: now.total("transitions_total", scope="self", transition=name) for name in told
+    } == told
+    assert (
+        now.value("up"),
+        now.value("journal_up"),
+        now.series("instance_info")[0][0]["vm_name"],
+    ) == (1, 1, VM)
     assert ended(exporter) == 0, exporter.log
     assert "Traceback" not in exporter.log
 
     history = done(tmp_path, "history", "--json")
     assert history.returncode == 0, history.stderr
-    assert [(life["event_type"], life["outcome"]) for life in json.loads(history.stdout)] == [("Freeze", "completed")]
+    assert [(life["event_type"], life["outcome"]) for life in json.loads(history.stdout)] == [
+        ("Freeze", "completed")
+    ]
     with closing(sqlite3.connect(tmp_path / NAME / "journal.sqlite")) as journal:
         boots = set(re.findall(r"booted-\d+", "\n".join(journal.iterdump())))
     assert 1 <= len(boots) <= 2  # a boot on the border of two half minutes has two names
@@ -111,7 +137,10 @@ def test_live_migration(simulator: Simulator, run: Run, tmp_path: Path) -> None:
 def test_commands(simulator: Simulator, tmp_path: Path) -> None:
     """The other commands work, too."""
     checked = done(tmp_path, "check-config", "--poll.interval", "5s")
-    assert (checked.returncode, "poll.interval: 5s   [--poll.interval]" in checked.stdout) == (0, True)
+    assert (checked.returncode, "poll.interval: 5s   [--poll.interval]" in checked.stdout) == (
+        0,
+        True,
+    )
     events = done(tmp_path, "events", "--imds.endpoint", simulator.url, "--json")
     assert events.returncode == 0, events.stderr
     assert json.loads(events.stdout)["up"]

@@ -20,13 +20,17 @@ def check(**variables: str) -> str:
     """Run it with these settings in its environment; return its error, ``""`` if it succeeds."""
     own = {f"AZURE_SCHEDULED_EVENTS_{name}": text for name, text in variables.items()}
     command = [sys.executable, str(PROGRAM)]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment(**own), timeout=60)
+    done = subprocess.run(
+        command, check=False, capture_output=True, text=True, env=environment(**own), timeout=60
+    )
     assert done.returncode == (1 if done.stderr else 0), done
     return done.stderr
 
 
 def test_plain(simulator: Simulator, start_exporter: Start, tmp_path: Path) -> None:
-    """It finds the exporter by the environment or by the configuration file, and reports if there is none."""
+    """It finds the exporter by the environment or by the configuration file, and reports if there
+    is none.
+    """
     exporter = start_exporter(simulator.url)
     assert not check(WEB_LISTEN_ADDRESS=f":{exporter.port}")
     file = tmp_path / "config.yaml"
@@ -50,16 +54,24 @@ def with_tls(folder: Path, client_auth: str) -> Path:
 
 @pytest.mark.parametrize("client_auth", ["NoClientCert", "RequireAndVerifyClientCert"])
 def test_tls(client_auth: str, simulator: Simulator, start_exporter: Start, tmp_path: Path) -> None:
-    """With TLS it needs no certificate, not even where clients do: to be asked for one is an answer."""
-    exporter = start_exporter(simulator.url, "--web.config.file", str(with_tls(tmp_path, client_auth)))
+    """With TLS it needs no certificate, not even where clients do: to be asked for one is an
+    answer.
+    """
+    exporter = start_exporter(
+        simulator.url, "--web.config.file", str(with_tls(tmp_path, client_auth))
+    )
     assert not check(WEB_LISTEN_ADDRESS=f"127.0.0.1:{exporter.port}")
 
 
 def test_environment_file(simulator: Simulator, start_exporter: Start, tmp_path: Path) -> None:
-    """The check reads the environment file that ``run`` reads; a variable of its own takes precedence."""
+    """The check reads the environment file that ``run`` reads; a variable of its own takes
+    precedence.
+    """
     exporter = start_exporter(simulator.url)
     file = tmp_path / "environment"
     file.write_text(f"# where\nAZURE_SCHEDULED_EVENTS_WEB_LISTEN_ADDRESS=':{exporter.port}'\n")
     assert not check(ENV_FILE=str(file))
     assert "not healthy: " in check(ENV_FILE=str(file), WEB_LISTEN_ADDRESS=NOBODY)
-    assert "environment: cannot be read" in check(ENV_FILE=str(tmp_path / "missing" / "environment"))
+    assert "environment: cannot be read" in check(
+        ENV_FILE=str(tmp_path / "missing" / "environment")
+    )

@@ -23,7 +23,16 @@ Start = Callable[..., Exporter]
 NOBODY = 65534
 
 
-LIBRARIES = ("bcrypt", "certifi", "h11", "idna", "prometheus-client", "PyYAML", "requests", "urllib3")
+LIBRARIES = (
+    "bcrypt",
+    "certifi",
+    "h11",
+    "idna",
+    "prometheus-client",
+    "PyYAML",
+    "requests",
+    "urllib3",
+)
 
 
 @pytest.fixture(autouse=True)
@@ -40,7 +49,9 @@ def imds() -> Iterator[Simulator]:
 
 
 def open_folder(stack: ExitStack) -> Path:
-    """Return a new folder that everybody may look into, as /opt and /var/lib are, and pytest's are not."""
+    """Return a new folder that everybody may look into, as /opt and /var/lib are, and pytest's are
+    not.
+    """
     folder = Path(stack.enter_context(TemporaryDirectory()))
     folder.chmod(0o755)
     return folder
@@ -48,7 +59,9 @@ def open_folder(stack: ExitStack) -> Path:
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[Path]:
-    """The program and its libraries where every user can read them, which a checkout in root's home is not."""
+    """The program and its libraries where every user can read them, which a checkout in root's home
+    is not.
+    """
     with ExitStack() as stack:
         folder = open_folder(stack)
         for library in LIBRARIES:
@@ -57,7 +70,9 @@ def site() -> Iterator[Path]:
                     (folder / file).parent.mkdir(parents=True, exist_ok=True)
                     shutil.copy(str(file.locate()), folder / file)
         name = "azure_scheduled_events_exporter"
-        shutil.copytree(ROOT / "exporter" / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(
+            ROOT / "exporter" / name, folder / name, ignore=shutil.ignore_patterns("__pycache__")
+        )
         shutil.copy(GUARD / "sitecustomize.py", folder)
         yield folder
 
@@ -84,7 +99,9 @@ def start(site: Path, imds: Simulator, folder: Path) -> Iterator[Start]:
     with ExitStack() as stack:
 
         def begin(*flags: str, log: str = "log") -> Exporter:
-            return stack.enter_context(Exporter(imds.url, folder / log, *flags, command=command, PYTHONPATH=str(site)))
+            return stack.enter_context(
+                Exporter(imds.url, folder / log, *flags, command=command, PYTHONPATH=str(site))
+            )
 
         yield begin
 
@@ -96,13 +113,22 @@ def status(exporter: Exporter) -> dict[str, str]:
 
 
 def test_root_without_a_user_has_few_powers(start: Start, folder: Path) -> None:
-    """Started as root without further flags, it can only access files, and cannot regain capabilities."""
+    """Started as root without further flags, it can only access files, and cannot regain
+    capabilities.
+    """
     exporter = start("--journal.path", str(folder / "state"))
     exporter.wait_for_line('msg=listening .*root="stays uid 0 with few capabilities')
-    eventually(lambda: exporter.scrape().total("transitions_total", transition="detected"), "the event is seen")
+    eventually(
+        lambda: exporter.scrape().total("transitions_total", transition="detected"),
+        "the event is seen",
+    )
     found = status(exporter)
     assert exporter.scrape().value("journal_up") == 1
-    assert (int(found["CapEff"], 16), int(found["CapPrm"], 16), found["NoNewPrivs"]) == (1 << 1, 1 << 1, "1")
+    assert (int(found["CapEff"], 16), int(found["CapPrm"], 16), found["NoNewPrivs"]) == (
+        1 << 1,
+        1 << 1,
+        "1",
+    )
 
 
 def test_root_becomes_the_user_that_is_named(start: Start, folder: Path) -> None:
@@ -111,7 +137,10 @@ def test_root_becomes_the_user_that_is_named(start: Start, folder: Path) -> None
     flags = ("--journal.path", str(state), "--process.user", "nobody")
     exporter = start(*flags)
     exporter.wait_for_line('msg=listening .*root="given up for nobody"')
-    eventually(lambda: exporter.scrape().total("transitions_total", transition="detected"), "the event is seen")
+    eventually(
+        lambda: exporter.scrape().total("transitions_total", transition="detected"),
+        "the event is seen",
+    )
     found = status(exporter)
     assert exporter.scrape().value("journal_up") == 1
     assert exporter.scrape().series("process_open_fds")
@@ -124,7 +153,10 @@ def test_a_journal_of_root_is_handed_over(start: Start, folder: Path) -> None:
     """A journal begun as root continues under the user, also in the folder of packages and units."""
     state = folder / "azure-scheduled-events-exporter"
     exporter = start("--journal.path", str(state), log="first")
-    eventually(lambda: exporter.scrape().total("transitions_total", transition="detected"), "the event is seen")
+    eventually(
+        lambda: exporter.scrape().total("transitions_total", transition="detected"),
+        "the event is seen",
+    )
     assert exporter.terminate() == 0
     exporter = start("--journal.path", str(state), "--process.user", str(NOBODY))
     eventually(lambda: exporter.scrape().value("up"), "IMDS is asked")
@@ -133,7 +165,9 @@ def test_a_journal_of_root_is_handed_over(start: Start, folder: Path) -> None:
 
 
 def test_files_of_others_stay_theirs(start: Start, folder: Path) -> None:
-    """Only the journal's files change their owner, not other files in the folder or targets of links."""
+    """Only the journal's files change their owner, not other files in the folder or targets of
+    links.
+    """
     state = folder / "state"
     state.mkdir()
     for name in ("events.db", "events.db-wal", "journal-of-another.txt", "linked"):
@@ -149,7 +183,14 @@ def test_files_of_others_stay_theirs(start: Start, folder: Path) -> None:
 
 def test_a_low_port_is_the_one_power_that_is_kept(start: Start) -> None:
     """A port below 1024 is listened on all the same, as the user that is named."""
-    flags = ("--web.listen-address", "127.0.0.9:619", "--process.user", "nobody", "--journal.path", "memory")
+    flags = (
+        "--web.listen-address",
+        "127.0.0.9:619",
+        "--process.user",
+        "nobody",
+        "--journal.path",
+        "memory",
+    )
     exporter = start(*flags)
     exporter.wait_for_line("msg=listening")
     assert int(status(exporter)["CapEff"], 16) == 1 << 10
@@ -160,11 +201,19 @@ def refusal(site: Path, user: str, become: str = "") -> subprocess.CompletedProc
     imports = (
         "import os, sys",
         "from azure_scheduled_events_exporter.commands import cli",
-        "from azure_scheduled_events_exporter.service import daemon",  # before the account that may not read it
+        # before the account that may not read it
+        "from azure_scheduled_events_exporter.service import daemon",
     )
     parts = (*imports, become, "sys.exit(cli.main())")
     program = "; ".join(part for part in parts if part)
-    flags = ("--imds.endpoint", "http://127.0.0.1:1", "--journal.path", "memory", "--process.user", user)
+    flags = (
+        "--imds.endpoint",
+        "http://127.0.0.1:1",
+        "--journal.path",
+        "memory",
+        "--process.user",
+        user,
+    )
     return subprocess.run(
         [python(), "-c", program, "run", *flags],
         env=environment(PYTHONPATH=str(site)),
@@ -178,11 +227,19 @@ def test_an_unknown_user_is_refused(site: Path) -> None:
     """A user that does not exist is reported in one line."""
     done = refusal(site, "nosuchuser")
     assert done.returncode == 2
-    assert "process.user: there is no user 'nosuchuser': name an account, or leave it out" in done.stderr
+    assert (
+        "process.user: there is no user 'nosuchuser': name an account, or leave it out"
+        in done.stderr
+    )
 
 
 def test_only_root_becomes_somebody_else(site: Path) -> None:
-    """Without root, ``--process.user`` is an error; the exporter does not run as another user than requested."""
+    """Without root, ``--process.user`` is an error; the exporter does not run as another user than
+    requested.
+    """
     done = refusal(site, "daemon", f"os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})")
     assert done.returncode == 2
-    assert "process.user: only root can become 'daemon': start it as root, or as that user" in done.stderr
+    assert (
+        "process.user: only root can become 'daemon': start it as root, or as that user"
+        in done.stderr
+    )

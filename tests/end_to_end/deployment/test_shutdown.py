@@ -1,4 +1,6 @@
-"""Signals to ``run``: SIGTERM and SIGINT end it within 2 s and with status 0, also if a part hangs; others do not."""
+"""Signals to ``run``: SIGTERM and SIGINT end it within 2 s and with status 0, also if a part hangs;
+others do not.
+"""
 
 import signal
 import time
@@ -19,7 +21,9 @@ SIGNALS = [signal.SIGTERM, signal.SIGINT]
 
 @pytest.fixture(autouse=True)
 def from_a_terminal() -> Iterator[None]:
-    """Start exporters as a terminal does: tests under nohup ignore SIGHUP, and so would every exporter of theirs."""
+    """Start exporters as a terminal does: tests under nohup ignore SIGHUP, and so would every
+    exporter of theirs.
+    """
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     yield
     signal.signal(signal.SIGHUP, before)
@@ -38,7 +42,9 @@ def assert_ends(exporter: Exporter, number: signal.Signals) -> None:
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-def test_while_all_is_well(number: signal.Signals, simulator: Simulator, start_exporter: Start) -> None:
+def test_while_all_is_well(
+    number: signal.Signals, simulator: Simulator, start_exporter: Start
+) -> None:
     """Between two polls it ends without waiting for the next one."""
     exporter = start_exporter(simulator.url, "--poll.interval", "1h")
     exporter.shows("a poll", lambda now: now.value("up") == 1)
@@ -48,7 +54,14 @@ def test_while_all_is_well(number: signal.Signals, simulator: Simulator, start_e
 def test_as_the_first_process_of_a_container(simulator: Simulator, tmp_path: Path) -> None:
     """A signal ends it also there: for process 1, the kernel has no default action."""
     apart = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child"]
-    flags = ["--imds.endpoint", simulator.url, "--journal.path", "memory", "--web.listen-address", "127.0.0.1:0"]
+    flags = [
+        "--imds.endpoint",
+        simulator.url,
+        "--journal.path",
+        "memory",
+        "--web.listen-address",
+        "127.0.0.1:0",
+    ]
     with Program([*apart, COMMAND, "run", *flags], tmp_path / "log") as outer:
         outer.wait_for_line("listening")
         (first,) = psutil.Process(outer.process.pid).children()
@@ -56,11 +69,15 @@ def test_as_the_first_process_of_a_container(simulator: Simulator, tmp_path: Pat
         assert outer.process.wait(PATIENCE) == 0
 
 
-def test_signals_that_do_not_end_it(simulator: Simulator, start_exporter: Start, tmp_path: Path) -> None:
+def test_signals_that_do_not_end_it(
+    simulator: Simulator, start_exporter: Start, tmp_path: Path
+) -> None:
     """SIGHUP says what needs a restart and what does not; SIGUSR1 and SIGUSR2 have no effect."""
     policy = tmp_path / "policy.yaml"
     policy.write_text("rules:\n  - name: first\n    action: approve\n")
-    exporter = start_exporter(simulator.url, "--approval.policy", str(policy), "--poll.interval", "250ms")
+    exporter = start_exporter(
+        simulator.url, "--approval.policy", str(policy), "--poll.interval", "250ms"
+    )
     policy.write_text("rules:\n  - name: second\n    action: approve\n")
     for number in (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
         exporter.process.send_signal(number)
@@ -89,5 +106,8 @@ def test_during_the_first_request(start_exporter: Start) -> None:
     """The first request, which may take two minutes, is given up too."""
     with Simulator(QUIET, first_answer_delay=120) as simulator:
         exporter = start_exporter(simulator.url)
-        eventually(lambda: any(seen.path.endswith("scheduledevents") for seen in simulator.requests), "a poll")
+        eventually(
+            lambda: any(seen.path.endswith("scheduledevents") for seen in simulator.requests),
+            "a poll",
+        )
         assert_ends(exporter, signal.SIGTERM)

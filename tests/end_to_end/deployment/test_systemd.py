@@ -12,8 +12,13 @@ from azure_scheduled_events_exporter.simulator import Simulator
 from support.programs import Exporter, eventually, fetch
 from support.quiet import QUIET
 
-WATCHDOG = 2.0  # seconds; there are four pings in that time, and none once polling is late by half of it
-STARTING = "IMDS has not answered yet (the first answer may take two minutes), it is unknown whether there are events"
+WATCHDOG = (
+    2.0  # seconds; there are four pings in that time, and none once polling is late by half of it
+)
+STARTING = (
+    "IMDS has not answered yet (the first answer may take two minutes), it is unknown whether there"
+    " are events"
+)
 Start = Callable[..., Exporter]
 
 
@@ -49,8 +54,12 @@ def manager(tmp_path: Path) -> Iterator[Manager]:
         yield listening
 
 
-def test_ready_when_the_port_answers(manager: Manager, tmp_path: Path, start_exporter: Start) -> None:
-    """It is ready as soon as /metrics answers, also while IMDS takes its two minutes for the first answer."""
+def test_ready_when_the_port_answers(
+    manager: Manager, tmp_path: Path, start_exporter: Start
+) -> None:
+    """It is ready as soon as /metrics answers, also while IMDS takes its two minutes for the first
+    answer.
+    """
     with Simulator(QUIET, first_answer_delay=120) as simulator:
         flags = ("--journal.path", str(tmp_path / "journal.sqlite"))
         exporter = start_exporter(simulator.url, *flags, **manager.environment)
@@ -62,20 +71,30 @@ def test_ready_when_the_port_answers(manager: Manager, tmp_path: Path, start_exp
 @pytest.mark.parametrize(
     ("fault", "status"),
     [
-        ("timeout", "IMDS answers, no events"),  # that was the last word: it still waits for the next answer
+        (
+            "timeout",
+            "IMDS answers, no events",
+        ),  # that was the last word: it still waits for the next answer
         ("throttle", "IMDS gives no valid answer since 2"),
     ],
 )
-def test_failing_imds_is_no_reason(fault: str, status: str, manager: Manager, start_exporter: Start) -> None:
+def test_failing_imds_is_no_reason(
+    fault: str, status: str, manager: Manager, start_exporter: Start
+) -> None:
     """The watchdog is fed while IMDS keeps a question open for a minute, and while it throttles."""
     with Simulator(QUIET) as simulator:
         start_exporter(simulator.url, "--imds.timeout", "1m", **manager.environment)
-        eventually(lambda: manager.heard("STATUS=IMDS answers, no events"), "the status of a quiet day")
+        eventually(
+            lambda: manager.heard("STATUS=IMDS answers, no events"), "the status of a quiet day"
+        )
         simulator.inject(fault)
         asked = len(simulator.requests)
         eventually(lambda: len(simulator.requests) > asked, "a question that fails")
         fed = manager.heard("WATCHDOG=1")
-        eventually(lambda: manager.heard("WATCHDOG=1") > fed + 6, "pings for longer than the watchdog waits")
+        eventually(
+            lambda: manager.heard("WATCHDOG=1") > fed + 6,
+            "pings for longer than the watchdog waits",
+        )
         eventually(lambda: manager.heard(f"STATUS={status}"), "the status of the last answer")
 
 

@@ -1,4 +1,6 @@
-"""The systemd unit: how good its sandbox is, and what works in it, under a real systemd where there may be one."""
+"""The systemd unit: how good its sandbox is, and what works in it, under a real systemd where there
+may be one.
+"""
 
 import re
 import sqlite3
@@ -16,14 +18,23 @@ from support.programs import COMMAND, eventually
 from support.systemd_box import PROGRAM, STATE, UNIT, Box, is_possible
 
 EXAMPLE = UNIT.with_name("environment")
-DROP_INS = re.findall(r"^```ini\n(.*?)^```$", (ROOT / "docs/systemd.md").read_text(), re.DOTALL | re.MULTILINE)
+DROP_INS = re.findall(
+    r"^```ini\n(.*?)^```$", (ROOT / "docs/systemd.md").read_text(), re.DOTALL | re.MULTILINE
+)
 BEST_EXPOSURE = 10  # tenths, as systemd-analyze counts them
 
 
 def test_sandbox_as_good_as_promised() -> None:
     """By systemd's own rating the unit's exposure is 1.0 or better."""
     done = subprocess.run(
-        ["systemd-analyze", "security", "--offline=true", f"--threshold={BEST_EXPOSURE}", "--no-pager", str(UNIT)],
+        [
+            "systemd-analyze",
+            "security",
+            "--offline=true",
+            f"--threshold={BEST_EXPOSURE}",
+            "--no-pager",
+            str(UNIT),
+        ],
         check=False,
         capture_output=True,
         text=True,
@@ -37,9 +48,13 @@ def test_unit_has_no_mistake(drop_in: str, tmp_path: Path) -> None:
     text = UNIT.read_text()
     assert f"ExecStart={PROGRAM} run\n" in text
     unit = tmp_path / UNIT.name
-    installed = re.sub(r"(?m)^ExecStart=(/opt/\S+/)?azure\S+", f"ExecStart={COMMAND}", f"{text}\n{drop_in}")
+    installed = re.sub(
+        r"(?m)^ExecStart=(/opt/\S+/)?azure\S+", f"ExecStart={COMMAND}", f"{text}\n{drop_in}"
+    )
     unit.write_text(installed)
-    done = subprocess.run(["systemd-analyze", "verify", str(unit)], check=False, capture_output=True, text=True)
+    done = subprocess.run(
+        ["systemd-analyze", "verify", str(unit)], check=False, capture_output=True, text=True
+    )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
@@ -80,7 +95,9 @@ ODD_TWICE=second\\
 
 @pytest.fixture(scope="module")
 def box(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Box]:
-    """A real systemd that has started the unit, on a simulator with an event; a forbidden system call kills."""
+    """A real systemd that has started the unit, on a simulator with an event; a forbidden system
+    call kills.
+    """
     settings = f"AZURE_SCHEDULED_EVENTS_IMDS_ENDPOINT=http://{ENDPOINT}\n{ODD_VARIABLES}"
     with Box(tmp_path_factory.mktemp("box"), DROP_IN, settings) as running:
         story = ["--scenario", "live-migration", "--speed", "10", "--web.listen-address", ENDPOINT]
@@ -95,7 +112,10 @@ boxed = pytest.mark.parametrize("machine", ["namespaces"] if is_possible() else 
 @boxed
 def test_in_the_sandbox(box: Box, machine: str) -> None:
     """In its sandbox the exporter polls, journals under its own user, and knows which boot this is."""
-    eventually(lambda: "1 event: Freeze of this VM" in box.shown("StatusText"), f"the event, with {machine}")
+    eventually(
+        lambda: "1 event: Freeze of this VM" in box.shown("StatusText"),
+        f"the event, with {machine}",
+    )
     folder = box.folder / STATE
     journal = folder / "journal.sqlite"
     owner = journal.stat().st_uid
@@ -109,7 +129,9 @@ def test_in_the_sandbox(box: Box, machine: str) -> None:
 
 @boxed
 def test_environment_file_is_read_alike(box: Box, machine: str) -> None:
-    """A shell command reads every variable of the environment file as systemd does, however it is written."""
+    """A shell command reads every variable of the environment file as systemd does, however it is
+    written.
+    """
     file = box.folder / "etc/azure-scheduled-events-exporter/environment"
     listed = box.run("cat", f"/proc/{box.shown('MainPID')}/environ").split("\0")
     by_systemd = {name: value for name, _, value in (each.partition("=") for each in listed)}
@@ -121,7 +143,10 @@ def test_environment_file_is_read_alike(box: Box, machine: str) -> None:
 @boxed
 def test_addresses_that_are_let_in(box: Box, machine: str) -> None:
     """A scraper in a private network is answered, one with a public address is not."""
-    answers = {address: box.status(f"http://{address}:10169/metrics") for address in ("10.1.2.3", "203.0.113.1")}
+    answers = {
+        address: box.status(f"http://{address}:10169/metrics")
+        for address in ("10.1.2.3", "203.0.113.1")
+    }
     assert answers["10.1.2.3"] == "200", machine
     assert "timed out" in answers["203.0.113.1"]
 
@@ -138,13 +163,18 @@ def test_restart_of_what_hangs(box: Box, machine: str) -> None:
 
 @boxed
 def test_mistake_in_the_settings(box: Box, machine: str) -> None:
-    """A setting that cannot be is named in the log at each start, and the service starts once it is corrected."""
+    """A setting that cannot be is named in the log at each start, and the service starts once it is
+    corrected.
+    """
     file = box.folder / "etc" / "azure-scheduled-events-exporter" / "environment"
     before = file.read_text()
     file.write_text("AZURE_SCHEDULED_EVENTS_POLL_INTERVAL=never\n")
     box.run("systemctl", "restart", UNIT.name, check=False)
     stopped = ("activating", "2")
-    eventually(lambda: (box.shown("ActiveState"), box.shown("ExecMainStatus")) == stopped, f"its end, with {machine}")
+    eventually(
+        lambda: (box.shown("ActiveState"), box.shown("ExecMainStatus")) == stopped,
+        f"its end, with {machine}",
+    )
     mistake = "AZURE_SCHEDULED_EVENTS_POLL_INTERVAL: 'never' is no duration"
     eventually(lambda: box.log.count(mistake) > 1, "a second start")
     file.write_text(before)

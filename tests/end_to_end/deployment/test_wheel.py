@@ -51,7 +51,9 @@ def program(site: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_every_asset_comes_along(installed: Path, tmp_path: Path) -> None:
-    """Dashboards, rules, runbooks and examples exported from the wheel are those of the source tree."""
+    """Dashboards, rules, runbooks and examples exported from the wheel are those of the source
+    tree.
+    """
     done = program(installed, "assets", "export", str(tmp_path))
     assert done.returncode == 0, done.stderr
     for kind, source in (
@@ -62,25 +64,51 @@ def test_every_asset_comes_along(installed: Path, tmp_path: Path) -> None:
         ("helm", "deploy/helm"),
         ("examples", "deploy/examples"),
     ):
-        tracked = {path.relative_to(ROOT / source) for path in (ROOT / source).rglob("*") if path.is_file()}
-        exported = {path.relative_to(tmp_path / kind) for path in (tmp_path / kind).rglob("*") if path.is_file()}
+        tracked = {
+            path.relative_to(ROOT / source) for path in (ROOT / source).rglob("*") if path.is_file()
+        }
+        exported = {
+            path.relative_to(tmp_path / kind)
+            for path in (tmp_path / kind).rglob("*")
+            if path.is_file()
+        }
         assert exported == {path for path in tracked if "__pycache__" not in path.parts}
         for name in exported:
             assert (tmp_path / kind / name).read_bytes() == (ROOT / source / name).read_bytes()
 
 
 @pytest.mark.parametrize("place", ["folder", "address"])
-def test_a_fleet_installs_a_wheel_that_no_index_has(wheel: Path, place: str, tmp_path: Path) -> None:
-    """With PIP_FIND_LINKS, the command of the script for fleets installs a wheel from a folder, or from its address."""
+def test_a_fleet_installs_a_wheel_that_no_index_has(
+    wheel: Path, place: str, tmp_path: Path
+) -> None:
+    """With PIP_FIND_LINKS, the command of the script for fleets installs a wheel from a folder, or
+    from its address.
+    """
     script = (ROOT / "deploy" / "examples" / "rollout" / "install").read_text()
     (arguments,) = re.findall(r'(?m)^"\$home/bin/pip" (install .*)$', script)
-    files = ThreadingHTTPServer(("127.0.0.1", 0), partial(SimpleHTTPRequestHandler, directory=str(wheel.parent)))
+    files = ThreadingHTTPServer(
+        ("127.0.0.1", 0), partial(SimpleHTTPRequestHandler, directory=str(wheel.parent))
+    )
     with files:
         threading.Thread(target=files.serve_forever).start()
-        links = f"http://127.0.0.1:{files.server_port}/{wheel.name}" if place == "address" else str(wheel.parent)
-        only = {"PIP_CONFIG_FILE": os.devnull, "PIP_NO_INDEX": "1", "PIP_NO_DEPS": "1", "PIP_TARGET": str(tmp_path)}
+        links = (
+            f"http://127.0.0.1:{files.server_port}/{wheel.name}"
+            if place == "address"
+            else str(wheel.parent)
+        )
+        only = {
+            "PIP_CONFIG_FILE": os.devnull,
+            "PIP_NO_INDEX": "1",
+            "PIP_NO_DEPS": "1",
+            "PIP_TARGET": str(tmp_path),
+        }
         done = subprocess.run(
-            ["/bin/sh", "-c", f'version={__version__}; exec "$0" -m pip {arguments}', sys.executable],
+            [
+                "/bin/sh",
+                "-c",
+                f'version={__version__}; exec "$0" -m pip {arguments}',
+                sys.executable,
+            ],
             env=environment(PIP_FIND_LINKS=links, **only),
             capture_output=True,
             text=True,
@@ -92,7 +120,9 @@ def test_a_fleet_installs_a_wheel_that_no_index_has(wheel: Path, place: str, tmp
 
 
 def test_links_of_exported_pages_lead_somewhere(installed: Path, tmp_path: Path) -> None:
-    """A relative link in an exported page names an exported file; all other pages are linked by their address."""
+    """A relative link in an exported page names an exported file; all other pages are linked by
+    their address.
+    """
     assert program(installed, "assets", "export", str(tmp_path)).returncode == 0
     found = [(page, target) for page in tmp_path.rglob("*.md") for target in links(page)]
     assert found

@@ -14,4 +14,6 @@ from support.events.machine import Machine
 def machine(tmp_path: Path) -> Iterator[Machine]:
     """A VM that has not started its exporter yet."""
     with ExitStack() as stack:
-        yield Machine(stack.enter_context(Simulator(requests_per_second=1000)), tmp_path / "state", stack)
+        yield Machine(
+            stack.enter_context(Simulator(requests_per_second=1000)), tmp_path / "state", stack
+        )

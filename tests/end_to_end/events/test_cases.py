@@ -1,4 +1,6 @@
-"""Documents on which an exporter is easily wrong, served to a running one: from metrics to page, JSON and approvals."""
+"""Documents on which an exporter is easily wrong, served to a running one: from metrics to page,
+JSON and approvals.
+"""
 
 import json
 import re
@@ -22,7 +24,9 @@ RFC = re.compile(rb"\{\{RFC\+(\d+)\}\}")
 def case(name: str) -> bytes:
     """Return a document of tests/data/cases, with its times from now on."""
     text = (ROOT / "tests" / "data" / "cases" / f"{name}.events.json").read_bytes()
-    return RFC.sub(lambda found: formatdate(time.time() + int(found[1]), usegmt=True).encode(), text)
+    return RFC.sub(
+        lambda found: formatdate(time.time() + int(found[1]), usegmt=True).encode(), text
+    )
 
 
 @pytest.fixture
@@ -36,12 +40,16 @@ def simulator() -> Iterator[Simulator]:
 @pytest.fixture
 def exporter(start_exporter: Callable[..., Exporter], simulator: Simulator) -> Exporter:
     """Return an exporter of vm_0 that approves what a user requested, with a first answer."""
-    exporter = start_exporter(simulator.url, "--poll.interval", "200ms", "--approval.policy", "documented")
+    exporter = start_exporter(
+        simulator.url, "--poll.interval", "200ms", "--approval.policy", "documented"
+    )
     exporter.shows("an answer", lambda scrape: scrape.value("up"))
     return exporter
 
 
-def shown(exporter: Exporter, simulator: Simulator, document: bytes) -> tuple[Scrape, dict[str, object], str]:
+def shown(
+    exporter: Exporter, simulator: Simulator, document: bytes
+) -> tuple[Scrape, dict[str, object], str]:
     """Serve ``document``; return metrics, the event as JSON, and the page once its event is shown."""
     simulator.serve_body(document)
     exporter.shows("the event", lambda scrape: scrape.series("event_info"))
@@ -54,29 +62,51 @@ def kinds(scrape: Scrape) -> list[str]:
     return [labels["kind"] for labels, _ in scrape.series("event_info")]
 
 
-def test_advice_is_neither_pending_nor_started(exporter: Exporter, simulator: Simulator, tmp_path: Path) -> None:
-    """Advice is shown, is withdrawn at its end, takes no approval, and adds nothing to notice or outcome of events."""
+def test_advice_is_neither_pending_nor_started(
+    exporter: Exporter, simulator: Simulator, tmp_path: Path
+) -> None:
+    """Advice is shown, is withdrawn at its end, takes no approval, and adds nothing to notice or
+    outcome of events.
+    """
     scrape, event, page = shown(exporter, simulator, case("advisory"))
     assert kinds(scrape) == [event["kind"]] == ["advisory"]
     assert scrape.total("pending") + scrape.total("started") == 0
-    for absent in ("vm_impact_timestamp_seconds", "event_not_before_timestamp_seconds", "notice_seconds_count"):
+    for absent in (
+        "vm_impact_timestamp_seconds",
+        "event_not_before_timestamp_seconds",
+        "notice_seconds_count",
+    ):
         assert scrape.series(absent) == []
     assert "nothing scheduled" in page
     assert "nothing to approve" in str(event["approval"])
     answer = command(
-        "approve", "--imds.endpoint", simulator.url, "--journal.path", str(tmp_path / "none"), "--yes", ADVICE
+        "approve",
+        "--imds.endpoint",
+        simulator.url,
+        "--journal.path",
+        str(tmp_path / "none"),
+        "--yes",
+        ADVICE,
     )
     assert (answer.returncode, "it is advice" in answer.stdout + answer.stderr) == (1, True)
     simulator.serve_body(EMPTY)
-    exporter.shows("its end", lambda now: now.series("event_ended_timestamp_seconds", outcome="withdrawn"))
+    exporter.shows(
+        "its end", lambda now: now.series("event_ended_timestamp_seconds", outcome="withdrawn")
+    )
     counted = exporter.scrape().transitions(event_type="SpotRebalanceRecommendation", scope="self")
     assert counted == {"detected": 1, "withdrawn": 1}
 
 
 def test_many_names_reschedule_at_every_poll(exporter: Exporter, simulator: Simulator) -> None:
-    """Of an event with 60,000 names, log and journal get a hundred, this VM's among them, and all are counted."""
+    """Of an event with 60,000 names, log and journal get a hundred, this VM's among them, and all
+    are counted.
+    """
     names = json.dumps([*(f"vm_{number}" for number in range(1, 60_000)), "vm_0"]).encode()
-    document = case("freeze-three-days").replace(b'["vm_0"]', names).replace(b'"DurationInSeconds": 5', b'"D": 1')
+    document = (
+        case("freeze-three-days")
+        .replace(b'["vm_0"]', names)
+        .replace(b'"DurationInSeconds": 5', b'"D": 1')
+    )
     scrape, event, _ = shown(exporter, simulator, document)
     assert scrape.total("event_resources", scope="self") == 60_000
     resources = event["resources"]

@@ -1,4 +1,6 @@
-"""IMDS fails during a pending event: no event is lost, the failure is visible, and the exporter recovers by itself."""
+"""IMDS fails during a pending event: no event is lost, the failure is visible, and the exporter
+recovers by itself.
+"""
 
 import time
 from collections.abc import Callable
@@ -17,7 +19,9 @@ Start = Callable[..., Exporter]
 
 def reboot(not_before: float) -> dict[str, object]:
     """Return an announced Reboot of this VM and its neighbor."""
-    return entry(EventId=EVENT_ID, Resources=["vm_0", "vm_1"], NotBefore=formatdate(not_before, usegmt=True))
+    return entry(
+        EventId=EVENT_ID, Resources=["vm_0", "vm_1"], NotBefore=formatdate(not_before, usegmt=True)
+    )
 
 
 def settled(scrape: Scrape) -> dict[str, list[tuple[dict[str, str], float]]]:
@@ -26,13 +30,22 @@ def settled(scrape: Scrape) -> dict[str, list[tuple[dict[str, str], float]]]:
         name: samples
         for name, samples in scrape.samples.items()
         if (name.startswith("event_") and name != "event_seconds_until_not_before")
-        or name in {"pending", "started", "transitions_total", "document_incarnation", "document_changes_total"}
+        or name
+        in {
+            "pending",
+            "started",
+            "transitions_total",
+            "document_incarnation",
+            "document_changes_total",
+        }
     }
 
 
 def has_polled(scrape: Scrape) -> bool:
     """Whether the event is known and the poll that found it has ended."""
-    return scrape.value("pending", event_type="Reboot", scope="self") == 1 and scrape.value("up") == 1
+    return (
+        scrape.value("pending", event_type="Reboot", scope="self") == 1 and scrape.value("up") == 1
+    )
 
 
 FAULTS = {
@@ -46,8 +59,12 @@ FAULTS = {
 }
 
 
-def test_failures_in_mid_event(simulator: Simulator, start_exporter: Start, subtests: pytest.Subtests) -> None:
-    """The event's series stay, up is 0, the outcome is counted, the begin and end are logged, and it recovers."""
+def test_failures_in_mid_event(
+    simulator: Simulator, start_exporter: Start, subtests: pytest.Subtests
+) -> None:
+    """The event's series stay, up is 0, the outcome is counted, the begin and end are logged, and
+    it recovers.
+    """
     not_before = float(int(time.time()) + 3600)
     simulator.set_document([reboot(not_before)])
     exporter = start_exporter(simulator.url, "--poll.interval", "250ms", "--imds.timeout", "2s")
@@ -58,12 +75,16 @@ def test_failures_in_mid_event(simulator: Simulator, start_exporter: Start, subt
     assert exporter.scrape().transitions(event_type="Reboot") == {"detected": 1}
 
 
-def _fails_and_recovers(simulator: Simulator, exporter: Exporter, fault: str, outcome: str, not_before: float) -> None:
+def _fails_and_recovers(
+    simulator: Simulator, exporter: Exporter, fault: str, outcome: str, not_before: float
+) -> None:
     before, said = exporter.scrape(), len(exporter.log)
     assert before.value("up") == 1
     simulator.inject(fault)
     failed = (before.value("polls_total", outcome=outcome) or 0) + 2
-    exporter.shows("failed polls", lambda now: (now.value("polls_total", outcome=outcome) or 0) >= failed)
+    exporter.shows(
+        "failed polls", lambda now: (now.value("polls_total", outcome=outcome) or 0) >= failed
+    )
     during = exporter.scrape()
     assert during.value("up") == 0
     assert during.value("pending", event_type="Reboot", scope="self") == 1
@@ -71,7 +92,9 @@ def _fails_and_recovers(simulator: Simulator, exporter: Exporter, fault: str, ou
     left = during.value("event_seconds_until_not_before", **KEY)
     assert left == pytest.approx(not_before - time.time(), abs=10)
     others = {labels["outcome"] for labels, value in during.series("polls_total") if value}
-    assert others - {labels["outcome"] for labels, value in before.series("polls_total") if value} <= {outcome}
+    assert others - {
+        labels["outcome"] for labels, value in before.series("polls_total") if value
+    } <= {outcome}
     succeeded = during.value("last_success_timestamp_seconds") or 0
     assert 0 < succeeded < time.time()
     simulator.heal()
@@ -79,7 +102,9 @@ def _fails_and_recovers(simulator: Simulator, exporter: Exporter, fault: str, ou
     assert after
     assert (after.value("last_success_timestamp_seconds") or 0) > succeeded
     assert settled(after) == settled(before)
-    eventually(lambda: "IMDS answers again" in exporter.log[said:], "the end of the failure in the log")
+    eventually(
+        lambda: "IMDS answers again" in exporter.log[said:], "the end of the failure in the log"
+    )
     # One line when it began and one when it ended, however many polls failed.
     first, last = (line for line in exporter.log[said:].splitlines() if "IMDS" in line)
     assert f"outcome={outcome}" in first

@@ -1,4 +1,6 @@
-"""The reported transitions agree with what happened: boots, empty bodies, gaps between polls, returns."""
+"""The reported transitions agree with what happened: boots, empty bodies, gaps between polls,
+returns.
+"""
 
 import json
 from contextlib import ExitStack
@@ -13,7 +15,9 @@ from support.events.machine import ID, Machine, MachineClock, event
 
 @pytest.mark.parametrize(("interval", "believed"), [(1, 6), (2, 4), (10, 3), (120, 3)])
 def test_empty_bodies_that_are_believed(machine: Machine, interval: int, believed: int) -> None:
-    """Empty bodies end an event after three polls and 5 s; with long gaps between polls, it is lost."""
+    """Empty bodies end an event after three polls and 5 s; with long gaps between polls, it is
+    lost.
+    """
     machine.polls(0, None, event())
     for number in range(1, believed):
         machine.polls(number * interval, b"")
@@ -39,7 +43,9 @@ UNREADABLE = b'{"DocumentIncarnation": 2, "Events": [null]}'
 
 
 def test_a_boot_is_not_forgotten_over_what_is_unreadable(machine: Machine) -> None:
-    """An approved reboot is completed by the boot, although the first document after it could not be read whole."""
+    """An approved reboot is completed by the boot, although the first document after it could not
+    be read whole.
+    """
     machine.policy = "documented"
     machine.polls(0, None, event(EventSource="User"))
     machine.restarts(boots_at=30)
@@ -49,7 +55,9 @@ def test_a_boot_is_not_forgotten_over_what_is_unreadable(machine: Machine) -> No
 
 
 def test_an_unreadable_entry_blocks_no_approval(machine: Machine) -> None:
-    """What is readable of a document is approved, whatever else is in it, such as an entry without EventId."""
+    """What is readable of a document is approved, whatever else is in it, such as an entry without
+    EventId.
+    """
     machine.policy = "documented"
     good = event(EventSource="User")
     entries = [good, {**good, "EventId": ""}, None]
@@ -59,8 +67,12 @@ def test_an_unreadable_entry_blocks_no_approval(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize("first_answers", [True, False])
-def test_a_secondary_approves_when_the_primary_hangs(machine: Machine, tmp_path: Path, first_answers: bool) -> None:  # noqa: FBT001 - pytest hands it in by name
-    """One POST approves with ``documented-all``: the first VM's, or the second's after its turn if the first hangs."""
+def test_a_secondary_approves_when_the_primary_hangs(
+    machine: Machine, tmp_path: Path, first_answers: bool
+) -> None:
+    """One POST approves with ``documented-all``: the first VM's, or the second's after its turn if
+    the first hangs.
+    """
     second = Machine(machine.imds, tmp_path / "second", machine.stack, "documented-all", "vmss_1")
     outside = Machine(machine.imds, tmp_path / "outside", machine.stack, "documented-all", "vmss_4")
     machine.policy = "documented-all"
@@ -82,13 +94,17 @@ def test_a_secondary_approves_when_the_primary_hangs(machine: Machine, tmp_path:
     assert second.transitions == {"detected": 1, "approved": 1, "started": 1}
     approver = "external" if first_answers else "exporter"
     assert second.exporter
-    assert list(second.exporter.poller.snapshot.statistics.approval_latency) == [("Reboot", approver)]
+    assert list(second.exporter.poller.snapshot.statistics.approval_latency) == [
+        ("Reboot", approver)
+    ]
     assert outside.transitions == {"detected": 1, "approved": 1, "started": 1}
 
 
 @pytest.mark.parametrize("fault", ["throttle", "500"])
 def test_patience_with_a_service_that_is_being_enabled(tmp_path: Path, fault: str) -> None:
-    """The first answer may be late, also after a 429 or 500; after a 200 it may not; a day later it may again."""
+    """The first answer may be late, also after a 429 or 500; after a 200 it may not; a day later it
+    may again.
+    """
     clock = MachineClock()
     with ExitStack() as stack:
         imds = stack.enter_context(
@@ -100,7 +116,9 @@ def test_patience_with_a_service_that_is_being_enabled(tmp_path: Path, fault: st
         machine.begins()
         assert machine.outcome() in {Outcome.THROTTLED, Outcome.HTTP_ERROR}
         imds.heal()
-        assert machine.outcome() is Outcome.OK, "still enabling: the answer came late and was waited for"
+        assert machine.outcome() is Outcome.OK, (
+            "still enabling: the answer came late and was waited for"
+        )
         imds.inject("timeout")
         assert machine.outcome() is Outcome.TIMEOUT
         imds.heal()

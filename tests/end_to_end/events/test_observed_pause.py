@@ -51,7 +51,9 @@ def seen(exporter: Exporter, transition: str, times: int = 1) -> Scrape:
 
 def is_stopped(exporter: Exporter) -> bool:
     """Return whether the process is stopped by a signal."""
-    return Path(f"/proc/{exporter.process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+    return (
+        Path(f"/proc/{exporter.process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+    )
 
 
 def stop_for_a_while(exporter: Exporter) -> float:
@@ -75,7 +77,9 @@ def history(journal: Path) -> list[dict[str, object]]:
 
 
 def test_a_stopped_process(simulator: Simulator, start_exporter: Start, tmp_path: Path) -> None:
-    """A Freeze stops the exporter for two seconds: histogram, span, log and history say so; after a restart too."""
+    """A Freeze stops the exporter for two seconds: histogram, span, log and history say so; after a
+    restart too.
+    """
     with Collector() as collector:
         journal = tmp_path / "journal"
         flags = (*POLL, "--journal.path", str(journal), "--otlp.endpoint", collector.url)
@@ -103,8 +107,12 @@ def test_a_stopped_process(simulator: Simulator, start_exporter: Start, tmp_path
             assert attributes["azure.scheduled_event.duration_seconds"] == 5
         (line,) = exporter.lines('"event completed"')
         assert f"observed_pause_seconds={pause:g}" in line
-        # A write that the stop interrupts counts as a disk that hangs: then the end is on disk a little later.
-        eventually(lambda: [life["observed_pause_seconds"] for life in history(journal)] == [pause], "the history")
+        # A write that the stop interrupts counts as a disk that hangs: then the end is on disk a
+        # little later.
+        eventually(
+            lambda: [life["observed_pause_seconds"] for life in history(journal)] == [pause],
+            "the history",
+        )
         exporter.kill()
         again = seen(start_exporter(simulator.url, *flags), "completed")
         assert again.series("observed_pause_seconds_sum") == [({"event_type": "Freeze"}, pause)]
@@ -119,13 +127,17 @@ def machine(simulator: Simulator, tmp_path: Path) -> Iterator[Machine]:
 
 
 @pytest.mark.parametrize("in_order", [True, False])
-def test_a_reboot(machine: Machine, in_order: bool) -> None:  # noqa: FBT001 - a parameter of the test
-    """A reboot's pause lasts from the last sign of life before it to the start of the exporter after it, once.
+def test_a_reboot(machine: Machine, in_order: bool) -> None:
+    """A reboot's pause lasts from the last sign of life before it to the start of the exporter
+    after it, once.
 
-    That is the exporter's own end in order, at NotBefore, or the last poll while the event was Started.
+    That is the exporter's own end in order, at NotBefore, or the last poll while the event was
+    Started.
     """
     if in_order:
-        machine.polls(0, None, event("Reboot", "Scheduled") | {"NotBefore": formatdate(START, usegmt=True)})
+        machine.polls(
+            0, None, event("Reboot", "Scheduled") | {"NotBefore": formatdate(START, usegmt=True)}
+        )
     else:
         machine.polls(0, None, event("Reboot", "Started"))
     machine.restarts(boots_at=75.5, in_order=in_order)
@@ -136,7 +148,7 @@ def test_a_reboot(machine: Machine, in_order: bool) -> None:  # noqa: FBT001 - a
 
 
 @pytest.mark.parametrize("in_order", [True, False])
-def test_a_restart_of_the_exporter(machine: Machine, in_order: bool) -> None:  # noqa: FBT001 - a parameter of the test
+def test_a_restart_of_the_exporter(machine: Machine, in_order: bool) -> None:
     """The time without an exporter is not a pause of the VM, and earlier measurements stay."""
     machine.polls(0, None, event("Freeze", "Scheduled"))
     for at in (0, 3):  # nobody polls meanwhile, as in a pause

@@ -37,7 +37,9 @@ class Watched:
         """Serve ``body`` and return the metrics after a poll that began later."""
         self.service.status, self.service.body = status, body
         before = self.exporter.scrape().total("polls_total")
-        self.exporter.shows("two more polls", lambda scrape: scrape.total("polls_total") >= before + 2)
+        self.exporter.shows(
+            "two more polls", lambda scrape: scrape.total("polls_total") >= before + 2
+        )
         return self.exporter.scrape()
 
 
@@ -54,7 +56,9 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
 
 
 def test_304_before_any_document(watched: Watched) -> None:
-    """'Unchanged' as the first answer is a failure and not a document without events; later it is a good poll."""
+    """'Unchanged' as the first answer is a failure and not a document without events; later it is a
+    good poll.
+    """
     scrape = watched.serve(b"", 304)
     assert scrape.value("up") == 0
     assert scrape.value("document_incarnation") is None
@@ -66,7 +70,9 @@ def test_304_before_any_document(watched: Watched) -> None:
 
 def test_started_event_that_still_has_a_not_before(watched: Watched) -> None:
     """An event that has begun has no countdown, even where IMDS leaves its NotBefore in place."""
-    scrape = watched.serve(REBOOT.replace(b"Scheduled", b"Started").replace(b"4CAEA225", b"4CAEA226"))
+    scrape = watched.serve(
+        REBOOT.replace(b"Scheduled", b"Started").replace(b"4CAEA225", b"4CAEA226")
+    )
     assert scrape.value("started", event_type="Reboot", scope="self") == 1
     assert scrape.series("event_not_before_timestamp_seconds") == []
     assert scrape.series("event_seconds_until_not_before") == []

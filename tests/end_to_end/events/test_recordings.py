@@ -21,7 +21,11 @@ LEFT = ("cancelled", "lost", "withdrawn")
 LENGTH = 10.0  # seconds that a scenario takes here
 Start = Callable[..., Exporter]
 Lives = dict[str, tuple[tuple[str, ...], str]]
-BODIES = [path.read_bytes() for path in sorted(PAYLOADS.glob("*.json")) if not path.name.startswith(("error", "inst"))]
+BODIES = [
+    path.read_bytes()
+    for path in sorted(PAYLOADS.glob("*.json"))
+    if not path.name.startswith(("error", "inst"))
+]
 TIMES = (
     *("announced_at", "notice", "started_for", "approval_delay", "cancelled_at", "rescheduled_at"),
     "new_notice",
@@ -31,7 +35,9 @@ TIMES = (
 def history(journal: Path, *flags: str) -> str:
     """Return what ``history`` prints about the journal."""
     command = [COMMAND, "history", "--journal.path", str(journal), *flags]
-    return subprocess.run(command, env=environment(), capture_output=True, text=True, check=True).stdout
+    return subprocess.run(
+        command, env=environment(), capture_output=True, text=True, check=True
+    ).stdout
 
 
 def lives(journal: Path) -> Lives:
@@ -39,55 +45,84 @@ def lives(journal: Path) -> Lives:
     transitions: dict[str, tuple[str, ...]] = {}
     for event_id, transition in told(journal):
         transitions[event_id] = (*transitions.get(event_id, ()), transition)
-    outcomes = {life["event_id"]: str(life["outcome"]) for life in json.loads(history(journal, "--json"))}
+    outcomes = {
+        life["event_id"]: str(life["outcome"]) for life in json.loads(history(journal, "--json"))
+    }
     return {event_id: (each, outcomes[event_id]) for event_id, each in transitions.items()}
 
 
 def at_once(scenarios: Sequence[Scenario]) -> Scenario:
-    """Return one scenario in which the events of all come side by side, each scenario as fast as takes LENGTH."""
+    """Return one scenario in which the events of all come side by side, each scenario as fast as
+    takes LENGTH.
+    """
     events = []
     for scenario in scenarios:
-        ends = (event.cancelled_at or event.not_before + event.started_for for event in scenario.events)
+        ends = (
+            event.cancelled_at or event.not_before + event.started_for for event in scenario.events
+        )
         pace = max(ends) / LENGTH
         for event in scenario.events:
             times = {name: getattr(event, name) for name in TIMES}
-            faster = {name: seconds / pace for name, seconds in times.items() if seconds is not None}
+            faster = {
+                name: seconds / pace for name, seconds in times.items() if seconds is not None
+            }
             events.append(replace(event, **faster))
     return Scenario("all", "Every scenario at once.", PLACEMENT_GROUP, tuple(events))
 
 
 class Run:
-    """An exporter with a journal and a collector of its own, at a simulator in which nothing happens yet."""
+    """An exporter with a journal and a collector of its own, at a simulator in which nothing
+    happens yet.
+    """
 
     def __init__(self, folder: Path, start: Start, stack: ExitStack) -> None:
         self.journal = folder
         self.collector = stack.enter_context(Collector())
         self.simulator = stack.enter_context(Simulator(QUIET, requests_per_second=1000))
-        flags = ("--journal.path", str(folder), "--otlp.endpoint", self.collector.url, "--tracing.scope", "all")
+        flags = (
+            "--journal.path",
+            str(folder),
+            "--otlp.endpoint",
+            self.collector.url,
+            "--tracing.scope",
+            "all",
+        )
         advice = ("--imds.api-version", "2024-07-09")
-        self.exporter = start(self.simulator.url, *FAST, *flags, *advice, "--instance.name", "vmss_0")
+        self.exporter = start(
+            self.simulator.url, *FAST, *flags, *advice, "--instance.name", "vmss_0"
+        )
         self.exporter.shows("a poll", lambda scrape: scrape.value("up") == 1)
 
     def ends(self, count: int) -> Lives:
         """Return the lives of all events once ``count`` are over and all spans are delivered."""
         self.exporter.shows(
-            f"{count} ends", lambda now: sum(now.transitions().get(end, 0) for end in ("completed", *LEFT)) >= count
+            f"{count} ends",
+            lambda now: sum(now.transitions().get(end, 0) for end in ("completed", *LEFT)) >= count,
         )
-        self.exporter.shows("all spans", lambda now: now.value("spans_queued") == 0 and not now.series("event_info"))
+        self.exporter.shows(
+            "all spans", lambda now: now.value("spans_queued") == 0 and not now.series("event_info")
+        )
         return lives(self.journal)
 
     @property
     def spans(self) -> set[tuple[str, str, str, str]]:
         """Trace id, span id, parent and name of every span that the collector has."""
-        return {(each.trace_id, each.span_id, each.parent_id, each.name) for each in self.collector.spans().values()}
+        return {
+            (each.trace_id, each.span_id, each.parent_id, each.name)
+            for each in self.collector.spans().values()
+        }
 
 
 def test_recording_of_all_scenarios(start_exporter: Start, tmp_path: Path) -> None:
-    """A recording of all scenarios replays to the same transitions, outcomes and spans, with the same trace ids."""
+    """A recording of all scenarios replays to the same transitions, outcomes and spans, with the
+    same trace ids.
+    """
     plain, redacted = tmp_path / "plain.json", tmp_path / "redacted.json"
     scenario = at_once(shipped())
     with ExitStack() as stack:
-        first, second, third = (Run(tmp_path / name, start_exporter, stack) for name in ("first", "second", "third"))
+        first, second, third = (
+            Run(tmp_path / name, start_exporter, stack) for name in ("first", "second", "third")
+        )
         first.simulator.play(scenario)
         original = first.ends(len(scenario.events))
         assert {outcome for _, outcome in original.values()} >= {"completed", "cancelled"}
@@ -107,22 +142,31 @@ def test_recording_of_all_scenarios(start_exporter: Start, tmp_path: Path) -> No
 
 
 def test_documents_are_listed_and_shown(start_exporter: Start, tmp_path: Path) -> None:
-    """The list has a row for each document, also for one that was refused; a number prints it as it came."""
+    """The list has a row for each document, also for one that was refused; a number prints it as it
+    came.
+    """
     with Simulator() as simulator:
         simulator.serve_body(BODIES[0])
         exporter = start_exporter(simulator.url, *FAST, "--journal.path", str(tmp_path))
         exporter.shows("a document", lambda scrape: scrape.value("up"))
         simulator.serve_body(b"<html>moved</html>")
-        exporter.shows("a refusal", lambda scrape: scrape.value("polls_total", outcome="invalid_document"))
+        exporter.shows(
+            "a refusal", lambda scrape: scrape.value("polls_total", outcome="invalid_document")
+        )
         eventually(lambda: history(tmp_path, "--documents").count("\n") == 3, "two documents")
     listed = history(tmp_path, "--documents")
     assert "Freeze Started" in listed
-    refused = "  ".join(listed.splitlines()[-1].split("  ")[-2:]).strip()  # the columns Bytes and Refused
+    refused = "  ".join(
+        listed.splitlines()[-1].split("  ")[-2:]
+    ).strip()  # the columns Bytes and Refused
     assert refused in (ROOT / "docs" / "recordings.md").read_text()
     assert history(tmp_path, "--documents", "2") == "<html>moved</html>\n"
     command = [COMMAND, "history", "--journal.path", str(tmp_path), "--documents", "1" * 5000]
-    refusal = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
+    refusal = subprocess.run(
+        command, env=environment(), capture_output=True, text=True, check=False
+    )
     said = (
-        f"azure-scheduled-events-exporter: the journal has no document {'1' * 100}: 'history --documents' lists them\n"
+        f"azure-scheduled-events-exporter: the journal has no document {'1' * 100}: 'history"
+        " --documents' lists them\n"
     )
     assert (refusal.returncode, refusal.stderr) == (1, said)

@@ -1,4 +1,6 @@
-"""Before IMDS has shown an event again or named this VM: what is approved, what ends, and what is counted."""
+"""Before IMDS has shown an event again or named this VM: what is approved, what ends, and what is
+counted.
+"""
 
 from email.utils import formatdate
 
@@ -13,7 +15,9 @@ PREEMPT = event("Preempt", EventId="OURS", NotBefore=formatdate(START + 400, use
 
 @pytest.fixture
 def unnamed(machine: Machine) -> Machine:
-    """A VM with a journal of its own and an event in it, whose exporter has restarted and does not know the VM yet."""
+    """A VM with a journal of its own and an event in it, whose exporter has restarted and does not
+    know the VM yet.
+    """
     machine.name = ""
     machine.begins()
     assert machine.exporter
@@ -29,7 +33,9 @@ def approvals(machine: Machine) -> list[str]:
     return [each.event_id for each in machine.imds.record if each.what is What.APPROVED]
 
 
-@pytest.mark.parametrize("body", [b"", b'{"DocumentIncarnation":9,"Events":[null]}'], ids=["empty", "unreadable"])
+@pytest.mark.parametrize(
+    "body", [b"", b'{"DocumentIncarnation":9,"Events":[null]}'], ids=["empty", "unreadable"]
+)
 def test_only_what_the_newest_document_shows_is_approved(machine: Machine, body: bytes) -> None:
     """An event that is only kept current is not approved; once a document shows it, it is."""
     machine.polls(0, None, USER_EVENT)
@@ -52,14 +58,18 @@ def test_no_approval_by_the_name_in_a_journal_of_an_unknown_vm(unnamed: Machine)
 
 
 def test_approval_two_minutes_later_without_a_name(unnamed: Machine) -> None:
-    """If IMDS does not name this VM within two minutes, the journal is taken as its own, and the policy approves."""
+    """If IMDS does not name this VM within two minutes, the journal is taken as its own, and the
+    policy approves.
+    """
     unnamed.polls(10, None, USER_EVENT)
     unnamed.polls(131, None, USER_EVENT)
     assert approvals(unnamed) == [ID]
 
 
 def test_events_of_this_run_end_at_once(unnamed: Machine) -> None:
-    """Events that a document of this run has shown end without delay; the journal's other ones wait."""
+    """Events that a document of this run has shown end without delay; the journal's other ones
+    wait.
+    """
     unnamed.polls(10, None, PREEMPT)
     unnamed.polls(11, None)
     assert unnamed.transitions == {"detected": 2, "cancelled": 1}

@@ -1,6 +1,8 @@
-"""The hooks of deploy/examples, and the drains of docs/approvals.md: what they call around an event.
+"""The hooks of deploy/examples, and the drains of docs/approvals.md: what they call around an
+event.
 
-Programs of somebody else are substitutes, which write down how they were called and answer what a test says.
+Programs of somebody else are substitutes, which write down how they were called and answer what a
+test says.
 """
 
 import configparser
@@ -14,14 +16,26 @@ from pathlib import Path
 
 import pytest
 
-from azure_scheduled_events_exporter.simulator import PlannedEvent, Scenario, Simulator, VirtualMachine, What
+from azure_scheduled_events_exporter.simulator import (
+    PlannedEvent,
+    Scenario,
+    Simulator,
+    VirtualMachine,
+    What,
+)
 from support.events.gate import Gate, Treatment, Way
 from support.paths import ROOT
 from support.programs import COMMAND, NOBODY, PATIENCE, Exporter, Program, environment, eventually
 from support.servers.http_peer import HttpServer, Request, Response
 
 EXAMPLES = ROOT / "deploy" / "examples"
-HOOKS = ("load-balancer-drain", "kubectl-drain", "checkpoint-before-eviction", "patroni-switchover", "mysql-switchover")
+HOOKS = (
+    "load-balancer-drain",
+    "kubectl-drain",
+    "checkpoint-before-eviction",
+    "patroni-switchover",
+    "mysql-switchover",
+)
 LIBRARY = "/usr/local/lib/azure-scheduled-events"
 INSTALLED = "/opt/azure-scheduled-events-exporter/bin/azure-scheduled-events-exporter"
 PAGE = (ROOT / "docs" / "approvals.md").read_text()
@@ -44,7 +58,16 @@ class Stage:
         self.folder, self.file, self.journal = folder, folder / "calls", folder / "journal"
         programs = folder / "bin"
         programs.mkdir()
-        for name in ("az", "kubectl", "azcopy", "systemctl", "drain", "undrain", "patronictl", "mysql"):
+        for name in (
+            "az",
+            "kubectl",
+            "azcopy",
+            "systemctl",
+            "drain",
+            "undrain",
+            "patronictl",
+            "mysql",
+        ):
             (programs / name).write_text(SUBSTITUTE)
             (programs / name).chmod(0o755)
         self.environment = environment(
@@ -57,7 +80,9 @@ class Stage:
         self.answers({})
 
     def answers(self, said: Mapping[str, tuple[int, str]]) -> None:
-        """Let calls end with a status and an output, by patterns of the shell; all others succeed in silence."""
+        """Let calls end with a status and an output, by patterns of the shell; all others succeed
+        in silence.
+        """
         lines = (f"{pattern}|{status}|{text}\n" for pattern, (status, text) in said.items())
         self.file.with_name("calls.answers").write_text("".join(lines))
 
@@ -72,18 +97,27 @@ class Stage:
         return self.file.read_text().splitlines() if self.file.exists() else []
 
     def hook(self, hook: str, what: str, **settings: str) -> tuple[int, list[str], str]:
-        """Run a hook with the environment of its unit and ``settings``; return status, calls and output."""
+        """Run a hook with the environment of its unit and ``settings``; return status, calls and
+        output.
+        """
         before = len(self.calls)
         env = {**self.environment, **unit_environment(hook), **settings}
-        done = subprocess.run([EXAMPLES / hook, what], env=env, check=False, capture_output=True, text=True)
+        done = subprocess.run(
+            [EXAMPLES / hook, what], env=env, check=False, capture_output=True, text=True
+        )
         return done.returncode, self.calls[before:], done.stdout + done.stderr
 
 
 def unit_environment(hook: str) -> dict[str, str]:
     """Return the environment of a unit, but for where its journal is."""
-    lines = re.findall("^Environment=(.*)$", (EXAMPLES / f"{hook}.service").read_text(), re.MULTILINE)
+    lines = re.findall(
+        "^Environment=(.*)$", (EXAMPLES / f"{hook}.service").read_text(), re.MULTILINE
+    )
     found = dict(pair.split("=", 1) for line in lines for pair in line.split())
-    assert found.pop("AZURE_SCHEDULED_EVENTS_JOURNAL_PATH") == "/var/lib/azure-scheduled-events-exporter"
+    assert (
+        found.pop("AZURE_SCHEDULED_EVENTS_JOURNAL_PATH")
+        == "/var/lib/azure-scheduled-events-exporter"
+    )
     return found
 
 
@@ -95,13 +129,18 @@ def stage(tmp_path: Path) -> Stage:
 
 @pytest.mark.parametrize("hook", HOOKS)
 def test_files(hook: str, tmp_path: Path) -> None:
-    """Each unit is one that systemd takes and runs what lies beside it, which is plain sh and refuses other words."""
+    """Each unit is one that systemd takes and runs what lies beside it, which is plain sh and
+    refuses other words.
+    """
     text = (EXAMPLES / f"{hook}.service").read_text()
     unit = configparser.ConfigParser(strict=False, interpolation=None)
     unit.optionxform = str  # type: ignore[assignment,method-assign] # systemd's keys have capitals
     unit.read_string(text)
     keeps_state = "STATE_DIRECTORY" in (EXAMPLES / hook).read_text()
-    assert (unit["Service"]["Restart"], unit["Service"].get("StateDirectory") == hook) == ("always", keeps_state)
+    assert (unit["Service"]["Restart"], unit["Service"].get("StateDirectory") == hook) == (
+        "always",
+        keeps_state,
+    )
     assert unit["Install"]["WantedBy"] == "multi-user.target"
     copy = tmp_path / f"{hook}.service"
     copy.write_text(text.replace(LIBRARY, str(EXAMPLES)).replace(INSTALLED, COMMAND))
@@ -117,14 +156,19 @@ def test_files(hook: str, tmp_path: Path) -> None:
 def az(what: str) -> str:
     """Return how the load balancer's program is called, with the settings of the unit."""
     return (
-        f"az network nic ip-config address-pool {what} --output none --ip-config-name ipconfig1 --lb-name web "
-        "--address-pool web-vms --resource-group production --nic-name web-0-nic"
+        f"az network nic ip-config address-pool {what} --output none --ip-config-name ipconfig1"
+        " --lb-name web --address-pool web-vms --resource-group production --nic-name web-0-nic"
     )
 
 
 def test_load_balancer_drain(stage: Stage) -> None:
-    """A VM in the pool leaves it and is added again, once each, however often the hook runs; another stays out."""
-    quick, pool = {"DRAIN_SECONDS": "0"}, "/providers/Microsoft.Network/loadBalancers/WEB/backendAddressPools/web-vms"
+    """A VM in the pool leaves it and is added again, once each, however often the hook runs;
+    another stays out.
+    """
+    quick, pool = (
+        {"DRAIN_SECONDS": "0"},
+        "/providers/Microsoft.Network/loadBalancers/WEB/backendAddressPools/web-vms",
+    )
     assert len(stage.hook(HOOKS[0], "prepare", **quick)[1]) == 1, "it is in no pool"
     stage.answers({"az*show*": (0, pool)})
     assert stage.hook(HOOKS[0], "prepare", **quick)[1][1:] == [az("remove")]
@@ -135,7 +179,9 @@ def test_load_balancer_drain(stage: Stage) -> None:
 
 
 def test_kubectl_drain(stage: Stage) -> None:
-    """The node is drained and takes pods again afterwards, unless an operator had cordoned it before."""
+    """The node is drained and takes pods again afterwards, unless an operator had cordoned it
+    before.
+    """
     drain = "kubectl drain n --ignore-daemonsets --delete-emptydir-data --timeout=5m"
     mark = "kubectl annotate node n --request-timeout=30s"
     assert stage.hook(HOOKS[1], "prepare", NODE="n")[1][1:] == [
@@ -155,7 +201,9 @@ def test_kubectl_drain(stage: Stage) -> None:
 
 
 def test_checkpoint_before_eviction(stage: Stage) -> None:
-    """Work is saved before an eviction; if it is cancelled, the worker goes on; one that does not run is left alone."""
+    """Work is saved before an eviction; if it is cancelled, the worker goes on; one that does not
+    run is left alone.
+    """
     stage.answers({"systemctl is-active*": (3, "")})
     assert len(stage.hook(HOOKS[2], "prepare")[1]) == 1
     stage.answers({})
@@ -191,24 +239,38 @@ SWITCHOVER = ["patronictl -c /etc/patroni/config.yml switchover main --leader db
         ((), 1, [], "Patroni's API answered 000 to /primary (000: no answer)\n"),
     ],
 )
-def test_patroni(statuses: Sequence[int], status: int, calls: list[str], said: str, stage: Stage) -> None:
+def test_patroni(
+    statuses: Sequence[int], status: int, calls: list[str], said: str, stage: Stage
+) -> None:
     """Only a leader hands its role on, and the hook fails if it is still the leader."""
     timeout = "1" if said else "60"  # a busy machine is slow to ask three times
     with Patroni(*statuses) as patroni:
         api = patroni.url if statuses else f"http://{NOBODY}"
-        assert stage.hook(HOOKS[3], "prepare", PATRONI_API=api, SWITCHOVER_TIMEOUT=timeout) == (status, calls, said)
+        assert stage.hook(HOOKS[3], "prepare", PATRONI_API=api, SWITCHOVER_TIMEOUT=timeout) == (
+            status,
+            calls,
+            said,
+        )
 
 
 def test_mysql(stage: Stage) -> None:
-    """Only a primary hands its role on, to a member that is online; the hook fails if there is none, or it refuses."""
-    assert stage.hook(HOOKS[4], "prepare")[::2] == (0, "this VM is not the primary: no switchover\n")
+    """Only a primary hands its role on, to a member that is online; the hook fails if there is
+    none, or it refuses.
+    """
+    assert stage.hook(HOOKS[4], "prepare")[::2] == (
+        0,
+        "this VM is not the primary: no switchover\n",
+    )
     primary = {"*PRIMARY*": (0, "id-0")}
     stage.answers(primary)
     assert stage.hook(HOOKS[4], "prepare")[::2] == (1, "no other member is online\n")
     members = {**primary, "*SECONDARY*": (0, "id-1")}
     stage.answers(members)
     status, calls, _ = stage.hook(HOOKS[4], "prepare")
-    assert (status, calls[-1].partition("--execute ")[2]) == (0, "SELECT group_replication_set_as_primary('id-1', 30)")
+    assert (status, calls[-1].partition("--execute ")[2]) == (
+        0,
+        "SELECT group_replication_set_as_primary('id-1', 30)",
+    )
     stage.answers({**members, "*set_as_primary*": (1, "")})
     assert stage.hook(HOOKS[4], "prepare")[0] == 1
 
@@ -224,7 +286,9 @@ def approved(simulator: Simulator) -> list[str]:
 
 
 def test_a_unit_around_an_event(stage: Stage, start_exporter: Callable[..., Exporter]) -> None:
-    """What a unit starts drains, approves the event when the drain has ended and not before, and recovers."""
+    """What a unit starts drains, approves the event when the drain has ended and not before, and
+    recovers.
+    """
     with Simulator(Scenario("quiet", "", VMS, ()), requests_per_second=20) as simulator:
         exporter = start_exporter(simulator.url, *FAST, "--journal.path", str(stage.journal))
         exporter.shows("IMDS", lambda scrape: scrape.value("up"))
@@ -233,7 +297,12 @@ def test_a_unit_around_an_event(stage: Stage, start_exporter: Callable[..., Expo
         (command,) = re.findall("^ExecStart=(.*)$", text, re.MULTILINE)
         started = command.replace(LIBRARY, str(EXAMPLES)).replace(INSTALLED, COMMAND).split()
         env = {**stage.environment, **unit_environment("kubectl-drain"), "NODE": "n"}
-        with Program(started, stage.folder / "hook.log", **env, AZURE_SCHEDULED_EVENTS_IMDS_ENDPOINT=simulator.url):
+        with Program(
+            started,
+            stage.folder / "hook.log",
+            **env,
+            AZURE_SCHEDULED_EVENTS_IMDS_ENDPOINT=simulator.url,
+        ):
             simulator.play(ONE)
             eventually(lambda: stage.calls, "the drain")
             polls = exporter.scrape().total("polls_total")
@@ -242,7 +311,9 @@ def test_a_unit_around_an_event(stage: Stage, start_exporter: Callable[..., Expo
             stage.answers({"kubectl get*annotations*": (0, "true")})
             stage.slow(on=False)
             eventually(lambda: approved(simulator) == ["Reboot"], "the approval")
-            eventually(lambda: "kubectl uncordon n --request-timeout=30s" in stage.calls, "the recovery")
+            eventually(
+                lambda: "kubectl uncordon n --request-timeout=30s" in stage.calls, "the recovery"
+            )
         whole = {"detected": 1, "approved": 1, "started": 1, "completed": 1}
         exporter.shows("the whole event", lambda scrape: scrape.transitions() == whole)
 
@@ -276,13 +347,20 @@ def test_shortest_drain(stage: Stage, start_exporter: Callable[..., Exporter]) -
 
 
 @pytest.mark.parametrize(
-    ("treatment", "undone"), [(Way.LATE, False), (500, False), (409, True)], ids=["no answer", "failed", "refused"]
+    ("treatment", "undone"),
+    [(Way.LATE, False), (500, False), (409, True)],
+    ids=["no answer", "failed", "refused"],
 )
-def test_drain_that_is_undone(treatment: Treatment, undone: bool, stage: Stage) -> None:  # noqa: FBT001 - pytest hands it in by name
+def test_drain_that_is_undone(treatment: Treatment, undone: bool, stage: Stage) -> None:
     """The line of the page undoes its drain only if the event is certainly not approved."""
     with Simulator(ONE) as simulator, Gate(simulator.url, treatment, Way.PASS) as gate:
-        announced = [each.event_id for each in eventually(lambda: simulator.record, "the announcement")]
-        flags = {"AZURE_SCHEDULED_EVENTS_IMDS_ENDPOINT": gate.url, "AZURE_SCHEDULED_EVENTS_IMDS_TIMEOUT": "5s"}
+        announced = [
+            each.event_id for each in eventually(lambda: simulator.record, "the announcement")
+        ]
+        flags = {
+            "AZURE_SCHEDULED_EVENTS_IMDS_ENDPOINT": gate.url,
+            "AZURE_SCHEDULED_EVENTS_IMDS_TIMEOUT": "5s",
+        }
         env = {**stage.environment, **flags, "EVENT_ID": announced[0]}
         subprocess.run(["sh", "-c", block("undrain")], env=env, check=True, timeout=PATIENCE)
         assert stage.calls == ["drain ", "undrain "][: 1 + undone]

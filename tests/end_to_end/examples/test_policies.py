@@ -1,4 +1,6 @@
-"""The example policies and roles of deploy/examples: shown or linked by docs/approvals.md, valid, careful."""
+"""The example policies and roles of deploy/examples: shown or linked by docs/approvals.md, valid,
+careful.
+"""
 
 import re
 import subprocess
@@ -54,7 +56,9 @@ def test_example_policies_hold_what_is_deleted() -> None:
     """No example policy approves the deletion of a VM that Azure takes back."""
     for name in POLICIES:
         for rule in load(EXAMPLES / "policies" / f"{name}.yaml").rules:
-            if rule.action is Action.HOLD and (rule.match.event_type is None or "Preempt" in rule.match.event_type):
+            if rule.action is Action.HOLD and (
+                rule.match.event_type is None or "Preempt" in rule.match.event_type
+            ):
                 break
             if rule.match.event_source == frozenset({"User"}):
                 continue
@@ -64,18 +68,27 @@ def test_example_policies_hold_what_is_deleted() -> None:
 
 @pytest.mark.parametrize("name", POLICIES)
 def test_example_policies_know_the_types_that_they_approve(name: str) -> None:
-    """Each rule of an example that approves names its types: one that Azure may add is not approved."""
+    """Each rule of an example that approves names its types: one that Azure may add is not
+    approved.
+    """
     for rule in load(EXAMPLES / "policies" / f"{name}.yaml").rules:
         assert rule.action is Action.HOLD or rule.match.event_type is not None, rule.name
 
 
 def test_rights_to_drain() -> None:
-    """Kubernetes takes the role of kubectl-drain, which allows to drain and to uncordon and nothing else."""
+    """Kubernetes takes the role of kubectl-drain, which allows to drain and to uncordon and nothing
+    else.
+    """
     objects = list(yaml.safe_load_all((EXAMPLES / "kubectl-drain-rbac.yaml").read_text()))
     for each in objects:
         kubernetes_validate.validate(each, "1.31", strict=True)
     [role] = [each for each in objects if each["kind"] == "ClusterRole"]
-    assert {(name, verb) for rule in role["rules"] for name in rule["resources"] for verb in rule["verbs"]} == {
+    assert {
+        (name, verb)
+        for rule in role["rules"]
+        for name in rule["resources"]
+        for verb in rule["verbs"]
+    } == {
         *(("nodes", "get"), ("nodes", "patch"), ("pods", "get"), ("pods", "list")),
         *(("pods/eviction", "create"), ("daemonsets", "get")),
     }

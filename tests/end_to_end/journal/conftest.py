@@ -1,4 +1,6 @@
-"""What the tests of a running exporter's journal share: a simulator, exporters and followers on one journal."""
+"""What the tests of a running exporter's journal share: a simulator, exporters and followers on one
+journal.
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -26,11 +28,15 @@ def state(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def run(state: Path, simulator: Simulator, start_exporter: Callable[..., Exporter]) -> Callable[..., Exporter]:
+def run(
+    state: Path, simulator: Simulator, start_exporter: Callable[..., Exporter]
+) -> Callable[..., Exporter]:
     """Start exporters that keep a journal, and wait until each has polled."""
 
     def start(*flags: str, url: str = "", path: Path = state, **env: str) -> Exporter:
-        exporter = start_exporter(url or simulator.url, *FAST, "--journal.path", str(path), *flags, **env)
+        exporter = start_exporter(
+            url or simulator.url, *FAST, "--journal.path", str(path), *flags, **env
+        )
         exporter.shows("a poll", lambda scrape: scrape.value("up"))
         return exporter
 
@@ -46,6 +52,8 @@ def follow(simulator: Simulator, state: Path, tmp_path: Path) -> Iterator[Callab
         def start(*flags: str) -> Follower:
             nonlocal count
             count += 1
-            return stack.enter_context(Follower(simulator.url, state, tmp_path / f"follower-{count}", *flags))
+            return stack.enter_context(
+                Follower(simulator.url, state, tmp_path / f"follower-{count}", *flags)
+            )
 
         yield start

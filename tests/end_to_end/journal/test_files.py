@@ -1,4 +1,6 @@
-"""Journal files that are removed, replaced, linked, locked or brought from elsewhere under a running exporter."""
+"""Journal files that are removed, replaced, linked, locked or brought from elsewhere under a
+running exporter.
+"""
 
 import json
 import os
@@ -39,7 +41,9 @@ def refused(url: str, path: Path) -> bool:
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Image]:
-    """Return a mounted file system of its own, with blocks of 1 KiB, of which a mapped page needs several."""
+    """Return a mounted file system of its own, with blocks of 1 KiB, of which a mapped page needs
+    several.
+    """
     with ExitStack() as stack:
         try:
             image = stack.enter_context(Image(tmp_path / "disk", block=1024))
@@ -51,8 +55,12 @@ def disk(tmp_path: Path) -> Iterator[Image]:
 class TestDisk:
     """The disk of the journal is full, read-only, or hangs."""
 
-    def test_it_hangs(self, disk: Image, run: Callable[..., Exporter], simulator: Simulator) -> None:
-        """While the disk does not answer, a Preempt is shown and pushed; it is on disk in order when it does."""
+    def test_it_hangs(
+        self, disk: Image, run: Callable[..., Exporter], simulator: Simulator
+    ) -> None:
+        """While the disk does not answer, a Preempt is shown and pushed; it is on disk in order
+        when it does.
+        """
         journal = disk.place / "state" / "journal.sqlite"
         with Peer() as alertmanager:
             exporter = run("--alertmanager.url", alertmanager.url, path=journal)
@@ -62,14 +70,20 @@ class TestDisk:
                 counted(exporter, detected=1)
                 simulator.set_document([event("A"), event("B", kind="Preempt", not_before=soon)])
                 counted(exporter, detected=2)
-                eventually(lambda: any(b'"B"' in body for _, _, body in alertmanager.requests), "the push")
+                eventually(
+                    lambda: any(b'"B"' in body for _, _, body in alertmanager.requests), "the push"
+                )
                 assert exporter.scrape().value("journal_up") == 0
                 polls_on(exporter, 4)
             exporter.shows("the journal on disk", lambda now: now.value("journal_up") == 1)
         assert rows(journal) == [("A", "detected"), ("B", "detected")]
 
-    def test_it_is_full_after_a_kill(self, disk: Image, run: Callable[..., Exporter], simulator: Simulator) -> None:
-        """What a killed exporter left mapped ends no command on a full disk, and what it had written is known."""
+    def test_it_is_full_after_a_kill(
+        self, disk: Image, run: Callable[..., Exporter], simulator: Simulator
+    ) -> None:
+        """What a killed exporter left mapped ends no command on a full disk, and what it had
+        written is known.
+        """
         journal = disk.place / "state" / "journal.sqlite"
         simulator.set_document([event("A")])
         killed = run(path=journal)
@@ -77,7 +91,9 @@ class TestDisk:
         disk.fill()
         killed.kill()
         command = [COMMAND, "history", "--journal.path", str(journal), "--json"]
-        done = subprocess.run(command, check=True, capture_output=True, env=environment(), timeout=PATIENCE)
+        done = subprocess.run(
+            command, check=True, capture_output=True, env=environment(), timeout=PATIENCE
+        )
         assert [each["event_id"] for each in json.loads(done.stdout)] == ["A"]
         exporter = run(path=journal)
         counted(exporter, detected=1)
@@ -90,7 +106,9 @@ class TestDisk:
 class TestOneWriter:
     """No other process can write while the exporter runs, also while it keeps entries in memory."""
 
-    def test_the_lock_is_kept_in_memory(self, run: Callable[..., Exporter], simulator: Simulator, state: Path) -> None:
+    def test_the_lock_is_kept_in_memory(
+        self, run: Callable[..., Exporter], simulator: Simulator, state: Path
+    ) -> None:
         """While a disk error keeps the journal in memory, a second exporter is still refused."""
         exporter = run()
         with closing(sqlite3.connect(state / "journal.sqlite", isolation_level=None)) as backup:
@@ -104,7 +122,9 @@ class TestOneWriter:
     def test_a_link_is_no_second_journal(
         self, run: Callable[..., Exporter], simulator: Simulator, state: Path, tmp_path: Path
     ) -> None:
-        """A second exporter on a symbolic link to the journal is refused, whichever part of the path is the link."""
+        """A second exporter on a symbolic link to the journal is refused, whichever part of the
+        path is the link.
+        """
         run()
         (tmp_path / "folder-link").symlink_to(state)
         (tmp_path / "file-link.sqlite").symlink_to(state / "journal.sqlite")
@@ -114,7 +134,9 @@ class TestOneWriter:
     def test_root_leaves_nothing_in_the_way(
         self, simulator: Simulator, follow: Callable[..., Follower], state: Path
     ) -> None:
-        """A follower creates nothing, and what ``approve`` creates as root belongs to the owner of the folder."""
+        """A follower creates nothing, and what ``approve`` creates as root belongs to the owner of
+        the folder.
+        """
         if os.geteuid() != 0:
             pytest.fail("this test needs root, to make a folder of somebody else")
         state.mkdir(mode=0o700)
@@ -122,15 +144,32 @@ class TestOneWriter:
         simulator.set_document([event("A")])
         follow().wait_for(("A", "detected"))
         assert list(state.iterdir()) == []
-        command = [COMMAND, "approve", "--imds.endpoint", simulator.url, "--journal.path", str(state), "A", "--yes"]
-        subprocess.run(command, check=False, capture_output=True, env=environment(), timeout=2 * PATIENCE)
-        assert {path.name: path.stat().st_uid for path in state.iterdir() if path.stat().st_uid != NOBODY} == {}
+        command = [
+            COMMAND,
+            "approve",
+            "--imds.endpoint",
+            simulator.url,
+            "--journal.path",
+            str(state),
+            "A",
+            "--yes",
+        ]
+        subprocess.run(
+            command, check=False, capture_output=True, env=environment(), timeout=2 * PATIENCE
+        )
+        assert {
+            path.name: path.stat().st_uid
+            for path in state.iterdir()
+            if path.stat().st_uid != NOBODY
+        } == {}
 
 
 class TestAnotherVm:
     """The journal came with a captured image."""
 
-    def test_it_is_set_aside(self, run: Callable[..., Exporter], simulator: Simulator, state: Path) -> None:
+    def test_it_is_set_aside(
+        self, run: Callable[..., Exporter], simulator: Simulator, state: Path
+    ) -> None:
         """Another VM does not report the first one's events, logs this, and sets the history aside."""
         first = run()
         simulator.set_document([event("THEIRS", not_before="Mon, 11 Apr 2022 22:26:58 GMT")])

@@ -1,4 +1,6 @@
-"""Followers of a journal that is set aside or begun anew, and what ``--since`` carries across gaps of the exporter."""
+"""Followers of a journal that is set aside or begun anew, and what ``--since`` carries across gaps
+of the exporter.
+"""
 
 import shutil
 from collections.abc import Callable
@@ -27,9 +29,15 @@ class TestDamage:
     """The journal is set aside while followers read it."""
 
     def test_a_follower_is_not_left_behind(
-        self, run: Callable[..., Exporter], follow: Callable[..., Follower], simulator: Simulator, state: Path
+        self,
+        run: Callable[..., Exporter],
+        follow: Callable[..., Follower],
+        simulator: Simulator,
+        state: Path,
     ) -> None:
-        """A follower reads on in the new journal, which has the transition that met the damage, numbered on."""
+        """A follower reads on in the new journal, which has the transition that met the damage,
+        numbered on.
+        """
         exporter, follower = one_detected(run, follow, simulator)
         Foreign(None, state / "journal.sqlite").begins()  # type: ignore[arg-type] # it needs no disk of its own
         simulator.set_document([event("A"), event("B")])
@@ -48,9 +56,15 @@ class TestPosition:
     """What ``--since`` carries."""
 
     def test_a_cursor_knows_its_journal(
-        self, run: Callable[..., Exporter], follow: Callable[..., Follower], simulator: Simulator, state: Path
+        self,
+        run: Callable[..., Exporter],
+        follow: Callable[..., Follower],
+        simulator: Simulator,
+        state: Path,
     ) -> None:
-        """With the cursor of a journal that is gone, a follower begins with the first transition of the new one."""
+        """With the cursor of a journal that is gone, a follower begins with the first transition of
+        the new one.
+        """
         exporter, follower = one_detected(run, follow, simulator)
         cursor = follower.printed[0]["cursor"]
         follower.kill()
@@ -65,7 +79,11 @@ class TestFollowers:
     """Followers while the disk does not work, and without a journal."""
 
     def test_the_exporter_cannot_write(
-        self, run: Callable[..., Exporter], follow: Callable[..., Follower], simulator: Simulator, state: Path
+        self,
+        run: Callable[..., Exporter],
+        follow: Callable[..., Follower],
+        simulator: Simulator,
+        state: Path,
     ) -> None:
         """What waits for the journal is printed once, when the exporter can write it again."""
         exporter, follower = one_detected(run, follow, simulator)
@@ -81,7 +99,9 @@ class TestFollowers:
         eventually(lambda: rows(state) == whole, "the journal has everything once")
 
     def test_there_and_back(self, follow: Callable[..., Follower], simulator: Simulator) -> None:
-        """A follower that polls by itself reports each of three reschedules, also the one that goes back."""
+        """A follower that polls by itself reports each of three reschedules, also the one that goes
+        back.
+        """
         moments = ["Mon, 11 Apr 2072 22:26:58 GMT", "Mon, 11 Apr 2072 23:26:58 GMT"]
         simulator.set_document([event("A", not_before=moments[0])])
         follower = follow()

@@ -20,7 +20,9 @@ class TestClock:
     def test_history_is_not_removed(
         self, run: Callable[..., Exporter], simulator: Simulator, state: Path, tmp_path: Path
     ) -> None:
-        """With a clock that is 100 days ahead nothing is pruned, since IMDS' own clock does not confirm it."""
+        """With a clock that is 100 days ahead nothing is pruned, since IMDS' own clock does not
+        confirm it.
+        """
         exporter = run()
         simulator.set_document([event("OLD")])
         counted(exporter, detected=1)
@@ -34,7 +36,9 @@ class TestClock:
         exporter.kill()
         assert history(state) == {"OLD"}
 
-    def test_old_entries_are_removed(self, run: Callable[..., Exporter], simulator: Simulator, state: Path) -> None:
+    def test_old_entries_are_removed(
+        self, run: Callable[..., Exporter], simulator: Simulator, state: Path
+    ) -> None:
         """With a correct clock, entries older than the retention are removed, and still counted."""
         exporter = run()
         simulator.set_document([event("OLD"), event("NEWER")])

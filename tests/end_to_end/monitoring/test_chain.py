@@ -13,7 +13,12 @@ from support.monitoring.stand_in import StandIn
 from support.monitoring.victoria import VictoriaStack
 from support.programs import eventually
 
-FAST = {"scrape.interval": "1s", "evaluation.interval": "1s", "group.wait": "0s", "group.interval": "1s"}
+FAST = {
+    "scrape.interval": "1s",
+    "evaluation.interval": "1s",
+    "group.wait": "0s",
+    "group.interval": "1s",
+}
 AWAY = 25
 """Scrapes that fail while a VM is away: more than an engine takes to read its recordings back."""
 
@@ -35,7 +40,9 @@ class Play:
         self.expected: Counter[tuple[str, str, str]] = Counter()
 
     def expect(self, status: str, *alerts: str) -> None:
-        """Wait for notifications, such as ``Reboot critical``, beside all those that were expected before."""
+        """Wait for notifications, such as ``Reboot critical``, beside all those that were expected
+        before.
+        """
         for alert in alerts:
             name, severity = alert.split()
             self.expected[f"AzureScheduledEvent{name}", severity, status] += 1
@@ -49,16 +56,26 @@ class Play:
     def wait_while_away(self, vm: StandIn) -> None:
         """Wait until so many scrapes of ``vm`` have failed."""
         failed = f'count_over_time((up{{instance="{vm.target}"}} == 0)[10m:1s])'
-        eventually(lambda: [value for _, value in self.chain_query(failed) if value >= AWAY], "it is away", 90)
+        eventually(
+            lambda: [value for _, value in self.chain_query(failed) if value >= AWAY],
+            "it is away",
+            90,
+        )
 
     def chain_query(self, expression: str) -> list[tuple[dict[str, str], float]]:
         """Ask the engine's store."""
         chain = self.chain
-        return chain.prometheus.query(expression) if isinstance(chain, Stack) else chain.query(expression)
+        return (
+            chain.prometheus.query(expression)
+            if isinstance(chain, Stack)
+            else chain.query(expression)
+        )
 
 
 def test_one_notification_an_event(tmp_path: Path) -> None:
-    """VMs that go away, an end that a blind peer misses, an event that comes near and returns: no page too many."""
+    """VMs that go away, an end that a blind peer misses, an event that comes near and returns: no
+    page too many.
+    """
     with ExitStack() as stack:
         follow_events(Play("prometheus", tmp_path, stack))
 
@@ -71,7 +88,9 @@ def follow_events(play: Play) -> None:
     called_off.show("C Freeze announced")
     blind.show("C Freeze announced", up=0)
     moved.show("D Redeploy far_ahead")
-    play.expect("firing", "Preempt warning", "Reboot critical", "Freeze warning", "DegradedHost warning")
+    play.expect(
+        "firing", "Preempt warning", "Reboot critical", "Freeze warning", "DegradedHost warning"
+    )
     evicted.go_away()
     rebooted.go_away()
     called_off.show(f"C ended {time.time():.0f}")

@@ -33,11 +33,16 @@ def run(*flags: str) -> int:
 @pytest.fixture
 def team(tmp_path: Path) -> Iterator[tuple[Alertmanager, Receiver]]:
     """An Alertmanager, and the receiver of pages and tickets."""
-    with Receiver() as receiver, Alertmanager(tmp_path, resolve(receivers(receiver.url))) as alertmanager:
+    with (
+        Receiver() as receiver,
+        Alertmanager(tmp_path, resolve(receivers(receiver.url))) as alertmanager,
+    ):
         yield alertmanager, receiver
 
 
-def test_straight_to_alertmanager(team: tuple[Alertmanager, Receiver], capsys: pytest.CaptureFixture[str]) -> None:
+def test_straight_to_alertmanager(
+    team: tuple[Alertmanager, Receiver], capsys: pytest.CaptureFixture[str]
+) -> None:
     """A drill pages once, is labeled as a drill, prints how long it took, and ends."""
     alertmanager, receiver = team
     assert run("--alertmanager", alertmanager.url, "--timeout", "20s") == 0
@@ -51,11 +56,14 @@ def test_straight_to_alertmanager(team: tuple[Alertmanager, Receiver], capsys: p
 
 
 def test_the_exporters_own_way(
-    team: tuple[Alertmanager, Receiver], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    team: tuple[Alertmanager, Receiver],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Without a Prometheus, a simulated VM's exporter pushes the alert, and the drill resolves it.
 
-    What is set for the VM's own exporter does not hold for that of the drill: this one would refuse to start.
+    What is set for the VM's own exporter does not hold for that of the drill: this one would refuse
+    to start.
     """
     monkeypatch.setenv("AZURE_SCHEDULED_EVENTS_LOG_LEVEL", "loud")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
@@ -72,7 +80,9 @@ def start_drill(tmp_path: Path) -> Iterator[Callable[..., Program]]:
     started: list[Program] = []
 
     def start(*flags: str) -> Program:
-        started.append(Program([COMMAND, "drill", *flags], tmp_path / "drill.log", PYTHONUNBUFFERED="1"))
+        started.append(
+            Program([COMMAND, "drill", *flags], tmp_path / "drill.log", PYTHONUNBUFFERED="1")
+        )
         return started[-1]
 
     yield start
@@ -81,15 +91,26 @@ def start_drill(tmp_path: Path) -> Iterator[Callable[..., Program]]:
 
 
 def test_the_whole_way(tmp_path: Path, start_drill: Callable[..., Program]) -> None:
-    """A simulated failure of a host goes through exporter, Prometheus and Alertmanager to the pager, and ends."""
+    """A simulated failure of a host goes through exporter, Prometheus and Alertmanager to the
+    pager, and ends.
+    """
     port = free_port()
     with Stack(tmp_path, {}, [f"127.0.0.1:{port}"]) as stack:
-        address = ("--exporter.listen-address", f"127.0.0.1:{port}", "--wait", "6s", "--after", "6s")
+        address = (
+            "--exporter.listen-address",
+            f"127.0.0.1:{port}",
+            "--wait",
+            "6s",
+            "--after",
+            "6s",
+        )
         drill = start_drill("--alertmanager", stack.alertmanager.url, "--timeout", "60s", *address)
         assert drill.process.wait(2 * PATIENCE) == 0, drill.log
         assert stack.receiver.notified("/pager")[0] == WITHOUT_NOTICE
         query = stack.prometheus.query
-        eventually(lambda: query("sum_over_time(up[20s]) == 0"), "the target is missing for a while")
+        eventually(
+            lambda: query("sum_over_time(up[20s]) == 0"), "the target is missing for a while"
+        )
         assert query('ALERTS{event_id!=""}') == []
     assert "Reboot of DRILL-vmss_0 announced" in drill.log
 
@@ -97,17 +118,24 @@ def test_the_whole_way(tmp_path: Path, start_drill: Callable[..., Program]) -> N
 def test_receiver_is_broken(tmp_path: Path) -> None:
     """A drill whose page is not accepted fails with a message."""
     settings = resolve(receivers(f"http://{NOBODY}"))
-    with Alertmanager(tmp_path, settings) as team, pytest.raises(ExporterError, match="notification failed: webhook"):
+    with (
+        Alertmanager(tmp_path, settings) as team,
+        pytest.raises(ExporterError, match="notification failed: webhook"),
+    ):
         run("--alertmanager", team.url, "--timeout", "5s")
 
 
 def test_receiver_without_an_integration(tmp_path: Path) -> None:
     """A drill of an eviction fails if the receiver of tickets notifies nobody."""
     with Receiver() as receiver:
-        settings = resolve({**receivers(receiver.url), "tickets.webhook-url": "", "tickets.email-to": ""})
+        settings = resolve(
+            {**receivers(receiver.url), "tickets.webhook-url": "", "tickets.email-to": ""}
+        )
         with (
             Alertmanager(tmp_path, settings) as team,
-            pytest.raises(ExporterError, match=r"notified nobody of \S+Preempt within 2s: .* checks receivers"),
+            pytest.raises(
+                ExporterError, match=r"notified nobody of \S+Preempt within 2s: .* checks receivers"
+            ),
         ):
             run("--alertmanager", team.url, "--timeout", "2s", "--scenario", "spot-preempt")
 
@@ -122,28 +150,44 @@ def test_info_reaches_nobody(team: tuple[Alertmanager, Receiver], tmp_path: Path
 
 
 def test_inhibition(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A drill says whether an alert of the team's own stays quiet while Azure works on its VM, and takes both back."""
+    """A drill says whether an alert of the team's own stays quiet while Azure works on its VM, and
+    takes both back.
+    """
     targets = {"maintenance.targets": "node-exporter", "maintenance.equal": "instance=host:9100"}
     with Alertmanager(tmp_path, resolve({**receivers("http://127.0.0.1:1"), **targets})) as team:
         address, vm = ("--alertmanager", team.url, "--timeout", "10s"), "instance=10.0.0.4:9100"
         assert run(*address, "--maintenance", f"alertname=InstanceDown,{vm}") == 0
         assert "InstanceDown is inhibited while its VM is in maintenance" in capsys.readouterr().out
-        with pytest.raises(ExporterError, match="ReplicaLag is not inhibited while its VM is in maintenance"):
+        with pytest.raises(
+            ExporterError, match="ReplicaLag is not inhibited while its VM is in maintenance"
+        ):
             run(*address, "--maintenance", f"alertname=ReplicaLag,{vm}")
-        with pytest.raises(UsageError, match="--maintenance: the labels of an alert have an alertname"):
+        with pytest.raises(
+            UsageError, match="--maintenance: the labels of an alert have an alertname"
+        ):
             run(*address, "--maintenance", vm)
         eventually(lambda: team.alerts() == [], "no alert of the drill is left")
 
 
 @pytest.mark.parametrize("flags", [(), ("--push",)], ids=["posted", "pushed"])
 def test_credentials(flags: tuple[str, ...], tmp_path: Path) -> None:
-    """The drill, and the exporter that it starts, authenticate as the HTTP client configuration says."""
+    """The drill, and the exporter that it starts, authenticate as the HTTP client configuration
+    says.
+    """
     (tmp_path / "http.yml").write_text("authorization: {credentials: sesame}\n")
     with Peer() as peer:
         with pytest.raises(ExporterError, match="is it an Alertmanager"):
-            run("--alertmanager", peer.url, "--alertmanager.http-config.file", str(tmp_path / "http.yml"), *flags)
+            run(
+                "--alertmanager",
+                peer.url,
+                "--alertmanager.http-config.file",
+                str(tmp_path / "http.yml"),
+                *flags,
+            )
         assert peer.requests
-        assert {headers.get("Authorization") for _, headers, _ in peer.requests} == {"Bearer sesame"}
+        assert {headers.get("Authorization") for _, headers, _ in peer.requests} == {
+            "Bearer sesame"
+        }
 
 
 @pytest.mark.parametrize(
@@ -152,7 +196,10 @@ def test_credentials(flags: tuple[str, ...], tmp_path: Path) -> None:
         (("--scenario", "all"), "--scenario: 'all' is not one scenario with events"),
         (("--scenario", "flood"), "'flood' is no scenario"),
         (("--alerts.values", "/no/values.yaml"), "--alerts.values: /no/values.yaml: "),
-        (("--push", "--exporter.listen-address", ":0"), "--push and --exporter.listen-address cannot be used together"),
+        (
+            ("--push", "--exporter.listen-address", ":0"),
+            "--push and --exporter.listen-address cannot be used together",
+        ),
     ],
 )
 def test_impossible_flags(flags: tuple[str, ...], said: str) -> None:
@@ -165,9 +212,16 @@ def test_impossible_flags(flags: tuple[str, ...], said: str) -> None:
 
 @pytest.mark.parametrize("flags", [(), ("--maintenance", "alertname=InstanceDown")])
 def test_redirect(flags: tuple[str, ...]) -> None:
-    """An address that redirects is named in one line with the place it leads to, and nothing is sent there."""
-    with Peer() as elsewhere, Peer(302, {"Location": elsewhere.url.replace("//", "//me:sesame@")}) as gate:
-        with pytest.raises(ExporterError, match=r"answered 302: the redirect to http://\*\*\*@\S+ is not followed"):
+    """An address that redirects is named in one line with the place it leads to, and nothing is
+    sent there.
+    """
+    with (
+        Peer() as elsewhere,
+        Peer(302, {"Location": elsewhere.url.replace("//", "//me:sesame@")}) as gate,
+    ):
+        with pytest.raises(
+            ExporterError, match=r"answered 302: the redirect to http://\*\*\*@\S+ is not followed"
+        ):
             run("--alertmanager", gate.url, *flags)
         assert elsewhere.requests == []
 
@@ -176,8 +230,12 @@ def test_redirect(flags: tuple[str, ...]) -> None:
 def test_a_stopped_drill_resolves_its_alert(
     way: tuple[str, ...], team: tuple[Alertmanager, Receiver], start_drill: Callable[..., Program]
 ) -> None:
-    """A drill that gets SIGTERM while it waits for the notification resolves its alert before it ends."""
-    drill = start_drill("--alertmanager", team[0].url, *way, "--scenario", "spot-preempt", "--timeout", "10m")
+    """A drill that gets SIGTERM while it waits for the notification resolves its alert before it
+    ends.
+    """
+    drill = start_drill(
+        "--alertmanager", team[0].url, *way, "--scenario", "spot-preempt", "--timeout", "10m"
+    )
     drill.wait_for_line("Alertmanager has the alert")
     assert drill.terminate() == 128 + 15
     assert team[0].alerts() == []
@@ -186,26 +244,44 @@ def test_a_stopped_drill_resolves_its_alert(
 def test_posted_is_what_is_pushed(
     tmp_path: Path, team: tuple[Alertmanager, Receiver], start_drill: Callable[..., Program]
 ) -> None:
-    """Routes of the team treat a posted drill as the real alert: it has the labels of the pushed one, and drill."""
+    """Routes of the team treat a posted drill as the real alert: it has the labels of the pushed
+    one, and drill.
+    """
     file = tmp_path / "values.yaml"
     file.write_text("severities: {Preempt: critical}\nlabels.add: {owner: web}\n")
-    flags = ("--alertmanager", team[0].url, "--scenario", "spot-preempt", "--alerts.values", str(file), "--keep")
+    flags = (
+        "--alertmanager",
+        team[0].url,
+        "--scenario",
+        "spot-preempt",
+        "--alerts.values",
+        str(file),
+        "--keep",
+    )
     for way in ((), ("--push",)):
         assert start_drill(*flags, *way).process.wait(60) == 0
     posted, pushed = sorted(team[0].alerts(), key=lambda alert: "drill" not in alert["labels"])
-    assert {**posted["labels"], "event_id": ""} == {**pushed["labels"], "event_id": "", "drill": "true"}
+    assert {**posted["labels"], "event_id": ""} == {
+        **pushed["labels"],
+        "event_id": "",
+        "drill": "true",
+    }
     assert posted["labels"]["owner"] == "web"
     assert posted["receivers"] == pushed["receivers"]
 
 
 def test_alert_is_the_rules_own() -> None:
-    """Each scenario raises the alert of the rules, with the severity that is set; one that is harmless raises none."""
+    """Each scenario raises the alert of the rules, with the severity that is set; one that is
+    harmless raises none.
+    """
     catalog = parse_catalog(pushed_alerts(resolve({"severities.Freeze": "page"})))
     raised = {}
     for name in SHIPPED:
         with suppress(UsageError):
             raised[name] = alert_of_story(story_of(name), catalog).labels
-    assert {name: f"{labels['alertname']} {labels['severity']}" for name, labels in raised.items()} == {
+    assert {
+        name: f"{labels['alertname']} {labels['severity']}" for name, labels in raised.items()
+    } == {
         name: f"AzureScheduledEvent{text}"
         for name, text in {
             "host-maintenance": "Freeze page",

@@ -1,6 +1,7 @@
 """Exporters and one Alertmanager are a whole paging chain: no Prometheus runs here.
 
-What follows three minutes after the end is in ``tests/trials/monitoring/pushes.py`` and ``unit/alertmanager``.
+What follows three minutes after the end is in ``tests/trials/monitoring/pushes.py`` and
+``unit/alertmanager``.
 """
 
 from collections.abc import Callable, Iterator
@@ -22,7 +23,10 @@ VMS = tuple(VirtualMachine(f"vmss_{number}", scale_set="web") for number in rang
 @pytest.fixture
 def team(tmp_path: Path) -> Iterator[tuple[Alertmanager, Receiver]]:
     """The team's Alertmanager and its pager."""
-    with Receiver() as receiver, Alertmanager(tmp_path / "am", resolve(receivers(receiver.url))) as alertmanager:
+    with (
+        Receiver() as receiver,
+        Alertmanager(tmp_path / "am", resolve(receivers(receiver.url))) as alertmanager,
+    ):
         yield alertmanager, receiver
 
 
@@ -37,18 +41,26 @@ def pages(receiver: Receiver) -> list[tuple[str, str, str]]:
     """Return the event, the alert and its state of each notification."""
     bodies = [each.body for each in receiver.webhooks()]
     alerts: list[dict[str, Any]] = [alert for body in bodies for alert in body["alerts"]]
-    return [(each["labels"]["event_id"], each["labels"]["alertname"], each["status"]) for each in alerts]
+    return [
+        (each["labels"]["event_id"], each["labels"]["alertname"], each["status"]) for each in alerts
+    ]
 
 
-def test_one_page(tmp_path: Path, team: tuple[Alertmanager, Receiver], simulator: Simulator) -> None:
-    """An event of two VMs is one page, whatever is killed or restarted during it; a peer's event is not pushed."""
+def test_one_page(
+    tmp_path: Path, team: tuple[Alertmanager, Receiver], simulator: Simulator
+) -> None:
+    """An event of two VMs is one page, whatever is killed or restarted during it; a peer's event is
+    not pushed.
+    """
     alertmanager, receiver = team
     both = event("BOTH", not_before="") | {"Resources": ["vmss_0", "vmss_1"]}
 
     def start(number: int, name: str = "") -> Exporter:
         flags = ["--instance.name", f"vmss_{number}", "--alertmanager.url", alertmanager.url]
         flags += ["--poll.interval", "300ms", "--journal.path", str(tmp_path / f"journal-{number}")]
-        return Exporter(simulator.vm_url(f"vmss_{number}"), tmp_path / f"{name}{number}.log", *flags)
+        return Exporter(
+            simulator.vm_url(f"vmss_{number}"), tmp_path / f"{name}{number}.log", *flags
+        )
 
     with ExitStack() as stack:
         exporters = [stack.enter_context(start(number)) for number in range(2)]
@@ -62,19 +74,37 @@ def test_one_page(tmp_path: Path, team: tuple[Alertmanager, Receiver], simulator
         port = int(alertmanager.url.rpartition(":")[2])
         with Alertmanager(tmp_path / "am", resolve(receivers(receiver.url)), port=port) as again:
             eventually(again.alerts, "the alert is back")
-            simulator.set_document([both, event("NEXT", kind="Redeploy", vm="vmss_1", not_before="")])
+            simulator.set_document(
+                [both, event("NEXT", kind="Redeploy", vm="vmss_1", not_before="")]
+            )
             eventually(lambda: len(pages(receiver)) > 1, "the next page")
     prefix = "AzureScheduledEvent"
-    assert pages(receiver) == [("BOTH", f"{prefix}Reboot", "firing"), ("NEXT", f"{prefix}Redeploy", "firing")]
+    assert pages(receiver) == [
+        ("BOTH", f"{prefix}Reboot", "firing"),
+        ("NEXT", f"{prefix}Redeploy", "firing"),
+    ]
 
 
 def test_results_wait_for_no_poll(
-    team: tuple[Alertmanager, Receiver], simulator: Simulator, start_exporter: Callable[..., Exporter]
+    team: tuple[Alertmanager, Receiver],
+    simulator: Simulator,
+    start_exporter: Callable[..., Exporter],
 ) -> None:
-    """What Alertmanager has accepted is counted at once, and not when the next poll ends an hour later."""
+    """What Alertmanager has accepted is counted at once, and not when the next poll ends an hour
+    later.
+    """
     simulator.set_document([event("COUNTED")])
-    flags = ("--instance.name", "vmss_0", "--poll.interval", "1h", "--alertmanager.url", team[0].url)
+    flags = (
+        "--instance.name",
+        "vmss_0",
+        "--poll.interval",
+        "1h",
+        "--alertmanager.url",
+        team[0].url,
+    )
     exporter = start_exporter(simulator.url, *flags)
-    exporter.shows("the push", lambda now: now.value("alertmanager_alerts_total", outcome="accepted") == 1)
+    exporter.shows(
+        "the push", lambda now: now.value("alertmanager_alerts_total", outcome="accepted") == 1
+    )
     assert exporter.scrape().value("alertmanager_up") == 1
     assert exporter.scrape().total("polls_total") == 1

@@ -1,4 +1,6 @@
-"""The demo stack without containers, as ``make stack`` runs it, and the webhook that shows the pages."""
+"""The demo stack without containers, as ``make stack`` runs it, and the webhook that shows the
+pages.
+"""
 
 import json
 import re
@@ -41,8 +43,11 @@ def ended(process: psutil.Process) -> bool:
 
 
 def test_preempt_is_paged(tmp_path: Path) -> None:
-    """A simulated eviction that all exporters see causes one page; at the end no process is left running."""
-    # The story stands still until all five exporters are watched, then goes four times as fast as in life.
+    """A simulated eviction that all exporters see causes one page; at the end no process is left
+    running.
+    """
+    # The story stands still until all five exporters are watched, then goes four times as fast as
+    # in life.
     flags = ["--free-ports", "--folder", str(tmp_path / "stack")]
     with Program([STACK, *flags], tmp_path / "out.log", SPEED="0.001") as stack:
         pages = stack.wait_for_line(LISTENING + "/ +Pages: ")[1]
@@ -58,9 +63,10 @@ def test_preempt_is_paged(tmp_path: Path) -> None:
         play = fetch(f"{simulator}/simulator/play", "POST", b'{"scenario": "story", "speed": 4}')
         assert play.status == 200, play
         stack.wait_for_line(r"pages +\| [\d:]{8} PAGE     Preempt: .*\bweb-4\b")
-        assert {each["labels"]["alertname"] for each in json.loads(fetch(f"{alertmanager}/api/v2/alerts").body)} >= {
-            "AzureScheduledEventPreempt"
-        }
+        assert {
+            each["labels"]["alertname"]
+            for each in json.loads(fetch(f"{alertmanager}/api/v2/alerts").body)
+        } >= {"AzureScheduledEventPreempt"}
         page = fetch(f"{pages}/").body.decode()
         [told] = re.findall(rf"PAGE     Preempt: .*\bweb-4\b.* ({pages}/runbooks/\w+\.md)\n", page)
         runbook = fetch(told)
@@ -86,7 +92,12 @@ def test_preempt_is_paged(tmp_path: Path) -> None:
 def small(folder: Path, *second: str) -> Path:
     """Write a compose file of two simulators, the ``second`` with these arguments."""
     port = {"first": 10170, "second": 10171}
-    health = ["CMD", "azure-scheduled-events-exporter", "events", "--imds.endpoint=http://127.0.0.1:10170"]
+    health = [
+        "CMD",
+        "azure-scheduled-events-exporter",
+        "events",
+        "--imds.endpoint=http://127.0.0.1:10170",
+    ]
     services = {
         name: {
             "image": "azure-scheduled-events-exporter:demo",
@@ -117,7 +128,9 @@ def test_a_part_dies(two: Program) -> None:
     assert two.process.wait(PATIENCE) == 1
     assert gone([first])
     (line,) = two.lines("stack: ")
-    assert re.fullmatch(r"stack: second ended with status -9: .* \[.*/stack/logs/second\.log\]", line)
+    assert re.fullmatch(
+        r"stack: second ended with status -9: .* \[.*/stack/logs/second\.log\]", line
+    )
 
 
 def test_killed(two: Program) -> None:
@@ -137,7 +150,8 @@ def test_port_is_taken(tmp_path: Path) -> None:
         with Program([STACK, "--file", str(path)], tmp_path / "out.log") as stack:
             assert stack.process.wait(PATIENCE) == 1
             said = (
-                f"stack: 127.0.0.1:{port} cannot be had: Address already in use; end what listens there, or take any "
+                f"stack: 127.0.0.1:{port} cannot be had: Address already in use; end what listens"
+                " there, or take any "
             )
             assert stack.log == said + "free ports: make stack STACK=--free-ports\n"
 
@@ -147,7 +161,9 @@ def notification(status: str) -> bytes:
     labels = {"alertname": "AzureScheduledEventReboot"}
     texts = {"summary": "<b>,vmss_1.", "description": "It reboots."}
     alert = {"status": status, "labels": labels, "annotations": texts}
-    return json.dumps({"status": status, "groupKey": "k", "commonLabels": labels, "alerts": [alert]}).encode()
+    return json.dumps(
+        {"status": status, "groupKey": "k", "commonLabels": labels, "alerts": [alert]}
+    ).encode()
 
 
 @pytest.fixture
@@ -167,7 +183,12 @@ def phone(tmp_path: Path) -> Iterator[tuple[Program, str]]:
 def test_pages_and_tickets(phone: tuple[Program, str]) -> None:
     """A page, a ticket, and that one is resolved are a line each; the same again is none."""
     program, url = phone
-    notified = [("/pager", "firing"), ("/pager", "firing"), ("/tickets", "firing"), ("/pager", "resolved")]
+    notified = [
+        ("/pager", "firing"),
+        ("/pager", "firing"),
+        ("/tickets", "firing"),
+        ("/pager", "resolved"),
+    ]
     for path, status in notified:
         assert fetch(f"{url}{path}", "POST", notification(status)).status == 200
     assert [line[9:] for line in program.lines("<b>")] == [
@@ -176,7 +197,11 @@ def test_pages_and_tickets(phone: tuple[Program, str]) -> None:
         "resolved Reboot: <b>, vmss_1",
     ]
     page = fetch(f"{url}/").body.decode()
-    assert page.index("resolved Reboot") < page.index("TICKET   Reboot") < page.index("PAGE     Reboot")
+    assert (
+        page.index("resolved Reboot")
+        < page.index("TICKET   Reboot")
+        < page.index("PAGE     Reboot")
+    )
 
 
 def complaints(stack: Program, folder: Path) -> tuple[int, list[str]]:
@@ -200,7 +225,9 @@ def complaints(stack: Program, folder: Path) -> tuple[int, list[str]]:
 
 
 def test_victoria_metrics(tmp_path: Path) -> None:
-    """On VictoriaMetrics, doctor lists what the engine does not report and finds no fault, and the page is sent."""
+    """On VictoriaMetrics, doctor lists what the engine does not report and finds no fault, and the
+    page is sent.
+    """
     folder = tmp_path / "stack"
     flags = ["--free-ports", "--folder", str(folder), "--victoria"]
     with Program([STACK, *flags], tmp_path / "out.log", SPEED="0.001") as stack:

@@ -1,4 +1,6 @@
-"""The trace of an event as a collector sees it: from IMDS through a running exporter, over failures and restarts."""
+"""The trace of an event as a collector sees it: from IMDS through a running exporter, over failures
+and restarts.
+"""
 
 import time
 from collections.abc import Callable, Iterator
@@ -36,7 +38,9 @@ def imds() -> Iterator[Simulator]:
         yield running
 
 
-def reboot(status: str = "Scheduled", *, event_id: str = ID, seconds: float = 900.0) -> dict[str, object]:
+def reboot(
+    status: str = "Scheduled", *, event_id: str = ID, seconds: float = 900.0
+) -> dict[str, object]:
     """Return a Reboot of two VMs, ``seconds`` before its NotBefore."""
     return entry(
         EventId=event_id,
@@ -56,23 +60,37 @@ def seen_by(exporter: Exporter, *transitions: str) -> None:
 def arrive_soon(collector: Collector, *names: str) -> bool:
     """Return whether exactly the spans ``names`` have been accepted within 10 s."""
     until = time.monotonic() + 10
-    eventually(lambda: collector.names(TRACE) == sorted(names) or time.monotonic() > until, f"spans {names}")
+    eventually(
+        lambda: collector.names(TRACE) == sorted(names) or time.monotonic() > until,
+        f"spans {names}",
+    )
     return collector.names(TRACE) == sorted(names)
 
 
 def test_a_live_migration(collector: Collector, start_exporter: Start, tmp_path: Path) -> None:
     """A live migration is one trace without a hole: what happened, when, to which VM."""
-    with Simulator(Scenario("quiet", "Nothing happens.", find("live-migration")[0].vms, ())) as simulator:
+    with Simulator(
+        Scenario("quiet", "Nothing happens.", find("live-migration")[0].vms, ())
+    ) as simulator:
         exporter = start_exporter(
-            simulator.url, *POLL, "--otlp.endpoint", collector.url, "--journal.path", str(tmp_path / "journal")
+            simulator.url,
+            *POLL,
+            "--otlp.endpoint",
+            collector.url,
+            "--journal.path",
+            str(tmp_path / "journal"),
         )
         exporter.shows("a poll", lambda scrape: scrape.value("up"))
-        simulator.play("live-migration", 150)  # not before the exporter polls: a busy machine starts it slowly
+        simulator.play(
+            "live-migration", 150
+        )  # not before the exporter polls: a busy machine starts it slowly
         eventually(lambda: simulator.record, "announced")
         event_id = simulator.record[0].event_id
         trace = trace_id(event_id)
         collector.wait_for("detected", trace_id=trace)
-        assert [each.what for each in simulator.record] == [What.ANNOUNCED], "detected is told before anything happens"
+        assert [each.what for each in simulator.record] == [What.ANNOUNCED], (
+            "detected is told before anything happens"
+        )
         spans = collector.wait_for(*WHOLE, trace_id=trace)
         truth = {each.what: each.at for each in simulator.record}
     root = spans["scheduled_event"]
@@ -85,13 +103,26 @@ def test_a_live_migration(collector: Collector, start_exporter: Start, tmp_path:
     assert spans["scheduled"].start == spans["approval"].start == root.start
     assert spans["scheduled"].end == spans["approval"].end == spans["started"].start
     assert spans["started"].end == root.end
-    moments = {What.ANNOUNCED: root.start, What.STARTED: spans["started"].start, What.COMPLETED: root.end}
+    moments = {
+        What.ANNOUNCED: root.start,
+        What.STARTED: spans["started"].start,
+        What.COMPLETED: root.end,
+    }
     for what, nanoseconds in moments.items():
         assert -0.1 < nanoseconds / 1e9 - truth[what] < 15.0, what  # the machine may be busy
-    facts = {name.removeprefix("azure.scheduled_event."): value for name, value in root.attributes.items()}
+    facts = {
+        name.removeprefix("azure.scheduled_event."): value
+        for name, value in root.attributes.items()
+    }
     assert 0 <= facts.pop("observed_pause_seconds") < 15.0, "nothing stopped it but the other tests"
-    not_before = datetime.strptime(str(facts.pop("not_before")), "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC).timestamp()
-    assert not_before == pytest.approx(truth[What.STARTED], abs=1.0), "HTTP's dates have whole seconds"
+    not_before = (
+        datetime.strptime(str(facts.pop("not_before")), "%Y-%m-%dT%H:%M:%SZ")
+        .replace(tzinfo=UTC)
+        .timestamp()
+    )
+    assert not_before == pytest.approx(truth[What.STARTED], abs=1.0), (
+        "HTTP's dates have whole seconds"
+    )
     assert facts.pop("notice_seconds") == pytest.approx(not_before - root.start / 1e9, abs=0.01)
     assert 0 <= facts.pop("observed_pauses") < 15.0, "the same"
     assert facts == {
@@ -99,7 +130,10 @@ def test_a_live_migration(collector: Collector, start_exporter: Start, tmp_path:
         "type": "Freeze",
         "resource_type": "VirtualMachine",
         "source": "Platform",
-        "description": "Virtual machine is being paused because of a memory-preserving Live Migration operation.",
+        "description": (
+            "Virtual machine is being paused because of a memory-preserving Live Migration"
+            " operation."
+        ),
         "resources": ["vmss_0", "vmss_1"],
         "resource_count": 2,
         "duration_seconds": 5.0,
@@ -128,8 +162,12 @@ def test_the_events_of_others(collector: Collector, imds: Simulator, start_expor
     assert collector.names(TRACE) == []
 
 
-def test_the_end_in_mid_event(collector: Collector, imds: Simulator, start_exporter: Start, tmp_path: Path) -> None:
-    """After SIGTERM, the open spans are sent, and the next start sends them completely with the same ids."""
+def test_the_end_in_mid_event(
+    collector: Collector, imds: Simulator, start_exporter: Start, tmp_path: Path
+) -> None:
+    """After SIGTERM, the open spans are sent, and the next start sends them completely with the
+    same ids.
+    """
     flags = [*POLL, "--otlp.endpoint", collector.url, "--journal.path", str(tmp_path / "journal")]
     exporter = start_exporter(imds.url, *flags)
     imds.set_document([reboot()])
@@ -143,30 +181,45 @@ def test_the_end_in_mid_event(collector: Collector, imds: Simulator, start_expor
             break
         # At its end it waits a second for the collector, which a busy machine may exceed.
         exporter = start_exporter(imds.url, *flags)
-        exporter.shows("the event", lambda scrape: scrape.value("up") == 1 and scrape.series("event_info"))
+        exporter.shows(
+            "the event", lambda scrape: scrape.value("up") == 1 and scrape.series("event_info")
+        )
     open_spans = collector.wait_for(*still_open, trace_id=TRACE)
-    assert all("azure.scheduled_event.outcome" not in span.attributes for span in open_spans.values())
+    assert all(
+        "azure.scheduled_event.outcome" not in span.attributes for span in open_spans.values()
+    )
     imds.set_document([reboot("Started")])
     exporter = start_exporter(imds.url, *flags)
     exporter.shows("started", lambda scrape: "started" in scrape.transitions())
     imds.set_document([])
     eventually(
-        lambda: collector.spans(TRACE).get(span_id(ID, "vmss_0", "started")), "the phase that came after the restart"
+        lambda: collector.spans(TRACE).get(span_id(ID, "vmss_0", "started")),
+        "the phase that came after the restart",
     )
     whole = collector.wait_for(*WHOLE, trace_id=TRACE)
     assert whole["scheduled_event"].attributes["azure.scheduled_event.outcome"] == "completed"
     assert whole["scheduled_event"].start == open_spans["scheduled_event"].start
     assert whole["scheduled_event"].end > open_spans["scheduled_event"].end
-    assert whole["scheduled"].end == whole["started"].start, "no hole where the exporter was not running"
+    assert whole["scheduled"].end == whole["started"].start, (
+        "no hole where the exporter was not running"
+    )
 
 
-def test_a_collector_that_is_away(collector: Collector, imds: Simulator, start_exporter: Start, tmp_path: Path) -> None:
-    """A collector that is down for the whole event gets every span once it is back, also after a kill."""
+def test_a_collector_that_is_away(
+    collector: Collector, imds: Simulator, start_exporter: Start, tmp_path: Path
+) -> None:
+    """A collector that is down for the whole event gets every span once it is back, also after a
+    kill.
+    """
     collector.stop()
     flags = [*POLL, "--otlp.endpoint", collector.url, "--journal.path", str(tmp_path / "journal")]
     exporter = start_exporter(imds.url, *flags)
     times = {}
-    for document, transition in (([reboot()], "detected"), ([reboot("Started")], "started"), ([], "completed")):
+    for document, transition in (
+        ([reboot()], "detected"),
+        ([reboot("Started")], "started"),
+        ([], "completed"),
+    ):
         times[transition] = time.time()
         imds.set_document(document)
         exporter.shows(transition, lambda scrape, what=transition: what in scrape.transitions())  # type: ignore[misc]

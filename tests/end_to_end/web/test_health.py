@@ -31,7 +31,9 @@ def posts(team: Peer) -> int:
 
 def doctor_says(config: Config, url: str) -> dict[str, str]:
     """Return what ``doctor`` advises about the exporter at ``url``, and whether it is one."""
-    findings = {finding.check: finding for finding in examine(Subject(config, {}, Api("--exporter", url)))}
+    findings = {
+        finding.check: finding for finding in examine(Subject(config, {}, Api("--exporter", url)))
+    }
     return {"served": findings["served"].mark, "exporter-polls": findings["exporter-polls"].hint}
 
 
@@ -70,14 +72,20 @@ def test_a_poll_that_hangs(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> 
                     clock.wall += 47
                     eventually(lambda: running.get("/-/healthy")[0] == 503, "a poll that hangs")
                     body = running.get("/-/healthy")[1]
-                    assert re.fullmatch(rb"a poll should have ended at 2023-\S+Z: the poll loop hangs\n", body)
+                    assert re.fullmatch(
+                        rb"a poll should have ended at 2023-\S+Z: the poll loop hangs\n", body
+                    )
                     assert not up()
                     assert b"the poll loop hangs" in running.get("/")[1]
                     said = doctor_says(config, f"http://127.0.0.1:{running.server.port}")
                     assert said["served"] == "ok"
-                    assert said["exporter-polls"].startswith("Find out what it waits for, such as the disk")
+                    assert said["exporter-polls"].startswith(
+                        "Find out what it waits for, such as the disk"
+                    )
                     assert "the poll loop hangs" in status_line(exporter.poller.latest())
-                    eventually(lambda: "the poll loop hangs" in caplog.messages, "a line in the log")
+                    eventually(
+                        lambda: "the poll loop hangs" in caplog.messages, "a line in the log"
+                    )
                 eventually(up, "a poll that ends")
                 assert running.get("/-/healthy")[0] == 200
                 eventually(lambda: "the poll loop goes on" in caplog.messages, "its end in the log")

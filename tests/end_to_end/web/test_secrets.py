@@ -38,7 +38,10 @@ def assert_no_secret(where: str, text: str) -> None:
 
 def shown(exporter: Exporter) -> str:
     """All that the exporter shows over HTTP."""
-    pages = [fetch(f"{exporter.url}{path}") for path in ("/", "/metrics", "/api/v1/events", "/-/healthy", "/-/ready")]
+    pages = [
+        fetch(f"{exporter.url}{path}")
+        for path in ("/", "/metrics", "/api/v1/events", "/-/healthy", "/-/ready")
+    ]
     return "\n".join(page.body.decode() + str(page.headers) for page in pages)
 
 
@@ -54,26 +57,49 @@ def shown(exporter: Exporter) -> str:
     ids=["accepts", "401", "503", "302", "rejects a part"],
 )
 def test_every_answer(
-    reply: Reply, status: int, simulator: Simulator, start_exporter: Callable[..., Exporter], tmp_path: Path
+    reply: Reply,
+    status: int,
+    simulator: Simulator,
+    start_exporter: Callable[..., Exporter],
+    tmp_path: Path,
 ) -> None:
-    """With any answer of collector and Alertmanager, debug log, pages, metrics and journal contain no secret."""
+    """With any answer of collector and Alertmanager, debug log, pages, metrics and journal contain
+    no secret.
+    """
     (tmp_path / "token").write_text(TOKEN)
     (tmp_path / "http.yml").write_text("authorization: {credentials_file: token}\n")
     journal = tmp_path / "journal"
-    with simulator, Collector(reply) as collector, Peer(status, {"Location": "http://127.0.0.1:1/"}) as team:
+    with (
+        simulator,
+        Collector(reply) as collector,
+        Peer(status, {"Location": "http://127.0.0.1:1/"}) as team,
+    ):
         exporter = start_exporter(
             simulator.url,
             *("--otlp.endpoint", with_password(collector.url), "--journal.path", str(journal)),
-            *("--alertmanager.url", f"{with_password(team.url)},{with_password('http://127.0.0.1:1')}"),
-            *("--alertmanager.http-config.file", str(tmp_path / "http.yml"), "--poll.interval", "100ms"),
+            *(
+                "--alertmanager.url",
+                f"{with_password(team.url)},{with_password('http://127.0.0.1:1')}",
+            ),
+            *(
+                "--alertmanager.http-config.file",
+                str(tmp_path / "http.yml"),
+                "--poll.interval",
+                "100ms",
+            ),
             *("--log.level", "debug", "--log.format", "json"),
             OTEL_EXPORTER_OTLP_HEADERS=HEADERS,
         )
         told = eventually(lambda: collector.received, "a request at the collector")[0]
         _, headers, _ = eventually(lambda: team.requests, "a request at Alertmanager")[0]
-        assert TOKEN in told.headers["authorization"] + told.headers["x-more"], "the collector gets what it is for"
+        assert TOKEN in told.headers["authorization"] + told.headers["x-more"], (
+            "the collector gets what it is for"
+        )
         assert TOKEN in headers["Authorization"], "Alertmanager gets what it is for"
-        exporter.shows("spans counted or waiting", lambda now: now.total("spans_total") + now.total("spans_queued"))
+        exporter.shows(
+            "spans counted or waiting",
+            lambda now: now.total("spans_total") + now.total("spans_queued"),
+        )
         exporter.shows("alerts are counted", lambda now: now.total("alertmanager_alerts_total"))
         assert_no_secret("pages", shown(exporter))
         assert exporter.terminate() == 0
@@ -99,16 +125,23 @@ class TestCommandLine:
             f"otlp.endpoint: {with_password('https://collector.example.org')}\n"
             f"alertmanager.url: {with_password('http://a:9093')},{with_password('http://b:9093')}\n"
         )
-        said = self.said(tmp_path, "check-config", "--config.file", str(file), OTEL_EXPORTER_OTLP_HEADERS=HEADERS)
+        said = self.said(
+            tmp_path, "check-config", "--config.file", str(file), OTEL_EXPORTER_OTLP_HEADERS=HEADERS
+        )
         assert "otlp.endpoint: https://***@collector.example.org" in said
         assert "alertmanager.url: http://***@a:9093,http://***@b:9093" in said
         assert_no_secret("check-config", said)
 
     @pytest.mark.parametrize("flags", [(), ("--push",)])
     def test_drill(self, flags: tuple[str, ...], tmp_path: Path) -> None:
-        """A drill shows neither the password of an Alertmanager that is away, nor that of one that answers oddly."""
+        """A drill shows neither the password of an Alertmanager that is away, nor that of one that
+        answers oddly.
+        """
         with Peer(200) as team:
-            for url, reason in ((team.url, "is it an Alertmanager?"), ("http://127.0.0.1:1", "Connection refused")):
+            for url, reason in (
+                (team.url, "is it an Alertmanager?"),
+                ("http://127.0.0.1:1", "Connection refused"),
+            ):
                 said = self.said(tmp_path, "drill", *flags, "--alertmanager", with_password(url))
                 assert f"{url}: " in said
                 assert reason in said
@@ -120,8 +153,15 @@ class TestCommandLine:
         """A token of more than one line is refused by the name of its file, and not repeated."""
         (tmp_path / "token").write_text(f"{TOKEN}\n{TOKEN}\n")
         (tmp_path / "http.yml").write_text("authorization: {credentials_file: token}\n")
-        flags = ("--imds.endpoint", "http://127.0.0.1:1", "--alertmanager.url", "http://127.0.0.1:1")
+        flags = (
+            "--imds.endpoint",
+            "http://127.0.0.1:1",
+            "--alertmanager.url",
+            "http://127.0.0.1:1",
+        )
         done = command(name, *flags, "--alertmanager.http-config.file", str(tmp_path / "http.yml"))
-        assert "authorization.credentials_file: token: has a line break" in done.stdout + done.stderr
+        assert (
+            "authorization.credentials_file: token: has a line break" in done.stdout + done.stderr
+        )
         assert done.returncode == status
         assert_no_secret(name, done.stdout + done.stderr)

@@ -61,7 +61,10 @@ Start = Callable[..., Exporter]
 def event(**changes: object) -> dict[str, object]:
     """Return a new, announced Reboot of this VM in an hour, as IMDS sends it."""
     due = formatdate(time.time() + 3600, usegmt=True)
-    return entry(EventId=str(uuid.uuid4()).upper(), Resources=["vm_0", "vm_1"], NotBefore=due) | changes
+    return (
+        entry(EventId=str(uuid.uuid4()).upper(), Resources=["vm_0", "vm_1"], NotBefore=due)
+        | changes
+    )
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +73,8 @@ def browser() -> Iterator[Browser]:
     path = next(filter(None, map(shutil.which, CHROMIUM)), None)
     if path is None:
         pytest.fail(
-            "Chromium is missing: run scripts/tools chromium, or put one of these on the PATH: " + ", ".join(CHROMIUM)
+            "Chromium is missing: run scripts/tools chromium, or put one of these on the PATH: "
+            + ", ".join(CHROMIUM)
         )
     with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=path, args=list(FLAGS))
@@ -90,7 +94,10 @@ def context(browser: Browser) -> Iterator[BrowserContext]:
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Simulator, Exporter]]:
     """A simulator in which nothing happens by itself, and an exporter on its ``vm_0``."""
     log = tmp_path_factory.mktemp("status-page") / "exporter.log"
-    with Simulator(QUIET) as simulator, Exporter(simulator.url, log, "--poll.interval", "250ms") as exporter:
+    with (
+        Simulator(QUIET) as simulator,
+        Exporter(simulator.url, log, "--poll.interval", "250ms") as exporter,
+    ):
         yield simulator, exporter
 
 
@@ -138,7 +145,9 @@ def seconds_in(words: str) -> int:
 def test_event_appears_and_goes_without_a_reload(
     simulator: Simulator, exporter: Exporter, context: BrowserContext
 ) -> None:
-    """A new event shows by itself and is announced to a screen reader; when it ends, it moves into the history."""
+    """A new event shows by itself and is announced to a screen reader; when it ends, it moves into
+    the history.
+    """
     page = opened(context, exporter.url)
     expect(page.locator("h1")).to_have_text("vm_0")
     expect(page.locator("#events")).to_contain_text("No events: Azure has announced nothing")
@@ -147,7 +156,9 @@ def test_event_appears_and_goes_without_a_reload(
     simulator.set_document([reboot])
     expect(page.locator("article")).to_contain_text("Restarts this VM.")
     expect(page).to_have_title("Reboot Scheduled - vm_0")
-    expect(page.get_by_role("status")).to_contain_text("IMDS answers, 1 event: Reboot of this VM and 1 more VM at ")
+    expect(page.get_by_role("status")).to_contain_text(
+        "IMDS answers, 1 event: Reboot of this VM and 1 more VM at "
+    )
     expect(life).to_contain_text("Scheduled now")
     simulator.set_document([])
     expect(page.locator("article")).to_have_count(0)
@@ -157,11 +168,15 @@ def test_event_appears_and_goes_without_a_reload(
 
 
 def test_countdown_runs(simulator: Simulator, exporter: Exporter, context: BrowserContext) -> None:
-    """The countdown goes down by itself and is right in a browser whose clock is not; marked text stays marked."""
+    """The countdown goes down by itself and is right in a browser whose clock is not; marked text
+    stays marked.
+    """
     not_before = int(time.time()) + 3000
     reboot = event(NotBefore=formatdate(not_before, usegmt=True))
     simulator.set_document([reboot])
-    exporter.shows("the event", lambda now: now.value("pending", event_type="Reboot", scope="self") == 1)
+    exporter.shows(
+        "the event", lambda now: now.value("pending", event_type="Reboot", scope="self") == 1
+    )
     context.add_init_script("const real = Date.now; Date.now = () => real() - 7200e3;")
     page = opened(context, exporter.url)
     timer = page.get_by_role("timer")
@@ -180,7 +195,9 @@ def test_countdown_runs(simulator: Simulator, exporter: Exporter, context: Brows
 def test_works_without_script(simulator: Simulator, exporter: Exporter, browser: Browser) -> None:
     """With JavaScript switched off, the page shows the events and keeps up by loading itself again."""
     simulator.set_document([event()])
-    exporter.shows("the event", lambda now: now.value("pending", event_type="Reboot", scope="self") == 1)
+    exporter.shows(
+        "the event", lambda now: now.value("pending", event_type="Reboot", scope="self") == 1
+    )
     with browser.new_context(java_script_enabled=False) as context:
         page = context.new_page()
         page.goto(exporter.url)
@@ -190,8 +207,12 @@ def test_works_without_script(simulator: Simulator, exporter: Exporter, browser:
         expect(page.locator("#events")).to_contain_text("No events")
 
 
-def test_exporter_that_cannot_be_reached(simulator: Simulator, start_exporter: Start, context: BrowserContext) -> None:
-    """While the exporter hangs or is down, the page shows it in red, no longer shows "no events", and recovers."""
+def test_exporter_that_cannot_be_reached(
+    simulator: Simulator, start_exporter: Start, context: BrowserContext
+) -> None:
+    """While the exporter hangs or is down, the page shows it in red, no longer shows "no events",
+    and recovers.
+    """
     exporter = start_exporter(simulator.url)
     exporter.shows("a poll", lambda now: now.value("up") == 1)
     page = opened(context, exporter.url)
@@ -200,7 +221,9 @@ def test_exporter_that_cannot_be_reached(simulator: Simulator, start_exporter: S
     expect(quiet).to_be_visible()
     expect(alert).to_be_hidden()
     exporter.process.send_signal(signal.SIGSTOP)
-    expect(alert).to_have_text("The exporter cannot be reached (no answer in time). Nobody knows what IMDS says now.")
+    expect(alert).to_have_text(
+        "The exporter cannot be reached (no answer in time). Nobody knows what IMDS says now."
+    )
     expect(quiet).to_be_hidden()
     expect(unsure).to_be_visible()
     expect(page.get_by_text("IMDS answers", exact=True)).to_be_hidden()
@@ -208,7 +231,9 @@ def test_exporter_that_cannot_be_reached(simulator: Simulator, start_exporter: S
     expect(quiet).to_be_visible()
     expect(alert).to_be_hidden()
     exporter.kill()
-    expect(alert).to_have_text("The exporter cannot be reached (no connection). Nobody knows what IMDS says now.")
+    expect(alert).to_have_text(
+        "The exporter cannot be reached (no connection). Nobody knows what IMDS says now."
+    )
     expect(page.locator("#lost")).to_contain_text(re.compile(r"state of \d+s ago"))
     expect(page).to_have_title("Exporter not reached - No events - vm_0")
     expect(quiet).to_be_hidden()
@@ -216,8 +241,12 @@ def test_exporter_that_cannot_be_reached(simulator: Simulator, start_exporter: S
     assert_never_reloaded(page)
 
 
-def test_keyboard_and_screen_reader(simulator: Simulator, exporter: Exporter, context: BrowserContext) -> None:
-    """The first key leads past everything to the events, focus can be seen, and all parts have names and headings."""
+def test_keyboard_and_screen_reader(
+    simulator: Simulator, exporter: Exporter, context: BrowserContext
+) -> None:
+    """The first key leads past everything to the events, focus can be seen, and all parts have
+    names and headings.
+    """
     simulator.set_document([event()])
     page = opened(context, exporter.url)
     expect(page.get_by_role("article", name="Reboot")).to_be_visible()
@@ -251,7 +280,9 @@ def test_script_and_server_tell_times_alike(exporter: Exporter, context: Browser
     page = opened(context, exporter.url)
     moments = [0, 0.4, 0.9, 1, 59.9, 60, 872.5, 3599, 3600, 3661, 86399, 93784, 259200, 1e7]
     moments += [-moment for moment in moments]
-    told = page.evaluate("(all) => all.map((one) => [length(Math.abs(one)), countdown(one), ago(one)])", moments)
+    told = page.evaluate(
+        "(all) => all.map((one) => [length(Math.abs(one)), countdown(one), ago(one)])", moments
+    )
     assert told == [[length(abs(one)), left(one), ago(one)] for one in moments]
 
 
@@ -264,7 +295,9 @@ class Scenes(HttpServer):
         """Return the page."""
         headers = {"Content-Type": "text/html; charset=utf-8", **dict(page_headers())}
         scene = SCENES.get(request.path[1:])
-        return Response(200, status_page(scene, NOW, "/metrics"), headers) if scene else Response(404)
+        return (
+            Response(200, status_page(scene, NOW, "/metrics"), headers) if scene else Response(404)
+        )
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -272,7 +305,9 @@ class Scenes(HttpServer):
 def test_readable_on_every_screen(
     request: pytest.FixtureRequest, browser: Browser, scheme: Literal["light", "dark"], width: int
 ) -> None:
-    """In light and dark, on a desk and on a telephone, all text has the contrast of WCAG AA and nothing is cut off."""
+    """In light and dark, on a desk and on a telephone, all text has the contrast of WCAG AA and
+    nothing is cut off.
+    """
     size = ViewportSize(width=width, height=1250)
     with Scenes() as scenes, browser.new_context(viewport=size, color_scheme=scheme) as context:
         page = context.new_page()

@@ -1,4 +1,6 @@
-"""TLS and users on the real exporter: only Prometheus and other clients with certificate and password have access."""
+"""TLS and users on the real exporter: only Prometheus and other clients with certificate and
+password have access.
+"""
 
 import os
 import re
@@ -21,7 +23,11 @@ from support.quiet import QUIET
 from support.servers.certificates import Authority
 
 PAGE = ROOT / "docs" / "web-config.md"
-FILES = [block for block in blocks(PAGE) if block.language == "yaml" and "scrape_configs" not in block.text]
+FILES = [
+    block
+    for block in blocks(PAGE)
+    if block.language == "yaml" and "scrape_configs" not in block.text
+]
 GUARDED = """\
 tls_server_config:
   cert_file: server.pem
@@ -56,7 +62,9 @@ def _authority(tmp_path: Path) -> Authority:
 def check_config(*flags: str | Path) -> subprocess.CompletedProcess[str]:
     """Run check-config to its end."""
     arguments = [COMMAND, "check-config", "--web.config.file", *flags]
-    return subprocess.run(arguments, env=environment(), capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(
+        arguments, env=environment(), capture_output=True, text=True, timeout=60, check=False
+    )
 
 
 def test_prometheus(
@@ -65,17 +73,25 @@ def test_prometheus(
     start_exporter: Callable[..., Exporter],
     tmp_path: Path,
 ) -> None:
-    """Prometheus with certificate and password sees the exporter up; without either, or with a wrong one, down."""
+    """Prometheus with certificate and password sees the exporter up; without either, or with a
+    wrong one, down.
+    """
     outsider = authority.client("outsider", "DNS:outsider.example")
     (tmp_path / "web.yml").write_text(GUARDED.format(hashed("secret")))
     exporter = start_exporter(simulator.url, "--web.config.file", str(tmp_path / "web.yml"))
 
     def job(name: str, client: str, password: str) -> dict[str, object]:
-        certificate = {"cert_file": f"{tmp_path}/{client}.pem", "key_file": f"{tmp_path}/{client}.key"}
+        certificate = {
+            "cert_file": f"{tmp_path}/{client}.pem",
+            "key_file": f"{tmp_path}/{client}.key",
+        }
         return {
             "job_name": name,
             "scheme": "https",
-            "tls_config": {"ca_file": str(authority.own.certificate), **(certificate if client else {})},
+            "tls_config": {
+                "ca_file": str(authority.own.certificate),
+                **(certificate if client else {}),
+            },
             "basic_auth": {"username": "prometheus", "password": password},
             "static_configs": [{"targets": [f"localhost:{exporter.port}"]}],
         }
@@ -87,7 +103,10 @@ def test_prometheus(
         job("no certificate", "", "secret"),
     )
     # The job "exporter" speaks plain HTTP.
-    up = {f"__name__=up,instance=localhost:{exporter.port},job={job}": 0.0 for job in ("wrong password", "wrong name")}
+    up = {
+        f"__name__=up,instance=localhost:{exporter.port},job={job}": 0.0
+        for job in ("wrong password", "wrong name")
+    }
     expected = {
         **up,
         f"__name__=up,instance=localhost:{exporter.port},job=no certificate": 0.0,
@@ -96,7 +115,10 @@ def test_prometheus(
     }
     with Prometheus(tmp_path, f"127.0.0.1:{exporter.port}", interval="3s", jobs=jobs) as prometheus:
         eventually(lambda: prometheus.query("up") == expected, "only the right one up")
-        eventually(lambda: (prometheus.one('count_over_time(up{job="right"}[1m])') or 0) > 2, "some more scrapes")
+        eventually(
+            lambda: (prometheus.one('count_over_time(up{job="right"}[1m])') or 0) > 2,
+            "some more scrapes",
+        )
         assert prometheus.query("up") == expected
         assert prometheus.one('min_over_time(up{job="right"}[1m])') == 1
         assert prometheus.one('azure_scheduled_events_up{job="right"}') == 1
@@ -107,45 +129,73 @@ def test_prometheus(
 
 
 def test_browser(
-    simulator: Simulator, authority: Authority, start_exporter: Callable[..., Exporter], tmp_path: Path
+    simulator: Simulator,
+    authority: Authority,
+    start_exporter: Callable[..., Exporter],
+    tmp_path: Path,
 ) -> None:
-    """A browser that was given the password shows the status page, and the page keeps itself up to date with it."""
+    """A browser that was given the password shows the status page, and the page keeps itself up to
+    date with it.
+    """
     users = f"basic_auth_users: {{somebody: {hashed('secret')}}}\n"
     file = tmp_path / "web.yml"
     file.write_text(
-        f"tls_server_config: {{cert_file: {authority.server().certificate}, key_file: server.key}}\n{users}"
+        f"tls_server_config: {{cert_file: {authority.server().certificate}, key_file:"
+        f" server.key}}\n{users}"
     )
-    exporter = start_exporter(simulator.url, "--web.config.file", str(file), "--poll.interval", "250ms")
+    exporter = start_exporter(
+        simulator.url, "--web.config.file", str(file), "--poll.interval", "250ms"
+    )
     base = f"https://localhost:{exporter.port}/"
     path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))))
     with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
+        chromium = playwright.chromium.launch(
+            executable_path=path, args=["--no-sandbox", "--disable-gpu"]
+        )
         knowing = chromium.new_context(
-            ignore_https_errors=True, http_credentials={"username": "somebody", "password": "secret"}
+            ignore_https_errors=True,
+            http_credentials={"username": "somebody", "password": "secret"},
         )
         page = knowing.new_page()
         answer = page.goto(base)
         assert answer is not None
         assert answer.status == 200
         heard = page.locator("main").get_attribute("data-now")
-        expect(page.locator(f"main:not([data-now='{heard}'])")).to_have_count(1, timeout=PATIENCE * 1000)
+        expect(page.locator(f"main:not([data-now='{heard}'])")).to_have_count(
+            1, timeout=PATIENCE * 1000
+        )
         assert "stale" not in (page.locator("body").get_attribute("class") or "")
         ignorant = chromium.new_context(ignore_https_errors=True).new_page()
-        with pytest.raises(Error, match="ERR_INVALID_AUTH_CREDENTIALS"):  # it would ask, but nobody is there
+        with pytest.raises(
+            Error, match="ERR_INVALID_AUTH_CREDENTIALS"
+        ):  # it would ask, but nobody is there
             ignorant.goto(base)
         chromium.close()
 
 
-@pytest.mark.parametrize("text", ["tls_server_config: {cert_file: nowhere.pem, key_file: nowhere.key}\n", None])
+@pytest.mark.parametrize(
+    "text", ["tls_server_config: {cert_file: nowhere.pem, key_file: nowhere.key}\n", None]
+)
 def test_wrong_from_the_start(text: str | None, tmp_path: Path) -> None:
-    """With an invalid file, run does not start, and check-config prints the same line, with status 2."""
+    """With an invalid file, run does not start, and check-config prints the same line, with status
+    2.
+    """
     file = tmp_path / "web.yml"
     if text:
         file.write_text(text)
-    flags = ["--journal.path", "memory", "--web.listen-address", "127.0.0.1:0", "--web.config.file", str(file)]
+    flags = [
+        "--journal.path",
+        "memory",
+        "--web.listen-address",
+        "127.0.0.1:0",
+        "--web.config.file",
+        str(file),
+    ]
     run = [COMMAND, "run", "--imds.endpoint", "http://127.0.0.1:1", *flags]
     for done in (
-        subprocess.run(run, env=environment(), capture_output=True, text=True, timeout=60, check=False),
+        subprocess.run(
+            run, env=environment(), capture_output=True, text=True, timeout=60, check=False
+        ),
         check_config(file),
     ):
         assert done.returncode == 2
@@ -159,7 +209,9 @@ def test_wrong_from_the_start(text: str | None, tmp_path: Path) -> None:
 def test_documented_files(block: Block, authority: Authority, tmp_path: Path) -> None:
     """Each web configuration on the page about it is one that the exporter takes."""
     for name in ("tls.crt", "tls.key", "clients-ca.crt"):
-        source = {"tls.crt": "server.pem", "tls.key": "server.key", "clients-ca.crt": "ca.pem"}[name]
+        source = {"tls.crt": "server.pem", "tls.key": "server.key", "clients-ca.crt": "ca.pem"}[
+            name
+        ]
         shutil.copy(authority.folder / source, tmp_path / name)
     file = tmp_path / "documented.yml"
     file.write_text(block.text)

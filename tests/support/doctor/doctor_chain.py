@@ -11,7 +11,12 @@ from typing import Any
 import yaml
 
 from azure_scheduled_events_exporter import assets
-from azure_scheduled_events_exporter.simulator import PlannedEvent, Scenario, Simulator, VirtualMachine
+from azure_scheduled_events_exporter.simulator import (
+    PlannedEvent,
+    Scenario,
+    Simulator,
+    VirtualMachine,
+)
 from support.commands import command
 from support.events.imds_bodies import entry
 from support.monitoring.collector import Collector
@@ -45,13 +50,29 @@ class Canned(HttpServer):
 
 def as_json(content: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Reply:
     """Return a JSON answer."""
-    return status, {"Content-Type": "application/json", **(headers or {})}, json.dumps(content).encode()
+    return (
+        status,
+        {"Content-Type": "application/json", **(headers or {})},
+        json.dumps(content).encode(),
+    )
 
 
 def grafana(**changed: Reply) -> dict[str, Reply]:
-    """Return what Grafana's documented API answers with our dashboards and a data source, but for what is changed."""
-    boards = {path.stem: json.loads(path.read_text()) for path in sorted(assets.folder("dashboards").glob("*.json"))}
-    source = {"id": 1, "uid": "p", "name": "prom", "type": "prometheus", "url": "http://prom:9090", "isDefault": True}
+    """Return what Grafana's documented API answers with our dashboards and a data source, but for
+    what is changed.
+    """
+    boards = {
+        path.stem: json.loads(path.read_text())
+        for path in sorted(assets.folder("dashboards").glob("*.json"))
+    }
+    source = {
+        "id": 1,
+        "uid": "p",
+        "name": "prom",
+        "type": "prometheus",
+        "url": "http://prom:9090",
+        "isDefault": True,
+    }
     answers = {
         "/api/health": as_json({"commit": "ed13bea", "database": "ok", "version": "12.0.2"}),
         "/api/datasources": as_json([source]),
@@ -61,11 +82,15 @@ def grafana(**changed: Reply) -> dict[str, Reply]:
     }
     for uid, board in boards.items():
         meta = {"type": "db", "isStarred": False, "slug": uid, "version": 1}
-        answers[f"/api/dashboards/uid/{uid}"] = as_json({"dashboard": {**board, "id": 7, "version": 1}, "meta": meta})
+        answers[f"/api/dashboards/uid/{uid}"] = as_json(
+            {"dashboard": {**board, "id": 7, "version": 1}, "meta": meta}
+        )
     return {**answers, **changed}
 
 
-def imds(name: str = VM, host_name: str = "", resources: tuple[str, ...] = (), **headers: str) -> dict[str, Reply]:
+def imds(
+    name: str = VM, host_name: str = "", resources: tuple[str, ...] = (), **headers: str
+) -> dict[str, Reply]:
     """Return the answers of a metadata service for a VM, with one event if ``resources`` are given."""
     event = entry(
         EventId="C7061BAC-AFDC-4513-B24B-AA5F13A16123",
@@ -96,7 +121,10 @@ class Report:
 
     def is_ok(self, *checks: str) -> bool:
         """Whether each of ``checks`` has findings, all of them ok."""
-        return all(marks == {"ok"} for marks in ({each["mark"] for each in self.of(check)} for check in checks))
+        return all(
+            marks == {"ok"}
+            for marks in ({each["mark"] for each in self.of(check)} for check in checks)
+        )
 
     @property
     def complaints(self) -> list[dict[str, str]]:
@@ -105,16 +133,22 @@ class Report:
 
 
 def doctor(flags: Mapping[str, str | None], **env: str) -> Report:
-    """Run ``doctor --json`` with ``flags`` as the command line does; a flag whose value is None is left out."""
-    given = [part for name, value in flags.items() if value is not None for part in (f"--{name}", value)]
+    """Run ``doctor --json`` with ``flags`` as the command line does; a flag whose value is None is
+    left out.
+    """
+    given = [
+        part for name, value in flags.items() if value is not None for part in (f"--{name}", value)
+    ]
     done = command("doctor", "--json", *given, **env)
     return Report(done.returncode, done.stdout, json.loads(done.stdout)["findings"])
 
 
 class Chain:
-    """Simulator, exporter, collector, Prometheus with our rules, Alertmanager and a Grafana, all well.
+    """Simulator, exporter, collector, Prometheus with our rules, Alertmanager and a Grafana, all
+    well.
 
-    What a fault needs besides is started by the methods here, and ends with the fault: :attr:`extra`.
+    What a fault needs besides is started by the methods here, and ends with the fault:
+        :attr:`extra`.
     """
 
     def __init__(self, folder: Path, stack: ExitStack) -> None:
@@ -161,7 +195,9 @@ class Chain:
 
     @property
     def beyond(self) -> dict[str, str | None]:
-        """The flags for a look at what is beyond this machine, without the pause between requests to IMDS."""
+        """The flags for a look at what is beyond this machine, without the pause between requests
+        to IMDS.
+        """
         return {**self.here, "imds.endpoint": "http://127.0.0.1:1", "instance.name": VM}
 
     def new_folder(self) -> Path:
@@ -177,14 +213,20 @@ class Chain:
 
     def run_exporter(self, endpoint: str, *flags: str) -> Exporter:
         """Start another exporter."""
-        return self.extra.enter_context(Exporter(endpoint, self.new_folder() / "exporter.log", *flags))
+        return self.extra.enter_context(
+            Exporter(endpoint, self.new_folder() / "exporter.log", *flags)
+        )
 
     def run_prometheus(self, *, rules: str | None = None, **config: object) -> str:
-        """Start another Prometheus, with a changed configuration or other rules; return its address."""
+        """Start another Prometheus, with a changed configuration or other rules; return its
+        address.
+        """
         folder = self.new_folder()
         made = yaml.safe_load((self.folder / "prometheus" / "prometheus.yml").read_text())
         made["scrape_configs"][0].pop("file_sd_configs")
-        made["scrape_configs"][0]["static_configs"] = [{"targets": [self.exporter.url.removeprefix("http://")]}]
+        made["scrape_configs"][0]["static_configs"] = [
+            {"targets": [self.exporter.url.removeprefix("http://")]}
+        ]
         made.update(config)
         (folder / "prometheus.yml").write_text(json.dumps(made))
         shipped = (self.folder / "prometheus" / "prometheus-rules.yml").read_text()
@@ -192,12 +234,18 @@ class Chain:
         return self.extra.enter_context(ConfiguredPrometheus(folder / "prometheus.yml", folder)).url
 
     def run_scraping_prometheus(self, *jobs: dict[str, Any]) -> str:
-        """Start another Prometheus with these scrape configurations; return its address once it has scraped."""
+        """Start another Prometheus with these scrape configurations; return its address once it has
+        scraped.
+        """
         url = self.run_prometheus(scrape_configs=jobs)
 
         def scraped() -> bool:
-            targets = json.loads(fetch(f"{url}/api/v1/targets?state=active").body)["data"]["activeTargets"]
-            return len(targets) == len(jobs) and all(each["health"] != "unknown" for each in targets)
+            targets = json.loads(fetch(f"{url}/api/v1/targets?state=active").body)["data"][
+                "activeTargets"
+            ]
+            return len(targets) == len(jobs) and all(
+                each["health"] != "unknown" for each in targets
+            )
 
         eventually(scraped, "every target has been scraped")
         return url
@@ -224,7 +272,9 @@ class Chain:
         edit(config)
         config["templates"] = [str(self.folder / "alertmanager" / "templates" / "*.tmpl")]
         (folder / "alertmanager.yml").write_text(json.dumps(config))
-        return self.extra.enter_context(ConfiguredAlertmanager(folder / "alertmanager.yml", folder)).url
+        return self.extra.enter_context(
+            ConfiguredAlertmanager(folder / "alertmanager.yml", folder)
+        ).url
 
 
 AlertmanagerEdit = Callable[[dict[str, Any]], None]

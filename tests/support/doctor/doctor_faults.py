@@ -1,4 +1,5 @@
-"""A fault that ``doctor`` has to find: the check that finds it, the text of its hint, and how it comes about.
+"""A fault that ``doctor`` has to find: the check that finds it, the text of its hint, and how it
+comes about.
 
 Each plants one thing that is wrong in a chain that is otherwise well.
 """
@@ -10,7 +11,8 @@ from support.doctor.doctor_chain import Chain
 
 Flags = dict[str, str | None]
 Plant = Callable[[Chain], tuple[Flags, Mapping[str, str]]]
-"""Starts what is wrong; returns the flags and variables with which doctor then looks at the chain."""
+"""Starts what is wrong; returns the flags and variables with which doctor then looks at the chain.
+"""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,6 @@
-"""Faults of the VM that ``doctor`` has to find: settings, metadata service, journal, exporter and collector."""
+"""Faults of the VM that ``doctor`` has to find: settings, metadata service, journal, exporter and
+collector.
+"""
 
 import time
 from email.utils import formatdate
@@ -13,7 +15,7 @@ from support.programs import NOBODY
 from support.servers.certificates import Authority, Pair
 
 
-def imds_answers(**canned: Any) -> Plant:  # noqa: ANN401 - of imds()
+def imds_answers(**canned: Any) -> Plant:
     """Plant a metadata service of its own."""
     return by(lambda chain: {"imds.endpoint": chain.serve(imds(**canned)).url})
 
@@ -21,7 +23,11 @@ def imds_answers(**canned: Any) -> Plant:  # noqa: ANN401 - of imds()
 def imds_says(status: int, body: bytes) -> Plant:
     """Plant a metadata service that answers everything alike."""
     paths = ("/metadata/instance", "/metadata/scheduledevents")
-    return by(lambda chain: {"imds.endpoint": chain.serve({path: (status, {}, body) for path in paths}).url})
+    return by(
+        lambda chain: {
+            "imds.endpoint": chain.serve({path: (status, {}, body) for path in paths}).url
+        }
+    )
 
 
 def _throttled(chain: Chain) -> Flags:
@@ -36,7 +42,11 @@ def _exporter(chain: Chain, *flags: str, endpoint: str = "") -> Flags:
 
 
 def _web_config(chain: Chain, pair: Pair | None = None, users: str = "") -> str:
-    tls = f"tls_server_config: {{cert_file: {pair.certificate}, key_file: {pair.key}}}" if pair else ""
+    tls = (
+        f"tls_server_config: {{cert_file: {pair.certificate}, key_file: {pair.key}}}"
+        if pair
+        else ""
+    )
     return _file(chain, "web.yaml", f"{tls}{users}".encode())
 
 
@@ -66,7 +76,9 @@ def _journal_fails(chain: Chain) -> Flags:
 
 
 def _collector(*replies: Reply) -> Plant:
-    return beyond(lambda chain: {"otlp.endpoint": chain.extra.enter_context(Collector(*replies)).url})
+    return beyond(
+        lambda chain: {"otlp.endpoint": chain.extra.enter_context(Collector(*replies)).url}
+    )
 
 
 _EVENTS_OF_HOST = {"name": "issue_0", "host_name": "issue000000", "resources": ("issue000000",)}
@@ -74,30 +86,84 @@ _AN_HOUR_AGO = formatdate(time.time() - 3600, usegmt=True)
 
 LOCAL_FAULTS = (
     # This machine
-    Fault("misspelled variable", "variables", "Correct or remove", variables(AZURE_SCHEDULED_EVENTS_POL_INTERVAL="2s")),
-    Fault("impossible variable", "settings", "check-config", variables(AZURE_SCHEDULED_EVENTS_POLL_INTERVAL="never")),
-    Fault("bad web configuration", "settings", "run doctor as root", flags({"web.config.file": "/nowhere.yaml"})),
+    Fault(
+        "misspelled variable",
+        "variables",
+        "Correct or remove",
+        variables(AZURE_SCHEDULED_EVENTS_POL_INTERVAL="2s"),
+    ),
+    Fault(
+        "impossible variable",
+        "settings",
+        "check-config",
+        variables(AZURE_SCHEDULED_EVENTS_POLL_INTERVAL="never"),
+    ),
+    Fault(
+        "bad web configuration",
+        "settings",
+        "run doctor as root",
+        flags({"web.config.file": "/nowhere.yaml"}),
+    ),
     # Metadata service
-    Fault("nobody at IMDS' address", "imds-reachable", "firewall", flags({"imds.endpoint": f"http://{NOBODY}"})),
-    Fault("guest proxy agent refuses", "imds-reachable", "azure-proxy-agent", imds_says(403, b"not allowed")),
+    Fault(
+        "nobody at IMDS' address",
+        "imds-reachable",
+        "firewall",
+        flags({"imds.endpoint": f"http://{NOBODY}"}),
+    ),
+    Fault(
+        "guest proxy agent refuses",
+        "imds-reachable",
+        "azure-proxy-agent",
+        imds_says(403, b"not allowed"),
+    ),
     Fault("clock an hour off", "clock", "time synchronization", imds_answers(Date=_AN_HOUR_AGO)),
     Fault("another name", "vm-name", "Remove --instance.name", flags({"instance.name": "web-5"})),
     Fault("no name", "vm-name", "--instance.name", imds_answers(name="")),
-    Fault("host name in Resources", "vm-name", "--instance.name issue000000", imds_answers(**_EVENTS_OF_HOST)),
-    Fault("old api-version", "settings", "leave it out", flags({"imds.api-version": "2017-08-01"}), "warning"),
+    Fault(
+        "host name in Resources",
+        "vm-name",
+        "--instance.name issue000000",
+        imds_answers(**_EVENTS_OF_HOST),
+    ),
+    Fault(
+        "old api-version",
+        "settings",
+        "leave it out",
+        flags({"imds.api-version": "2017-08-01"}),
+        "warning",
+    ),
     Fault("throttled", "scheduled-events", "Run doctor again", by(_throttled)),
     # Journal
-    Fault("journal in memory", "journal-disk", "--journal.path", flags({"journal.path": "memory"}), "warning"),
+    Fault(
+        "journal in memory",
+        "journal-disk",
+        "--journal.path",
+        flags({"journal.path": "memory"}),
+        "warning",
+    ),
     Fault("journal on tmpfs", "journal-disk", "OS disk", flags({"journal.path": "/dev/shm/state"})),  # noqa: S108 - only looked at,
-    Fault("no journal", "journal-content", "as root", beyond(lambda chain: {"journal.path": str(chain.new_folder())})),
+    Fault(
+        "no journal",
+        "journal-content",
+        "as root",
+        beyond(lambda chain: {"journal.path": str(chain.new_folder())}),
+    ),
     Fault(
         "damaged journal",
         "journal-content",
         "damaged journal aside",
-        beyond(lambda chain: {"journal.path": _file(chain, "journal.sqlite", b"no database" * 999)}),
+        beyond(
+            lambda chain: {"journal.path": _file(chain, "journal.sqlite", b"no database" * 999)}
+        ),
     ),
     # Exporter
-    Fault("no exporter", "served", "systemctl status", beyond(lambda _: {"web.listen-address": NOBODY})),
+    Fault(
+        "no exporter",
+        "served",
+        "systemctl status",
+        beyond(lambda _: {"web.listen-address": NOBODY}),
+    ),
     Fault(
         "another program's port",
         "served",
@@ -106,7 +172,9 @@ LOCAL_FAULTS = (
     ),
     Fault("plain instead of TLS", "served", "--web.config.file", beyond(_plain_instead_of_tls)),
     Fault("expired certificate", "certificate", "Renew", beyond(_expired)),
-    Fault("password asked", "exporter", "--exporter.http-config.file", beyond(_password), "warning"),
+    Fault(
+        "password asked", "exporter", "--exporter.http-config.file", beyond(_password), "warning"
+    ),
     Fault(
         "blind exporter",
         "exporter-polls",
@@ -115,7 +183,12 @@ LOCAL_FAULTS = (
     ),
     Fault("exporter's journal fails", "exporter-journal", "journal above", beyond(_journal_fails)),
     # Collector
-    Fault("no collector", "otlp", "Start the collector", beyond(lambda _: {"otlp.endpoint": f"http://{NOBODY}"})),
+    Fault(
+        "no collector",
+        "otlp",
+        "Start the collector",
+        beyond(lambda _: {"otlp.endpoint": f"http://{NOBODY}"}),
+    ),
     Fault("collector wants a token", "otlp", "OTEL_EXPORTER_OTLP_HEADERS", _collector(Reply(401))),
     Fault("collector elsewhere", "otlp", "base address", _collector(Reply(404))),
     Fault(

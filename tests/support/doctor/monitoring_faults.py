@@ -16,13 +16,19 @@ from support.programs import NOBODY, eventually, fetch
 def prometheus(*, rules: Callable[[str], str] | None = None, **config: object) -> Plant:
     """Plant a Prometheus with other flags, rules or configuration."""
     return beyond(
-        lambda chain: {"prometheus": chain.run_prometheus(rules=rules(chain.rules) if rules else None, **config)}
+        lambda chain: {
+            "prometheus": chain.run_prometheus(
+                rules=rules(chain.rules) if rules else None, **config
+            )
+        }
     )
 
 
 def scraping(**changed: object) -> Plant:
     """Plant a Prometheus that scrapes in another way."""
-    return beyond(lambda chain: {"prometheus": chain.run_scraping_prometheus(chain.scrape_config(**changed))})
+    return beyond(
+        lambda chain: {"prometheus": chain.run_scraping_prometheus(chain.scrape_config(**changed))}
+    )
 
 
 def alertmanager(edit: Callable[[dict[str, Any]], None]) -> Plant:
@@ -36,14 +42,20 @@ def grafana_answers(**changed: Reply) -> Plant:
 
 
 def _scraped_twice(chain: Chain) -> Flags:
-    return {"prometheus": chain.run_scraping_prometheus(chain.scrape_config(), chain.scrape_config(job_name="again"))}
+    return {
+        "prometheus": chain.run_scraping_prometheus(
+            chain.scrape_config(), chain.scrape_config(job_name="again")
+        )
+    }
 
 
 def _labeled_target(chain: Chain) -> Flags:
     (target,) = chain.scrape_config()["static_configs"]
     labels = {"zone": "rack-7", "vm_name": "web-four", "team": "search"}
     return {
-        "prometheus": chain.run_scraping_prometheus(chain.scrape_config(static_configs=[{**target, "labels": labels}]))
+        "prometheus": chain.run_scraping_prometheus(
+            chain.scrape_config(static_configs=[{**target, "labels": labels}])
+        )
     }
 
 
@@ -65,17 +77,29 @@ def _other_version(text: str) -> str:
 
 
 def _labeled_alerts(chain: Chain) -> Flags:
-    """As the Prometheus operator configures it: one external label is dropped from alerts, and one is not."""
+    """As the Prometheus operator configures it: one external label is dropped from alerts, and one
+    is not.
+    """
     config: dict[str, Any] = {
-        "global": {"scrape_interval": "1s", "external_labels": {"prometheus": "ns/name", "prometheus_replica": "0"}},
-        "alerting": {"alert_relabel_configs": [{"action": "labeldrop", "regex": "prometheus_replica"}]},
+        "global": {
+            "scrape_interval": "1s",
+            "external_labels": {"prometheus": "ns/name", "prometheus_replica": "0"},
+        },
+        "alerting": {
+            "alert_relabel_configs": [{"action": "labeldrop", "regex": "prometheus_replica"}]
+        },
     }
-    return {"prometheus": chain.run_prometheus(**config), "alertmanager.url": chain.whole.alertmanager.url}
+    return {
+        "prometheus": chain.run_prometheus(**config),
+        "alertmanager.url": chain.whole.alertmanager.url,
+    }
 
 
 def _placeholder(config: dict[str, Any]) -> None:
     for receiver in config["receivers"]:
-        receiver["email_configs"] = [{"to": "on-call@example.com", "from": "me@example.org", "smarthost": "smtp:25"}]
+        receiver["email_configs"] = [
+            {"to": "on-call@example.com", "from": "me@example.org", "smarthost": "smtp:25"}
+        ]
 
 
 def _no_inhibitions(config: dict[str, Any]) -> None:
@@ -106,33 +130,63 @@ def _silence(chain: Chain) -> Flags:
 
 
 _BOARD = next(assets.folder("dashboards").glob("*vm.json")).stem
-_SIGN_IN = (200, {"Content-Type": "text/html; charset=utf-8"}, b"<!doctype html><title>Sign in</title>")
+_SIGN_IN = (
+    200,
+    {"Content-Type": "text/html; charset=utf-8"},
+    b"<!doctype html><title>Sign in</title>",
+)
 _FAULTY = {"dashboard": {"uid": _BOARD, "panels": []}, "meta": {}}
 _OF_BOARD, _OF_SOURCE = f"/api/dashboards/uid/{_BOARD}", "/api/datasources/uid/p/health"
 _UNHEALTHY = as_json({"message": "connection refused", "status": "ERROR"}, 400)
 
 MONITORING_FAULTS = (
     # Prometheus
-    Fault("no Prometheus", "prometheus-reachable", "Start it", beyond(lambda _: {"prometheus": f"http://{NOBODY}"})),
+    Fault(
+        "no Prometheus",
+        "prometheus-reachable",
+        "Start it",
+        beyond(lambda _: {"prometheus": f"http://{NOBODY}"}),
+    ),
     Fault(
         "Prometheus wants a password",
         "prometheus-reachable",
         "--prometheus.http-config.file",
-        beyond(lambda chain: {"prometheus": chain.serve({"/api/v1/status/buildinfo": as_json({}, 401)}).url}),
+        beyond(
+            lambda chain: {
+                "prometheus": chain.serve({"/api/v1/status/buildinfo": as_json({}, 401)}).url
+            }
+        ),
     ),
     Fault("not scraped", "target", "scrape_configs", prometheus(scrape_configs=[])),
     Fault("scraped at another path", "target", "metrics_path", scraping(metrics_path="/elsewhere")),
     Fault("scraped by https", "target", "tls_config", scraping(scheme="https")),
-    Fault("target labels with our names", "target-labels", "relabel_configs", beyond(_labeled_target), "warning"),
+    Fault(
+        "target labels with our names",
+        "target-labels",
+        "relabel_configs",
+        beyond(_labeled_target),
+        "warning",
+    ),
     Fault("scraped twice", "target", "Keep one", beyond(_scraped_twice), "warning"),
     Fault("no rules", "rules-loaded", "rule_files", prometheus(rule_files=[])),
-    Fault("other rules", "rules-version", "assets export", prometheus(rules=_other_version), "warning"),
+    Fault(
+        "other rules", "rules-version", "assets export", prometheus(rules=_other_version), "warning"
+    ),
     Fault("a rule fails", "rules-health", "Correct the cause in the error", beyond(_rule_fails)),
-    Fault("alerts with another label", "alert-labels", "prometheus=ns/name.", beyond(_labeled_alerts), "warning"),
+    Fault(
+        "alerts with another label",
+        "alert-labels",
+        "prometheus=ns/name.",
+        beyond(_labeled_alerts),
+        "warning",
+    ),
     Fault("no Alertmanager known", "alerting", "alerting.alertmanagers", prometheus(alerting={})),
     # Alertmanager
     Fault(
-        "no Alertmanager", "alertmanager-reachable", "Start it", beyond(lambda _: {"alertmanager": f"http://{NOBODY}"})
+        "no Alertmanager",
+        "alertmanager-reachable",
+        "Start it",
+        beyond(lambda _: {"alertmanager": f"http://{NOBODY}"}),
     ),
     Fault(
         "sign-in page for an Alertmanager",
@@ -141,8 +195,16 @@ MONITORING_FAULTS = (
         beyond(lambda chain: {"alertmanager": chain.serve({"/api/v2/status": _SIGN_IN}).url}),
     ),
     Fault("placeholder", "receivers", "values.yaml", alertmanager(_placeholder)),
-    Fault("no inhibitions", "inhibitions", "inhibit_rules", alertmanager(_no_inhibitions), "warning"),
-    Fault("broad inhibition", "inhibitions", "target_matchers", alertmanager(_broad_inhibition), "warning"),
+    Fault(
+        "no inhibitions", "inhibitions", "inhibit_rules", alertmanager(_no_inhibitions), "warning"
+    ),
+    Fault(
+        "broad inhibition",
+        "inhibitions",
+        "target_matchers",
+        alertmanager(_broad_inhibition),
+        "warning",
+    ),
     Fault("silence", "silences", "amtool silence expire", beyond(_silence)),
     # Grafana
     Fault(
@@ -151,8 +213,26 @@ MONITORING_FAULTS = (
         "--grafana.http-config.file",
         grafana_answers(**{"/api/datasources": as_json({}, 401)}),
     ),
-    Fault("no dashboard", "dashboards", "assets export", grafana_answers(**{_OF_BOARD: as_json({}, 404)})),
-    Fault("old dashboard", "dashboards", "assets export", grafana_answers(**{_OF_BOARD: as_json(_FAULTY)}), "warning"),
-    Fault("no data source", "data-source", "Add", grafana_answers(**{"/api/datasources": as_json([])})),
-    Fault("data source fails", "data-source", "Correct its address", grafana_answers(**{_OF_SOURCE: _UNHEALTHY})),
+    Fault(
+        "no dashboard",
+        "dashboards",
+        "assets export",
+        grafana_answers(**{_OF_BOARD: as_json({}, 404)}),
+    ),
+    Fault(
+        "old dashboard",
+        "dashboards",
+        "assets export",
+        grafana_answers(**{_OF_BOARD: as_json(_FAULTY)}),
+        "warning",
+    ),
+    Fault(
+        "no data source", "data-source", "Add", grafana_answers(**{"/api/datasources": as_json([])})
+    ),
+    Fault(
+        "data source fails",
+        "data-source",
+        "Correct its address",
+        grafana_answers(**{_OF_SOURCE: _UNHEALTHY}),
+    ),
 )

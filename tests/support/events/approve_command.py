@@ -1,4 +1,6 @@
-"""The command ``approve`` with and without a terminal, events that it can approve, and its requests in the journal."""
+"""The command ``approve`` with and without a terminal, events that it can approve, and its requests
+in the journal.
+"""
 
 import os
 import pty
@@ -13,7 +15,13 @@ from pathlib import Path
 import psutil
 
 from azure_scheduled_events_exporter.journal.file import file_path, read_only
-from azure_scheduled_events_exporter.simulator import PlannedEvent, Scenario, Simulator, VirtualMachine, What
+from azure_scheduled_events_exporter.simulator import (
+    PlannedEvent,
+    Scenario,
+    Simulator,
+    VirtualMachine,
+    What,
+)
 from support.programs import COMMAND, PATIENCE, Exporter, environment, eventually
 
 VMS = tuple(VirtualMachine(f"vmss_{number}", scale_set="vmss") for number in range(3))
@@ -25,16 +33,20 @@ PROGRAM = "azure-scheduled-events-exporter"
 def sends_itself(state: Path) -> str:
     """Return the line by which the command says that no exporter sends its request."""
     return (
-        f"approve: no exporter writes the journal {state}, so this command sends the request itself. "
-        "If an exporter runs here as another user, run approve as that user (root) instead: "
-        "then the exporter sends, logs and counts it\n"
+        f"approve: no exporter writes the journal {state}, so this command sends the request"
+        " itself. If an exporter runs here as another user, run approve as that user (root)"
+        " instead: then the exporter sends, logs and counts it\n"
     )
 
 
 def group(approval_delay: float = 3600.0) -> Scenario:
-    """Return a scenario with a freeze of the first two VMs, a reboot of the first and one of the third."""
+    """Return a scenario with a freeze of the first two VMs, a reboot of the first and one of the
+    third.
+    """
     events = [
-        PlannedEvent("Freeze", ("vmss_0", "vmss_1"), announced_at=0.0, approval_delay=approval_delay),
+        PlannedEvent(
+            "Freeze", ("vmss_0", "vmss_1"), announced_at=0.0, approval_delay=approval_delay
+        ),
         PlannedEvent("Reboot", ("vmss_0",), announced_at=0.0, approval_delay=approval_delay),
         PlannedEvent("Redeploy", ("vmss_2",), announced_at=0.0, approval_delay=approval_delay),
     ]
@@ -43,7 +55,9 @@ def group(approval_delay: float = 3600.0) -> Scenario:
 
 def event_ids(simulator: Simulator) -> dict[str, str]:
     """Return the EventIds by type."""
-    happened = eventually(lambda: [h for h in simulator.record if h.what is What.ANNOUNCED], "the announcements")
+    happened = eventually(
+        lambda: [h for h in simulator.record if h.what is What.ANNOUNCED], "the announcements"
+    )
     return {happening.event_type: happening.event_id for happening in happened}
 
 
@@ -120,7 +134,8 @@ def queued(state: Path) -> list[str]:
 def stopped(exporter: Exporter, state: Path) -> Iterator[None]:
     """Stop the exporter's process during the block, while it is not writing to its journal.
 
-    A poll may have begun: it goes on with a document from before the block. For new documents there is ``HeldPolls``.
+    A poll may have begun: it goes on with a document from before the block. For new documents there
+        is ``HeldPolls``.
     """
     eventually(lambda: _stops_between_writes(exporter, state), "an exporter that is not writing")
     try:
@@ -131,7 +146,9 @@ def stopped(exporter: Exporter, state: Path) -> Iterator[None]:
 
 def _stops_between_writes(exporter: Exporter, state: Path) -> bool:
     polls = exporter.scrape().value("polls_total", outcome="ok") or 0
-    exporter.shows("the end of a poll", lambda scrape: (scrape.value("polls_total", outcome="ok") or 0) > polls)
+    exporter.shows(
+        "the end of a poll", lambda scrape: (scrape.value("polls_total", outcome="ok") or 0) > polls
+    )
     exporter.process.send_signal(signal.SIGSTOP)
     stopping = psutil.Process(exporter.process.pid)
     eventually(lambda: stopping.status() == psutil.STATUS_STOPPED, "the exporter has stopped")

@@ -13,7 +13,11 @@ Line = dict[str, Any]
 
 
 def event(
-    name: str, status: str = "Scheduled", vm: str = "vmss_0", not_before: str = NOT_BEFORE, kind: str = "Reboot"
+    name: str,
+    status: str = "Scheduled",
+    vm: str = "vmss_0",
+    not_before: str = NOT_BEFORE,
+    kind: str = "Reboot",
 ) -> dict[str, object]:
     """Return an event to place by hand."""
     return entry(
@@ -29,7 +33,15 @@ class Follower(Program):
     """A running ``events --follow``; its standard error is in the same output."""
 
     def __init__(self, url: str, state: Path | str, output: Path, *flags: str, **env: str) -> None:
-        command = [COMMAND, "events", "--follow", "--imds.endpoint", url, "--journal.path", str(state)]
+        command = [
+            COMMAND,
+            "events",
+            "--follow",
+            "--imds.endpoint",
+            url,
+            "--journal.path",
+            str(state),
+        ]
         super().__init__([*command, *FAST, *flags], output, **env)
 
     @property
@@ -45,7 +57,10 @@ class Follower(Program):
 
     def wait_for(self, *expected: tuple[str, str]) -> None:
         """Wait until the printed transitions are exactly ``expected``."""
-        eventually(lambda: self.transitions == list(expected) or len(self.transitions) > len(expected), f"{expected}")
+        eventually(
+            lambda: self.transitions == list(expected) or len(self.transitions) > len(expected),
+            f"{expected}",
+        )
         assert self.transitions == list(expected)
 
 
@@ -69,8 +84,13 @@ def pauses(follower: Follower) -> int:
 
 
 def settled(follower: Follower) -> None:
-    """Wait until the follower has looked into the journal several times: it must print every later transition."""
+    """Wait until the follower has looked into the journal several times: it must print every later
+    transition.
+    """
     eventually(lambda: has_opened_the_journal(follower), "the follower reads the journal")
     # It first opens the journal to read where it ends.
     before = pauses(follower)
-    eventually(lambda: pauses(follower) >= before + 5 and has_opened_the_journal(follower), "repeated looks")
+    eventually(
+        lambda: pauses(follower) >= before + 5 and has_opened_the_journal(follower),
+        "repeated looks",
+    )

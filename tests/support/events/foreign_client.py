@@ -1,7 +1,9 @@
-"""A client of Scheduled Events that shares no code with the exporter, with the policy of Microsoft's Python sample.
+"""A client of Scheduled Events that shares no code with the exporter, with the policy of
+Microsoft's Python sample.
 
-It polls the document once a second. It approves what a user requested and every Freeze of 0 to 9 seconds, whichever VM
-is affected, and prints each other event once. Run it with the address of the metadata service.
+It polls the document once a second. It approves what a user requested and every Freeze of 0 to 9
+seconds, whichever VM is affected, and prints each other event once. Run it with the address of the
+metadata service.
 """
 
 import json
@@ -17,7 +19,9 @@ def ask(address: str, content: object = None) -> bytes:
     url = f"{address}/metadata/scheduledevents?api-version=2020-07-01"
     body = None if content is None else json.dumps(content).encode()
     request = urllib.request.Request(url, data=body, headers={"Metadata": "true"})  # noqa: S310 - http only
-    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=120) as answer:
+    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(
+        request, timeout=120
+    ) as answer:
         return bytes(answer.read())
 
 

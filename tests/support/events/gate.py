@@ -27,7 +27,9 @@ Rule = Treatment | Callable[[Sequence[str]], Treatment]
 
 @dataclass(frozen=True)
 class Arrival:
-    """A request: when it came (seconds of the monotonic clock), at which path, and which events it was to approve."""
+    """A request: when it came (seconds of the monotonic clock), at which path, and which events it
+    was to approve.
+    """
 
     at: float
     method: str
@@ -54,7 +56,9 @@ class Gate(HttpServer):
         answer = None
         if treated is not Way.HANG:
             headers = {"Metadata": "true", "Content_Type": "application/json"}
-            answer = fetch(self.target + request.path, request.method, request.body or None, **headers)
+            answer = fetch(
+                self.target + request.path, request.method, request.body or None, **headers
+            )
         if treated in {Way.HANG, Way.LATE}:
             self.ending.wait(PATIENCE)
         return Response(answer.status, answer.body) if answer and treated is Way.PASS else None
@@ -116,7 +120,9 @@ class HeldPolls(Gate):
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Hold a poll of the exporter during the block: its document is the one at the end of the block."""
+        """Hold a poll of the exporter during the block: its document is the one at the end of the
+        block.
+        """
         self._holds.clear()
         self._go_on.clear()
         try:

@@ -19,11 +19,13 @@ def utc(*parts: int) -> float:
 
 
 HOST = "Host server is undergoing maintenance."
-MIGRATION = "Virtual machine is being paused because of a memory-preserving Live Migration operation."
+MIGRATION = (
+    "Virtual machine is being paused because of a memory-preserving Live Migration operation."
+)
 WITHOUT_RESOURCE_TYPE = "central-logging_2017_underscore_partial_v2017-03-01"
 
-# What each captured body says, written down by reading it: its name and incarnation, and below it each event's id,
-# type, status, source, resources, NotBefore in UTC, duration and description.
+# What each captured body says, written down by reading it: its name and incarnation, and below it
+# each event's id, type, status, source, resources, NotBefore in UTC, duration and description.
 _CAPTURED = f"""\
 aks_3719_freeze_started_inc16_dur30 16
   465D3B0F-D7F2-4239-AC11-1B9800E73DBC|Freeze|Started|Platform|spot-node-34525998-vmss_6||30|{HOST}
@@ -69,11 +71,18 @@ def _captured() -> Iterator[tuple[str, Document]]:
         head, *lines = block.split("\n")
         name, incarnation = head.split()
         resource_type = "" if name == WITHOUT_RESOURCE_TYPE else "VirtualMachine"
-        yield f"{name}.json", Document(int(incarnation), tuple(_event(line.strip(), resource_type) for line in lines))
+        yield (
+            f"{name}.json",
+            Document(
+                int(incarnation), tuple(_event(line.strip(), resource_type) for line in lines)
+            ),
+        )
 
 
 def _event(line: str, resource_type: str) -> ScheduledEvent:
-    event_id, kind, status, source, names, time, seconds, description = (line + 7 * "|").split("|")[:8]
+    event_id, kind, status, source, names, time, seconds, description = (line + 7 * "|").split("|")[
+        :8
+    ]
     resources = tuple(filter(None, names.split(",")))
     not_before = datetime.fromisoformat(f"{time}+00:00").timestamp() if time else None
     duration = float(seconds) if seconds else None
@@ -128,7 +137,9 @@ def body(*entries: object, **top: object) -> bytes:
 
 
 def entry(**fields: object) -> dict[str, object]:
-    """Return an ordinary entry of Events, with ``fields`` changed; a field that is ``...`` is left out."""
+    """Return an ordinary entry of Events, with ``fields`` changed; a field that is ``...`` is left
+    out.
+    """
     usual = {
         "EventId": SOME_ID,
         "EventStatus": "Scheduled",

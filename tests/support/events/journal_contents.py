@@ -13,13 +13,18 @@ VM_IDS = ("11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-22222
 
 def vm(number: int = 0) -> Scenario:
     """Return a scenario in which nothing happens by itself, on a VM with the id of that number."""
-    return Scenario("quiet", "Nothing happens.", (VirtualMachine("vmss_0", vm_id=VM_IDS[number]),), ())
+    return Scenario(
+        "quiet", "Nothing happens.", (VirtualMachine("vmss_0", vm_id=VM_IDS[number]),), ()
+    )
 
 
 def rows(path: Path) -> list[tuple[str, str]]:
     """Return EventId and transition of every row of a journal."""
     with closing(read_only(path)) as store:
-        return [(str(record["event_id"]), str(record["transition"])) for _, record in store.transitions(0, -1)]
+        return [
+            (str(record["event_id"]), str(record["transition"]))
+            for _, record in store.transitions(0, -1)
+        ]
 
 
 def history(path: Path) -> set[str]:

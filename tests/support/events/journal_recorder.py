@@ -44,22 +44,30 @@ class Recorder:
 
     def after(self, seconds: float) -> "Recorder":
         """Let time pass."""
-        self.now = Timestamp(self.now.wall + seconds, self.now.monotonic + seconds, self.now.boot_id)
+        self.now = Timestamp(
+            self.now.wall + seconds, self.now.monotonic + seconds, self.now.boot_id
+        )
         return self
 
     def sees(self, *event_ids: str) -> None:
-        """Observe a document with these events, all Scheduled, and write the changes to the journal."""
+        """Observe a document with these events, all Scheduled, and write the changes to the
+        journal.
+        """
         events = tuple(
             ScheduledEvent(event_id, "Freeze", "Scheduled", "Platform", (VM,), self.now.wall + 900)
             if event_id not in self.known.current
             else self.known.current[event_id].event
             for event_id in event_ids
         )
-        self.known, changes = observe(self.known, Document(1, events), ObservationContext(self.now, VM))
+        self.known, changes = observe(
+            self.known, Document(1, events), ObservationContext(self.now, VM)
+        )
         self.statistics = self.statistics.plus(changes)
         spans = [span for change in changes for span in finished(change)]
         lives = [change.lifecycle for change in changes]
-        self.journal.record(changes, lives, spans, statistics=self.statistics, lifecycles=self.known)
+        self.journal.record(
+            changes, lives, spans, statistics=self.statistics, lifecycles=self.known
+        )
 
     def regains_disk(self) -> None:
         """Wait until everything is on disk."""
@@ -72,12 +80,18 @@ class Recorder:
     @property
     def detected(self) -> int:
         """How many events have been counted."""
-        return sum(count for (*_, transition), count in self.statistics.transitions.items() if transition == "detected")
+        return sum(
+            count
+            for (*_, transition), count in self.statistics.transitions.items()
+            if transition == "detected"
+        )
 
 
 @contextlib.contextmanager
 def recorders() -> Iterator[Open]:
-    """Open journals, 90 days of retention, that are closed with the block; None keeps everything in memory."""
+    """Open journals, 90 days of retention, that are closed with the block; None keeps everything in
+    memory.
+    """
     with contextlib.ExitStack() as stack:
 
         def open_journal(path: Path | None) -> Recorder:

@@ -4,7 +4,13 @@ from dataclasses import replace
 
 from azure_scheduled_events_exporter.core.approvals import mark_approved
 from azure_scheduled_events_exporter.core.document import Document, ScheduledEvent, Scope
-from azure_scheduled_events_exporter.core.lifecycle import Approver, Change, Lifecycle, Lifecycles, State
+from azure_scheduled_events_exporter.core.lifecycle import (
+    Approver,
+    Change,
+    Lifecycle,
+    Lifecycles,
+    State,
+)
 from azure_scheduled_events_exporter.core.observation import ObservationContext, observe
 from azure_scheduled_events_exporter.core.pause import Pause
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
@@ -12,7 +18,9 @@ from azure_scheduled_events_exporter.core.timestamp import Timestamp
 NOT_BEFORE = 1_700_000_900.0  # 15 minutes after START
 START = 1_700_000_000.0
 VM = "vm_0"
-SCHEDULED = ScheduledEvent("A", "Reboot", "Scheduled", "Platform", (VM, "vm_1"), NOT_BEFORE, "", 30.0)
+SCHEDULED = ScheduledEvent(
+    "A", "Reboot", "Scheduled", "Platform", (VM, "vm_1"), NOT_BEFORE, "", 30.0
+)
 STARTED = replace(SCHEDULED, status="Started", not_before=None)
 
 
@@ -47,7 +55,9 @@ class Watch:
         assert observe(self.known, Document(1, events, unreadable), context)[1] == ()
         return [str(change.transition) for change in changes]
 
-    def approves(self, now: Timestamp, approver: Approver = Approver.EXPORTER, event_id: str = "A") -> list[str]:
+    def approves(
+        self, now: Timestamp, approver: Approver = Approver.EXPORTER, event_id: str = "A"
+    ) -> list[str]:
         """Return the transitions that an accepted approval brings."""
         self.known, changes = mark_approved(self.known, event_id, approver, now)
         self.changes.extend(changes)

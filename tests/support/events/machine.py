@@ -54,7 +54,9 @@ class Machine:
     collector: str = ""
 
     def restarts(self, *, boots_at: float | None = None, in_order: bool = False) -> None:
-        """End the exporter as SIGKILL does, or ``in_order``; boot the machine too, so many seconds after START."""
+        """End the exporter as SIGKILL does, or ``in_order``; boot the machine too, so many seconds
+        after START.
+        """
         if self.exporter:
             if in_order:
                 self.exporter.stop()
@@ -133,6 +135,11 @@ class Machine:
 
 
 def event(kind: str = "Reboot", status: str = "Scheduled", **more: object) -> dict[str, object]:
-    """Return an event of the first VM, with 900 s of notice from START; ``more`` are keys of the document."""
+    """Return an event of the first VM, with 900 s of notice from START; ``more`` are keys of the
+    document.
+    """
     due = formatdate(START + 900, usegmt=True) if status == "Scheduled" else ""
-    return entry(EventId=ID, EventStatus=status, EventType=kind, Resources=["vmss_0"], NotBefore=due) | more
+    return (
+        entry(EventId=ID, EventStatus=status, EventType=kind, Resources=["vmss_0"], NotBefore=due)
+        | more
+    )

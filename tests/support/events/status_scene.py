@@ -1,4 +1,6 @@
-"""Snapshots for the status page, as an exporter on VM ``web_0`` of a scale set would publish them at 3 a.m."""
+"""Snapshots for the status page, as an exporter on VM ``web_0`` of a scale set would publish them
+at 3 a.m.
+"""
 
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -7,7 +9,13 @@ from typing import Any
 from azure_scheduled_events_exporter.approval.policy import Decision
 from azure_scheduled_events_exporter.core.document import ScheduledEvent, Scope
 from azure_scheduled_events_exporter.core.instance import Instance
-from azure_scheduled_events_exporter.core.lifecycle import Approval, Approver, Lifecycle, State, Transition
+from azure_scheduled_events_exporter.core.lifecycle import (
+    Approval,
+    Approver,
+    Lifecycle,
+    State,
+    Transition,
+)
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.errors import Outcome
 from azure_scheduled_events_exporter.journal.journal import JournalState
@@ -29,7 +37,12 @@ IDENTITY = Instance(
     vm_size="Standard_D8s_v5",
     priority="Regular",
 )
-POLLS = Polls(outcomes={**dict.fromkeys(Outcome, 0), Outcome.OK: 4711}, up=True, last_success=NOW - 0.4, failure="")
+POLLS = Polls(
+    outcomes={**dict.fromkeys(Outcome, 0), Outcome.OK: 4711},
+    up=True,
+    last_success=NOW - 0.4,
+    failure="",
+)
 
 
 def at(seconds: float) -> Timestamp:
@@ -37,8 +50,10 @@ def at(seconds: float) -> Timestamp:
     return Timestamp(NOW - seconds)
 
 
-def freeze(**changes: Any) -> Lifecycle:  # noqa: ANN401 - fields of both classes
-    """Return an announced Freeze of this VM and its neighbor, with ``changes`` to the event or its life."""
+def freeze(**changes: Any) -> Lifecycle:
+    """Return an announced Freeze of this VM and its neighbor, with ``changes`` to the event or its
+    life.
+    """
     event = ScheduledEvent(
         FREEZE_ID,
         "Freeze",
@@ -59,9 +74,17 @@ def reboot() -> Lifecycle:
     """Return a Reboot of twelve other VMs that has begun, without notice."""
     names = tuple(f"web_{number}" for number in range(2, 14))
     event = ScheduledEvent(
-        REBOOT_ID, "Reboot", "Started", "Platform", names, None, "Host server is undergoing an emergency repair."
+        REBOOT_ID,
+        "Reboot",
+        "Started",
+        "Platform",
+        names,
+        None,
+        "Host server is undergoing an emergency repair.",
     )
-    return Lifecycle(event, State.STARTED, Scope.PEER, at(130), notice_seconds=0.0, started_at=at(130))
+    return Lifecycle(
+        event, State.STARTED, Scope.PEER, at(130), notice_seconds=0.0, started_at=at(130)
+    )
 
 
 def ended(
@@ -75,7 +98,9 @@ def ended(
     approved: float | None = None,
     scope: Scope = Scope.SELF,
 ) -> Lifecycle:
-    """Return a life that began so many seconds before ``NOW``; the other times are seconds after that."""
+    """Return a life that began so many seconds before ``NOW``; the other times are seconds after
+    that.
+    """
     event = ScheduledEvent(f"0000-{began:g}", event_type, "Started", "Platform", (VM,))
     return Lifecycle(
         event,
@@ -84,7 +109,11 @@ def ended(
         at(began),
         not_before=NOW - began + notice if notice else None,
         notice_seconds=notice,
-        approval=None if approver is None or approved is None else Approval(approver, at(began - approved)),
+        approval=(
+            None
+            if approver is None or approved is None
+            else Approval(approver, at(began - approved))
+        ),
         started_at=None if started is None else at(began - started),
         outcome=outcome,
         ended_at=at(began - lasted),
@@ -96,7 +125,15 @@ RECENT = (
     ended("Terminate", 9 * DAY, 10 * MINUTE, None, 11 * MINUTE, Transition.LOST, scope=Scope.PEER),
     ended("Freeze", 6 * DAY, 3 * DAY, None, 40 * MINUTE, Transition.CANCELLED),
     ended(
-        "Freeze", 2 * DAY, 900, 900, 900 + 8 * MINUTE, Transition.COMPLETED, Approver.DEADLINE, 900, scope=Scope.PEER
+        "Freeze",
+        2 * DAY,
+        900,
+        900,
+        900 + 8 * MINUTE,
+        Transition.COMPLETED,
+        Approver.DEADLINE,
+        900,
+        scope=Scope.PEER,
     ),
     ended("Reboot", 5 * HOUR, 900, 300, 700, Transition.COMPLETED, Approver.OPERATOR, 130),
 )
@@ -109,7 +146,9 @@ BUSY = Snapshot(
     recent=RECENT,
     approval_statuses={
         FREEZE_ID: Decision(
-            "waiting for its turn: rule 'short-freeze' approves it at 2026-11-20T03:08:21Z if nobody else has", NOW + 60
+            "waiting for its turn: rule 'short-freeze' approves it at 2026-11-20T03:08:21Z if"
+            " nobody else has",
+            NOW + 60,
         )
     },
     journal=JournalState(up=True),

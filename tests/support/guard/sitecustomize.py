@@ -1,7 +1,8 @@
-"""Keeps every Python process of the tests away from the metadata address: any machine may have a real one there.
+"""Keeps every Python process of the tests away from the metadata address: any machine may have a
+real one there.
 
-Python imports this module by its name at start when its folder is on PYTHONPATH, so programs that the tests start
-are guarded too.
+Python imports this module by its name at start when its folder is on PYTHONPATH, so programs that
+the tests start are guarded too.
 """
 
 import sys
@@ -10,7 +11,9 @@ FORBIDDEN = "169.254.169.254"
 
 
 def _guard(event: str, arguments: tuple[object, ...]) -> None:
-    if event in {"socket.connect", "socket.sendto", "socket.getaddrinfo"} and FORBIDDEN in repr(arguments[:2]):
+    if event in {"socket.connect", "socket.sendto", "socket.getaddrinfo"} and FORBIDDEN in repr(
+        arguments[:2]
+    ):
         raise PermissionError(f"a test tried to reach {FORBIDDEN}: name the simulator's endpoint")
 
 

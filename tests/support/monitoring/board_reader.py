@@ -1,4 +1,5 @@
-"""Reads the dashboards as Grafana does: asks their queries with the variables filled in, and says what panels show.
+"""Reads the dashboards as Grafana does: asks their queries with the variables filled in, and says
+what panels show.
 
 Of Grafana's transformations, it does what :func:`dashboards.grafana.columns` uses.
 """
@@ -56,9 +57,12 @@ class BoardReader:
         found = {}
         for each in load(self.board)["templating"]["list"]:
             if match := re.fullmatch(
-                r"label_values\((.+), __name__\)", str(each["query"]["query"] if each["type"] == "query" else "")
+                r"label_values\((.+), __name__\)",
+                str(each["query"]["query"] if each["type"] == "query" else ""),
             ):
-                asked = fetch(f"{self.url}/api/v1/label/__name__/values?{urlencode({'match[]': match[1]})}")
+                asked = fetch(
+                    f"{self.url}/api/v1/label/__name__/values?{urlencode({'match[]': match[1]})}"
+                )
                 found[f"${each['name']}"] = min(json.loads(asked.body)["data"])
         return found
 
@@ -69,7 +73,11 @@ class BoardReader:
         for panel in load(self.board)["panels"]:
             step = DAY if panel.get("interval") == "1d" else 15
             span = 31 * DAY if step == DAY else 300
-            over_time = {"start": f"{now // step * step - span}", "end": f"{now // step * step}", "step": f"{step}"}
+            over_time = {
+                "start": f"{now // step * step - span}",
+                "end": f"{now // step * step}",
+                "step": f"{step}",
+            }
             for target in panel["targets"]:
                 query = filled(target["expr"], {**EVERYTHING, **self.variables})
                 path, times = ("query", once) if target["instant"] else ("query_range", over_time)
@@ -77,28 +85,47 @@ class BoardReader:
 
     def answers(self) -> dict[str, list[Json]]:
         """Return the series of every query, by the name of the query."""
-        return {name: answer(self.url, path, {"query": query, **times}) for name, query, path, times in self.queries()}
+        return {
+            name: answer(self.url, path, {"query": query, **times})
+            for name, query, path, times in self.queries()
+        }
 
     def stat(self, title: str) -> str:
         """Return the text of a panel with one number."""
         panel = self._panel(title)
         series = self._series(title)
         assert len(series) == 1, f"{title}: {series}"
-        name = filled(panel["targets"][0]["legendFormat"], {f"{{{{{k}}}}}": v for k, v in series[0]["metric"].items()})
+        name = filled(
+            panel["targets"][0]["legendFormat"],
+            {f"{{{{{k}}}}}": v for k, v in series[0]["metric"].items()},
+        )
         field = panel["fieldConfig"]["defaults"]
         text = _text(float(series[0]["value"][1]), field["mappings"], field["unit"])
         return {"value": text, "name": name}.get(panel["options"]["textMode"], f"{name} {text}")
 
     def table(self, title: str) -> list[Row]:
-        """Return the rows of a table: the texts of its cells by the title of the column, numbers as they are."""
+        """Return the rows of a table: the texts of its cells by the title of the column, numbers as
+        they are.
+        """
         panel = self._panel(title)
         options = {each["id"]: each["options"] for each in panel["transformations"]}
-        cells, kept = options["labelsToFields"]["valueLabel"], options["labelsToFields"]["keepLabels"]
+        cells, kept = (
+            options["labelsToFields"]["valueLabel"],
+            options["labelsToFields"]["keepLabels"],
+        )
         every = self._series(title)
-        keys = set.intersection(*(set(series["metric"]) for series in every)) & set(kept) if every else set()
+        keys = (
+            set.intersection(*(set(series["metric"]) for series in every)) & set(kept)
+            if every
+            else set()
+        )
         rows: list[Row] = []
         for series in every:
-            found = {label: text for label, text in series["metric"].items() if label in kept and label != cells}
+            found = {
+                label: text
+                for label, text in series["metric"].items()
+                if label in kept and label != cells
+            }
             found[series["metric"][cells]] = series["value"][1]
             _merge(rows, found, keys)
         filters = options.get("filterByValue", {"filters": []})["filters"]
@@ -114,7 +141,11 @@ class BoardReader:
             if each["id"] == "mappings"
         }
         return [
-            {names[name]: _cell(text, mappings.get(names[name], [])) for name, text in row.items() if name in names}
+            {
+                names[name]: _cell(text, mappings.get(names[name], []))
+                for name, text in row.items()
+                if name in names
+            }
             for row in rows
         ]
 
@@ -125,12 +156,16 @@ class BoardReader:
     def _series(self, title: str) -> list[Json]:
         asked = [each for each in self.queries() if each[0].rpartition(" ")[0] == title]
         return [
-            series for _, query, path, times in asked for series in answer(self.url, path, {"query": query, **times})
+            series
+            for _, query, path, times in asked
+            for series in answer(self.url, path, {"query": query, **times})
         ]
 
 
 def _merge(rows: list[Row], found: Row, keys: set[str]) -> None:
-    """Join ``found`` to every row that it does not contradict, as Grafana's transformation merge; else add it."""
+    """Join ``found`` to every row that it does not contradict, as Grafana's transformation merge;
+    else add it.
+    """
     joined = False
     for row in rows:
         if all(row.get(key) == found.get(key) for key in keys) and all(
@@ -162,7 +197,11 @@ def _text(number: float, mappings: list[Json], unit: str) -> str:
                     return str(result["text"])
         elif found := _in_range(number, mapping["options"]):
             return found
-    return f"{number:g} {unit.removeprefix('suffix: ')}" if unit.startswith("suffix") else f"{number:g}"
+    return (
+        f"{number:g} {unit.removeprefix('suffix: ')}"
+        if unit.startswith("suffix")
+        else f"{number:g}"
+    )
 
 
 def _in_range(number: float, options: Json) -> str:

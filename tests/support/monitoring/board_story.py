@@ -1,7 +1,8 @@
-"""A fleet's last 30 days and its present as samples, for pictures of the dashboards and for tests of their texts.
+"""A fleet's last 30 days and its present as samples, for pictures of the dashboards and for tests
+of their texts.
 
-The samples have the names and labels of the exporter's metrics: a series that the exporter does not have fails.
-:class:`StoryPrometheus` serves them.
+The samples have the names and labels of the exporter's metrics: a series that the exporter does not
+have fails. :class:`StoryPrometheus` serves them.
 """
 
 import subprocess
@@ -80,7 +81,9 @@ class Event:
     unseen: float | None = None
 
 
-def _past(days: float, type_: str, vm: str, notice: float, lasted: float = 8 * MINUTE, **more: object) -> Event:
+def _past(
+    days: float, type_: str, vm: str, notice: float, lasted: float = 8 * MINUTE, **more: object
+) -> Event:
     seen = -days * DAY
     return Event(type_, (vm,), seen, seen + notice, seen + notice, seen + notice + lasted, **more)  # type: ignore[arg-type]
 
@@ -91,20 +94,60 @@ PAST = (
     _past(21.3, "Freeze", "db-primary", 15 * MINUTE, duration=30.0),
     _past(21.2, "Freeze", "db-standby", 15 * MINUTE, duration=30.0),
     _past(
-        16.7, "Reboot", "web_0", 4 * MINUTE, source="User", kind=Kind.REQUESTED, description=RESTART, approved="web_0"
+        16.7,
+        "Reboot",
+        "web_0",
+        4 * MINUTE,
+        source="User",
+        kind=Kind.REQUESTED,
+        description=RESTART,
+        approved="web_0",
     ),
     _past(13.6, "Preempt", "batch_0", 28, 50, description=""),
     _past(13.59, "Preempt", "batch_2", 30, 60, description=""),
-    Event("Freeze", ("web_4",), -9.5 * DAY, -9.5 * DAY + 900, None, -9.5 * DAY + 400, "cancelled", duration=9.0),
-    _past(6.2, "Freeze", "web_1", 15 * MINUTE, duration=5.0, kind=Kind.HARMLESS, description=MOVE, approved="web_1"),
+    Event(
+        "Freeze",
+        ("web_4",),
+        -9.5 * DAY,
+        -9.5 * DAY + 900,
+        None,
+        -9.5 * DAY + 400,
+        "cancelled",
+        duration=9.0,
+    ),
+    _past(
+        6.2,
+        "Freeze",
+        "web_1",
+        15 * MINUTE,
+        duration=5.0,
+        kind=Kind.HARMLESS,
+        description=MOVE,
+        approved="web_1",
+    ),
     _past(3.4, "Redeploy", "web_4", 10 * MINUTE, 14 * MINUTE),
     Event("Reboot", ("db-standby",), -2.3 * DAY, -2.3 * DAY + 900, None, -2.3 * DAY + 1200, "lost"),
-    Event("Reboot", ("web_3",), -1.1 * DAY, None, -1.1 * DAY, -1.1 * DAY + 11 * MINUTE, kind=Kind.WITHOUT_NOTICE),
+    Event(
+        "Reboot",
+        ("web_3",),
+        -1.1 * DAY,
+        None,
+        -1.1 * DAY,
+        -1.1 * DAY + 11 * MINUTE,
+        kind=Kind.WITHOUT_NOTICE,
+    ),
 )
 NOW = (
     Event("Freeze", ("web_1",), -16 * MINUTE, -60, -60, duration=9.0, description=MOVE),
     Event(
-        "Reboot", ("web_2",), -4 * MINUTE, 11 * MINUTE, kind=Kind.REQUESTED, source="User", description=RESTART, due=60
+        "Reboot",
+        ("web_2",),
+        -4 * MINUTE,
+        11 * MINUTE,
+        kind=Kind.REQUESTED,
+        source="User",
+        description=RESTART,
+        due=60,
     ),
     Event("Redeploy", ("db-primary",), -2 * HOUR, 2.9 * DAY, kind=Kind.FAR_AHEAD),
     Event("Preempt", ("batch_1",), -5, 25, description="", approved="batch_1"),
@@ -119,21 +162,39 @@ class Samples:
     now: float
     lines: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
 
-    def add(self, name: str, labels: dict[str, str], value: float, begin: float, end: float, rate: float = 0.0) -> None:
+    def add(
+        self,
+        name: str,
+        labels: dict[str, str],
+        value: float,
+        begin: float,
+        end: float,
+        rate: float = 0.0,
+    ) -> None:
         """Add one of the exporter's series from ``begin`` to ``end``; see :meth:`series`."""
         spec = SPECS[name if name in SPECS else name.rpartition("_")[0]]
         assert set(labels) - {"job", "instance"} == set(spec.labels), name
         self.series(PREFIX + name, labels, value, begin, end, rate)
 
     def series(
-        self, name: str, labels: dict[str, str], value: float, begin: float, end: float, rate: float = 0.0
+        self,
+        name: str,
+        labels: dict[str, str],
+        value: float,
+        begin: float,
+        end: float,
+        rate: float = 0.0,
     ) -> None:
-        """Add any series from ``begin`` to ``end``, both from now; one with a ``rate`` would have ``value`` now."""
+        """Add any series from ``begin`` to ``end``, both from now; one with a ``rate`` would have
+        ``value`` now.
+        """
         written = ",".join(f'{label}="{text}"' for label, text in labels.items())
         last = min(end, 0.0)
         moments = [begin + step * STEP for step in range(int((last - begin) // STEP) + 1)]
         for at in [*moments, *([last] if moments and moments[-1] < last else [])]:
-            self.lines[name].append(f"{name}{{{written}}} {value + rate * at:.3f} {self.now + at:.0f}")
+            self.lines[name].append(
+                f"{name}{{{written}}} {value + rate * at:.3f} {self.now + at:.0f}"
+            )
 
     def event(self, number: int, event: Event, down: tuple[str, ...]) -> None:
         """Add what all exporters of the event's group show."""
@@ -142,7 +203,11 @@ class Samples:
         unseen = 0.0 if event.unseen is None else event.unseen
         over = unseen if event.ended is None else event.ended
         for vm in FLEET:
-            if vm.group != group or (event.unseen is not None and vm.name not in event.vms) or vm.name in down:
+            if (
+                vm.group != group
+                or (event.unseen is not None and vm.name not in event.vms)
+                or vm.name in down
+            ):
                 continue
             scope = "self" if vm.name in event.vms else "peer"
             key = {**vm.target, "event_id": event_id, "event_type": event.type, "scope": scope}
@@ -156,21 +221,45 @@ class Samples:
             begin = over if event.started is None else event.started
             approved = float(vm.name == event.approved)
             if begin > event.seen:
-                self.add("event_info", {**key, **texts, "event_status": waiting}, 1, event.seen, begin - 1)
+                self.add(
+                    "event_info",
+                    {**key, **texts, "event_status": waiting},
+                    1,
+                    event.seen,
+                    begin - 1,
+                )
                 if event.not_before is not None:
                     self.add(
-                        "event_not_before_timestamp_seconds", key, self.now + event.not_before, event.seen, begin - 1
+                        "event_not_before_timestamp_seconds",
+                        key,
+                        self.now + event.not_before,
+                        event.seen,
+                        begin - 1,
                     )
             if event.started is not None:
-                self.add("event_info", {**key, **texts, "event_status": "Started"}, 1, begin, over - 1)
+                self.add(
+                    "event_info", {**key, **texts, "event_status": "Started"}, 1, begin, over - 1
+                )
                 self.add("event_started_timestamp_seconds", key, self.now + begin, begin, over - 1)
-            self.add("event_first_seen_timestamp_seconds", key, self.now + event.seen, event.seen, over - 1)
+            self.add(
+                "event_first_seen_timestamp_seconds",
+                key,
+                self.now + event.seen,
+                event.seen,
+                over - 1,
+            )
             self.add("event_approved", key, approved, event.seen, over - 1)
             self.add("event_resources", key, len(event.vms), event.seen, over - 1)
             if event.duration is not None:
                 self.add("event_duration_seconds", key, event.duration, event.seen, over - 1)
             if event.due is not None and scope == "self":
-                self.add("event_approval_due_timestamp_seconds", key, self.now + event.due, event.seen, over - 1)
+                self.add(
+                    "event_approval_due_timestamp_seconds",
+                    key,
+                    self.now + event.due,
+                    event.seen,
+                    over - 1,
+                )
             if event.ended is not None:
                 ended = {**key, "outcome": event.outcome}
                 self.add("event_ended_timestamp_seconds", ended, self.now + over, over, over + HOUR)
@@ -178,10 +267,14 @@ class Samples:
                 moment = event.started if event.started is not None else event.not_before
                 labels = {"event_id": event_id, "event_type": event.type, **_place(vm, impact=True)}
                 impact = self.now + (moment or 0.0)
-                self.add("vm_impact_timestamp_seconds", labels | vm.target, impact, event.seen, over - 1)
+                self.add(
+                    "vm_impact_timestamp_seconds", labels | vm.target, impact, event.seen, over - 1
+                )
 
     def exporter(self, vm: Vm, state: str, since: float) -> None:
-        """Add what an exporter shows of itself in the last day; it is ok, or down or blind for ``since`` seconds."""
+        """Add what an exporter shows of itself in the last day; it is ok, or down or blind for
+        ``since`` seconds.
+        """
         target, begin, alive = vm.target, -DAY, 0.0 if state != "down" else -since
         self.series("up", target, 1, begin, alive)
         if state == "down":
@@ -198,28 +291,51 @@ class Samples:
         }.items():
             self.add(name, target, value, -HOUR, alive)
         self.add(
-            "last_success_timestamp_seconds", target, self.now + sees - 0.4, -HOUR, alive, rate=float(state == "ok")
+            "last_success_timestamp_seconds",
+            target,
+            self.now + sees - 0.4,
+            -HOUR,
+            alive,
+            rate=float(state == "ok"),
         )
         self.add("instance_info", {**target, **_place(vm)}, 1, -HOUR, alive)
-        self.add("build_info", {**target, "version": "0.1.0", "python_version": "3.13.5"}, 1, -HOUR, alive)
+        self.add(
+            "build_info",
+            {**target, "version": "0.1.0", "python_version": "3.13.5"},
+            1,
+            -HOUR,
+            alive,
+        )
         policy = {"web": "documented", "batch": "file"}.get(vm.group, "off")
         self.add("approval_policy_info", {**target, "policy": policy}, 1, -HOUR, alive)
         self.add("journal_errors_total", target, 0, -HOUR, alive)
         number = FLEET.index(vm)
         for outcome in ("ok", "timeout", "throttled", "invalid_document"):
             counted = outcome == ("timeout" if state == "blind" else "ok")
-            self.add("polls_total", {**target, "outcome": outcome}, 9e4 * counted, -HOUR, alive, rate=float(counted))
+            self.add(
+                "polls_total",
+                {**target, "outcome": outcome},
+                9e4 * counted,
+                -HOUR,
+                alive,
+                rate=float(counted),
+            )
         self.add("poll_duration_seconds_count", target, 9e4, -HOUR, alive, rate=1.0)
         took = 1.0 if state == "blind" else 0.005 + 0.0004 * number
         self.add("poll_duration_seconds_sum", target, 9e4, -HOUR, alive, rate=took)
         for outcome in ("accepted", "rejected", "error"):
             self.add("approval_requests_total", {**target, "outcome": outcome}, 0, -HOUR, alive)
-        self.series("process_cpu_seconds_total", target, 900, -HOUR, alive, rate=0.0015 + 0.0001 * number)
+        self.series(
+            "process_cpu_seconds_total", target, 900, -HOUR, alive, rate=0.0015 + 0.0001 * number
+        )
         self.series("process_resident_memory_bytes", target, 38.4e6 + 2e5 * number, -HOUR, alive)
         self._counted(vm, alive)
 
     def _counted(self, vm: Vm, alive: float) -> None:
-        for event_type, notice, approver in (("Freeze", 880, "deadline"), ("Reboot", 240, "exporter")):
+        for event_type, notice, approver in (
+            ("Freeze", 880, "deadline"),
+            ("Reboot", 240, "exporter"),
+        ):
             key = {**vm.target, "event_type": event_type}
             for name, mean, more in (
                 ("notice_seconds", notice, {}),
@@ -254,8 +370,12 @@ def _place(vm: Vm, *, impact: bool = False) -> dict[str, str]:
     return {**place, **size, "location": "westeurope", "fault_domain": str(number % 3)}
 
 
-def story(now: float, *, current: tuple[Event, ...] = NOW, states: dict[str, str] | None = None) -> str:
-    """Return the story with its ``current`` events; ``states`` of exporters are ``down`` and ``blind``."""
+def story(
+    now: float, *, current: tuple[Event, ...] = NOW, states: dict[str, str] | None = None
+) -> str:
+    """Return the story with its ``current`` events; ``states`` of exporters are ``down`` and
+    ``blind``.
+    """
     samples = Samples(now)
     states = dict(states or {})
     for event in current:
@@ -265,7 +385,9 @@ def story(now: float, *, current: tuple[Event, ...] = NOW, states: dict[str, str
     for number, event in enumerate((*PAST, *current), 0xC7061BAC):
         samples.event(number, event, down if event in current else ())
     for vm in FLEET:
-        samples.exporter(vm, states.get(vm.name, "ok"), 3 * MINUTE if vm.name in unseen else 20 * MINUTE)
+        samples.exporter(
+            vm, states.get(vm.name, "ok"), 3 * MINUTE if vm.name in unseen else 20 * MINUTE
+        )
     return samples.text()
 
 
@@ -275,7 +397,9 @@ class StoryPrometheus(ConfiguredPrometheus):
     def __init__(self, folder: Path, text: str) -> None:
         (folder / "story.txt").write_text(text)
         made = [debian("promtool"), "tsdb", "create-blocks-from", "openmetrics", "--quiet"]
-        subprocess.run([*made, folder / "story.txt", folder / "tsdb"], check=True, capture_output=True)
+        subprocess.run(
+            [*made, folder / "story.txt", folder / "tsdb"], check=True, capture_output=True
+        )
         (folder / "prometheus.yml").write_text("{}")
         flags = ("--storage.tsdb.retention.time=60d", "--query.lookback-delta=45s")
         super().__init__(folder / "prometheus.yml", folder, *flags)

@@ -1,7 +1,8 @@
 """How many series an exporter costs: counted in the exposition of what it knows.
 
-Run: ``PYTHONPATH=tests .venv/bin/python -m support.monitoring.cardinality``; it prints the tables of docs/fleet.md.
-With ``--update`` it writes them there. Nothing here depends on the speed of the machine.
+Run: ``PYTHONPATH=tests .venv/bin/python -m support.monitoring.cardinality``; it prints the tables
+of docs/fleet.md. With ``--update`` it writes them there. Nothing here depends on the speed of the
+machine.
 """
 
 import re
@@ -33,9 +34,7 @@ INTERVAL = 5  # seconds between scrapes
 FLEETS = (1, 100, 10_000)
 ADDED = 5  # by Prometheus to each target: up, scrape_duration_seconds and three more
 
-_HISTOGRAMS = (
-    "azure_scheduled_events_(notice|approval_latency|phase_duration|observed_pause)_seconds_(bucket|sum|count)"
-)
+_HISTOGRAMS = "azure_scheduled_events_(notice|approval_latency|phase_duration|observed_pause)_seconds_(bucket|sum|count)"
 
 # When what happens, in seconds since the first document; NotBefore is at 900, later moved to 1,000.
 _FATES = {
@@ -62,10 +61,12 @@ _USUAL: tuple[Life, ...] = tuple(
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Series of an exporter that has seen nothing, of one current event, of all history, and of what alerts need.
+    """Series of an exporter that has seen nothing, of one current event, of all history, and of
+    what alerts need.
 
-    ``histograms`` are those of history alone: notice, approvals, phases and pauses. ``history`` is that of the shipped
-    scenarios, which has what happens in practice; ``history_own`` and ``history_all`` have what can happen at all.
+    ``histograms`` are those of history alone: notice, approvals, phases and pauses. ``history`` is
+    that of the shipped scenarios, which has what happens in practice; ``history_own`` and
+    ``history_all`` have what can happen at all.
     """
 
     idle: int
@@ -93,18 +94,32 @@ def measure_all(kept: str) -> Figures:
     )
 
 
-def _scrape(history: Sequence[str] = (), lives: Sequence[Life] = _EVERY, current: str = "") -> Scrape:
-    """Return what an exporter shows with the ``lives`` of some VMs in its history, and perhaps a current event."""
+def _scrape(
+    history: Sequence[str] = (), lives: Sequence[Life] = _EVERY, current: str = ""
+) -> Scrape:
+    """Return what an exporter shows with the ``lives`` of some VMs in its history, and perhaps a
+    current event.
+    """
     changes = [change for resource in history for change in _history(resource, lives)]
     now = Timestamp(time.time(), 0.0, "boot")
     not_before = now.wall + 86_400 if current == State.SCHEDULED else None
-    event = ScheduledEvent("A", EventType.FREEZE, current, "Platform", (VM, PEER), not_before, "", 5.0)
-    known, more = observe(Lifecycles(), Document(1, (event,) * bool(current)), ObservationContext(now, VM))
+    event = ScheduledEvent(
+        "A", EventType.FREEZE, current, "Platform", (VM, PEER), not_before, "", 5.0
+    )
+    known, more = observe(
+        Lifecycles(), Document(1, (event,) * bool(current)), ObservationContext(now, VM)
+    )
     statistics = Statistics().plus([*changes, *more])
     polls = Polls(up=True, last_success=now.wall)
     known_vm = Instance(VM, scale_set="vmss", zone="1", host_name="vmss000000")
-    snapshot = Snapshot(polls=polls, vm_name=VM, identity=known_vm, incarnation=1, statistics=statistics)
-    return Scrape(Exposition(lambda: snapshot.showing(known, now.wall), lambda: now.wall).render().body.decode())
+    snapshot = Snapshot(
+        polls=polls, vm_name=VM, identity=known_vm, incarnation=1, statistics=statistics
+    )
+    return Scrape(
+        Exposition(lambda: snapshot.showing(known, now.wall), lambda: now.wall)
+        .render()
+        .body.decode()
+    )
 
 
 def _count(scrape: Scrape, kept: str = ".*") -> int:
@@ -129,17 +144,29 @@ def _history(resource: str, lives: Sequence[Life]) -> Iterator[Change]:
     for at in sorted({at for fate in _FATES.values() for at in fate} | {50}):
         now = Timestamp(began + at, at, "boot")
         events = [
-            _at(ScheduledEvent(f"{resource}/{kind}/{source}/{fate}".upper(), kind, "", source, (resource,)), at, fate)
+            _at(
+                ScheduledEvent(
+                    f"{resource}/{kind}/{source}/{fate}".upper(), kind, "", source, (resource,)
+                ),
+                at,
+                fate,
+            )
             for kind, source, fate in lives
         ]
         there = tuple(
-            replace(event, not_before=event.not_before and began + event.not_before) for event in events if event.status
+            replace(event, not_before=event.not_before and began + event.not_before)
+            for event in events
+            if event.status
         )
-        known, changes = observe(known, Document(at, there), ObservationContext(now, VM, pause=Pause(1.0)))
+        known, changes = observe(
+            known, Document(at, there), ObservationContext(now, VM, pause=Pause(1.0))
+        )
         yield from changes
         if at == 50:
             for approver in (Approver.EXPORTER, Approver.OPERATOR):
-                for event_id in [name for name in known.current if name.endswith(f"/{approver}".upper())]:
+                for event_id in [
+                    name for name in known.current if name.endswith(f"/{approver}".upper())
+                ]:
                     known, changes = mark_approved(known, event_id, approver, now)
                     yield from changes
 
@@ -150,8 +177,12 @@ def _at(event: ScheduledEvent, at: int, fate: str) -> ScheduledEvent:
     status = steps[max(step for step in steps if step <= at)]
     if status == "Started":
         return replace(event, status=State.STARTED)
-    moved = "Moved" in steps.values() and at >= next(step for step, name in steps.items() if name == "Moved")
-    return replace(event, status=State.SCHEDULED if status else "", not_before=1000.0 if moved else 900.0)
+    moved = "Moved" in steps.values() and at >= next(
+        step for step, name in steps.items() if name == "Moved"
+    )
+    return replace(
+        event, status=State.SCHEDULED if status else "", not_before=1000.0 if moved else 900.0
+    )
 
 
 def tables(figures: Figures) -> str:
@@ -161,22 +192,32 @@ def tables(figures: Figures) -> str:
         ("for each current event, while Scheduled", f"+ {figures.scheduled}"),
         ("for each current event, while Started", f"+ {figures.started}"),
         ("all histograms of history: every type of event, phase and approver", figures.histograms),
-        ("an exporter that has been through the shipped scenarios, with and without a policy", figures.history),
-        ("an exporter whose VM has been through everything: all types, sources, approvers, ends", figures.history_own),
+        (
+            "an exporter that has been through the shipped scenarios, with and without a policy",
+            figures.history,
+        ),
+        (
+            "an exporter whose VM has been through everything: all types, sources, approvers, ends",
+            figures.history_own,
+        ),
         ("… and whose neighbors have been, too", figures.history_all),
         ("with [what alerts need](#only-alerts) alone, whatever has happened", figures.alerts),
         ("Prometheus' own, of each target (`up`, `scrape_…`)", f"+ {ADDED}"),
     ]
     text = ["| series | |", "| --- | --- |", *(f"| {what} | {count} |" for what, count in rows), ""]
-    text += [
-        "| VMs | series: nothing, everything has happened | samples a second | alerts only: series | samples a second |"
-    ]
-    text += ["| --- | --- | --- | --- | --- |"]
+    text.append(
+        "| VMs | series: nothing, everything has happened | samples a second | alerts only: series"
+        " | samples a second |"
+    )
+    text.append("| --- | --- | --- | --- | --- |")
     for vms in FLEETS:
-        series = [vms * (count + ADDED) for count in (figures.idle, figures.history_all, figures.alerts)]
+        series = [
+            vms * (count + ADDED) for count in (figures.idle, figures.history_all, figures.alerts)
+        ]
         low, high, few = (each / INTERVAL for each in series)
         text.append(
-            f"| {vms:,} | {series[0]:,} to {series[1]:,} | {low:,.0f} to {high:,.0f} | {series[2]:,} | {few:,.0f} |"
+            f"| {vms:,} | {series[0]:,} to {series[1]:,} | {low:,.0f} to {high:,.0f} |"
+            f" {series[2]:,} | {few:,.0f} |"
         )
     return "\n".join(text) + "\n"
 

@@ -1,4 +1,6 @@
-"""An OTLP/HTTP receiver that decodes with OpenTelemetry's own protobuf package, with configurable answers."""
+"""An OTLP/HTTP receiver that decodes with OpenTelemetry's own protobuf package, with configurable
+answers.
+"""
 
 import gzip
 import threading
@@ -22,7 +24,8 @@ from support.servers.http_peer import HttpServer, Request, Response
 
 @dataclass(frozen=True)
 class Reply:
-    """How one request is answered; ``hang`` never answers, ``rejected`` makes a 200 a partial success.
+    """How one request is answered; ``hang`` never answers, ``rejected`` makes a 200 a partial
+    success.
 
     ``drips`` sends the answer byte by byte, without end.
     """
@@ -41,7 +44,9 @@ HANG = Reply(hang=True)
 
 @dataclass(frozen=True)
 class Told:
-    """A span as it came over the wire: ids in hexadecimal, times in nanoseconds; ``events`` by name and attributes."""
+    """A span as it came over the wire: ids in hexadecimal, times in nanoseconds; ``events`` by name
+    and attributes.
+    """
 
     trace_id: str
     span_id: str
@@ -56,7 +61,9 @@ class Told:
 
 @dataclass(frozen=True)
 class Received:
-    """One request: when it came (Unix seconds), its path, headers in lower case, its spans and what was answered."""
+    """One request: when it came (Unix seconds), its path, headers in lower case, its spans and what
+    was answered.
+    """
 
     at: float
     path: str
@@ -108,16 +115,29 @@ class Collector(HttpServer):
             answer.partial_success.rejected_spans = reply.rejected
             answer.partial_success.error_message = "no room"
         content = answer.SerializeToString() if reply.body is None else reply.body
-        return Response(reply.status, content, {"Content-Type": "application/x-protobuf", **reply.headers})
+        return Response(
+            reply.status, content, {"Content-Type": "application/x-protobuf", **reply.headers}
+        )
 
     @property
     def accepted(self) -> list[Told]:
         """Every span of a request that was answered 200, as often as it came."""
-        return [span for request in list(self.received) if request.reply == ACCEPT for span in request.spans]
+        return [
+            span
+            for request in list(self.received)
+            if request.reply == ACCEPT
+            for span in request.spans
+        ]
 
     def spans(self, trace_id: str = "") -> dict[str, Told]:
-        """Return the accepted spans (of one trace) by their ids: one told again is one, and the later wins."""
-        return {span.span_id: span for span in self.accepted if span.trace_id == trace_id or not trace_id}
+        """Return the accepted spans (of one trace) by their ids: one told again is one, and the
+        later wins.
+        """
+        return {
+            span.span_id: span
+            for span in self.accepted
+            if span.trace_id == trace_id or not trace_id
+        }
 
     def names(self, trace_id: str = "") -> list[str]:
         """Return the names of :meth:`spans`, sorted."""
@@ -125,7 +145,10 @@ class Collector(HttpServer):
 
     def wait_for(self, *names: str, trace_id: str = "") -> dict[str, Told]:
         """Return one VM's spans by name, once exactly ``names`` have been accepted."""
-        eventually(lambda: self.names(trace_id) == sorted(names), f"spans {names}, not {self.names(trace_id)}")
+        eventually(
+            lambda: self.names(trace_id) == sorted(names),
+            f"spans {names}, not {self.names(trace_id)}",
+        )
         return {span.name: span for span in self.spans(trace_id).values()}
 
 

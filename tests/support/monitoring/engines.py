@@ -17,15 +17,21 @@ class VictoriaMetrics(Server):
     def __init__(self, folder: Path) -> None:
         flags = ("-httpListenAddr={address}", f"-storageDataPath={folder / 'victoria'}")
         more = ("-search.latencyOffset=0s", "-search.disableCache")
-        super().__init__("victoria-metrics", folder / "victoria.log", "starting http server at", *flags, *more)
+        super().__init__(
+            "victoria-metrics", folder / "victoria.log", "starting http server at", *flags, *more
+        )
 
     def wait_for_copy(self, prometheus: str, moment: float) -> None:
-        """Wait until the Prometheus at this URL has written here all that it has of ``moment`` and before."""
+        """Wait until the Prometheus at this URL has written here all that it has of ``moment`` and
+        before.
+        """
         sent = "prometheus_remote_storage_queue_highest_sent_timestamp_seconds"
 
         def highest() -> float:
             lines = fetch(f"{prometheus}/metrics").body.decode().splitlines()
-            return max((float(line.split()[-1]) for line in lines if line.startswith(sent)), default=0.0)
+            return max(
+                (float(line.split()[-1]) for line in lines if line.startswith(sent)), default=0.0
+            )
 
         late = 2.0  # the results of a rule are written some time after the moment that they are of
         eventually(lambda: highest() > moment + late, "Prometheus has written what it has")

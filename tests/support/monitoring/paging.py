@@ -1,4 +1,6 @@
-"""The chain behind the exporters as programs on loopback: Prometheus with rules, Alertmanager, and who is paged."""
+"""The chain behind the exporters as programs on loopback: Prometheus with rules, Alertmanager, and
+who is paged.
+"""
 
 import json
 import operator
@@ -49,7 +51,9 @@ class Receiver(HttpServer):
 
     def respond(self, request: Request) -> Response:
         """Store it."""
-        self.notifications.append(Notification(request.path, time.monotonic(), json.loads(request.body)))
+        self.notifications.append(
+            Notification(request.path, time.monotonic(), json.loads(request.body))
+        )
         return Response()
 
     def webhooks(self) -> list[Notification]:
@@ -57,17 +61,30 @@ class Receiver(HttpServer):
         return [each for each in list(self.notifications) if "alerts" in each.body]
 
     def notified(self, path: str, scale_set: str = "") -> list[tuple[str, str, str]]:
-        """Return the notifications of the receiver at ``path``, in order: name, severity, firing or resolved."""
-        return [alert for each in list(self.notifications) if each.path == path for alert in each.alerts(scale_set)]
+        """Return the notifications of the receiver at ``path``, in order: name, severity, firing or
+        resolved.
+        """
+        return [
+            alert
+            for each in list(self.notifications)
+            if each.path == path
+            for alert in each.alerts(scale_set)
+        ]
 
-    def wait_for(self, expected: Collection[tuple[str, str, str]], seconds: float = PATIENCE) -> None:
-        """Wait until all ``expected`` notifications have come to the pager or the tickets' receiver.
+    def wait_for(
+        self, expected: Collection[tuple[str, str, str]], seconds: float = PATIENCE
+    ) -> None:
+        """Wait until all ``expected`` notifications have come to the pager or the tickets'
+        receiver.
 
-        Each is name, severity and status, as often as it is to come. Whether others came too is for the tests to judge.
+        Each is name, severity and status, as often as it is to come. Whether others came too is for
+        the tests to judge.
         """
 
         def missing() -> Counter[tuple[str, str, str]]:
-            return Counter(expected) - Counter([*self.notified("/pager"), *self.notified("/tickets")])
+            return Counter(expected) - Counter(
+                [*self.notified("/pager"), *self.notified("/tickets")]
+            )
 
         eventually(missing, "no notification is missing", seconds, until=operator.not_)
 
@@ -79,14 +96,22 @@ class ConfiguredAlertmanager(Server):
         flags = (f"--config.file={config}", f"--storage.path={folder / 'alertmanager-data'}")
         more = ("--web.listen-address={address}", "--cluster.listen-address=")
         ready = r'msg=Listening|msg="Listening on"'
-        super().__init__("prometheus-alertmanager", folder / "alertmanager.log", ready, *flags, *more, port=port)
+        super().__init__(
+            "prometheus-alertmanager", folder / "alertmanager.log", ready, *flags, *more, port=port
+        )
 
 
 class Alertmanager(ConfiguredAlertmanager):
-    """An Alertmanager with the generated configuration of ``settings``, and a team's own ``routes`` before it."""
+    """An Alertmanager with the generated configuration of ``settings``, and a team's own ``routes``
+    before it.
+    """
 
     def __init__(
-        self, folder: Path, settings: Settings, routes: Sequence[Mapping[str, Any]] = (), port: int = 0
+        self,
+        folder: Path,
+        settings: Settings,
+        routes: Sequence[Mapping[str, Any]] = (),
+        port: int = 0,
     ) -> None:
         write(folder, "alertmanager/", settings)
         file = folder / "alertmanager" / "alertmanager.yml"
@@ -111,7 +136,8 @@ class Team:
 
 
 class RuledPrometheus(ConfiguredPrometheus):
-    """Debian's Prometheus with the generated rules, and those of ``team``, scraping what :meth:`scrape` names.
+    """Debian's Prometheus with the generated rules, and those of ``team``, scraping what
+    :meth:`scrape` names.
 
     ``job`` has keys of the exporters' scrape job that replace the generated ones.
     """
@@ -127,11 +153,15 @@ class RuledPrometheus(ConfiguredPrometheus):
         flags: Sequence[str] = (),
     ) -> None:
         write(folder, "prometheus/", settings)
-        config = yaml.safe_load(scrape_example("file", settings).replace("127.0.0.1:9093", alertmanager))
+        config = yaml.safe_load(
+            scrape_example("file", settings).replace("127.0.0.1:9093", alertmanager)
+        )
         config["scrape_configs"][0].update(job)
         config["scrape_configs"] += team.jobs
         config["rule_files"].append("team-rules.yml")
-        (folder / "prometheus" / "team-rules.yml").write_text(yaml.safe_dump({"groups": list(team.rules)}))
+        (folder / "prometheus" / "team-rules.yml").write_text(
+            yaml.safe_dump({"groups": list(team.rules)})
+        )
         (folder / "prometheus" / "prometheus.yml").write_text(yaml.safe_dump(config))
         self._targets = folder / "prometheus" / "targets"
         self._targets.mkdir(exist_ok=True)
@@ -151,20 +181,31 @@ class RuledPrometheus(ConfiguredPrometheus):
         alerts = 'max_over_time(ALERTS{alertstate="firing"}[1h])'
         events = f'max_over_time(azure_scheduled_events:event{{scale_set="{scale_set}"}}[1h])'
         places = f'max_over_time(ALERTS{{alertstate="firing",scale_set="{scale_set}"}}[1h])'
-        found = self.query(f"max by (alertname, severity) ({alerts} and on (event_id) {events} or {places})")
+        found = self.query(
+            f"max by (alertname, severity) ({alerts} and on (event_id) {events} or {places})"
+        )
         return {(metric["alertname"], metric["severity"]) for metric, _ in found}
 
 
 def query(url: str, expression: str) -> list[tuple[dict[str, str], float]]:
-    """Return the instant vector of ``expression`` from an engine at ``url`` that has Prometheus' API."""
+    """Return the instant vector of ``expression`` from an engine at ``url`` that has Prometheus'
+    API.
+    """
     form = urllib.parse.urlencode({"query": expression}).encode()
-    answer = fetch(f"{url}/api/v1/query", "POST", form, Content_Type="application/x-www-form-urlencoded")
+    answer = fetch(
+        f"{url}/api/v1/query", "POST", form, Content_Type="application/x-www-form-urlencoded"
+    )
     assert answer.status == 200, answer.body
-    return [(each["metric"], float(each["value"][1])) for each in json.loads(answer.body)["data"]["result"]]
+    return [
+        (each["metric"], float(each["value"][1]))
+        for each in json.loads(answer.body)["data"]["result"]
+    ]
 
 
 def wait_for_targets(url: str, count: int) -> None:
-    """Wait until an engine has scraped ``count`` exporters that have had an answer and know which VM they are on."""
+    """Wait until an engine has scraped ``count`` exporters that have had an answer and know which
+    VM they are on.
+    """
     seeing = "azure_scheduled_events_last_success_timestamp_seconds > 0"
     known = 'azure_scheduled_events_instance_info{vm_id!=""}'
     ready = f"count({known} and on (job, instance) {seeing}) or vector(0)"
@@ -181,7 +222,9 @@ def write(folder: Path, prefix: str, settings: Settings) -> None:
 
 
 def receivers(url: str) -> dict[str, str]:
-    """Return the settings that send pages to ``URL/pager`` and tickets to ``URL/tickets``, and nothing elsewhere."""
+    """Return the settings that send pages to ``URL/pager`` and tickets to ``URL/tickets``, and
+    nothing elsewhere.
+    """
     return {
         "pager.pagerduty-key": "",
         "pager.opsgenie-key": "",
@@ -195,8 +238,8 @@ def receivers(url: str) -> dict[str, str]:
 class Stack:
     """Prometheus, Alertmanager and a webhook receiver, with ``values`` over the shipped settings.
 
-    With ``slack``, the receiver also hears at ``/slack`` what a chat would show. ``team`` has its own alerts,
-    ``job`` keys of the exporters' scrape job.
+    With ``slack``, the receiver also hears at ``/slack`` what a chat would show. ``team`` has its
+    own alerts, ``job`` keys of the exporters' scrape job.
     """
 
     def __init__(
@@ -218,20 +261,28 @@ class Stack:
         address = self.alertmanager.url.removeprefix("http://")
         self.prometheus = RuledPrometheus(folder, self.settings, address, targets, team, job, flags)
         self.url = self.prometheus.url
-        self.programs: dict[str, Program] = {"Prometheus": self.prometheus, "Alertmanager": self.alertmanager}
+        self.programs: dict[str, Program] = {
+            "Prometheus": self.prometheus,
+            "Alertmanager": self.alertmanager,
+        }
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.prometheus.kill()
         self.alertmanager.kill()
         self.receiver.__exit__(kind, error, trace)
 
     def restart_alertmanager(self) -> None:
-        """End Alertmanager as a service manager does, and start it again with its files at the same address."""
+        """End Alertmanager as a service manager does, and start it again with its files at the same
+        address.
+        """
         self.alertmanager.terminate()
         port = int(self.alertmanager.url.rpartition(":")[2])
         self.alertmanager = Alertmanager(self._folder, self.settings, self._team.routes, port)

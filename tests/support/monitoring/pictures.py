@@ -1,7 +1,8 @@
 """Draws the pictures of the dashboards from one story, and keeps their words beside them.
 
-Run by ``scripts/render-dashboards``. The words of a picture are those that its dashboard can show; a test compares them
-with the dashboard, so that a picture that is older than its dashboard is noticed.
+Run by ``scripts/render-dashboards``. The words of a picture are those that its dashboard can show;
+a test compares them with the dashboard, so that a picture that is older than its dashboard is
+noticed.
 """
 
 import shlex
@@ -47,11 +48,15 @@ PICTURES = (
 
 FIRST_SCREEN = "readme-fleet.png"
 _DRAWING = 20
-"""Seconds that the first picture takes: the browser tells times from its own clock, such as "in a few seconds"."""
+"""Seconds that the first picture takes: the browser tells times from its own clock, such as "in a
+few seconds".
+"""
 
 
 def words(board: Json) -> Iterator[str]:
-    """Yield what a dashboard can show: titles, columns, texts of values, and of panels without data."""
+    """Yield what a dashboard can show: titles, columns, texts of values, and of panels without
+    data.
+    """
     yield board["title"]
     for panel in board["panels"]:
         field = panel["fieldConfig"]
@@ -60,10 +65,20 @@ def words(board: Json) -> Iterator[str]:
         for transformation in panel.get("transformations", []):
             yield from transformation["options"].get("renameByName", {}).values()
         overridden = [
-            each["value"] for rule in field["overrides"] for each in rule["properties"] if each["id"] == "mappings"
+            each["value"]
+            for rule in field["overrides"]
+            for each in rule["properties"]
+            if each["id"] == "mappings"
         ]
-        for mapping in [*field["defaults"]["mappings"], *(one for mappings in overridden for one in mappings)]:
-            results = mapping["options"].values() if mapping["type"] == "value" else [mapping["options"]["result"]]
+        for mapping in [
+            *field["defaults"]["mappings"],
+            *(one for mappings in overridden for one in mappings),
+        ]:
+            results = (
+                mapping["options"].values()
+                if mapping["type"] == "value"
+                else [mapping["options"]["result"]]
+            )
             yield from (f"{each['text']} {each.get('color', '')}".strip() for each in results)
 
 
@@ -71,7 +86,10 @@ def main(command: str, folder: Path, pictures: tuple[Picture, ...] = PICTURES) -
     """Have the pictures drawn into ``folder``."""
     now = float(int(time.time())) + _DRAWING
     for moment, samples in moments(now):
-        with tempfile.TemporaryDirectory() as work, StoryPrometheus(Path(work), samples) as prometheus:
+        with (
+            tempfile.TemporaryDirectory() as work,
+            StoryPrometheus(Path(work), samples) as prometheus,
+        ):
             for picture in pictures:
                 if picture.moment == moment:
                     _draw(command, prometheus.url, now, picture, folder)
@@ -81,12 +99,19 @@ def main(command: str, folder: Path, pictures: tuple[Picture, ...] = PICTURES) -
 def first_screen(folder: Path) -> Image.Image:
     """Return the upper rows of the fleet's picture for the README, 900 pixels wide."""
     with Image.open(folder / "dashboard-fleet-event.png") as whole:
-        return whole.convert("RGB").crop((0, 0, whole.width, 620)).resize((900, 620 * 900 // whole.width))
+        return (
+            whole.convert("RGB")
+            .crop((0, 0, whole.width, 620))
+            .resize((900, 620 * 900 // whole.width))
+        )
 
 
 def _draw(command: str, url: str, now: float, picture: Picture, folder: Path) -> None:
     sys.stderr.write(f"== {picture.name}\n")
-    out, board = folder / f"{picture.name}.png", JSON / f"azure-scheduled-events-{picture.board}.json"
+    out, board = (
+        folder / f"{picture.name}.png",
+        JSON / f"azure-scheduled-events-{picture.board}.json",
+    )
     span = ("--from", _iso(now - DAY), "--to", _iso(now), "--scrape-interval", "30s")
     more = (
         "--width",
@@ -95,7 +120,16 @@ def _draw(command: str, url: str, now: float, picture: Picture, folder: Path) ->
         picture.theme,
         *(("--var", f"vm={picture.vm}") if picture.vm else ()),
     )
-    drawing = [*shlex.split(command), str(board), "--prometheus", url, "--out", str(out), *span, *more]
+    drawing = [
+        *shlex.split(command),
+        str(board),
+        "--prometheus",
+        url,
+        "--out",
+        str(out),
+        *span,
+        *more,
+    ]
     subprocess.run(drawing, check=True)
     keep(out, words(load(picture.board)))
 

@@ -43,7 +43,9 @@ ROOT = SpanFacts(
         "azure.scheduled_event.description": "Überholung, 日本",
     },
 )
-CHILD = SpanFacts(TRACE, "2222222222222222", "1111111111111111", "detected", 1_700_000_000.25, 1_700_000_000.25)
+CHILD = SpanFacts(
+    TRACE, "2222222222222222", "1111111111111111", "detected", 1_700_000_000.25, 1_700_000_000.25
+)
 
 
 def send(collector: Collector, *spans: SpanFacts) -> ExportResult:

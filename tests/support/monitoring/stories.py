@@ -1,6 +1,9 @@
-"""A story: what some exporters show over time, and which alerts the rules raise. Written as a test for promtool.
+"""A story: what some exporters show over time, and which alerts the rules raise.
 
-Values are those of promtool, one each 15 seconds: ``1x4 stale`` is shown for a minute, then the target stops answering.
+Written as a test for promtool.
+
+Values are those of promtool, one each 15 seconds: ``1x4 stale`` is shown for a minute, then the
+    target stops answering.
 """
 
 import json
@@ -21,7 +24,15 @@ Row = tuple[str, str]
 """A series and its values."""
 
 
-def info(vm: str, event: str, event_type: str, kind: str, values: str, scope: str = "self", more: str = "") -> Row:
+def info(
+    vm: str,
+    event: str,
+    event_type: str,
+    kind: str,
+    values: str,
+    scope: str = "self",
+    more: str = "",
+) -> Row:
     """Return an event that the exporter of ``vm`` shows; ``more``: further labels."""
     labels = f'event_id="{event}",event_type="{event_type}",kind="{kind}",scope="{scope}",resources="{vm}"'
     return f"azure_scheduled_events_event_info{{{labels},{_JOB.format(vm)}{more}}}", values
@@ -30,16 +41,24 @@ def info(vm: str, event: str, event_type: str, kind: str, values: str, scope: st
 def impact(vm: str, event: str, event_type: str, at: int, shape: str, more: str = "") -> Row:
     """Return the impact of an event on ``vm`` itself at so many seconds."""
     labels = f'event_id="{event}",event_type="{event_type}",vm_id="{vm}",vm_name="{vm}",computer_name="{vm}"'
-    first = " ".join(part if part.startswith(("_", "stale")) else f"{at}{part}" for part in shape.split())
-    return f"azure_scheduled_events_vm_impact_timestamp_seconds{{{labels},{_PLACE},{_JOB.format(vm)}{more}}}", first
+    first = " ".join(
+        part if part.startswith(("_", "stale")) else f"{at}{part}" for part in shape.split()
+    )
+    return (
+        f"azure_scheduled_events_vm_impact_timestamp_seconds{{{labels},{_PLACE},{_JOB.format(vm)}{more}}}",
+        first,
+    )
 
 
 def ended(vm: str, event: str, values: str, outcome: str = "completed") -> Row:
-    """Return the end of an event that the exporter of ``vm`` saw; ``values`` are ``_x5 1x240``, 1 for its time."""
+    """Return the end of an event that the exporter of ``vm`` saw; ``values`` are ``_x5 1x240``, 1
+    for its time.
+    """
     at = INTERVAL * int(values.split(maxsplit=1)[0].removeprefix("_x"))
     labels = f'event_id="{event}",event_type="Reboot",scope="self",outcome="{outcome}"'
-    return f"azure_scheduled_events_event_ended_timestamp_seconds{{{labels},{_JOB.format(vm)}}}", values.replace(
-        " 1x", f" {at}x"
+    return (
+        f"azure_scheduled_events_event_ended_timestamp_seconds{{{labels},{_JOB.format(vm)}}}",
+        values.replace(" 1x", f" {at}x"),
     )
 
 
@@ -51,7 +70,10 @@ def moment(name: str, vm: str, event: str, event_type: str, values: str) -> Row:
 
 def of(name: str, vm: str, values: str, labels: str = "") -> Row:
     """Return another metric of an exporter, by its name without prefix."""
-    return f"azure_scheduled_events_{name}{{{_JOB.format(vm)}{',' if labels else ''}{labels}}}", values
+    return (
+        f"azure_scheduled_events_{name}{{{_JOB.format(vm)}{',' if labels else ''}{labels}}}",
+        values,
+    )
 
 
 def target(vm: str, values: str) -> Row:
@@ -66,7 +88,9 @@ def member(vm: str, values: str) -> Row:
 
 @dataclass(frozen=True)
 class Story:
-    """What is shown, and by alert how many are firing: ``{"Reboot": "1m:1 5m:0"}``; ``never`` for at no time."""
+    """What is shown, and by alert how many are firing: ``{"Reboot": "1m:1 5m:0"}``; ``never`` for
+    at no time.
+    """
 
     name: str
     rows: tuple[Row, ...]
@@ -80,7 +104,11 @@ class Story:
             "interval": f"{INTERVAL}s",
             "input_series": [{"series": series, "values": values} for series, values in self.rows],
             "promql_expr_test": [
-                {"expr": expression, "eval_time": time, "exp_samples": [{"labels": "{}", "value": value}]}
+                {
+                    "expr": expression,
+                    "eval_time": time,
+                    "exp_samples": [{"labels": "{}", "value": value}],
+                }
                 for expression, time, value in self._checks()
             ],
         }
@@ -97,7 +125,7 @@ class Story:
                     yield firing, time, int(count)
 
 
-def play(folder: Path, rules: Any, tests: Sequence[Mapping[str, object]]) -> str:  # noqa: ANN401 - a rule file
+def play(folder: Path, rules: Any, tests: Sequence[Mapping[str, object]]) -> str:
     """Run tests of promtool on ``rules``; return its complaints."""
     (folder / "rules.json").write_text(json.dumps(rules))
     suite = {

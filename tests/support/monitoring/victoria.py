@@ -9,12 +9,21 @@ from types import MappingProxyType, TracebackType
 from typing import Any, Self
 
 from alerts import resolve
-from support.monitoring.paging import JOB, Alertmanager, Receiver, query, receivers, wait_for_targets, write
+from support.monitoring.paging import (
+    JOB,
+    Alertmanager,
+    Receiver,
+    query,
+    receivers,
+    wait_for_targets,
+    write,
+)
 from support.programs import Program, Server, fetch
 
 
 class VictoriaStack:
-    """VictoriaMetrics' programs, Alertmanager and a webhook receiver, with ``values`` over the shipped settings.
+    """VictoriaMetrics' programs, Alertmanager and a webhook receiver, with ``values`` over the
+    shipped settings.
 
     ``shards`` vmagents share the targets. ``job`` has more keys of the exporters' scrape job.
     """
@@ -50,7 +59,9 @@ class VictoriaStack:
             "scrape_interval": "1s",
             "static_configs": [{"targets": [self.url.removeprefix("http://")]}],
         }
-        scraping.write_text(json.dumps({"global": {"scrape_interval": interval}, "scrape_configs": [scrape, flush]}))
+        scraping.write_text(
+            json.dumps({"global": {"scrape_interval": interval}, "scrape_configs": [scrape, flush]})
+        )
         self.agents = [
             self._start(
                 f"vmagent-{shard}" if shards > 1 else "vmagent",
@@ -70,16 +81,21 @@ class VictoriaStack:
             f"-remoteWrite.url={self.url}",
             f"-remoteRead.url={self.url}",
             f"-notifier.url={self.alertmanager.url}",
-            "-rule.resendDelay=1m",  # an alert outlives four times as long without vmalert, as with Prometheus
+            # an alert outlives four times as long without vmalert, as with Prometheus
+            "-rule.resendDelay=1m",
             "-remoteWrite.flushInterval=1s",
-            "-datasource.queryTimeAlignment=false",  # data as of now, not as of the last multiple of an interval
-            "-disableAlertgroupLabel",  # the label alertgroup would differ from Prometheus' recordings and alerts
+            # data as of now, not as of the last multiple of an interval
+            "-datasource.queryTimeAlignment=false",
+            # the label alertgroup would differ from Prometheus' recordings and alerts
+            "-disableAlertgroupLabel",
         )
 
     def _start(self, name: str, *flags: str) -> str:
         log = self._folder / f"{name}.log"
         binary = re.sub(r"-\d+$", "", name)
-        program = Server(binary, log, "starting http server at", "-httpListenAddr={address}", *flags)
+        program = Server(
+            binary, log, "starting http server at", "-httpListenAddr={address}", *flags
+        )
         self.programs[name] = self._stack.enter_context(program)
         return program.url
 
@@ -87,7 +103,10 @@ class VictoriaStack:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._stack.__exit__(kind, error, trace)
 

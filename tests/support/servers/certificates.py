@@ -50,17 +50,32 @@ class Authority:
         # What strict verification demands of a CA, which Python's clients do since 3.13.
         self._make(self.own, name, EC, "-addext", "keyUsage=critical,keyCertSign,cRLSign")
 
-    def vouch(self, name: str, names: str = "", algorithm: tuple[str, ...] = EC, purpose: str = "serverAuth") -> Pair:
-        """Return a pair for ``name`` in files of that name; ``names`` as openssl writes subjectAltName."""
+    def vouch(
+        self,
+        name: str,
+        names: str = "",
+        algorithm: tuple[str, ...] = EC,
+        purpose: str = "serverAuth",
+    ) -> Pair:
+        """Return a pair for ``name`` in files of that name; ``names`` as openssl writes
+        subjectAltName.
+        """
         pair = Pair(self.folder / f"{name}.pem", self.folder / f"{name}.key")
         wanted = (names, algorithm, purpose)
         if self._made.get(name) == wanted:
             return pair
         self._made[name] = wanted
-        extensions = ["-addext", "basicConstraints=critical,CA:FALSE", "-addext", f"extendedKeyUsage={purpose}"]
+        extensions = [
+            "-addext",
+            "basicConstraints=critical,CA:FALSE",
+            "-addext",
+            f"extendedKeyUsage={purpose}",
+        ]
         if names:
             extensions += ["-addext", f"subjectAltName={names}"]
-        self._make(pair, name, algorithm, *extensions, "-CA", self.own.certificate, "-CAkey", self.own.key)
+        self._make(
+            pair, name, algorithm, *extensions, "-CA", self.own.certificate, "-CAkey", self.own.key
+        )
         return pair
 
     def server(self, name: str = "server", algorithm: tuple[str, ...] = EC) -> Pair:
@@ -72,15 +87,35 @@ class Authority:
         return self.vouch(name, names, purpose="clientAuth")
 
     def ending(self, name: str, ends: float) -> Pair:
-        """Return a new pair for a server on this machine that ends at ``ends``, seconds since the epoch."""
+        """Return a new pair for a server on this machine that ends at ``ends``, seconds since the
+        epoch.
+        """
         pair = Pair(self.folder / f"{name}.pem", self.folder / f"{name}.key")
         request, settings = self.folder / f"{name}.csr", self.folder / "issuing.cnf"
         settings.write_text(_ISSUING.format(folder=self.folder))
         (self.folder / "index.txt").touch()
-        openssl("req", "-new", *EC, "-nodes", "-subj", f"/CN={name}", "-keyout", pair.key, "-out", request)
+        openssl(
+            "req",
+            "-new",
+            *EC,
+            "-nodes",
+            "-subj",
+            f"/CN={name}",
+            "-keyout",
+            pair.key,
+            "-out",
+            request,
+        )
         issuer = ("-config", settings, "-cert", self.own.certificate, "-keyfile", self.own.key)
-        dates = ("-startdate", "20200101000000Z", "-enddate", time.strftime("%Y%m%d%H%M%SZ", time.gmtime(ends)))
-        openssl("ca", "-batch", "-notext", *issuer, *dates, "-in", request, "-out", pair.certificate)
+        dates = (
+            "-startdate",
+            "20200101000000Z",
+            "-enddate",
+            time.strftime("%Y%m%d%H%M%SZ", time.gmtime(ends)),
+        )
+        openssl(
+            "ca", "-batch", "-notext", *issuer, *dates, "-in", request, "-out", pair.certificate
+        )
         return pair
 
     @staticmethod

@@ -17,10 +17,20 @@ PATIENCE_SECONDS = 30  # for what must happen; reached only when it does not
 Reply = Callable[[bytes], list[bytes]]
 
 
-def offer(request: bytes, options: bytes = bytes((245, 4)) + ADDRESS, *, xid: bytes | None = None) -> bytes:
+def offer(
+    request: bytes, options: bytes = bytes((245, 4)) + ADDRESS, *, xid: bytes | None = None
+) -> bytes:
     """Return a DHCPOFFER to ``request``, laid out by hand from RFC 2131."""
     head = b"\x02\x01\x06\x00" + (request[4:8] if xid is None else xid) + bytes(20)
-    return head + request[28:34].ljust(16, b"\0") + bytes(192) + b"\x63\x82\x53\x63" + OFFER + options + b"\xff"
+    return (
+        head
+        + request[28:34].ljust(16, b"\0")
+        + bytes(192)
+        + b"\x63\x82\x53\x63"
+        + OFFER
+        + options
+        + b"\xff"
+    )
 
 
 class DhcpServer:

@@ -1,4 +1,6 @@
-"""HTTP servers that answer as a test wants it: the base of all of them, and one that keeps what it was asked."""
+"""HTTP servers that answer as a test wants it: the base of all of them, and one that keeps what it
+was asked.
+"""
 
 import json
 import ssl
@@ -34,9 +36,11 @@ class Response:
 
 
 class HttpServer:
-    """A server on a free port of 127.0.0.1, the same after every :meth:`start`; over TLS with ``pair``.
+    """A server on a free port of 127.0.0.1, the same after every :meth:`start`; over TLS with
+    ``pair``.
 
-    A context manager. Subclasses answer, each request in a thread of its own; ``ending`` is set when it ends.
+    A context manager. Subclasses answer, each request in a thread of its own; ``ending`` is set
+    when it ends.
     """
 
     protocol = "HTTP/1.1"
@@ -100,7 +104,9 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         """Answer as the server says."""
         body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
-        asked = Request(self.command, self.path, dict(self.headers), body, self.client_address, self)
+        asked = Request(
+            self.command, self.path, dict(self.headers), body, self.client_address, self
+        )
         response = self.answering.respond(asked)
         if response is None:
             self.close_connection = True
@@ -124,7 +130,11 @@ class Peer(HttpServer):
     """
 
     def __init__(
-        self, status: int = 200, headers: Mapping[str, str] | None = None, body: bytes = b"", pair: Pair | None = None
+        self,
+        status: int = 200,
+        headers: Mapping[str, str] | None = None,
+        body: bytes = b"",
+        pair: Pair | None = None,
     ) -> None:
         super().__init__(pair)
         self.status, self._headers, self._body = status, headers or {}, body

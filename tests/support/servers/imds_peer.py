@@ -25,7 +25,9 @@ SLACK = 4.0  # how late a busy machine may be
 
 
 class Peer:
-    """A server of one test: ``talk(connection, request)`` answers each request with whatever bytes it likes."""
+    """A server of one test: ``talk(connection, request)`` answers each request with whatever bytes
+    it likes.
+    """
 
     def __init__(self, talk: Callable[[socket.socket, bytes], None]) -> None:
         self._talk = talk
@@ -104,7 +106,9 @@ def http_case(name: str) -> bytes:
 
 def client_of(url: str, api_version: str = "2020-07-01") -> ImdsClient:
     """Return a client that need not spare this server."""
-    return ImdsClient(url, event_versions(api_version), RateLimiter(limit=1000), threading.Event().wait, CONNECT)
+    return ImdsClient(
+        url, event_versions(api_version), RateLimiter(limit=1000), threading.Event().wait, CONNECT
+    )
 
 
 def failure(client: ImdsClient, timeout: float = LONG) -> ImdsError:

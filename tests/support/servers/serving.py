@@ -1,4 +1,6 @@
-"""The HTTP server on a thread of its own, and the bytes of requests and answers, for the tests on the wire."""
+"""The HTTP server on a thread of its own, and the bytes of requests and answers, for the tests on
+the wire.
+"""
 
 import asyncio
 import base64
@@ -40,7 +42,12 @@ def _huge(_: Request) -> Response:
     return Response(200, HUGE, "text/plain")
 
 
-ROUTES: Mapping[str, Handler] = {"/metrics": _page, "/medium": _medium, "/big": _big, "/huge": _huge}
+ROUTES: Mapping[str, Handler] = {
+    "/metrics": _page,
+    "/medium": _medium,
+    "/big": _big,
+    "/huge": _huge,
+}
 
 
 class _Records(logging.Handler):
@@ -59,7 +66,9 @@ class Running:
         self.server = server
         self.records = records
 
-    def connect(self, receive_buffer: int | None = None, source: str = "127.0.0.1") -> socket.socket:
+    def connect(
+        self, receive_buffer: int | None = None, source: str = "127.0.0.1"
+    ) -> socket.socket:
         """Return a connected socket of the address ``source`` that gives up after PATIENCE."""
         client = socket.socket()
         client.bind((source, 0))
@@ -70,7 +79,9 @@ class Running:
         return client
 
     def talk(self, *parts: bytes) -> bytes:
-        """Send ``parts``, close our side, and return everything that comes back until the server closes."""
+        """Send ``parts``, close our side, and return everything that comes back until the server
+        closes.
+        """
         with self.connect() as client:
             for part in parts:
                 client.sendall(part)
@@ -78,7 +89,9 @@ class Running:
                 client.shutdown(socket.SHUT_WR)
             return read_all(client)
 
-    def get(self, path: str = "/metrics", method: str = "GET", **headers: str) -> tuple[int, bytes, Mapping[str, str]]:
+    def get(
+        self, path: str = "/metrics", method: str = "GET", **headers: str
+    ) -> tuple[int, bytes, Mapping[str, str]]:
         """Send one well-formed request and return status, body and headers."""
         connection = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=PATIENCE)
         try:
@@ -96,7 +109,9 @@ def serving(
     address: ListenAddress = LOOPBACK,
     access: Callable[[logging.Logger], WebAccess] | None = None,
 ) -> Iterator[Running]:
-    """Run a server for the length of the block; ``access`` is made for its log; an error of its loop fails the test."""
+    """Run a server for the length of the block; ``access`` is made for its log; an error of its
+    loop fails the test.
+    """
     records = _Records()
     log = logging.Logger("test")  # noqa: LOG001 - its own, so nothing of the test's logging reaches it
     log.addHandler(records)
@@ -113,7 +128,9 @@ def serving(
         await stop.wait()
         await server.stop()
 
-    thread = threading.Thread(target=asyncio.run, args=(serve(),), daemon=True)  # one that hangs ends with the tests
+    thread = threading.Thread(
+        target=asyncio.run, args=(serve(),), daemon=True
+    )  # one that hangs ends with the tests
     thread.start()
     try:
         assert started.wait(PATIENCE)
@@ -146,7 +163,9 @@ def read_answer(client: socket.socket) -> bytes:
     return answer.read()
 
 
-def request(path: str = "/metrics", method: str = "GET", version: str = "1.1", *headers: str) -> bytes:
+def request(
+    path: str = "/metrics", method: str = "GET", version: str = "1.1", *headers: str
+) -> bytes:
     """Return the bytes of a request."""
     lines = [f"{method} {path} HTTP/{version}", "Host: exporter", *headers]
     return ("\r\n".join(lines) + "\r\n\r\n").encode()

@@ -13,7 +13,10 @@ from support.servers.certificates import Authority, Pair
 from support.servers.serving import LIMITS, Running, serving
 
 PLAIN = "tls_server_config: {cert_file: server.pem, key_file: server.key}\n"
-ASKING = "tls_server_config: {cert_file: server.pem, key_file: server.key, client_ca_file: ca.pem, client_auth_type: "
+ASKING = (
+    "tls_server_config: {cert_file: server.pem, key_file: server.key, client_ca_file: ca.pem,"
+    " client_auth_type: "
+)
 REQUIRED = ASKING + "RequireAndVerifyClientCert}\n"
 NAMES = ASKING + "RequireAndVerifyClientCert, client_allowed_sans: [%s]}\n"
 SECRET = "Basic " + base64.b64encode(b"scraper:secret").decode()
@@ -37,11 +40,15 @@ def trusting(authority: Authority, pair: Pair | None = None) -> ssl.SSLContext:
 @contextmanager
 def encrypted(file: Path, limits: Limits = LIMITS, pause: float = 0.03) -> Iterator[Running]:
     """Serve with the file, checking it every ``pause`` seconds."""
-    with serving(limits=limits, access=lambda log: WebAccess(file, {"/-/healthy"}, pause=pause, log=log)) as running:
+    with serving(
+        limits=limits, access=lambda log: WebAccess(file, {"/-/healthy"}, pause=pause, log=log)
+    ) as running:
         yield running
 
 
-def wrapped(running: Running, context: ssl.SSLContext, session: ssl.SSLSession | None = None) -> ssl.SSLSocket:
+def wrapped(
+    running: Running, context: ssl.SSLContext, session: ssl.SSLSession | None = None
+) -> ssl.SSLSocket:
     """Return a connection after its handshake."""
     return context.wrap_socket(running.connect(), server_hostname="localhost", session=session)
 

@@ -1,4 +1,7 @@
-"""The .deb in roots of Debian 12 and 13: installed, upgraded, removed and purged. Services are not started there."""
+"""The .deb in roots of Debian 12 and 13: installed, upgraded, removed and purged.
+
+Services are not started there.
+"""
 
 import os
 import shutil
@@ -36,7 +39,14 @@ def debian(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     )
     root = tmp_path / "root"
     made = subprocess.run(
-        ["debootstrap", "--variant=minbase", "--include=python3", request.param, root, sites.split()[0]],
+        [
+            "debootstrap",
+            "--variant=minbase",
+            "--include=python3",
+            request.param,
+            root,
+            sites.split()[0],
+        ],
         capture_output=True,
         text=True,
         check=False,
@@ -46,7 +56,9 @@ def debian(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
 
 
 def test_installed_upgraded_purged(debian: Path, tmp_path: Path) -> None:
-    """The program runs, changed settings survive an upgrade, removal keeps them, and purge leaves nothing behind."""
+    """The program runs, changed settings survive an upgrade, removal keeps them, and purge leaves
+    nothing behind.
+    """
 
     def run(*command: str) -> str:
         done = subprocess.run(
@@ -92,7 +104,9 @@ def test_installed_upgraded_purged(debian: Path, tmp_path: Path) -> None:
 
 @pytest.mark.skipif(shutil.which("lintian") is None, reason="needs lintian")
 def test_lintian(tmp_path: Path) -> None:
-    """Lintian has no error and no warning besides the tags that deploy/packages/debian/lintian-overrides names."""
+    """Lintian has no error and no warning besides the tags that
+    deploy/packages/debian/lintian-overrides names.
+    """
     package = _built(tmp_path / "built", "0.1.0")
     lintian = ["lintian", "--allow-root", "--fail-on=error,warning", str(package)]
     done = subprocess.run(lintian, capture_output=True, text=True, check=False)

@@ -1,8 +1,8 @@
 """The container image: built for real by scripts/image, and run as a careful platform runs it.
 
-There is no container engine: namespaces, a read-only bind mount and chroot make what one makes. The process has the
-image's user, environment and command, no capabilities, its own /proc in which it is process 1, and one folder to
-write in.
+There is no container engine: namespaces, a read-only bind mount and chroot make what one makes. The
+process has the image's user, environment and command, no capabilities, its own /proc in which it is
+process 1, and one folder to write in.
 """
 
 import json
@@ -21,7 +21,12 @@ import psutil
 import pytest
 
 from azure_scheduled_events_exporter import assets
-from azure_scheduled_events_exporter.simulator import PlannedEvent, Scenario, Simulator, VirtualMachine
+from azure_scheduled_events_exporter.simulator import (
+    PlannedEvent,
+    Scenario,
+    Simulator,
+    VirtualMachine,
+)
 from deploy.stack.free_port import free_port
 from support.paths import ROOT
 from support.programs import COMMAND, PATIENCE, PREFIX, Scrape, environment, eventually, fetch
@@ -33,8 +38,11 @@ USER = 65532
 SOON = 5.0  # seconds; two are promised, the rest is for a busy machine
 QUIET = Scenario("quiet", "Nothing happens.", (VirtualMachine("vmss_0"),), ())
 FREEZE = PlannedEvent("Freeze", ("vmss_0",), announced_at=0, notice=10)
-MIGRATION = Scenario("migration", "A live migration that does not end by itself.", QUIET.vms, (FREEZE,))
-# $1 root, $2 volume, $3 its place in the image, $4 user:group; then the command. It all ends with its process 1.
+MIGRATION = Scenario(
+    "migration", "A live migration that does not end by itself.", QUIET.vms, (FREEZE,)
+)
+# $1 root, $2 volume, $3 its place in the image, $4 user:group; then the command. It all ends with
+# its process 1.
 ENTER = """
 root=$1; mount --bind "$root" "$root"
 mount --bind "$2" "$root$3"
@@ -76,7 +84,17 @@ class Container:
             f"{PREFIX}poll_interval".upper(): "250ms",
             **variables,
         }
-        enter = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-euc", ENTER, "enter"]
+        enter = [
+            "unshare",
+            "--mount",
+            "--pid",
+            "--fork",
+            "--kill-child",
+            "sh",
+            "-euc",
+            ENTER,
+            "enter",
+        ]
         command = [*image.config["Entrypoint"], *image.config["Cmd"]]
         with output.open("wb") as file:
             self.process = subprocess.Popen(
@@ -92,7 +110,9 @@ class Container:
 
     def __exit__(self, *_: object) -> None:
         if self.process.poll() is None:
-            for inside in psutil.Process(self.process.pid).children():  # a new user frees it from dying with its parent
+            for inside in psutil.Process(
+                self.process.pid
+            ).children():  # a new user frees it from dying with its parent
                 inside.kill()
             self.process.kill()
         self.process.wait(PATIENCE)
@@ -146,14 +166,18 @@ def image() -> Iterator[Image]:
     container = buildah("from", "--pull-never", NAME).strip()
     try:
         root = Path(buildah("mount", container).strip())
-        yield Image(root, json.loads(inspected)["Docker"]["config"], inspected, done.stdout.splitlines()[-1])
+        yield Image(
+            root, json.loads(inspected)["Docker"]["config"], inspected, done.stdout.splitlines()[-1]
+        )
     finally:
         buildah("rm", container)
 
 
 def buildah(*arguments: str) -> str:
     """Return the output of buildah on the project's own store."""
-    done = subprocess.run([ROOT / "scripts/buildah", *arguments], check=False, capture_output=True, text=True)
+    done = subprocess.run(
+        [ROOT / "scripts/buildah", *arguments], check=False, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -176,7 +200,9 @@ def run(image: Image, volume: Path, tmp_path: Path) -> Iterator[Run]:
 
         def start(endpoint: str, **variables: str) -> Container:
             endpoints = {f"{PREFIX}imds_endpoint".upper(): endpoint}
-            return stack.enter_context(Container(image, volume, tmp_path / "log", **endpoints, **variables))
+            return stack.enter_context(
+                Container(image, volume, tmp_path / "log", **endpoints, **variables)
+            )
 
         yield start
 
@@ -187,14 +213,25 @@ def test_a_live_migration_is_seen_and_remembered(run: Run, volume: Path) -> None
         container = run(simulator.url)
         container.shows("a poll", lambda now: now.value("up") == 1)
         simulator.play(MIGRATION)
-        container.shows("the announcement", lambda now: now.value("pending", event_type="Freeze", scope="self") == 1)
-        container.shows("the start", lambda now: now.value("started", event_type="Freeze", scope="self") == 1)
+        container.shows(
+            "the announcement",
+            lambda now: now.value("pending", event_type="Freeze", scope="self") == 1,
+        )
+        container.shows(
+            "the start", lambda now: now.value("started", event_type="Freeze", scope="self") == 1
+        )
         simulator.set_document([])
-        container.shows("the end", lambda now: now.transitions() == {"detected": 1, "started": 1, "completed": 1})
+        container.shows(
+            "the end",
+            lambda now: now.transitions() == {"detected": 1, "started": 1, "completed": 1},
+        )
         assert container.scrape().value("journal_up") == 1
         assert stopped(container) == 0
         again = run(simulator.url)
-        again.shows("the journal", lambda now: now.transitions() == {"detected": 1, "started": 1, "completed": 1})
+        again.shows(
+            "the journal",
+            lambda now: now.transitions() == {"detected": 1, "started": 1, "completed": 1},
+        )
         assert stopped(again) == 0
     files = {path.name: path.stat().st_uid for path in volume.iterdir()}
     assert files["journal.sqlite"] == USER
@@ -211,7 +248,9 @@ def stopped(container: Container) -> int:
 
 
 def test_it_has_no_powers(run: Run) -> None:
-    """It runs as the numeric user, without groups or capabilities, and nobody can write to its root file system."""
+    """It runs as the numeric user, without groups or capabilities, and nobody can write to its root
+    file system.
+    """
     with Simulator(QUIET) as simulator:
         container = run(simulator.url)
         container.shows("a poll", lambda now: now.value("up") == 1)
@@ -239,29 +278,54 @@ def test_health(run: Run, image: Image) -> None:
 
 
 def test_what_is_in_it(image: Image) -> None:
-    """It holds the program, its pinned libraries, all compiled, and the shipped files; nothing else, and no caches."""
+    """It holds the program, its pinned libraries, all compiled, and the shipped files; nothing
+    else, and no caches.
+    """
     share = image.root / "usr/share/azure-scheduled-events-exporter"
     exported = {path.relative_to(share) for path in share.rglob("*") if path.is_file()}
     assert exported == {Path(kind) / name for kind, name, _ in assets.files()}
     packages = next((image.root / HOME).glob("lib/python3.*/site-packages"))
-    installed = {path.name.split("-")[0].lower().replace("_", "-") for path in packages.glob("*.dist-info")}
-    pinned = re.findall("^([a-z0-9-]+)==", (ROOT / "requirements/run.txt").read_text().lower(), re.MULTILINE)
+    installed = {
+        path.name.split("-")[0].lower().replace("_", "-") for path in packages.glob("*.dist-info")
+    }
+    pinned = re.findall(
+        "^([a-z0-9-]+)==", (ROOT / "requirements/run.txt").read_text().lower(), re.MULTILINE
+    )
     assert installed == {*pinned, "azure-scheduled-events-exporter"}
-    assert not {"source", "build", "dist", "assets", "wheels"} & {path.name for path in image.root.iterdir()}
-    assert not any((image.root / "etc" / name).read_text() for name in ("hosts", "hostname", "resolv.conf"))
-    assert not [*(image.root / "tmp").iterdir(), *(image.root / "mnt").iterdir(), *image.root.glob("root/.cache")]
+    assert not {"source", "build", "dist", "assets", "wheels"} & {
+        path.name for path in image.root.iterdir()
+    }
+    assert not any(
+        (image.root / "etc" / name).read_text() for name in ("hosts", "hostname", "resolv.conf")
+    )
+    assert not [
+        *(image.root / "tmp").iterdir(),
+        *(image.root / "mnt").iterdir(),
+        *image.root.glob("root/.cache"),
+    ]
     ours = [path for path in (image.root / HOME).rglob("*") if not path.is_symlink()]
     assert not {".git", ".env", "journal.sqlite"} & {path.name for path in ours}
-    assert not [path for path in ours if path.stat().st_uid or path.stat().st_mode & 0o022], "the user could change it"
+    assert not [path for path in ours if path.stat().st_uid or path.stat().st_mode & 0o022], (
+        "the user could change it"
+    )
     for source in packages.rglob("*.py"):
         (bytecode,) = (source.parent / "__pycache__").glob(f"{source.stem}.cpython-*.pyc")
-        assert bytecode.read_bytes()[4:8] == b"\x01\0\0\0", f"{bytecode} would be checked against its source"
+        assert bytecode.read_bytes()[4:8] == b"\x01\0\0\0", (
+            f"{bytecode} would be checked against its source"
+        )
 
 
 def test_configuration(image: Image) -> None:
-    """Its labels, port, volume and command are as documented, and nothing of the machine that built it is in it."""
-    version = subprocess.run([COMMAND, "--version"], capture_output=True, text=True, env=environment(), check=True)
-    labels = {name.removeprefix("org.opencontainers.image."): text for name, text in image.config["Labels"].items()}
+    """Its labels, port, volume and command are as documented, and nothing of the machine that built
+    it is in it.
+    """
+    version = subprocess.run(
+        [COMMAND, "--version"], capture_output=True, text=True, env=environment(), check=True
+    )
+    labels = {
+        name.removeprefix("org.opencontainers.image."): text
+        for name, text in image.config["Labels"].items()
+    }
     assert labels["title"] == "azure-scheduled-events-exporter"
     assert labels["version"] == version.stdout.split()[1]
     assert labels["licenses"] == "Apache-2.0"
@@ -272,4 +336,6 @@ def test_configuration(image: Image) -> None:
     assert image.config["Cmd"] == ["run"]
     assert list(image.config["ExposedPorts"]) == ["10169/tcp"]
     assert list(image.config["Volumes"]) == [STATE]
-    assert not re.search("index|wheels|://(?!github.com/azure-scheduled-events-exporter/)", image.inspected)
+    assert not re.search(
+        "index|wheels|://(?!github.com/azure-scheduled-events-exporter/)", image.inspected
+    )

@@ -1,4 +1,6 @@
-"""Hostile clients, over HTTP and TLS, with and without users, and scrapers among them that are answered in time."""
+"""Hostile clients, over HTTP and TLS, with and without users, and scrapers among them that are
+answered in time.
+"""
 
 import base64
 import gzip
@@ -29,7 +31,15 @@ from support.programs import PATIENCE, Exporter, environment, eventually
 from support.servers.certificates import Authority
 from trials.trial import POLL, POLL_SECONDS, QUIET, Crew, Order, Row, lives
 
-FULL = {"idle": 400, "slow": 200, "unread": 200, "pipelining": 100, "aborting": 50, "malformed": 50, "resetting": 5}
+FULL = {
+    "idle": 400,
+    "slow": 200,
+    "unread": 200,
+    "pipelining": 100,
+    "aborting": 50,
+    "malformed": 50,
+    "resetting": 5,
+}
 SHORT = {kind: max(1, count // 4) for kind, count in FULL.items()}
 SCRAPERS, PAUSE_SECONDS = 10, 0.5
 EVENTS = 100
@@ -68,7 +78,10 @@ class Target:
         self.user = USER if "users" in name else ""
         self._tls = ssl.create_default_context(cafile=str(authority)) if authority else None
         token = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
-        self._headers = {"Accept-Encoding": "gzip", **({"Authorization": f"Basic {token}"} if self.user else {})}
+        self._headers = {
+            "Accept-Encoding": "gzip",
+            **({"Authorization": f"Basic {token}"} if self.user else {}),
+        }
 
     def scrape(self, *, path: str = "/metrics") -> bytes:
         """Return one body, over a connection of its own."""
@@ -116,14 +129,18 @@ class Target:
 
 @contextmanager
 def crowd(target: Target, counts: dict[str, int], seed: int) -> Iterator[Counter[str]]:
-    """Let hostile clients come, each kind again and again; afterwards the counter has their connections."""
+    """Let hostile clients come, each kind again and again; afterwards the counter has their
+    connections.
+    """
     authority = str(target.authority or "")
     port, user = target.exporter.port, target.user
     options = {"port": port, "authority": authority, "user": user, "seed": seed, "counts": counts}
     command = [sys.executable, "-m", "trials.load.crowd", json.dumps(options)]
     made: Counter[str] = Counter()
     pipe, env = subprocess.PIPE, environment(PYTHONPATH=str(TESTS))
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, cwd=TESTS, env=env, text=True) as process:
+    with subprocess.Popen(
+        command, stdin=pipe, stdout=pipe, cwd=TESTS, env=env, text=True
+    ) as process:
         try:
             yield made
             made.update(json.loads(process.communicate("end\n", timeout=PATIENCE)[0]))
@@ -152,7 +169,9 @@ def events() -> list[dict[str, object]]:
     """Return the current events, which make the answers long."""
     due = "Mon, 19 Sep 2050 18:00:14 GMT"
     ids = (f"C7061BAC-AFDC-4513-B24B-{number:012X}" for number in range(EVENTS))
-    return [entry(EventId=each, EventType="Freeze", Resources=["vmss_0"], NotBefore=due) for each in ids]
+    return [
+        entry(EventId=each, EventType="Freeze", Resources=["vmss_0"], NotBefore=due) for each in ids
+    ]
 
 
 def peak(exporter: Exporter) -> float:
@@ -161,8 +180,12 @@ def peak(exporter: Exporter) -> float:
     return next(int(line.split()[1]) for line in status if line.startswith("VmHWM")) / 1024
 
 
-def attack(name: str, order: Order, counts: dict[str, int], seconds: float) -> tuple[str, Counter[str]]:
-    """Attack one exporter for so many seconds; return its figures, and the connections of the crowd."""
+def attack(
+    name: str, order: Order, counts: dict[str, int], seconds: float
+) -> tuple[str, Counter[str]]:
+    """Attack one exporter for so many seconds; return its figures, and the connections of the
+    crowd.
+    """
     folder = order.folder / name.replace(" ", "-")
     folder.mkdir()
     flags, authority = configuration(folder, name)
@@ -170,7 +193,10 @@ def attack(name: str, order: Order, counts: dict[str, int], seconds: float) -> t
         simulator.set_document(events())
         exporter = crew.start(simulator.url, *flags)
         target = Target(exporter, name, authority)
-        eventually(lambda: len(json.loads(target.scrape(path="/api/v1/events"))["events"]) == EVENTS, "the events")
+        eventually(
+            lambda: len(json.loads(target.scrape(path="/api/v1/events"))["events"]) == EVENTS,
+            "the events",
+        )
         before, logged, begun = target.polled(), len(exporter.log), time.monotonic()
         with crowd(target, counts, order.seed) as made:
             scrapes = target.scrapes(seconds)
@@ -178,20 +204,26 @@ def attack(name: str, order: Order, counts: dict[str, int], seconds: float) -> t
             polled, lasted = target.polled() - before, time.monotonic() - begun
             lives(exporter)
             written = len(exporter.log) - logged
-            busy = sum(psutil.Process(exporter.process.pid).cpu_times()[:2]) / (time.monotonic() - begun)
+            busy = sum(psutil.Process(exporter.process.pid).cpu_times()[:2]) / (
+                time.monotonic() - begun
+            )
             exporter.process.send_signal(signal.SIGTERM)
             ending = time.monotonic()
             status = exporter.process.wait(PATIENCE)
             ending = time.monotonic() - ending
     figures = (
-        f"{name}: {scrapes.answered:.1%} of {len(scrapes.seconds) + len(scrapes.failures)} scrapes answered, "
-        f"p50 {median(scrapes.seconds) * 1000:.0f} ms, p99 {scrapes.p99 * 1000:.0f} ms, "
-        f"longest {max(scrapes.seconds) * 1000:.0f} ms, at most {memory:.0f} MiB, {written} bytes of log, "
-        f"SIGTERM {ending:.1f} s"
+        f"{name}: {scrapes.answered:.1%} of {len(scrapes.seconds) + len(scrapes.failures)} scrapes"
+        f" answered, p50 {median(scrapes.seconds) * 1000:.0f} ms, p99 {scrapes.p99 * 1000:.0f} ms,"
+        f" longest {max(scrapes.seconds) * 1000:.0f} ms, at most {memory:.0f} MiB, {written} bytes"
+        f" of log, SIGTERM {ending:.1f} s"
     )
-    order.say(f"{figures}; {polled:.0f} polls in {lasted:.0f} s, {busy:.0%} of a processor; {dict(made)}")
+    order.say(
+        f"{figures}; {polled:.0f} polls in {lasted:.0f} s, {busy:.0%} of a processor; {dict(made)}"
+    )
     assert status == 0, f"exit status {status}"
-    assert scrapes.answered >= ANSWERED, f"{len(scrapes.failures)} scrapes failed: {scrapes.failures[:3]}"
+    assert scrapes.answered >= ANSWERED, (
+        f"{len(scrapes.failures)} scrapes failed: {scrapes.failures[:3]}"
+    )
     assert scrapes.p99 < P99_SECONDS or order.short, "scrapes were slow"
     assert max(scrapes.seconds) < PROMPT_SECONDS, "a scrape was too slow for Prometheus"
     assert polled > order.pick(0.3, 0.1) * lasted / POLL_SECONDS, "polls were delayed"
@@ -204,7 +236,9 @@ def attack(name: str, order: Order, counts: dict[str, int], seconds: float) -> t
 def run(order: Order) -> Row:
     """Attack one exporter after another, each with another combination of TLS and users."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, DESCRIPTORS) if most > 0 else DESCRIPTORS, most))
+    resource.setrlimit(
+        resource.RLIMIT_NOFILE, (min(most, DESCRIPTORS) if most > 0 else DESCRIPTORS, most)
+    )
     counts, seconds = (SHORT, 3.0) if order.short else (FULL, 20.0)
     figures = []
     connections: Counter[str] = Counter()
@@ -215,8 +249,8 @@ def run(order: Order) -> Row:
     crowd_of = ", ".join(f"{count} {kind}" for kind, count in counts.items())
     return Row(
         "clients",
-        f"{EVENTS} current events; {crowd_of} clients at a time, which connect again 1 to 10 s after they are closed "
-        f"({connections.total():,} connections), over HTTP and TLS, with and without users, {seconds:g} s each, "
-        f"seed {order.seed}",
+        f"{EVENTS} current events; {crowd_of} clients at a time, which connect again 1 to 10 s"
+        f" after they are closed ({connections.total():,} connections), over HTTP and TLS, with and"
+        f" without users, {seconds:g} s each, seed {order.seed}",
         f"{SCRAPERS} scrapers among them, a new connection for each scrape: {'; '.join(figures)}",
     )

@@ -1,7 +1,8 @@
-"""Hostile clients of one HTTP server, in a process of their own: ``python -m trials.load.crowd OPTIONS`` (JSON).
+"""Hostile clients of one HTTP server, in a process of their own: ``python -m trials.load.crowd
+OPTIONS`` (JSON).
 
-Each client connects again whenever it has been closed, until the process is ended. When anything arrives on standard
-input it prints the number of connections of each kind, and ends.
+Each client connects again whenever it has been closed, until the process is ended. When anything
+arrives on standard input it prints the number of connections of each kind, and ends.
 """
 
 import asyncio
@@ -48,7 +49,9 @@ _SHORTEST, _LONGEST = 1.0, 10.0  # seconds until a client that was closed connec
 
 
 class Crowd:
-    """Clients of ``port``; with ``authority`` over TLS, with ``user`` half of them with a wrong password."""
+    """Clients of ``port``; with ``authority`` over TLS, with ``user`` half of them with a wrong
+    password.
+    """
 
     def __init__(self, port: int, authority: str, user: str, seed: int) -> None:
         self._port = port
@@ -65,7 +68,9 @@ class Crowd:
             head += b"Authorization: Basic " + base64.b64encode(wrong) + b"\r\n"
         return head + b"\r\n"
 
-    async def connect(self, kind: str, *, tls: bool = True) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def connect(
+        self, kind: str, *, tls: bool = True
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Return a connection whose client reads nothing by itself."""
         plain = socket.socket()
         plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -74,7 +79,9 @@ class Crowd:
             await asyncio.get_running_loop().sock_connect(plain, ("127.0.0.1", self._port))
             context = self._tls if tls else None
             name = "localhost" if context else None
-            streams = await asyncio.open_connection(sock=plain, ssl=context, server_hostname=name, limit=1)
+            streams = await asyncio.open_connection(
+                sock=plain, ssl=context, server_hostname=name, limit=1
+            )
         except BaseException:
             plain.close()
             raise
@@ -117,7 +124,9 @@ class Crowd:
     async def aborting(self) -> None:
         """Reset the connection somewhere: in the handshake, the header, the answer."""
         _, writer = await self.connect("aborting", tls=self._chance.random() < 0.8)
-        asked = self.request(self._chance.choice(PAGES), self._chance.choice([b"GET", b"HEAD", b"POST"]))
+        asked = self.request(
+            self._chance.choice(PAGES), self._chance.choice([b"GET", b"HEAD", b"POST"])
+        )
         writer.write(asked[: self._chance.randrange(len(asked) * 2)])
         await asyncio.sleep(self._chance.uniform(0, 0.05))
         known = writer.get_extra_info("socket")
@@ -158,13 +167,22 @@ async def _closed(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) ->
 async def main(options: dict[str, object]) -> None:
     """Let the crowd come, and leave with the process."""
     loop = asyncio.get_running_loop()
-    loop.set_exception_handler(lambda _loop, _context: None)  # what happens to them is no concern of theirs
-    crowd = Crowd(int(str(options["port"])), str(options["authority"]), str(options["user"]), int(str(options["seed"])))
+    loop.set_exception_handler(
+        lambda _loop, _context: None
+    )  # what happens to them is no concern of theirs
+    crowd = Crowd(
+        int(str(options["port"])),
+        str(options["authority"]),
+        str(options["user"]),
+        int(str(options["seed"])),
+    )
     end = asyncio.Event()
     counts = options["counts"]
     assert isinstance(counts, dict)
     tasks = [
-        loop.create_task(crowd.again(getattr(crowd, kind))) for kind, count in counts.items() for _ in range(count)
+        loop.create_task(crowd.again(getattr(crowd, kind)))
+        for kind, count in counts.items()
+        for _ in range(count)
     ]
     loop.add_reader(sys.stdin, end.set)
     await end.wait()

@@ -1,9 +1,10 @@
 """An exporter left running, much busier than in life: does anything grow that should not?
 
-Run: ``make soak`` or ``PYTHONPATH=tests python -m trials.load.soak [--minutes 60] [--write FOLDER]``. It polls a
-simulator 50 times a second while events come and go several times a second, is scraped once a second, traces
-everything to a collector that fails in turns, and keeps its journal for a twelfth of the run, so that pruning is part
-of it. Ends with status 1 when something grew, a scrape was not answered, or the process ended. Stays on loopback.
+Run: ``make soak`` or ``PYTHONPATH=tests python -m trials.load.soak [--minutes 60] [--write
+FOLDER]``. It polls a simulator 50 times a second while events come and go several times a second,
+is scraped once a second, traces everything to a collector that fails in turns, and keeps its
+journal for a twelfth of the run, so that pruning is part of it. Ends with status 1 when something
+grew, a scrape was not answered, or the process ended. Stays on loopback.
 """
 
 import argparse
@@ -31,11 +32,19 @@ SAMPLE_SECONDS = 5.0
 MEBIBYTE = 1 << 20
 GROWTH_MEBIBYTES = 1.0
 TELLING_SECONDS = 600.0  # in less, all that can be said is that it lives and answers
-LATE_REPLIES = (Reply(503), Reply(429, {"Retry-After": "1"}), Reply(400), HANG, Reply(200, rejected=1))
+LATE_REPLIES = (
+    Reply(503),
+    Reply(429, {"Retry-After": "1"}),
+    Reply(400),
+    HANG,
+    Reply(200, rejected=1),
+)
 
 
 Sample = dict[str, float]
-"""The exporter at one moment: sizes in MiB, ``scrape`` in seconds, ``processor`` in seconds since its start."""
+"""The exporter at one moment: sizes in MiB, ``scrape`` in seconds, ``processor`` in seconds since
+its start.
+"""
 
 
 class Watch:
@@ -92,7 +101,9 @@ def soak(minutes: float, folder: Path, say: Callable[[str], None]) -> Watch:
     chance, ending = random.Random(20261121), threading.Event()
     journal = folder / "journal.db"
     with (
-        Simulator(SCENARIOS, speed=SPEED, loop=True, requests_per_second=POLLS_PER_SECOND * 10) as simulator,
+        Simulator(
+            SCENARIOS, speed=SPEED, loop=True, requests_per_second=POLLS_PER_SECOND * 10
+        ) as simulator,
         Collector() as collector,
     ):
         flags = {
@@ -104,7 +115,9 @@ def soak(minutes: float, folder: Path, say: Callable[[str], None]) -> Watch:
         }
         arguments = [part for name, value in flags.items() for part in (f"--{name}", value)]
         command = (sys.executable, str(Path(__file__).with_name("soaked.py")))
-        with Exporter(simulator.url, folder / "exporter.log", *arguments, command=command) as exporter:
+        with Exporter(
+            simulator.url, folder / "exporter.log", *arguments, command=command
+        ) as exporter:
             flapper = threading.Thread(target=flap, args=(collector, ending, chance), daemon=True)
             flapper.start()
             watch, began = Watch(exporter, journal), time.monotonic()
@@ -125,7 +138,9 @@ def soak(minutes: float, folder: Path, say: Callable[[str], None]) -> Watch:
 
 
 def growth(samples: Sequence[Sample], name: str) -> float:
-    """Return by how much the last third exceeds the middle one; the first is for warming up and filling."""
+    """Return by how much the last third exceeds the middle one; the first is for warming up and
+    filling.
+    """
     third, values = len(samples) // 3, [each[name] for each in samples]
     return median(values[-third:]) - median(values[third : 2 * third])
 
@@ -142,7 +157,10 @@ def verdict(watch: Watch) -> list[str]:
         "threads": 1,
         "journal": 0.2 * median(each["journal"] for each in samples),  # in spite of its retention
     }
-    return [*unanswered, *(f"{name} grows" for name, limit in most.items() if growth(samples, name) > limit)]
+    return [
+        *unanswered,
+        *(f"{name} grows" for name, limit in most.items() if growth(samples, name) > limit),
+    ]
 
 
 def row(watch: Watch) -> str:
@@ -155,12 +173,13 @@ def row(watch: Watch) -> str:
         return f"{found[0]:{form}} to {found[-1]:{form}}"
 
     return (
-        f"| {last['at'] / 60:.0f} minutes, {last['polls']:,.0f} polls, {last['transitions']:,.0f} transitions | "
-        f"memory {span('memory', '.1f')} MiB, descriptors {span('descriptors', '.0f')}, "
-        f"threads {span('threads', '.0f')}, journal {span('journal', '.1f')} MiB in the second half; "
-        f"{last['processor'] / last['polls'] * 1000:.1f} ms of processor time a poll, "
-        f"scrape median {median(each['scrape'] for each in samples) * 1000:.1f} ms; "
-        f"{watch.unanswered} scrapes without answer |"
+        f"| {last['at'] / 60:.0f} minutes, {last['polls']:,.0f} polls, {last['transitions']:,.0f}"
+        f" transitions | memory {span('memory', '.1f')} MiB, descriptors"
+        f" {span('descriptors', '.0f')}, threads {span('threads', '.0f')}, journal"
+        f" {span('journal', '.1f')} MiB in the second half;"
+        f" {last['processor'] / last['polls'] * 1000:.1f} ms of processor time a poll, scrape"
+        f" median {median(each['scrape'] for each in samples) * 1000:.1f} ms; {watch.unanswered}"
+        " scrapes without answer |"
     )
 
 
@@ -182,7 +201,9 @@ def plot(samples: Sequence[Sample], target: Path) -> None:
     }
     figure, axes = plt.subplots(3, 2, figsize=(9, 7), sharex=True, constrained_layout=True)
     for axis, (title, name) in zip(axes.flat, panels.items(), strict=True):
-        axis.plot([each["at"] / 60 for each in samples], [each[name] for each in samples], linewidth=1)
+        axis.plot(
+            [each["at"] / 60 for each in samples], [each[name] for each in samples], linewidth=1
+        )
         axis.set_title(title, loc="left")
         axis.set_ylim(bottom=0)
         axis.grid(visible=True, alpha=0.3)
@@ -193,8 +214,12 @@ def plot(samples: Sequence[Sample], target: Path) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Soak, print the row and the verdict; return the exit status."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--minutes", type=float, default=60.0, help="how long (default %(default)s)")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--minutes", type=float, default=60.0, help="how long (default %(default)s)"
+    )
     parser.add_argument("--write", type=Path, help="a folder for soak.svg")
     parsed = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as name:

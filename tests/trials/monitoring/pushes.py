@@ -1,8 +1,9 @@
-"""Exporters push beside a Prometheus with the rules: exactly one page and one resolve for each event that deserves one.
+"""Exporters push beside a Prometheus with the rules: exactly one page and one resolve for each
+event that deserves one.
 
-All scenarios of the simulator play at once, 30 times as fast, while exporters are killed, one VM is away with its
-reboot, and Alertmanager and Prometheus restart. What is waited for after the end is not shortened: the resolve comes
-three minutes later.
+All scenarios of the simulator play at once, 30 times as fast, while exporters are killed, one VM is
+away with its reboot, and Alertmanager and Prometheus restart. What is waited for after the end is
+not shortened: the resolve comes three minutes later.
 """
 
 import time
@@ -16,7 +17,14 @@ from types import MappingProxyType
 from typing import Self
 
 from alerts import resolve
-from azure_scheduled_events_exporter.simulator import PlannedEvent, Scenario, Simulator, VirtualMachine, What, find
+from azure_scheduled_events_exporter.simulator import (
+    PlannedEvent,
+    Scenario,
+    Simulator,
+    VirtualMachine,
+    What,
+    find,
+)
 from deploy.stack.free_port import free_port
 from support.monitoring.paging import Alertmanager, Receiver, RuledPrometheus, Stack, receivers
 from support.monitoring.victoria import VictoriaStack
@@ -49,7 +57,9 @@ class Alone:
     def __init__(self, folder: Path, values: dict[str, str], _: list[str]) -> None:
         self._stack = ExitStack()
         self.receiver = self._stack.enter_context(Receiver())
-        self.alertmanager = Alertmanager(folder, resolve({**receivers(self.receiver.url), **values}))
+        self.alertmanager = Alertmanager(
+            folder, resolve({**receivers(self.receiver.url), **values})
+        )
 
     def wait_for_targets(self, _: int) -> None:
         """Nobody scrapes."""
@@ -91,7 +101,12 @@ class Play:
         self.exporters = {vm.name: self._start(vm.name) for vm in scenario.vms}
 
     def _start(self, vm: str) -> Exporter:
-        flags = ("--alertmanager.url", self._alertmanager, "--web.listen-address", f"127.0.0.1:{self._ports[vm]}")
+        flags = (
+            "--alertmanager.url",
+            self._alertmanager,
+            "--web.listen-address",
+            f"127.0.0.1:{self._ports[vm]}",
+        )
         journal = ("--journal.path", str(self._order.folder / f"journal-{vm}"))
         return self._crew.start(self.simulator.vm_url(vm), "--instance.name", vm, *flags, *journal)
 
@@ -104,7 +119,9 @@ class Play:
     @property
     def is_over(self) -> bool:
         """Whether all events have come and gone."""
-        ended = [each for each in self.simulator.record if each.what in {What.COMPLETED, What.CANCELLED}]
+        ended = [
+            each for each in self.simulator.record if each.what in {What.COMPLETED, What.CANCELLED}
+        ]
         return len(ended) >= len(self.scenario.events)
 
 
@@ -129,7 +146,9 @@ def _vm(vm: VirtualMachine, scenario: str) -> VirtualMachine:
 
 
 def run(order: Order) -> Row:
-    """Play, kill, restart, and compare what the pager was told with the events that there were, beside each engine."""
+    """Play, kill, restart, and compare what the pager was told with the events that there were,
+    beside each engine.
+    """
     kills = order.pick(50, 10)
     engines = ("Prometheus",) if order.short else tuple(_ENGINES)
     counts = []
@@ -141,8 +160,9 @@ def run(order: Order) -> Row:
     exporters, events = counts[0]
     return Row(
         "pushes",
-        f"all scenarios, {exporters} exporters that push beside {' and beside '.join(engines)}, {kills} SIGKILLs, a VM "
-        f"away with its reboot, restarts of Alertmanager and Prometheus, seed {order.seed}",
+        f"all scenarios, {exporters} exporters that push beside {' and beside '.join(engines)},"
+        f" {kills} SIGKILLs, a VM away with its reboot, restarts of Alertmanager and Prometheus,"
+        f" seed {order.seed}",
         f"one page and one resolve for each of {events} events, none for the others",
     )
 
@@ -157,16 +177,26 @@ def _play(engine: str, order: Order, kills: int) -> tuple[int, int]:
         chain = _ENGINES[engine](order.folder, {"group.wait": "0s"}, targets)
         stack.enter_context(chain)
         crew = stack.enter_context(Crew(order.folder / "crew"))
-        plays = [Play(each, order, chain.alertmanager.url, ports, crew, stack) for each in scenarios]
+        plays = [
+            Play(each, order, chain.alertmanager.url, ports, crew, stack) for each in scenarios
+        ]
         chain.wait_for_targets(len(targets))
         order.say(f"{len(targets)} exporters are scraped")
         for play in plays:
             play.simulator.play(play.scenario, _SPEED)
         with ThreadPoolExecutor(3) as pool:
             jobs = [
-                pool.submit(_stay_away, next(each for each in plays if each.scenario.name == _AWAY), order),
-                pool.submit(_kill, [each for each in plays if each.scenario.name != _AWAY], kills, order),
-                *([pool.submit(_restart, chain, order, targets)] if isinstance(chain, Stack) else []),
+                pool.submit(
+                    _stay_away, next(each for each in plays if each.scenario.name == _AWAY), order
+                ),
+                pool.submit(
+                    _kill, [each for each in plays if each.scenario.name != _AWAY], kills, order
+                ),
+                *(
+                    [pool.submit(_restart, chain, order, targets)]
+                    if isinstance(chain, Stack)
+                    else []
+                ),
             ]
             for job in jobs:
                 job.result()
@@ -176,21 +206,31 @@ def _play(engine: str, order: Order, kills: int) -> tuple[int, int]:
 
 
 def _check(plays: Sequence[Play], receiver: Receiver, order: Order) -> int:
-    """Return how many events were told, each of them once; fail if another one was, or one was told again."""
-    expected = {each.event_id.upper(): EXPECTED[play.scenario.name] for play in plays for each in play.simulator.record}
+    """Return how many events were told, each of them once; fail if another one was, or one was told
+    again.
+    """
+    expected = {
+        each.event_id.upper(): EXPECTED[play.scenario.name]
+        for play in plays
+        for each in play.simulator.record
+    }
     wanted = {event_id: _once(alert) for event_id, alert in expected.items()}
     end = time.monotonic() + 300
     while any(told(receiver)[each] != wanted[each] for each in wanted) and time.monotonic() < end:
         time.sleep(1)
     time.sleep(order.pick(300, 60))  # what should not come has time to come
     found = told(receiver)
-    wrong = [(each, expected[each], found[each]) for each in expected if found[each] != wanted[each]]
+    wrong = [
+        (each, expected[each], found[each]) for each in expected if found[each] != wanted[each]
+    ]
     assert not wrong, wrong
     return sum(map(bool, wanted.values()))
 
 
 def _once(alert: str) -> Counter[tuple[str, str]]:
-    return Counter({(PREFIX + alert, status): 1 for status in ("firing", "resolved")} if alert else {})
+    return Counter(
+        {(PREFIX + alert, status): 1 for status in ("firing", "resolved")} if alert else {}
+    )
 
 
 def told(receiver: Receiver) -> Mapping[str, Counter[tuple[str, str]]]:

@@ -1,7 +1,7 @@
 """The dashboards against the types that Grafana publishes for its majors 11, 12 and 13.
 
-The types come from npm when the test runs, at the versions that grafana_types/package-lock.json pins, and are made into
-JSON Schema. A cache under .tools/ saves the next run from that.
+The types come from npm when the test runs, at the versions that grafana_types/package-lock.json
+pins, and are made into JSON Schema. A cache under .tools/ saves the next run from that.
 """
 
 import hashlib
@@ -57,15 +57,27 @@ def _install(folder: Path) -> None:
         (workspace / "types.ts").write_text(types)
         (workspace / "tsconfig.json").write_text(json.dumps(settings))
         generator = str(folder / "node_modules" / ".bin" / "ts-json-schema-generator")
-        source = ["--path", str(workspace / "types.ts"), "--tsconfig", str(workspace / "tsconfig.json")]
-        _run([generator, *source, "--type", "*", "--no-type-check", "--out", f"{major}.json"], folder)
+        source = [
+            "--path",
+            str(workspace / "types.ts"),
+            "--tsconfig",
+            str(workspace / "tsconfig.json"),
+        ]
+        _run(
+            [generator, *source, "--type", "*", "--no-type-check", "--out", f"{major}.json"], folder
+        )
 
 
 @pytest.fixture(scope="module")
 def schemas() -> dict[str, Json]:
     """The JSON Schema of each major, from the cache of the versions that are pinned."""
     sources = b"".join(path.read_bytes() for path in sorted(SOURCES.rglob("*")) if path.is_file())
-    folder = ROOT / ".tools" / "grafana-types" / hashlib.sha256(sources + Path(__file__).read_bytes()).hexdigest()[:16]
+    folder = (
+        ROOT
+        / ".tools"
+        / "grafana-types"
+        / hashlib.sha256(sources + Path(__file__).read_bytes()).hexdigest()[:16]
+    )
     if not folder.exists():
         building = folder.with_name(f"{folder.name}.{os.getpid()}")
         shutil.rmtree(folder.parent, ignore_errors=True)  # of other versions

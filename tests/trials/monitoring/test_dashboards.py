@@ -1,6 +1,8 @@
-"""The dashboards while every scenario of the simulator plays: what panels show is what exporters know, on both engines.
+"""The dashboards while every scenario of the simulator plays: what panels show is what exporters
+know, on both engines.
 
-No rule is loaded. Exporters poll the simulator, a Prometheus scrapes them and writes everything to a VictoriaMetrics.
+No rule is loaded. Exporters poll the simulator, a Prometheus scrapes them and writes everything to
+a VictoriaMetrics.
 """
 
 import json
@@ -33,7 +35,9 @@ def _scenario(path: Path, folder: Path) -> Path:
     """Write a shipped scenario with VMs of its own name into ``folder``."""
     named = yaml.safe_load(path.read_text("utf-8").replace("vmss_", f"{path.stem}_"))
     if "vms" not in named:
-        named["vms"] = [{"name": f"{path.stem}_{number}", "scale_set": path.stem} for number in range(5)]
+        named["vms"] = [
+            {"name": f"{path.stem}_{number}", "scale_set": path.stem} for number in range(5)
+        ]
     written = folder / path.name
     written.write_text(yaml.safe_dump(named))
     return written
@@ -58,12 +62,16 @@ class Stage:
     def shown(self) -> Counter[tuple[str, str]]:
         """Return the current events, by id and state, as the board of the fleet shows them now."""
         rows = BoardReader("fleet", self.prometheus.url).table(EVENTS)
-        states = [(row["event_id"], row.get("State", "")) for row in rows]  # none if it ends between two queries
+        states = [
+            (row["event_id"], row.get("State", "")) for row in rows
+        ]  # none if it ends between two queries
         return Counter(each for each in states if each[1] not in {*ENDED, "not seen"})
 
     def past(self) -> set[str]:
         """Return the outcomes that the board of the fleet shows."""
-        return {row.get("State", "") for row in BoardReader("fleet", self.prometheus.url).table(EVENTS)} & set(ENDED)
+        return {
+            row.get("State", "") for row in BoardReader("fleet", self.prometheus.url).table(EVENTS)
+        } & set(ENDED)
 
 
 @pytest.fixture(scope="module")
@@ -77,17 +85,25 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
             played = stack.enter_context(Simulator(str(_scenario(path, folder)), speed=SPEED))
             name = played.vms[0]
             flags = ("--instance.name", name, "--approval.policy", "documented")
-            exporters[path.stem] = stack.enter_context(Exporter(played.vm_url(name), folder / f"{name}.log", *flags))
+            exporters[path.stem] = stack.enter_context(
+                Exporter(played.vm_url(name), folder / f"{name}.log", *flags)
+            )
         targets = [f"127.0.0.1:{exporter.port}" for exporter in exporters.values()]
         prometheus = stack.enter_context(Prometheus(folder, *targets, copy_to=victoria.url))
-        scraped = "count(sum_over_time(up[1m]) > 2)"  # with fewer samples, the engines' increases differ
+        scraped = (
+            "count(sum_over_time(up[1m]) > 2)"  # with fewer samples, the engines' increases differ
+        )
         eventually(lambda: prometheus.one(scraped) == len(targets), "every exporter is scraped")
         yield Stage(prometheus, victoria, exporters)
 
 
 def _comparable(rows: list[Row]) -> list[Row]:
-    """Return the rows without what differs by engine, numbers to the second, in an order of their own."""
-    plain = [{name: _number(text) for name, text in row.items() if name not in RATES} for row in rows]
+    """Return the rows without what differs by engine, numbers to the second, in an order of their
+    own.
+    """
+    plain = [
+        {name: _number(text) for name, text in row.items() if name not in RATES} for row in rows
+    ]
     return sorted(plain, key=lambda row: sorted(row.items()))
 
 
@@ -118,12 +134,17 @@ def _panels(reader: BoardReader) -> dict[str, object]:
     return found
 
 
-def _differences(stage: Stage, board: str, variables: dict[str, str], moment: float) -> dict[str, object]:
+def _differences(
+    stage: Stage, board: str, variables: dict[str, str], moment: float
+) -> dict[str, object]:
     """Return what panels show on one engine only."""
     one, other = (
-        _panels(BoardReader(board, url, variables, moment)) for url in (stage.prometheus.url, stage.victoria.url)
+        _panels(BoardReader(board, url, variables, moment))
+        for url in (stage.prometheus.url, stage.victoria.url)
     )
-    return {title: _only(shown, other[title]) for title, shown in one.items() if shown != other[title]}
+    return {
+        title: _only(shown, other[title]) for title, shown in one.items() if shown != other[title]
+    }
 
 
 def _agree(stage: Stage, vm: str) -> None:
@@ -139,7 +160,9 @@ def _agree(stage: Stage, vm: str) -> None:
 
 
 def test_boards_show_what_exporters_know(stage: Stage) -> None:
-    """While events are announced, happen and end, the table has each of them in its state, and both engines agree."""
+    """While events are announced, happen and end, the table has each of them in its state, and both
+    engines agree.
+    """
     for what, reached in (
         ("events are Scheduled", lambda: any(state == "Scheduled" for _, state in stage.shown())),
         ("events are Started", lambda: any(state == "Started" for _, state in stage.shown())),
@@ -147,7 +170,9 @@ def test_boards_show_what_exporters_know(stage: Stage) -> None:
         ("one was cancelled", lambda: {"completed", "cancelled"} <= stage.past()),
     ):
         eventually(reached, what)
-        eventually(lambda: stage.shown() == stage.known(), "the board shows the events that exporters know")
+        eventually(
+            lambda: stage.shown() == stage.known(), "the board shows the events that exporters know"
+        )
         _agree(stage, "rollout_0")
 
 
@@ -158,7 +183,10 @@ def test_exporters_that_are_killed_are_no_quiet_ones(stage: Stage) -> None:
     assert fleet.stat("Do exporters see IMDS?") == f"{count} exporters: all"
     for name in ("rollout", "cancelled"):
         stage.exporters[name].kill()
-    eventually(lambda: fleet.stat("Do exporters see IMDS?") == f"{count} exporters: 2 blind", "two are down")
+    eventually(
+        lambda: fleet.stat("Do exporters see IMDS?") == f"{count} exporters: 2 blind",
+        "two are down",
+    )
     _agree(stage, "rollout_0")
     port = stage.exporters["rollout"].port
     vm = BoardReader("vm", stage.prometheus.url, of_vm("rollout_0", f"127.0.0.1:{port}"))

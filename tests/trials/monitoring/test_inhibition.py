@@ -1,4 +1,6 @@
-"""The team's own alerts in a real Alertmanager: maintenance inhibits them, also when Alertmanager restarts."""
+"""The team's own alerts in a real Alertmanager: maintenance inhibits them, also when Alertmanager
+restarts.
+"""
 
 import time
 from pathlib import Path
@@ -8,18 +10,29 @@ from support.monitoring.paging import Stack, Team
 from support.monitoring.stand_in import StandIn
 from support.programs import eventually
 
-FAST = {"scrape.interval": "1s", "evaluation.interval": "1s", "group.interval": "1s", "group.wait": "0s"}
+FAST = {
+    "scrape.interval": "1s",
+    "evaluation.interval": "1s",
+    "group.interval": "1s",
+    "group.wait": "0s",
+}
 TARGETS = {"maintenance.targets": "InstanceDown", "maintenance.equal": "instance"}
 DOWN = {
     "name": "team",
     "interval": "1s",
     "rules": [{"alert": "InstanceDown", "expr": "up == 0", "labels": {"severity": "warning"}}],
 }
-ROUTE = {"matchers": ['alertname="InstanceDown"'], "receiver": "tickets", "group_wait": "15s", "group_interval": "1s"}
+ROUTE = {
+    "matchers": ['alertname="InstanceDown"'],
+    "receiver": "tickets",
+    "group_wait": "15s",
+    "group_interval": "1s",
+}
 
 
 def test_maintenance_outlives_a_restart_of_alertmanager(tmp_path: Path) -> None:
-    """M4: with the resend delay that the page names, a restart during maintenance lets no inhibited alert through.
+    """M4: with the resend delay that the page names, a restart during maintenance lets no inhibited
+    alert through.
 
     Its quiet twin: a VM that is away without an event notifies after the same ``group_wait``.
     """
@@ -36,5 +49,11 @@ def test_maintenance_outlives_a_restart_of_alertmanager(tmp_path: Path) -> None:
             away.go_away()
             crashed.go_away()
             chain.receiver.wait_for([("InstanceDown", "warning", "firing")], 90)
-            told = [alert["labels"] for each in chain.receiver.webhooks() for alert in each.body["alerts"]]
-            assert {alert["instance"] for alert in told if alert["alertname"] == "InstanceDown"} == {crashed.target}
+            told = [
+                alert["labels"]
+                for each in chain.receiver.webhooks()
+                for alert in each.body["alerts"]
+            ]
+            assert {
+                alert["instance"] for alert in told if alert["alertname"] == "InstanceDown"
+            } == {crashed.target}

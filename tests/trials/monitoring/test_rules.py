@@ -16,7 +16,9 @@ from contract.monitoring.test_stories import EVENTS, EXPORTERS, IMPACTS
 from support.monitoring.stories import INTERVAL, Row, Story, ended, info, of, play
 
 STEPS = 120
-REAPPEARS = 4  # steps, two evaluations of event_seen, in which an event that ended may page again if it is shown again
+# steps, two evaluations of event_seen, in which an event that ended may page again if it is shown
+# again
+REAPPEARS = 4
 KINDS = [(each, "announced", each, HOLDS[each]) for each in HOLDS]
 KINDS += [("Redeploy", "without_notice", "WithoutNotice", HOLDS["Redeploy"])]
 KINDS += [("Redeploy", "far_ahead", "DegradedHost", NO_IMPACT_HOLD)]
@@ -31,11 +33,14 @@ class Exporter:
 
 
 def fleet(seed: str) -> tuple[Story, str]:
-    """Return a story of random events and outages, with what the oracle says of each alert at each minute."""
+    """Return a story of random events and outages, with what the oracle says of each alert at each
+    minute.
+    """
     chance = random.Random(seed)
     exporters = [Exporter(f"vm{number}", _states(chance)) for number in range(chance.randint(1, 4))]
     rows: list[Row] = [
-        of("up", each.vm, _values(["1", "0", "_"][_index(s)] for s in each.states)) for each in exporters
+        of("up", each.vm, _values(["1", "0", "_"][_index(s)] for s in each.states))
+        for each in exporters
     ]
     checks: dict[str, list[str]] = {}
     for number in range(chance.randint(1, 3)):
@@ -47,17 +52,31 @@ def fleet(seed: str) -> tuple[Story, str]:
             shows, ends = _life(each, first, last)
             shown |= {step for step, value in enumerate(shows) if value}
             over = min([over, *(step for step, value in enumerate(ends) if value)])
-            rows.append(info(each.vm, event, event_type, kind, _values("1" if value else "_" for value in shows)))
+            rows.append(
+                info(
+                    each.vm,
+                    event,
+                    event_type,
+                    kind,
+                    _values("1" if value else "_" for value in shows),
+                )
+            )
             series, _ = ended(each.vm, event, "_x0 1x1")
             rows.append((series, _values(f"{over * INTERVAL}" if value else "_" for value in ends)))
-        for step in range(0, STEPS, 4):  # the oracle: shown, or shown within the hold, until somebody saw the end
+        for step in range(
+            0, STEPS, 4
+        ):  # the oracle: shown, or shown within the hold, until somebody saw the end
             ago = min(((step - at) * INTERVAL for at in shown if at <= step), default=hold + 1)
-            if ago == hold and step < over:  # Prometheus 2 counts the first moment of a range, Prometheus 3 does not
+            if (
+                ago == hold and step < over
+            ):  # Prometheus 2 counts the first moment of a range, Prometheus 3 does not
                 continue
             if step in shown and not shown.issuperset(range(max(over, step - REAPPEARS), step)):
                 continue
             held = ago < hold
-            checks.setdefault(f"{alert} {event}", []).append(f"{step * INTERVAL}s:{int(held and step < over)}")
+            checks.setdefault(f"{alert} {event}", []).append(
+                f"{step * INTERVAL}s:{int(held and step < over)}"
+            )
     return Story(seed, tuple(rows), {}), json.dumps(checks)
 
 
@@ -73,7 +92,9 @@ def _index(state: str) -> int:
 
 
 def _life(each: Exporter, first: int, last: int) -> tuple[list[bool], list[bool]]:
-    """Return at which steps an exporter shows an event, and its end; one without IMDS shows what it showed last."""
+    """Return at which steps an exporter shows an event, and its end; one without IMDS shows what it
+    showed last.
+    """
     shows, ends, known, over = [], [], False, False
     for step, state in enumerate(each.states):
         if state == "up":
@@ -88,7 +109,10 @@ def _life(each: Exporter, first: int, last: int) -> tuple[list[bool], list[bool]
 def _values(values: Iterable[str]) -> str:
     """Return the samples, with the mark that Prometheus writes when a series goes away."""
     every = list(values)
-    gone = [now == "_" and before not in {"_", ""} for before, now in zip(["", *every], every, strict=False)]
+    gone = [
+        now == "_" and before not in {"_", ""}
+        for before, now in zip(["", *every], every, strict=False)
+    ]
     return " ".join("stale" if just else value for value, just in zip(every, gone, strict=True))
 
 
@@ -99,25 +123,39 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def test_random_fleets(number: int, tmp_path: Path, seed: int) -> None:
-    """Each alert fires exactly when the oracle says: one an event, held, and ended when somebody saw the end."""
+    """Each alert fires exactly when the oracle says: one an event, held, and ended when somebody
+    saw the end.
+    """
     story, checks = fleet(f"{seed}/{number}")
     tests = [
         {
-            "expr": f'count(ALERTS{{alertname="AzureScheduledEvent{name.split()[0]}",alertstate="firing",'
-            f'event_id="{name.split()[1]}"}}) or vector(0)',
+            "expr": (
+                f'count(ALERTS{{alertname="AzureScheduledEvent{name.split()[0]}",alertstate="firing",event_id="{name.split()[1]}"}})'
+                " or vector(0)"
+            ),
             "eval_time": check.partition(":")[0],
             "exp_samples": [{"labels": "{}", "value": int(check.partition(":")[2])}],
         }
         for name, some in json.loads(checks).items()
         for check in some
     ]
-    assert play(tmp_path, _rules(), [{**story.to_test(), "promql_expr_test": tests}]) == "", story.name
+    assert play(tmp_path, _rules(), [{**story.to_test(), "promql_expr_test": tests}]) == "", (
+        story.name
+    )
 
 
 CHANGES = {
-    "an alert is not held": (IMPACTS, '{event_type="Reboot",kind="announced"}[30m]', '{event_type="-"}[30m]'),
+    "an alert is not held": (
+        IMPACTS,
+        '{event_type="Reboot",kind="announced"}[30m]',
+        '{event_type="-"}[30m]',
+    ),
     "an end is not known": (EVENTS, "unless on (event_id) azure_scheduled_events:event_ended", ""),
-    "an end is forgotten": (EVENTS, "last_over_time(azure_scheduled_events:event_ended[5m])", "(vector(1) > 2)"),
+    "an end is forgotten": (
+        EVENTS,
+        "last_over_time(azure_scheduled_events:event_ended[5m])",
+        "(vector(1) > 2)",
+    ),
     "what is days ahead is held": (
         EVENTS,
         'unless on (event_id) azure_scheduled_events:event{kind=~"far_ahead|harmless"}',
@@ -133,13 +171,21 @@ CHANGES = {
         "unless on (event_id, job, instance) last_over_time(azure_scheduled_events:vm_back[2h])",
         "",
     ),
-    "one event is half a set": (IMPACTS, "and count without (event_id)", "or count without (event_id)"),
+    "one event is half a set": (
+        IMPACTS,
+        "and count without (event_id)",
+        "or count without (event_id)",
+    ),
     "a restarted exporter pages again": (
         EVENTS,
         'unless on (event_id) last_over_time(azure_scheduled_events:event{kind="announced"}[1h])',
         "",
     ),
-    "a VM that is away has no exporter": (EXPORTERS, "unless on () azure_scheduled_events:vm_away", ""),
+    "a VM that is away has no exporter": (
+        EXPORTERS,
+        "unless on () azure_scheduled_events:vm_away",
+        "",
+    ),
     "approvals by others are refused": (
         EXPORTERS,
         "unless on (event_id) azure_scheduled_events_event_started_timestamp_seconds\n)",
@@ -160,7 +206,7 @@ def test_stories_can_fail(change: str, tmp_path: Path) -> None:
     assert "FAILED" in play(tmp_path, rules, [story.to_test() for story in stories])
 
 
-def _rules() -> Any:  # noqa: ANN401 - a rule file
+def _rules() -> Any:
     content = yaml.safe_load(render(Settings(), grafana=False)["prometheus/prometheus-rules.yml"])
     for rule in (rule for group in content["groups"] for rule in group["rules"]):
         rule.pop("annotations", None)

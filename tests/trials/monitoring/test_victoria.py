@@ -1,4 +1,6 @@
-"""The rules on vmagent, VictoriaMetrics and vmalert: each event is one notification and one resolve there, too."""
+"""The rules on vmagent, VictoriaMetrics and vmalert: each event is one notification and one resolve
+there, too.
+"""
 
 from contextlib import ExitStack
 from pathlib import Path

@@ -54,7 +54,8 @@ class Trouble(Protocol):
 
 @contextmanager
 def unused(journal: Path) -> Iterator[BinaryIO]:
-    """Keep the exporter from writing for a moment, so that its file is not damaged in mid write; give its index.
+    """Keep the exporter from writing for a moment, so that its file is not damaged in mid write;
+    give its index.
 
     By the lock alone: a connection of our own would remove the fresh journal's log when it closes.
     """
@@ -133,7 +134,9 @@ class Locked:
 
     def begins(self) -> None:
         """Take the lock."""
-        self._holder = sqlite3.connect(self._journal, isolation_level=None, timeout=30, check_same_thread=False)
+        self._holder = sqlite3.connect(
+            self._journal, isolation_level=None, timeout=30, check_same_thread=False
+        )
         self._holder.execute("BEGIN IMMEDIATE")
 
     def ends(self) -> None:
@@ -178,7 +181,9 @@ class Round:
         for name, status in document.items():
             if name not in self.shown:
                 self.expected["returned" if self.names[name] in self.over else "detected"] += 1
-            self.expected.update(["approved", "started"] * (self.shown.get(name) != status == "Started"))
+            self.expected.update(
+                ["approved", "started"] * (self.shown.get(name) != status == "Started")
+            )
         for name, status in self.shown.items():
             if name not in document:
                 self.expected["completed" if status == "Started" else "cancelled"] += 1
@@ -196,7 +201,9 @@ class Round:
 
     def shows(self, document: Mapping[str, str]) -> None:
         """Let IMDS show ``document`` from now on."""
-        self.simulator.set_document([self._event(name, status) for name, status in document.items()])
+        self.simulator.set_document(
+            [self._event(name, status) for name, status in document.items()]
+        )
 
     def _event(self, name: str, status: str) -> dict[str, object]:
         return {
@@ -213,7 +220,9 @@ class Round:
 
 
 def suffers(kind: str, order: Order, chance: random.Random, number: int) -> tuple[int, int, int]:
-    """Go through one round; return how many transitions, scrapes, and transitions in trouble there were."""
+    """Go through one round; return how many transitions, scrapes, and transitions in trouble there
+    were.
+    """
     make, line = TROUBLES[kind]
     folder = order.folder / f"{kind}-{number}"
     with ExitStack() as stack:
@@ -296,8 +305,10 @@ def run(order: Order) -> Row:
         counts = list(pool.map(all_rounds, kinds))
     return Row(
         "disk",
-        f"a journal's file system that is {', '.join(kinds)} in mid lifecycle, {rounds} times each, seed {order.seed}",
-        f"{sum(each.transitions for each in counts)} transitions, {sum(each.in_trouble for each in counts)} of them in "
-        "trouble: none lost or twice, also after a SIGKILL at the end; polling went on, one error line each time, back "
-        f"on disk by itself; {sum(each.scrapes for each in counts)} scrapes, all answered",
+        f"a journal's file system that is {', '.join(kinds)} in mid lifecycle, {rounds} times each,"
+        f" seed {order.seed}",
+        f"{sum(each.transitions for each in counts)} transitions,"
+        f" {sum(each.in_trouble for each in counts)} of them in trouble: none lost or twice, also"
+        " after a SIGKILL at the end; polling went on, one error line each time, back on disk by"
+        f" itself; {sum(each.scrapes for each in counts)} scrapes, all answered",
     )

@@ -1,4 +1,6 @@
-"""A very long history: it is streamed to followers, and no work on it keeps the exporter from polling for long."""
+"""A very long history: it is streamed to followers, and no work on it keeps the exporter from
+polling for long.
+"""
 
 import json
 import sqlite3
@@ -20,7 +22,9 @@ GAP_SECONDS = 10.0
 
 
 def fill(path: Path, count: int) -> None:
-    """Repeat the first transition of a journal ``count`` times, each with an EventId of its own in what is printed."""
+    """Repeat the first transition of a journal ``count`` times, each with an EventId of its own in
+    what is printed.
+    """
     with closing(sqlite3.connect(path)) as connection, connection:
         wall, record = connection.execute("SELECT wall, record FROM transitions").fetchone()
         connection.executemany(
@@ -28,13 +32,29 @@ def fill(path: Path, count: int) -> None:
             ((wall, record.replace('"A"', f'"N{number}"')) for number in range(count)),
         )
         statistics = json.loads(connection.execute("SELECT statistics FROM state").fetchone()[0])
-        statistics["transitions"] = [[key, counted * (count + 1)] for key, counted in statistics["transitions"]]
-        connection.execute("UPDATE state SET statistics = ?, last_number = ?", (json.dumps(statistics), count + 1))
+        statistics["transitions"] = [
+            [key, counted * (count + 1)] for key, counted in statistics["transitions"]
+        ]
+        connection.execute(
+            "UPDATE state SET statistics = ?, last_number = ?", (json.dumps(statistics), count + 1)
+        )
 
 
 def streamed(url: str, folder: Path, lines: int) -> float:
-    """Follow from the beginning until so many lines have come; return the most memory that took, in MiB."""
-    command = [COMMAND, "events", "--follow", "--since", "0", "--imds.endpoint", url, "--journal.path", str(folder)]
+    """Follow from the beginning until so many lines have come; return the most memory that took, in
+    MiB.
+    """
+    command = [
+        COMMAND,
+        "events",
+        "--follow",
+        "--since",
+        "0",
+        "--imds.endpoint",
+        url,
+        "--journal.path",
+        str(folder),
+    ]
     with subprocess.Popen([*command, *POLL], stdout=subprocess.PIPE, env=environment()) as process:
         try:
             assert process.stdout is not None
@@ -51,11 +71,17 @@ def gap(simulator: Simulator) -> Iterator[list[float]]:
     """Measure the longest time between two polls within the block."""
     began, found = simulator.now(), [0.0]
     yield found
-    polls = [each.at for each in simulator.requests if each.path.endswith("scheduledevents") and each.at >= began]
+    polls = [
+        each.at
+        for each in simulator.requests
+        if each.path.endswith("scheduledevents") and each.at >= began
+    ]
     found[0] = max(later - earlier for earlier, later in pairwise([began, *polls, simulator.now()]))
 
 
-def polls_beside(simulator: Simulator, exporter: Exporter, journal: Path, around: Round) -> tuple[float, float]:
+def polls_beside(
+    simulator: Simulator, exporter: Exporter, journal: Path, around: Round
+) -> tuple[float, float]:
     """Remove the files, and lock the disk; return the longest times between two polls, in seconds."""
     with gap(simulator) as removed:
         for path in journal.parent.iterdir():
@@ -94,9 +120,9 @@ def run(order: Order) -> Row:
     assert max(removed, away) < GAP_SECONDS, (removed, away)
     return Row(
         "history",
-        f"{count:,} transitions in the journal: an exporter starts, a follower reads all of them, the files are "
-        "removed, the disk is locked and free again",
-        f"{ready:.1f} s to the first `/metrics`; the follower took at most {memory:.0f} MiB; at most {removed:.1f} s "
-        f"between two polls while the files were written again, {away:.1f} s when the disk came back (poll interval "
-        f"{POLL_SECONDS:g} s), nothing lost",
+        f"{count:,} transitions in the journal: an exporter starts, a follower reads all of them,"
+        " the files are removed, the disk is locked and free again",
+        f"{ready:.1f} s to the first `/metrics`; the follower took at most {memory:.0f} MiB; at"
+        f" most {removed:.1f} s between two polls while the files were written again, {away:.1f} s"
+        f" when the disk came back (poll interval {POLL_SECONDS:g} s), nothing lost",
     )

@@ -1,4 +1,6 @@
-"""A file system in a file: small, mounted, and to be copied at any moment as a power cut would leave it."""
+"""A file system in a file: small, mounted, and to be copied at any moment as a power cut would
+leave it.
+"""
 
 import contextlib
 import fcntl
@@ -34,14 +36,22 @@ def can_mount() -> bool:
 class Image:
     """An ext4 file system, mounted at :attr:`place` while the block lasts."""
 
-    def __init__(self, folder: Path, mebibytes: int = 16, *, journal: bool = True, block: int = 0) -> None:
+    def __init__(
+        self, folder: Path, mebibytes: int = 16, *, journal: bool = True, block: int = 0
+    ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.file = folder / "disk.img"
         self.place = folder / "mounted"
         self.place.mkdir(exist_ok=True)
         with self.file.open("wb") as file:
             file.truncate(mebibytes << 20)
-        options = ("-E", "lazy_itable_init=0", "-m", "0", *(() if journal else ("-O", "^has_journal")))
+        options = (
+            "-E",
+            "lazy_itable_init=0",
+            "-m",
+            "0",
+            *(() if journal else ("-O", "^has_journal")),
+        )
         block_size = ("-b", str(block)) if block else ()
         _run("mkfs.ext4", "-q", "-F", *options, *block_size, self.file)
 
@@ -77,7 +87,9 @@ class Image:
         eventually(unmounted, f"an unmounted {self.place}")
 
     def pull_out(self) -> None:
-        """Take it from its place while it is in use: who has opened a file keeps it, and nobody finds it any more."""
+        """Take it from its place while it is in use: who has opened a file keeps it, and nobody
+        finds it any more.
+        """
         _run("umount", "--lazy", self.place)
 
     def fill(self) -> None:
@@ -112,15 +124,18 @@ class Image:
         _run("mount", "-o", f"remount,{how}", self.place)
 
     def fails(self) -> None:
-        """Let the kernel meet an error, upon which it makes the file system read-only until it is mounted anew."""
+        """Let the kernel meet an error, upon which it makes the file system read-only until it is
+        mounted anew.
+        """
         _run("mount", "-o", "remount,abort", self.place)
 
 
 class Power:
     """A disk whose power can be cut at any moment, while its user continues.
 
-    It is a file on a file system of its own. Freezing that one holds up every write to the disk between two blocks, so
-    a copy made meanwhile is what the disk held at that moment: what was on its way is missing, as after a power cut.
+    It is a file on a file system of its own. Freezing that one holds up every write to the disk
+    between two blocks, so a copy made meanwhile is what the disk held at that moment: what was on
+    its way is missing, as after a power cut.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -143,8 +158,8 @@ class Power:
     def cut(self) -> "Remains":
         """Return the disk as it is at this moment."""
         assert self.disk
-        # A new file each time: its loop device may be detached only later, and mounting the same file again would then
-        # show what the device has in memory of the cut before.
+        # A new file each time: its loop device may be detached only later, and mounting the same
+        # file again would then show what the device has in memory of the cut before.
         shutil.rmtree(self._folder / f"cut-{self._cuts}", ignore_errors=True)
         self._cuts += 1
         remains = self._folder / f"cut-{self._cuts}"

@@ -1,4 +1,6 @@
-"""The journal under an adversary: logs removed, locked, the exporter killed, a wrong clock, approve interrupted."""
+"""The journal under an adversary: logs removed, locked, the exporter killed, a wrong clock, approve
+interrupted.
+"""
 
 import json
 import random
@@ -28,10 +30,20 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
 
 
 class Follower(Program):
-    """``events --follow``; it is restarted behind the last line that it has printed, if it is one with ``since``."""
+    """``events --follow``; it is restarted behind the last line that it has printed, if it is one
+    with ``since``.
+    """
 
     def __init__(self, url: str, folder: Path, output: Path, *since: str) -> None:
-        command = [COMMAND, "events", "--follow", "--imds.endpoint", url, "--journal.path", str(folder)]
+        command = [
+            COMMAND,
+            "events",
+            "--follow",
+            "--imds.endpoint",
+            url,
+            "--journal.path",
+            str(folder),
+        ]
         super().__init__([*command, *POLL, "--instance.name", "vmss_0", *since], output)
 
     @property
@@ -43,12 +55,17 @@ class Follower(Program):
     def reads(self) -> bool:
         """Whether it has the journal open: from then on it must print what happens."""
         folder = Path(f"/proc/{self.process.pid}/fd")
-        return any("journal.sqlite" in str(link.readlink()) for link in folder.iterdir() if link.is_symlink())
+        return any(
+            "journal.sqlite" in str(link.readlink())
+            for link in folder.iterdir()
+            if link.is_symlink()
+        )
 
 
 @dataclass
 class Stage:
-    """One exporter, its journal, and two followers that see all of it: one from its start, one from its last line on.
+    """One exporter, its journal, and two followers that see all of it: one from its start, one from
+    its last line on.
 
     Attributes:
         lines: what the earlier processes of the second follower have printed.
@@ -81,10 +98,14 @@ class Stage:
     def follows(self, *since: str) -> None:
         """Start a follower."""
         output = self.order.folder / f"follower-{len(list(self.order.folder.glob('follower-*')))}"
-        self.followers.append(self.stack.enter_context(Follower(self.simulator.url, self.folder, output, *since)))
+        self.followers.append(
+            self.stack.enter_context(Follower(self.simulator.url, self.folder, output, *since))
+        )
 
     def follower_restarts(self) -> None:
-        """End the follower that keeps its place, and start it behind the last line that it has handled."""
+        """End the follower that keeps its place, and start it behind the last line that it has
+        handled.
+        """
         old = self.followers.pop()
         old.kill()
         self.lines += old.lines
@@ -92,14 +113,18 @@ class Stage:
         self.follows("--since", str(self.lines[-1]["cursor"]) if self.lines else "0")
 
     def agree(self) -> None:
-        """IMDS, metrics, journal and followers have each transition once, and those of one event in the same order."""
+        """IMDS, metrics, journal and followers have each transition once, and those of one event in
+        the same order.
+        """
         self.around.exporter.shows("the journal on disk", lambda now: now.value("journal_up") == 1)
         rows = told(self.folder)
         check_rows(rows)
         assert Counter(transition for _, transition in rows) == self.around.expected, (
             f"the journal: {rows[-12:]}, {self.around.expected}"
         )
-        assert Counter(self.around.exporter.scrape().transitions()) == self.around.expected, "/metrics"
+        assert Counter(self.around.exporter.scrape().transitions()) == self.around.expected, (
+            "/metrics"
+        )
         approved = {each.event_id for each in self.simulator.record if each.what is What.APPROVED}
         assert approved_here(self.folder) == approved, "what IMDS was asked to start"
         whole, kept = self.followers
@@ -117,15 +142,24 @@ def approved_here(folder: Path) -> set[str]:
     with closing(read_only(folder)) as store:
         records = [record for _, record in store.transitions(0, -1)]
     return {
-        str(one["event_id"]) for one in records if (one["transition"], one["approved_by"]) == ("approved", "operator")
+        str(one["event_id"])
+        for one in records
+        if (one["transition"], one["approved_by"]) == ("approved", "operator")
     }
 
 
 def check_lines(who: str, lines: Sequence[Line], rows: Sequence[Told]) -> None:
-    """A follower has printed each transition once, in the order of each event, and numbers in their order."""
-    printed, wanted = by_event([(str(line["event_id"]), str(line["transition"])) for line in lines]), by_event(rows)
+    """A follower has printed each transition once, in the order of each event, and numbers in their
+    order.
+    """
+    printed, wanted = (
+        by_event([(str(line["event_id"]), str(line["transition"])) for line in lines]),
+        by_event(rows),
+    )
     differ = {name: (printed.get(name), wanted.get(name)) for name in printed | wanted}
-    assert printed == wanted, f"{who}: {[(name, *both) for name, both in differ.items() if both[0] != both[1]]}"
+    assert printed == wanted, (
+        f"{who}: {[(name, *both) for name, both in differ.items() if both[0] != both[1]]}"
+    )
     numbers = [int(str(line["seq"])) for line in lines]
     assert numbers == sorted(set(numbers)), f"{who}: numbers {numbers}"
 
@@ -182,14 +216,25 @@ def killed(stage: Stage) -> Iterator[None]:
 
 @contextmanager
 def approve_interrupted(stage: Stage) -> Iterator[None]:
-    """Ask for an approval and end ``approve`` at a random moment: what it reports is what IMDS was asked."""
+    """Ask for an approval and end ``approve`` at a random moment: what it reports is what IMDS was
+    asked.
+    """
     name = f"{stage.around.names['A']}-X"
     stage.around.names = {**stage.around.names, "X": name}
     stage.around.steps({**stage.around.shown, "X": "Scheduled"})
-    command = [COMMAND, "approve", "--imds.endpoint", stage.simulator.url, "--journal.path", str(stage.folder)]
+    command = [
+        COMMAND,
+        "approve",
+        "--imds.endpoint",
+        stage.simulator.url,
+        "--journal.path",
+        str(stage.folder),
+    ]
     number = random.choice(SIGNALS)
     output = subprocess.PIPE
-    with subprocess.Popen([*command, name, "--yes"], stdout=output, stderr=output, env=environment()) as process:
+    with subprocess.Popen(
+        [*command, name, "--yes"], stdout=output, stderr=output, env=environment()
+    ) as process:
         passes(random.uniform(0.3, 2.5))
         process.send_signal(number)
         process.wait(2 * PATIENCE)
@@ -245,7 +290,9 @@ def run(order: Order) -> Row:
         simulator = stack.enter_context(Simulator(QUIET))
         crew = stack.enter_context(Crew(order.folder / "logs"))
         folder = order.folder / "state"
-        exporter = crew.start(simulator.url, *POLL, "--instance.name", "vmss_0", "--journal.path", str(folder))
+        exporter = crew.start(
+            simulator.url, *POLL, "--instance.name", "vmss_0", "--journal.path", str(folder)
+        )
         exporter.shows("a poll", lambda now: now.value("up") == 1)
         stage = Stage(order, stack, crew, simulator, folder, Round(simulator, exporter, {}))
         stage.follows()
@@ -263,8 +310,10 @@ def run(order: Order) -> Row:
     what = ", ".join(kind.replace("_", " ") for kind in counts)
     return Row(
         "journal",
-        f"{rounds} rounds with one journal, each with a trouble during an event ({what}), seed {order.seed}",
-        f"{total} transitions, each once in the journal, in `/metrics` and in the output of a follower, in order, also "
-        f"after a restart at the end; the same for a follower that was restarted {stage.restarts} times with its last "
-        f"cursor; {len(approved_here(folder))} approvals accepted by IMDS, the same in the journal",
+        f"{rounds} rounds with one journal, each with a trouble during an event ({what}), seed"
+        f" {order.seed}",
+        f"{total} transitions, each once in the journal, in `/metrics` and in the output of a"
+        " follower, in order, also after a restart at the end; the same for a follower that was"
+        f" restarted {stage.restarts} times with its last cursor; {len(approved_here(folder))}"
+        " approvals accepted by IMDS, the same in the journal",
     )

@@ -1,4 +1,6 @@
-"""Power failures: every transition that the exporter has reported must be on the disk at that moment."""
+"""Power failures: every transition that the exporter has reported must be on the disk at that
+moment.
+"""
 
 import re
 from contextlib import closing
@@ -25,8 +27,14 @@ def busy(order: Order, events: int = 60) -> Scenario:
 
     def event() -> PlannedEvent:
         kind = chance.choice(["Freeze", "Reboot", "Redeploy", "Preempt"])
-        announced_at, notice, started_for = chance.uniform(0, 50), chance.uniform(1, 5), chance.uniform(1, 4)
-        return PlannedEvent(kind, (_VM,), announced_at=announced_at, notice=notice, started_for=started_for)
+        announced_at, notice, started_for = (
+            chance.uniform(0, 50),
+            chance.uniform(1, 5),
+            chance.uniform(1, 4),
+        )
+        return PlannedEvent(
+            kind, (_VM,), announced_at=announced_at, notice=notice, started_for=started_for
+        )
 
     return Scenario("busy", "Much happens.", VMS, tuple(event() for _ in range(events)))
 
@@ -44,7 +52,9 @@ class Count:
 
 @dataclass
 class Cutter:
-    """An exporter on a disk whose power is cut, and other exporters that start from what the cuts left."""
+    """An exporter on a disk whose power is cut, and other exporters that start from what the cuts
+    left.
+    """
 
     order: Order
     crew: Crew
@@ -59,14 +69,18 @@ class Cutter:
         return {(event_id, transition) for transition, event_id in _LINE.findall(self.exporter.log)}
 
     def cuts(self) -> None:
-        """Cut the power at a random moment, half the time directly after a report, and check what is left."""
+        """Cut the power at a random moment, half the time directly after a report, and check what
+        is left.
+        """
         passes(self.order.chance.uniform(0, 0.8))
         if self.order.chance.random() < 0.5:
             before = len(self.said)
             self.exporter.shows("something new", lambda _: len(self.said) > before)
         delivered = {span.span_id for span in self.collector.accepted}
         scrape = self.exporter.scrape()
-        assert scrape.value("journal_up") == 1, "the journal is in memory, which survives no power cut"
+        assert scrape.value("journal_up") == 1, (
+            "the journal is in memory, which survives no power cut"
+        )
         counted = scrape.transitions()
         said = self.said
         remains = self.power.cut()
@@ -74,7 +88,9 @@ class Cutter:
             self._starts_from(remains.place / "state", said, counted, delivered)
         self.count.cuts += 1
 
-    def _starts_from(self, journal: Path, said: set[Row], counted: dict[str, float], delivered: set[str]) -> None:
+    def _starts_from(
+        self, journal: Path, said: set[Row], counted: dict[str, float], delivered: set[str]
+    ) -> None:
         rows = told(journal)
         missing = said - set(rows)
         assert not missing, f"reported, and gone after a power cut: {missing}"
@@ -89,7 +105,9 @@ class Cutter:
         assert scrape.value("journal_errors_total") == 0
         shown = scrape.transitions()
         again.kill()
-        assert shown == {each: sum(each == one for _, one in rows) for each in {one for _, one in rows}}
+        assert shown == {
+            each: sum(each == one for _, one in rows) for each in {one for _, one in rows}
+        }
         check_file(journal)
         self.count.told |= said
         self.count.kept.append(rows)
@@ -99,8 +117,14 @@ class Cutter:
         """The spans of reported transitions are on the disk, unless the collector has them."""
         with closing(read_only(journal)) as store:
             waiting = {span_id for span_id, _ in store.queued_spans(-1)}
-        due = {span_id(event_id, _VM, "detected") for event_id, transition in said if transition == "detected"}
-        delivered |= {span.span_id for span in self.collector.accepted}  # those that were struck off since
+        due = {
+            span_id(event_id, _VM, "detected")
+            for event_id, transition in said
+            if transition == "detected"
+        }
+        delivered |= {
+            span.span_id for span in self.collector.accepted
+        }  # those that were struck off since
         assert due <= waiting | delivered, "a span was lost"
         self.count.spans += len(due)
 
@@ -108,7 +132,11 @@ class Cutter:
 def run(order: Order) -> Figures:
     """Cut the power while transitions are written."""
     if not can_mount():
-        return Figures("power", "power cuts", "not tried here: mounting a file system in a file needs Linux and root")
+        return Figures(
+            "power",
+            "power cuts",
+            "not tried here: mounting a file system in a file needs Linux and root",
+        )
     cuts = order.pick(40, 3)
     with (
         Simulator(busy(order), loop=True) as simulator,
@@ -118,22 +146,32 @@ def run(order: Order) -> Figures:
     ):
         assert power.disk
         live = power.disk.place / "state"
-        flags = ("--instance.name", _VM, "--journal.path", str(live), "--otlp.endpoint", collector.url)
+        flags = (
+            "--instance.name",
+            _VM,
+            "--journal.path",
+            str(live),
+            "--otlp.endpoint",
+            collector.url,
+        )
         cutter = Cutter(order, crew, power, crew.start(simulator.url, *POLL, *flags), collector)
         cutter.exporter.shows("a poll", lambda now: now.value("up") == 1)
         while cutter.count.cuts < cuts:
             cutter.cuts()
             if cutter.count.cuts % 10 == 0:
-                order.say(f"{cutter.count.cuts} cuts, {len(cutter.count.told)} transitions reported before them")
+                order.say(
+                    f"{cutter.count.cuts} cuts, {len(cutter.count.told)} transitions reported"
+                    " before them"
+                )
         cutter.exporter.kill()
         rows = told(live)
     for kept in cutter.count.kept:
         assert kept == rows[: len(kept)], "a power cut made up something"
     return Figures(
         "power",
-        f"{cuts} power cuts: the live file system image (ext4, in mid write) copied, mounted, its journal opened by "
-        f"another exporter, seed {order.seed}",
-        f"{len(cutter.count.told)} transitions reported before the cuts, 0 lost; {cutter.count.unsaid} were on disk "
-        f"and not reported yet; {cutter.count.spans} spans looked for, 0 lost; every `integrity_check` ok, none set "
-        "aside",
+        f"{cuts} power cuts: the live file system image (ext4, in mid write) copied, mounted, its"
+        f" journal opened by another exporter, seed {order.seed}",
+        f"{len(cutter.count.told)} transitions reported before the cuts, 0 lost;"
+        f" {cutter.count.unsaid} were on disk and not reported yet; {cutter.count.spans} spans"
+        " looked for, 0 lost; every `integrity_check` ok, none set aside",
     )

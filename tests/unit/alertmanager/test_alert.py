@@ -4,7 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from azure_scheduled_events_exporter.alertmanager.alert import Alert, Catalog, CatalogAlert, alert_of
+from azure_scheduled_events_exporter.alertmanager.alert import (
+    Alert,
+    Catalog,
+    CatalogAlert,
+    alert_of,
+)
 from azure_scheduled_events_exporter.alertmanager.outbox import Wanted
 from azure_scheduled_events_exporter.core.document import ScheduledEvent, Scope
 from azure_scheduled_events_exporter.core.instance import Instance
@@ -23,14 +28,18 @@ EVENT = ScheduledEvent("ID", "Reboot", "Scheduled", "Platform", ("vm_0", "vm_1")
 LIFE = Lifecycle(EVENT, State.SCHEDULED, Scope.SELF, Timestamp(0.0), not_before=90.0)
 
 
-def labels_of(kind: Kind, life: Lifecycle = LIFE, catalog: Catalog = CATALOG, **extra: str) -> dict[str, str] | None:
+def labels_of(
+    kind: Kind, life: Lifecycle = LIFE, catalog: Catalog = CATALOG, **extra: str
+) -> dict[str, str] | None:
     """Return the labels of the alert that an event raises."""
     alert = alert_of(life, kind, VM, catalog, extra)
     return dict(alert.labels) if alert else None
 
 
 def test_kind_and_type_choose_the_alert() -> None:
-    """The row of a kind and type has the alert; one without a type is for all others; without a row there is none."""
+    """The row of a kind and type has the alert; one without a type is for all others; without a row
+    there is none.
+    """
     event = {"event_id": "ID", "event_type": "Reboot"}
     assert labels_of(Kind.ANNOUNCED) == {"alertname": "Reboot", "severity": "critical", **event}
     requested = {"alertname": "Requested", "severity": "warning", "component": "events"}
@@ -41,7 +50,9 @@ def test_kind_and_type_choose_the_alert() -> None:
 
 
 def test_more_labels() -> None:
-    """``--alertmanager.labels`` replaces no label of the rule, as the external labels of a Prometheus."""
+    """``--alertmanager.labels`` replaces no label of the rule, as the external labels of a
+    Prometheus.
+    """
     found = labels_of(Kind.ANNOUNCED, severity="none", team="web")
     assert found is not None
     assert (found["severity"], found["team"]) == ("critical", "web")
@@ -50,9 +61,21 @@ def test_more_labels() -> None:
 @pytest.mark.parametrize(
     ("life", "description"),
     [
-        (LIFE, "vm_0, vm_1 (resource group rg). Starts at 1970-01-01 00:01:30 UTC, or earlier if approved. {unknown}"),
-        (replace(LIFE, not_before=None), "vm_0, vm_1 (resource group rg). May start at any moment. {unknown}"),
-        (replace(LIFE, state=State.STARTED), "vm_0, vm_1 (resource group rg). Has started. {unknown}"),
+        (
+            LIFE,
+            (
+                "vm_0, vm_1 (resource group rg). Starts at 1970-01-01 00:01:30 UTC, or earlier if"
+                " approved. {unknown}"
+            ),
+        ),
+        (
+            replace(LIFE, not_before=None),
+            "vm_0, vm_1 (resource group rg). May start at any moment. {unknown}",
+        ),
+        (
+            replace(LIFE, state=State.STARTED),
+            "vm_0, vm_1 (resource group rg). Has started. {unknown}",
+        ),
         (
             replace(LIFE, event=replace(EVENT, resources=("{time}",)), state=State.STARTED),
             "{time} (resource group rg). Has started. {unknown}",
@@ -72,7 +95,11 @@ def names(found: Wanted | None) -> tuple[list[str], list[str]] | None:
     def ids(alerts: list[Alert]) -> list[str]:
         return [alert.labels["event_id"] for alert in alerts]
 
-    return None if found is None else (ids(list(found.firing)), ids([alert for alert, _ in found.ended]))
+    return (
+        None
+        if found is None
+        else (ids(list(found.firing)), ids([alert for alert, _ in found.ended]))
+    )
 
 
 def life(name: str, **more: object) -> Lifecycle:
@@ -81,7 +108,9 @@ def life(name: str, **more: object) -> Lifecycle:
 
 
 def test_what_a_snapshot_requires() -> None:
-    """Alerts of this VM's events fire once a document of this run has shown them, and recent ends are resolved."""
+    """Alerts of this VM's events fire once a document of this run has shown them, and recent ends
+    are resolved.
+    """
     mine, theirs, old = life("MINE"), life("THEIRS", scope=Scope.PEER), life("OLD")
     over = life("OVER", outcome=Transition.CANCELLED, ended_at=Timestamp(50.0))
     snapshot = Snapshot(
@@ -99,4 +128,6 @@ def test_what_a_snapshot_requires() -> None:
     unreadable = replace(snapshot, polls=Polls(up=False, partial=True))
     assert names(wanted(unreadable, CATALOG, {}, Timestamp(80.0))) == (["MINE"], ["OVER"])
     unreachable = replace(snapshot, polls=Polls(up=False))
-    assert wanted(unreachable, CATALOG, {}, Timestamp(80.0)) is None, "no answer of IMDS says nothing about events"
+    assert wanted(unreachable, CATALOG, {}, Timestamp(80.0)) is None, (
+        "no answer of IMDS says nothing about events"
+    )

@@ -16,7 +16,9 @@ def alert(name: str = "Reboot") -> Alert:
 
 
 def posts(outbox: Outbox, wanted: Wanted, now: float) -> list[tuple[str, str]]:
-    """Update ``outbox``, and post what is due; return the names of the alerts, and whether they were resolved."""
+    """Update ``outbox``, and post what is due; return the names of the alerts, and whether they
+    were resolved.
+    """
     outbox.update(wanted, now)
     due = outbox.due(now, 64)
     outbox.accepted(due, now)
@@ -33,7 +35,9 @@ def test_firing_alert() -> None:
 
 
 def test_end() -> None:
-    """From the end on nothing is posted for three minutes; then the resolve three times, and nothing more."""
+    """From the end on nothing is posted for three minutes; then the resolve three times, and
+    nothing more.
+    """
     outbox = Outbox()
     posts(outbox, Wanted([alert()]), 0.0)
     assert posts(outbox, NONE, 40.0) == []
@@ -41,7 +45,9 @@ def test_end() -> None:
     for now in (221.0, 252.0, 283.0):
         outbox.update(NONE, now)
         (entry,) = outbox.due(now, 64)
-        assert entry.ends_in(now) == 40.0 - now, "the end of the event, which is in the past by any clock"
+        assert entry.ends_in(now) == 40.0 - now, (
+            "the end of the event, which is in the past by any clock"
+        )
         outbox.accepted([entry], now)
     assert outbox.next_due() == math.inf
 
@@ -56,15 +62,22 @@ def test_event_that_returns() -> None:
 
 
 def test_another_alert_takes_over() -> None:
-    """When the kind of an event changes, its new alert is posted at once and the old one is resolved."""
+    """When the kind of an event changes, its new alert is posted at once and the old one is
+    resolved.
+    """
     outbox = Outbox()
     posts(outbox, Wanted([alert("DegradedHost")]), 0.0)
     assert posts(outbox, Wanted([alert("Reboot")]), 40.0) == [("Reboot", "firing")]
-    assert posts(outbox, Wanted([alert("Reboot")]), 221.0) == [("Reboot", "firing"), ("DegradedHost", "resolved")]
+    assert posts(outbox, Wanted([alert("Reboot")]), 221.0) == [
+        ("Reboot", "firing"),
+        ("DegradedHost", "resolved"),
+    ]
 
 
 def test_end_before_a_restart() -> None:
-    """After a restart, an alert is resolved three minutes after the event ended, or at once if that is past."""
+    """After a restart, an alert is resolved three minutes after the event ended, or at once if that
+    is past.
+    """
     outbox, wanted = Outbox(), Wanted([], [(alert("Recent"), 100.0), (alert("Earlier"), 600.0)])
     assert posts(outbox, wanted, 0.0) == [("Earlier", "resolved")]
     assert ("Recent", "resolved") in posts(outbox, wanted, 81.0)
@@ -80,7 +93,9 @@ def test_end_that_stays_in_the_journal() -> None:
     outbox, wanted = Outbox(), Wanted([alert()])
     posts(outbox, wanted, 0.0)
     told = [
-        each for now in range(40, 4000, 10) for each in posts(outbox, Wanted([], [(alert(), now - 40.0)]), float(now))
+        each
+        for now in range(40, 4000, 10)
+        for each in posts(outbox, Wanted([], [(alert(), now - 40.0)]), float(now))
     ]
     assert told == [("Reboot", "resolved")] * 3
 

@@ -17,31 +17,77 @@ from azure_scheduled_events_exporter.errors import UsageError
 def rules(values: Mapping[str, str]) -> dict[str, Any]:
     """Return the rules that ``values`` make, by their names."""
     content = yaml.safe_load(GENERATED["prometheus/prometheus-rules.yml"](resolve(values)))
-    return {rule.get("alert") or rule["record"]: rule for group in content["groups"] for rule in group["rules"]}
+    return {
+        rule.get("alert") or rule["record"]: rule
+        for group in content["groups"]
+        for rule in group["rules"]
+    }
 
 
 @pytest.mark.parametrize(
     ("name", "value", "complaint"),
     [
-        ("alerts.disable", "Reboot", "'alerts.disable' is no setting of the alerts; did you mean 'alerts.disabled'?"),
-        ("sevrities.Reboot", "page", "'sevrities.Reboot' is no setting of the alerts; did you mean 'severities'?"),
+        (
+            "alerts.disable",
+            "Reboot",
+            "'alerts.disable' is no setting of the alerts; did you mean 'alerts.disabled'?",
+        ),
+        (
+            "sevrities.Reboot",
+            "page",
+            "'sevrities.Reboot' is no setting of the alerts; did you mean 'severities'?",
+        ),
         ("nonsense", "x", "'nonsense' is no setting of the alerts; there are: job, "),
         ("scrape.interval", "soon", "scrape.interval: 'soon' is no duration"),
         ("scrape.interval", "5m", "scrape.interval: 5m is out of range: 1s to 2m"),
-        ("labels.keep", "team,event_id", "labels.keep: 'event_id' is not possible: a list of names of labels"),
-        ("labels.add", "severity=page", "labels.add: 'severity=page' is not possible: names of labels"),
+        (
+            "labels.keep",
+            "team,event_id",
+            "labels.keep: 'event_id' is not possible: a list of names of labels",
+        ),
+        (
+            "labels.add",
+            "severity=page",
+            "labels.add: 'severity=page' is not possible: names of labels",
+        ),
         ("labels.add", "team={{ x }}", "labels.add: 'team={{ x }}' is not possible"),
-        ("severities", "Reboot", "severities: 'Reboot' is not possible: names of alerts, each with a word"),
-        ("job", 'a"} or up{job="b', "job: must not contain quotes, backslashes, braces or line breaks"),
+        (
+            "severities",
+            "Reboot",
+            "severities: 'Reboot' is not possible: names of alerts, each with a word",
+        ),
+        (
+            "job",
+            'a"} or up{job="b',
+            "job: must not contain quotes, backslashes, braces or line breaks",
+        ),
         ("job", "(", "job: '(' is no regular expression: "),
-        ("maintenance.targets", 'alertname=~"("', "maintenance.targets: '(' is no regular expression: "),
-        ("maintenance.equal", "host=team", "maintenance.equal: 'host=team' needs 'team': there are host, "),
-        ("pager.webhook-url", "pager", "pager.webhook-url: 'pager' is not possible: an address that begins with http"),
-        ("tickets.email-smarthost", "mail", "tickets.email-smarthost: 'mail' is not possible: HOST:PORT"),
+        (
+            "maintenance.targets",
+            'alertname=~"("',
+            "maintenance.targets: '(' is no regular expression: ",
+        ),
+        (
+            "maintenance.equal",
+            "host=team",
+            "maintenance.equal: 'host=team' needs 'team': there are host, ",
+        ),
+        (
+            "pager.webhook-url",
+            "pager",
+            "pager.webhook-url: 'pager' is not possible: an address that begins with http",
+        ),
+        (
+            "tickets.email-smarthost",
+            "mail",
+            "tickets.email-smarthost: 'mail' is not possible: HOST:PORT",
+        ),
     ],
 )
 def test_impossible_values_are_refused(name: str, value: str, complaint: str) -> None:
-    """A value that would make nonsense of a rule is refused by the setting's name, a mistyped name with a hint."""
+    """A value that would make nonsense of a rule is refused by the setting's name, a mistyped name
+    with a hint.
+    """
     with pytest.raises(UsageError) as caught:
         resolve({name: value})
     assert complaint in str(caught.value)
@@ -50,17 +96,26 @@ def test_impossible_values_are_refused(name: str, value: str, complaint: str) ->
 @pytest.mark.parametrize("values", [{"alerts.disabled": "Rebot"}, {"severities": "Rebot=page"}])
 def test_mistyped_alerts_are_refused(values: Mapping[str, str]) -> None:
     """An alert that does not exist is refused with the name of a similar one."""
-    with pytest.raises(UsageError, match="'Rebot' is no alert; did you mean 'AzureScheduledEventReboot'"):
+    with pytest.raises(
+        UsageError, match="'Rebot' is no alert; did you mean 'AzureScheduledEventReboot'"
+    ):
         render(resolve(values))
 
 
 def test_values_file(tmp_path: Path) -> None:
-    """A values file may nest its keys and has lists and maps; a setting on the command line overrides it."""
+    """A values file may nest its keys and has lists and maps; a setting on the command line
+    overrides it.
+    """
     file = tmp_path / "values.yaml"
-    file.write_text("labels: {keep: [team, env], add: {cloud: azure}}\nseverities:\n  Preempt: P3\ngroup.wait: 1m\n")
+    file.write_text(
+        "labels: {keep: [team, env], add: {cloud: azure}}\nseverities:\n  Preempt: P3\ngroup.wait:"
+        " 1m\n"
+    )
     settings = load(file, {"group.wait": "2m", "severities.Reboot": "P1"})
     assert (
-        settings.items("labels.keep") == resolve({"labels.keep": "team, env"}).items("labels.keep") == ("team", "env")
+        settings.items("labels.keep")
+        == resolve({"labels.keep": "team, env"}).items("labels.keep")
+        == ("team", "env")
     )
     assert settings.pairs("labels.add") == {"cloud": "azure"}
     assert settings.pairs("severities") == {"Preempt": "P3", "Reboot": "P1"}
@@ -68,20 +123,28 @@ def test_values_file(tmp_path: Path) -> None:
 
 
 def test_values_file_is_wrong(tmp_path: Path) -> None:
-    """A complaint about a values file names its line; values that need each other are compared when all are read."""
+    """A complaint about a values file names its line; values that need each other are compared when
+    all are read.
+    """
     file = tmp_path / "values.yaml"
     file.write_text("job: azure\ngroup.wait: 9d\n")
     with pytest.raises(UsageError, match=r"values\.yaml:2: group\.wait: 9d is out of range"):
         load(file)
     file.write_text("maintenance.equal: [host=team]\nlabels.keep: [team]\n")
     assert load(file).items("maintenance.equal") == ("host=team",)
-    with pytest.raises(UsageError, match=r"values\.yaml:1: maintenance\.equal: 'host=team' needs 'team'"):
+    with pytest.raises(
+        UsageError, match=r"values\.yaml:1: maintenance\.equal: 'host=team' needs 'team'"
+    ):
         load(file, {"labels.keep": "env"})
 
 
 def test_rendered_values_file_says_the_values(tmp_path: Path) -> None:
-    """The values file beside rendered rules renders the same rules again, and the shipped one says the defaults."""
-    changed = resolve({"labels.keep": "team,env", "labels.add": "cloud=azure", "severities.Preempt": "P3"})
+    """The values file beside rendered rules renders the same rules again, and the shipped one says
+    the defaults.
+    """
+    changed = resolve(
+        {"labels.keep": "team,env", "labels.add": "cloud=azure", "severities.Preempt": "P3"}
+    )
     for settings in (changed, resolve({})):
         file = tmp_path / "values.yaml"
         file.write_text(GENERATED["values.yaml"](settings))
@@ -117,13 +180,21 @@ def test_every_setting_changes_something(name: str) -> None:
     """No setting is without effect."""
     value = _OTHER.get(name, "http://other.test" if name.endswith("url") else "other")
     changed = resolve({**_BEFORE, name: value})
-    files = sorted(file for file in GENERATED if not file.endswith("values.yaml"))  # Alertmanager's are made fastest
+    files = sorted(
+        file for file in GENERATED if not file.endswith("values.yaml")
+    )  # Alertmanager's are made fastest
     assert any(GENERATED[file](changed) != _unchanged(file) for file in files)
 
 
 def test_labels_and_severities() -> None:
     """Alerts get a company's labels and words of severity, and are left out if disabled."""
-    changed = rules({"labels.add": "cloud=azure", "severities": "Reboot=P1", "alerts.disabled": "Freeze,Maintenance"})
+    changed = rules(
+        {
+            "labels.add": "cloud=azure",
+            "severities": "Reboot=P1",
+            "alerts.disabled": "Freeze,Maintenance",
+        }
+    )
     assert changed["AzureScheduledEventReboot"]["labels"] == {"severity": "P1", "cloud": "azure"}
     assert changed["AzureScheduledEventExporterDown"]["labels"]["cloud"] == "azure"
     gone = {alert.name for alert in alerts(Settings())} - changed.keys()
@@ -131,7 +202,9 @@ def test_labels_and_severities() -> None:
 
 
 def test_budget() -> None:
-    """An operator can review the file: its size, and the length of each expression and annotation, are limited."""
+    """An operator can review the file: its size, and the length of each expression and annotation,
+    are limited.
+    """
     text = GENERATED["prometheus/prometheus-rules.yml"](Settings())
     assert len(text.encode()) <= 30_000
     assert [group.interval for group in groups(Settings())] == ["5s", "15s", "30s", "1m"]

@@ -1,4 +1,6 @@
-"""What becomes of an event when IMDS accepts a request to approve it, refuses it, or does not answer."""
+"""What becomes of an event when IMDS accepts a request to approve it, refuses it, or does not
+answer.
+"""
 
 import pytest
 
@@ -38,13 +40,17 @@ def requested(known: Lifecycles) -> Lifecycles:
 def test_accepted(known: Lifecycles) -> None:
     """The event is approved by the one who wanted it, and nothing is under way any more."""
     after, [change] = answered(requested(known), due(known), None, NOW)
-    assert (change.transition, change.lifecycle.approved_by) == (Transition.APPROVED, Approver.OPERATOR)
+    assert (change.transition, change.lifecycle.approved_by) == (
+        Transition.APPROVED,
+        Approver.OPERATOR,
+    )
     assert after.current["A"].request is None
     assert result_of(known.current["A"], None) == "accepted"
 
 
 @pytest.mark.parametrize(
-    ("error", "result"), [(REFUSED, "approval refused: 400"), (UNSENT, "approval not sent: refused")]
+    ("error", "result"),
+    [(REFUSED, "approval refused: 400"), (UNSENT, "approval not sent: refused")],
 )
 def test_refused(error: ImdsError, result: str, known: Lifecycles) -> None:
     """A refusal leaves the event as it was, and so does a request that never left this machine."""

@@ -1,4 +1,6 @@
-"""Which events a policy approves, and when: the documented one by hand, rules, turns, and what covers what."""
+"""Which events a policy approves, and when: the documented one by hand, rules, turns, and what
+covers what.
+"""
 
 from collections.abc import Sequence
 
@@ -50,8 +52,9 @@ def life(
     return Lifecycle(event, state, event.scope(vm), BEGAN, not_before=event.not_before)
 
 
-# What Microsoft's sample does, written down from its text: a user's event is approved whatever it is, a Freeze of the
-# platform if it lasts from 0 to less than 9 seconds, and nothing else. -1 and no duration mean that it is unknown.
+# What Microsoft's sample does, written down from its text: a user's event is approved whatever it
+# is, a Freeze of the platform if it lasts from 0 to less than 9 seconds, and nothing else. -1 and
+# no duration mean that it is unknown.
 DURATIONS = (-1, 0, 5, 8, 9, 30, None)
 SAMPLE = {
     ("Freeze", "User"): (True, True, True, True, True, True, True),
@@ -69,23 +72,33 @@ SAMPLE = {
 
 @pytest.mark.parametrize("vm", ["vmss_0", "vmss_9", None], ids=["self", "peer", "unknown"])
 @pytest.mark.parametrize(("event_type", "source"), SAMPLE)
-def test_documented_approves_what_the_sample_approves(event_type: str, source: str, vm: str | None) -> None:
-    """``documented-all`` approves what the sample approves, of whichever VM; ``documented`` only of this VM, at once.
+def test_documented_approves_what_the_sample_approves(
+    event_type: str, source: str, vm: str | None
+) -> None:
+    """``documented-all`` approves what the sample approves, of whichever VM; ``documented`` only of
+    this VM, at once.
 
     Neither approves anything else, ever, and off approves nothing.
     """
     for seconds, expected in zip(DURATIONS, SAMPLE[event_type, source], strict=True):
-        event = life(event_type, source, None if seconds in {-1, None} else float(seconds or 0), vm=vm)
+        event = life(
+            event_type, source, None if seconds in {-1, None} else float(seconds or 0), vm=vm
+        )
         assert not OFF.decide(event, vm, BEGAN).approve
         for now in (BEGAN, after(899), after(5000)):
-            assert DOCUMENTED.decide(event, vm, now).approve is (expected and vm == "vmss_0"), (seconds, now)
+            assert DOCUMENTED.decide(event, vm, now).approve is (expected and vm == "vmss_0"), (
+                seconds,
+                now,
+            )
         for now in (after(200), after(5000)):
             assert DOCUMENTED_ALL.decide(event, vm, now).approve is expected, (seconds, now)
 
 
 def test_requested_but_not_answered() -> None:
     """An approval that was requested and never answered is requested again."""
-    event = Lifecycle(life().event, State.SCHEDULED, Scope.SELF, BEGAN, request=Approval(Approver.EXPORTER, BEGAN))
+    event = Lifecycle(
+        life().event, State.SCHEDULED, Scope.SELF, BEGAN, request=Approval(Approver.EXPORTER, BEGAN)
+    )
     assert DOCUMENTED.decide(event, "vmss_0", BEGAN).approve
 
 
@@ -116,8 +129,12 @@ def test_after() -> None:
         (3600.0, 3600.0, False),
     ],
 )
-def test_after_over_a_reboot_with_a_wrong_clock(was_ahead: float, is_ahead: float, approves: bool) -> None:  # noqa: FBT001 - pytest hands it in by name
-    """After a reboot with a wrong clock, a rule approves never before ``after``, and later in some cases."""
+def test_after_over_a_reboot_with_a_wrong_clock(
+    was_ahead: float, is_ahead: float, approves: bool
+) -> None:
+    """After a reboot with a wrong clock, a rule approves never before ``after``, and later in some
+    cases.
+    """
     policy = Policy("p", (Rule("later", Match(), Action.APPROVE, after=30.0),))
 
     def decides(seconds: float) -> bool:
@@ -139,12 +156,16 @@ def test_dry_run_is_told() -> None:
 # When the n-th VM of Resources approves, in seconds since the event was first seen.
 @pytest.mark.parametrize(("turn", "vm"), list(enumerate(VMS)))
 def test_turns_of_the_documented_policy(turn: int, vm: str) -> None:
-    """The first VM of Resources approves at once, each one after it a minute later than the one before."""
+    """The first VM of Resources approves at once, each one after it a minute later than the one
+    before.
+    """
     event = life(resources=VMS, vm=vm)
     for other in range(5):
         for seconds in (60 * other - 0.5, 60 * other + 0.5):
             if seconds >= 0:
-                assert DOCUMENTED.decide(event, vm, after(seconds)).approve is (seconds >= 60 * turn), seconds
+                assert DOCUMENTED.decide(event, vm, after(seconds)).approve is (
+                    seconds >= 60 * turn
+                ), seconds
 
 
 @pytest.mark.parametrize(
@@ -157,23 +178,34 @@ def test_turns_of_the_documented_policy(turn: int, vm: str) -> None:
         (True, ("vmss_1",), None, 0),
     ],
 )
-def test_leader_only(leader_only: bool | None, resources: tuple[str, ...], first: int | None, second: int) -> None:  # noqa: FBT001 - pytest hands it in by name
-    """VMs take turns if there are several or with ``leader_only: true``, and never with ``leader_only: false``."""
+def test_leader_only(
+    leader_only: bool | None, resources: tuple[str, ...], first: int | None, second: int
+) -> None:
+    """VMs take turns if there are several or with ``leader_only: true``, and never with
+    ``leader_only: false``.
+    """
     rule = Rule("r", Match(), Action.APPROVE, leader_only=leader_only, takeover=10.0)
     for vm, begins in (("vmss_0", first), ("vmss_1", second)):
         decided = [
-            Policy("p", (rule,)).decide(life(resources=resources, vm=vm), vm, after(s)).approve for s in range(20)
+            Policy("p", (rule,)).decide(life(resources=resources, vm=vm), vm, after(s)).approve
+            for s in range(20)
         ]
         assert decided == [begins is not None and second >= begins for second in range(20)], vm
 
 
-@pytest.mark.parametrize(("leader_only", "begins"), [(True, range(10, 20)), (None, [0]), (False, [0])])
-def test_peer_is_behind_all_of_resources(leader_only: bool | None, begins: Sequence[int]) -> None:  # noqa: FBT001 - as above
-    """A VM outside Resources waits for all VMs in it, if they take turns, plus a time computed from its name."""
+@pytest.mark.parametrize(
+    ("leader_only", "begins"), [(True, range(10, 20)), (None, [0]), (False, [0])]
+)
+def test_peer_is_behind_all_of_resources(leader_only: bool | None, begins: Sequence[int]) -> None:
+    """A VM outside Resources waits for all VMs in it, if they take turns, plus a time computed from
+    its name.
+    """
     match = Match(scope=frozenset({Scope.PEER}))
     rule = Rule("r", match, Action.APPROVE, leader_only=leader_only, takeover=10.0)
     event = life(resources=("vmss_0",), vm="vmss_9")
-    decided = [Policy("p", (rule,)).decide(event, "vmss_9", after(second)).approve for second in range(21)]
+    decided = [
+        Policy("p", (rule,)).decide(event, "vmss_9", after(second)).approve for second in range(21)
+    ]
     first = decided.index(True)
     assert first in begins or (leader_only and first in range(10, 21))
     assert all(decided[first:])

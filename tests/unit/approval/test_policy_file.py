@@ -1,4 +1,6 @@
-"""Policy files: what each key means, and the whole complaint about everything that is wrong with one."""
+"""Policy files: what each key means, and the whole complaint about everything that is wrong with
+one.
+"""
 
 from dataclasses import replace
 from pathlib import Path
@@ -28,7 +30,9 @@ DURATION = " is no duration: write a number and a unit, such as 500ms, 1s, 1m30s
 HOLDS = ": has no meaning with 'action: hold': remove this key, or write 'action: approve'"
 RULE_KEYS = ": unknown key; known here: action, after, dry_run, leader_only, match, name, takeover"
 BACKWARDS = ": no value is in this range: at_least must be less than below"
-NO_RULES = "'rules' is missing or empty: a policy without rules approves nothing; for that write: off"
+NO_RULES = (
+    "'rules' is missing or empty: a policy without rules approves nothing; for that write: off"
+)
 NEVER = "can never decide, move or delete it: every event it matches is decided by"
 
 # The whole complaint about each file in tests/data/bad_policy, without the file's name in front.
@@ -41,14 +45,18 @@ COMPLAINTS = {
     "duration_backwards": f":3: match.duration{BACKWARDS}",
     "duration_below_nothing": ":3: match.duration: matches nothing: 'below' must be greater than 0",
     "duration_bound_unknown": ":3: duration.at_most: unknown key; known here: at_least, below",
-    "duration_is_a_value": ":3: match.duration: '9s' is not a range: write {at_least: 0s, below: 9s}",
+    "duration_is_a_value": (
+        ":3: match.duration: '9s' is not a range: write {at_least: 0s, below: 9s}"
+    ),
     "duration_of_one_value": f":3: match.duration{BACKWARDS}",
     "duration_without_bounds": ":3: match.duration: names no bound: write at_least, below, or both",
     "duration_without_unit": f":3: duration.below: '9'{DURATION}",
     "empty": f":1: {NO_RULES}",
     "event_source_unknown": ":3: match.event_source: 'user' is none of Platform, User",
     "event_type_is_a_mapping": ":3: match.event_type: must be a list of plain values",
-    "event_type_none": ":3: match.event_type: is empty, so it matches nothing: name a value, or leave it out",
+    "event_type_none": (
+        ":3: match.event_type: is empty, so it matches nothing: name a value, or leave it out"
+    ),
     "event_type_unknown": f":3: match.event_type: 'Restart' is none of {', '.join(EventType)}",
     "hold_with_after": f":3: rules[0].after{HOLDS}",
     "hold_with_dry_run": f":3: rules[0].dry_run{HOLDS}",
@@ -56,7 +64,8 @@ COMPLAINTS = {
     "hold_with_takeover": f":3: rules[0].takeover{HOLDS}",
     "key_of_match_beside_it": f":2: rules[0].event_type{RULE_KEYS}",
     "key_of_match_unknown": (
-        ":3: match.type: unknown key; known here: duration, event_source, event_type, notice_left, resources, scope"
+        ":3: match.type: unknown key; known here: duration, event_source, event_type, notice_left,"
+        " resources, scope"
     ),
     "key_of_rule_unknown": f":3: rules[0].delay{RULE_KEYS}",
     "key_of_top_unknown": ":1: default: unknown key; known here: dry_run, rules",
@@ -64,15 +73,27 @@ COMPLAINTS = {
     "leader_only_unclear": ":3: rules[0].leader_only: 'first' is neither true nor false",
     "match_is_a_list": ":2: rules[0].match: must be a mapping",
     "match_is_nothing": ":2: rules[0].match: must be a mapping",
-    "name_empty": ":2: rules[0].name: is empty: give the rule a name; the log and the status page show it",
+    "name_empty": (
+        ":2: rules[0].name: is empty: give the rule a name; the log and the status page show it"
+    ),
     "name_is_a_list": ":2: rules[0].name: must be one value, not a list or a mapping",
-    "name_of_a_nameless_rule": ":5: rules[1].name: 'rule 2' is also the name of the rule in line 2: use unique names",
-    "name_twice": ":5: rules[1].name: 'freezes' is also the name of the rule in line 2: use unique names",
+    "name_of_a_nameless_rule": (
+        ":5: rules[1].name: 'rule 2' is also the name of the rule in line 2: use unique names"
+    ),
+    "name_twice": (
+        ":5: rules[1].name: 'freezes' is also the name of the rule in line 2: use unique names"
+    ),
     "notice_left_backwards": f":3: match.notice_left{BACKWARDS}",
-    "notice_left_is_a_value": ":3: match.notice_left: '5m' is not a range: write {at_least: 0s, below: 9s}",
-    "notice_left_unknown": ":3: match.notice_left: 'unknown' is not a range: write {at_least: 0s, below: 9s}",
+    "notice_left_is_a_value": (
+        ":3: match.notice_left: '5m' is not a range: write {at_least: 0s, below: 9s}"
+    ),
+    "notice_left_unknown": (
+        ":3: match.notice_left: 'unknown' is not a range: write {at_least: 0s, below: 9s}"
+    ),
     "resources_backwards": f":3: match.resources{BACKWARDS}",
-    "resources_is_a_value": ":3: match.resources: '1' is not a range: write {at_least: 1, below: 5}",
+    "resources_is_a_value": (
+        ":3: match.resources: '1' is not a range: write {at_least: 1, below: 5}"
+    ),
     "resources_negative": ":3: resources.at_least: must be a number, 0 or more, not -1",
     "resources_no_number": ":3: resources.below: 'many' is not a number",
     "resources_of_nobody": ":3: match.resources: matches nothing: 'below' must be greater than 1",
@@ -80,10 +101,16 @@ COMPLAINTS = {
     "rules_empty": f":1: {NO_RULES}",
     "rules_is_a_mapping": ":1: rules: must be a list",
     "rules_missing": f":1: {NO_RULES}",
-    "scope_empty": ":3: match.scope: is empty, so it matches nothing: name a value, or leave it out",
+    "scope_empty": (
+        ":3: match.scope: is empty, so it matches nothing: name a value, or leave it out"
+    ),
     "scope_unknown": ":3: match.scope: 'mine' is none of self, peer, unknown",
-    "takeover_of_zero": ":3: rules[0].takeover: must be more than 0, or all VMs would approve at once",
-    "takeover_without_leader": ":4: rules[0].takeover: has no meaning with 'leader_only: false': remove one of the two",
+    "takeover_of_zero": (
+        ":3: rules[0].takeover: must be more than 0, or all VMs would approve at once"
+    ),
+    "takeover_without_leader": (
+        ":4: rules[0].takeover: has no meaning with 'leader_only: false': remove one of the two"
+    ),
     "top_is_a_list": ":1: must be a mapping of keys to values",
     "unreachable": f":4: rules[1]: 'freezes' {NEVER} 'all' (line 2)",
     "unreachable_behind_two": f":8: rules[2]: 'short freezes' {NEVER} 'freezes' (line 5)",
@@ -99,14 +126,18 @@ COMPLAINTS = {
 def test_very_many_rules() -> None:
     """A policy of more rules than anybody reads is refused."""
     match = "{{notice_left: {{below: {0}s}}}}"
-    rules = "".join(f"- {{action: hold, match: {match.format(number + 1)}}}\n" for number in range(101))
+    rules = "".join(
+        f"- {{action: hold, match: {match.format(number + 1)}}}\n" for number in range(101)
+    )
     with pytest.raises(UsageError, match="has 101 rules: at most 100 are allowed"):
         parse(f"rules:\n{rules}", "policy.yaml")
 
 
 @pytest.mark.parametrize("name", COMPLAINTS)
 def test_complaint(name: str) -> None:
-    """A mistake in a policy is refused with the file, the line and the reason, and never half obeyed."""
+    """A mistake in a policy is refused with the file, the line and the reason, and never half
+    obeyed.
+    """
     path = BAD / f"{name}.yaml"
     with pytest.raises(UsageError) as raised:
         load(path)
@@ -176,7 +207,9 @@ def test_smallest() -> None:
 def test_documented_as_a_file() -> None:
     """The documented policy can be written as a file, to begin one's own from."""
     written = load(GOOD / "documented.yaml").rules
-    assert [replace(rule, name="", line=0) for rule in written] == [replace(rule, name="") for rule in DOCUMENTED.rules]
+    assert [replace(rule, name="", line=0) for rule in written] == [
+        replace(rule, name="") for rule in DOCUMENTED.rules
+    ]
 
 
 @pytest.mark.parametrize("name", [path.name for path in sorted(GOOD.iterdir())])
@@ -191,5 +224,10 @@ def test_setting(tmp_path: Path) -> None:
     path.write_text("rules: [{action: approve}]")
     assert resolve({}, {}).approval_policy is OFF
     assert resolve({"approval.policy": "documented"}, {}).approval_policy is DOCUMENTED
-    assert resolve({}, {"AZURE_SCHEDULED_EVENTS_APPROVAL_POLICY": str(path)}).approval_policy.rules[0].line == 1
+    assert (
+        resolve({}, {"AZURE_SCHEDULED_EVENTS_APPROVAL_POLICY": str(path)})
+        .approval_policy.rules[0]
+        .line
+        == 1
+    )
     assert set(BUILT_IN) == {"off", "documented", "documented-all"}

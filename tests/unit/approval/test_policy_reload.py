@@ -51,7 +51,9 @@ def rule(reloading: ReloadingPolicy) -> str:
 
 
 def test_file_becomes_readable(file: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A changed policy that may not be read yet is reported once, and is in effect as soon as its rights allow it."""
+    """A changed policy that may not be read yet is reported once, and is in effect as soon as its
+    rights allow it.
+    """
     caplog.set_level(logging.INFO)
     reloading = ReloadingPolicy(load(file), LOG)
     assert rule(reloading) == "go"
@@ -62,7 +64,9 @@ def test_file_becomes_readable(file: Path, caplog: pytest.LogCaptureFixture) -> 
     with without_rights_of_root():
         assert [rule(reloading) for _ in range(3)] == ["go"] * 3
         messages = [record.message for record in caplog.records]
-        assert messages == ["approval policy file is missing or invalid: the last valid policy stays"]
+        assert messages == [
+            "approval policy file is missing or invalid: the last valid policy stays"
+        ]
     file.chmod(0o644)
     with without_rights_of_root():
         assert rule(reloading) == "wait"
@@ -77,7 +81,9 @@ def test_edit_before_the_first_look(file: Path) -> None:
 
 
 def test_file_that_is_written_again_as_it_was(file: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A deployment that writes the same policy again changes nothing, so no decision is logged or counted again."""
+    """A deployment that writes the same policy again changes nothing, so no decision is logged or
+    counted again.
+    """
     caplog.set_level(logging.INFO)
     reloading = ReloadingPolicy(load(file), LOG)
     before = reloading.policy
@@ -88,7 +94,9 @@ def test_file_that_is_written_again_as_it_was(file: Path, caplog: pytest.LogCapt
 
 
 def test_file_that_is_written_in_two_parts(file: Path) -> None:
-    """A rule that still lacks its ``match``, and matches every event, is not in effect while the file is written."""
+    """A rule that still lacks its ``match``, and matches every event, is not in effect while the
+    file is written.
+    """
     file.write_text(HOLD)
     reloading = ReloadingPolicy(load(file), LOG)
     part = "rules:\n- name: short\n  action: approve\n"

@@ -22,12 +22,17 @@ def test_an_event_that_is_not_shown_holds_up_no_other() -> None:
     """An event that has left the document is not sent, and the next one is."""
     now = Timestamp(1_700_000_000.0, 1000.0, "boot")
     events = tuple(
-        ScheduledEvent(name, "Reboot", State.SCHEDULED, "User", ("vm",), None, sent_id=name) for name in "AB"
+        ScheduledEvent(name, "Reboot", State.SCHEDULED, "User", ("vm",), None, sent_id=name)
+        for name in "AB"
     )
     known, _ = observe(Lifecycles(), Document(1, events), ObservationContext(now, "vm"))
-    client = ImdsClient("http://127.0.0.1:1", ApiVersions("2020-07-01"), RateLimiter(), lambda _: False, 1.0)
+    client = ImdsClient(
+        "http://127.0.0.1:1", ApiVersions("2020-07-01"), RateLimiter(), lambda _: False, 1.0
+    )
     with closing(Journal(None, 86_400.0, LOG)) as journal:
-        sender = ApprovalSender(ApprovalScheduler(DOCUMENTED, LOG), client, journal, 1.0, lambda: now, LOG)
+        sender = ApprovalSender(
+            ApprovalScheduler(DOCUMENTED, LOG), client, journal, 1.0, lambda: now, LOG
+        )
         first = sender.due(known, {"A", "B"}, "vm", is_name_confirmed=True)
         assert first is not None
         assert first.life.event_id == "A"

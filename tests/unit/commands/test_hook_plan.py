@@ -35,10 +35,17 @@ def life(
     not_before = None if left is None else NOW + left
     status = State.STARTED if state is State.STARTED else State.SCHEDULED
     event = ScheduledEvent(
-        "A", event_type, status, resources=resources, not_before=not_before, duration_seconds=duration
+        "A",
+        event_type,
+        status,
+        resources=resources,
+        not_before=not_before,
+        duration_seconds=duration,
     )
     seen = Timestamp(NOW - 60)
-    return Lifecycle(event, state, scope, seen, not_before=not_before, most_resources=len(resources))
+    return Lifecycle(
+        event, state, scope, seen, not_before=not_before, most_resources=len(resources)
+    )
 
 
 def ran(event_id: str, phase: Phase, at: float, outcome: str | None = "ok") -> HookRun:
@@ -61,12 +68,16 @@ def ran(event_id: str, phase: Phase, at: float, outcome: str | None = "ok") -> H
     ],
 )
 def test_what_qualifies(event: Lifecycle, rules: Rules, expected: list[bool]) -> None:
-    """Events of this VM, of the chosen types and kinds, from --lead before NotBefore on; too late once they began."""
+    """Events of this VM, of the chosen types and kinds, from --lead before NotBefore on; too late
+    once they began.
+    """
     assert [run.outcome == "too_late" for run in begin([event], [], rules)] == expected
     assert begin([event], [ran("A", Phase.PREPARE, NOW - 5)], rules) == []
 
 
-def begin(events: Sequence[Lifecycle], runs: Sequence[HookRun], rules: Rules, now: float = NOW) -> list[HookRun]:
+def begin(
+    events: Sequence[Lifecycle], runs: Sequence[HookRun], rules: Rules, now: float = NOW
+) -> list[HookRun]:
     """Return the preparations that begin now, while no command is running."""
     return list(preparations(events, runs, (), rules, now))
 
@@ -74,7 +85,9 @@ def begin(events: Sequence[Lifecycle], runs: Sequence[HookRun], rules: Rules, no
 def recover(
     events: Sequence[Lifecycle], runs: Sequence[HookRun], documents: int = 3
 ) -> list[tuple[str, str, str | None]]:
-    """Return what ends and begins once so many documents were read: the run, its phase and its outcome."""
+    """Return what ends and begins once so many documents were read: the run, its phase and its
+    outcome.
+    """
     current = {each.event_id for each in events}
     return [(run.run, run.phase, run.outcome) for run in recovery(current, runs, documents, NOW)]
 
@@ -98,24 +111,34 @@ def test_recovery_comes_once_after_the_last_event() -> None:
     assert (phase, outcome) == (Phase.RECOVER, None)
     runs.append(ran("A", Phase.RECOVER, 4.0, "failed"))
     assert recover([], runs) == []
-    assert [run.event_id for run in begin([life()], runs, Rules())] == ["A"]  # an event that returns is prepared again
+    assert [run.event_id for run in begin([life()], runs, Rules())] == [
+        "A"
+    ]  # an event that returns is prepared again
 
 
 def test_what_was_interrupted_with_its_hook() -> None:
     """An interrupted run begins again under its id; it ends if its event has begun or is over."""
     prepare, recovers = ran("A", Phase.PREPARE, 1.0, None), ran("A", Phase.RECOVER, 2.0, None)
-    assert [(run.run, run.outcome) for run in begin([life()], [prepare], Rules())] == [(prepare.run, None)]
+    assert [(run.run, run.outcome) for run in begin([life()], [prepare], Rules())] == [
+        (prepare.run, None)
+    ]
     assert list(preparations([life()], [prepare], {prepare.run}, Rules(), NOW)) == []
     assert [run.outcome for run in begin([life(left=-1)], [prepare], Rules())] == ["too_late"]
     ended, (_, *begun) = recover([], [prepare])
     assert ended == (prepare.run, Phase.PREPARE, "failed")
     assert begun == [Phase.RECOVER, None]
-    assert recover([], [ran("A", Phase.PREPARE, 1.0), recovers]) == [(recovers.run, Phase.RECOVER, None)]
+    assert recover([], [ran("A", Phase.PREPARE, 1.0), recovers]) == [
+        (recovers.run, Phase.RECOVER, None)
+    ]
 
 
-@pytest.mark.parametrize(("left", "asked"), [(30.0, 25.0), (8.0, 4.0), (None, 900.0), (3600.0, 900.0)])
+@pytest.mark.parametrize(
+    ("left", "asked"), [(30.0, 25.0), (8.0, 4.0), (None, 900.0), (3600.0, 900.0)]
+)
 def test_deadline(left: float | None, asked: float) -> None:
-    """A run has until --grace before NotBefore, half of a shorter notice, and never longer than --timeout."""
+    """A run has until --grace before NotBefore, half of a shorter notice, and never longer than
+    --timeout.
+    """
     assert deadline(NOW, None if left is None else NOW + left, Rules()) == NOW + asked
 
 
@@ -128,13 +151,17 @@ def test_outcomes() -> None:
 
 
 def test_what_is_approved() -> None:
-    """An event is approved once all of its VMs have prepared, and never if it deletes them or its type is unknown."""
+    """An event is approved once all of its VMs have prepared, and never if it deletes them or its
+    type is unknown.
+    """
     own, shared = life(), life(resources=("vm_0", "VM_1"))
     assert may_approve(own, {"vm_0"})
     assert not may_approve(own, ())
     assert not may_approve(shared, {"vm_0"})
     assert may_approve(shared, {"vm_0", "vm_1"})
-    shrunk = replace(shared, event=own.event)  # VMs that an earlier document has named are not known any more
+    shrunk = replace(
+        shared, event=own.event
+    )  # VMs that an earlier document has named are not known any more
     assert not may_approve(shrunk, {"vm_0"})
     for event_type in ("Preempt", "Terminate", "Unheard"):
         assert not may_approve(life(event_type), {"vm_0"})

@@ -9,7 +9,17 @@ from azure_scheduled_events_exporter.config.resolution import resolve
 from azure_scheduled_events_exporter.errors import UsageError
 from azure_scheduled_events_exporter.http_server.listen_address import ListenAddress
 from support.paths import DATA
-from support.setting_values import ADDRESS, DURATION, ENDPOINT, KNOWN, QUOTE, RANGE, RESERVED, TIMEOUT, VERSION
+from support.setting_values import (
+    ADDRESS,
+    DURATION,
+    ENDPOINT,
+    KNOWN,
+    QUOTE,
+    RANGE,
+    RESERVED,
+    TIMEOUT,
+    VERSION,
+)
 
 BAD = DATA / "bad_config"
 
@@ -18,14 +28,15 @@ COMPLAINTS = {
     "alias_of_itself": f":1: {QUOTE}",
     "alias_of_nothing": f":1: {QUOTE}",
     "alertmanager_label_of_ours": (
-        ":1: alertmanager.labels: 'severity' is a label that alerts have already: choose another name"
+        ":1: alertmanager.labels: 'severity' is a label that alerts have already: choose another"
+        " name"
     ),
     "alertmanager_label_without_value": (
         ":1: alertmanager.labels: 'cluster' is not a label: write NAME=VALUE, several with commas"
     ),
     "alertmanager_without_scheme": (
-        ":1: alertmanager.url: 'alerts:9093' is not an Alertmanager: write http://HOST:9093, or https; several with "
-        "commas"
+        ":1: alertmanager.url: 'alerts:9093' is not an Alertmanager: write http://HOST:9093, or"
+        " https; several with commas"
     ),
     "api_version_latest": f":1: imds.api-version: 'latest' {VERSION}",
     "api_version_of_no_day": f":1: imds.api-version: '2020-02-30' {VERSION}",
@@ -41,9 +52,13 @@ COMPLAINTS = {
     "endpoint_with_bad_address": f":1: imds.endpoint: 'http://[::1' {ENDPOINT}",
     "endpoint_with_bad_port": f":1: imds.endpoint: 'http://127.0.0.1:80800' {ENDPOINT}",
     "endpoint_with_line_feed": f":1: imds.endpoint: 'http://127.0.0.1\\n' {ENDPOINT}",
-    "endpoint_with_path": ":1: imds.endpoint: 'http://127.0.0.1/metadata/scheduledevents' has a path that the exporter "
-    "adds itself: write http://127.0.0.1",
-    "endpoint_with_query": f":1: imds.endpoint: 'http://127.0.0.1/?api-version=2020-07-01' {ENDPOINT}",
+    "endpoint_with_path": (
+        ":1: imds.endpoint: 'http://127.0.0.1/metadata/scheduledevents' has a path that the"
+        " exporter adds itself: write http://127.0.0.1"
+    ),
+    "endpoint_with_query": (
+        f":1: imds.endpoint: 'http://127.0.0.1/?api-version=2020-07-01' {ENDPOINT}"
+    ),
     "endpoint_with_user": f":1: imds.endpoint: 'http://***@127.0.0.1' {ENDPOINT}",
     "endpoint_without_scheme": f":1: imds.endpoint: '127.0.0.1:8080' {ENDPOINT}",
     "interval_too_long": f":1: poll.interval: '1d' {RANGE}",
@@ -60,14 +75,20 @@ COMPLAINTS = {
     "nested_too_deep": ":1: nested too deeply",
     "not_utf8": ":1: is not UTF-8 text: save the file as UTF-8",
     "quote_left_open": ":3: is not valid YAML: found unexpected end of stream",
-    "user_with_nul": ":1: process.user: 'a\\x00b' is not a user: it contains control characters or invalid text",
+    "user_with_nul": (
+        ":1: process.user: 'a\\x00b' is not a user: it contains control characters or invalid text"
+    ),
     "retention_of_zero": ":1: journal.retention: '0' is out of range: more than 0",
-    "section_without_keys": ":1: imds: has no settings: write them below it, indented, or leave it out",
-    "tab_as_indentation": ":2: is not valid YAML: found character '\\t' that cannot start any token",
+    "section_without_keys": (
+        ":1: imds: has no settings: write them below it, indented, or leave it out"
+    ),
+    "tab_as_indentation": (
+        ":2: is not valid YAML: found character '\\t' that cannot start any token"
+    ),
     "telemetry_path_of_the_status_page": f":1: web.telemetry-path: '/' {RESERVED}",
     "telemetry_path_relative": (
-        ":1: web.telemetry-path: 'metrics' is not a valid path: it must begin with / and contain no spaces, "
-        "'?', '#' or '%'"
+        ":1: web.telemetry-path: 'metrics' is not a valid path: it must begin with / and contain no"
+        " spaces, '?', '#' or '%'"
     ),
     "telemetry_path_taken": f":1: web.telemetry-path: '/-/healthy' {RESERVED}",
     "timeout_of_zero": f":1: imds.timeout: '0s' {TIMEOUT}",
@@ -75,8 +96,12 @@ COMPLAINTS = {
     "top_is_a_list": ":2: must be a mapping of keys to values",
     "top_is_a_text": ":1: must be a mapping of keys to values",
     "tracing_scope_unknown": ":1: tracing.scope: 'peer' is none of self, all",
-    "two_documents": ":2: is not valid YAML: expected a single document in the stream but found another document",
-    "policy_missing": ":1: approval.policy: tests/no-such-policy.yaml: cannot be read: No such file or directory",
+    "two_documents": (
+        ":2: is not valid YAML: expected a single document in the stream but found another document"
+    ),
+    "policy_missing": (
+        ":1: approval.policy: tests/no-such-policy.yaml: cannot be read: No such file or directory"
+    ),
     "unknown_key": ":2: unknown key 'imds.timeot': did you mean 'imds.timeout'?",
     "unknown_key_like_nothing": f":1: unknown key 'zzz': known are {KNOWN}",
     "unknown_key_nested": ":3: unknown key 'imds.api_version': did you mean 'imds.api-version'?",
@@ -99,13 +124,18 @@ def test_flat_and_nested_keys(text: str, file: Path) -> None:
     """Keys may be written with dots or as sections, and mixed."""
     file.write_text(text)
     config = resolve({"config.file": str(file)}, {})
-    assert (config.imds_timeout, config.imds_api_version, config.log_level) == (5.0, "2019-01-01", "debug")
+    assert (config.imds_timeout, config.imds_api_version, config.log_level) == (
+        5.0,
+        "2019-01-01",
+        "debug",
+    )
 
 
 def test_values_that_yaml_takes_for_something_else(file: Path) -> None:
     """YAML's booleans, dates, octal and base 60 numbers are the text that was written."""
     file.write_text(
-        "approval.policy: off\nimds.api-version: 2020-07-01\ninstance.name: 0123\nweb.listen-address: :80\n"
+        "approval.policy: off\nimds.api-version: 2020-07-01\ninstance.name:"
+        " 0123\nweb.listen-address: :80\n"
     )
     config = resolve({"config.file": str(file)}, {})
     assert config.approval_policy == BUILT_IN["off"]
@@ -140,7 +170,9 @@ def test_bad_file(name: str) -> None:
 
 def test_file_that_a_variable_names(tmp_path: Path) -> None:
     """A file that cannot be read is named with the variable that names it."""
-    with pytest.raises(UsageError, match=r"^environment variable AZURE_SCHEDULED_EVENTS_CONFIG_FILE: .*: cannot be"):
+    with pytest.raises(
+        UsageError, match=r"^environment variable AZURE_SCHEDULED_EVENTS_CONFIG_FILE: .*: cannot be"
+    ):
         resolve({}, {"AZURE_SCHEDULED_EVENTS_CONFIG_FILE": str(tmp_path / "missing.yaml")})
 
 
@@ -149,4 +181,6 @@ def test_file_that_is_not_there(tmp_path: Path) -> None:
     missing = tmp_path / "missing.yaml"
     with pytest.raises(UsageError) as caught:
         resolve({"config.file": str(missing)}, {})
-    assert str(caught.value) == f"--config.file: {missing}: cannot be read: No such file or directory"
+    assert (
+        str(caught.value) == f"--config.file: {missing}: cannot be read: No such file or directory"
+    )

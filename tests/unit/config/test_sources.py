@@ -1,4 +1,6 @@
-"""Where a setting comes from: flag, environment variable, file or default, and variables that are no settings."""
+"""Where a setting comes from: flag, environment variable, file or default, and variables that are
+no settings.
+"""
 
 from dataclasses import fields
 from pathlib import Path
@@ -56,7 +58,9 @@ def test_defaults() -> None:
 
 
 def test_every_setting_is_a_field() -> None:
-    """The table and the result have the same settings, in the contract's names, and the tests have a value for each."""
+    """The table and the result have the same settings, in the contract's names, and the tests have
+    a value for each.
+    """
     assert [setting.field for setting in SETTINGS] == [field.name for field in fields(Config)]
     assert [setting.flag for setting in SETTINGS] == KNOWN.split(", ")
     assert set(KNOWN.split(", ")) == set(OTHER)
@@ -64,11 +68,13 @@ def test_every_setting_is_a_field() -> None:
 
 @pytest.mark.parametrize("flag", OTHER)
 def test_flag_environment_file_default(flag: str, file: Path) -> None:
-    """A flag wins over its environment variable, that over the file, that over the default; each alone is taken."""
+    """A flag wins over its environment variable, that over the file, that over the default; each
+    alone is taken.
+    """
     text, value = OTHER[flag]
-    default = next(setting.default for setting in SETTINGS if setting.flag == flag) or _DEFAULTS.get(
-        flag, "http://default"
-    )
+    default = next(
+        setting.default for setting in SETTINGS if setting.flag == flag
+    ) or _DEFAULTS.get(flag, "http://default")
     variable = environment_name(flag)
     file.write_text(f"{flag}: '{text}'\n")
     unset = of(resolve({}, {}), flag)
@@ -101,7 +107,10 @@ def test_places(file: Path) -> None:
     places = {setting.flag: (text, place) for setting, text, place in written(flags, environment)}
     assert places["imds.timeout"] == ("5s", f"{file}:2: imds.timeout")
     assert places["log.level"] == ("debug", "--log.level")
-    assert places["poll.interval"] == ("2s", "environment variable AZURE_SCHEDULED_EVENTS_POLL_INTERVAL")
+    assert places["poll.interval"] == (
+        "2s",
+        "environment variable AZURE_SCHEDULED_EVENTS_POLL_INTERVAL",
+    )
     assert places["log.format"] == ("logfmt", "")
     assert list(places) == KNOWN.split(", ")
 
@@ -126,14 +135,18 @@ def test_kubernetes_variables_set_nothing() -> None:
 
 
 def test_assignments() -> None:
-    """The last value of a name wins; a text without an equals sign is refused, whatever it would set."""
+    """The last value of a name wins; a text without an equals sign is refused, whatever it would
+    set.
+    """
     assert parse_assignments("--set", ["a=1", "b=", "a=x=y"]) == {"a": "x=y", "b": ""}
     with pytest.raises(UsageError, match="--maintenance: 'foo' has no '=': write NAME=VALUE"):
         parse_assignments("--maintenance", ["alertname=InstanceDown", "foo"])
 
 
 def test_state_without_a_home() -> None:
-    """Without HOME, no journal is written below the current directory, and a relative one is refused."""
+    """Without HOME, no journal is written below the current directory, and a relative one is
+    refused.
+    """
     for environment in ({}, {"HOME": ""}, {"XDG_STATE_HOME": "state", "HOME": "/home/me"}):
         assert Path(state_folder(environment, "linux", user=1000)).is_absolute()
     with pytest.raises(UsageError, match="HOME is not set"):

@@ -21,25 +21,35 @@ from support.setting_values import DURATION, OTHER
         (
             {},
             {"AZURE_SCHEDULED_EVENTS_LOG_LEVEL": "loud"},
-            "environment variable AZURE_SCHEDULED_EVENTS_LOG_LEVEL: 'loud' is none of debug, info, warning, error",
+            (
+                "environment variable AZURE_SCHEDULED_EVENTS_LOG_LEVEL: 'loud' is none of debug,"
+                " info, warning, error"
+            ),
         ),
         (
             {"approval.policy": "documentd"},
             {},
-            "--approval.policy: 'documentd' is neither off, documented, documented-all nor a file in this folder",
+            (
+                "--approval.policy: 'documentd' is neither off, documented, documented-all nor a"
+                " file in this folder"
+            ),
         ),
         ({"poll.interval": "1"}, {}, f"--poll.interval: '1' {DURATION}"),
         ({}, {"AZURE_SCHEDULED_EVENTS_POLL_INTERVAL": ""}, None),
     ],
 )
-def test_bad_value_elsewhere(flags: dict[str, str], environment: dict[str, str], message: str | None) -> None:
+def test_bad_value_elsewhere(
+    flags: dict[str, str], environment: dict[str, str], message: str | None
+) -> None:
     """A bad value in a flag or variable is refused with the name under which it was set."""
     with pytest.raises(UsageError) as caught:
         resolve(flags, environment)
     assert message is None or str(caught.value) == message
 
 
-@pytest.mark.parametrize("text", ["http://127.0.0.1", "http://127.0.0.1:8080", "http://[::1]:80/", "http://imds.test"])
+@pytest.mark.parametrize(
+    "text", ["http://127.0.0.1", "http://127.0.0.1:8080", "http://[::1]:80/", "http://imds.test"]
+)
 def test_endpoints(text: str) -> None:
     """A base address is taken without its last slash."""
     assert resolve({"imds.endpoint": text}, {}).imds_endpoint == text.rstrip("/")
@@ -74,7 +84,9 @@ def test_intervals(text: str) -> None:
     ],
 )
 def test_state_folder(environment: dict[str, str], platform: str, expected: str) -> None:
-    """Without a path, the journal lies where the platform keeps a daemon's state; systemd's folder comes first."""
+    """Without a path, the journal lies where the platform keeps a daemon's state; systemd's folder
+    comes first.
+    """
     assert state_folder(environment, platform) == expected
 
 
@@ -107,22 +119,37 @@ _NOT = [
     "http://h?x=1",
     "http://h#a",
 ]
-_NOT += ["http://[v1.x]", "http://a%zz", "http://a%00b", "http://\u00fc%", "http://\u05d0\u00fc", "http://127.0.0.1\\x"]
+_NOT += [
+    "http://[v1.x]",
+    "http://a%zz",
+    "http://a%00b",
+    "http://\u00fc%",
+    "http://\u05d0\u00fc",
+    "http://127.0.0.1\\x",
+]
 
 
 @pytest.mark.parametrize("text", [*_NOT, "http://u:sesame@a..b:80"])
 @pytest.mark.parametrize(
     ("flag", "what"),
-    [("imds.endpoint", "base address"), ("otlp.endpoint", "collector"), ("alertmanager.url", "Alertmanager")],
+    [
+        ("imds.endpoint", "base address"),
+        ("otlp.endpoint", "collector"),
+        ("alertmanager.url", "Alertmanager"),
+    ],
 )
 def test_addresses_that_cannot_be(flag: str, what: str, text: str) -> None:
     """An address to which no request could be sent is refused by its flag, without its password."""
-    with pytest.raises(UsageError, match=rf"^--{flag}: .* is not an? {what}: write http://HOST") as refused:
+    with pytest.raises(
+        UsageError, match=rf"^--{flag}: .* is not an? {what}: write http://HOST"
+    ) as refused:
         resolve({flag: text}, {})
     assert "sesame" not in str(refused.value)
 
 
 def test_an_alertmanager_that_is_named_twice() -> None:
     """Each Alertmanager gets an alert once."""
-    urls = resolve({"alertmanager.url": "http://a:9093, http://u:p@[::1]:9093,http://a:9093/"}, {}).alertmanager_url
+    urls = resolve(
+        {"alertmanager.url": "http://a:9093, http://u:p@[::1]:9093,http://a:9093/"}, {}
+    ).alertmanager_url
     assert urls == ("http://a:9093", "http://u:p@[::1]:9093")

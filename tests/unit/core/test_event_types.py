@@ -2,7 +2,12 @@
 
 import pytest
 
-from azure_scheduled_events_exporter.core.event_types import EVENT_FACTS, EventType, hidden_by, is_reboot
+from azure_scheduled_events_exporter.core.event_types import (
+    EVENT_FACTS,
+    EventType,
+    hidden_by,
+    is_reboot,
+)
 
 
 @pytest.mark.parametrize(
@@ -21,9 +26,14 @@ def test_types_that_an_api_version_hides(api_version: str, hidden: tuple[str, ..
 
 
 def test_notice_of_an_eviction() -> None:
-    """The documented notice of an eviction is said together with the shorter one that people report."""
+    """The documented notice of an eviction is said together with the shorter one that people
+    report.
+    """
     assert EventType.PREEMPT.facts.usual_notice == 30.0
-    assert "at least 30 seconds, best effort; people report less than 10" in EventType.PREEMPT.facts.meaning
+    assert (
+        "at least 30 seconds, best effort; people report less than 10"
+        in EventType.PREEMPT.facts.meaning
+    )
 
 
 def test_a_type_that_azure_adds() -> None:

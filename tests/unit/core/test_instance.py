@@ -53,10 +53,21 @@ def test_answer_that_says_not_who(body: bytes, message: str) -> None:
 
 ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(codec=None)),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
     max_leaves=5,
 )
-KEYS = ["name", "vmId", "vmScaleSetName", "location", "zone", "platformFaultDomain", "priority", "osProfile"]
+KEYS = [
+    "name",
+    "vmId",
+    "vmScaleSetName",
+    "location",
+    "zone",
+    "platformFaultDomain",
+    "priority",
+    "osProfile",
+]
 
 
 @settings(deadline=None)
@@ -71,6 +82,12 @@ def test_any_answer(compute: bytes | dict[str, object]) -> None:
         assert message.isprintable()
         return
     assert identity.vm_name
-    for text in (identity.vm_name, identity.vm_id, identity.zone, identity.priority, identity.host_name):
+    for text in (
+        identity.vm_name,
+        identity.vm_id,
+        identity.zone,
+        identity.priority,
+        identity.host_name,
+    ):
         text.encode()
         assert "\x00" not in text

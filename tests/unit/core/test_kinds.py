@@ -27,7 +27,10 @@ CASES: list[tuple[Kind, dict[str, Any]]] = [
     (Kind.ANNOUNCED, {}),
     (Kind.ANNOUNCED, {"event_type": "Freeze", "duration_seconds": 9.0}),
     (Kind.ANNOUNCED, {"event_type": "Preempt", "status": "Started"}),
-    (Kind.ADVISORY, {"event_type": "SpotRebalanceRecommendation", "status": "Advisory", "not_before": None}),
+    (
+        Kind.ADVISORY,
+        {"event_type": "SpotRebalanceRecommendation", "status": "Advisory", "not_before": None},
+    ),
     (Kind.ADVISORY, {"status": "Advisory", "source": "User", "duration_seconds": 0.0}),
     (Kind.HARMLESS, {"duration_seconds": 0.0}),
     (Kind.HARMLESS, {"event_type": "Freeze", "duration_seconds": 8.9, "source": "User"}),
@@ -66,7 +69,9 @@ def test_a_kind_changes_while_the_event_goes_on() -> None:
 
 
 def test_an_approval_from_here_explains_a_start() -> None:
-    """An event that was approved from here did not come without notice, also if no document showed it waiting."""
+    """An event that was approved from here did not come without notice, also if no document showed
+    it waiting.
+    """
     known, _ = mark_approved(seen(Lifecycles(), EVENT), "E", Approver.OPERATOR, Timestamp(NOW))
     life = replace(known.current["E"], started_at=known.current["E"].first_seen)
     assert kind_of(life, NOW) is Kind.ANNOUNCED

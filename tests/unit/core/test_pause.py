@@ -18,7 +18,11 @@ def read(wall: float, since_boot: float, boot_id: str = "boot-1") -> Timestamp:
     [
         pytest.param((0.0, 0.0), 0.0, id="in time"),
         pytest.param((-0.02, -0.02), 0.0, id="looked at before it was due"),
-        pytest.param((2.5, 2.5), 2.5, id="the process was stopped, or the VM suspended and its wall clock set right"),
+        pytest.param(
+            (2.5, 2.5),
+            2.5,
+            id="the process was stopped, or the VM suspended and its wall clock set right",
+        ),
         pytest.param((0.5, 2.5), 2.5, id="the VM was suspended, its wall clock still late"),
         pytest.param((7.5, 0.0), 7.5, id="the VM was frozen, and its wall clock set right"),
         pytest.param((7.5, -0.04), 7.5, id="the same, before the next tick"),
@@ -38,14 +42,26 @@ def test_the_clock_that_got_furthest_tells(late: tuple[float, float], seconds: f
 @pytest.mark.parametrize(
     ("first", "pause"),
     [
-        pytest.param(read(60.0, 60.0), Pause(0.0), id="the exporter alone was down, or the VM suspended meanwhile"),
+        pytest.param(
+            read(60.0, 60.0),
+            Pause(0.0),
+            id="the exporter alone was down, or the VM suspended meanwhile",
+        ),
         pytest.param(read(67.5, 60.0), Pause(7.5), id="... and the VM was frozen meanwhile"),
         pytest.param(read(-60.0, 60.0), Pause(0.0), id="... or its wall clock was set back"),
         pytest.param(read(95.4321, -790.0, "boot-2"), Pause(95.432, is_boot=True), id="a reboot"),
-        pytest.param(read(7200.0, 0.0, "boot-2"), Pause(7200.0, is_boot=True), id="switched off for two hours"),
-        pytest.param(read(-5.0, -790.0, "boot-2"), None, id="a reboot, and a wall clock that is behind"),
+        pytest.param(
+            read(7200.0, 0.0, "boot-2"),
+            Pause(7200.0, is_boot=True),
+            id="switched off for two hours",
+        ),
+        pytest.param(
+            read(-5.0, -790.0, "boot-2"), None, id="a reboot, and a wall clock that is behind"
+        ),
     ],
 )
 def test_between_two_runs(first: Timestamp, pause: Pause | None) -> None:
-    """A reboot is a pause from the last sign of life to the first; a restart of the exporter alone is none."""
+    """A reboot is a pause from the last sign of life to the first; a restart of the exporter alone
+    is none.
+    """
     assert between_runs(DUE, first) == pause

@@ -10,7 +10,14 @@ from azure_scheduled_events_exporter.core.document import Document, ScheduledEve
 from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycle, Lifecycles, State
 from azure_scheduled_events_exporter.core.observation import ObservationContext, observe
 from azure_scheduled_events_exporter.core.pause import Pause
-from azure_scheduled_events_exporter.core.spans import SpanFacts, finished, is_traced, span_id, trace_id, unfinished
+from azure_scheduled_events_exporter.core.spans import (
+    SpanFacts,
+    finished,
+    is_traced,
+    span_id,
+    trace_id,
+    unfinished,
+)
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 
 GUID = "C7061BAC-AFDC-4513-B24B-AA5F13A16123"
@@ -54,7 +61,9 @@ class Watcher:
     def sees(
         self, *events: ScheduledEvent, at: float, watched: bool = True, pause: float = 0.0
     ) -> dict[str, SpanFacts]:
-        """Return by name the spans that are finished by a document of ``events``, ``at`` seconds after START."""
+        """Return by name the spans that are finished by a document of ``events``, ``at`` seconds
+        after START.
+        """
         now = Timestamp(START + at, START + at - self.boot.wall, self.boot.boot_id)
         measured = Pause(pause)
         context = ObservationContext(now, self.vm, watched, measured)
@@ -79,22 +88,31 @@ def times(spans: dict[str, SpanFacts]) -> dict[str, tuple[float, float]]:
     return {name: (span.start - START, span.end - START) for name, span in spans.items()}
 
 
-ALMOST = ("C7061BAC-AFDC-4513-B24B-AA5F13A161_3", "0XC061BA-AFDC-4513-B24B-AA5F13A16123", GUID[:-4] + "----")
+ALMOST = (
+    "C7061BAC-AFDC-4513-B24B-AA5F13A161_3",
+    "0XC061BA-AFDC-4513-B24B-AA5F13A16123",
+    GUID[:-4] + "----",
+)
 
 
 class TestIds:
     """Every id follows from the event, the VM and the span's name."""
 
     @pytest.mark.parametrize(
-        "text", ["NO-ID-0123456789ABCDEF01234567", "x", "G7061BAC-AFDC-4513-B24B-AA5F13A16123", *ALMOST]
+        "text",
+        ["NO-ID-0123456789ABCDEF01234567", "x", "G7061BAC-AFDC-4513-B24B-AA5F13A16123", *ALMOST],
     )
     def test_the_trace_id(self, text: str) -> None:
-        """It is the EventId without dashes; of one that is no GUID, 16 bytes of the hash; never zeros."""
+        """It is the EventId without dashes; of one that is no GUID, 16 bytes of the hash; never
+        zeros.
+        """
         assert trace_id(GUID) == trace_id(GUID.lower()) == "c7061bacafdc4513b24baa5f13a16123"
         assert int(trace_id("00000000-0000-0000-0000-000000000000"), 16) != 0
         assert trace_id(text) == sha256(text.lower())[:32]
 
-    @pytest.mark.parametrize("name", ["scheduled_event", "detected", "scheduled", "approval", "started"])
+    @pytest.mark.parametrize(
+        "name", ["scheduled_event", "detected", "scheduled", "approval", "started"]
+    )
     def test_a_span_id_is_a_hash_of_event_vm_and_name(self, name: str) -> None:
         """A span's id is computed from event, VM and span name."""
         assert span_id(GUID, "vmss_0", name) == sha256(f"{GUID.lower()}/vmss_0/{name}")[:16]
@@ -139,11 +157,21 @@ class TestTransitions:
             ([(0, "Scheduled", {"detected": (0, 0)})], None, None),
             ([(0, "Scheduled", None), (10, "Moved", {})], None, None),
             (
-                [(0, "Scheduled", None), (901, "Started", {"scheduled": (0, 901), "approval": (0, 901)})],
+                [
+                    (0, "Scheduled", None),
+                    (901, "Started", {"scheduled": (0, 901), "approval": (0, 901)}),
+                ],
                 "deadline",
                 None,
             ),
-            ([(0, "Scheduled", None), (60, "Started", {"scheduled": (0, 60), "approval": (0, 60)})], "external", None),
+            (
+                [
+                    (0, "Scheduled", None),
+                    (60, "Started", {"scheduled": (0, 60), "approval": (0, 60)}),
+                ],
+                "external",
+                None,
+            ),
             (
                 [
                     (0, "Scheduled", None),
@@ -171,18 +199,31 @@ class TestTransitions:
                 "completed",
             ),
             (
-                [(0, "Scheduled", None), (100, "", {"scheduled": (0, 100), "scheduled_event": (0, 100)})],
+                [
+                    (0, "Scheduled", None),
+                    (100, "", {"scheduled": (0, 100), "scheduled_event": (0, 100)}),
+                ],
                 None,
                 "cancelled",
             ),
             (
-                [(0, "Scheduled", None), (-100, "", {"scheduled": (0, 100), "scheduled_event": (0, 100)})],
+                [
+                    (0, "Scheduled", None),
+                    (-100, "", {"scheduled": (0, 100), "scheduled_event": (0, 100)}),
+                ],
                 None,
                 "lost",
             ),
-            ([(0, "Advisory", {"detected": (0, 0)}), (100, "", {"scheduled_event": (0, 100)})], None, "withdrawn"),
+            (
+                [(0, "Advisory", {"detected": (0, 0)}), (100, "", {"scheduled_event": (0, 100)})],
+                None,
+                "withdrawn",
+            ),
             (  # the wall clock was set back
-                [(100, "Scheduled", None), (40, "", {"scheduled": (100, 100), "scheduled_event": (100, 100)})],
+                [
+                    (100, "Scheduled", None),
+                    (40, "", {"scheduled": (100, 100), "scheduled_event": (100, 100)}),
+                ],
                 None,
                 "cancelled",
             ),
@@ -202,7 +243,11 @@ class TestTransitions:
             if status == "approved":
                 spans = vm.approves(at=seconds)
             else:
-                shown = [replace(event, status="Scheduled") if status == "Moved" else event] if status else []
+                shown = (
+                    [replace(event, status="Scheduled") if status == "Moved" else event]
+                    if status
+                    else []
+                )
                 spans = vm.sees(*shown, at=abs(seconds), watched=seconds >= 0)
             assert expected is None or times(spans) == expected
         assert {span.attributes.get(PREFIX + "outcome") for span in spans.values()} <= {outcome}
@@ -227,7 +272,9 @@ class TestTransitions:
         """The approval ends when it was sent, not when the exporter is back after the reboot."""
         vm = Watcher()
         vm.sees(scheduled(event_type="Reboot"), at=0)
-        vm.known = mark_requested(vm.known, GUID, Approver.EXPORTER, Timestamp(START + 10, START + 10, "boot-1"))
+        vm.known = mark_requested(
+            vm.known, GUID, Approver.EXPORTER, Timestamp(START + 10, START + 10, "boot-1")
+        )
         vm.boot = Timestamp(START + 60, 0.0, "boot-2")
         spans = vm.sees(at=90, watched=False)
         assert times(spans) == {
@@ -242,10 +289,16 @@ class TestTransitions:
         vm = Watcher()
         vm.sees(scheduled(), at=0)
         told = unfinished([vm.life], Timestamp(START + 30))
-        assert times({span.name: span for span in told}) == {"scheduled": (0, 30), "scheduled_event": (0, 30)}
+        assert times({span.name: span for span in told}) == {
+            "scheduled": (0, 30),
+            "scheduled_event": (0, 30),
+        }
         vm.sees(started(scheduled()), at=901)
         told = unfinished([vm.life], Timestamp(START + 930))
-        assert times({span.name: span for span in told}) == {"started": (901, 930), "scheduled_event": (0, 930)}
+        assert times({span.name: span for span in told}) == {
+            "started": (901, 930),
+            "scheduled_event": (0, 930),
+        }
         assert all(PREFIX + "outcome" not in span.attributes for span in told)
 
 
@@ -277,13 +330,23 @@ class TestAttributes:
     def test_a_pause_stands_where_it_was(self) -> None:
         """The observed pause is an attribute of the root span and of the span started only."""
         vm = Watcher()
-        spans = vm.sees(scheduled(), at=0) | vm.sees(started(scheduled()), at=901) | vm.sees(at=1500, pause=2.5)
-        told = {name for name, span in spans.items() if PREFIX + "observed_pause_seconds" in span.attributes}
+        spans = (
+            vm.sees(scheduled(), at=0)
+            | vm.sees(started(scheduled()), at=901)
+            | vm.sees(at=1500, pause=2.5)
+        )
+        told = {
+            name
+            for name, span in spans.items()
+            if PREFIX + "observed_pause_seconds" in span.attributes
+        }
         assert spans.keys() == {"detected", "scheduled", "approval", "started", "scheduled_event"}
         assert told == {"started", "scheduled_event"}
 
     def test_what_is_not_known_is_absent(self) -> None:
-        """An unknown duration, an empty description and an open outcome are no attributes; a duration of 0 is one."""
+        """An unknown duration, an empty description and an open outcome are no attributes; a
+        duration of 0 is one.
+        """
         vm = Watcher()
         bare = scheduled(duration_seconds=None, description="", source="", not_before=None)
         assert vm.sees(bare, at=0)["detected"].attributes.keys() == {
@@ -308,14 +371,20 @@ class TestWhoIsTraced:
             ("", True, False),
         ],
     )
-    def test_own_events_and_peers_on_request(self, vm: str | None, *, peers_too: bool, traced: bool) -> None:
-        """Other VMs' events are traced with scope all only, and nothing without a name of one's own."""
+    def test_own_events_and_peers_on_request(
+        self, vm: str | None, *, peers_too: bool, traced: bool
+    ) -> None:
+        """Other VMs' events are traced with scope all only, and nothing without a name of one's
+        own.
+        """
         watcher = Watcher(vm or "")
         watcher.sees(scheduled(), at=0)
         assert is_traced(watcher.life, peers_too=peers_too) is traced
 
     def test_an_event_that_returned(self) -> None:
-        """An event that returns after its end continues its trace: the root span has the return and the same id."""
+        """An event that returns after its end continues its trace: the root span has the return and
+        the same id.
+        """
         vm = Watcher()
         vm.sees(scheduled(), at=0)
         first = vm.sees(at=100)["scheduled_event"]

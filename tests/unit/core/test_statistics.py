@@ -9,7 +9,14 @@ from hypothesis import strategies as st
 
 from azure_scheduled_events_exporter.core.document import ScheduledEvent, Scope
 from azure_scheduled_events_exporter.core.event_types import EventType
-from azure_scheduled_events_exporter.core.lifecycle import Approval, Approver, Change, Lifecycle, State, Transition
+from azure_scheduled_events_exporter.core.lifecycle import (
+    Approval,
+    Approver,
+    Change,
+    Lifecycle,
+    State,
+    Transition,
+)
 from azure_scheduled_events_exporter.core.statistics import (
     LATENCY_BOUNDS,
     NOTICE_BOUNDS,
@@ -47,7 +54,9 @@ def counted(result: Statistics) -> dict[tuple[str, str, str, str], int]:
 
 
 def test_series_that_exist_from_the_start() -> None:
-    """Every transition of every documented type, except of advice, is 0 for this VM before anything has happened."""
+    """Every transition of every documented type, except of advice, is 0 for this VM before anything
+    has happened.
+    """
     assert Statistics().transitions == {
         (event_type, event_type.facts.usual_source, "self", str(transition)): 0
         for event_type in EventType
@@ -63,12 +72,16 @@ def test_series_that_exist_from_the_start() -> None:
 @pytest.mark.parametrize("transition", list(Transition))
 def test_every_transition_is_counted(transition: Transition) -> None:
     """A transition is counted once, under its event's type and source and its scope at that moment."""
-    assert counted(statistics(Change(transition, LIFE, at(1)))) == {("Freeze", "Platform", "self", str(transition)): 1}
+    assert counted(statistics(Change(transition, LIFE, at(1)))) == {
+        ("Freeze", "Platform", "self", str(transition)): 1
+    }
 
 
 def test_new_values_make_new_series() -> None:
     """A type, source or scope that has no series yet gets one."""
-    life = replace(LIFE, event=replace(LIFE.event, event_type="OfTomorrow", source=""), scope=Scope.UNKNOWN)
+    life = replace(
+        LIFE, event=replace(LIFE.event, event_type="OfTomorrow", source=""), scope=Scope.UNKNOWN
+    )
     assert counted(statistics(Change(Transition.DETECTED, life, at(0)))) == {
         ("OfTomorrow", "", "unknown", "detected"): 1
     }
@@ -96,13 +109,19 @@ def by(approver: Approver) -> Told:
 
 
 ADDED: list[tuple[Told, Added]] = [
-    ([(Transition.DETECTED, LIFE, 0), (Transition.RESCHEDULED, LIFE, 1)], {"notice": {("Freeze",): 900.0}}),
+    (
+        [(Transition.DETECTED, LIFE, 0), (Transition.RESCHEDULED, LIFE, 1)],
+        {"notice": {("Freeze",): 900.0}},
+    ),
     ([(Transition.DETECTED, replace(LIFE, notice_seconds=None), 0)], {}),
     ([(Transition.DETECTED, FAILED, 0)], {"notice": {("Freeze",): 0.0}}),
     *(
         (
             by(approver),
-            {"approval_latency": {("Freeze", str(approver)): 20.0}, "phases": {("Freeze", "scheduled"): 30.0}},
+            {
+                "approval_latency": {("Freeze", str(approver)): 20.0},
+                "phases": {("Freeze", "scheduled"): 30.0},
+            },
         )
         for approver in (Approver.EXPORTER, Approver.OPERATOR, Approver.EXTERNAL)
     ),
@@ -141,12 +160,18 @@ ADDED: list[tuple[Told, Added]] = [
 
 @pytest.mark.parametrize(("told", "added"), ADDED)
 def test_what_transitions_add(told: Told, added: Added) -> None:
-    """Each notice, approval, phase and pause of an event is observed once; an unknown or lost one is not."""
+    """Each notice, approval, phase and pause of an event is observed once; an unknown or lost one
+    is not.
+    """
     boot = {True: "boot-2", False: "boot-1"}
-    result = statistics(*(Change(what, life, at(when, boot[life.proven_by_boot])) for what, life, when in told))
+    result = statistics(
+        *(Change(what, life, at(when, boot[life.proven_by_boot])) for what, life, when in told)
+    )
     for name in ("notice", "approval_latency", "phases", "pauses"):
         histograms: dict[tuple[str, ...], Histogram] = dict(getattr(result, name))
-        assert {key: histogram.total for key, histogram in histograms.items()} == added.get(name, {})
+        assert {key: histogram.total for key, histogram in histograms.items()} == added.get(
+            name, {}
+        )
         assert all(sum(histogram.counts) == 1 for histogram in histograms.values())
     assert {key[2] for key in counted(result)} == {"self"}
 

@@ -1,4 +1,6 @@
-"""The dashboards as they are committed: the rules of Grafana's dashboard-linter, and those of this project."""
+"""The dashboards as they are committed: the rules of Grafana's dashboard-linter, and those of this
+project.
+"""
 
 import json
 import re
@@ -18,7 +20,8 @@ from support.paths import ROOT
 
 DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
 MANUAL = (ROOT / "docs" / "dashboards.md").read_text("utf-8")
-UNITS = {  # those of Grafana that are used here; Grafana shows an unknown one as a text behind the number
+# those of Grafana that are used here; Grafana shows an unknown one as a text behind the number
+UNITS = {
     "none",
     "s",
     "bytes",
@@ -29,7 +32,11 @@ UNITS = {  # those of Grafana that are used here; Grafana shows an unknown one a
     "dateTimeFromNow",
     "dateTimeAsIsoNoDateIfToday",
 }
-OTHERS = {"up", "process_cpu_seconds_total", "process_resident_memory_bytes"}  # Prometheus' own, and of the process
+OTHERS = {
+    "up",
+    "process_cpu_seconds_total",
+    "process_resident_memory_bytes",
+}  # Prometheus' own, and of the process
 WINDOWS = {"rate": {"5m"}, "increase": {"5m"}}
 
 
@@ -60,12 +67,18 @@ def walk(value: object) -> Iterator[object]:
 def properties(panel: Json, name: str) -> list[object]:
     """Return the values of one property of all columns of a panel."""
     return [
-        each["value"] for rule in panel["fieldConfig"]["overrides"] for each in rule["properties"] if each["id"] == name
+        each["value"]
+        for rule in panel["fieldConfig"]["overrides"]
+        for each in rule["properties"]
+        if each["id"] == name
     ]
 
 
 def test_the_board_keeps_its_address_and_cannot_be_edited_by_accident(board: Json) -> None:
-    """dashboard-linter: uneditable-dashboard-rule. Importing it again replaces it; it leads to the other two."""
+    """dashboard-linter: uneditable-dashboard-rule.
+
+    Importing it again replaces it; it leads to the other two.
+    """
     uids = {f"azure-scheduled-events-{each}" for each in BOARDS}
     assert board["uid"] in uids
     assert board["title"].startswith("Azure Scheduled Events / ")
@@ -77,7 +90,9 @@ def test_the_board_keeps_its_address_and_cannot_be_edited_by_accident(board: Jso
 
 
 def test_no_null_but_the_first_step_of_thresholds(board: Json) -> None:
-    """Grafana leaves out what is not set; only the lowest threshold has no value, and an open range no end."""
+    """Grafana leaves out what is not set; only the lowest threshold has no value, and an open range
+    no end.
+    """
     for value in walk(board):
         if isinstance(value, dict):
             nulls = {key for key, each in value.items() if each is None}
@@ -92,23 +107,33 @@ def test_no_null_but_the_first_step_of_thresholds(board: Json) -> None:
 def test_the_data_source_is_chosen_once(board: Json) -> None:
     """dashboard-linter: template-datasource-rule and panel-datasource-rule."""
     variables = {each["name"]: each for each in board["templating"]["list"]}
-    assert (variables["datasource"]["type"], variables["datasource"]["query"]) == ("datasource", "prometheus")
+    assert (variables["datasource"]["type"], variables["datasource"]["query"]) == (
+        "datasource",
+        "prometheus",
+    )
     for panel in board["panels"]:
         assert all(each["datasource"] == DATASOURCE for each in (panel, *panel["targets"]))
 
 
 def test_variables_are_asked_again_when_the_time_range_changes(board: Json) -> None:
-    """dashboard-linter: template-on-time-change-reload-rule. VMs come and go; one value is compared with =."""
+    """dashboard-linter: template-on-time-change-reload-rule.
+
+    VMs come and go; one value is compared with =.
+    """
     queries = [each for each in board["templating"]["list"] if each["type"] == "query"]
     assert all(each["refresh"] == 2 for each in queries)
     assert all(re.fullmatch(r"label_values\(.+, \w+\)", each["query"]["query"]) for each in queries)
     single = [each["name"] for each in queries if not each["multi"] and not each["hide"]]
     assert single == (["vm"] if board["uid"].endswith("-vm") else [])
-    assert not any(re.search(rf'~"\${name}"', expr) for name in single for _, expr in expressions(board))
+    assert not any(
+        re.search(rf'~"\${name}"', expr) for name in single for _, expr in expressions(board)
+    )
 
 
 def test_a_person_can_read_every_query(board: Json) -> None:
-    """No query has more than 600 characters, and the page says how many there are and how long the longest is."""
+    """No query has more than 600 characters, and the page says how many there are and how long the
+    longest is.
+    """
     lengths = [len(expr) for _, expr in expressions(board)]
     assert max(lengths) <= 600
     name = {"fleet": "Fleet", "vm": "VM", "exporter": "Exporters"}[board["uid"].rpartition("-")[2]]
@@ -117,19 +142,24 @@ def test_a_person_can_read_every_query(board: Json) -> None:
 
 
 def test_queries_read_scraped_series_of_the_exporter(board: Json) -> None:
-    """A recording (with a colon) has scraped series behind it; a renamed metric or label leaves no panel empty."""
+    """A recording (with a colon) has scraped series behind it; a renamed metric or label leaves no
+    panel empty.
+    """
     for where, expr in expressions(board):
         texts = re.sub(r'"[^"]*"|`[^`]*`', '""', filled(expr, EVERYTHING))
         texts = re.sub(rf"{BLIND}(\{{[^}}]*\}})? or ", "", texts)
         assert not re.search(r"[a-z_]:[a-z_]", texts), where
         found = re.findall(r"\b([a-z][a-z_]+)(?:\{([^}]*)\})?(?=[^a-z_(]|$)", texts)
-        used = [(name, labels) for name, labels in found if name.startswith(PREFIX) or name in OTHERS]
+        used = [
+            (name, labels) for name, labels in found if name.startswith(PREFIX) or name in OTHERS
+        ]
         assert used, where
         for name, matchers in used:
             if name in OTHERS:
                 continue
             spec = (
-                SPECS.get(name.removeprefix(PREFIX)) or SPECS[re.sub(r"_(sum|count)$", "", name.removeprefix(PREFIX))]
+                SPECS.get(name.removeprefix(PREFIX))
+                or SPECS[re.sub(r"_(sum|count)$", "", name.removeprefix(PREFIX))]
             )
             labels = set(re.findall(r"(\w+)\s*(?:=~|!~|!=|=)", matchers))
             assert labels <= {"job", "instance", *spec.labels}, f"{where}: {name}"
@@ -139,33 +169,55 @@ def test_counters_stand_only_inside_of_rate_or_increase(board: Json) -> None:
     """dashboard-linter: target-counter-agg-rule, but for the counts that the journal keeps."""
     kept = {"transitions_total"}
     for where, expr in expressions(board):
-        for function, name in re.findall(r"(?:\b(\w+)\()?\bazure_scheduled_events_(\w+_(?:total|count|sum))\b", expr):
-            assert function in {"rate", "increase", "last_over_time"} or name in kept, f"{where}: {name}"
+        for function, name in re.findall(
+            r"(?:\b(\w+)\()?\bazure_scheduled_events_(\w+_(?:total|count|sum))\b", expr
+        ):
+            assert function in {"rate", "increase", "last_over_time"} or name in kept, (
+                f"{where}: {name}"
+            )
         for function, window in re.findall(r"\b(rate|increase)\([^\[]*\[([^\]]*)\]", expr):
             assert window in WINDOWS[function], where
 
 
 def test_every_panel_says_what_it_shows_and_why_it_is_empty(board: Json) -> None:
-    """dashboard-linter: panel-title-description-rule. Also a unit of Grafana, a link, and a text for no data."""
+    """dashboard-linter: panel-title-description-rule.
+
+    Also a unit of Grafana, a link, and a text for no data.
+    """
     titles = [panel["title"] for panel in board["panels"]]
     assert len(titles) == len(set(titles))
-    pages = {*re.findall(r"\w+", " ".join(path.stem for path in (ROOT / "docs" / "runbooks").glob("*.md")))}
+    pages = {
+        *re.findall(
+            r"\w+", " ".join(path.stem for path in (ROOT / "docs" / "runbooks").glob("*.md"))
+        )
+    }
     anchors = {
         re.sub(r"[^a-z0-9 -]", "", title.lower()).strip().replace(" ", "-")
         for title in re.findall(r"^#+ (.+)$", MANUAL, re.MULTILINE)
     }
     for panel in board["panels"]:
         assert panel["description"].endswith("."), panel["title"]
-        assert {panel["fieldConfig"]["defaults"]["unit"], *properties(panel, "unit")} <= UNITS, panel["title"]
-        answered = all(re.search(r" or on \(\) (label_replace\()?vector\(", each["expr"]) for each in panel["targets"])
-        assert answered or panel["fieldConfig"]["defaults"].get("noValue", " ") != " ", panel["title"]
+        assert {panel["fieldConfig"]["defaults"]["unit"], *properties(panel, "unit")} <= UNITS, (
+            panel["title"]
+        )
+        answered = all(
+            re.search(r" or on \(\) (label_replace\()?vector\(", each["expr"])
+            for each in panel["targets"]
+        )
+        assert answered or panel["fieldConfig"]["defaults"].get("noValue", " ") != " ", panel[
+            "title"
+        ]
         (link,) = panel["links"]
         page = link["url"].rsplit("/docs/", 1)[1]
-        assert page.removeprefix("dashboards.md#") in anchors or page[9:-3] in pages, f"{panel['title']}: {page}"
+        assert page.removeprefix("dashboards.md#") in anchors or page[9:-3] in pages, (
+            f"{panel['title']}: {page}"
+        )
 
 
 def test_panels_fill_the_grid_from_top_to_bottom(board: Json) -> None:
-    """24 columns hold, and no panel covers another or leaves a hole, which Grafana would close by moving panels."""
+    """24 columns hold, and no panel covers another or leaves a hole, which Grafana would close by
+    moving panels.
+    """
     boxes = [panel["gridPos"] for panel in board["panels"]]
     taken = [
         (x, y)
@@ -179,28 +231,50 @@ def test_panels_fill_the_grid_from_top_to_bottom(board: Json) -> None:
 
 
 def test_tables_show_only_columns_that_their_queries_give(board: Json) -> None:
-    """A column that no query gives would be missing without a word, and an override without a column has no effect."""
+    """A column that no query gives would be missing without a word, and an override without a
+    column has no effect.
+    """
     for panel in board["panels"]:
         if panel["type"] != "table":
             continue
         options = {each["id"]: each["options"] for each in panel["transformations"]}
         kept = options["labelsToFields"]["keepLabels"]
         written = " ".join(target["expr"] for target in panel["targets"])
-        named = set(re.findall(r'"column", "([^"]+)", "", ""', written)) - {"row", "order", "traced"}
+        named = set(re.findall(r'"column", "([^"]+)", "", ""', written)) - {
+            "row",
+            "order",
+            "traced",
+        }
         assert named <= set(kept), panel["title"]
         named |= {options["calculateField"]["alias"]} if "calculateField" in options else set()
-        labels = {label for spec in SPECS.values() for label in spec.labels} | {"instance", "job", "column"}
-        made = set(re.findall(r'label_replace\(.*?"(\w+)", "', written)) | set(re.findall(r', "(\w+)", "\$1', written))
+        labels = {label for spec in SPECS.values() for label in spec.labels} | {
+            "instance",
+            "job",
+            "column",
+        }
+        made = set(re.findall(r'label_replace\(.*?"(\w+)", "', written)) | set(
+            re.findall(r', "(\w+)", "\$1', written)
+        )
         assert set(kept) <= named | labels | made, panel["title"]
         titles = {*kept, *options["organize"]["renameByName"].values()}
-        overridden = {each["matcher"]["options"] for each in panel["fieldConfig"]["overrides"]} - {".*"}
+        overridden = {each["matcher"]["options"] for each in panel["fieldConfig"]["overrides"]} - {
+            ".*"
+        }
         assert overridden <= titles, panel["title"]
 
 
 def test_states_are_azures_and_the_exporters_words() -> None:
     """The boards show the words of IMDS, of the status page and of traces, and each has a color."""
     current = {str(each) for each in State if each is not State.OTHER}
-    ends = {str(each) for each in (Transition.COMPLETED, Transition.CANCELLED, Transition.LOST, Transition.WITHDRAWN)}
+    ends = {
+        str(each)
+        for each in (
+            Transition.COMPLETED,
+            Transition.CANCELLED,
+            Transition.LOST,
+            Transition.WITHDRAWN,
+        )
+    }
     assert set(STATES) == current | ends | {"not seen"}
 
 
@@ -213,18 +287,30 @@ def test_the_provisioning_file_is_one_that_grafana_reads() -> None:
 
 
 def test_every_metric_of_the_exporter_is_looked_at_somewhere() -> None:
-    """Each metric is on a dashboard or in an alert, or its row of the table gives the reason why not."""
-    rules = (ROOT / "alerts" / "generated" / "prometheus" / "prometheus-rules.yml").read_text("utf-8")
+    """Each metric is on a dashboard or in an alert, or its row of the table gives the reason why
+    not.
+    """
+    rules = (ROOT / "alerts" / "generated" / "prometheus" / "prometheus-rules.yml").read_text(
+        "utf-8"
+    )
     text = rules + " ".join(json.dumps(load(each)) for each in BOARDS)
-    shown = {name for name, spec in SPECS.items() if re.search(rf"\b{spec.full_name}(_bucket|_sum|_count)?\b", text)}
+    shown = {
+        name
+        for name, spec in SPECS.items()
+        if re.search(rf"\b{spec.full_name}(_bucket|_sum|_count)?\b", text)
+    }
     assert SPECS.keys() - shown == {name for name, spec in SPECS.items() if spec.not_shown}
 
 
 def test_one_blind_exporter_of_a_large_fleet_is_doubt() -> None:
-    """A number that is empty while one exporter of 100,000 does not see IMDS is told as doubt, not as a count."""
+    """A number that is empty while one exporter of 100,000 does not see IMDS is told as doubt, not
+    as a count.
+    """
     values = [value for board in BOARDS for value in walk(load(board)) if isinstance(value, dict)]
     ranges = [value["options"] for value in values if value.get("type") == "range"]
     told = [each for each in ranges if "some exporters are blind" in each["result"]["text"]]
-    doubts = [each for each in told if each["from"] < QUIET]  # that of a countdown is no number of VMs
+    doubts = [
+        each for each in told if each["from"] < QUIET
+    ]  # that of a countdown is no number of VMs
     assert all(each["from"] <= UNKNOWN / 100_000 <= each["to"] for each in doubts)
     assert doubts

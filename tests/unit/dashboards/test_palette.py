@@ -1,4 +1,6 @@
-"""The colors of the dashboards and of the status page: text can be read on each, and people can tell them apart."""
+"""The colors of the dashboards and of the status page: text can be read on each, and people can
+tell them apart.
+"""
 
 import math
 import re
@@ -10,18 +12,36 @@ from dashboards import style
 from support.monitoring.board_reader import BOARDS, load
 from support.paths import ROOT
 
-CSS = (ROOT / "exporter" / "azure_scheduled_events_exporter" / "web" / "status.css").read_text("utf-8")
+CSS = (ROOT / "exporter" / "azure_scheduled_events_exporter" / "web" / "status.css").read_text(
+    "utf-8"
+)
 LIGHT_TEXT, DARK_TEXT = "#F7F8FA", "#202226"
-"""What Grafana writes on a background with: dark if the background's brightness is over 180, else light."""
+"""What Grafana writes on a background with: dark if the background's brightness is over 180, else
+light.
+"""
 TEXT_CONTRAST = 4.5
 """https://www.w3.org/TR/WCAG22/#contrast-minimum"""
 APART = 15.0
 """Difference in CIELAB; 2.3 is just noticeable."""
-SIGHTS = {  # linear RGB as people with a color blindness see it, after Machado, Oliveira and Fernandes (2009), 1.0
+# linear RGB as people with a color blindness see it, after Machado, Oliveira and Fernandes (2009),
+# 1.0
+SIGHTS = {
     "normal": ((1, 0, 0), (0, 1, 0), (0, 0, 1)),
-    "protan": ((0.152286, 1.052583, -0.204868), (0.114503, 0.786281, 0.099216), (-0.003882, -0.048116, 1.051998)),
-    "deutan": ((0.367322, 0.860646, -0.227968), (0.280085, 0.672501, 0.047413), (-0.011820, 0.042940, 0.968881)),
-    "tritan": ((1.255528, -0.076749, -0.178779), (-0.078411, 0.930809, 0.147602), (0.004733, 0.691367, 0.303900)),
+    "protan": (
+        (0.152286, 1.052583, -0.204868),
+        (0.114503, 0.786281, 0.099216),
+        (-0.003882, -0.048116, 1.051998),
+    ),
+    "deutan": (
+        (0.367322, 0.860646, -0.227968),
+        (0.280085, 0.672501, 0.047413),
+        (-0.011820, 0.042940, 0.968881),
+    ),
+    "tritan": (
+        (1.255528, -0.076749, -0.178779),
+        (-0.078411, 0.930809, 0.147602),
+        (0.004733, 0.691367, 0.303900),
+    ),
 }
 Rgb = tuple[float, ...]
 
@@ -35,13 +55,16 @@ def channels(color: str) -> Rgb:
 def linear(color: str) -> Rgb:
     """Return linear red, green and blue from 0 to 1."""
     parts = (each / 255 for each in channels(color))
-    return tuple(each / 12.92 if each <= 0.04045 else ((each + 0.055) / 1.055) ** 2.4 for each in parts)
+    return tuple(
+        each / 12.92 if each <= 0.04045 else ((each + 0.055) / 1.055) ** 2.4 for each in parts
+    )
 
 
 def contrast(one: str, other: str) -> float:
     """Return the contrast ratio of two colors."""
     dark, light = sorted(
-        sum(w * c for w, c in zip((0.2126, 0.7152, 0.0722), linear(each), strict=True)) for each in (one, other)
+        sum(w * c for w, c in zip((0.2126, 0.7152, 0.0722), linear(each), strict=True))
+        for each in (one, other)
     )
     return (light + 0.05) / (dark + 0.05)
 
@@ -53,7 +76,8 @@ def lab(rgb: Rgb) -> Rgb:
     y = 0.2126 * red + 0.7152 * green + 0.0722 * blue
     z = (0.0193 * red + 0.1192 * green + 0.9505 * blue) / 1.0888
     fx, fy, fz = (
-        t ** (1 / 3) if t > 0.008856 else 7.787 * t + 16 / 116 for t in (max(0.0, each) for each in (x, y, z))
+        t ** (1 / 3) if t > 0.008856 else 7.787 * t + 16 / 116
+        for t in (max(0.0, each) for each in (x, y, z))
     )
     return (116 * fy - 16, 500 * (fx - fy), 200 * (fy - fz))
 
@@ -61,7 +85,11 @@ def lab(rgb: Rgb) -> Rgb:
 def difference(one: str, other: str, sight: str) -> float:
     """Return how far apart two colors look."""
     seen = [
-        lab(tuple(sum(w * c for w, c in zip(row, linear(each), strict=True)) for row in SIGHTS[sight]))
+        lab(
+            tuple(
+                sum(w * c for w, c in zip(row, linear(each), strict=True)) for row in SIGHTS[sight]
+            )
+        )
         for each in (one, other)
     ]
     return math.dist(*seen)
@@ -69,7 +97,9 @@ def difference(one: str, other: str, sight: str) -> float:
 
 @pytest.mark.parametrize("color", style.PALETTE)
 def test_text_can_be_read_on_every_color(color: str) -> None:
-    """Grafana's text on the color has a contrast of at least 4.5:1; a background is the same in both themes."""
+    """Grafana's text on the color has a contrast of at least 4.5:1; a background is the same in
+    both themes.
+    """
     red, green, blue = channels(color)
     text = DARK_TEXT if (299 * red + 587 * green + 114 * blue) / 1000 > 180 else LIGHT_TEXT
     assert contrast(color, text) >= TEXT_CONTRAST
@@ -78,11 +108,15 @@ def test_text_can_be_read_on_every_color(color: str) -> None:
 @pytest.mark.parametrize("sight", SIGHTS)
 def test_colors_differ_for_everybody(sight: str) -> None:
     """Any two colors are far apart, also for people with one of the three color blindnesses."""
-    assert all(difference(one, other, sight) >= APART for one, other in combinations(style.PALETTE, 2))
+    assert all(
+        difference(one, other, sight) >= APART for one, other in combinations(style.PALETTE, 2)
+    )
 
 
 def test_the_boards_use_no_other_color_and_color_no_text() -> None:
-    """A text in a color could not be read in one of the themes, so color is only a background or a bar."""
+    """A text in a color could not be read in one of the themes, so color is only a background or a
+    bar.
+    """
     for name in BOARDS:
         written = str(load(name)["panels"])
         assert set(re.findall(r"#[0-9A-Fa-f]{6}", written)) <= set(style.PALETTE)

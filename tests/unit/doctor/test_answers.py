@@ -1,4 +1,6 @@
-"""What doctor makes of answers: correct ones that are seldom seen, and such as no version of the server gives."""
+"""What doctor makes of answers: correct ones that are seldom seen, and such as no version of the
+server gives.
+"""
 
 import json
 import time
@@ -22,9 +24,14 @@ _PAGER: dict[str, Any] = {"receiver": "pager", "group_by": ["event_id"], "group_
 
 
 def examined(
-    part: str, replies: Mapping[str, Reply], url: str = "", flags: Mapping[str, str] = MappingProxyType({})
+    part: str,
+    replies: Mapping[str, Reply],
+    url: str = "",
+    flags: Mapping[str, str] = MappingProxyType({}),
 ) -> list[Finding]:
-    """Return the findings of a part of the chain whose server answers with ``replies``, with more settings."""
+    """Return the findings of a part of the chain whose server answers with ``replies``, with more
+    settings.
+    """
     config = resolve({"instance.name": "web_4", **flags}, {})
     with Canned(replies) as server:
         api = Api("--url", url or server.url)
@@ -41,11 +48,17 @@ def the(check: str, findings: list[Finding]) -> Finding:
 def exporter(**changed: object) -> Replies:
     """Return what an exporter answers; ``changed`` is its view."""
     state = {"version": __version__, "up": True, "events": [], "journal": {"up": True}, **changed}
-    return {"/-/healthy": (200, {}, b"alive\n"), "/api/v1/events": as_json(state), "/metrics": (200, {}, b"")}
+    return {
+        "/-/healthy": (200, {}, b"alive\n"),
+        "/api/v1/events": as_json(state),
+        "/metrics": (200, {}, b""),
+    }
 
 
 def prometheus(targets: object = (), **changed: object) -> Replies:
-    """Return what a Prometheus with ``targets`` and without rules and samples answers; ``changed`` names an answer."""
+    """Return what a Prometheus with ``targets`` and without rules and samples answers; ``changed``
+    names an answer.
+    """
     data = {
         "status/buildinfo": {"version": "3.5.0"},
         "status/runtimeinfo": {"storageRetention": "15d"},
@@ -55,7 +68,10 @@ def prometheus(targets: object = (), **changed: object) -> Replies:
         "alertmanagers": {"activeAlertmanagers": []},
         **changed,
     }
-    return {f"/api/v1/{path}": as_json({"status": "success", "data": each}) for path, each in data.items()}
+    return {
+        f"/api/v1/{path}": as_json({"status": "success", "data": each})
+        for path, each in data.items()
+    }
 
 
 def target(**changed: object) -> dict[str, object]:
@@ -66,9 +82,18 @@ def target(**changed: object) -> dict[str, object]:
 
 
 def alertmanager(text: str = "", **config: object) -> Replies:
-    """Return what an Alertmanager with a configuration answers that is well but for ``config``; or with ``text``."""
-    whole = {"route": _PAGER, "receivers": [{"name": "pager", "webhook_configs": [{"url": "http://pager"}]}], **config}
-    status = {"config": {"original": text or json.dumps(whole)}, "versionInfo": {"version": "0.28.1"}}
+    """Return what an Alertmanager with a configuration answers that is well but for ``config``; or
+    with ``text``.
+    """
+    whole = {
+        "route": _PAGER,
+        "receivers": [{"name": "pager", "webhook_configs": [{"url": "http://pager"}]}],
+        **config,
+    }
+    status = {
+        "config": {"original": text or json.dumps(whole)},
+        "versionInfo": {"version": "0.28.1"},
+    }
     return {"/api/v2/status": as_json(status), "/api/v2/alerts": as_json([])}
 
 
@@ -92,7 +117,9 @@ _BOARD = next(path for path in grafana() if "/dashboards/" in path)
     ],
 )
 def test_answers_of_another_form(part: str, check: str, replies: Replies) -> None:
-    """An answer that this version does not know is a finding of its part, and does not end the report."""
+    """An answer that this version does not know is a finding of its part, and does not end the
+    report.
+    """
     last = examined(part, replies)[-1]
     assert (last.check, last.mark) == (check, "wrong")
     assert "answers in another form than this version knows" in last.sentence
@@ -121,10 +148,22 @@ def test_loopback_of_another_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     ("error", "hint"),
     [
         ('Get "http://vm000404:10169/metrics": context deadline exceeded', "Open the port"),
-        ('Get "http://tls-401.example:10169/metrics": dial tcp: lookup tls-401.example: no such host', "Open the port"),
+        (
+            (
+                'Get "http://tls-401.example:10169/metrics": dial tcp: lookup tls-401.example: no'
+                " such host"
+            ),
+            "Open the port",
+        ),
         ("server returned HTTP status 401 Unauthorized", "basic_auth"),
-        ('unexpected status code returned when scraping "http://vm:10169/x": 404; expected 200', "metrics_path"),
-        ('Get "https://vm:10169/metrics": http: server gave HTTP response to HTTPS client', "tls_config"),
+        (
+            'unexpected status code returned when scraping "http://vm:10169/x": 404; expected 200',
+            "metrics_path",
+        ),
+        (
+            'Get "https://vm:10169/metrics": http: server gave HTTP response to HTTPS client',
+            "tls_config",
+        ),
         ('Get "https://vm:10169/metrics": remote error: tls: certificate required', "tls_config"),
     ],
 )
@@ -134,14 +173,23 @@ def test_target_that_cannot_be_scraped(error: str, hint: str) -> None:
     assert hint in the("target", examined("Prometheus", replies)).hint
 
 
-_OURS = {"source_matchers": ["severity=critical"], "target_matchers": ["severity=warning"], "equal": ["event_id"]}
+_OURS = {
+    "source_matchers": ["severity=critical"],
+    "target_matchers": ["severity=warning"],
+    "equal": ["event_id"],
+}
 
 
 @pytest.mark.parametrize(
     ("source", "target", "equal", "words"),
     [
         ("severity=critical", "severity=warning", ["instance"], "with severity=critical fires"),
-        ('severity="critical"', '{severity=~"warning|info"}', ["instance", "namespace"], "[instance, namespace]"),
+        (
+            'severity="critical"',
+            '{severity=~"warning|info"}',
+            ["instance", "namespace"],
+            "[instance, namespace]",
+        ),
         ("alertname=Down", 'severity=~".+"', [], "with alertname=Down fires"),
         ("severity=critical", 'alertname!~"AzureScheduledEvent.+"', ["instance"], ""),
         ("severity=critical", "severity=warning", ["alertname"], ""),
@@ -149,7 +197,9 @@ _OURS = {"source_matchers": ["severity=critical"], "target_matchers": ["severity
     ],
 )
 def test_inhibitions_of_others(source: str, target: str, equal: list[str], words: str) -> None:
-    """To Alertmanager, a label that both alerts lack is equal, so such an inhibition mutes alerts about events."""
+    """To Alertmanager, a label that both alerts lack is equal, so such an inhibition mutes alerts
+    about events.
+    """
     rule = {"source_matchers": [source], "target_matchers": [target], "equal": equal}
     found = the("inhibitions", examined("Alertmanager", alertmanager(inhibit_rules=[_OURS, rule])))
     assert found.mark == ("warning" if words else "ok"), found
@@ -157,8 +207,14 @@ def test_inhibitions_of_others(source: str, target: str, equal: list[str], words
 
 
 def test_no_rules() -> None:
-    """A Prometheus without our rules is one line, and servers that are not named are marked as skipped."""
-    found = [each for each in examined("Prometheus", prometheus([target()])) if each.check.startswith("rules-")]
+    """A Prometheus without our rules is one line, and servers that are not named are marked as
+    skipped.
+    """
+    found = [
+        each
+        for each in examined("Prometheus", prometheus([target()]))
+        if each.check.startswith("rules-")
+    ]
     assert [(each.check, each.mark) for each in found] == [("rules-loaded", "wrong")]
 
 
@@ -172,23 +228,34 @@ def test_grafana_hides_its_version() -> None:
 def test_data_source_of_azure() -> None:
     """Azure's data source for managed Prometheus is one."""
     source = {"uid": "p", "name": "azure", "type": "grafana-azureprometheus-datasource"}
-    assert the("data-source", examined("Grafana", grafana(**{"/api/datasources": as_json([source])}))).mark == "ok"
+    assert (
+        the(
+            "data-source", examined("Grafana", grafana(**{"/api/datasources": as_json([source])}))
+        ).mark
+        == "ok"
+    )
 
 
 @pytest.mark.parametrize("message", ["no such host", ""])
 def test_data_source_that_fails_with_200(message: str) -> None:
     """A health answer with the status ERROR is a failure, whatever its HTTP status."""
     health = as_json({"status": "ERROR", "message": message})
-    found = the("data-source", examined("Grafana", grafana(**{"/api/datasources/uid/p/health": health})))
+    found = the(
+        "data-source", examined("Grafana", grafana(**{"/api/datasources/uid/p/health": health}))
+    )
     assert (found.mark, f"ERROR: {message}" in found.sentence) == ("wrong", True)
 
 
 def test_a_store_without_a_list_of_targets() -> None:
-    """A store that does not scrape, and has no list of targets, is checked by its samples and rules."""
+    """A store that does not scrape, and has no list of targets, is checked by its samples and
+    rules.
+    """
     replies = prometheus()
     del replies["/api/v1/targets"]
     found = examined("Prometheus", replies)
-    assert not [each for each in found if each.check == "prometheus-reachable" and each.mark == "wrong"]
+    assert not [
+        each for each in found if each.check == "prometheus-reachable" and each.mark == "wrong"
+    ]
     assert the("target", found).mark == "wrong"
 
 
@@ -206,7 +273,9 @@ def test_samples_of_a_store(ages: Sequence[int], mark: str, words: str) -> None:
     """Rare samples are wrong, one sample says nothing yet, and the last minute counts."""
     now = time.time()
     samples = [[now - age, "1"] for age in ages]
-    found = examined("Prometheus", prometheus(query={"result": [{"metric": {}, "values": samples}]}))
+    found = examined(
+        "Prometheus", prometheus(query={"result": [{"metric": {}, "values": samples}]})
+    )
     interval = the("scrape-interval", found)
     assert interval.mark == mark
     assert words in interval.sentence

@@ -21,10 +21,14 @@ def test_redirects_are_not_followed() -> None:
         Api("--grafana", server.url).data("/a")
 
 
-@pytest.mark.parametrize("url", ["http://127.0.0.1:99999", "http://[::1", "http://", "ftp://h", "http://h:port"])
+@pytest.mark.parametrize(
+    "url", ["http://127.0.0.1:99999", "http://[::1", "http://", "ftp://h", "http://h:port"]
+)
 def test_impossible_addresses(url: str) -> None:
     """An address that cannot be asked is a mistake in the flag."""
-    with pytest.raises(UsageError, match=r"--exporter: .* is not an address: write http://HOST:PORT"):
+    with pytest.raises(
+        UsageError, match=r"--exporter: .* is not an address: write http://HOST:PORT"
+    ):
         Api("--exporter", url)
 
 
@@ -35,7 +39,11 @@ def test_credentials_are_sent() -> None:
         Api("--prometheus", server.url, HttpConfig(authorization="Bearer token")).data("/x")
         Api("--prometheus", server.url, HttpConfig(user=("me", "sesame"))).data("/x")
     basic = "Basic " + base64.b64encode(b"me:sesame").decode()
-    assert [headers["Authorization"] for headers in server.requests] == [basic, "Bearer token", basic]
+    assert [headers["Authorization"] for headers in server.requests] == [
+        basic,
+        "Bearer token",
+        basic,
+    ]
 
 
 def test_users_outside_ascii() -> None:
@@ -49,7 +57,9 @@ def test_users_outside_ascii() -> None:
 
 @pytest.mark.filterwarnings("ignore::urllib3.exceptions.InsecureRequestWarning")
 def test_a_file_overrides_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """CA file and token of a file hold, not the CA bundle and .netrc of the environment; its proxy applies."""
+    """CA file and token of a file hold, not the CA bundle and .netrc of the environment; its proxy
+    applies.
+    """
     authority = Authority(tmp_path)
     pair = authority.server()
     other = Authority(tmp_path, "other")
@@ -65,7 +75,11 @@ def test_a_file_overrides_the_environment(tmp_path: Path, monkeypatch: pytest.Mo
             Api("--grafana", peer.url).data("/x")
         monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(authority.own.certificate))
         assert Api("--grafana", peer.url).data("/x") == {}
-    assert [headers.get("Authorization", "")[:6] for _, headers, _ in peer.requests] == ["Bearer", "Basic ", "Basic "]
+    assert [headers.get("Authorization", "")[:6] for _, headers, _ in peer.requests] == [
+        "Bearer",
+        "Basic ",
+        "Basic ",
+    ]
     with Peer(body=b"{}") as proxy:
         monkeypatch.setenv("HTTP_PROXY", proxy.url)
         monkeypatch.setenv("no_proxy", "")

@@ -18,8 +18,8 @@ _HTML = b"<!DOCTYPE html><html><head><title>404 Not Found</title></head></html>"
 _INSTANCE = (CASES / "full.instance.json").read_bytes()
 _UNKNOWN = b'{"error": "Not found. Invalid version requested"}'
 _EVENT = (
-    b'{"DocumentIncarnation": 1, "Events": [{"EventId": "A", "EventType": "Reboot", "Resources": ["vm_0"], '
-    b'"EventStatus": "Scheduled", "NotBefore": "Mon, 11 Apr 2033 22:26:58 GMT"}]}'
+    b'{"DocumentIncarnation": 1, "Events": [{"EventId": "A", "EventType": "Reboot", "Resources":'
+    b' ["vm_0"], "EventStatus": "Scheduled", "NotBefore": "Mon, 11 Apr 2033 22:26:58 GMT"}]}'
 )
 
 
@@ -35,7 +35,9 @@ def findings(instance: Reply, events: Reply, **settings: str) -> dict[str, Findi
         return {each.check: each for each in found}
 
 
-@pytest.mark.parametrize(("status", "body"), [(407, b""), (200, _HTML), (200, b'{"status": "success"}')])
+@pytest.mark.parametrize(
+    ("status", "body"), [(407, b""), (200, _HTML), (200, b'{"status": "success"}')]
+)
 def test_other_servers(status: int, body: bytes) -> None:
     """A proxy or a web server is not taken for the metadata service, nor its clock for Azure's."""
     found = findings((status, {}, body), (status, {}, body))
@@ -48,10 +50,15 @@ def test_other_servers(status: int, body: bytes) -> None:
 
 def test_api_version_that_the_service_does_not_know() -> None:
     """The flag and what the service offers are named."""
-    found = findings((200, {}, _INSTANCE), (404, {}, _UNKNOWN), **{"imds.api-version": "2024-07-09"})
+    found = findings(
+        (200, {}, _INSTANCE), (404, {}, _UNKNOWN), **{"imds.api-version": "2024-07-09"}
+    )
     assert "answered 404" in found["scheduled-events"].sentence
     assert "set --imds.api-version" in found["scheduled-events"].sentence
-    offers = b'{"error": "Bad request. api-version is invalid", "newest-versions": ["2017-12-01", "2017-08-01"]}'
+    offers = (
+        b'{"error": "Bad request. api-version is invalid", "newest-versions": ["2017-12-01",'
+        b' "2017-08-01"]}'
+    )
     found = findings((200, {}, _INSTANCE), (400, {}, offers))
     assert "offers 2017-12-01, 2017-08-01" in found["scheduled-events"].sentence
 
@@ -74,7 +81,8 @@ def test_name_of_the_host() -> None:
 def test_an_event_that_cannot_be_read() -> None:
     """A document with an entry that no exporter can read is wrong, although it is JSON."""
     found = findings(
-        (200, {}, _INSTANCE), (200, {}, b'{"DocumentIncarnation": 1, "Events": [{"EventType": "Reboot"}]}')
+        (200, {}, _INSTANCE),
+        (200, {}, b'{"DocumentIncarnation": 1, "Events": [{"EventType": "Reboot"}]}'),
     )
     assert "An event cannot be read" in found["scheduled-events"].sentence
 
@@ -82,7 +90,9 @@ def test_an_event_that_cannot_be_read() -> None:
 def test_temporary_disk(tmp_path: Path) -> None:
     """A journal below a folder with Azure's warning is on the temporary disk."""
     (tmp_path / "DATALOSS_WARNING_README.txt").touch()
-    (_, disk) = journal.examine(subject(**{"journal.path": str(tmp_path / "state" / "journal.sqlite")}))
+    _, disk = journal.examine(
+        subject(**{"journal.path": str(tmp_path / "state" / "journal.sqlite")})
+    )
     assert (disk.check, disk.mark) == ("journal-disk", "wrong")
     assert "temporary disk" in disk.sentence
 

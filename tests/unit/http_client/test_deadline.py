@@ -10,7 +10,9 @@ from support.servers.http_peer import Peer
 
 @pytest.mark.parametrize(("idle_seconds", "connections"), [(0.0, 3), (60.0, 1)])
 def test_idle_connection(idle_seconds: float, connections: int) -> None:
-    """A connection that has been idle for too long is not used again: a load balancer may have forgotten it."""
+    """A connection that has been idle for too long is not used again: a load balancer may have
+    forgotten it.
+    """
     with Peer() as peer, requests.Session() as session:
         session.trust_env = False
         adapter = DeadlineAdapter(idle_seconds)

@@ -54,7 +54,10 @@ def test_without_a_connection(url: str, reason: str) -> None:
     ("answer", "reason"),
     [
         (b"", "Remote end closed connection without response"),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf", "IncompleteRead(4 bytes read, 5 more expected)"),
+        (
+            b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf",
+            "IncompleteRead(4 bytes read, 5 more expected)",
+        ),
         (b"no\x1b[31m HTTP\r\n\r\n", "no [31m HTTP"),
     ],
 )
@@ -76,8 +79,15 @@ def test_headers(value: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener, requests.Session() as session:
         session.trust_env = False
         with pytest.raises((requests.RequestException, ValueError)) as raised:
-            session.get(f"http://127.0.0.1:{listener.getsockname()[1]}", headers={"Authorization": value}, timeout=5)
-    assert failure_reason(raised.value) == "a header of the request has a character that HTTP cannot carry"
+            session.get(
+                f"http://127.0.0.1:{listener.getsockname()[1]}",
+                headers={"Authorization": value},
+                timeout=5,
+            )
+    assert (
+        failure_reason(raised.value)
+        == "a header of the request has a character that HTTP cannot carry"
+    )
 
 
 def test_tls() -> None:

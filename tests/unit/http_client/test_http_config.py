@@ -13,14 +13,23 @@ from azure_scheduled_events_exporter.http_client.http_config import HttpConfig, 
     [
         ("basic_auth: {username: me, password: sesame}", HttpConfig(user=("me", "sesame"))),
         ("basic_auth: {username: me, password_file: secret}", HttpConfig(user=("me", "hidden"))),
-        ("basic_auth: {username_file: secret, password: sesame}", HttpConfig(user=("hidden", "sesame"))),
+        (
+            "basic_auth: {username_file: secret, password: sesame}",
+            HttpConfig(user=("hidden", "sesame")),
+        ),
         ("follow_redirects: false\nenable_http2: true", HttpConfig()),
         ("tls_config: {server_name: am.example}", HttpConfig(server_name="am.example")),
         ("authorization: {credentials: token}", HttpConfig(authorization="Bearer token")),
-        ("authorization: {type: Token, credentials_file: secret}", HttpConfig(authorization="Token hidden")),
+        (
+            "authorization: {type: Token, credentials_file: secret}",
+            HttpConfig(authorization="Token hidden"),
+        ),
         ("tls_config: {insecure_skip_verify: true}", HttpConfig(insecure=True)),
         ("authorization:\n  credentials: |\n    token\n", HttpConfig(authorization="Bearer token")),
-        ("basic_auth:\n  username: me\n  password: |\n    pä ss\n", HttpConfig(user=("me", "pä ss"))),
+        (
+            "basic_auth:\n  username: me\n  password: |\n    pä ss\n",
+            HttpConfig(user=("me", "pä ss")),
+        ),
     ],
 )
 def test_http_config(text: str, expected: HttpConfig, tmp_path: Path) -> None:
@@ -38,7 +47,10 @@ def test_http_config(text: str, expected: HttpConfig, tmp_path: Path) -> None:
             "unknown key; known here: authorization, basic_auth, enable_http2, follow_redirects",
         ),
         ("basic_auth: {password: sesame}", "'username' is missing"),
-        ("follow_redirects: true", r"http.yaml:1: follow_redirects: redirects are never followed: write false"),
+        (
+            "follow_redirects: true",
+            r"http.yaml:1: follow_redirects: redirects are never followed: write false",
+        ),
         ("authorization: {credentials_file: nowhere}", "nowhere: cannot be read: No such file"),
         ("tls_config: {cert_file: http.yaml}", "cert_file and key_file belong together"),
         (
@@ -49,12 +61,30 @@ def test_http_config(text: str, expected: HttpConfig, tmp_path: Path) -> None:
             "basic_auth: {username: a, password: sesame}\nauthorization: {credentials: b}",
             "exclude each other: keep one",
         ),
-        ("basic_auth: {username: a, password: sesame, password_file: http.yaml}", "exclude each other: keep one"),
-        ('authorization: {credentials: "a\\nsesame"}', r"http.yaml:1: authorization.credentials: has a line break"),
-        ('basic_auth: {username: me, password: "a\\0sesame"}', r"basic_auth.password: has a line break or another"),
-        ("authorization: {credentials_file: two}", r"authorization.credentials_file: two: has a line break"),
-        ("authorization: {credentials: ses\u00e4me}", r"http.yaml:1: authorization: has a character outside ASCII"),
-        ("authorization: {type: T\u00f6ken, credentials: sesame}", r"authorization: has a character outside ASCII"),
+        (
+            "basic_auth: {username: a, password: sesame, password_file: http.yaml}",
+            "exclude each other: keep one",
+        ),
+        (
+            'authorization: {credentials: "a\\nsesame"}',
+            r"http.yaml:1: authorization.credentials: has a line break",
+        ),
+        (
+            'basic_auth: {username: me, password: "a\\0sesame"}',
+            r"basic_auth.password: has a line break or another",
+        ),
+        (
+            "authorization: {credentials_file: two}",
+            r"authorization.credentials_file: two: has a line break",
+        ),
+        (
+            "authorization: {credentials: ses\u00e4me}",
+            r"http.yaml:1: authorization: has a character outside ASCII",
+        ),
+        (
+            "authorization: {type: T\u00f6ken, credentials: sesame}",
+            r"authorization: has a character outside ASCII",
+        ),
     ],
 )
 def test_bad_http_config(text: str, message: str, tmp_path: Path) -> None:

@@ -1,4 +1,6 @@
-"""Web configuration files: what each key means, and the error about everything that is wrong with one."""
+"""Web configuration files: what each key means, and the error about everything that is wrong with
+one.
+"""
 
 import ssl
 from pathlib import Path
@@ -27,8 +29,12 @@ def _folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     authority.server("small", ("-newkey", "rsa:1024"))
     encryption = ("-aes128", "-passout", "pass:secret")
     openssl("pkey", "-in", folder / "server.key", *encryption, "-out", folder / "encrypted.key")
-    (folder / "broken.pem").write_text("-----BEGIN CERTIFICATE-----\nbm8K\n-----END CERTIFICATE-----\n")
-    (folder / "broken.key").write_text("-----BEGIN PRIVATE KEY-----\nbm8K\n-----END PRIVATE KEY-----\n")
+    (folder / "broken.pem").write_text(
+        "-----BEGIN CERTIFICATE-----\nbm8K\n-----END CERTIFICATE-----\n"
+    )
+    (folder / "broken.key").write_text(
+        "-----BEGIN PRIVATE KEY-----\nbm8K\n-----END PRIVATE KEY-----\n"
+    )
     (folder / "huge.pem").write_text(" " * (1 << 20) + "x")
     return folder
 
@@ -46,13 +52,20 @@ def test_error(text: str, error: str, folder: Path) -> None:
     path = write(folder, text.replace("PAIR", PAIR))
     with pytest.raises(UsageError) as raised:
         load(path)
-    shown = str(raised.value).removeprefix(str(path)).replace(f"{folder}/", "").replace(str(folder), "FOLDER")
+    shown = (
+        str(raised.value)
+        .removeprefix(str(path))
+        .replace(f"{folder}/", "")
+        .replace(str(folder), "FOLDER")
+    )
     assert shown == error.strip()
     assert "$2" not in shown
 
 
 def test_every_key(folder: Path) -> None:
-    """Every key of the toolkit's format has the meaning that its page describes; paths are relative to the file."""
+    """Every key of the toolkit's format has the meaning that its page describes; paths are relative
+    to the file.
+    """
     path = write(
         folder,
         f"""\
@@ -84,11 +97,16 @@ basic_auth_users:
     assert config.tls.context.verify_mode is ssl.CERT_REQUIRED
     assert config.tls.context.minimum_version is ssl.TLSVersion.TLSv1_3
     assert config.users == {b"prometheus": HASHED.encode(), "Jürgen".encode(): HASHED.encode()}
-    assert config.headers == (("Content-Security-Policy", "default-src 'none'"), ("X-Frame-Options", "sameorigin"))
+    assert config.headers == (
+        ("Content-Security-Policy", "default-src 'none'"),
+        ("X-Frame-Options", "sameorigin"),
+    )
 
 
 def test_defaults(folder: Path) -> None:
-    """A certificate and its key are enough: TLS 1.2 and newer, without client certificates or passwords."""
+    """A certificate and its key are enough: TLS 1.2 and newer, without client certificates or
+    passwords.
+    """
     config = load(write(folder, f"tls_server_config: {{{PAIR}}}"))
     assert config.tls
     assert config.tls.context.minimum_version is ssl.TLSVersion.TLSv1_2

@@ -34,7 +34,9 @@ def read(message: bytes) -> bytes | None:
 
 
 def test_the_request_is_a_dhcpdiscover_that_wants_option_245_broadcast_back() -> None:
-    """What goes out is a DHCPDISCOVER with our id and MAC, asking for option 245 and a broadcast answer."""
+    """What goes out is a DHCPDISCOVER with our id and MAC, asking for option 245 and a broadcast
+    answer.
+    """
     message = build_discover(XID, MAC)
     assert message[:12] == bytes.fromhex("01010600 1a2b3c4d 0000 8000")
     assert message[12:28] == bytes(16)
@@ -51,7 +53,10 @@ def test_the_request_is_a_dhcpdiscover_that_wants_option_245_broadcast_back() ->
         (answer(bytes((53, 1, 2)) + OPTION + b"\xff"), "after another option"),
         (answer(bytes(7) + OPTION + bytes(3) + b"\xff" + bytes(60)), "between padding"),
         (answer(OPTION), "without an end mark"),
-        (answer(OPTION + b"\xff" + bytes((ENDPOINT_OPTION, 4, 9, 9, 9, 9))), "what follows the end is no option"),
+        (
+            answer(OPTION + b"\xff" + bytes((ENDPOINT_OPTION, 4, 9, 9, 9, 9))),
+            "what follows the end is no option",
+        ),
     ],
 )
 def test_option_245_is_found_wherever_dhcp_allows_it(message: bytes, because: str) -> None:

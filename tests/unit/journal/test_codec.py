@@ -1,4 +1,6 @@
-"""How values are written to the journal: damage of the file and bugs of the exporter are distinguished."""
+"""How values are written to the journal: damage of the file and bugs of the exporter are
+distinguished.
+"""
 
 import pytest
 
@@ -25,7 +27,10 @@ def test_a_bug(text: str) -> None:
 @pytest.mark.parametrize("number", ["NaN", "-Infinity", "1e999", str(1 << 63), "true", '"5"'])
 def test_a_number_out_of_range(number: str) -> None:
     """A number out of range, or a value of another type, does not fit."""
-    with pytest.raises(CodecError, match="bug: Timestamp cannot be read from the journal: TypeError: expected float"):
+    with pytest.raises(
+        CodecError,
+        match="bug: Timestamp cannot be read from the journal: TypeError: expected float",
+    ):
         decode(Timestamp, f'{{"wall": {number}}}')
 
 

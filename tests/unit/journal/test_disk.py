@@ -1,4 +1,6 @@
-"""With a disk that fails, hangs or is damaged, nothing is lost or repeated, and nobody waits for longer than 2 s."""
+"""With a disk that fails, hangs or is damaged, nothing is lost or repeated, and nobody waits for
+longer than 2 s.
+"""
 
 import contextlib
 import logging
@@ -34,7 +36,9 @@ def transitions(path: Path) -> list[tuple[int, Record]]:
 
 
 class Disk:
-    """A small disk that can be filled and made read-only: a tmpfs where one may mount, else the limits of a user."""
+    """A small disk that can be filled and made read-only: a tmpfs where one may mount, else the
+    limits of a user.
+    """
 
     begin: Open
 
@@ -63,7 +67,9 @@ class Disk:
     def writable(self, *, yes: bool) -> None:
         """Make the disk read-only, or writable again."""
         if self.mounted:
-            subprocess.run(["mount", "-o", f"remount,{'rw' if yes else 'ro'}", str(self.folder)], check=True)
+            subprocess.run(
+                ["mount", "-o", f"remount,{'rw' if yes else 'ro'}", str(self.folder)], check=True
+            )
         else:
             self.folder.chmod(0o700 if yes else 0o500)
 
@@ -76,7 +82,9 @@ class Disk:
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Disk]:
-    """A small disk, and :attr:`Disk.begin`, which opens journals that are closed before it is removed."""
+    """A small disk, and :attr:`Disk.begin`, which opens journals that are closed before it is
+    removed.
+    """
     made = Disk(tmp_path / "disk")
     try:
         with recorders() as made.begin:
@@ -98,7 +106,10 @@ class TestTrouble:
         assert not recorder.is_up()
         recorder.after(1).sees("A", "C")
         recorder.after(1).sees("A", "C", "D")
-        spans = [span.attributes["azure.scheduled_event.id"] for span in recorder.journal.queued_spans(256).values()]
+        spans = [
+            span.attributes["azure.scheduled_event.id"]
+            for span in recorder.journal.queued_spans(256).values()
+        ]
         assert spans[:2] == ["D", "B"], "spans are sent while they wait for the disk"
         disk.empty()
         recorder.regains_disk()
@@ -110,13 +121,21 @@ class TestTrouble:
         assert (after.statistics, after.known) == (recorder.statistics, recorder.known)
         assert len(after.journal.queued_spans(256)) == after.journal.spans_queued()
 
-    @pytest.mark.parametrize("trouble", [Disk.fill, partial(Disk.writable, yes=False)], ids=["full", "read-only"])
-    def test_at_the_start(self, trouble: Callable[[Disk], None], disk: Disk, caplog: pytest.LogCaptureFixture) -> None:
-        """A journal on a disk that is full or read-only at the start is read; what comes is added later."""
+    @pytest.mark.parametrize(
+        "trouble", [Disk.fill, partial(Disk.writable, yes=False)], ids=["full", "read-only"]
+    )
+    def test_at_the_start(
+        self, trouble: Callable[[Disk], None], disk: Disk, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """A journal on a disk that is full or read-only at the start is read; what comes is added
+        later.
+        """
         before = disk.begin(disk.folder)
         before.sees("OLD", "OPEN")
         before.after(5).sees("OPEN")
-        run = HookRun("run", "script", "OPEN", "Freeze", "prepare", before.now.wall, "ok", 1.0, 60.0)
+        run = HookRun(
+            "run", "script", "OPEN", "Freeze", "prepare", before.now.wall, "ok", 1.0, 60.0
+        )
         with closing(writable(disk.folder)) as store:
             store.put_hook_run(run)
         before.journal.close()
@@ -137,7 +156,9 @@ class TestTrouble:
         assert (after.known, after.statistics) == (recorder.known, recorder.statistics)
 
     def test_another_vms_journal_on_a_full_disk(self, disk: Disk) -> None:
-        """What is known of another VM is forgotten also if the disk has no room for a journal of this VM."""
+        """What is known of another VM is forgotten also if the disk has no room for a journal of
+        this VM.
+        """
         before = disk.begin(disk.folder)
         assert not before.journal.claim("one")
         before.sees("THEIRS")
@@ -152,7 +173,9 @@ class TestTrouble:
         assert history(disk.folder) == ["OURS"]
 
     def test_a_path_that_cannot_be(self, tmp_path: Path, start: Open) -> None:
-        """A file where a folder should be costs nothing but the disk; when it is gone, the folder is made."""
+        """A file where a folder should be costs nothing but the disk; when it is gone, the folder
+        is made.
+        """
         (tmp_path / "state").write_text("in the way")
         recorder = start(tmp_path / "state" / "deep" / "journal.sqlite")
         recorder.sees("A")
@@ -163,7 +186,9 @@ class TestTrouble:
         assert history(tmp_path / "state" / "deep" / "journal.sqlite") == ["A"]
 
     def test_memory_is_bounded(self, disk: Disk) -> None:
-        """Of what waits for very long, the oldest transitions are counted only, and all else is written."""
+        """Of what waits for very long, the oldest transitions are counted only, and all else is
+        written.
+        """
         recorder = disk.begin(disk.folder)
         recorder.sees("A", "GONE")
         disk.fill()
@@ -184,12 +209,16 @@ class TestTrouble:
                 *(Change(Transition.RESCHEDULED, life, recorder.now) for _ in range(200)),
             ]
             recorder.statistics = recorder.statistics.plus(changes)
-            recorder.journal.record(changes, lives, statistics=recorder.statistics, lifecycles=recorder.known)
+            recorder.journal.record(
+                changes, lives, statistics=recorder.statistics, lifecycles=recorder.known
+            )
         assert len(recorder.journal._rows) == MOST
         disk.empty()
         recorder.regains_disk()
         numbers = [number for number, _ in transitions(disk.folder)]
-        assert numbers == [1, 2, *range(4804 - MOST * 2 // 3, 4804)], "of three rows, two are transitions"
+        assert numbers == [1, 2, *range(4804 - MOST * 2 // 3, 4804)], (
+            "of three rows, two are transitions"
+        )
         recorder.journal.close()
         after = disk.begin(disk.folder)
         assert after.statistics == recorder.statistics
@@ -227,7 +256,14 @@ def of_another_class(path: Path) -> None:
         connection.execute("""UPDATE lives SET life = '{"nonsense": 1}' WHERE event_id = 'E7'""")
 
 
-DAMAGES = [corrupted, bit_rot, emptied_of_tables, of_a_newer_version, of_another_program, of_another_class]
+DAMAGES = [
+    corrupted,
+    bit_rot,
+    emptied_of_tables,
+    of_a_newer_version,
+    of_another_program,
+    of_another_class,
+]
 
 
 class TestUnusable:
@@ -235,9 +271,15 @@ class TestUnusable:
 
     @pytest.mark.parametrize("damage", DAMAGES)
     def test_at_the_start(
-        self, damage: Callable[[Path], None], folder: Path, start: Open, caplog: pytest.LogCaptureFixture
+        self,
+        damage: Callable[[Path], None],
+        folder: Path,
+        start: Open,
+        caplog: pytest.LogCaptureFixture,
     ) -> None:
-        """Nothing has been read, so the new one begins empty; the old one is kept, and named in the log."""
+        """Nothing has been read, so the new one begins empty; the old one is kept, and named in the
+        log.
+        """
         before = start(folder)
         before.sees(*(f"E{number}" for number in range(40)))
         before.journal.close()
@@ -253,11 +295,16 @@ class TestUnusable:
 
     @pytest.mark.parametrize("damage", ["damaged", "removed", "replaced", "without logs"])
     def test_in_use(self, damage: str, folder: Path, start: Open) -> None:
-        """The new one goes on with counters, current events, ended events and numbers of the lost one."""
+        """The new one goes on with counters, current events, ended events and numbers of the lost
+        one.
+        """
         file = folder / "journal.sqlite"
         recorder = start(folder)
         recorder.sees("OLD")
-        with closing(sqlite3.connect(file)) as source, closing(sqlite3.connect(folder / "copy")) as copy:
+        with (
+            closing(sqlite3.connect(file)) as source,
+            closing(sqlite3.connect(folder / "copy")) as copy,
+        ):
             source.backup(copy)
         recorder.after(5).sees("A")
         if damage == "damaged":

@@ -22,8 +22,12 @@ def bodies(path: Path) -> list[bytes]:
 
 
 def test_a_document_is_kept_as_it_came(path: Path) -> None:
-    """Time, headers, the reason of a refusal, the VM's name and bytes that are no text come back, to the owner only."""
-    document = RecordedDocument(12.5, b"\xff\x00\xe2\x80\xa8\r\n", {"Date": "today"}, "no JSON", "web_4")
+    """Time, headers, the reason of a refusal, the VM's name and bytes that are no text come back,
+    to the owner only.
+    """
+    document = RecordedDocument(
+        12.5, b"\xff\x00\xe2\x80\xa8\r\n", {"Date": "today"}, "no JSON", "web_4"
+    )
     keep(path, document)
     assert read_documents(path) == [document]
     assert files(path)[0].stat().st_mode & 0o777 == 0o600
@@ -38,7 +42,10 @@ def test_a_restart_repeats_no_document(path: Path) -> None:
 
 def test_size_is_bounded(path: Path) -> None:
     """At 10 MiB the older half goes, headers included."""
-    kept = [RecordedDocument(float(number), b"%d" % number, {"Server": "x" * 1_000_000}) for number in range(14)]
+    kept = [
+        RecordedDocument(float(number), b"%d" % number, {"Server": "x" * 1_000_000})
+        for number in range(14)
+    ]
     for document in kept:
         keep(path, document)
         assert sum(each.stat().st_size for each in path.parent.iterdir()) <= LARGEST
@@ -55,7 +62,9 @@ def test_age_is_bounded(path: Path) -> None:
 
 
 def test_damage_costs_no_fact(folder: Path, start: Open) -> None:
-    """A line that was cut or changed is skipped, and events, counters and the writing of both go on."""
+    """A line that was cut or changed is skipped, and events, counters and the writing of both go
+    on.
+    """
     recorder = start(folder)
     recorder.sees("A")
     recorder.journal.keep_document(RecordedDocument(1.0, b"before"))

@@ -1,4 +1,6 @@
-"""The journal's file: where it is and who may read it, its one writer, and what it keeps for how long."""
+"""The journal's file: where it is and who may read it, its one writer, and what it keeps for how
+long.
+"""
 
 import os
 import sqlite3
@@ -53,7 +55,8 @@ class TestFile:
         assert file._store.connection.execute("PRAGMA synchronous").fetchone() == (2,)
 
     @pytest.mark.parametrize(
-        ("given", "file"), [("state", "state/journal.sqlite"), ("state/j.db", "state/j.db"), ("file", "file")]
+        ("given", "file"),
+        [("state", "state/journal.sqlite"), ("state/j.db", "state/j.db"), ("file", "file")],
     )
     def test_a_folder_or_a_file(self, given: str, file: str, tmp_path: Path) -> None:
         """--journal.path names a folder, or the file itself."""
@@ -67,7 +70,9 @@ class TestFile:
         assert history(tmp_path / name) == ["A"]
 
     def test_another_programs_file(self, tmp_path: Path, start: Open) -> None:
-        """A file that was named by mistake is refused and stays; what was a journal under that name is set aside."""
+        """A file that was named by mistake is refused and stays; what was a journal under that name
+        is set aside.
+        """
         file = tmp_path / "passwd"
         file.write_text("root:x:0:0\n" * 100)
         with pytest.raises(ExporterError, match=r"passwd cannot be used as --journal\.path"):
@@ -78,7 +83,9 @@ class TestFile:
         assert start(tmp_path / "mine.db").is_up()
 
     def test_memory(self, tmp_path: Path, start: Open) -> None:
-        """Without a path, everything works in memory, and the journal reports that it is not on disk."""
+        """Without a path, everything works in memory, and the journal reports that it is not on
+        disk.
+        """
         recorder = start(None)
         recorder.sees("A")
         assert recorder.journal.restore().statistics == recorder.statistics
@@ -93,9 +100,13 @@ class TestFile:
         assert list(tmp_path.iterdir()) == []
 
     def test_an_empty_journal_to_read(self, tmp_path: Path) -> None:
-        """Reading a journal that has just been created is an error that says so, and the file stays empty."""
+        """Reading a journal that has just been created is an error that says so, and the file stays
+        empty.
+        """
         (tmp_path / "journal.sqlite").touch()
-        with pytest.raises(ExporterError, match="cannot be read: nothing has been written to it yet"):
+        with pytest.raises(
+            ExporterError, match="cannot be read: nothing has been written to it yet"
+        ):
             read_only(tmp_path)
         assert (tmp_path / "journal.sqlite").stat().st_size == 0
 
@@ -107,7 +118,8 @@ class TestOneWriter:
         """The second one gets an error with the file and what to do."""
         start(folder)
         with pytest.raises(
-            JournalInUseError, match=r"another exporter, or 'approve', writes .*journal\.sqlite: .*--journal\.path"
+            JournalInUseError,
+            match=r"another exporter, or 'approve', writes .*journal\.sqlite: .*--journal\.path",
         ):
             start(folder)
 
@@ -117,11 +129,15 @@ class TestOneWriter:
         assert start(folder).is_up()
 
     def test_a_write_that_does_not_end(self, folder: Path, start: Open) -> None:
-        """A command that cannot write because a process hangs in its write says so, and does not advise to be root."""
+        """A command that cannot write because a process hangs in its write says so, and does not
+        advise to be root.
+        """
         start(folder).sees("A")
         with closing(sqlite3.connect(file_path(folder), isolation_level=None)) as hanging:
             hanging.execute("BEGIN IMMEDIATE")
-            with pytest.raises(ExporterError, match=r"written: database is locked .*; restart .*, and try again$"):
+            with pytest.raises(
+                ExporterError, match=r"written: database is locked .*; restart .*, and try again$"
+            ):
                 writable(folder)
 
 

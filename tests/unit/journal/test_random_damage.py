@@ -1,4 +1,6 @@
-"""A journal with random bytes or values changed: it is used or set aside, and what comes then is on disk."""
+"""A journal with random bytes or values changed: it is used or set aside, and what comes then is on
+disk.
+"""
 
 import contextlib
 import sqlite3
@@ -36,7 +38,9 @@ def sound() -> bytes:
             store.put_hook_run(run)
             store.add_requests(events, "ada", wall, wall + 60)
         recorder.journal.record_heartbeat(Timestamp(wall, 3.0, "boot"))
-        recorder.journal.maintain(recorder.after(90 * DAY - 100).now, lambda: True)  # writes the sums of the older half
+        recorder.journal.maintain(
+            recorder.after(90 * DAY - 100).now, lambda: True
+        )  # writes the sums of the older half
         recorder.journal.close()
         return (Path(folder) / "journal.sqlite").read_bytes()
 
@@ -47,12 +51,17 @@ def use(recorder: Recorder) -> None:
     journal.claim(VM_ID)
     journal.maintain(recorder.now, lambda: True)
     recorder.sees("NEW")
-    assert "NEW" in {span.attributes.get("azure.scheduled_event.id") for span in journal.queued_spans(128).values()}
+    assert "NEW" in {
+        span.attributes.get("azure.scheduled_event.id")
+        for span in journal.queued_spans(128).values()
+    }
     recorder.regains_disk()
 
 
 def check(content: bytes) -> None:
-    """Nothing raises, at most the file is set aside, and a restart finds the event that came after the damage."""
+    """Nothing raises, at most the file is set aside, and a restart finds the event that came after
+    the damage.
+    """
     with tempfile.TemporaryDirectory() as folder, recorders() as start:
         path = Path(folder) / "journal.sqlite"
         path.write_bytes(content)
@@ -86,7 +95,9 @@ def test_any_bytes(changes: list[tuple[int, bytes]]) -> None:
 
 
 def without_log(content: bytes) -> bytes:
-    """Return a database without write-ahead log, which one in memory cannot have: its header says so in two bytes."""
+    """Return a database without write-ahead log, which one in memory cannot have: its header says
+    so in two bytes.
+    """
     return content[:18] + b"\1\1" + content[20:]
 
 
@@ -96,20 +107,31 @@ def test_any_value_in_a_column(data: st.DataObject) -> None:
     """A value in any column of any table is any other value."""
     with contextlib.closing(sqlite3.connect(":memory:")) as connection:
         connection.deserialize(without_log(sound()))
-        tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        tables = [
+            name
+            for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+        ]
         for table in data.draw(st.lists(st.sampled_from(tables), min_size=1, max_size=4)):
             columns = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
             column = data.draw(st.sampled_from(columns))
             rows = connection.execute(f"SELECT {column} FROM {table}").fetchall()
             (old,) = data.draw(st.sampled_from(rows))
-            new = data.draw(st.sampled_from([None, 0, -1, 2.5, 1e308, -1e308, 1 << 62, "", "x", "[]", b"", b"\xff"]))
+            new = data.draw(
+                st.sampled_from(
+                    [None, 0, -1, 2.5, 1e308, -1e308, 1 << 62, "", "x", "[]", b"", b"\xff"]
+                )
+            )
             with contextlib.suppress(sqlite3.IntegrityError):
-                connection.execute(f"UPDATE {table} SET {column} = ? WHERE {column} IS ?", (new, old))
+                connection.execute(
+                    f"UPDATE {table} SET {column} = ? WHERE {column} IS ?", (new, old)
+                )
         connection.commit()
         check(bytes(connection.serialize()))
 
 
-@pytest.mark.parametrize(("column", "value"), [("epoch", b"x"), ("last_number", 2.5), ("vm_id", b"x")])
+@pytest.mark.parametrize(
+    ("column", "value"), [("epoch", b"x"), ("last_number", 2.5), ("vm_id", b"x")]
+)
 def test_state_of_a_wrong_type(column: str, value: object) -> None:
     """SQLite looks at no CHECK in a file that is only read, so the types are compared when it is."""
     with contextlib.closing(sqlite3.connect(":memory:")) as connection:

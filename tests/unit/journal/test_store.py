@@ -1,4 +1,6 @@
-"""The journal's tables: whatever is written comes back, is counted once, and is forgotten without being uncounted."""
+"""The journal's tables: whatever is written comes back, is counted once, and is forgotten without
+being uncounted.
+"""
 
 import sqlite3
 from collections.abc import Iterator, Sequence
@@ -26,19 +28,29 @@ from azure_scheduled_events_exporter.core.spans import SpanFacts
 from azure_scheduled_events_exporter.core.statistics import Statistics
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.journal.codec import decode
-from azure_scheduled_events_exporter.journal.store import END_SPAN, Row, Store, entry_rows, prune_rows
+from azure_scheduled_events_exporter.journal.store import (
+    END_SPAN,
+    Row,
+    Store,
+    entry_rows,
+    prune_rows,
+)
 
-PATIENCE = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # the machine may be busy
+PATIENCE = settings(
+    deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)  # the machine may be busy
 FINITE = st.floats(min_value=-4e9, max_value=4e9)
 
 
 def of_every_field(kind: type[Any]) -> st.SearchStrategy[Any]:
-    """Values of a dataclass with every field drawn by its type: a field that is added later is tried too."""
+    """Values of a dataclass with every field drawn by its type: a field that is added later is
+    tried too.
+    """
     hints = get_type_hints(kind)
     return st.builds(kind, **{field.name: of(hints[field.name]) for field in fields(kind)})
 
 
-def of(hint: Any) -> st.SearchStrategy[Any]:  # noqa: ANN401 - a type hint is no type
+def of(hint: Any) -> st.SearchStrategy[Any]:
     """Values of one type; numbers are finite, as those of every document and clock are."""
     if isinstance(hint, UnionType):
         return st.one_of([of(each) for each in get_args(hint)])
@@ -62,7 +74,9 @@ SPANS = st.builds(
     name=st.text(),
     start=FINITE,
     end=FINITE,
-    attributes=st.dictionaries(st.text(), st.text() | FINITE | st.lists(st.text()).map(tuple), max_size=3),
+    attributes=st.dictionaries(
+        st.text(), st.text() | FINITE | st.lists(st.text()).map(tuple), max_size=3
+    ),
 )
 EVENTS = st.builds(
     ScheduledEvent,
@@ -102,13 +116,18 @@ def fresh() -> Store:
 
 
 def write(
-    store: Store, changes: Sequence[Change] = (), lives: Sequence[Lifecycle] = (), spans: Sequence[SpanFacts] = ()
+    store: Store,
+    changes: Sequence[Change] = (),
+    lives: Sequence[Lifecycle] = (),
+    spans: Sequence[SpanFacts] = (),
 ) -> None:
     """Write one entry as the journal's thread does."""
     before = store.restore()
     rows = entry_rows(before.last_number, changes, lives, spans)
     number = before.last_number + len(changes)
-    store.write(rows, replace(before, statistics=before.statistics.plus(changes), last_number=number))
+    store.write(
+        rows, replace(before, statistics=before.statistics.plus(changes), last_number=number)
+    )
 
 
 def end(store: Store, spans: list[tuple[str, str]]) -> None:
@@ -149,14 +168,18 @@ class TestRoundTrip:
         """A life read back is equal in every field, the oldest first."""
         with closing(fresh()) as store:
             write(store, lives=lives)
-            assert sorted(store.history(), key=lambda each: each.event_id) == sorted(lives, key=lambda e: e.event_id)
+            assert sorted(store.history(), key=lambda each: each.event_id) == sorted(
+                lives, key=lambda e: e.event_id
+            )
             walls = [each.first_seen.wall for each in store.history()]
             assert walls == sorted(walls)
 
     @PATIENCE
     @given(st.lists(SPANS, max_size=5, unique_by=lambda each: each.span_id))
     def test_every_span(self, spans: list[SpanFacts]) -> None:
-        """A span read back is equal, with texts, numbers and lists among its attributes, until it is delivered."""
+        """A span read back is equal, with texts, numbers and lists among its attributes, until it
+        is delivered.
+        """
         with closing(fresh()) as store:
             write(store, spans=spans)
             assert spans_of(store) == spans[::-1]
@@ -176,7 +199,9 @@ class TestRoundTrip:
     def test_the_oldest_ends_are_forgotten_first(self, store: Store) -> None:
         """Of very many ended events the newest are remembered, in their order."""
         write(store, lives=[life(f"E{n}", ended=float(n)) for n in range(1500)])
-        assert list(store.restore().lifecycles.ended) == [f"E{n}" for n in range(1500 - REMEMBERED_ENDS, 1500)]
+        assert list(store.restore().lifecycles.ended) == [
+            f"E{n}" for n in range(1500 - REMEMBERED_ENDS, 1500)
+        ]
 
     def test_a_failed_entry_leaves_nothing(self, store: Store) -> None:
         """An entry is written whole or not at all."""

@@ -35,7 +35,9 @@ def at(seconds: float) -> Timestamp:
     return Timestamp(NOON + seconds, 1000 + seconds, "boot")
 
 
-def lived(*documents: tuple[float, Iterable[ScheduledEvent]], vm_name: str | None = "vmss_0") -> Snapshot:
+def lived(
+    *documents: tuple[float, Iterable[ScheduledEvent]], vm_name: str | None = "vmss_0"
+) -> Snapshot:
     """The state after an exporter saw ``documents``, each so many seconds after noon."""
     known, statistics = Lifecycles(), Statistics()
     for seconds, events in documents:
@@ -44,16 +46,27 @@ def lived(*documents: tuple[float, Iterable[ScheduledEvent]], vm_name: str | Non
         statistics = statistics.plus(changes)
         for event in events:
             if event.event_id == "APPROVED":
-                known, changes = mark_approved(known, event.event_id, Approver.OPERATOR, at(seconds + 2))
+                known, changes = mark_approved(
+                    known, event.event_id, Approver.OPERATOR, at(seconds + 2)
+                )
                 statistics = statistics.plus(changes)
     snapshot = Snapshot(vm_name=vm_name, incarnation=7, statistics=statistics)
     return snapshot.showing(known, NOON + documents[-1][0])
 
 
 def full_life() -> Snapshot:
-    """One event for every kind of figure: waiting, approved, started, ended, a peer's, of an unknown type."""
+    """One event for every kind of figure: waiting, approved, started, ended, a peer's, of an
+    unknown type.
+    """
     freeze = ScheduledEvent(
-        "FREEZE", "Freeze", "Scheduled", "Platform", ("vmss_0", "vmss_1"), NOON + 900, 'Say "hi"\nto \\ all', 5.0
+        "FREEZE",
+        "Freeze",
+        "Scheduled",
+        "Platform",
+        ("vmss_0", "vmss_1"),
+        NOON + 900,
+        'Say "hi"\nto \\ all',
+        5.0,
     )
     approved = ScheduledEvent("APPROVED", "Reboot", "Scheduled", "User", ("vmss_0",), NOON + 900)
     failure = ScheduledEvent("FAILURE", "Reboot", "Started", "Platform", ("vmss_0",))
@@ -73,7 +86,9 @@ def full_life() -> Snapshot:
         failure="",
     )
     place = ("vmss", "westeurope", "1", "0", "rg", "sub")
-    identity = Instance("vmss_0", "d89dcaf9", *place, "Standard_B2ms", "Spot", host_name="vmss000000")
+    identity = Instance(
+        "vmss_0", "d89dcaf9", *place, "Standard_B2ms", "Spot", host_name="vmss000000"
+    )
     return replace(snapshot, polls=polls, identity=identity, document_changes=4)
 
 
@@ -89,8 +104,12 @@ def without_process(text: str) -> str:
     return text.replace(__version__, "VERSION").replace(platform.python_version(), "PYTHON")
 
 
-@pytest.mark.parametrize(("accept", "name"), [("", "exposition.txt"), (OPENMETRICS, "exposition.openmetrics")])
-def test_the_whole_exposition_is_as_reviewed(accept: str, name: str, golden: Callable[[str, str], None]) -> None:
+@pytest.mark.parametrize(
+    ("accept", "name"), [("", "exposition.txt"), (OPENMETRICS, "exposition.openmetrics")]
+)
+def test_the_whole_exposition_is_as_reviewed(
+    accept: str, name: str, golden: Callable[[str, str], None]
+) -> None:
     """The exposition equals the golden file, so that every change is reviewed."""
     golden(name, without_process(exposition(full_life()).render(accept).body.decode()))
 
@@ -98,7 +117,9 @@ def test_the_whole_exposition_is_as_reviewed(accept: str, name: str, golden: Cal
 def test_promtool_finds_nothing_to_complain() -> None:
     """The exposition follows Prometheus's own rules for names, units and help."""
     body = exposition(full_life()).render().body
-    done = subprocess.run([debian("promtool"), "check", "metrics"], input=body, capture_output=True, check=False)
+    done = subprocess.run(
+        [debian("promtool"), "check", "metrics"], input=body, capture_output=True, check=False
+    )
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 
@@ -115,13 +136,16 @@ def test_openmetrics_parses_strictly() -> None:
     ("accept", "is_openmetrics"),
     [
         ("application/openmetrics-text; version=1.0.0", True),
-        ("application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,text/plain;version=0.0.4;q=0.3", True),
+        (
+            "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,text/plain;version=0.0.4;q=0.3",
+            True,
+        ),
         ("application/openmetrics-text;version=high", False),
         ("text/plain;version=0.0.4", False),
         ("*/*", False),
     ],
 )
-def test_the_scraper_chooses_the_format(accept: str, is_openmetrics: bool) -> None:  # noqa: FBT001 - pytest hands it in by name
+def test_the_scraper_chooses_the_format(accept: str, is_openmetrics: bool) -> None:
     """OpenMetrics is sent to a scraper that asks for a version of it."""
     rendering = exposition(full_life()).render(accept)
     assert ("openmetrics" in rendering.content_type) is is_openmetrics
@@ -149,7 +173,9 @@ def test_every_field_of_the_snapshot_shows_when_it_changes() -> None:
             scraped.render()
             states.pop(0)
             expected = Exposition(lambda: states[0], lambda: NOON)  # noqa: B023 - read at once
-            assert without_process(scraped.render().body.decode()) == without_process(expected.render().body.decode())
+            assert without_process(scraped.render().body.decode()) == without_process(
+                expected.render().body.decode()
+            )
 
 
 def test_scrapes_at_the_same_moment_share_a_body() -> None:
@@ -163,17 +189,33 @@ def test_scrapes_at_the_same_moment_share_a_body() -> None:
 
 
 def test_counters_exist_before_anything_has_happened() -> None:
-    """Prometheus sees the first increase of every counter, because the series was there before, as 0."""
+    """Prometheus sees the first increase of every counter, because the series was there before, as
+    0.
+    """
     scrape = Scrape(exposition(Snapshot()).render().body.decode())
     types = {str(event_type) for event_type in EventType}
     for name in ("pending", "started"):
         labels = {(have["event_type"], have["scope"]) for have, _ in scrape.series(name)}
-        assert labels == {(event_type, scope) for event_type in types for scope in ("self", "peer", "unknown")}
-    transitions = {str(transition) for transition in Transition if transition is not Transition.WITHDRAWN}
-    own = {(have["event_type"], have["transition"]) for have, _ in scrape.series("transitions_total", scope="self")}
+        assert labels == {
+            (event_type, scope) for event_type in types for scope in ("self", "peer", "unknown")
+        }
+    transitions = {
+        str(transition) for transition in Transition if transition is not Transition.WITHDRAWN
+    }
+    own = {
+        (have["event_type"], have["transition"])
+        for have, _ in scrape.series("transitions_total", scope="self")
+    }
     assert own == {(event_type, transition) for event_type in types for transition in transitions}
     outcomes = {
-        "polls_total": {"ok", "timeout", "connection_error", "throttled", "http_error", "invalid_document"},
+        "polls_total": {
+            "ok",
+            "timeout",
+            "connection_error",
+            "throttled",
+            "http_error",
+            "invalid_document",
+        },
         "approval_requests_total": {"accepted", "rejected", "error"},
         "spans_total": {"exported", "failed"},
     }
@@ -183,20 +225,31 @@ def test_counters_exist_before_anything_has_happened() -> None:
 
 
 def test_series_stay_within_their_budget() -> None:
-    """An idle exporter costs at most 100 series with five types, a current event 10, all histograms of history 400."""
+    """An idle exporter costs at most 100 series with five types, a current event 10, all histograms
+    of history 400.
+    """
 
     def count(snapshot: Snapshot) -> int:
-        return len([line for line in exposition(snapshot).render().body.splitlines() if line[:1] != b"#"])
+        return len(
+            [line for line in exposition(snapshot).render().body.splitlines() if line[:1] != b"#"]
+        )
 
-    events = [ScheduledEvent(f"E{i}", "Freeze", "Scheduled", "User", ("vmss_0",), NOON, "", 5) for i in range(10)]
+    events = [
+        ScheduledEvent(f"E{i}", "Freeze", "Scheduled", "User", ("vmss_0",), NOON, "", 5)
+        for i in range(10)
+    ]
     idle = count(lived((0, [])))
     assert idle <= 100 + 12 * (len(EventType) - 5), idle
     assert count(replace(lived((0, events)), statistics=Statistics())) - idle <= 100
     types = ("Freeze", "Reboot", "Redeploy", "Preempt", "Terminate")
-    statistics = lived((0, events), (1, [replace(event, status="Started") for event in events]), (2, [])).statistics
+    statistics = lived(
+        (0, events), (1, [replace(event, status="Started") for event in events]), (2, [])
+    ).statistics
     per_series = {
         "notice": (len(next(iter(statistics.notice.values())).counts) + 2) * len(types),
-        "latency": (len(next(iter(statistics.approval_latency.values())).counts) + 2) * len(types) * len(Approver),
+        "latency": (len(next(iter(statistics.approval_latency.values())).counts) + 2)
+        * len(types)
+        * len(Approver),
         "phases": (len(next(iter(statistics.phases.values())).counts) + 2) * len(types) * 2,
         "pauses": (len(next(iter(statistics.pauses.values())).counts) + 2) * len(types),
     }
@@ -205,9 +258,13 @@ def test_series_stay_within_their_budget() -> None:
 
 @pytest.mark.parametrize("text", ["x" * 1034, "\u00e9" * 600, "\U0001f525" * 300])
 def test_a_label_value_has_at_most_1023_bytes(text: str) -> None:
-    """Azure's managed Prometheus refuses a scrape with a longer one, so every label value is cut at a character."""
+    """Azure's managed Prometheus refuses a scrape with a longer one, so every label value is cut at
+    a character.
+    """
     event = ScheduledEvent("E", "Freeze", "Scheduled", description=text, resources=(text,))
-    snapshot = replace(lived((0, [event])), identity=Instance("vmss_0", resource_group=text, host_name=text))
+    snapshot = replace(
+        lived((0, [event])), identity=Instance("vmss_0", resource_group=text, host_name=text)
+    )
     scrape = Scrape(exposition(snapshot).render().body.decode())
     cut = text.encode()[:1023].decode(errors="ignore")
     shown = {
@@ -216,15 +273,35 @@ def test_a_label_value_has_at_most_1023_bytes(text: str) -> None:
         "resource_group": scrape.series("instance_info"),
         "computer_name": scrape.series("host_info"),
     }
-    assert {label: series[0][0][label] for label, series in shown.items()} == dict.fromkeys(shown, cut)
+    assert {label: series[0][0][label] for label, series in shown.items()} == dict.fromkeys(
+        shown, cut
+    )
 
 
-LABELS = ("vm_id", "vm_name", "computer_name", "subscription_id", "resource_group", "scale_set", "zone")
-WEB = Instance("WEB_0", "ID", "Web", zone="1", resource_group="RG", subscription_id="SUB", host_name="WEB000000")
+LABELS = (
+    "vm_id",
+    "vm_name",
+    "computer_name",
+    "subscription_id",
+    "resource_group",
+    "scale_set",
+    "zone",
+)
+WEB = Instance(
+    "WEB_0",
+    "ID",
+    "Web",
+    zone="1",
+    resource_group="RG",
+    subscription_id="SUB",
+    host_name="WEB000000",
+)
 
 
 def test_the_impact_of_own_events() -> None:
-    """The impact begins at NotBefore, at the approval, or at the start; harmless events, advice and peers have none."""
+    """The impact begins at NotBefore, at the approval, or at the start; harmless events, advice and
+    peers have none.
+    """
     waiting = ScheduledEvent("WAITS", "Redeploy", "Scheduled", "Platform", ("web_0",), NOON + 900)
     events = [
         waiting,
@@ -235,21 +312,37 @@ def test_the_impact_of_own_events() -> None:
         replace(waiting, event_id="PEER", resources=("web_1",)),
     ]
     snapshot = replace(lived((0, events), (60, events), vm_name="WEB_0"), identity=WEB)
-    series = Scrape(exposition(snapshot).render().body.decode()).series("vm_impact_timestamp_seconds")
+    series = Scrape(exposition(snapshot).render().body.decode()).series(
+        "vm_impact_timestamp_seconds"
+    )
     values = ("ID", "WEB_0", "WEB000000", "sub", "rg", "web", "1")
     assert series == [
-        ({"event_id": event_id, "event_type": "Redeploy", **dict(zip(LABELS, values, strict=True))}, NOON + seconds)
+        (
+            {
+                "event_id": event_id,
+                "event_type": "Redeploy",
+                **dict(zip(LABELS, values, strict=True)),
+            },
+            NOON + seconds,
+        )
         for event_id, seconds in (("WAITS", 900), ("APPROVED", 2), ("RUNS", 0))
     ]
 
 
 def test_ended_events_for_an_hour() -> None:
-    """The end of an event is shown for an hour, of the newest hundred events, and not if the event returns."""
-    events = [ScheduledEvent(f"E{i}", "Freeze", "Scheduled", "User", ("vmss_0",), NOON + 900) for i in range(120)]
+    """The end of an event is shown for an hour, of the newest hundred events, and not if the event
+    returns.
+    """
+    events = [
+        ScheduledEvent(f"E{i}", "Freeze", "Scheduled", "User", ("vmss_0",), NOON + 900)
+        for i in range(120)
+    ]
 
     def shown(*documents: tuple[float, Iterable[ScheduledEvent]]) -> list[str]:
         scrape = Scrape(exposition(lived(*documents)).render().body.decode())
-        series = scrape.series("event_ended_timestamp_seconds", outcome="cancelled", scope="self", event_type="Freeze")
+        series = scrape.series(
+            "event_ended_timestamp_seconds", outcome="cancelled", scope="self", event_type="Freeze"
+        )
         assert {value for _, value in series} <= {NOON + 60}
         return [labels["event_id"] for labels, _ in series]
 
@@ -263,4 +356,6 @@ def test_ended_events_for_an_hour() -> None:
 def test_event_ids_never_stand_on_counters() -> None:
     """No label of a counter or histogram grows with every event, so no Prometheus fills up."""
     for spec in SPECS.values():
-        assert "event_id" not in spec.labels or (spec.type == "gauge" and re.match("event_|vm_impact_", spec.name))
+        assert "event_id" not in spec.labels or (
+            spec.type == "gauge" and re.match("event_|vm_impact_", spec.name)
+        )

@@ -34,10 +34,14 @@ class Machine:
 
     def passes(self, wall: float, since_boot: float) -> None:
         """Advance the clocks."""
-        self.reads = Timestamp(self.reads.wall + wall, self.reads.monotonic + since_boot, self.reads.boot_id)
+        self.reads = Timestamp(
+            self.reads.wall + wall, self.reads.monotonic + since_boot, self.reads.boot_id
+        )
 
     def wait(self, seconds: float) -> bool:
-        """Let the clocks go on as the next entry says, and this wait be over; None ends the process."""
+        """Let the clocks go on as the next entry says, and this wait be over; None ends the
+        process.
+        """
         assert seconds == TICK_SECONDS
         passing = self.waits.get()
         if passing is not None:
@@ -86,14 +90,20 @@ def late(seconds: float) -> Passing:
     [
         pytest.param([late(0.0)] * 5, 0.0, id="in time"),
         pytest.param([late(0.0004), late(0.002), late(0.001)], 0.002, id="a little late"),
-        pytest.param([late(0.0), late(2.0), late(5.5), late(1.0)], 5.5, id="the largest of several, not their sum"),
+        pytest.param(
+            [late(0.0), late(2.0), late(5.5), late(1.0)],
+            5.5,
+            id="the largest of several, not their sum",
+        ),
         pytest.param([(7.55, TICK_SECONDS)], 7.5, id="frozen with the clocks, then set right"),
         pytest.param([(-3599.95, TICK_SECONDS), late(0.25)], 0.25, id="set back"),
         pytest.param([(3600.05, TICK_SECONDS)], 0.0, id="set forward by an hour"),
     ],
 )
 def test_what_ticks_see(journal: Journal, waits: list[Passing], largest: float) -> None:
-    """The largest gap between two ticks, by any clock, is returned once, also before the tick after it."""
+    """The largest gap between two ticks, by any clock, is returned once, also before the tick after
+    it.
+    """
     with ticking(journal, *waits) as (machine, pauses):
         found = pauses.take()
         assert found is not None
@@ -102,7 +112,9 @@ def test_what_ticks_see(journal: Journal, waits: list[Passing], largest: float) 
         machine.passes(3.0, 3.0)
         before_its_tick = pauses.take()
         assert before_its_tick is not None
-        assert before_its_tick.seconds == pytest.approx(3.0 - TICK_SECONDS, abs=TICK_SECONDS + 0.001)
+        assert before_its_tick.seconds == pytest.approx(
+            3.0 - TICK_SECONDS, abs=TICK_SECONDS + 0.001
+        )
 
 
 def test_a_thread_only_while_this_vm_has_an_event(journal: Journal) -> None:
@@ -112,7 +124,9 @@ def test_a_thread_only_while_this_vm_has_an_event(journal: Journal) -> None:
     pauses = Pauses(Machine().now, ending.wait, journal)
 
     def tickers() -> int:
-        return len([thread for thread in set(threading.enumerate()) - others if thread.name == "pauses"])
+        return len(
+            [thread for thread in set(threading.enumerate()) - others if thread.name == "pauses"]
+        )
 
     for _ in range(3):
         pauses.attend(own_event())

@@ -20,7 +20,9 @@ def test_beat_is_kept() -> None:
 
 
 def test_polls_never_wait_for_the_limit() -> None:
-    """With a tiny interval, polls come evenly, as often as the limit allows, instead of in bursts that wait."""
+    """With a tiny interval, polls come evenly, as often as the limit allows, instead of in bursts
+    that wait.
+    """
     limiter = RateLimiter()
     pace = PollSchedule(0.01, 100.0, limiter.spacing)
     for _ in range(20):
@@ -29,7 +31,9 @@ def test_polls_never_wait_for_the_limit() -> None:
 
 
 def test_late_polls_are_dropped() -> None:
-    """After a poll that took several intervals, the next one is on the beat, and none is made up for."""
+    """After a poll that took several intervals, the next one is on the beat, and none is made up
+    for.
+    """
     pace = PollSchedule(1.0, 100.0)
     pace.polled(103.5, throttled=False)
     assert pace.due == 104.0
@@ -38,7 +42,9 @@ def test_late_polls_are_dropped() -> None:
 
 
 def test_throttled_polls_slow_down_and_recover() -> None:
-    """Each 429 doubles the interval, up to 5 s, since a Spot VM has 30 s; each other answer halves it."""
+    """Each 429 doubles the interval, up to 5 s, since a Spot VM has 30 s; each other answer halves
+    it.
+    """
     pace = PollSchedule(1.0, 100.0)
     steps = []
     for throttled in (True, True, True, True, False, False, False, False):
@@ -95,14 +101,23 @@ def test_a_poll_hangs_if_it_is_late_at_two_looks() -> None:
 def test_limiter_makes_a_burst_wait() -> None:
     """Requests beyond the limit wait until a place is free, in the order in which they came."""
     limiter = RateLimiter(limit=2, window=1.0)
-    assert [limiter.reserve(now) for now in (10.0, 10.4, 10.5, 10.5, 10.5)] == [10.0, 10.4, 11.0, 11.4, 12.0]
+    assert [limiter.reserve(now) for now in (10.0, 10.4, 10.5, 10.5, 10.5)] == [
+        10.0,
+        10.4,
+        11.0,
+        11.4,
+        12.0,
+    ]
 
 
 def test_default_budget_is_what_azure_allows() -> None:
     """All parts of the process together stay under 5 requests in any second."""
     limiter = RateLimiter()
     places = [limiter.reserve(0.0) for _ in range(20)]
-    assert max(len([place for place in places if start <= place < start + 1.0]) for start in places) < 5
+    assert (
+        max(len([place for place in places if start <= place < start + 1.0]) for start in places)
+        < 5
+    )
 
 
 @given(
@@ -112,7 +127,9 @@ def test_default_budget_is_what_azure_allows() -> None:
 )
 @settings(deadline=None)
 def test_limiter_in_any_window(limit: int, window: float, pauses: list[float]) -> None:
-    """For any arrivals, no window has more requests than the limit, none is early, and the order is kept."""
+    """For any arrivals, no window has more requests than the limit, none is early, and the order is
+    kept.
+    """
     limiter = RateLimiter(limit, window)
     now = 1000.0
     places = []
@@ -126,7 +143,9 @@ def test_limiter_in_any_window(limit: int, window: float, pauses: list[float]) -
 
 
 def test_request_that_was_held_up() -> None:
-    """A request that took long to arrive counts from its arrival: the next ones do not come together with it."""
+    """A request that took long to arrive counts from its arrival: the next ones do not come
+    together with it.
+    """
     limiter = RateLimiter(limit=2, window=1.0)
     first = limiter.reserve(10.0)
     limiter.arrived(first, 12.0)

@@ -37,7 +37,10 @@ SECRET = {
 
 def recording(*bodies: bytes) -> tuple[RecordedDocument, ...]:
     """Return a recording of bodies a second apart."""
-    return tuple(RecordedDocument(float(i), body, {"Date": "x"}, "", "prod-db-1") for i, body in enumerate(bodies))
+    return tuple(
+        RecordedDocument(float(i), body, {"Date": "x"}, "", "prod-db-1")
+        for i, body in enumerate(bodies)
+    )
 
 
 def test_file_and_back() -> None:
@@ -50,48 +53,94 @@ def test_a_clock_that_was_set_back() -> None:
     """Documents stay in their order; none comes before the one that it follows."""
     documents = tuple(RecordedDocument(time, str(time).encode()) for time in (10.0, 5.0, 12.0))
     read = parse(to_text(documents), "file")
-    assert [(each.time, each.body) for each in read] == [(10.0, b"10.0"), (10.0, b"5.0"), (12.0, b"12.0")]
+    assert [(each.time, each.body) for each in read] == [
+        (10.0, b"10.0"),
+        (10.0, b"5.0"),
+        (12.0, b"12.0"),
+    ]
 
 
 @pytest.mark.parametrize(
     "line",
     [
-        *("", "[]", '{"recording": 1, "time": 5', '{"recording": 1}', '{"recording": 2, "time": 5, "body": ""}'),
-        *(f'{{"recording": 1, "time": {time}, "body": ""}}' for time in ('"soon"', "NaN", "1e999", 10**400)),
+        *(
+            "",
+            "[]",
+            '{"recording": 1, "time": 5',
+            '{"recording": 1}',
+            '{"recording": 2, "time": 5, "body": ""}',
+        ),
+        *(
+            f'{{"recording": 1, "time": {time}, "body": ""}}'
+            for time in ('"soon"', "NaN", "1e999", 10**400)
+        ),
         '{"recording": 1, "time": 5, "body": "", "vm_name": "a\\ud800b"}',
     ],
 )
 def test_no_recording(line: str) -> None:
-    """A file of another kind, one that was cut, or one with a time or name that is none is refused in one line."""
-    with pytest.raises(UsageError, match="file: is no recording: 'history --record FILE' writes one"):
+    """A file of another kind, one that was cut, or one with a time or name that is none is refused
+    in one line.
+    """
+    with pytest.raises(
+        UsageError, match="file: is no recording: 'history --record FILE' writes one"
+    ):
         parse(line and to_text(recording(b"{}")) + line, "file")
 
 
 def test_redaction_hides() -> None:
     """No name, id, address or text of the original is left in any field or header."""
     odd = {"Content-Type": "application/json; profile=prod-db-1", "Date": "prod", "Server": "prod"}
-    usual = {"Content-Type": "application/json; charset=utf-8", "Date": "Mon, 11 Apr 2022 22:26:58 GMT"}
+    usual = {
+        "Content-Type": "application/json; charset=utf-8",
+        "Date": "Mon, 11 Apr 2022 22:26:58 GMT",
+    }
     first, second = redact((RecordedDocument(1.0, b"", odd), RecordedDocument(2.0, b"", usual)))
     assert "prod" not in str(first.headers)
     assert second.headers == usual
     text = to_text(redact(recording(json.dumps(SECRET).encode(), b"prod-db-1 is no JSON"))).lower()
-    hidden = ("prod", "db-", "c7061bac", "contoso", "10.1.2.3", "phone", "49255", "mail", "customer")
+    hidden = (
+        "prod",
+        "db-",
+        "c7061bac",
+        "contoso",
+        "10.1.2.3",
+        "phone",
+        "49255",
+        "mail",
+        "customer",
+    )
     assert [word for word in hidden if word in text] == []
 
 
 def test_redaction_hides_numbers() -> None:
-    """Ids, names and texts that are numbers are replaced as their texts are; only counts that decide are kept."""
+    """Ids, names and texts that are numbers are replaced as their texts are; only counts that
+    decide are kept.
+    """
 
     def body(event_id: object, name: object, text: object) -> bytes:
-        event = {"EventId": event_id, "Resources": [name, 1.5], "Description": text, "DurationInSeconds": 5}
-        content = {"DocumentIncarnation": 7, "Events": [event], "Contact": {"phone": text, "on": True, "off": None}}
+        event = {
+            "EventId": event_id,
+            "Resources": [name, 1.5],
+            "Description": text,
+            "DurationInSeconds": 5,
+        }
+        content = {
+            "DocumentIncarnation": 7,
+            "Events": [event],
+            "Contact": {"phone": text, "on": True, "off": None},
+        }
         return json.dumps(content).encode()
 
     numbers, texts = redact(
-        recording(body(4815162342, 20231199, 4915112345678), body("4815162342", "20231199", "4915112345678"))
+        recording(
+            body(4815162342, 20231199, 4915112345678),
+            body("4815162342", "20231199", "4915112345678"),
+        )
     )
     shown = numbers.body.decode()
-    assert [word for word in ("4815162342", "20231199", "4915112345678", "1.5") if word in shown] == []
+    assert [
+        word for word in ("4815162342", "20231199", "4915112345678", "1.5") if word in shown
+    ] == []
     assert numbers.body == texts.body
     content = json.loads(shown)
     assert content["DocumentIncarnation"] == 7
@@ -101,15 +150,27 @@ def test_redaction_hides_numbers() -> None:
 
 @pytest.mark.parametrize("levels", [600, 5000])
 def test_redaction_of_deep_nesting(levels: int) -> None:
-    """Nothing is left of names and texts however deeply they are nested; what is too deep is replaced as a whole."""
-    body = b'{"Events": [], "Secret": ' + b'{"secret": ' * levels + b'"prod-db-1"' + b"}" * levels + b"}"
+    """Nothing is left of names and texts however deeply they are nested; what is too deep is
+    replaced as a whole.
+    """
+    body = (
+        b'{"Events": [], "Secret": '
+        + b'{"secret": ' * levels
+        + b'"prod-db-1"'
+        + b"}" * levels
+        + b"}"
+    )
     shown = redact(recording(body))[0].body
     assert [word for word in (b"ecret", b"prod") if word in shown] == []
-    assert levels < 5000 or shown == b"(%d bytes that are no JSON, or nested too deeply)" % len(body)
+    assert levels < 5000 or shown == b"(%d bytes that are no JSON, or nested too deeply)" % len(
+        body
+    )
 
 
 def test_redaction_keeps_what_decides() -> None:
-    """The same VM and the same event have the same placeholder everywhere; times, statuses and durations stay."""
+    """The same VM and the same event have the same placeholder everywhere; times, statuses and
+    durations stay.
+    """
     body = redact(recording(json.dumps(SECRET).encode()))[0].body
     [event] = parse_document(body).events
     assert (event.event_type, event.status) == ("Freeze", "Scheduled")
@@ -128,7 +189,10 @@ def test_redaction_of_known_bodies() -> None:
         except Exception as error:  # noqa: BLE001 - compared by its kind
             return [type(error)]
         events = document.events
-        facts = [(e.event_type, e.status, e.source, e.not_before, e.duration_seconds, len(e.resources)) for e in events]
+        facts = [
+            (e.event_type, e.status, e.source, e.not_before, e.duration_seconds, len(e.resources))
+            for e in events
+        ]
         return [document.incarnation, facts, len(document.unreadable), len(document.remarks)]
 
     redacted = redact(recording(*BODIES))

@@ -18,7 +18,9 @@ def case(name: str) -> bytes:
 
 
 def learnt(*answers: bytes) -> tuple[list[Instance], list[float]]:
-    """Return what is learnt from these answers, one after the other, and the pauses between the requests."""
+    """Return what is learnt from these answers, one after the other, and the pauses between the
+    requests.
+    """
     waiting = iter(answers)
     found: list[Instance] = []
     pauses: list[float] = []
@@ -29,17 +31,26 @@ def learnt(*answers: bytes) -> tuple[list[Instance], list[float]]:
 
     peer = Peer(lambda connection, _: connection.sendall(next(waiting)))
     try:
-        client = ImdsClient(peer.url, ApiVersions("2020-07-01"), RateLimiter(100), lambda _: False, LONG)
-        Identification(client, LONG, None, found.append, wait, logging.getLogger("identification")).run()
+        client = ImdsClient(
+            peer.url, ApiVersions("2020-07-01"), RateLimiter(100), lambda _: False, LONG
+        )
+        Identification(
+            client, LONG, None, found.append, wait, logging.getLogger("identification")
+        ).run()
     finally:
         peer.end()
     return found, pauses
 
 
 def test_moved_vm() -> None:
-    """A VM that moves to another resource group or scale set while it runs is noticed within 15 minutes."""
+    """A VM that moves to another resource group or scale set while it runs is noticed within 15
+    minutes.
+    """
     found, pauses = learnt(case("full"), case("full"), answer(b"", "503 Moving"), case("moved"))
-    assert [(each.resource_group, each.scale_set) for each in found] == [("rg1", "vmss1"), ("rg-moved", "flex2")]
+    assert [(each.resource_group, each.scale_set) for each in found] == [
+        ("rg1", "vmss1"),
+        ("rg-moved", "flex2"),
+    ]
     assert pauses[0] + pauses[2] <= 15 * MINUTE
     assert pauses[0] >= 5 * MINUTE
 
@@ -52,6 +63,8 @@ def test_part_of_an_answer_decides_nothing() -> None:
 
 
 def test_asked_every_other_second_for_the_name() -> None:
-    """Until the name is known, no eviction is this VM's, so the pauses stay short, however long IMDS does not say."""
+    """Until the name is known, no eviction is this VM's, so the pauses stay short, however long
+    IMDS does not say.
+    """
     _, pauses = learnt(*[answer(b"", "503 Busy")] * 20)
     assert max(pauses) <= 2

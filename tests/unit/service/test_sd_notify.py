@@ -16,7 +16,9 @@ QUICK = "400000"  # microseconds of a watchdog that is fed every 0.1 s
 
 
 @pytest.fixture(params=["a path", "an abstract name"])
-def listening(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, socket.socket]]:
+def listening(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> Iterator[tuple[str, socket.socket]]:
     """A service manager's socket, with the way in which $NOTIFY_SOCKET names it."""
     path = str(tmp_path / "notify") if request.param == "a path" else f"@ase-{uuid.uuid4()}"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
@@ -37,7 +39,9 @@ def tell_for_a_while(
     async def scene() -> list[str]:
         loop = asyncio.get_running_loop()
         manager.settimeout(0)
-        notifications = loop.create_task(ServiceManager(environment).keep_notifying(overdue_seconds, words))
+        notifications = loop.create_task(
+            ServiceManager(environment).keep_notifying(overdue_seconds, words)
+        )
         lines: list[str] = []
         async with asyncio.timeout(30):
             while not enough(lines):
@@ -65,13 +69,18 @@ def test_no_watchdog_no_pings(listening: tuple[str, socket.socket]) -> None:
     path, manager = listening
     says = iter(["one", "one", "two"])
     lines = tell_for_a_while(
-        manager, {"NOTIFY_SOCKET": path}, lambda lines: "STATUS=two" in lines, words=lambda: next(says)
+        manager,
+        {"NOTIFY_SOCKET": path},
+        lambda lines: "STATUS=two" in lines,
+        words=lambda: next(says),
     )
     assert lines == ["READY=1", "STATUS=one", "STATUS=two"]
 
 
 def test_work_that_is_late_gets_no_pings(listening: tuple[str, socket.socket]) -> None:
-    """The watchdog is fed while work is late by less than half its time, and goes hungry beyond that."""
+    """The watchdog is fed while work is late by less than half its time, and goes hungry beyond
+    that.
+    """
     path, manager = listening
     late = iter([0.0, 0.19, 0.21, 5.0, 5.0, 0.0])
     turns = iter(range(6))
@@ -96,7 +105,9 @@ def test_a_manager_that_cannot_be_reached_at_first(tmp_path: Path) -> None:
                 manager.bind(path)
             return "fine"
 
-        lines = tell_for_a_while(manager, {"NOTIFY_SOCKET": path, "WATCHDOG_USEC": QUICK}, bool, words=words)
+        lines = tell_for_a_while(
+            manager, {"NOTIFY_SOCKET": path, "WATCHDOG_USEC": QUICK}, bool, words=words
+        )
     assert lines == ["READY=1", "STATUS=fine", "WATCHDOG=1"]
 
 
@@ -108,10 +119,15 @@ def test_a_manager_that_cannot_be_reached_at_first(tmp_path: Path) -> None:
         ("x" * 1000, f"STATUS={'x' * 297}..."),
     ],
 )
-def test_status_is_one_line_of_text(text: str, line: str, listening: tuple[str, socket.socket]) -> None:
+def test_status_is_one_line_of_text(
+    text: str, line: str, listening: tuple[str, socket.socket]
+) -> None:
     """A VM's name cannot inject another message."""
     path, manager = listening
-    assert tell_for_a_while(manager, {"NOTIFY_SOCKET": path}, bool, words=lambda: text) == ["READY=1", line]
+    assert tell_for_a_while(manager, {"NOTIFY_SOCKET": path}, bool, words=lambda: text) == [
+        "READY=1",
+        line,
+    ]
 
 
 def test_status_that_fails_is_told(listening: tuple[str, socket.socket]) -> None:
@@ -122,7 +138,9 @@ def test_status_that_fails_is_told(listening: tuple[str, socket.socket]) -> None
     assert "ZeroDivisionError" in lines[1]
 
 
-@pytest.mark.parametrize("name", ["", "vsock:2:1234", "relative/path", "/nobody/listens/here", f"/{'x' * 200}"])
+@pytest.mark.parametrize(
+    "name", ["", "vsock:2:1234", "relative/path", "/nobody/listens/here", f"/{'x' * 200}"]
+)
 def test_nobody_there(name: str) -> None:
     """Without a manager, or with one that cannot be reached, nothing happens."""
     assert not ServiceManager({"NOTIFY_SOCKET": name} if name else {}).notify("READY=1")

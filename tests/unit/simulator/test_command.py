@@ -23,13 +23,18 @@ def arguments(*flags: str) -> argparse.Namespace:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_command_plays_tells_and_ends_on_a_signal(number: signal.Signals, tmp_path: Path) -> None:
-    """The command prints the addresses, then each thing that happens, and ends with status 0 on SIGTERM."""
+    """The command prints the addresses, then each thing that happens, and ends with status 0 on
+    SIGTERM.
+    """
     flags = ["--scenario", "host-failure", "--speed", "5000", "--web.listen-address", "127.0.0.1:0"]
     with Program([COMMAND, "simulate", *flags], tmp_path / "output") as program:
         program.wait_for_line(r" completed .*\n")
         program.process.send_signal(number)
         assert program.process.wait(10) == 0
-    head, told = program.log.splitlines()[:7], [text.split() for text in program.log.splitlines()[7:]]
+    head, told = (
+        program.log.splitlines()[:7],
+        [text.split() for text in program.log.splitlines()[7:]],
+    )
     assert head[0].startswith("Playing host-failure at speed 5000.")
     start = "azure-scheduled-events-exporter run --journal.path memory --imds.endpoint http://127.0.0.1:"
     assert head[1].startswith(f"  vmss_0: {start}")
@@ -40,12 +45,16 @@ def test_command_plays_tells_and_ends_on_a_signal(number: signal.Signals, tmp_pa
     ]
 
 
-def test_list_prints_every_scenario_with_its_description(capsys: pytest.CaptureFixture[str]) -> None:
+def test_list_prints_every_scenario_with_its_description(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     """--list prints one line for each shipped scenario and ends."""
     assert run(arguments("--list")) == 0
     printed = capsys.readouterr().out.splitlines()
     assert [text.split()[0] for text in printed] == list(SHIPPED)
-    assert printed[7].endswith("A host fails without notice; the reboot of its VM first appears as Started.")
+    assert printed[7].endswith(
+        "A host fails without notice; the reboot of its VM first appears as Started."
+    )
 
 
 @pytest.mark.parametrize(
@@ -56,9 +65,15 @@ def test_list_prints_every_scenario_with_its_description(capsys: pytest.CaptureF
         (["--speed", "1e5"], "speed 100000 cannot be used"),
         (["--speed", "nan"], "speed nan cannot be used"),
         (["--fault", "418"], "'418' is no fault: choose from throttle"),
-        (["--newest-api-version", "newest"], "--newest-api-version: 'newest' is no version: write a date"),
+        (
+            ["--newest-api-version", "newest"],
+            "--newest-api-version: 'newest' is no version: write a date",
+        ),
         (["--first-answer-delay", "2"], "--first-answer-delay: '2' is no duration"),
-        (["--web.listen-address", "10170"], "--web.listen-address: '10170' is no listen address: write host:port"),
+        (
+            ["--web.listen-address", "10170"],
+            "--web.listen-address: '10170' is no listen address: write host:port",
+        ),
     ],
 )
 def test_impossible_flag_is_refused(flags: list[str], complaint: str) -> None:
@@ -73,7 +88,9 @@ def test_address_in_use_ends_with_status_1() -> None:
     before = signal.getsignal(signal.SIGTERM)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
-        with pytest.raises(ExporterError, match=f"cannot listen on {address}: Address already in use") as refused:
+        with pytest.raises(
+            ExporterError, match=f"cannot listen on {address}: Address already in use"
+        ) as refused:
             run(arguments("--web.listen-address", address))
     assert refused.value.exit_status == 1
     assert signal.getsignal(signal.SIGTERM) is before
@@ -81,7 +98,9 @@ def test_address_in_use_ends_with_status_1() -> None:
 
 def test_lines_for_people() -> None:
     """A line has time, happening, event, VMs, and NotBefore or the approver."""
-    announced = Happening("A-B", "Freeze", "Platform", ("vm_0", "vm_1"), What.ANNOUNCED, 60, "", "drill", 75)
+    announced = Happening(
+        "A-B", "Freeze", "Platform", ("vm_0", "vm_1"), What.ANNOUNCED, 60, "", "drill", 75
+    )
     approved = Happening("A-B", "Freeze", "User", ("vm_0",), What.APPROVED, 61.9, "vm_1", "", 75)
     assert [line(announced), line(approved)] == [
         "00:01:00 announced   Freeze    Platform A-B vm_0,vm_1 NotBefore 00:01:15, in 15s (drill)",

@@ -17,9 +17,11 @@ EXAMPLES = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
 
 def test_scenarios_and_faults_are_listed() -> None:
     """The page names every shipped scenario, in the order of ``all``, and every fault."""
-    assert [name for name in re.findall(r"`([a-z0-9-]+)`", PAGE.split("\n## Scenarios\n")[1]) if name in SHIPPED][
-        : len(SHIPPED)
-    ] == [*SHIPPED]
+    assert [
+        name
+        for name in re.findall(r"`([a-z0-9-]+)`", PAGE.split("\n## Scenarios\n")[1])
+        if name in SHIPPED
+    ][: len(SHIPPED)] == [*SHIPPED]
     assert [fault for fault in Fault if f"`{fault}`" not in PAGE.split("\n## Faults\n")[1]] == []
 
 
@@ -42,12 +44,18 @@ def test_example_file_plays(text: str) -> None:
     ],
 )
 def test_every_key_is_described(text: str) -> None:
-    """Every key that a scenario file may have is in the page's full example or in its table of keys."""
+    """Every key that a scenario file may have is in the page's full example or in its table of
+    keys.
+    """
     with pytest.raises(UsageError) as refused:
         parse(text, "keys.yaml")
     known = str(refused.value).partition("known here: ")[2].split(", ")
     assert len(known) > 2
-    assert [key for key in known if not re.search(rf"\b{key}:", EXAMPLES[0]) and f"| `{key}` |" not in PAGE] == []
+    assert [
+        key
+        for key in known
+        if not re.search(rf"\b{key}:", EXAMPLES[0]) and f"| `{key}` |" not in PAGE
+    ] == []
 
 
 def test_members_table_is_the_class() -> None:
@@ -55,6 +63,8 @@ def test_members_table_is_the_class() -> None:
     names = {name for name in vars(Simulator) if not name.startswith("_")}
     last = PAGE.split("| member | |")[1]
     documented = {
-        name for row in re.findall(r"^\| (.*?) \|", last, re.MULTILINE) for name in re.findall(r"`(\w+)", row)
+        name
+        for row in re.findall(r"^\| (.*?) \|", last, re.MULTILINE)
+        for name in re.findall(r"`(\w+)", row)
     }
     assert documented == names

@@ -19,13 +19,17 @@ RECORDED_AT = 1_667_203_200.0
 
 def document(incarnation: int, *event_ids: str, not_before: str = "") -> bytes:
     """Return a body with these events."""
-    events = [{"EventId": each, "EventType": "Freeze", "NotBefore": not_before} for each in event_ids]
+    events = [
+        {"EventId": each, "EventType": "Freeze", "NotBefore": not_before} for each in event_ids
+    ]
     return json.dumps({"DocumentIncarnation": incarnation, "Events": events}).encode()
 
 
 def recording(path: Path, *bodies: bytes) -> Path:
     """Write a recording of bodies that came ten minutes after one another."""
-    path.write_text(to_text(RecordedDocument(RECORDED_AT + 600 * i, body) for i, body in enumerate(bodies)))
+    path.write_text(
+        to_text(RecordedDocument(RECORDED_AT + 600 * i, body) for i, body in enumerate(bodies))
+    )
     return path
 
 
@@ -48,7 +52,9 @@ class Play:
         self.now += 1
         order = {"StartRequests": [{"EventId": event_id}]}
         headers = {"Metadata": "true"}
-        return requests.post(self.simulator.url + EVENTS, json=order, headers=headers, timeout=10).status_code
+        return requests.post(
+            self.simulator.url + EVENTS, json=order, headers=headers, timeout=10
+        ).status_code
 
 
 @contextmanager
@@ -65,14 +71,18 @@ def incarnation(body: bytes) -> int:
 
 
 def test_each_document_is_shown_before_the_recording_begins_again(tmp_path: Path) -> None:
-    """In a loop, each document is shown also at a speed at which the recording is shorter than the polls."""
+    """In a loop, each document is shown also at a speed at which the recording is shorter than the
+    polls.
+    """
     path = recording(tmp_path / "loop.json", *map(document, range(4)))
     with playing(path, speed=1000, loop=True) as play:
         assert [incarnation(play.body()) for _ in range(9)] == [0, 1, 2, 3, 0, 1, 2, 3, 0]
 
 
 def test_a_loop_keeps_the_notice(tmp_path: Path) -> None:
-    """However late the end of the recording was requested, an event is as far ahead when it is shown again."""
+    """However late the end of the recording was requested, an event is as far ahead when it is
+    shown again.
+    """
     not_before = "Mon, 31 Oct 2022 09:00:00 GMT"  # an hour after the recording began
     path = recording(tmp_path / "loop.json", document(1, "A1", not_before=not_before), document(2))
     with playing(path, speed=60, loop=True) as play:
@@ -86,7 +96,9 @@ def test_a_loop_keeps_the_notice(tmp_path: Path) -> None:
 
 
 def test_each_document_is_shown_before_the_next_scenario(tmp_path: Path) -> None:
-    """The scenario that follows a recording begins when the last document has been shown, and not before."""
+    """The scenario that follows a recording begins when the last document has been shown, and not
+    before.
+    """
     path = recording(tmp_path / "first.json", *map(document, range(11, 15)))
     with playing(path, "live-migration", speed=1000) as play:
         seen = [(incarnation(play.body()), play.simulator.playing) for _ in range(4)]
@@ -106,13 +118,17 @@ def test_last_document_stays(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("event_id", ["Events", "EventId", "A", "A12", "", "Freeze", "NO-ID"])
 def test_approval_of_an_unknown_event(tmp_path: Path, event_id: str) -> None:
-    """An approval is refused unless its EventId is one of the document's, even if its text is in the document."""
+    """An approval is refused unless its EventId is one of the document's, even if its text is in
+    the document.
+    """
     with playing(recording(tmp_path / "events.json", document(1, "A1", "A11", ""))) as play:
         assert play.approve(event_id) == HTTPStatus.BAD_REQUEST
 
 
 def test_approval_of_a_current_event(tmp_path: Path) -> None:
-    """An approval of a current event is accepted, in upper or lower case; it is refused once the document has none."""
+    """An approval of a current event is accepted, in upper or lower case; it is refused once the
+    document has none.
+    """
     path = recording(tmp_path / "events.json", document(1, "a1b2"), b"<html>a1b2</html>")
     with playing(path, speed=1000) as play:
         play.body()

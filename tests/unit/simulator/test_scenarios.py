@@ -1,4 +1,6 @@
-"""The shipped scenarios, each played to its end with simulated time, and the errors of scenario files."""
+"""The shipped scenarios, each played to its end with simulated time, and the errors of scenario
+files.
+"""
 
 from pathlib import Path
 
@@ -25,7 +27,9 @@ STORIES = {
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_scenario_plays_to_its_end(name: str) -> None:
-    """In every shipped scenario, events of the first VM happen at the same times at any speed, and none is left."""
+    """In every shipped scenario, events of the first VM happen at the same times at any speed, and
+    none is left.
+    """
     stories = []
     for speed in (1, 1000):
         played = Stage(Playlist(find(name), speed), at=0, seed="seed")
@@ -51,27 +55,63 @@ def test_own_file_is_found_by_its_path(tmp_path: Path) -> None:
     (scenario,) = find(str(path))
     event = scenario.events[0]
     assert scenario.name == "friday"
-    assert (event.notice, event.started_for, event.duration, event.source) == (30, 300, -1, "Platform")
-    assert event.resources == tuple(vm.name for vm in scenario.vms) == tuple(f"vmss_{n}" for n in range(5))
+    assert (event.notice, event.started_for, event.duration, event.source) == (
+        30,
+        300,
+        -1,
+        "Platform",
+    )
+    assert (
+        event.resources
+        == tuple(vm.name for vm in scenario.vms)
+        == tuple(f"vmss_{n}" for n in range(5))
+    )
 
 
 # An event, after its type, or VMs; and the error.
 BAD = [
-    ("[{type: Freeze, resources: [b]}]", "[0].resources: 'b' is none of this scenario's VMs: vmss_0, vmss_1, vmss_2"),
-    ("[{type: Freeze, starts: at once, notice: 1m}]", "[0].notice: cannot be, since the event starts at once"),
-    ("[{type: Freeze, starts: never}]", "[0].starts: an event that never starts needs cancelled_at"),
-    ("[{type: Freeze, cancelled_at: 1h}]", "[0].cancelled_at: comes after the start: make it earlier"),
-    ("[{type: Freeze, cancelled_at: 10s}]", "[0].cancelled_at: must come after announced_at and rescheduled_at"),
-    ("[{type: Freeze, rescheduled_at: 1h, new_notice: 1m}]", "[0].rescheduled_at: must lie after announced_at"),
+    (
+        "[{type: Freeze, resources: [b]}]",
+        "[0].resources: 'b' is none of this scenario's VMs: vmss_0, vmss_1, vmss_2",
+    ),
+    (
+        "[{type: Freeze, starts: at once, notice: 1m}]",
+        "[0].notice: cannot be, since the event starts at once",
+    ),
+    (
+        "[{type: Freeze, starts: never}]",
+        "[0].starts: an event that never starts needs cancelled_at",
+    ),
+    (
+        "[{type: Freeze, cancelled_at: 1h}]",
+        "[0].cancelled_at: comes after the start: make it earlier",
+    ),
+    (
+        "[{type: Freeze, cancelled_at: 10s}]",
+        "[0].cancelled_at: must come after announced_at and rescheduled_at",
+    ),
+    (
+        "[{type: Freeze, rescheduled_at: 1h, new_notice: 1m}]",
+        "[0].rescheduled_at: must lie after announced_at",
+    ),
     ("[{type: Freeze, rescheduled_at: 1m}]", "[0].rescheduled_at: needs new_notice too"),
     ("[{type: Freeze, new_notice: 1m}]", "[0].new_notice: needs rescheduled_at too"),
-    ("[{type: SpotRebalanceRecommendation, notice: 1m}]", "[0].notice: cannot be, since advice schedules nothing"),
-    ("[{type: SpotRebalanceRecommendation}]", "[0].type: advice needs cancelled_at, after announced_at"),
+    (
+        "[{type: SpotRebalanceRecommendation, notice: 1m}]",
+        "[0].notice: cannot be, since advice schedules nothing",
+    ),
+    (
+        "[{type: SpotRebalanceRecommendation}]",
+        "[0].type: advice needs cancelled_at, after announced_at",
+    ),
     ("[{type: Freeze, duration: 9000y}]", "[0].duration: must be at most 1y"),
     ("[{type: Freeze, rescheduled_at: 9000y}]", "[0].rescheduled_at: must be at most 1y"),
     ("[]\nvms: [{name: a}, {name: a}]", "vms: 'a' appears twice: every VM needs its own name"),
     ("[]\nvms: [{name: a/b}]", "vms[0].name: must be a VM's name: not empty, without '/'"),
-    ('[]\nvms: [{name: "a\\uD800b"}]', "vms[0].name: must be a VM's name: not empty, without '/', and of printable"),
+    (
+        '[]\nvms: [{name: "a\\uD800b"}]',
+        "vms[0].name: must be a VM's name: not empty, without '/', and of printable",
+    ),
 ]
 
 
@@ -87,7 +127,8 @@ def test_bad_file_is_refused_with_its_line(text: str, error: str) -> None:
 def test_unknown_scenario_is_answered_with_the_known_ones(tmp_path: Path) -> None:
     """A misspelled scenario lists those there are; a file that is not there is named."""
     with pytest.raises(
-        UsageError, match=r"'live' is no scenario: choose from all, live-migration, .* or give the path"
+        UsageError,
+        match=r"'live' is no scenario: choose from all, live-migration, .* or give the path",
     ):
         find("live")
     with pytest.raises(UsageError, match=r"gone\.yaml: cannot be read: No such file"):
@@ -95,12 +136,20 @@ def test_unknown_scenario_is_answered_with_the_known_ones(tmp_path: Path) -> Non
 
 
 def test_fault_times_follow_the_speed() -> None:
-    """A fault holds from its start to just before its end, in compressed time; the last of several wins."""
+    """A fault holds from its start to just before its end, in compressed time; the last of several
+    wins.
+    """
     plan = parse_plan("throttle@2m+30s")
     assert plan == FaultPlan(Fault.THROTTLE, 120, 30)
     windows = (plan.placed(1000, 60), FaultPlan(Fault.RESET, 1002.2, 0.1))
     moments = (1001.9, 1002, 1002.25, 1002.4, 1002.5)
-    assert [active(windows, moment) for moment in moments] == [None, "throttle", "reset", "throttle", None]
+    assert [active(windows, moment) for moment in moments] == [
+        None,
+        "throttle",
+        "reset",
+        "throttle",
+        None,
+    ]
     assert active((parse_plan("503").placed(0, 1),), 1e9) is Fault.UNAVAILABLE
 
 

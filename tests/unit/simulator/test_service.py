@@ -7,7 +7,12 @@ import pytest
 
 from azure_scheduled_events_exporter.simulator.document import ADVICE, VERSIONS
 from azure_scheduled_events_exporter.simulator.faults import Fault, FaultPlan
-from azure_scheduled_events_exporter.simulator.scenario import PlannedEvent, Scenario, VirtualMachine, find
+from azure_scheduled_events_exporter.simulator.scenario import (
+    PlannedEvent,
+    Scenario,
+    VirtualMachine,
+    find,
+)
 from azure_scheduled_events_exporter.simulator.service import Answer, Request, Service
 from azure_scheduled_events_exporter.simulator.stage import Playlist, Stage
 
@@ -30,11 +35,18 @@ class Client:
     """Asks a service at moments one second apart, so that it is never throttled."""
 
     def __init__(
-        self, *events: PlannedEvent, empty_body: bool = False, delay: float = 0, newest_api_version: str = ""
+        self,
+        *events: PlannedEvent,
+        empty_body: bool = False,
+        delay: float = 0,
+        newest_api_version: str = "",
     ) -> None:
         stage = Stage(Playlist((Scenario("test", "", VMS, events),)), at=0, seed="seed")
         self.service = Service(
-            stage, empty_body=empty_body, first_answer_delay=delay, newest_api_version=newest_api_version
+            stage,
+            empty_body=empty_body,
+            first_answer_delay=delay,
+            newest_api_version=newest_api_version,
         )
         self.now = 0.0
 
@@ -49,7 +61,9 @@ class Client:
     ) -> Answer:
         """Send one request, with the header that IMDS wants unless others are given."""
         self.now += 1
-        return self.service.answer(Request(method, f"{path}?api-version={version}", headers, body), self.now)
+        return self.service.answer(
+            Request(method, f"{path}?api-version={version}", headers, body), self.now
+        )
 
     def document(self, version: str = NEWEST) -> list[dict[str, object]]:
         """Return the events that a version shows."""
@@ -60,7 +74,9 @@ class Client:
 
 
 def test_headers_that_are_refused() -> None:
-    """Every version of both paths but the preview needs 'Metadata: true', and none may come through a proxy."""
+    """Every version of both paths but the preview needs 'Metadata: true', and none may come through
+    a proxy.
+    """
     client = Client()
     forwarded = {**RIGHT, "x-forwarded-for": "10.0.0.1"}
     assert client.ask("2017-03-01", headers=NONE).status == 200
@@ -70,14 +86,22 @@ def test_headers_that_are_refused() -> None:
             assert (answer.status, json.loads(answer.body)) == (400, NO_HEADER)
         assert client.ask(version, headers=forwarded).status == 400
     assert json.loads(client.ask(method="POST", headers=NONE).body) == NO_HEADER
-    assert json.loads(client.ask("2017-03-01", path="/metadata/instance", headers=NONE).body) == NO_HEADER
+    assert (
+        json.loads(client.ask("2017-03-01", path="/metadata/instance", headers=NONE).body)
+        == NO_HEADER
+    )
 
 
 def test_api_versions_that_are_refused() -> None:
-    """What is no date is refused with 400 and the newest versions, as are dates after the newest that IMDS knows."""
+    """What is no date is refused with 400 and the newest versions, as are dates after the newest
+    that IMDS knows.
+    """
     for version in ("", "latest", "{latest}", "2016-01-01", "2020-07-01x"):
         answer = Client().ask(version)
-        assert (answer.status, json.loads(answer.body)["newest-versions"]) == (400, ["2025-04-07", *NEWEST_TWO])
+        assert (answer.status, json.loads(answer.body)["newest-versions"]) == (
+            400,
+            ["2025-04-07", *NEWEST_TWO],
+        )
     older = Client(newest_api_version="2020-07-01")
     for path in ("/metadata/scheduledevents", "/metadata/instance"):
         assert older.ask("2020-07-01", path=path).status == 200
@@ -107,12 +131,19 @@ NEWER = [*FIELDS, "Description", "EventSource", "DurationInSeconds"]
         ("2031-01-01", NEWER, 6),
     ],
 )
-def test_each_version_has_its_fields_and_event_types(version: str, fields: list[str], count: int) -> None:
-    """A field or event type younger than the version asked for is absent; only the preview has underscores."""
+def test_each_version_has_its_fields_and_event_types(
+    version: str, fields: list[str], count: int
+) -> None:
+    """A field or event type younger than the version asked for is absent; only the preview has
+    underscores.
+    """
     advice = PlannedEvent(ADVICE, ("web_0", "single"), announced_at=0, cancelled_at=60)
     events = Client(*EVENTS, advice).document(version)
     assert [list(event) for event in events] == [fields] * count
-    assert [event["EventType"] for event in events] == [*(event.event_type for event in EVENTS), ADVICE][:count]
+    assert [event["EventType"] for event in events] == [
+        *(event.event_type for event in EVENTS),
+        ADVICE,
+    ][:count]
     names = ["_web_0", "_single"] if version == "2017-03-01" else ["web_0", "single"]
     assert events[0]["Resources"] == names
 
@@ -129,10 +160,15 @@ def test_advice_takes_no_approval() -> None:
 
 
 def test_a_part_of_the_instance_data() -> None:
-    """While a data provider of IMDS fails, the answer about a VM has only its name; afterwards it has all."""
+    """While a data provider of IMDS fails, the answer about a VM has only its name; afterwards it
+    has all.
+    """
     client = Client()
     client.service.inject(FaultPlan(Fault.PARTIAL_INSTANCE, 0, 1.5))
-    part, whole = (json.loads(client.ask("2021-02-01", path="/metadata/instance").body)["compute"] for _ in range(2))
+    part, whole = (
+        json.loads(client.ask("2021-02-01", path="/metadata/instance").body)["compute"]
+        for _ in range(2)
+    )
     assert {key: value for key, value in part.items() if value} == {"name": "web_0"}
     assert (whole["name"], whole["vmScaleSetName"]) == ("web_0", "web")
     assert client.ask().status == 200
@@ -157,7 +193,9 @@ def test_document_looks_as_captured() -> None:
 
 
 def test_empty_body_mode_says_nothing_when_there_is_nothing() -> None:
-    """In empty-body mode a 200 carries no byte while there are no events, and the document when there are."""
+    """In empty-body mode a 200 carries no byte while there are no events, and the document when
+    there are.
+    """
     client = Client(EVENTS[3], empty_body=True)
     assert client.ask("2017-08-01") == Answer(200, b"")  # it does not know Preempt
     assert json.loads(client.ask().body)["DocumentIncarnation"] == 2
@@ -168,10 +206,14 @@ def test_approval_takes_several_ids_in_any_case() -> None:
     """One POST approves several events; the answer is an empty 200, again when they have started."""
     client = Client(*EVENTS)
     ids = [str(event["EventId"]) for event in client.document()]
-    body = json.dumps({"StartRequests": [{"EventId": ids[0].lower()}, {"EventId": ids[1]}]}).encode()
+    body = json.dumps(
+        {"StartRequests": [{"EventId": ids[0].lower()}, {"EventId": ids[1]}]}
+    ).encode()
     for _ in range(2):
         assert client.ask(method="POST", body=body) == Answer(200, b"")
-    started = [event["EventType"] for event in client.document() if event["EventStatus"] == "Started"]
+    started = [
+        event["EventType"] for event in client.document() if event["EventStatus"] == "Started"
+    ]
     assert started == ["Freeze", "Reboot"]
 
 
@@ -204,7 +246,9 @@ def test_malformed_approval_is_refused(body: bytes) -> None:
 
 
 def test_throttle_admits_five_in_any_second_per_vm() -> None:
-    """The sixth request in a second gets 429 in plain text; another VM and the next second are free."""
+    """The sixth request in a second gets 429 in plain text; another VM and the next second are
+    free.
+    """
     client = Client()
 
     def status(at: float, vm: str = "") -> int:
@@ -231,19 +275,36 @@ def test_instance_tells_who_the_vm_is() -> None:
         assert set(primitives(body)) == {str}
     assert found["web_0"]["osProfile"]["computerName"] == "web000000"
     assert found["web_0"]["resourceId"].endswith("/virtualMachineScaleSets/web/virtualMachines/0")
-    keys = ("name", "vmScaleSetName", "zone", "platformFaultDomain", "vmSize", "priority", "location")
+    keys = (
+        "name",
+        "vmScaleSetName",
+        "zone",
+        "platformFaultDomain",
+        "vmSize",
+        "priority",
+        "location",
+    )
     assert [[found[vm][key] for key in keys] for vm in found] == [
         ["web_0", "web", "2", "3", "Standard_D4s_v5", "Spot", "westeurope"],
         ["single", "", "", "0", "Standard_B2ms", "Regular", "westeurope"],
     ]
-    assert found["single"]["vmId"] == "d89dcaf9-bd2e-45f9-8435-a778a750d9ba" != found["web_0"]["vmId"]
-    assert json.loads(client.ask("2021-02-01", path="/metadata/instance").body)["compute"] == found["web_0"]
+    assert (
+        found["single"]["vmId"] == "d89dcaf9-bd2e-45f9-8435-a778a750d9ba" != found["web_0"]["vmId"]
+    )
+    assert (
+        json.loads(client.ask("2021-02-01", path="/metadata/instance").body)["compute"]
+        == found["web_0"]
+    )
 
 
 def primitives(value: object) -> list[type]:
     """Return the types of all leaves."""
     if isinstance(value, dict | list):
-        return [kind for each in (value.values() if isinstance(value, dict) else value) for kind in primitives(each)]
+        return [
+            kind
+            for each in (value.values() if isinstance(value, dict) else value)
+            for kind in primitives(each)
+        ]
     return [type(value)]
 
 
@@ -297,7 +358,9 @@ def test_healing_ends_what_holds_and_keeps_what_is_to_come() -> None:
 
 
 def test_first_answers_wait_until_the_service_is_enabled() -> None:
-    """The answers wait until the service of the VMs is enabled, and again after a day without a request of any VM."""
+    """The answers wait until the service of the VMs is enabled, and again after a day without a
+    request of any VM.
+    """
     service = Client(delay=100).service
 
     def wait(at: float, path: str = "/metadata/scheduledevents") -> float:
@@ -307,13 +370,20 @@ def test_first_answers_wait_until_the_service_is_enabled() -> None:
     assert wait(172_799, "/vm/single/metadata/scheduledevents") == 0
     assert [wait(at) for at in (172_800, 259_200, 259_240)] == [0, 100, 60]
     assert wait(259_250, "/metadata/instance") == 0
-    assert [(seen.vm, seen.at) for seen in service.seen][3:5] == [("web_0", 86_400), ("single", 172_799)]
+    assert [(seen.vm, seen.at) for seen in service.seen][3:5] == [
+        ("web_0", 86_400),
+        ("single", 172_799),
+    ]
 
 
 def test_events_begin_to_arrive_after_the_service_is_enabled() -> None:
-    """The first documents of a VM have no events and another incarnation, also after a day without requests."""
+    """The first documents of a VM have no events and another incarnation, also after a day without
+    requests.
+    """
     stage = Stage(
-        Playlist((Scenario("test", "", VMS, (PlannedEvent("Reboot", ("vmss_0",), notice=200_000.0),)),)),
+        Playlist(
+            (Scenario("test", "", VMS, (PlannedEvent("Reboot", ("vmss_0",), notice=200_000.0),)),)
+        ),
         at=0,
         seed="seed",
     )
@@ -342,4 +412,7 @@ def test_a_scale_set_with_one_fault_domain() -> None:
         answer = service.answer(Request("GET", target, RIGHT), 200.0)
         return [event["Resources"] for event in json.loads(answer.body)["Events"]]
 
-    assert {vm: resources(vm) for vm in ("vmss_0", "vmss_1")} == {"vmss_0": [["vmss_0"]], "vmss_1": [["vmss_1"]]}
+    assert {vm: resources(vm) for vm in ("vmss_0", "vmss_1")} == {
+        "vmss_0": [["vmss_0"]],
+        "vmss_1": [["vmss_1"]],
+    }

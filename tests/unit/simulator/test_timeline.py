@@ -2,7 +2,12 @@
 
 from dataclasses import replace
 
-from azure_scheduled_events_exporter.simulator.scenario import PlannedEvent, Scenario, Starts, VirtualMachine
+from azure_scheduled_events_exporter.simulator.scenario import (
+    PlannedEvent,
+    Scenario,
+    Starts,
+    VirtualMachine,
+)
 from azure_scheduled_events_exporter.simulator.stage import Playlist, Stage, event_id
 from azure_scheduled_events_exporter.simulator.timeline import What
 
@@ -31,7 +36,9 @@ def status(played: Stage) -> list[tuple[object, object]]:
 
 
 def test_event_goes_through_its_life_at_the_written_moments() -> None:
-    """A freeze is announced after 30 s, starts 15 minutes later and leaves the document 10 minutes after that."""
+    """A freeze is announced after 30 s, starts 15 minutes later and leaves the document 10 minutes
+    after that.
+    """
     played = stage(FREEZE)
     seen = []
     for second in (0, 29.9, 30, 929.9, 930, 1529.9, 1530):
@@ -50,7 +57,9 @@ def test_event_goes_through_its_life_at_the_written_moments() -> None:
 
 
 def test_speed_compresses_time_and_not_before_stands_in_real_time() -> None:
-    """At speed 60 a notice of 15 minutes lasts 15 real seconds, as NotBefore shows; the duration is unchanged."""
+    """At speed 60 a notice of 15 minutes lasts 15 real seconds, as NotBefore shows; the duration is
+    unchanged.
+    """
     played = stage(FREEZE, speed=60)
     played.advance(START + 1)
     assert status(played) == [("Scheduled", "Tue, 14 Nov 2023 22:13:35 GMT")]
@@ -60,17 +69,26 @@ def test_speed_compresses_time_and_not_before_stands_in_real_time() -> None:
 
 
 def test_approval_starts_an_event_early() -> None:
-    """An approved event starts at once, ends as long after that as it would have, and names who approved."""
+    """An approved event starts at once, ends as long after that as it would have, and names who
+    approved.
+    """
     played = stage(FREEZE)
     played.advance(START + 100)
     played.approve(event_id("seed", 1, "test", 0).lower(), "vm_1", START + 100)
     played.advance(START + 800)
-    assert story(played) == [(30, "announced"), (100, "approved"), (100, "started"), (700, "completed")]
+    assert story(played) == [
+        (30, "announced"),
+        (100, "approved"),
+        (100, "started"),
+        (700, "completed"),
+    ]
     assert [each.vm for each in played.record] == ["", "vm_1", "", ""]
 
 
 def test_approval_with_a_delay_and_a_second_one() -> None:
-    """An approved event waits for its neighbors, until NotBefore at the longest; approving again changes nothing."""
+    """An approved event waits for its neighbors, until NotBefore at the longest; approving again
+    changes nothing.
+    """
     played = stage(replace(FREEZE, approval_delay=20))
     wanted = event_id("seed", 1, "test", 0)
     for second in (40, 50, 70):
@@ -103,11 +121,18 @@ def test_rescheduled_event_gets_a_new_not_before() -> None:
     assert played.incarnation == 3
     assert status(played) == [("Scheduled", "Tue, 14 Nov 2023 22:38:20 GMT")]
     played.advance(START + 5000)
-    assert story(played) == [(30, "announced"), (300, "rescheduled"), (1500, "started"), (2100, "completed")]
+    assert story(played) == [
+        (30, "announced"),
+        (300, "rescheduled"),
+        (1500, "started"),
+        (2100, "completed"),
+    ]
 
 
 def test_overdue_event_stays_scheduled() -> None:
-    """An event that never starts stays Scheduled past NotBefore, even approved, until it is called off."""
+    """An event that never starts stays Scheduled past NotBefore, even approved, until it is called
+    off.
+    """
     played = stage(replace(FREEZE, starts=Starts.NEVER, cancelled_at=2000))
     played.advance(START + 1500)
     played.approve(event_id("seed", 1, "test", 0), "vm_0", START + 1500)
@@ -117,7 +142,9 @@ def test_overdue_event_stays_scheduled() -> None:
 
 
 def test_loop_gives_fresh_event_ids_each_round() -> None:
-    """In a loop the scenario begins again when it is over, with new events; the incarnation continues."""
+    """In a loop the scenario begins again when it is over, with new events; the incarnation
+    continues.
+    """
     played = stage(FREEZE, loop=True)
     played.advance(START + 2 * 1530)
     announced = [each for each in played.record if each.what is What.ANNOUNCED]
@@ -128,13 +155,18 @@ def test_loop_gives_fresh_event_ids_each_round() -> None:
 
 def test_scenarios_follow_one_another() -> None:
     """The second scenario begins when the first is over; after the last one nothing more happens."""
-    first, second = scenario(FREEZE, name="first"), scenario(replace(FREEZE, notice=10), name="second")
+    first, second = (
+        scenario(FREEZE, name="first"),
+        scenario(replace(FREEZE, notice=10), name="second"),
+    )
     played = Stage(Playlist((first, second)), at=START, seed="seed")
     played.advance(START + 1529)
     assert played.scenario.name == "first"
     played.advance(START + 99999)
     assert played.scenario.name == "second"
-    assert [(each.at - START, each.scenario) for each in played.record if each.what is What.STARTED] == [
+    assert [
+        (each.at - START, each.scenario) for each in played.record if each.what is What.STARTED
+    ] == [
         (930, "first"),
         (1570, "second"),
     ]
@@ -142,7 +174,9 @@ def test_scenarios_follow_one_another() -> None:
 
 
 def test_play_begins_another_scenario_now() -> None:
-    """Playing another scenario takes the old events out of the document and starts from the beginning."""
+    """Playing another scenario takes the old events out of the document and starts from the
+    beginning.
+    """
     played = stage(FREEZE)
     played.advance(START + 100)
     played.play(Playlist((scenario(replace(FREEZE, announced_at=1)),)), START + 100)
@@ -161,6 +195,10 @@ def test_placed_document_hides_the_scenario_until_it_is_taken_away() -> None:
     played.advance(START + 100)
     assert [event["EventId"] for event in played.events] == ["A"]
     played.approve("a", "vm_1", START + 100)
-    assert (played.record[-1].what, played.record[-1].vm, played.incarnation) == (What.APPROVED, "vm_1", 2)
+    assert (played.record[-1].what, played.record[-1].vm, played.incarnation) == (
+        What.APPROVED,
+        "vm_1",
+        2,
+    )
     assert played.place(None, START + 200) == 3
     assert [event["EventId"] for event in played.events] == [event_id("seed", 1, "test", 0)]

@@ -1,4 +1,7 @@
-"""Delivery of spans: what is sent when, what is removed from the queue, and how it ends. The sender is an argument."""
+"""Delivery of spans: what is sent when, what is removed from the queue, and how it ends.
+
+The sender is an argument.
+"""
 
 import logging
 import threading
@@ -13,7 +16,12 @@ from azure_scheduled_events_exporter.core.instance import Instance
 from azure_scheduled_events_exporter.core.spans import SpanFacts, span_id
 from azure_scheduled_events_exporter.errors import UsageError
 from azure_scheduled_events_exporter.journal.journal import Journal
-from azure_scheduled_events_exporter.tracing.delivery import BATCH, Export, ExportResult, SpanDelivery
+from azure_scheduled_events_exporter.tracing.delivery import (
+    BATCH,
+    Export,
+    ExportResult,
+    SpanDelivery,
+)
 from azure_scheduled_events_exporter.tracing.variables import doubts, is_on
 from support.programs import eventually
 
@@ -23,13 +31,17 @@ LATER = ExportResult(Export.LATER, reason="503")
 
 
 class Script:
-    """A sender that returns the given results in order, repeats the last one, and records what was sent."""
+    """A sender that returns the given results in order, repeats the last one, and records what was
+    sent.
+    """
 
     def __init__(self, *verdicts: ExportResult) -> None:
         self.verdicts = list(verdicts)
         self.sent: list[tuple[list[str], float | None]] = []
 
-    def send(self, spans: Sequence[SpanFacts], _: Instance | None, timeout: float | None) -> ExportResult:
+    def send(
+        self, spans: Sequence[SpanFacts], _: Instance | None, timeout: float | None
+    ) -> ExportResult:
         """Take note and answer."""
         self.sent.append(([span.name for span in spans], timeout))
         return self.verdicts[0] if len(self.verdicts) == 1 else self.verdicts.pop(0)
@@ -105,7 +117,9 @@ class TestDelivery:
             assert script.names == sent
 
     def test_a_backlog_goes_in_bounded_batches(self, journal: Journal) -> None:
-        """However much has piled up, no request grows beyond what a collector takes, and all arrives once."""
+        """However much has piled up, no request grows beyond what a collector takes, and all
+        arrives once.
+        """
         script = Script(YES)
         names = [f"s{number}" for number in range(3 * BATCH + 7)]
         add(journal, *names)
@@ -116,14 +130,20 @@ class TestDelivery:
         assert sorted(name for batch in script.names for name in batch) == sorted(names)
 
     def test_one_span_does_not_hold_up_others(self, journal: Journal) -> None:
-        """What is too large, or cannot be encoded, is sent in smaller batches; a span that fails alone is given up."""
+        """What is too large, or cannot be encoded, is sent in smaller batches; a span that fails
+        alone is given up.
+        """
         divisible = ExportResult(Export.DIVISIBLE, reason="413")
         script = Script(divisible, divisible, YES)
         add(journal, "a", "b")
         delivery = SpanDelivery(journal, script, LOG)
         with running(delivery):
             eventually(lambda: journal.spans_queued() == 0, "nothing waits")
-        assert (script.names, delivery.exported, delivery.failed) == ([["b", "a"], ["b"], ["a"]], 1, 1)
+        assert (script.names, delivery.exported, delivery.failed) == (
+            [["b", "a"], ["b"], ["a"]],
+            1,
+            1,
+        )
 
     def test_new_spans_end_a_pause(self, journal: Journal) -> None:
         """The span of an event that appears while a retry waits is sent immediately."""
@@ -158,7 +178,9 @@ class TestEnd:
     """Delivery at shutdown."""
 
     def test_open_spans_are_sent_first(self, journal: Journal) -> None:
-        """At shutdown, open spans are sent first, then queued spans; open spans are not in the journal."""
+        """At shutdown, open spans are sent first, then queued spans; open spans are not in the
+        journal.
+        """
         script = Script(LATER, YES)
         add(journal, "queued")
         delivery = SpanDelivery(journal, script, LOG)
@@ -225,37 +247,80 @@ GENERAL, SPECIFIC = "OTEL_EXPORTER_OTLP_PROTOCOL", "OTEL_EXPORTER_OTLP_TRACES_PR
         (None, {**ENDPOINT, SPECIFIC: "", GENERAL: "grpc"}, GENERAL, "grpc"),
     ],
 )
-def test_another_protocol(endpoint: str | None, variables: dict[str, str], name: str, protocol: str) -> None:
+def test_another_protocol(
+    endpoint: str | None, variables: dict[str, str], name: str, protocol: str
+) -> None:
     """A protocol that is not supported is refused with the variable, its value, and what to do."""
     with pytest.raises(UsageError) as refused:
         is_on(endpoint, variables)
-    assert str(refused.value) == (
-        f"environment variable {name}: {protocol!r} is not supported: unset it or set it to http/protobuf, "
-        "and use the collector's port for that in the endpoint, usually 4318"
+    assert (
+        str(refused.value)
+        == f"environment variable {name}: {protocol!r} is not supported: unset it or set it to"
+        " http/protobuf, and use the collector's port for that in the endpoint, usually 4318"
     )
 
 
 @pytest.mark.parametrize(
     ("endpoint", "variables", "complaint"),
     [
-        (None, {**ENDPOINT, "OTEL_EXPORTER_OTLP_TIMEOUT": "0"}, "OTEL_EXPORTER_OTLP_TIMEOUT: '0' is not a number of"),
-        (None, {**ENDPOINT, "OTEL_EXPORTER_OTLP_TRACES_TIMEOUT": "soon"}, "TRACES_TIMEOUT: 'soon' is not a number of"),
-        (None, {**ENDPOINT, "OTEL_EXPORTER_OTLP_TIMEOUT": "10000"}, "OTEL_EXPORTER_OTLP_TIMEOUT: '10000' is too long"),
+        (
+            None,
+            {**ENDPOINT, "OTEL_EXPORTER_OTLP_TIMEOUT": "0"},
+            "OTEL_EXPORTER_OTLP_TIMEOUT: '0' is not a number of",
+        ),
+        (
+            None,
+            {**ENDPOINT, "OTEL_EXPORTER_OTLP_TRACES_TIMEOUT": "soon"},
+            "TRACES_TIMEOUT: 'soon' is not a number of",
+        ),
+        (
+            None,
+            {**ENDPOINT, "OTEL_EXPORTER_OTLP_TIMEOUT": "10000"},
+            "OTEL_EXPORTER_OTLP_TIMEOUT: '10000' is too long",
+        ),
         (None, {**ENDPOINT, "OTEL_EXPORTER_OTLP_TIMEOUT": "10000"}, "reads seconds, write 10"),
-        (None, {**ENDPOINT, "OTEL_EXPORTER_OTLP_HEADERS": "s3cret"}, "HEADERS: entry 1 is not NAME=VALUE, so it would"),
-        (None, {**ENDPOINT, "OTEL_EXPORTER_OTLP_HEADERS": "a=b,\u00e9=s3cret"}, "HEADERS: has a character outside"),
-        (None, {**ENDPOINT, "OTEL_EXPORTER_OTLP_HEADERS": 'a=b,c="s3cret"'}, "HEADERS: entry 2 is not NAME=VALUE"),
-        (None, {**ENDPOINT, "OTEL_EXPORTER_OTLP_HEADERS": "a=\u20ac"}, "HEADERS: has a character outside"),
-        (None, {**ENDPOINT, "OTEL_EXPORTER_OTLP_HEADERS": "a=%E2%82%AC"}, "outside printable ASCII"),
+        (
+            None,
+            {**ENDPOINT, "OTEL_EXPORTER_OTLP_HEADERS": "s3cret"},
+            "HEADERS: entry 1 is not NAME=VALUE, so it would",
+        ),
+        (
+            None,
+            {**ENDPOINT, "OTEL_EXPORTER_OTLP_HEADERS": "a=b,\u00e9=s3cret"},
+            "HEADERS: has a character outside",
+        ),
+        (
+            None,
+            {**ENDPOINT, "OTEL_EXPORTER_OTLP_HEADERS": 'a=b,c="s3cret"'},
+            "HEADERS: entry 2 is not NAME=VALUE",
+        ),
+        (
+            None,
+            {**ENDPOINT, "OTEL_EXPORTER_OTLP_HEADERS": "a=\u20ac"},
+            "HEADERS: has a character outside",
+        ),
+        (
+            None,
+            {**ENDPOINT, "OTEL_EXPORTER_OTLP_HEADERS": "a=%E2%82%AC"},
+            "outside printable ASCII",
+        ),
         (None, {**ENDPOINT, "OTEL_EXPORTER_OTLP_HEADERS": "a=b%0D%0Ac"}, "outside printable ASCII"),
-        ("localhost:4318", {}, "--otlp.endpoint: 'localhost:4318' is not an address of a collector"),
+        (
+            "localhost:4318",
+            {},
+            "--otlp.endpoint: 'localhost:4318' is not an address of a collector",
+        ),
         (None, {"OTEL_EXPORTER_OTLP_ENDPOINT": "grpc://c:4317"}, "OTEL_EXPORTER_OTLP_ENDPOINT: "),
         (None, {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://[::1"}, "TRACES_ENDPOINT: "),
         (None, {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:99999"}, "is not an address"),
     ],
 )
-def test_what_can_never_be_sent(endpoint: str | None, variables: dict[str, str], complaint: str) -> None:
-    """Settings with which no request could ever be sent are refused, in one line, without the secrets in headers."""
+def test_what_can_never_be_sent(
+    endpoint: str | None, variables: dict[str, str], complaint: str
+) -> None:
+    """Settings with which no request could ever be sent are refused, in one line, without the
+    secrets in headers.
+    """
     with pytest.raises(UsageError) as refused:
         is_on(endpoint, variables)
     assert complaint in str(refused.value)
@@ -267,11 +332,23 @@ def test_what_can_never_be_sent(endpoint: str | None, variables: dict[str, str],
     ("variables", "warning"),
     [
         ({"OTEL_TRACES_SAMPLER": "bogus"}, "OTEL_TRACES_SAMPLER: 'bogus' is none of always_on, "),
-        ({"OTEL_EXPORTER_OTLP_COMPRESSION": "snappy"}, "OTLP_COMPRESSION: 'snappy' is none of none, gzip, deflate"),
-        ({"OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE": "/nope.pem"}, "TRACES_CERTIFICATE: there is no file /nope.pem"),
+        (
+            {"OTEL_EXPORTER_OTLP_COMPRESSION": "snappy"},
+            "OTLP_COMPRESSION: 'snappy' is none of none, gzip, deflate",
+        ),
+        (
+            {"OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE": "/nope.pem"},
+            "TRACES_CERTIFICATE: there is no file /nope.pem",
+        ),
         ({"OTEL_TRACES_EXPORTER": "console"}, "OTEL_TRACES_EXPORTER: 'console' is none of otlp, "),
-        ({"OTEL_BSP_SCHEDULE_DELAY": "1"}, "OTEL_BSP_SCHEDULE_DELAY has no effect: spans wait in the journal"),
-        ({"OTEL_METRICS_EXPORTER": "otlp"}, "OTEL_METRICS_EXPORTER has no effect: only traces are sent"),
+        (
+            {"OTEL_BSP_SCHEDULE_DELAY": "1"},
+            "OTEL_BSP_SCHEDULE_DELAY has no effect: spans wait in the journal",
+        ),
+        (
+            {"OTEL_METRICS_EXPORTER": "otlp"},
+            "OTEL_METRICS_EXPORTER has no effect: only traces are sent",
+        ),
         ({"OTEL_LOGS_EXPORTER": "none"}, ""),
         ({"OTEL_TRACES_SAMPLER": "Always_On", "OTEL_EXPORTER_OTLP_COMPRESSION": "gzip"}, ""),
         ({"OTEL_TRACES_EXPORTER": "otlp", "OTEL_BSP_SCHEDULE_DELAY": ""}, ""),

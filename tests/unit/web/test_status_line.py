@@ -23,18 +23,30 @@ NEXT = "Freeze of this VM and 1 more VM at 2026-11-20T03:21:53Z"
         (QUIET, "IMDS answers, no events"),
         (replace(BUSY, current={"A": freeze()}), f"IMDS answers, 1 event: {NEXT}"),
         (BUSY, f"IMDS answers, 2 events: {NEXT}, …"),
-        (BLIND, f"IMDS gives no valid answer since {LAST} ({WHY}), as last known 2 events: {NEXT}, …"),
+        (
+            BLIND,
+            f"IMDS gives no valid answer since {LAST} ({WHY}), as last known 2 events: {NEXT}, …",
+        ),
         (
             replace(QUIET, polls=replace(BLIND.polls, last_success=None)),
             f"IMDS gives no valid answer ({WHY}), it is unknown whether there are events",
         ),
         (
             replace(BLIND, polls=replace(BLIND.polls, partial=True), current={"A": freeze()}),
-            f"IMDS answers, but not all of it can be read since {LAST} ({WHY}), as last known 1 event: {NEXT}",
+            (
+                f"IMDS answers, but not all of it can be read since {LAST} ({WHY}), as last known 1"
+                f" event: {NEXT}"
+            ),
         ),
         (replace(QUIET, polls=Polls()), f"{STARTING}, it is unknown whether there are events"),
-        (replace(BUSY, polls=Polls(), current={"A": freeze()}), f"{STARTING}, as last known 1 event: {NEXT}"),
-        (replace(QUIET, journal=JournalState(up=False)), "IMDS answers, no events; journal in memory only"),
+        (
+            replace(BUSY, polls=Polls(), current={"A": freeze()}),
+            f"{STARTING}, as last known 1 event: {NEXT}",
+        ),
+        (
+            replace(QUIET, journal=JournalState(up=False)),
+            "IMDS answers, no events; journal in memory only",
+        ),
     ],
 )
 def test_line(snapshot: Snapshot, line: str) -> None:
@@ -46,8 +58,14 @@ def test_line(snapshot: Snapshot, line: str) -> None:
     ("life", "words"),
     [
         (reboot(), "Reboot of web_2 and 11 more VMs, Started"),
-        (freeze(scope=Scope.PEER, resources=("web_1",), not_before=None), "Freeze of web_1, Scheduled"),
-        (freeze(scope=Scope.UNKNOWN, resources=()), "Freeze of no VM by name at 2026-11-20T03:21:53Z"),
+        (
+            freeze(scope=Scope.PEER, resources=("web_1",), not_before=None),
+            "Freeze of web_1, Scheduled",
+        ),
+        (
+            freeze(scope=Scope.UNKNOWN, resources=()),
+            "Freeze of no VM by name at 2026-11-20T03:21:53Z",
+        ),
         (
             freeze(event_type="", state=State.OTHER, status="Paused"),
             "Event without a type of this VM and 1 more VM, Paused",

@@ -16,7 +16,13 @@ from azure_scheduled_events_exporter.approval.policy import Decision
 from azure_scheduled_events_exporter.core.document import ScheduledEvent, Scope
 from azure_scheduled_events_exporter.core.event_types import EventType
 from azure_scheduled_events_exporter.core.instance import Instance
-from azure_scheduled_events_exporter.core.lifecycle import Approval, Approver, Lifecycle, State, Transition
+from azure_scheduled_events_exporter.core.lifecycle import (
+    Approval,
+    Approver,
+    Lifecycle,
+    State,
+    Transition,
+)
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.errors import Outcome
 from azure_scheduled_events_exporter.polling.snapshot import Polls, Snapshot
@@ -24,7 +30,18 @@ from azure_scheduled_events_exporter.web.event_cards import CARDS
 from azure_scheduled_events_exporter.web.events_api import events_json
 from azure_scheduled_events_exporter.web.history import phases
 from azure_scheduled_events_exporter.web.status_page import page, page_headers
-from support.events.status_scene import BLIND, BUSY, FREEZE_ID, NOW, POLLS, QUIET, VM, ended, freeze, reboot
+from support.events.status_scene import (
+    BLIND,
+    BUSY,
+    FREEZE_ID,
+    NOW,
+    POLLS,
+    QUIET,
+    VM,
+    ended,
+    freeze,
+    reboot,
+)
 from support.paths import ROOT
 
 DOCUMENT = (ROOT / "docs" / "status-page.md").read_text(encoding="utf-8")
@@ -35,7 +52,9 @@ HOSTILE = """</title></style></script><script>hacked()</script><img src=x onerro
 class Page(HTMLParser):
     """A page taken apart: its elements with the names of their attributes, and its texts."""
 
-    def __init__(self, snapshot: Snapshot, now: float = NOW, telemetry_path: str = "/metrics") -> None:
+    def __init__(
+        self, snapshot: Snapshot, now: float = NOW, telemetry_path: str = "/metrics"
+    ) -> None:
         super().__init__()
         self.structure: Structure = []
         self.links: list[str] = []
@@ -88,7 +107,9 @@ def foreign(text: str) -> Snapshot:
 @example("<!-- ")
 @example("-->]]><svg/onload=hacked()>")
 def test_no_text_becomes_markup(text: str) -> None:
-    """Whatever IMDS sends in any field, the page has the elements it has otherwise, and shows the text as it is."""
+    """Whatever IMDS sends in any field, the page has the elements it has otherwise, and shows the
+    text as it is.
+    """
     benign, hostile = Page(foreign("text")), Page(foreign(text))
     assert hostile.structure == benign.structure
     assert hostile.links == benign.links
@@ -96,15 +117,26 @@ def test_no_text_becomes_markup(text: str) -> None:
 
 
 def test_policy_names_the_style_and_the_script_of_the_page() -> None:
-    """The security policy allows exactly the page's own style and script, and connections to the exporter alone."""
+    """The security policy allows exactly the page's own style and script, and connections to the
+    exporter alone.
+    """
     shown = Page(BUSY)
-    directives = dict(one.split(" ", 1) for one in dict(page_headers())["Content-Security-Policy"].split("; "))
+    directives = dict(
+        one.split(" ", 1) for one in dict(page_headers())["Content-Security-Policy"].split("; ")
+    )
     expected = {
-        name: f"'sha256-{base64.b64encode(hashlib.sha256(shown.inline[name].encode()).digest()).decode()}'"
+        name: (
+            f"'sha256-{base64.b64encode(hashlib.sha256(shown.inline[name].encode()).digest()).decode()}'"
+        )
         for name in ("script", "style")
     }
     none = dict.fromkeys(("default-src", "base-uri", "form-action", "frame-ancestors"), "'none'")
-    names = {name for snapshot in (BUSY, QUIET, BLIND) for _, names in Page(snapshot).structure for name in names}
+    names = {
+        name
+        for snapshot in (BUSY, QUIET, BLIND)
+        for _, names in Page(snapshot).structure
+        for name in names
+    }
     assert not {name for name in names if name == "style" or name.startswith("on")}
     assert directives == {
         **none,
@@ -115,11 +147,15 @@ def test_policy_names_the_style_and_the_script_of_the_page() -> None:
 
 
 def test_all_quiet_needs_an_imds_that_answers() -> None:
-    """The page says that there are no events only while IMDS answers; without that, that nobody knows."""
+    """The page says that there are no events only while IMDS answers; without that, that nobody
+    knows.
+    """
     assert "No events: Azure has announced nothing" in Page(QUIET).text
     assert Page(QUIET).main["data-announcement"] == "IMDS answers, no events"
     never = Snapshot(polls=Polls())
-    refused = replace(never, polls=Polls({**Polls().outcomes, Outcome.HTTP_ERROR: 1}, failure="IMDS answered 503"))
+    refused = replace(
+        never, polls=Polls({**Polls().outcomes, Outcome.HTTP_ERROR: 1}, failure="IMDS answered 503")
+    )
     silent = replace(QUIET, polls=replace(POLLS, last_success=NOW - 60))
     hanging = Snapshot(polls=Polls(failure="a poll hangs since 170s", hanging=True))
     for snapshot in (replace(BLIND, current={}), never, refused, silent, hanging):
@@ -135,7 +171,9 @@ def test_all_quiet_needs_an_imds_that_answers() -> None:
 
 
 def test_a_document_that_is_partly_unreadable() -> None:
-    """The page shows what can be read, also what is new, and does not date it to the last valid answer."""
+    """The page shows what can be read, also what is new, and does not date it to the last valid
+    answer.
+    """
     polls = replace(BLIND.polls, partial=True, failure="Events[1] is no object: '7'")
     shown = Page(replace(BLIND, polls=polls))
     for text in (
@@ -146,7 +184,9 @@ def test_a_document_that_is_partly_unreadable() -> None:
     ):
         assert text in shown.text
     assert "known then" not in shown.text
-    assert "not all of it can be read, as last known 2 events: Freeze of" in (shown.main["data-announcement"] or "")
+    assert "not all of it can be read, as last known 2 events: Freeze of" in (
+        shown.main["data-announcement"] or ""
+    )
 
 
 @pytest.mark.parametrize(
@@ -171,31 +211,50 @@ def test_a_document_that_is_partly_unreadable() -> None:
     ],
 )
 def test_card(life: Lifecycle, words: str) -> None:
-    """A card says what kind of event it is, of what, and when it begins, has begun, or that nobody knows."""
+    """A card says what kind of event it is, of what, and when it begins, has begun, or that nobody
+    knows.
+    """
     assert words in Page(replace(QUIET, current={life.event_id: life})).text
 
 
 def test_what_is_not_known() -> None:
-    """Without the VM's name, the page says what follows from that; without events, that the history is empty."""
+    """Without the VM's name, the page says what follows from that; without events, that the history
+    is empty.
+    """
     nameless = Page(replace(BUSY, vm_name=None, identity=None)).text
-    assert "The name of this VM is not known yet, so the exporter cannot tell which events affect it." in nameless
+    assert (
+        "The name of this VM is not known yet, so the exporter cannot tell which events affect it."
+        in nameless
+    )
     assert "The history of this exporter has no event." in Page(replace(QUIET, recent=())).text
 
 
 def test_own_events_come_first() -> None:
-    """This VM's events stand before those of other VMs, what has started before what is still to come."""
-    later = replace(freeze(event_id="LATER", event_type="Reboot", not_before=NOW + 1), scope=Scope.PEER)
-    begun = freeze(event_id="BEGUN", event_type="Redeploy", state=State.STARTED, started_at=Timestamp(NOW - 5))
+    """This VM's events stand before those of other VMs, what has started before what is still to
+    come.
+    """
+    later = replace(
+        freeze(event_id="LATER", event_type="Reboot", not_before=NOW + 1), scope=Scope.PEER
+    )
+    begun = freeze(
+        event_id="BEGUN", event_type="Redeploy", state=State.STARTED, started_at=Timestamp(NOW - 5)
+    )
     lives = (later, reboot(), freeze(), begun)
     text = Page(replace(QUIET, recent=(), current={life.event_id: life for life in lives})).text
-    places = [text.index(word) for word in ("RedeployStarted", "FreezeScheduled", "RebootStarted", "RebootScheduled")]
+    places = [
+        text.index(word)
+        for word in ("RedeployStarted", "FreezeScheduled", "RebootStarted", "RebootScheduled")
+    ]
     assert places == sorted(places)
 
 
 @pytest.mark.parametrize(
     ("event_type", "words"),
     [
-        (EventType.FREEZE, "Pauses this VM for some seconds: CPU and network stop. Memory and open files are kept"),
+        (
+            EventType.FREEZE,
+            "Pauses this VM for some seconds: CPU and network stop. Memory and open files are kept",
+        ),
         (EventType.REBOOT, "Restarts this VM. Memory is lost. Disks are kept."),
         (EventType.REDEPLOY, "Moves this VM to another host. Memory and ephemeral disks are lost."),
         (EventType.PREEMPT, "Evicts this VM: Azure reclaims Spot capacity"),
@@ -205,10 +264,14 @@ def test_own_events_come_first() -> None:
     ],
 )
 def test_meaning_in_plain_words(event_type: str, words: str) -> None:
-    """Each type is explained by what it does to the VM, unless it interrupts nothing; an unknown one is not guessed."""
+    """Each type is explained by what it does to the VM, unless it interrupts nothing; an unknown
+    one is not guessed.
+    """
     life = freeze(event_type=event_type, duration_seconds=60.0)
     assert words in Page(replace(QUIET, current={FREEZE_ID: life})).text
-    text = Page(replace(QUIET, current={FREEZE_ID: freeze(event_type=event_type, duration_seconds=0.0)})).text
+    text = Page(
+        replace(QUIET, current={FREEZE_ID: freeze(event_type=event_type, duration_seconds=0.0)})
+    ).text
     assert "Azure announces no interruption" in text
     assert words not in text
 
@@ -226,18 +289,28 @@ def test_meaning_in_plain_words(event_type: str, words: str) -> None:
         (
             freeze(request=Approval(Approver.EXPORTER, Timestamp(NOW))),
             "next try at 03:08:00",
-            "requested by the exporter; no answer of IMDS has said that it is accepted: next try at 03:08:00",
+            (
+                "requested by the exporter; no answer of IMDS has said that it is accepted: next"
+                " try at 03:08:00"
+            ),
         ),
         (
             freeze(approval=Approval(Approver.EXPORTER, Timestamp(NOW - 3))),
             "",
             "approved by this exporter's policy, 2026-11-20 03:07:18 UTC",
         ),
-        (freeze(approval=Approval(Approver.OPERATOR, Timestamp(NOW))), "", "approved by an operator on this VM"),
+        (
+            freeze(approval=Approval(Approver.OPERATOR, Timestamp(NOW))),
+            "",
+            "approved by an operator on this VM",
+        ),
         (
             freeze(state=State.STARTED, approval=Approval(Approver.EXTERNAL, Timestamp(NOW))),
             "",
-            "approved by another VM, a program here, Azure's API or Azure's own policy: it started before NotBefore",
+            (
+                "approved by another VM, a program here, Azure's API or Azure's own policy: it"
+                " started before NotBefore"
+            ),
         ),
         (
             freeze(state=State.STARTED, approval=Approval(Approver.DEADLINE, Timestamp(NOW))),
@@ -255,8 +328,13 @@ def test_approval_and_its_rule(life: Lifecycle, rule: str, words: str) -> None:
 
 
 def test_command_to_copy_is_never_hostile() -> None:
-    """The command that approves an event is offered for ids of Azure's own form only, as it ends up in a shell."""
-    whole = "run as root on this VM (in a container or pod: inside it): azure-scheduled-events-exporter approve"
+    """The command that approves an event is offered for ids of Azure's own form only, as it ends up
+    in a shell.
+    """
+    whole = (
+        "run as root on this VM (in a container or pod: inside it): azure-scheduled-events-exporter"
+        " approve"
+    )
     assert f"{whole} {FREEZE_ID}" in Page(BUSY).text
     evil = freeze(event_id=f"{FREEZE_ID};REBOOT")
     assert "exporter approve" not in Page(replace(QUIET, current={evil.event_id: evil})).text
@@ -264,10 +342,19 @@ def test_command_to_copy_is_never_hostile() -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "words"),
-    [(0.0, "less than 0.1s"), (0.1, "0.1s"), (2.449, "2.4s"), (59.9, "59.9s"), (85.5, "1m 25s"), (7200.0, "2h")],
+    [
+        (0.0, "less than 0.1s"),
+        (0.1, "0.1s"),
+        (2.449, "2.4s"),
+        (59.9, "59.9s"),
+        (85.5, "1m 25s"),
+        (7200.0, "2h"),
+    ],
 )
 def test_history_tells_how_long_the_vm_stood_still(seconds: float, words: str) -> None:
-    """Beside how long an event was Started stands how long this VM was really paused, if that was measured."""
+    """Beside how long an event was Started stands how long this VM was really paused, if that was
+    measured.
+    """
     ended = BUSY.recent[0]
     text = Page(replace(QUIET, recent=(replace(ended, observed_pause=seconds),))).text
     assert f", this VM was paused for {words}." in text
@@ -275,9 +362,14 @@ def test_history_tells_how_long_the_vm_stood_still(seconds: float, words: str) -
 
 
 def test_many_vms_and_many_events_are_counted() -> None:
-    """A long list is cut and says by how much, this VM is always among the names, and the page stays small."""
+    """A long list is cut and says by how much, this VM is always among the names, and the page
+    stays small.
+    """
     names = (*(f"vm_{number}" for number in range(3000)), VM)
-    many = {f"ID-{n}": freeze(event_id=f"ID-{n}", resources=names, description="x" * 9999) for n in range(CARDS + 7)}
+    many = {
+        f"ID-{n}": freeze(event_id=f"ID-{n}", resources=names, description="x" * 9999)
+        for n in range(CARDS + 7)
+    }
     snapshot = replace(QUIET, current=many)
     shown = Page(snapshot)
     assert "7 more events are not shown; see the events as JSON." in shown.text
@@ -312,7 +404,9 @@ def test_phases(life: Lifecycle, expected: dict[str, tuple[float, float]]) -> No
 
 
 def test_links() -> None:
-    """Links to the exporter are relative, so that they work behind a proxy; those to documentation exist."""
+    """Links to the exporter are relative, so that they work behind a proxy; those to documentation
+    exist.
+    """
     links = Page(BUSY, telemetry_path="/a:b").links
     pages = [link.removeprefix(DOCUMENTATION) for link in links if link.startswith("https:")]
     assert pages == ["status-page.md", "runbooks/"]
@@ -323,12 +417,15 @@ def test_links() -> None:
 
 
 def paths(value: object, prefix: str = "") -> set[str]:
-    """Return the path of every key in a JSON value; the items of a list and the names of a map count as one."""
+    """Return the path of every key in a JSON value; the items of a list and the names of a map
+    count as one.
+    """
     if isinstance(value, list):
         return set().union(*(paths(item, f"{prefix}[]") for item in value)) if value else set()
     if isinstance(value, dict):
         inner = (
-            paths(item, f"{prefix}.{key}".strip(".")) | {f"{prefix}.{key}".strip(".")} for key, item in value.items()
+            paths(item, f"{prefix}.{key}".strip(".")) | {f"{prefix}.{key}".strip(".")}
+            for key, item in value.items()
         )
         return set().union(*inner)
     return set()
@@ -338,17 +435,29 @@ def test_json_has_the_documented_keys() -> None:
     """/api/v1/events has exactly the keys of the table in docs/status-page.md, known or not."""
     cells = re.findall(r"^\| (`[a-z].*?`) \|", DOCUMENT, re.MULTILINE)
     documented = {key for cell in cells for key in re.findall(r"`([a-z_.\[\]]+)`", cell)}
-    shown = {path for path in paths(json.loads(events_json(BUSY, NOW))) if not path.startswith("polls.outcomes.")}
+    shown = {
+        path
+        for path in paths(json.loads(events_json(BUSY, NOW)))
+        if not path.startswith("polls.outcomes.")
+    }
     assert shown == documented
 
 
 def test_json_says_what_the_page_says() -> None:
-    """Scripts get identity, polls, approvals and history from the JSON, and null for what is not known."""
+    """Scripts get identity, polls, approvals and history from the JSON, and null for what is not
+    known.
+    """
     told = json.loads(events_json(BUSY, NOW))
     assert told["identity"]["scale_set"] == "web"
-    assert told["polls"] == {"interval_seconds": 1.0, "outcomes": {**dict.fromkeys(map(str, Outcome), 0), "ok": 4711}}
+    assert told["polls"] == {
+        "interval_seconds": 1.0,
+        "outcomes": {**dict.fromkeys(map(str, Outcome), 0), "ok": 4711},
+    }
     approval = {event["event_id"]: event["approval"] for event in told["events"]}
-    assert approval == {FREEZE_ID: BUSY.approval_statuses[FREEZE_ID].reason, reboot().event_id: None}
+    assert approval == {
+        FREEZE_ID: BUSY.approval_statuses[FREEZE_ID].reason,
+        reboot().event_id: None,
+    }
     assert [life["outcome"] for life in told["history"]] == [
         None,
         None,

@@ -6,7 +6,17 @@ import socket
 import pytest
 
 from azure_scheduled_events_exporter.errors import ImdsError
-from support.servers.imds_peer import BODY, LONG, Peer, Serve, always, answer, client_of, failure, http_case
+from support.servers.imds_peer import (
+    BODY,
+    LONG,
+    Peer,
+    Serve,
+    always,
+    answer,
+    client_of,
+    failure,
+    http_case,
+)
 
 NOT_FOUND = http_case("version-unknown-404")
 FLAG = "--imds.api-version"
@@ -14,7 +24,9 @@ FLAG = "--imds.api-version"
 
 def bad_request(*offered: str) -> bytes:
     """Return the refusal that names the versions that there are."""
-    body = json.dumps({"error": "Bad request. api-version is invalid", "newest-versions": [*offered]}).encode()
+    body = json.dumps(
+        {"error": "Bad request. api-version is invalid", "newest-versions": [*offered]}
+    ).encode()
     return answer(body, "400 Bad Request")
 
 
@@ -39,7 +51,11 @@ def asked(peer: Peer) -> list[str]:
         (("2020-07-01",), NOT_FOUND, "2020-07-01"),
         (("2020-07-01",), bad_request("2021-02-01", "2020-09-01", "2019-01-01"), "2020-07-01"),
         (("2020-07-01", "2024-07-09"), NOT_FOUND, "2024-07-09"),
-        (("2020-07-01", "2024-07-09", "2027-01-15"), bad_request("2024-07-09", "2027-01-15"), "2027-01-15"),
+        (
+            ("2020-07-01", "2024-07-09", "2027-01-15"),
+            bad_request("2024-07-09", "2027-01-15"),
+            "2027-01-15",
+        ),
         (("2020-07-01",), bad_request("latest", "../x"), "2020-07-01"),
     ],
 )
@@ -84,7 +100,9 @@ def test_any_date(version: str, serve: Serve) -> None:
 @pytest.mark.parametrize("status", ["400", "404"])
 def test_unknown_version(status: str, serve: Serve) -> None:
     """A refused version is named with the flag, and with the versions that this IMDS offers."""
-    message = str(failure(client_of(serve(always(http_case(f"version-unknown-{status}"))).url, "2024-07-09")))
+    message = str(
+        failure(client_of(serve(always(http_case(f"version-unknown-{status}"))).url, "2024-07-09"))
+    )
     assert f"answered {status}: " in message
     assert FLAG in message
     assert "2024-07-09" in message
@@ -104,8 +122,10 @@ def test_reason_phrase_off_azure(serve: Serve) -> None:
     assert "guest proxy agent" not in message
 
 
-@pytest.mark.parametrize(("status", "is_refusal"), [(202, False), (400, True), (429, True), (500, False), (504, False)])
-def test_certainty_of_a_refusal(status: int, is_refusal: bool, serve: Serve) -> None:  # noqa: FBT001 - a case
+@pytest.mark.parametrize(
+    ("status", "is_refusal"), [(202, False), (400, True), (429, True), (500, False), (504, False)]
+)
+def test_certainty_of_a_refusal(status: int, is_refusal: bool, serve: Serve) -> None:
     """Only a redirect or an error of the client says for certain that an approval was not accepted."""
     with pytest.raises(ImdsError) as caught:
         client_of(serve(always(answer(b"", f"{status} Odd"))).url).approve(["an-id"], LONG)

@@ -41,7 +41,9 @@ class TestBodies:
     def test_chunked(self, serve: Serve) -> None:
         """A chunked answer is put together."""
         chunks = b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in (BODY[:5], BODY[5:]))
-        peer = serve(always(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks + b"0\r\n\r\n"))
+        peer = serve(
+            always(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks + b"0\r\n\r\n")
+        )
         client = client_of(peer.url)
         assert [client.scheduled_events(LONG) for _ in range(2)] == [BODY] * 2
         assert peer.connections == 1
@@ -61,7 +63,9 @@ class TestBodies:
 
     @pytest.mark.parametrize("coding", ["gzip", "deflate", "gzip, gzip"])
     def test_compressed_bomb(self, coding: str, serve: Serve) -> None:
-        """A small body that unpacks to 64 MiB is refused and costs little memory, although gzip was not requested."""
+        """A small body that unpacks to 64 MiB is refused and costs little memory, although gzip was
+        not requested.
+        """
         bomb = large()
         if coding == "deflate":
             bomb = bomb[10:-8]

@@ -10,7 +10,17 @@ import pytest
 
 from azure_scheduled_events_exporter.errors import ImdsError, Outcome, Stopped
 from support.programs import PATIENCE, Exporter, eventually
-from support.servers.imds_peer import BODY, CONNECT, LONG, SHORT, SLACK, Serve, answer, client_of, failure
+from support.servers.imds_peer import (
+    BODY,
+    CONNECT,
+    LONG,
+    SHORT,
+    SLACK,
+    Serve,
+    answer,
+    client_of,
+    failure,
+)
 
 
 class TestDeadline:
@@ -25,7 +35,9 @@ class TestDeadline:
             if dripped == "body":
                 dripping = len(whole) - 100
             if dripped == "chunks":
-                whole = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1\r\n \r\n" * 100
+                whole = (
+                    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1\r\n \r\n" * 100
+                )
                 dripping = whole.index(b"1\r\n \r\n")
             connection.sendall(whole[:dripping])
             for byte in whole[dripping:]:
@@ -44,16 +56,22 @@ class TestDeadline:
         assert SHORT <= took < SHORT + SLACK
 
     def test_no_connection(self, start_exporter: Callable[..., Exporter]) -> None:
-        """A connection has the time limit of a request, and not the two minutes that the first answer may take."""
+        """A connection has the time limit of a request, and not the two minutes that the first
+        answer may take.
+        """
         with ExitStack() as stack:
             server = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
-            for _ in range(4):  # Linux queues one more than the backlog, and then ignores new connections
+            for _ in range(
+                4
+            ):  # Linux queues one more than the backlog, and then ignores new connections
                 waiting = stack.enter_context(socket.socket())
                 waiting.settimeout(0)  # does not wait
                 waiting.connect_ex(server.getsockname())
             url = "http://127.0.0.1:{1}".format(*server.getsockname())
             error = failure(client_of(url), 2 * PATIENCE)
-            start_exporter(url, "--imds.timeout", "1s").wait_for_line(f"poll failed.*no connection to {url} within 1 s")
+            start_exporter(url, "--imds.timeout", "1s").wait_for_line(
+                f"poll failed.*no connection to {url} within 1 s"
+            )
         assert str(error) == f"no connection to {url} within {CONNECT:g} s"
         assert error.outcome is Outcome.TIMEOUT
         assert not error.may_have_arrived
@@ -77,10 +95,14 @@ class TestDeadline:
         assert peer.connections == 2
 
     @pytest.mark.parametrize(
-        "begun", [b"HTTP/1.1 200 OK\r\nServer: x\r\n", b"HTTP/1.0 200 OK\r\n\r\n"], ids=["head", "body"]
+        "begun",
+        [b"HTTP/1.1 200 OK\r\nServer: x\r\n", b"HTTP/1.0 200 OK\r\n\r\n"],
+        ids=["head", "body"],
     )
     def test_stop_is_no_end_of_an_answer(self, begun: bytes, serve: Serve) -> None:
-        """A stop ends this request and every later one; a truncated body would mean that all events are over."""
+        """A stop ends this request and every later one; a truncated body would mean that all events
+        are over.
+        """
 
         def talk(connection: socket.socket, _: bytes) -> None:
             connection.sendall(begun)

@@ -8,9 +8,20 @@ from azure_scheduled_events_exporter.errors import ImdsError, Outcome
 from azure_scheduled_events_exporter.simulator import Simulator
 from support.paths import PAYLOADS
 from support.programs import NOBODY
-from support.servers.imds_peer import BODY, LONG, MIB, Serve, always, answer, assert_one_line, client_of, failure
+from support.servers.imds_peer import (
+    BODY,
+    LONG,
+    MIB,
+    Serve,
+    always,
+    answer,
+    assert_one_line,
+    client_of,
+    failure,
+)
 
-# Status and body as imds.md's error table has them, the outcome, and words that the message must hold.
+# Status and body as imds.md's error table has them, the outcome, and words that the message must
+# hold.
 ERRORS: dict[str, tuple[str, bytes, Outcome, tuple[str, ...]]] = {
     "no Metadata header": (
         "400 Bad Request",
@@ -29,9 +40,17 @@ ERRORS: dict[str, tuple[str, bytes, Outcome, tuple[str, ...]]] = {
         "429 Too Many Requests",
         (PAYLOADS / "error_429_body.txt").read_bytes(),
         Outcome.THROTTLED,
-        ("Throttle Result: Too Many Requests", "5 requests a second from this VM, all its programs together"),
+        (
+            "Throttle Result: Too Many Requests",
+            "5 requests a second from this VM, all its programs together",
+        ),
     ),
-    "guest proxy agent": ("403 Forbidden", b"denied", Outcome.HTTP_ERROR, ("denied", "guest proxy agent")),
+    "guest proxy agent": (
+        "403 Forbidden",
+        b"denied",
+        Outcome.HTTP_ERROR,
+        ("denied", "guest proxy agent"),
+    ),
     "not found, XML": (
         "404 Not Found",
         b'<?xml version="1.0"?>\r\n<Error>\r\n  <Code>ResourceNotFound</Code>\r\n</Error>',
@@ -47,7 +66,12 @@ ERRORS: dict[str, tuple[str, bytes, Outcome, tuple[str, ...]]] = {
         Outcome.HTTP_ERROR,
         ("Internal error",),
     ),
-    "bad gateway": ("502 Bad Gateway", b"<html>\n<body>proxy</body></html>", Outcome.HTTP_ERROR, ("proxy",)),
+    "bad gateway": (
+        "502 Bad Gateway",
+        b"<html>\n<body>proxy</body></html>",
+        Outcome.HTTP_ERROR,
+        ("proxy",),
+    ),
     "unavailable": ("503 Service Unavailable", b"", Outcome.HTTP_ERROR, ()),
 }
 
@@ -76,7 +100,9 @@ class TestErrors:
                 client_of(url).approve(["NO-SUCH-EVENT"], LONG)
         message = str(caught.value)
         assert message.startswith(f"{url} answered 400: ")
-        hint = "an event may be over: compare the EventIds with azure-scheduled-events-exporter events"
+        hint = (
+            "an event may be over: compare the EventIds with azure-scheduled-events-exporter events"
+        )
         assert message.endswith(f"; {hint}")
         assert "--imds.api-version" not in message
         assert_one_line(message)
@@ -102,7 +128,9 @@ class TestErrors:
         str(error).encode()
 
     def test_closed_port(self) -> None:
-        """A port without a listener is a connection error that names the endpoint; no request has arrived anywhere."""
+        """A port without a listener is a connection error that names the endpoint; no request has
+        arrived anywhere.
+        """
         url = f"http://{NOBODY}"
         error = failure(client_of(url))
         assert error.outcome is Outcome.CONNECTION_ERROR

@@ -1,4 +1,6 @@
-"""What the client of IMDS sends: headers, connections, the rate limit; no redirect, proxy or cookie."""
+"""What the client of IMDS sends: headers, connections, the rate limit; no redirect, proxy or
+cookie.
+"""
 
 import itertools
 import socket
@@ -31,7 +33,9 @@ class TestRequest:
         peer = serve(always(answer()))
         client_of(peer.url, "2019-08-01").scheduled_events(LONG)
         line, *headers = peer.requests[0].decode().strip().split("\r\n")
-        sent = {name.lower(): value for name, _, value in (header.partition(": ") for header in headers)}
+        sent = {
+            name.lower(): value for name, _, value in (header.partition(": ") for header in headers)
+        }
         assert line == "GET /metadata/scheduledevents?api-version=2019-08-01 HTTP/1.1"
         assert sent["metadata"] == "true"
         assert sent["user-agent"] == f"azure-scheduled-events-exporter/{__version__}"
@@ -43,7 +47,9 @@ class TestRequest:
         """The VM's own metadata is asked for with its own api-version."""
         peer = serve(always(answer(b'{"compute":{}}')))
         assert client_of(peer.url).instance(LONG) == b'{"compute":{}}'
-        assert peer.requests[0].startswith(b"GET /metadata/instance?api-version=2021-02-01 HTTP/1.1\r\n")
+        assert peer.requests[0].startswith(
+            b"GET /metadata/instance?api-version=2021-02-01 HTTP/1.1\r\n"
+        )
         assert b"\r\nMetadata: true\r\n" in peer.requests[0]
 
     def test_path_prefix_of_the_endpoint(self, simulator: Simulator) -> None:
@@ -52,7 +58,9 @@ class TestRequest:
         assert simulator.requests[-1].path == "/metadata/scheduledevents"
 
     @pytest.mark.parametrize("name", ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"])
-    def test_proxy_of_the_environment(self, name: str, serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_proxy_of_the_environment(
+        self, name: str, serve: Serve, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """A proxy in the environment never sees a request."""
         proxy, peer = serve(always(answer(b"proxied"))), serve(always(answer()))
         monkeypatch.setenv(name, proxy.url)
@@ -88,7 +96,9 @@ class TestRequest:
 
     def test_keep_alive(self, serve: Serve) -> None:
         """Twenty polls, also failed ones, use one TCP connection."""
-        answers = itertools.cycle([answer(), answer(b"", "304 Not Modified"), answer(b"moving", "503 Unavailable")])
+        answers = itertools.cycle(
+            [answer(), answer(b"", "304 Not Modified"), answer(b"moving", "503 Unavailable")]
+        )
         peer = serve(lambda connection, _: connection.sendall(next(answers)))
         client = client_of(peer.url)
         for _ in range(20):

@@ -15,7 +15,9 @@ class TestAnswers:
     """What an answer means."""
 
     @pytest.mark.parametrize(
-        "reply", [ACCEPT, Reply(body=b'{"partialSuccess":{}}'), Reply(body=b"ok")], ids=["protobuf", "JSON", "text"]
+        "reply",
+        [ACCEPT, Reply(body=b'{"partialSuccess":{}}'), Reply(body=b"ok")],
+        ids=["protobuf", "JSON", "text"],
     )
     def test_200(self, reply: Reply, collector: Collector) -> None:
         """A plain 200 means success, with any body."""
@@ -39,14 +41,18 @@ class TestAnswers:
     @pytest.mark.parametrize("count", [b"1", b'"1"'], ids=["number", "text"])
     def test_partial_success_in_json(self, count: bytes, collector: Collector) -> None:
         """The same holds for a collector that answers in JSON, whose 64-bit numbers may be texts."""
-        collector.answer(Reply(body=b'{"partialSuccess":{"rejectedSpans":%b,"errorMessage":"no room"}}' % count))
+        collector.answer(
+            Reply(body=b'{"partialSuccess":{"rejectedSpans":%b,"errorMessage":"no room"}}' % count)
+        )
         with delivering(OtlpSender(collector.url)) as (journal, delivery):
             add(journal, delivery, ROOT, CHILD)
             eventually(lambda: delivery.failed == 1, "counted")
             assert delivery.exported == 1
 
     @pytest.mark.parametrize("status", [400, 413, 422])
-    def test_a_refusal(self, status: int, collector: Collector, caplog: pytest.LogCaptureFixture) -> None:
+    def test_a_refusal(
+        self, status: int, collector: Collector, caplog: pytest.LogCaptureFixture
+    ) -> None:
         """An answer about the spans themselves is a refusal, counted as failed and logged once."""
         collector.answer(Reply(status))
         with delivering(OtlpSender(collector.url)) as (journal, delivery):
@@ -62,7 +68,9 @@ class TestAnswers:
 
     @pytest.mark.parametrize("status", [302, 307, 308, 401, 404, 429, 500, 502, 503, 504])
     def test_a_retry(self, status: int, collector: Collector) -> None:
-        """What may pass, or be corrected, is tried again; nothing is lost or counted; no redirect is followed."""
+        """What may pass, or be corrected, is tried again; nothing is lost or counted; no redirect
+        is followed.
+        """
         with Collector() as elsewhere:
             collector.answer(Reply(status, {"Location": elsewhere.url + "/v1/traces"}), ACCEPT)
             with delivering(OtlpSender(collector.url)) as (journal, delivery):
@@ -72,9 +80,15 @@ class TestAnswers:
         assert delivery.failed == 0
         assert len(collector.spans()) == 2
 
-    @pytest.mark.parametrize("headers", [{"Content-Type": "Text/HTML; charset=utf-8"}, {"Content-Type": ""}])
-    def test_a_web_page(self, headers: dict[str, str], collector: Collector, caplog: pytest.LogCaptureFixture) -> None:
-        """A 200 with a web page is no acceptance: the spans are kept and sent again, and the log says what answered."""
+    @pytest.mark.parametrize(
+        "headers", [{"Content-Type": "Text/HTML; charset=utf-8"}, {"Content-Type": ""}]
+    )
+    def test_a_web_page(
+        self, headers: dict[str, str], collector: Collector, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """A 200 with a web page is no acceptance: the spans are kept and sent again, and the log
+        says what answered.
+        """
         page = Reply(headers=headers, body=b"<!doctype html><title>Sign in</title>")
         collector.answer(page, ACCEPT)
         with delivering(OtlpSender(collector.url)) as (journal, delivery):
@@ -84,7 +98,10 @@ class TestAnswers:
         assert delivery.failed == 0
         first = caplog.records[0]
         assert first.message == "spans cannot be delivered yet"
-        reason = f"{collector.url}/v1/traces answered 200 with a web page (text/html), so it is no collector"
+        reason = (
+            f"{collector.url}/v1/traces answered 200 with a web page (text/html), so it is no"
+            " collector"
+        )
         assert first.facts["error"] == reason  # type: ignore[attr-defined]
 
     @pytest.mark.parametrize("form", ["seconds", "date"])
@@ -105,9 +122,16 @@ class TestAnswers:
         ids=str,
     )
     def test_an_answer_without_end(
-        self, reply: Reply, configured: str, longest: float, collector: Collector, monkeypatch: pytest.MonkeyPatch
+        self,
+        reply: Reply,
+        configured: str,
+        longest: float,
+        collector: Collector,
+        monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        """An export has a time limit for the whole exchange: the configured one, or its own if that is shorter."""
+        """An export has a time limit for the whole exchange: the configured one, or its own if that
+        is shorter.
+        """
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", configured)
         collector.answer(reply)
         began = time.monotonic()

@@ -13,7 +13,9 @@ class TestWire:
     """The content of a request."""
 
     def test_ids_parents_times_and_attributes(self, collector: Collector) -> None:
-        """A span arrives as it is in the journal: ids, parent, times to the nanosecond, attributes by their types."""
+        """A span arrives as it is in the journal: ids, parent, times to the nanosecond, attributes
+        by their types.
+        """
         assert send(collector, ROOT, CHILD) == ExportResult(Export.ACCEPTED)
         (request,) = collector.received
         assert request.path == "/v1/traces"
@@ -36,7 +38,9 @@ class TestWire:
         send(collector, ROOT)
         (span,) = collector.accepted
         resource = dict(span.resource)
-        sdk = {name: resource.pop(name) for name in list(resource) if name.startswith("telemetry.sdk.")}
+        sdk = {
+            name: resource.pop(name) for name in list(resource) if name.startswith("telemetry.sdk.")
+        }
         assert sdk["telemetry.sdk.language"] == "python"
         resource.pop("service.instance.id", "")  # newer SDKs add one of each process
         assert resource == {
@@ -54,14 +58,19 @@ class TestWire:
             "azure.vm.name": "vmss_0",
             "azure.vm.scaleset.name": "vmss",
         }
-        assert resource["cloud.platform"] in {"azure.vm", "azure_vm"}, "as the installed conventions spell it"
+        assert resource["cloud.platform"] in {"azure.vm", "azure_vm"}, (
+            "as the installed conventions spell it"
+        )
 
     def test_a_vm_that_is_known_later(self, collector: Collector) -> None:
         """Spans sent after the VM learned who it is say so."""
         sender = OtlpSender(collector.url)
         sender.send([ROOT], None, 5.0)
         sender.send([CHILD], IDENTITY, 5.0)
-        assert [span.resource.get("host.id") for span in collector.accepted] == [None, IDENTITY.vm_id]
+        assert [span.resource.get("host.id") for span in collector.accepted] == [
+            None,
+            IDENTITY.vm_id,
+        ]
 
     @pytest.mark.parametrize("suffix", ["", "/", "/v1/traces"])
     def test_an_endpoint_with_or_without_its_path(self, suffix: str, collector: Collector) -> None:

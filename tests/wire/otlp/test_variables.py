@@ -14,7 +14,9 @@ from support.monitoring.span_delivery import CHILD, IDENTITY, ROOT, send
 class TestVariables:
     """OpenTelemetry's own settings hold."""
 
-    def sent(self, collector: Collector, monkeypatch: pytest.MonkeyPatch, variables: Mapping[str, str]) -> None:
+    def sent(
+        self, collector: Collector, monkeypatch: pytest.MonkeyPatch, variables: Mapping[str, str]
+    ) -> None:
         """Send a trace with ``variables`` as the only settings."""
         for name, value in variables.items():
             monkeypatch.setenv(name, value.replace("URL", collector.url))
@@ -36,9 +38,15 @@ class TestVariables:
         ],
     )
     def test_endpoint(
-        self, variables: dict[str, str], path: str, collector: Collector, monkeypatch: pytest.MonkeyPatch
+        self,
+        variables: dict[str, str],
+        path: str,
+        collector: Collector,
+        monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        """The base address gets the path of traces, the address for traces is used unchanged and takes precedence."""
+        """The base address gets the path of traces, the address for traces is used unchanged and
+        takes precedence.
+        """
         self.sent(collector, monkeypatch, variables)
         assert [request.path for request in collector.received] == [path]
 
@@ -47,10 +55,17 @@ class TestVariables:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://127.0.0.1:1/v1/traces")
         assert send(collector, ROOT) == ExportResult(Export.ACCEPTED)
 
-    @pytest.mark.parametrize("name", ["OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS"])
-    def test_headers(self, name: str, collector: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
+    @pytest.mark.parametrize(
+        "name", ["OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS"]
+    )
+    def test_headers(
+        self, name: str, collector: Collector, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """A collector that wants a token gets it."""
-        variables = {"OTEL_EXPORTER_OTLP_ENDPOINT": "URL", name: "authorization=Bearer%20abc,x-tenant=7"}
+        variables = {
+            "OTEL_EXPORTER_OTLP_ENDPOINT": "URL",
+            name: "authorization=Bearer%20abc,x-tenant=7",
+        }
         self.sent(collector, monkeypatch, variables)
         (request,) = collector.received
         assert request.headers["authorization"] == "Bearer abc"
@@ -60,11 +75,18 @@ class TestVariables:
     def test_a_sampler_keeps_traces_whole(
         self, sampler: str, collector: Collector, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Of half of the traces all spans arrive, of the other half none: roots and children of other VMs alike."""
+        """Of half of the traces all spans arrive, of the other half none: roots and children of
+        other VMs alike.
+        """
         monkeypatch.setenv("OTEL_TRACES_SAMPLER", sampler)
         monkeypatch.setenv("OTEL_TRACES_SAMPLER_ARG", "0.5")
-        traces = [f"{number:016x}{(number * 0x9E3779B97F4A7C15) % 2**64:016x}" for number in range(1, 51)]
-        send(collector, *(replace(span, trace_id=trace) for trace in traces for span in (ROOT, CHILD)))
+        traces = [
+            f"{number:016x}{(number * 0x9E3779B97F4A7C15) % 2**64:016x}" for number in range(1, 51)
+        ]
+        send(
+            collector,
+            *(replace(span, trace_id=trace) for trace in traces for span in (ROOT, CHILD)),
+        )
         spans = [(span.trace_id, span.name) for span in collector.accepted]
         kept = {trace for trace, _ in spans}
         assert 10 < len(kept) < 40

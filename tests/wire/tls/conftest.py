@@ -1,4 +1,6 @@
-"""What the tests of TLS share: an authority with certificates, and a web configuration file that a test may change."""
+"""What the tests of TLS share: an authority with certificates, and a web configuration file that a
+test may change.
+"""
 
 import time
 from pathlib import Path

@@ -18,16 +18,23 @@ class TestEndOfCertificate:
     """A certificate that was not renewed in time."""
 
     @pytest.mark.parametrize(
-        ("name", "warnings"), [("server", []), ("later", []), ("soon", [SOON]), ("expired", [EXPIRED])]
+        ("name", "warnings"),
+        [("server", []), ("later", []), ("soon", [SOON]), ("expired", [EXPIRED])],
     )
     @pytest.mark.parametrize("text", [PLAIN, REQUIRED], ids=["plain", "asking"])
     def test_at_start(self, file: Path, name: str, warnings: list[str], text: str) -> None:
-        """One that has expired or does so within a week is warned of with its end, whatever is asked of clients."""
+        """One that has expired or does so within a week is warned of with its end, whatever is
+        asked of clients.
+        """
         file.write_text(text)
         install(file, name)
         with encrypted(file) as running:
             assert said(running, logging.WARNING) == warnings
-            told = [getattr(record, "facts", {}) for record in running.records if record.levelno == logging.WARNING]
+            told = [
+                getattr(record, "facts", {})
+                for record in running.records
+                if record.levelno == logging.WARNING
+            ]
         assert [one["file"] for one in told] == [file.parent / "server.pem"] * len(warnings)
         assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", one["expires"]) for one in told)
 
@@ -40,7 +47,9 @@ class TestEndOfCertificate:
             assert said(running, logging.WARNING) == [SOON]
 
     def test_at_reload(self, file: Path) -> None:
-        """Each is warned of once when it comes, however often the file changes, and one that is renewed no more."""
+        """Each is warned of once when it comes, however often the file changes, and one that is
+        renewed no more.
+        """
         with encrypted(file) as running:
 
             def reread(times: int) -> bool:

@@ -10,7 +10,17 @@ import pytest
 
 from support.servers.certificates import Authority, Pair
 from support.servers.serving import read_all, request, status
-from support.servers.tls_serving import ASKING, NAMES, REQUIRED, ask, encrypted, let_in, said, trusting, wrapped
+from support.servers.tls_serving import (
+    ASKING,
+    NAMES,
+    REQUIRED,
+    ask,
+    encrypted,
+    let_in,
+    said,
+    trusting,
+    wrapped,
+)
 
 
 class TestClientCertificates:
@@ -37,9 +47,14 @@ class TestClientCertificates:
             assert not let_in(running, trusting(authority, outsider))
 
     def test_one_certificate_as_ca(self, file: Path, authority: Authority) -> None:
-        """A client's own certificate may be the CA, as in Go: only it has access, and no other client of its CA."""
+        """A client's own certificate may be the CA, as in Go: only it has access, and no other
+        client of its CA.
+        """
         file.write_text(REQUIRED.replace("ca.pem", "client.pem"))
-        mine, other = (Pair(file.parent / f"{name}.pem", file.parent / f"{name}.key") for name in ("client", "another"))
+        mine, other = (
+            Pair(file.parent / f"{name}.pem", file.parent / f"{name}.key")
+            for name in ("client", "another")
+        )
         with encrypted(file) as running:
             assert let_in(running, trusting(authority, mine))
             assert not let_in(running, trusting(authority, other))
@@ -56,11 +71,15 @@ class TestClientCertificates:
         ],
     )
     def test_names(self, file: Path, authority: Authority, allowed: str, names: str) -> None:
-        """A client whose certificate has an allowed name of whatever kind gets the page; any other gets 403."""
+        """A client whose certificate has an allowed name of whatever kind gets the page; any other
+        gets 403.
+        """
         file.write_text(NAMES % allowed)
         clients = ((authority.client("named", names), 200), (authority.client(), 403))
         with encrypted(file) as running:
-            for (who, code), version in product(clients, (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3)):
+            for (who, code), version in product(
+                clients, (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3)
+            ):
                 context = trusting(authority, who)
                 context.maximum_version = version
                 with wrapped(running, context) as client:
@@ -70,16 +89,21 @@ class TestClientCertificates:
                     assert answer.status == code
                     answer.read()
                     session = client.session
-                with wrapped(running, context, session) as client:  # resumed: no certificate is sent again
+                with wrapped(
+                    running, context, session
+                ) as client:  # resumed: no certificate is sent again
                     assert client.session_reused
                     client.sendall(request("/metrics", "GET", "1.1", "Connection: close"))
                     assert status(read_all(client)) == code
 
     @pytest.mark.parametrize(
-        "names", ["", "DNS:example", "DNS:*.example", "DNS:SCRAPER.example", "DNS:x.scraper.example"]
+        "names",
+        ["", "DNS:example", "DNS:*.example", "DNS:SCRAPER.example", "DNS:x.scraper.example"],
     )
     def test_names_match_exactly(self, file: Path, authority: Authority, names: str) -> None:
-        """A name matches as a whole: no wildcard, no part, no other case, and no certificate without names."""
+        """A name matches as a whole: no wildcard, no part, no other case, and no certificate
+        without names.
+        """
         file.write_text(NAMES % "scraper.example")
         with encrypted(file) as running:
             assert ask(running, trusting(authority, authority.client("almost", names))) == 403

@@ -1,4 +1,6 @@
-"""The server under TLS: handshakes, versions, pages, and clients that do not speak TLS or stop in the middle."""
+"""The server under TLS: handshakes, versions, pages, and clients that do not speak TLS or stop in
+the middle.
+"""
 
 import logging
 import ssl
@@ -46,7 +48,9 @@ def test_handshakes_count(file: Path, authority: Authority) -> None:
             assert read_all(waiting) == b""
 
 
-@pytest.mark.parametrize("nonsense", [request(), b"\x00" * 1000, b"\x16\x03\x01\xff\xff" + b"\x01" * 70_000])
+@pytest.mark.parametrize(
+    "nonsense", [request(), b"\x00" * 1000, b"\x16\x03\x01\xff\xff" + b"\x01" * 70_000]
+)
 def test_no_tls(file: Path, authority: Authority, nonsense: bytes) -> None:
     """Input that is not TLS, such as plain HTTP, is dropped without a log line above debug."""
     with encrypted(file, Limits(header_seconds=2.0)) as running:

@@ -64,7 +64,9 @@ class TestChange:
             assert said(running, logging.ERROR) == []
 
     def test_under_load(self, file: Path, authority: Authority) -> None:
-        """While certificate and users are replaced again and again, no scrape with the right credentials fails."""
+        """While certificate and users are replaced again and again, no scrape with the right
+        credentials fails.
+        """
         context, users = trusting(authority), "basic_auth_users: {scraper: %s}\n"
         hashes = [bcrypt.hashpw(b"secret", bcrypt.gensalt(4)).decode() for _ in range(2)]
         file.write_text(PLAIN + users % hashes[0])
@@ -79,7 +81,9 @@ class TestChange:
 
             def scrape_on_one_connection() -> set[int]:
                 codes = set()
-                connection = http.client.HTTPSConnection("localhost", running.server.port, context=context)
+                connection = http.client.HTTPSConnection(
+                    "localhost", running.server.port, context=context
+                )
                 while not end.is_set():
                     connection.request("GET", "/metrics", headers={"Authorization": SECRET})
                     with connection.getresponse() as answer:
@@ -93,7 +97,8 @@ class TestChange:
                 for number in range(1, 7):
                     install(file, ("server", "renewed")[number % 2])
                     replace(file, PLAIN + users % hashes[number % 2])
-                    # The first line is that of the start. A change that is taken back before a look would not be seen.
+                    # The first line is that of the start. A change that is taken back before a look
+                    # would not be seen.
                     eventually(lambda: len(said(running, logging.INFO)) > number, "the change")  # noqa: B023 - at once
             finally:
                 end.set()
@@ -108,19 +113,26 @@ class TestChange:
             (mounted / version).mkdir()
             (mounted / version / "web.yml").write_text(PLAIN)
             for suffix in ("pem", "key"):
-                (mounted / version / f"server.{suffix}").write_text((file.parent / f"{name}.{suffix}").read_text())
+                (mounted / version / f"server.{suffix}").write_text(
+                    (file.parent / f"{name}.{suffix}").read_text()
+                )
         (mounted / "..data").symlink_to("1")
         for each in ("web.yml", "server.pem", "server.key"):
             (mounted / each).symlink_to(f"..data/{each}")
         with encrypted(mounted / "web.yml") as running:
             (mounted / "..next").symlink_to("2")
             (mounted / "..next").rename(mounted / "..data")
-            eventually(lambda: "web configuration reloaded" in said(running, logging.INFO), "the new version")
+            eventually(
+                lambda: "web configuration reloaded" in said(running, logging.INFO),
+                "the new version",
+            )
             assert let_in(running, trusting(authority))
             assert said(running, logging.ERROR) == []
 
     def test_key_follows_certificate(self, file: Path, authority: Authority) -> None:
-        """A key that comes a moment after its certificate is no error: files in the middle of a change are not read."""
+        """A key that comes a moment after its certificate is no error: files in the middle of a
+        change are not read.
+        """
         context = trusting(authority)
         with encrypted(file, pause=1.0) as running:
             door, certificate = vars(running.server.app.access), file.parent / "server.pem"
@@ -132,24 +144,45 @@ class TestChange:
             assert said(running, logging.ERROR) == []
 
     def test_half_renewed(self, file: Path, authority: Authority) -> None:
-        """A certificate without its key changes nothing and is logged once; with its key it is used, and logged."""
+        """A certificate without its key changes nothing and is logged once; with its key it is
+        used, and logged.
+        """
         context = trusting(authority)
         with encrypted(file) as running:
             replace(file.parent / "server.pem", (file.parent / "renewed.pem").read_text())
             eventually(lambda: said(running, logging.ERROR), "an error in the log")
             assert let_in(running, context)
             replace(file.parent / "server.key", (file.parent / "renewed.key").read_text())
-            eventually(lambda: len(said(running, logging.INFO)) > 1, "the end of the error in the log")
+            eventually(
+                lambda: len(said(running, logging.INFO)) > 1, "the end of the error in the log"
+            )
             assert let_in(running, context)
-            assert said(running, logging.ERROR) == ["invalid web configuration, the last valid one stays in effect"]
-            assert said(running, logging.INFO) == ["web configuration loaded", "web configuration reloaded"]
+            assert said(running, logging.ERROR) == [
+                "invalid web configuration, the last valid one stays in effect"
+            ]
+            assert said(running, logging.INFO) == [
+                "web configuration loaded",
+                "web configuration reloaded",
+            ]
 
     @pytest.mark.parametrize(
-        "text", ["", "basic_auth_users:\n", "basic_auth_users: {scraper: secret}\n", "tls_server_config: {\n", None]
+        "text",
+        [
+            "",
+            "basic_auth_users:\n",
+            "basic_auth_users: {scraper: secret}\n",
+            "tls_server_config: {\n",
+            None,
+        ],
     )
     def test_wrong(self, file: Path, authority: Authority, text: str | None) -> None:
-        """A file that is emptied, cut short, wrong or gone opens nothing: what held before holds until it is good."""
-        good = PLAIN + f"basic_auth_users: {{scraper: {bcrypt.hashpw(b'secret', bcrypt.gensalt(4)).decode()}}}\n"
+        """A file that is emptied, cut short, wrong or gone opens nothing: what held before holds
+        until it is good.
+        """
+        good = (
+            PLAIN + "basic_auth_users: {scraper:"
+            f" {bcrypt.hashpw(b'secret', bcrypt.gensalt(4)).decode()}}}\n"
+        )
         file.write_text(good)
         context = trusting(authority)
         with encrypted(file) as running:
@@ -158,7 +191,11 @@ class TestChange:
             assert not let_in(running, None)
             assert ask(running, context) == 401
             assert ask(running, context, Authorization=SECRET) == 200
-            facts = [getattr(record, "facts", {}) for record in running.records if record.levelno == logging.ERROR]
+            facts = [
+                getattr(record, "facts", {})
+                for record in running.records
+                if record.levelno == logging.ERROR
+            ]
             assert str(facts[0]["error"]).startswith(str(file))
             replace(file, good)
             eventually(lambda: said(running, logging.INFO)[1:], "the end of the error in the log")
@@ -168,7 +205,10 @@ class TestChange:
     def test_on_and_off(self, file: Path, authority: Authority) -> None:
         """TLS and users are turned on and off without a restart; the log says which are on."""
         context = trusting(authority)
-        users = f"basic_auth_users: {{scraper: {bcrypt.hashpw(b'secret', bcrypt.gensalt(4)).decode()}}}\n"
+        users = (
+            "basic_auth_users: {scraper:"
+            f" {bcrypt.hashpw(b'secret', bcrypt.gensalt(4)).decode()}}}\n"
+        )
         nothing = "http_server_config: {http2: true}\n"
         file.write_text(nothing)
         with encrypted(file) as running:
@@ -188,8 +228,12 @@ class TestChange:
             on = [(False, 0), (False, 1), (True, 1), (True, 0), (False, 0)]
             eventually(lambda: [(each["tls"], each["users"]) for each in facts] == on, "the log")
 
-    def test_new_certificate_authority(self, file: Path, authority: Authority, tmp_path: Path) -> None:
-        """When the CA of the clients is replaced, the old ones are let in no more, not even by a resumed session."""
+    def test_new_certificate_authority(
+        self, file: Path, authority: Authority, tmp_path: Path
+    ) -> None:
+        """When the CA of the clients is replaced, the old ones are let in no more, not even by a
+        resumed session.
+        """
         file.write_text(REQUIRED)
         old = trusting(authority, Pair(tmp_path / "client.pem", tmp_path / "client.key"))
         new = trusting(authority, Authority(tmp_path, "next").client("next client"))

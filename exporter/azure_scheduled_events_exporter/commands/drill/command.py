@@ -1,6 +1,7 @@
 """The flags of ``drill`` and its ways: an alert that is posted, pushed by an exporter, or raised by rules; inhibition.
 
-A posted alert is labeled as a drill; the names of simulated VMs and their scale set say it. Must not touch a real
+A posted alert is labeled as a drill; the names of simulated VMs and their scale set say it. Must
+not touch a real
 event.
 """
 
@@ -18,7 +19,10 @@ from azure_scheduled_events_exporter.commands.waiting import until
 from azure_scheduled_events_exporter.config.flags import argument
 from azure_scheduled_events_exporter.config.resolution import parse_assignments, resolve
 from azure_scheduled_events_exporter.errors import ExporterError, UsageError
-from azure_scheduled_events_exporter.http_server.listen_address import ListenAddress, parse_listen_address
+from azure_scheduled_events_exporter.http_server.listen_address import (
+    ListenAddress,
+    parse_listen_address,
+)
 from azure_scheduled_events_exporter.service import alert_push
 from azure_scheduled_events_exporter.simulator import Scenario, Simulator
 from azure_scheduled_events_exporter.times import format_duration, parse_duration
@@ -26,25 +30,64 @@ from azure_scheduled_events_exporter.times import format_duration, parse_duratio
 from .story import DRILL, alert_of_story, story_of, watched
 from .team import Sent, Team
 
-DESCRIPTION: Final = "Test your paging: raise an alert that is labeled as a drill and measure how long the page takes."
+DESCRIPTION: Final = (
+    "Test your paging: raise an alert that is labeled as a drill and measure how long the page"
+    " takes."
+)
 
 _HTTP_CONFIG: Final = "alertmanager.http-config.file"
 _SERVING: Final = "With --exporter.listen-address: time"
 _FLAGS: Final = (
-    ("alertmanager", str, "URL", None, "Your Alertmanager, for example http://alerts:9093. Required."),
-    (_HTTP_CONFIG, str, "FILE", None, "Credentials and TLS for it, as in Prometheus' HTTP client configuration."),
-    ("alerts.values", str, "FILE", None, "Values file of your alert rules, to raise their alert and severity."),
+    (
+        "alertmanager",
+        str,
+        "URL",
+        None,
+        "Your Alertmanager, for example http://alerts:9093. Required.",
+    ),
+    (
+        _HTTP_CONFIG,
+        str,
+        "FILE",
+        None,
+        "Credentials and TLS for it, as in Prometheus' HTTP client configuration.",
+    ),
+    (
+        "alerts.values",
+        str,
+        "FILE",
+        None,
+        "Values file of your alert rules, to raise their alert and severity.",
+    ),
     ("scenario", str, "NAME", "host-failure", "Scenario of the simulator."),
     ("timeout", parse_duration, "DURATION", "2m", "Time limit for the page."),
     (
         *("exporter.listen-address", parse_listen_address, "HOST:PORT", None),
-        "Test the whole path: serve the metrics of a simulated VM on this address, for your Prometheus to scrape.",
+        (
+            "Test the whole path: serve the metrics of a simulated VM on this address, for your"
+            " Prometheus to scrape."
+        ),
     ),
-    ("wait", parse_duration, "DURATION", "30s", f"{_SERVING} for Prometheus to find the target before the event."),
-    ("after", parse_duration, "DURATION", "10s", f"{_SERVING} to serve the metrics after the event, for Prometheus."),
+    (
+        "wait",
+        parse_duration,
+        "DURATION",
+        "30s",
+        f"{_SERVING} for Prometheus to find the target before the event.",
+    ),
+    (
+        "after",
+        parse_duration,
+        "DURATION",
+        "10s",
+        f"{_SERVING} to serve the metrics after the event, for Prometheus.",
+    ),
     (
         *("maintenance", str, "LABELS", None),
-        "Test inhibition instead, of your own alert with these labels, such as alertname=InstanceDown,instance=HOST.",
+        (
+            "Test inhibition instead, of your own alert with these labels, such as"
+            " alertname=InstanceDown,instance=HOST."
+        ),
     ),
 )
 _MAINTENANCE: Final = "AzureScheduledEventMaintenance"
@@ -61,11 +104,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         kind, required = argument(parse), name == "alertmanager"
         shown = f"{text} (default {default})" if default else text
         parser.add_argument(
-            f"--{name}", dest=name, type=kind, metavar=metavar, default=default, required=required, help=shown
+            f"--{name}",
+            dest=name,
+            type=kind,
+            metavar=metavar,
+            default=default,
+            required=required,
+            help=shown,
         )
-    text = "Test pushed alerts: a simulated VM whose exporter pushes to your Alertmanager. No Prometheus."
+    text = (
+        "Test pushed alerts: a simulated VM whose exporter pushes to your Alertmanager. No"
+        " Prometheus."
+    )
     parser.add_argument("--push", action="store_true", help=text)
-    text = "Do not end the event or resolve the alert. An alert that the drill posts resolves after 5 minutes."
+    text = (
+        "Do not end the event or resolve the alert. An alert that the drill posts resolves after 5"
+        " minutes."
+    )
     parser.add_argument("--keep", action="store_true", help=text)
 
 
@@ -74,12 +129,15 @@ def run(arguments: argparse.Namespace) -> int:
 
     Raises:
         UsageError: a flag is invalid.
-        ExporterError: Alertmanager cannot be reached, refuses the alert, or does not notify in time.
+        ExporterError: Alertmanager cannot be reached, refuses the alert, or does not notify in
+            time.
     """
     flags = vars(arguments)
     timeout, address = flags["timeout"], flags["exporter.listen-address"]
     story = story_of(flags["scenario"])
-    settings = {name: flags[name] for name in (_HTTP_CONFIG, "alerts.values") if flags[name] is not None}
+    settings = {
+        name: flags[name] for name in (_HTTP_CONFIG, "alerts.values") if flags[name] is not None
+    }
     settings["alertmanager.url"] = flags["alertmanager"]
     config = resolve(settings, {})
     catalog = alert_push.check(config)
@@ -91,7 +149,11 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         with interruptible():
             if flags["maintenance"] is not None:
-                _inhibit(team, parse_assignments("--maintenance", flags["maintenance"].split(",")), timeout)
+                _inhibit(
+                    team,
+                    parse_assignments("--maintenance", flags["maintenance"].split(",")),
+                    timeout,
+                )
                 return 0
             team.sent()  # so that a wrong address is reported before anything starts
             drill = Drill(team, story, alert_of_story(story, catalog), timeout, flags["keep"])
@@ -108,7 +170,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Drill:
-    """An event of a simulated VM that raises an alert. Each way raises it, measures its page and takes it back."""
+    """An event of a simulated VM that raises an alert.
+
+    Each way raises it, measures its page and takes it back.
+    """
 
     team: Team
     story: Scenario
@@ -120,7 +185,11 @@ class Drill:
         """Post the alert to Alertmanager directly, labeled as a drill."""
         event_id, told = f"{DRILL}-{self.alert.labels['event_id']}", self.alert.annotations
         labels = {**self.alert.labels, "event_id": event_id, "drill": "true"}
-        texts = {**told, "summary": f"{DRILL}: {told['summary']}", "description": f"{_MARK} {told['description']}"}
+        texts = {
+            **told,
+            "summary": f"{DRILL}: {told['summary']}",
+            "description": f"{_MARK} {told['description']}",
+        }
         vm, severity = self.story.vms[0].name, labels["severity"]
         say(f"drill: {self.alert.name} ({severity}) for {vm}, posted to {self.team.shown}")
         before, begun = self.team.sent(), time.monotonic()
@@ -139,15 +208,22 @@ class Drill:
                 before, begun = self.team.sent(), time.monotonic()
                 event_id = self._announce(simulator, f"its exporter pushes {self.alert.name}")
                 self._measure(event_id, before, begun)
-        finally:  # the exporter, which has ended, would resolve the alert three minutes after the end of the event
-            held = self.team.holding(f'event_id="{event_id}"', self.alert.name) if event_id else None
+        # the exporter, which has ended, would resolve the alert three minutes after the end of the
+        # event
+        finally:
+            held = (
+                self.team.holding(f'event_id="{event_id}"', self.alert.name) if event_id else None
+            )
             if held is not None and not self.keep:
                 self.team.put(held.labels, {}, ends_in=0)
 
     def scrape(self, address: ListenAddress, wait: float, after: float) -> None:
         """Let the team's Prometheus scrape the simulated VM: ``wait`` seconds before the event, ``after`` it."""
         with watched(self.story, {"web.listen-address": str(address)}) as simulator:
-            say(f"drill: scrape http://{address.local}/metrics now; the event follows in {format_duration(wait)}")
+            say(
+                f"drill: scrape http://{address.local}/metrics now; the event follows in"
+                f" {format_duration(wait)}"
+            )
             time.sleep(wait)
             before, begun = self.team.sent(), time.monotonic()
             try:
@@ -160,8 +236,9 @@ class Drill:
                 if after and not self.keep:
                     simulator.play(Scenario("over", "", self.story.vms, ()))
                     say(
-                        f"drill: the event is over; the metrics are served for {format_duration(after)} more, "
-                        "so that Prometheus sees it. Then remove the target."
+                        "drill: the event is over; the metrics are served for"
+                        f" {format_duration(after)} more, so that Prometheus sees it. Then remove"
+                        " the target."
                     )
                     time.sleep(after)
 
@@ -174,15 +251,23 @@ class Drill:
 
     def _measure(self, event_id: str, before: Sent, begun: float) -> None:
         """Print when Alertmanager got the alert and when it notified; ExporterError: it did not, or that failed."""
-        team, name, end, limit = self.team, self.alert.name, begun + self.timeout, format_duration(self.timeout)
+        team, name, end, limit = (
+            self.team,
+            self.alert.name,
+            begun + self.timeout,
+            format_duration(self.timeout),
+        )
         hint = f"run doctor --alertmanager {team.shown}"
         held = until(lambda: team.holding(f'event_id="{event_id}"', name), end)
         if held is None:
             raise ExporterError(
-                f"{name} has not reached {team.shown} within {limit}: run doctor with --prometheus and --alertmanager, "
-                "which checks targets, rules and routes"
+                f"{name} has not reached {team.shown} within {limit}: run doctor with --prometheus"
+                " and --alertmanager, which checks targets, rules and routes"
             )
-        say(f"{time.monotonic() - begun:.2f} s: Alertmanager has the alert, for receivers: {', '.join(held.receivers)}")
+        say(
+            f"{time.monotonic() - begun:.2f} s: Alertmanager has the alert, for receivers:"
+            f" {', '.join(held.receivers)}"
+        )
         if held.is_muted:
             raise ExporterError(f"{name} is silenced or inhibited, so nobody is notified: {hint}")
         notified = until(lambda: sorted(team.sent().delivered - before.delivered), end)
@@ -190,10 +275,16 @@ class Drill:
             say(f"{time.monotonic() - begun:.2f} s: Alertmanager notified: {', '.join(notified)}")
             time.sleep(_OTHERS_SECONDS)
         if refused := sorted(team.sent().failed - before.failed):
-            raise ExporterError(f"notification failed: {', '.join(refused)}; the log of Alertmanager has the reason")
+            raise ExporterError(
+                f"notification failed: {', '.join(refused)}; the log of Alertmanager has the reason"
+            )
         if not notified:
             is_info = self.alert.labels["severity"] == "info"
-            hint = "severity info notifies nobody" if is_info else f"{hint}, which checks receivers and group_wait"
+            hint = (
+                "severity info notifies nobody"
+                if is_info
+                else f"{hint}, which checks receivers and group_wait"
+            )
             raise ExporterError(f"Alertmanager notified nobody of {name} within {limit}: {hint}")
         say("Alertmanager has done its part. Did the notification arrive?")
 
@@ -202,7 +293,10 @@ def _inhibit(team: Team, labels: Mapping[str, str], timeout: float) -> None:
     """Raise the alert that a VM is in maintenance, then the team's own one; ExporterError: that is not inhibited."""
     own = {**labels, "drill": "true"}
     if "alertname" not in own:
-        raise UsageError("--maintenance: the labels of an alert have an alertname, such as alertname=InstanceDown")
+        raise UsageError(
+            "--maintenance: the labels of an alert have an alertname, such as"
+            " alertname=InstanceDown"
+        )
     name = own["alertname"]
     marked = {**own, "alertname": _MAINTENANCE, "severity": "info", "component": "maintenance"}
     texts = {"summary": f"{DRILL}: {name}.", "description": _MARK}

@@ -33,8 +33,8 @@ DRILL: Final = "DRILL"
 def story_of(name: str) -> Scenario:
     """Return a scenario that announces the first event of the scenario ``name`` at once.
 
-    It has only the first VM of that event, whose name and scale set are those of a drill. Of its own values it keeps
-    the priority, because routes may depend on it.
+    It has only the first VM of that event, whose name and scale set are those of a drill. Of its
+    own values it keeps the priority, because routes may depend on it.
 
     Raises:
         UsageError: there is no such scenario, or it has no event of a VM.
@@ -42,7 +42,8 @@ def story_of(name: str) -> Scenario:
     scenarios = find(name)
     if len(scenarios) != 1 or not scenarios[0].events or not scenarios[0].events[0].resources:
         raise UsageError(
-            f"--scenario: '{name}' is not one scenario with events: choose another one of 'simulate --list'"
+            f"--scenario: '{name}' is not one scenario with events: choose another one of 'simulate"
+            " --list'"
         )
     [scenario] = scenarios
     event, priority = scenario.events[0], {vm.name: vm.priority for vm in scenario.vms}
@@ -66,7 +67,9 @@ def alert_of_story(story: Scenario, catalog: Catalog) -> Alert:
     kind = kind_of(life, now.wall)
     alert = alert_of(life, kind, None, catalog, {})
     if alert is None:
-        raise UsageError(f"--scenario: its event is {kind} ({life.event.event_type}), which raises no alert")
+        raise UsageError(
+            f"--scenario: its event is {kind} ({life.event.event_type}), which raises no alert"
+        )
     return alert
 
 
@@ -74,13 +77,20 @@ def alert_of_story(story: Scenario, catalog: Catalog) -> Alert:
 def watched(story: Scenario, settings: Mapping[str, str]) -> Iterator[Simulator]:
     """Start a simulator with the VM of ``story`` and no event, and an exporter that polls it; yield the simulator.
 
-    The exporter has these ``settings`` alone: those of the VM's own one (collector, users, policy) do not apply.
+    The exporter has these ``settings`` alone: those of the VM's own one (collector, users, policy)
+        do not apply.
     """
     with Simulator(replace(story, events=())) as simulator:
-        own = {"imds.endpoint": simulator.url, "instance.name": story.vms[0].name, "journal.path": MEMORY}
+        own = {
+            "imds.endpoint": simulator.url,
+            "instance.name": story.vms[0].name,
+            "journal.path": MEMORY,
+        }
         own |= {"web.listen-address": "127.0.0.1:0", "log.level": "warning", **settings}
         others = (ENVIRONMENT_PREFIX, "OTEL_")
-        environment = {name: text for name, text in os.environ.items() if not name.startswith(others)}
+        environment = {
+            name: text for name, text in os.environ.items() if not name.startswith(others)
+        }
         environment |= {environment_name(flag): text for flag, text in own.items()}
         command = [sys.executable, "-m", "azure_scheduled_events_exporter", "run"]
         with subprocess.Popen(command, env=environment) as exporter:  # noqa: S603 - this program

@@ -39,28 +39,38 @@ class Team(AlertmanagerClient):
         """Return the number of delivered and failed notifications so far."""
         return self._asked("metrics", _sent, "/metrics")
 
-    def put(self, labels: Mapping[str, str], annotations: Mapping[str, str], ends_in: float) -> None:
+    def put(
+        self, labels: Mapping[str, str], annotations: Mapping[str, str], ends_in: float
+    ) -> None:
         """Post an alert that ends in so many seconds, 0 to resolve it."""
         now = time.time()
         self.post([posted(labels, annotations, now, now + ends_in)])
 
     def holding(self, matcher: str, name: str) -> HeldAlert | None:
         """Return the alert ``name`` that ``matcher`` selects, once Alertmanager has processed it; else None."""
-        return self._asked("alerts", _held, "/api/v2/alerts", filter=[matcher, f'alertname="{name}"'])
+        return self._asked(
+            "alerts", _held, "/api/v2/alerts", filter=[matcher, f'alertname="{name}"']
+        )
 
-    def _asked(self, what: str, read: Callable[[bytes], _Value], path: str, **params: Any) -> _Value:  # noqa: ANN401
+    def _asked(
+        self, what: str, read: Callable[[bytes], _Value], path: str, **params: Any
+    ) -> _Value:
         answer = self.get(path, **params)
         try:
             return read(answer)
         except (ValueError, TypeError, LookupError):
-            raise ExporterError(f"{self.shown}: answers, but not with {what}: is it an Alertmanager?") from None
+            raise ExporterError(
+                f"{self.shown}: answers, but not with {what}: is it an Alertmanager?"
+            ) from None
 
 
 def _sent(answer: bytes) -> Sent:
     lines = answer.decode("utf-8", "replace").splitlines()
     text = "".join(f"{line}\n" for line in lines if line.startswith(_REQUESTS))
     tried, failed = Counter[str](), Counter[str]()
-    for sample in chain.from_iterable(family.samples for family in text_string_to_metric_families(text)):
+    for sample in chain.from_iterable(
+        family.samples for family in text_string_to_metric_families(text)
+    ):
         counter = failed if sample.name == f"{_REQUESTS}_failed_total" else tried
         counter[sample.labels["integration"]] += int(sample.value)
     return Sent(tried - failed, failed)
@@ -68,7 +78,15 @@ def _sent(answer: bytes) -> Sent:
 
 def _held(answer: bytes) -> HeldAlert | None:
     for each in json.loads(answer):
-        receivers, status = tuple(str(receiver["name"]) for receiver in each["receivers"]), each["status"]
+        receivers, status = (
+            tuple(str(receiver["name"]) for receiver in each["receivers"]),
+            each["status"],
+        )
         if status["state"] != "unprocessed":
-            return HeldAlert(each["labels"], receivers, status["state"] == "suppressed", bool(status["inhibitedBy"]))
+            return HeldAlert(
+                each["labels"],
+                receivers,
+                status["state"] == "suppressed",
+                bool(status["inhibitedBy"]),
+            )
     return None

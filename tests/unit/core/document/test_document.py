@@ -1,4 +1,6 @@
-"""From a body to a Document: every captured body, which entries are one event, and whose event it is."""
+"""From a body to a Document: every captured body, which entries are one event, and whose event it
+is.
+"""
 
 import json
 
@@ -16,7 +18,12 @@ from support.paths import PAYLOADS
 
 MAINTENANCE_PAGE = "msdocs_maintenance_page_2026_iso8601_event_only.json"
 ERRORS = sorted(path.name for path in PAYLOADS.glob("error_*"))
-NO_DOCUMENTS = {MAINTENANCE_PAGE, "README.md", *ERRORS, *(path.name for path in PAYLOADS.glob("instance_*"))}
+NO_DOCUMENTS = {
+    MAINTENANCE_PAGE,
+    "README.md",
+    *ERRORS,
+    *(path.name for path in PAYLOADS.glob("instance_*")),
+}
 
 
 def test_every_captured_body_is_in_the_table() -> None:
@@ -60,20 +67,28 @@ def test_empty_body(text: bytes) -> None:
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-32"])
 def test_encodings(encoding: str) -> None:
     """A document is read in every encoding that JSON has, with or without a byte order mark."""
-    text = json.dumps({"DocumentIncarnation": 1, "Events": [entry(Description="für")]}, ensure_ascii=False)
+    text = json.dumps(
+        {"DocumentIncarnation": 1, "Events": [entry(Description="für")]}, ensure_ascii=False
+    )
     assert parse_document(text.encode(encoding)).events[0].description == "für"
 
 
 def test_sent_id() -> None:
-    """An event can be named to Azure as Azure spelled it, and two spellings make no difference between events."""
+    """An event can be named to Azure as Azure spelled it, and two spellings make no difference
+    between events.
+    """
     event = only(EventId=f" {SOME_ID.lower()} ")
     assert event.sent_id == SOME_ID.lower()
     assert event == only()
 
 
 def test_same_event_id_twice() -> None:
-    """Two entries with one EventId are one event with all its VMs, Started if one of them is; one remark reports it."""
-    started = entry(EventId=SOME_ID.lower(), EventStatus="Started", Resources=["VM_0", "vm_2"], NotBefore="")
+    """Two entries with one EventId are one event with all its VMs, Started if one of them is; one
+    remark reports it.
+    """
+    started = entry(
+        EventId=SOME_ID.lower(), EventStatus="Started", Resources=["VM_0", "vm_2"], NotBefore=""
+    )
     document = parse_document(body(entry(Resources=["vm_0", "vm_1"]), started))
     (event,) = document.events
     assert event.status == "Started"
@@ -85,10 +100,13 @@ LATER = {"NotBefore": "Mon, 11 Apr 2022 23:26:58 GMT"}
 
 
 @pytest.mark.parametrize(
-    "differing", [{"DurationInSeconds": -1}, {"DurationInSeconds": 0}, LATER, {"EventType": "Redeploy"}]
+    "differing",
+    [{"DurationInSeconds": -1}, {"DurationInSeconds": 0}, LATER, {"EventType": "Redeploy"}],
 )
 def test_same_event_id_twice_in_contradiction(differing: dict[str, object]) -> None:
-    """Entries with one EventId that differ contradict each other, whichever is first, and the impact is unknown."""
+    """Entries with one EventId that differ contradict each other, whichever is first, and the
+    impact is unknown.
+    """
     entries = [entry(DurationInSeconds=600), entry(**{"DurationInSeconds": 600, **differing})]
     for both in (entries, entries[::-1]):
         (event,) = parse_document(body(*both)).events
@@ -97,7 +115,9 @@ def test_same_event_id_twice_in_contradiction(differing: dict[str, object]) -> N
 
 def test_same_event_id_twice_keeps_the_leader() -> None:
     """The first VM of Resources stays the first when an event is repeated for a part of its VMs."""
-    (event,) = parse_document(body(entry(Resources=["vm_0", "vm_1"]), entry(Resources=["vm_0"]))).events
+    (event,) = parse_document(
+        body(entry(Resources=["vm_0", "vm_1"]), entry(Resources=["vm_0"]))
+    ).events
     assert event.resources == ("vm_0", "vm_1")
     assert not event.is_contradictory
 
@@ -112,9 +132,16 @@ def test_event_without_an_id(value: object) -> None:
 
 
 def test_of_many_names_a_hundred_are_kept() -> None:
-    """An event that names more VMs keeps the first names, that of this VM among them, and the number of all."""
+    """An event that names more VMs keeps the first names, that of this VM among them, and the
+    number of all.
+    """
     event = only(Resources=[f"vm_{number}" for number in range(5000)])
-    for vm_name, last in (("VM_4321", "vm_4321"), ("vm_7", "vm_99"), ("other", "vm_99"), (None, "vm_99")):
+    for vm_name, last in (
+        ("VM_4321", "vm_4321"),
+        ("vm_7", "vm_99"),
+        ("other", "vm_99"),
+        (None, "vm_99"),
+    ):
         kept = event.bounded(vm_name)
         assert (len(kept.resources), kept.resources[0], kept.resources[-1]) == (100, "vm_0", last)
         assert kept.resource_count == 5000
@@ -137,11 +164,15 @@ def test_of_many_names_a_hundred_are_kept() -> None:
     ],
 )
 def test_scope(vm_name: str | None, scope: Scope) -> None:
-    """An event is this VM's if its whole name is in Resources, without regard to case and leading underscores."""
+    """An event is this VM's if its whole name is in Resources, without regard to case and leading
+    underscores.
+    """
     assert only(Resources=["x", "vm_0", "_OLD"]).scope(vm_name) is scope
 
 
 def test_scope_without_resources() -> None:
-    """An event without Resources affects no VM, but while the VM's name is unknown, so is the scope."""
+    """An event without Resources affects no VM, but while the VM's name is unknown, so is the
+    scope.
+    """
     assert only(Resources=[]).scope("vm_0") is Scope.PEER
     assert only(Resources=[]).scope(None) is Scope.UNKNOWN

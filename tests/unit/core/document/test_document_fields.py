@@ -1,8 +1,14 @@
-"""What each field of a document is read as: in every form that Azure has shown, in any other, and left out."""
+"""What each field of a document is read as: in every form that Azure has shown, in any other, and
+left out.
+"""
 
 import pytest
 
-from azure_scheduled_events_exporter.core.document import ScheduledEvent, parse_document, parse_not_before
+from azure_scheduled_events_exporter.core.document import (
+    ScheduledEvent,
+    parse_document,
+    parse_not_before,
+)
 from support.events.imds_bodies import SOME_ID, body, entry, only, utc
 
 
@@ -43,7 +49,9 @@ from support.events.imds_bodies import SOME_ID, body, entry, only, utc
     ],
 )
 def test_not_before(text: str, expected: float | None) -> None:
-    """NotBefore is read in every form that Azure has shown, and is unknown rather than wrong otherwise."""
+    """NotBefore is read in every form that Azure has shown, and is unknown rather than wrong
+    otherwise.
+    """
     assert parse_not_before(text) == expected
 
 
@@ -57,7 +65,9 @@ def test_not_before_empty_or_absent(value: object) -> None:
 
 @pytest.mark.parametrize("value", ["soon", 17, "Mon, 31 Feb 2022 22:26:58 GMT"])
 def test_not_before_unreadable(value: object) -> None:
-    """An event with an unreadable NotBefore is kept with an unknown time, and one remark names the event."""
+    """An event with an unreadable NotBefore is kept with an unknown time, and one remark names the
+    event.
+    """
     document = parse_document(body(entry(NotBefore=value)))
     assert [event.not_before for event in document.events] == [None]
     (remark,) = document.remarks
@@ -75,11 +85,16 @@ def test_resources_null_or_absent(value: object) -> None:
 
 def test_each_vm_of_resources_counts_once() -> None:
     """Two spellings of one VM are one VM, in the place and spelling of the first."""
-    assert only(Resources=["vm_1", "VM_1", "", "_vm_1", "vm_0", "vm_1"]).resources == ("vm_1", "vm_0")
+    assert only(Resources=["vm_1", "VM_1", "", "_vm_1", "vm_0", "vm_1"]).resources == (
+        "vm_1",
+        "vm_0",
+    )
 
 
 def test_resources_of_a_strange_kind() -> None:
-    """An event with unreadable Resources stays; a lone name counts, entries that are no names do not."""
+    """An event with unreadable Resources stays; a lone name counts, entries that are no names do
+    not.
+    """
     assert only(Resources="vm_0").resources == ("vm_0",)
     assert only(Resources=[None, "vm_0", {}, ["x"], ""]).resources == ("vm_0",)
     document = parse_document(body(entry(Resources={"a": 1})))
@@ -108,7 +123,9 @@ def test_incarnation_absent() -> None:
 
 def test_unknown_values_stay() -> None:
     """An undocumented type, status, source or resource type is shown as Azure sent it."""
-    event = only(EventType="OfTomorrow", EventStatus="Paused", EventSource="Moon", ResourceType="Cat")
+    event = only(
+        EventType="OfTomorrow", EventStatus="Paused", EventSource="Moon", ResourceType="Cat"
+    )
     assert (event.event_type, event.status, event.source, event.resource_type) == (
         "OfTomorrow",
         "Paused",
@@ -132,7 +149,17 @@ def test_missing_values() -> None:
 
 @pytest.mark.parametrize(
     ("value", "expected"),
-    [(-1, None), (0, 0.0), (5, 5.0), ("30", None), (0.5, 0.5), (..., None), (None, None), ("x", None), (True, None)],
+    [
+        (-1, None),
+        (0, 0.0),
+        (5, 5.0),
+        ("30", None),
+        (0.5, 0.5),
+        (..., None),
+        (None, None),
+        ("x", None),
+        (True, None),
+    ],
 )
 def test_duration(value: object, expected: float | None) -> None:
     """DurationInSeconds is unknown when -1, absent or unreadable; 0 is a duration."""

@@ -1,4 +1,6 @@
-"""Bodies that are no document, and documents made to do harm: refused in a few words, or read without it."""
+"""Bodies that are no document, and documents made to do harm: refused in a few words, or read
+without it.
+"""
 
 import pytest
 
@@ -21,7 +23,10 @@ from support.events.imds_bodies import SOME_ID, body, entry, only
         (b'{"DocumentIncarnation": 1}', "no Events"),
         (b'{"events": []}', "no Events"),
         (b'{"Events": null}', "Events is null instead of an array"),
-        (b'{"Events": [%s{}]}' % (b"{}," * 10_000), "Events has 10001 entries, and 10000 are the most that are read"),
+        (
+            b'{"Events": [%s{}]}' % (b"{}," * 10_000),
+            "Events has 10001 entries, and 10000 are the most that are read",
+        ),
         (b'{"Events": {}}', "Events is an object instead of an array"),
         (b'{"Events": "x"}', "Events is a string instead of an array"),
         (b'{"DocumentIncarnation": NaN, "Events": []}', "NaN is no JSON"),
@@ -48,18 +53,26 @@ def test_entry_that_is_no_event(value: object) -> None:
 
 
 def test_texts_that_would_break_what_comes_after() -> None:
-    """Lone surrogates and control characters (some steer a terminal) are replaced; line feeds and tabs stay."""
-    event = only(EventId="\ud800a", Description="a\x00b\x1bc\x7fd\x9be\nf\tg\rh\x85", Resources=["v\udfffm"])
+    """Lone surrogates and control characters (some steer a terminal) are replaced; line feeds and
+    tabs stay.
+    """
+    event = only(
+        EventId="\ud800a", Description="a\x00b\x1bc\x7fd\x9be\nf\tg\rh\x85", Resources=["v\udfffm"]
+    )
     assert event.event_id == "?A"
     assert event.description == "a\ufffdb\ufffdc\ufffdd\ufffde\nf\tg\ufffdh\ufffd"
     assert event.resources == ("v?m",)
 
 
 def test_long_texts_are_cut() -> None:
-    """No text of an event makes a label longer than 256 characters; requests to Azure carry its whole EventId."""
+    """No text of an event makes a label longer than 256 characters; requests to Azure carry its
+    whole EventId.
+    """
     long = "x" * 100_000
     words = ("EventType", "EventStatus", "EventSource", "ResourceType")
-    document = parse_document(body({"EventId": long, "Resources": [long], **dict.fromkeys(words, long)}))
+    document = parse_document(
+        body({"EventId": long, "Resources": [long], **dict.fromkeys(words, long)})
+    )
     (event,) = document.events
     assert event.event_type == event.status == event.source == event.resource_type == "x" * 128
     assert event.resources == ("x" * 256,)
@@ -70,15 +83,22 @@ def test_long_texts_are_cut() -> None:
 
 
 def test_many_unreadable_entries_are_few_lines() -> None:
-    """A body full of nonsense is reported by its first entries: all of them would be as long as the body."""
+    """A body full of nonsense is reported by its first entries: all of them would be as long as the
+    body.
+    """
     unreadable = parse_document(b'{"Events": [%s1]}' % (b"1," * 5_000)).unreadable
     assert len(unreadable) == 100
     assert unreadable[-1] == "Events[99] is no object: '1'"
 
 
 def test_much_unexpected_content_is_few_lines() -> None:
-    """A body with thousands of odd entries makes a hundred remarks, and one that does not change with their number."""
-    few, many = (parse_document(body(*({"EventId": str(n)} for n in range(count)))).remarks for count in (60, 5_000))
+    """A body with thousands of odd entries makes a hundred remarks, and one that does not change
+    with their number.
+    """
+    few, many = (
+        parse_document(body(*({"EventId": str(n)} for n in range(count)))).remarks
+        for count in (60, 5_000)
+    )
     assert len(few) == 100 + 1, "of two remarks for each entry"
     assert len(many) == 100 + 1
     assert few[-1] == many[-1] == "there is more unexpected content than these lines say"

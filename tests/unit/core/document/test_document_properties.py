@@ -18,10 +18,26 @@ from azure_scheduled_events_exporter.errors import InvalidDocumentError
 from support.events.imds_bodies import CAPTURED, SOME_ID
 from support.paths import PAYLOADS
 
-PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # the machine may be busy
+PATIENT = settings(
+    deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)  # the machine may be busy
 
 WORDS = st.sampled_from(
-    ["", "Scheduled", "Started", "Freeze", "Reboot", "User", "a", "A", SOME_ID, SOME_ID.lower(), "vm_0", "-1", "5"]
+    [
+        "",
+        "Scheduled",
+        "Started",
+        "Freeze",
+        "Reboot",
+        "User",
+        "a",
+        "A",
+        SOME_ID,
+        SOME_ID.lower(),
+        "vm_0",
+        "-1",
+        "5",
+    ]
 )
 NASTY_TEXT = st.text(st.characters(codec=None), max_size=20)
 SCALARS = st.one_of(
@@ -36,7 +52,9 @@ SCALARS = st.one_of(
     st.datetimes().map(lambda moment: moment.isoformat()),
 )
 VALUES = st.recursive(
-    SCALARS, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(NASTY_TEXT, inner, max_size=3), max_leaves=8
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(NASTY_TEXT, inner, max_size=3),
+    max_leaves=8,
 )
 FIELDS = [
     "EventId",
@@ -50,7 +68,9 @@ FIELDS = [
     "DurationInSeconds",
 ]
 ENTRIES = st.fixed_dictionaries({}, optional=dict.fromkeys(FIELDS, VALUES)) | VALUES
-CONTENTS = st.fixed_dictionaries({"Events": st.lists(ENTRIES, max_size=5)}, optional={"DocumentIncarnation": VALUES})
+CONTENTS = st.fixed_dictionaries(
+    {"Events": st.lists(ENTRIES, max_size=5)}, optional={"DocumentIncarnation": VALUES}
+)
 
 
 def encode(content: object) -> bytes:
@@ -63,7 +83,11 @@ def _json(content: object) -> str:
     if isinstance(content, list):
         return "[" + ",".join(map(_json, content)) + "]"
     if isinstance(content, dict):
-        return "{" + ",".join(f"{json.dumps(key)}:{_json(value)}" for key, value in content.items()) + "}"
+        return (
+            "{"
+            + ",".join(f"{json.dumps(key)}:{_json(value)}" for key, value in content.items())
+            + "}"
+        )
     if isinstance(content, int) and not isinstance(content, bool) and content >= 10**4000:
         high, low = divmod(content, 10**4000)
         return f"{high}{low:04000d}"
@@ -96,7 +120,9 @@ def check(text: bytes) -> Document | None:
             *document.unreadable,
         ):
             said.encode()
-            assert not [c for c in said if unicodedata.category(c) == "Cc" and c not in "\n\t"], repr(said)
+            assert not [c for c in said if unicodedata.category(c) == "Cc" and c not in "\n\t"], (
+                repr(said)
+            )
         assert event.not_before is None or abs(event.not_before) < 1e12
         assert event.duration_seconds is None or 0 <= event.duration_seconds < 1e18
         assert event.scope("vm_0") in {Scope.SELF, Scope.PEER}
@@ -125,7 +151,12 @@ def test_any_document(content: dict[str, Any]) -> None:
     assert len(document.unreadable) >= len(content["Events"]) - len(objects)
     for entry in objects:
         event_id = entry.get("EventId")
-        if isinstance(event_id, str) and event_id.isascii() and event_id.isprintable() and event_id.strip():
+        if (
+            isinstance(event_id, str)
+            and event_id.isascii()
+            and event_id.isprintable()
+            and event_id.strip()
+        ):
             assert event_id.strip().upper() in ids
     assert len(ids) + len(document.unreadable) <= len(content["Events"])
 
@@ -136,7 +167,9 @@ BODIES = [(PAYLOADS / name).read_bytes() for name in CAPTURED]
 @given(st.data())
 @settings(PATIENT)
 def test_damaged_captured_bodies(data: st.DataObject) -> None:
-    """A captured body that is cut, or has bytes changed or put in, does no harm, and half of one is no document."""
+    """A captured body that is cut, or has bytes changed or put in, does no harm, and half of one is
+    no document.
+    """
     original = data.draw(st.sampled_from(BODIES))
     start = data.draw(st.integers(0, len(original)))
     end = data.draw(st.integers(start, min(len(original), start + 10)))
@@ -149,7 +182,9 @@ def test_damaged_captured_bodies(data: st.DataObject) -> None:
 @settings(PATIENT)
 def test_captured_bodies_with_other_values(data: st.DataObject) -> None:
     """A captured body loses none of its events when any other field of them has any other value."""
-    name = data.draw(st.sampled_from([name for name, document in CAPTURED.items() if document.events]))
+    name = data.draw(
+        st.sampled_from([name for name, document in CAPTURED.items() if document.events])
+    )
     content = json.loads((PAYLOADS / name).read_text())
     changed = data.draw(st.sampled_from(content["Events"]))
     for field in data.draw(st.sets(st.sampled_from(FIELDS[1:]))):
@@ -157,7 +192,9 @@ def test_captured_bodies_with_other_values(data: st.DataObject) -> None:
     content["DocumentIncarnation"] = data.draw(VALUES)
     document = check(encode(content))
     assert document is not None
-    assert [event.event_id for event in document.events] == [event.event_id for event in CAPTURED[name].events]
+    assert [event.event_id for event in document.events] == [
+        event.event_id for event in CAPTURED[name].events
+    ]
 
 
 @given(st.datetimes(min_value=datetime(1970, 1, 2), max_value=datetime(9998, 12, 31)))  # noqa: DTZ001 - UTC is added

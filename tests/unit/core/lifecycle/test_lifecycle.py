@@ -6,7 +6,13 @@ import pytest
 
 from azure_scheduled_events_exporter.core.approvals import mark_approved, mark_requested
 from azure_scheduled_events_exporter.core.document import Document, ScheduledEvent, Scope
-from azure_scheduled_events_exporter.core.lifecycle import REMEMBERED_ENDS, Approver, Lifecycles, State, Transition
+from azure_scheduled_events_exporter.core.lifecycle import (
+    REMEMBERED_ENDS,
+    Approver,
+    Lifecycles,
+    State,
+    Transition,
+)
 from azure_scheduled_events_exporter.core.observation import ObservationContext, observe
 from support.events.lives import NOT_BEFORE, SCHEDULED, START, STARTED, VM, Watch, at
 
@@ -15,7 +21,9 @@ NOTHING = Document(9)
 
 LATER = replace(SCHEDULED, not_before=NOT_BEFORE + 60)
 TIMELESS = replace(SCHEDULED, not_before=None)
-ADVICE = replace(SCHEDULED, event_type="SpotRebalanceRecommendation", status="Advisory", not_before=None)
+ADVICE = replace(
+    SCHEDULED, event_type="SpotRebalanceRecommendation", status="Advisory", not_before=None
+)
 Story = list[tuple[float, ScheduledEvent | None, list[str]]]
 
 STORIES: dict[str, Story] = {
@@ -32,7 +40,10 @@ STORIES: dict[str, Story] = {
     "leaves after NotBefore": [(0, SCHEDULED, ["detected"]), (900, None, ["lost"])],
     "leaves while nobody polls": [(0, SCHEDULED, ["detected"]), (-100, None, ["lost"])],
     "leaves, late, while nobody polls": [(0, SCHEDULED, ["detected"]), (-2000, None, ["lost"])],
-    "ends while nobody polls": [(0, STARTED, ["detected", "started"]), (-5000, None, ["completed"])],
+    "ends while nobody polls": [
+        (0, STARTED, ["detected", "started"]),
+        (-5000, None, ["completed"]),
+    ],
     "never had a NotBefore": [(0, TIMELESS, ["detected"]), (1, None, ["lost"])],
     "NotBefore moves back and forth": [
         (0, SCHEDULED, ["detected"]),
@@ -47,7 +58,11 @@ STORIES: dict[str, Story] = {
         (3, TIMELESS, []),
         (4, None, ["cancelled"]),
     ],
-    "NotBefore is known at last": [(0, TIMELESS, ["detected"]), (1, SCHEDULED, []), (2, None, ["cancelled"])],
+    "NotBefore is known at last": [
+        (0, TIMELESS, ["detected"]),
+        (1, SCHEDULED, []),
+        (2, None, ["cancelled"]),
+    ],
     "Started with a NotBefore": [
         (0, SCHEDULED, ["detected"]),
         (10, replace(STARTED, not_before=START + 10), ["approved", "started"]),
@@ -95,7 +110,10 @@ STORIES: dict[str, Story] = {
         (10, STARTED, ["approved", "started"]),
         (11, None, ["completed"]),
     ],
-    "gone after such a status": [(0, replace(SCHEDULED, status=""), ["detected"]), (1, None, ["lost"])],
+    "gone after such a status": [
+        (0, replace(SCHEDULED, status=""), ["detected"]),
+        (1, None, ["lost"]),
+    ],
     "such a status between": [
         (0, SCHEDULED, ["detected"]),
         (1, replace(SCHEDULED, status="Paused"), []),
@@ -106,7 +124,11 @@ STORIES: dict[str, Story] = {
     ],
     "advice": [(0, ADVICE, ["detected"]), (1, ADVICE, []), (2, None, ["withdrawn"])],
     "advice, gone while nobody polls": [(0, ADVICE, ["detected"]), (-5000, None, ["withdrawn"])],
-    "advice returns": [(0, ADVICE, ["detected"]), (1, None, ["withdrawn"]), (2, ADVICE, ["returned"])],
+    "advice returns": [
+        (0, ADVICE, ["detected"]),
+        (1, None, ["withdrawn"]),
+        (2, ADVICE, ["returned"]),
+    ],
     "advice becomes an event": [
         (0, ADVICE, ["detected"]),
         (1, SCHEDULED, []),
@@ -119,7 +141,10 @@ STORIES: dict[str, Story] = {
 
 @pytest.mark.parametrize("story", STORIES.values(), ids=list(STORIES))
 def test_story(story: Story) -> None:
-    """Each document brings the transitions of the contract. Nobody watched before a moment with a minus."""
+    """Each document brings the transitions of the contract.
+
+    Nobody watched before a moment with a minus.
+    """
     watch = Watch()
     for seconds, event, expected in story:
         events = () if event is None else (event,)
@@ -127,7 +152,9 @@ def test_story(story: Story) -> None:
 
 
 def test_what_a_life_remembers() -> None:
-    """A life has its times, notice and approver; what a returned event had stays, and its moves are in order."""
+    """A life has its times, notice and approver; what a returned event had stays, and its moves are
+    in order.
+    """
     watch = Watch()
     watch.sees(at(0), SCHEDULED)
     assert watch.life.notice_seconds == 900.0
@@ -143,7 +170,11 @@ def test_what_a_life_remembers() -> None:
     assert (watch.known.current["A"].event, watch.known.current["A"].started_at) == (again, at(14))
     watch.sees(at(600))
     life = watch.life
-    assert (life.approved_by, life.outcome, life.ended_at) == (Approver.EXPORTER, Transition.COMPLETED, at(600))
+    assert (life.approved_by, life.outcome, life.ended_at) == (
+        Approver.EXPORTER,
+        Transition.COMPLETED,
+        at(600),
+    )
     assert [move.transition for move in life.moves] == [Transition.RETURNED, Transition.RESCHEDULED]
     assert watch.known == Lifecycles({}, {"A": life})
 
@@ -159,7 +190,9 @@ def test_what_a_life_remembers() -> None:
     ],
 )
 def test_notice(event: ScheduledEvent, seconds: float, notice: float | None) -> None:
-    """The notice is never negative, and there is none of advice and of what a user started without Scheduled."""
+    """The notice is never negative, and there is none of advice and of what a user started without
+    Scheduled.
+    """
     watch = Watch()
     watch.sees(at(seconds), event)
     assert watch.life.notice_seconds == notice
@@ -176,14 +209,21 @@ def test_advice_takes_no_approval() -> None:
 
 
 def test_returned_after_a_boot_proved_too_much() -> None:
-    """An event that a boot seemed to prove and that is still Scheduled has not started and is not approved."""
+    """An event that a boot seemed to prove and that is still Scheduled has not started and is not
+    approved.
+    """
     watch = Watch()
     watch.sees(at(0), SCHEDULED)
     booted = at(905, boot="boot-2")
     assert watch.sees(at(940, boot="boot-2"), watched=False, booted_at=booted) == ["completed"]
     assert watch.sees(at(941, boot="boot-2"), SCHEDULED, booted_at=booted) == ["returned"]
     life = watch.known.current["A"]
-    assert (life.state, life.started_at, life.approved_by, life.proven_by_boot) == (State.SCHEDULED, None, None, False)
+    assert (life.state, life.started_at, life.approved_by, life.proven_by_boot) == (
+        State.SCHEDULED,
+        None,
+        None,
+        False,
+    )
     assert watch.sees(at(950, boot="boot-2"), STARTED, booted_at=booted) == ["started"]
 
 
@@ -202,8 +242,12 @@ def test_ends_are_remembered_up_to_a_limit() -> None:
     ("events", "told"),
     [((), []), ((replace(SCHEDULED, event_id="B"),), ["detected"])],
 )
-def test_unreadable_document_ends_nothing(events: tuple[ScheduledEvent, ...], told: list[str]) -> None:
-    """While a part of the document cannot be read, an event that is missing may be hidden there, so it stays."""
+def test_unreadable_document_ends_nothing(
+    events: tuple[ScheduledEvent, ...], told: list[str]
+) -> None:
+    """While a part of the document cannot be read, an event that is missing may be hidden there, so
+    it stays.
+    """
     watch = Watch()
     watch.sees(at(0), SCHEDULED)
     before = watch.known.current["A"]
@@ -237,14 +281,18 @@ def test_scope_of_an_event_that_leaves_as_the_name_is_known() -> None:
 
 
 def test_two_events_live_apart() -> None:
-    """What happens to one event is nothing to another, and changes come in the order of the document."""
+    """What happens to one event is nothing to another, and changes come in the order of the
+    document.
+    """
     watch = Watch()
     other = replace(SCHEDULED, event_id="B")
     assert watch.sees(at(0), other, SCHEDULED) == ["detected", "detected"]
     assert [change.lifecycle.event_id for change in watch.changes] == ["B", "A"]
     assert watch.sees(at(900), STARTED) == ["started", "lost"]
     assert set(watch.known.current) == {"A"}
-    assert {event_id: life.outcome for event_id, life in watch.known.ended.items()} == {"B": Transition.LOST}
+    assert {event_id: life.outcome for event_id, life in watch.known.ended.items()} == {
+        "B": Transition.LOST
+    }
 
 
 def test_a_change_holds_the_life_as_it_was_then() -> None:

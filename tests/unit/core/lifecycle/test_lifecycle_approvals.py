@@ -10,7 +10,9 @@ from support.events.lives import NOT_BEFORE, SCHEDULED, STARTED, Watch, at
 
 
 def test_approved_event_that_is_cancelled() -> None:
-    """An approval does not make an event happen: gone before NotBefore without a start is cancelled."""
+    """An approval does not make an event happen: gone before NotBefore without a start is
+    cancelled.
+    """
     watch = Watch()
     watch.sees(at(0), SCHEDULED)
     watch.approves(at(1))
@@ -26,7 +28,10 @@ ONE = ["started"]
     [
         ("", 10.0, BOTH, Approver.EXTERNAL),
         ("", 894.9, BOTH, Approver.EXTERNAL),
-        *(("", seconds, ONE, Approver.DEADLINE) for seconds in (895.0, 899.0, 900.0, 901.0, 5000.0)),
+        *(
+            ("", seconds, ONE, Approver.DEADLINE)
+            for seconds in (895.0, 899.0, 900.0, 901.0, 5000.0)
+        ),
         ("accepted", 10.0, ONE, Approver.OPERATOR),
         ("accepted", 901.0, ONE, Approver.OPERATOR),
         ("refused", 10.0, BOTH, Approver.EXTERNAL),
@@ -35,8 +40,12 @@ ONE = ["started"]
         ("none", -901.0, BOTH, Approver.OPERATOR),  # nobody saw it wait until NotBefore
     ],
 )
-def test_who_approved_a_start(answer: str, seconds: float, told: list[str], approver: Approver) -> None:
-    """A start more than 5 s before NotBefore was approved: from here if that was accepted or not answered."""
+def test_who_approved_a_start(
+    answer: str, seconds: float, told: list[str], approver: Approver
+) -> None:
+    """A start more than 5 s before NotBefore was approved: from here if that was accepted or not
+    answered.
+    """
     watch = Watch()
     watch.sees(at(0), SCHEDULED)
     if answer:
@@ -83,7 +92,9 @@ def test_approval_of_what_is_not_pending() -> None:
 
 @pytest.mark.parametrize(("seconds", "is_open"), [(1, False), (59, False), (60, True)])
 def test_not_before_moved_by_little_after_an_approval(seconds: float, *, is_open: bool) -> None:
-    """An approved event is open to a second approval once NotBefore is a minute later, in however many steps."""
+    """An approved event is open to a second approval once NotBefore is a minute later, in however
+    many steps.
+    """
     watch = Watch()
     watch.sees(at(0), SCHEDULED)
     watch.approves(at(1))
@@ -93,7 +104,9 @@ def test_not_before_moved_by_little_after_an_approval(seconds: float, *, is_open
 
 
 def test_not_before_moved_away_after_an_approval() -> None:
-    """An approved event whose NotBefore then moves further away is open again, and its second approval counts once."""
+    """An approved event whose NotBefore then moves further away is open again, and its second
+    approval counts once.
+    """
     watch = Watch()
     watch.sees(at(0), SCHEDULED)
     watch.approves(at(1))

@@ -13,7 +13,9 @@ class TestPause:
     """A pause of this VM belongs to the events that were Started during it."""
 
     def test_the_longest_counts(self) -> None:
-        """From the last document before the start to the first after the end, the longest pause is the event's."""
+        """From the last document before the start to the first after the end, the longest pause is
+        the event's.
+        """
         watch = Watch()
         watch.sees(at(0), SCHEDULED, pause=Pause(99.0))
         watch.sees(at(901), STARTED, pause=Pause(0.3))
@@ -40,8 +42,12 @@ class TestPause:
             pytest.param(Pause(60.0, is_boot=True), False, 60.0, id="a boot"),
         ],
     )
-    def test_an_unwatched_start(self, pause: Pause | None, watched: bool, measured: float | None) -> None:  # noqa: FBT001 - a parameter of the test
-        """An event that may have had its pause before anybody looked is not measured from then on either."""
+    def test_an_unwatched_start(
+        self, pause: Pause | None, watched: bool, measured: float | None
+    ) -> None:
+        """An event that may have had its pause before anybody looked is not measured from then on
+        either.
+        """
         watch = Watch()
         watch.sees(at(0), SCHEDULED)
         watch.sees(at(901), STARTED, watched=watched, pause=pause)
@@ -53,25 +59,38 @@ class TestPause:
         """A boot while an event was Started is its pause, also if the start was not observed."""
         watch = Watch()
         watch.sees(at(0), STARTED, watched=False, pause=Pause(0.0))
-        assert watch.sees(at(90, boot="boot-2"), watched=False, pause=Pause(80.0, is_boot=True)) == ["completed"]
+        assert watch.sees(
+            at(90, boot="boot-2"), watched=False, pause=Pause(80.0, is_boot=True)
+        ) == ["completed"]
         assert watch.life.observed_pause == 80.0
 
     def test_proven_by_a_boot(self) -> None:
-        """A Reboot whose start was not seen is measured by the boot; a Freeze is not proven, and so not measured."""
+        """A Reboot whose start was not seen is measured by the boot; a Freeze is not proven, and so
+        not measured.
+        """
         for kind, measured in (("Reboot", 80.0), ("Freeze", None)):
             watch = Watch()
             watch.sees(at(0), replace(SCHEDULED, event_type=kind))
             boot = Pause(80.0, is_boot=True)
-            watch.sees(at(990, boot="boot-2"), watched=False, booted_at=at(960, boot="boot-2"), pause=boot)
+            watch.sees(
+                at(990, boot="boot-2"), watched=False, booted_at=at(960, boot="boot-2"), pause=boot
+            )
             assert watch.life.observed_pause == measured, kind
 
     @pytest.mark.parametrize("ending", ["Started", "gone"])
     def test_a_reboot_before_an_outdated_document(self, ending: str) -> None:
-        """A pause after the reboot that an outdated document still shows as Scheduled is not the event's."""
+        """A pause after the reboot that an outdated document still shows as Scheduled is not the
+        event's.
+        """
         watch = Watch()
         watch.sees(at(0), replace(SCHEDULED, event_type="Reboot"))
         booted_at = at(960, boot="boot-2")
-        watch.sees(at(990, boot="boot-2"), replace(SCHEDULED, event_type="Reboot"), watched=False, booted_at=booted_at)
+        watch.sees(
+            at(990, boot="boot-2"),
+            replace(SCHEDULED, event_type="Reboot"),
+            watched=False,
+            booted_at=booted_at,
+        )
         last = [replace(STARTED, event_type="Reboot")] * (ending == "Started")
         watch.sees(at(991, boot="boot-2"), *last, booted_at=booted_at, pause=Pause(0.02))
         assert watch.life.observed_pause is None
@@ -96,7 +115,9 @@ class TestPause:
         assert record_pause(watch.known, None) is watch.known
 
     def test_how_many(self) -> None:
-        """Each pause of 0.1 s or more while the event is Started counts, as in a second impact; noise does not."""
+        """Each pause of 0.1 s or more while the event is Started counts, as in a second impact;
+        noise does not.
+        """
         watch = Watch()
         watch.sees(at(0), SCHEDULED)
         watch.sees(at(901), STARTED, pause=Pause(5.0))

@@ -15,15 +15,31 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from azure_scheduled_events_exporter.core.approvals import mark_approved, mark_refused, mark_requested
+from azure_scheduled_events_exporter.core.approvals import (
+    mark_approved,
+    mark_refused,
+    mark_requested,
+)
 from azure_scheduled_events_exporter.core.document import Document, ScheduledEvent
-from azure_scheduled_events_exporter.core.lifecycle import Approver, Change, Lifecycles, State, Transition
-from azure_scheduled_events_exporter.core.observation import ObservationContext, observe, record_pause
+from azure_scheduled_events_exporter.core.lifecycle import (
+    Approver,
+    Change,
+    Lifecycles,
+    State,
+    Transition,
+)
+from azure_scheduled_events_exporter.core.observation import (
+    ObservationContext,
+    observe,
+    record_pause,
+)
 from azure_scheduled_events_exporter.core.pause import Pause
 from azure_scheduled_events_exporter.core.statistics import Histogram, Statistics
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 
-PATIENCE = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # the machine may be busy
+PATIENCE = settings(
+    deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)  # the machine may be busy
 VM = "vm_0"
 START = 1_700_000_000.0
 ENDS = {Transition.COMPLETED, Transition.CANCELLED, Transition.LOST}
@@ -36,7 +52,9 @@ EVENTS = st.builds(
     status=st.sampled_from(["Scheduled", "Scheduled", "Started", "Paused", ""]),
     source=st.sampled_from(["Platform", "User", ""]),
     resources=st.sampled_from([(), (VM,), ("_VM_0", "vm_1"), ("vm_1",)]),
-    not_before=st.sampled_from([None, *(START + offset for offset in (-3600.0, 4.0, 30.0, 900.0, 3600.0, 7200.0))]),
+    not_before=st.sampled_from(
+        [None, *(START + offset for offset in (-3600.0, 4.0, 30.0, 900.0, 3600.0, 7200.0))]
+    ),
     duration_seconds=st.sampled_from([None, 0.0, 30.0]),
 )
 DOCUMENTS = st.builds(
@@ -85,10 +103,15 @@ class Lives(RuleBasedStateMachine):
         self.take(changes)
         self.seen.append(document)
         self.watched = True
-        assert observe(self.known, document, replace(context, watched=True, pause=None)) == (self.known, ())
+        assert observe(self.known, document, replace(context, watched=True, pause=None)) == (
+            self.known,
+            (),
+        )
         shown = {event.event_id: event for event in document.events}
         current = {event_id: life.event for event_id, life in self.known.current.items()}
-        assert {event_id: event for event_id, event in current.items() if event_id in shown} == shown
+        assert {
+            event_id: event for event_id, event in current.items() if event_id in shown
+        } == shown
         hidden = set(self.known.current) - set(shown)
         assert hidden == (set(before.current) - set(shown) if document.unreadable else set())
         for event_id in hidden:
@@ -109,7 +132,14 @@ class Lives(RuleBasedStateMachine):
     def old_document(self, data: st.DataObject) -> None:
         """IMDS repeats an earlier document, or a part of it in another order."""
         old = data.draw(st.sampled_from(self.seen[-5:]))
-        self.see(replace(old, events=tuple(data.draw(st.permutations(old.events))[: data.draw(st.integers(0, 3))])))
+        self.see(
+            replace(
+                old,
+                events=tuple(
+                    data.draw(st.permutations(old.events))[: data.draw(st.integers(0, 3))]
+                ),
+            )
+        )
 
     @rule()
     def empty_body(self) -> None:
@@ -138,7 +168,7 @@ class Lives(RuleBasedStateMachine):
         self.watched = False
 
     @rule(seconds=st.sampled_from([-3600.0, 0.0, 40.0]), told=st.booleans())
-    def reboot(self, seconds: float, told: bool) -> None:  # noqa: FBT001 - hypothesis hands it in by name
+    def reboot(self, seconds: float, told: bool) -> None:
         """The VM boots, with a wall clock that may be wrong and a boot time that may be unknown."""
         self.wall += seconds
         self.monotonic = 12.0
@@ -151,13 +181,21 @@ class Lives(RuleBasedStateMachine):
         """IMDS answers this VM's name."""
         self.vm_name = VM
 
-    @rule(event_id=st.sampled_from(["A", "b", "C", "X"]), approver=st.sampled_from(["exporter", "operator"]))
+    @rule(
+        event_id=st.sampled_from(["A", "b", "C", "X"]),
+        approver=st.sampled_from(["exporter", "operator"]),
+    )
     def approval(self, event_id: str, approver: str) -> None:
         """The exporter or an operator here approves an event."""
-        self.known, changes = mark_approved(self.known, event_id.upper(), Approver(approver), self.now)
+        self.known, changes = mark_approved(
+            self.known, event_id.upper(), Approver(approver), self.now
+        )
         self.take(changes)
 
-    @rule(event_id=st.sampled_from(["A", "b", "C", "X"]), approver=st.sampled_from(["exporter", "operator"]))
+    @rule(
+        event_id=st.sampled_from(["A", "b", "C", "X"]),
+        approver=st.sampled_from(["exporter", "operator"]),
+    )
     def approval_without_an_answer(self, event_id: str, approver: str) -> None:
         """The exporter or an operator here requests an approval."""
         self.known = mark_requested(self.known, event_id.upper(), Approver(approver), self.now)
@@ -169,7 +207,9 @@ class Lives(RuleBasedStateMachine):
 
     @invariant()
     def every_life_is_in_order(self) -> None:
-        """No transition twice, none out of order; NotBefore may move again, and an event may return after an end."""
+        """No transition twice, none out of order; NotBefore may move again, and an event may return
+        after an end.
+        """
         for event_id, changes in self.told.items():
             transitions = [change.transition for change in changes]
             assert transitions[0] is Transition.DETECTED, event_id
@@ -183,13 +223,17 @@ class Lives(RuleBasedStateMachine):
             for part in parts:
                 assert sum(transition in ENDS for transition in part) <= 1
                 assert all(transition not in ENDS for transition in part[:-1])
-                once = [transition for transition in part if transition is not Transition.RESCHEDULED]
+                once = [
+                    transition for transition in part if transition is not Transition.RESCHEDULED
+                ]
                 assert once == sorted(set(once), key=ORDER.index)
             for transition in (Transition.DETECTED, Transition.APPROVED, Transition.STARTED):
                 assert transitions.count(transition) <= 1
             if Transition.STARTED in transitions:
                 after = transitions[transitions.index(Transition.STARTED) :]
-                assert not {Transition.RESCHEDULED, Transition.CANCELLED, Transition.LOST} & set(after)
+                assert not {Transition.RESCHEDULED, Transition.CANCELLED, Transition.LOST} & set(
+                    after
+                )
 
     @invariant()
     def every_detected_event_has_ended_or_is_current(self) -> None:
@@ -212,7 +256,11 @@ class Lives(RuleBasedStateMachine):
             changes = self.told[event_id]
             transitions = [change.transition for change in changes]
             assert life.first_seen == changes[0].at
-            assert (life.state is State.STARTED) == (Transition.STARTED in transitions) == (life.started_at is not None)
+            assert (
+                (life.state is State.STARTED)
+                == (Transition.STARTED in transitions)
+                == (life.started_at is not None)
+            )
             assert life.outcome is None
             by_transition = life.approved_by not in {None, Approver.DEADLINE}
             assert by_transition == (Transition.APPROVED in transitions)
@@ -231,13 +279,19 @@ class Lives(RuleBasedStateMachine):
         detected = [lives[0].lifecycle for lives in self.told.values()]
         notices = [life for life in detected if life.is_mine and life.notice_seconds is not None]
         assert observed(self.statistics.notice) == len(notices)
-        completed = {one.lifecycle.event_id for one in own if one.transition is Transition.COMPLETED}
+        completed = {
+            one.lifecycle.event_id for one in own if one.transition is Transition.COMPLETED
+        }
         started = [phase for phase in self.statistics.phases.items() if phase[0][1] == "started"]
         assert observed(dict(started)) <= len(completed), "the phase Started of one event twice"
         waited = {one.lifecycle.event_id for one in own}
-        scheduled = [phase for phase in self.statistics.phases.items() if phase[0][1] == "scheduled"]
+        scheduled = [
+            phase for phase in self.statistics.phases.items() if phase[0][1] == "scheduled"
+        ]
         assert observed(dict(scheduled)) <= len(waited), "the phase Scheduled of one event twice"
-        assert observed(self.statistics.approval_latency) <= len(self.told), "the approval of one event twice"
+        assert observed(self.statistics.approval_latency) <= len(self.told), (
+            "the approval of one event twice"
+        )
         assert observed(self.statistics.pauses) <= len(completed)
         for histogram in (
             *self.statistics.pauses.values(),
@@ -259,5 +313,7 @@ def observed(histograms: object) -> int:
 
 @pytest.mark.hypothesis
 def test_every_life() -> None:
-    """No transition is reported twice or out of order, and each event ends, with any IMDS, clocks and restarts."""
+    """No transition is reported twice or out of order, and each event ends, with any IMDS, clocks
+    and restarts.
+    """
     run_state_machine_as_test(Lives, settings=settings(PATIENCE, stateful_step_count=30))

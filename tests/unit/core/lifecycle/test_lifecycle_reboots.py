@@ -14,7 +14,9 @@ from support.events.lives import NOT_BEFORE, SCHEDULED, START, Watch, at
 @pytest.mark.parametrize("event_type", ["Reboot", "Redeploy", "Preempt", "Terminate"])
 @pytest.mark.parametrize("seconds", [935, 1200])
 def test_completed_by_evidence_of_the_reboot(event_type: str, seconds: float) -> None:
-    """An event that was to reboot this VM, gone after a boot, has happened: at NotBefore, or at a boot before it."""
+    """An event that was to reboot this VM, gone after a boot, has happened: at NotBefore, or at a
+    boot before it.
+    """
     watch = Watch()
     watch.sees(at(0), replace(SCHEDULED, event_type=event_type))
     booted = at(seconds - 40, boot="boot-2")
@@ -23,7 +25,10 @@ def test_completed_by_evidence_of_the_reboot(event_type: str, seconds: float) ->
     assert watch.life.started_at is not None
     assert watch.life.started_at.wall == began
     assert watch.life.proven_by_boot
-    assert (watch.life.approved_by, watch.life.approved_at) == (Approver.DEADLINE, watch.life.started_at)
+    assert (watch.life.approved_by, watch.life.approved_at) == (
+        Approver.DEADLINE,
+        watch.life.started_at,
+    )
 
 
 TIMELESS = replace(SCHEDULED, not_before=None)
@@ -44,22 +49,30 @@ TIMELESS = replace(SCHEDULED, not_before=None)
     ],
 )
 def test_what_a_boot_proves(event: ScheduledEvent, booted: float | None, told: str) -> None:
-    """A boot proves an event of this VM that reboots it and can have begun by then, up to 5 s before NotBefore."""
+    """A boot proves an event of this VM that reboots it and can have begun by then, up to 5 s
+    before NotBefore.
+    """
     watch = Watch()
     watch.sees(at(0), event)
     boot = None if booted is None else at(booted, boot="boot-2")
-    assert watch.sees(at((booted or 1000) + 40, boot="boot-2"), watched=False, booted_at=boot) == [told]
+    assert watch.sees(at((booted or 1000) + 40, boot="boot-2"), watched=False, booted_at=boot) == [
+        told
+    ]
 
 
 def test_boot_before_the_event_is_no_evidence() -> None:
-    """The boot in which the event was first seen proves nothing, wherever the wall clock moves that boot to."""
+    """The boot in which the event was first seen proves nothing, wherever the wall clock moves that
+    boot to.
+    """
     watch = Watch()
     watch.sees(at(0), SCHEDULED)
     assert watch.sees(at(1200), watched=False, booted_at=at(-5000, jump=3600 + 5000)) == ["lost"]
 
 
 def test_cancelled_long_after_an_unrelated_reboot() -> None:
-    """An event still announced after a reboot, then taken back before our eyes, was cancelled, not done by it."""
+    """An event still announced after a reboot, then taken back before our eyes, was cancelled, not
+    done by it.
+    """
     watch = Watch()
     days_ahead = replace(SCHEDULED, not_before=START + 7 * 86400)
     booted = at(86400, boot="boot-2")
@@ -74,25 +87,32 @@ def test_a_boot_after_an_accepted_approval(approver: Approver) -> None:
     watch = Watch()
     watch.sees(at(0), SCHEDULED)
     watch.approves(at(10), approver)
-    assert watch.sees(at(90, boot="boot-2"), watched=False, booted_at=at(60, boot="boot-2")) == ["completed"]
+    assert watch.sees(at(90, boot="boot-2"), watched=False, booted_at=at(60, boot="boot-2")) == [
+        "completed"
+    ]
     assert (watch.life.approved_by, watch.life.approved_at) == (approver, at(10))
 
 
 @pytest.mark.parametrize("booted", [60, 930], ids=["early", "after NotBefore"])
 @pytest.mark.parametrize("approver", [Approver.EXPORTER, Approver.OPERATOR])
 def test_a_boot_after_a_request_without_an_answer(booted: float, approver: Approver) -> None:
-    """A reboot that comes before the answer to its approval counts that approval, from when it was requested."""
+    """A reboot that comes before the answer to its approval counts that approval, from when it was
+    requested.
+    """
     watch = Watch()
     watch.sees(at(0), SCHEDULED)
     watch.known = mark_requested(watch.known, "A", approver, at(10))
-    told = watch.sees(at(booted + 30, boot="boot-2"), watched=False, booted_at=at(booted, boot="boot-2"))
+    told = watch.sees(
+        at(booted + 30, boot="boot-2"), watched=False, booted_at=at(booted, boot="boot-2")
+    )
     assert told == ["approved", "completed"]
     assert (watch.life.approved_by, watch.life.approved_at) == (approver, at(10))
 
 
 @pytest.mark.parametrize(("is_approved", "outcome"), [(True, "completed"), (False, "cancelled")])
-def test_an_outdated_document_after_the_boot(is_approved: bool, outcome: str) -> None:  # noqa: FBT001 - by name
-    """A boot soon after an approval completes the event, also if IMDS shows it as Scheduled for a moment after it.
+def test_an_outdated_document_after_the_boot(is_approved: bool, outcome: str) -> None:
+    """A boot soon after an approval completes the event, also if IMDS shows it as Scheduled for a
+    moment after it.
 
     Without an approval, an event that leaves before NotBefore is cancelled, whatever booted the VM.
     """
@@ -106,7 +126,9 @@ def test_an_outdated_document_after_the_boot(is_approved: bool, outcome: str) ->
 
 
 def test_an_eviction_is_not_as_long_as_the_absence() -> None:
-    """A Spot VM that is started again three days after its eviction waited for it for the 30 s of its notice."""
+    """A Spot VM that is started again three days after its eviction waited for it for the 30 s of
+    its notice.
+    """
     watch = Watch()
     watch.sees(at(0), replace(SCHEDULED, event_type="Preempt", not_before=START + 30))
     back = 3 * 86400.0
@@ -131,7 +153,9 @@ def test_a_boot_after_a_refused_request() -> None:
     watch = Watch()
     watch.sees(at(0), SCHEDULED)
     watch.known = mark_refused(mark_requested(watch.known, "A", Approver.EXPORTER, at(10)), "A")
-    assert watch.sees(at(90, boot="boot-2"), watched=False, booted_at=at(60, boot="boot-2")) == ["lost"]
+    assert watch.sees(at(90, boot="boot-2"), watched=False, booted_at=at(60, boot="boot-2")) == [
+        "lost"
+    ]
 
 
 def test_an_approval_sent_after_the_boot() -> None:
@@ -145,10 +169,14 @@ def test_an_approval_sent_after_the_boot() -> None:
 
 
 def test_approval_after_a_wrong_end() -> None:
-    """The approval of an event is measured once, also if it follows an end at which the deadline was measured."""
+    """The approval of an event is measured once, also if it follows an end at which the deadline
+    was measured.
+    """
     watch = Watch()
     watch.sees(at(0), SCHEDULED)
-    assert watch.sees(at(1012, boot="boot-2"), watched=False, booted_at=at(1000, boot="boot-2")) == ["completed"]
+    assert watch.sees(
+        at(1012, boot="boot-2"), watched=False, booted_at=at(1000, boot="boot-2")
+    ) == ["completed"]
     assert watch.sees(at(1020, boot="boot-2"), SCHEDULED) == ["returned"]
     assert watch.approves(at(1030, boot="boot-2")) == ["approved"]
     (histogram,) = Statistics().plus(watch.changes).approval_latency.values()
