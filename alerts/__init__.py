@@ -1,9 +1,4 @@
-"""One source of alerts: rules, paging and scrape configuration are generated from it.
+"""What is generated from the table of alerts, for people to import; ``python -m alerts`` writes it.
 
-Only re-exports.
+The table itself is ``azure_scheduled_events_exporter.alerts``.
 """
-
-from .generate import GENERATED, render
-from .settings import SETTINGS, Settings, load, resolve
-
-__all__ = ["GENERATED", "SETTINGS", "Settings", "load", "render", "resolve"]

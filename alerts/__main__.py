@@ -5,9 +5,9 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from .formats.reference import runbooks
-from .generate import chart_files, render
-from .settings import Settings
+from azure_scheduled_events_exporter.alerts.formats.reference import runbooks
+from azure_scheduled_events_exporter.alerts.generate import chart_files, render
+from azure_scheduled_events_exporter.alerts.settings import Settings
 
 _FOLDER = Path(__file__).parent / "generated"
 _RUNBOOKS = Path(__file__).parent.parent / "docs" / "runbooks"

@@ -5,7 +5,7 @@ One row of green and one table if it does.
 
 import grafanalib.core as g  # type: ignore[import-untyped] # it carries no types
 
-from alerts.series import BLIND as RECORDED
+from azure_scheduled_events_exporter.alerts.series import BLIND as RECORDED
 
 from .board import EXPORTER, STATUS_LINK, board, manual, runbook, solid, stat, vm_link
 from .grafana import columns, instant, over_time, panel, variable

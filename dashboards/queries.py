@@ -13,7 +13,7 @@ minute; recordings only make them faster (:func:`watch_variables`):
 
 import grafanalib.core as g  # type: ignore[import-untyped] # it carries no types
 
-from alerts.series import EXPORTERS
+from azure_scheduled_events_exporter.alerts.series import EXPORTERS
 from azure_scheduled_events_exporter.metrics.spec import PREFIX
 
 from .grafana import COLUMN, first_variable

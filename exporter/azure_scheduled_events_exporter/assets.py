@@ -6,14 +6,11 @@ In an installed wheel, assets are in ``assets/`` beside this module; in a source
 source folders.
 """
 
-import importlib
-import importlib.util
 import os
 import stat
 import tempfile
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from .errors import ExporterError
 
@@ -113,19 +110,3 @@ def _replace(path: Path, content: bytes, mode: int) -> None:
     except BaseException:
         new.unlink(missing_ok=True)
         raise
-
-
-def generator(module: str) -> Any:
-    """Return a module that generates the alerts: inside the package in a wheel, beside it in a source tree.
-
-    Raises:
-        ExporterError: this installation has none.
-    """
-    inside = "azure_scheduled_events_exporter.alerts"
-    package = inside if importlib.util.find_spec(inside) else "alerts"
-    try:
-        return importlib.import_module(f"{package}.{module}")
-    except ModuleNotFoundError:
-        raise ExporterError(
-            "this installation cannot generate alerts from your settings: install the wheel"
-        ) from None

@@ -11,8 +11,8 @@ from typing import Any
 
 import yaml
 
-from alerts import Settings
 from azure_scheduled_events_exporter import __version__
+from azure_scheduled_events_exporter.alerts import Settings
 from support.monitoring.cardinality import BEGIN, END, kept_by_alerts, measure_all, tables
 from support.paths import ROOT
 from support.programs import COMMAND, PATIENCE, debian

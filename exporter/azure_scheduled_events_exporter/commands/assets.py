@@ -4,9 +4,10 @@ import argparse
 import os
 import sys
 from pathlib import Path
-from typing import Any
 
 from azure_scheduled_events_exporter import assets
+from azure_scheduled_events_exporter.alerts.generate import chart_files, render
+from azure_scheduled_events_exporter.alerts.settings import Settings, load, resolve
 from azure_scheduled_events_exporter.config.resolution import parse_assignments
 from azure_scheduled_events_exporter.errors import UsageError
 
@@ -88,8 +89,7 @@ def _export(target: Path, parsed: argparse.Namespace) -> None:
     values = Path(parsed.values) if parsed.values else None
     rendered: dict[str, str] = {}
     if chosen or values:
-        module = assets.generator("settings")
-        settings = module.load(values, chosen) if values else module.resolve(chosen)
+        settings = load(values, chosen) if values else resolve(chosen)
         rendered = _rendered(settings)
     if values is None and (lost := _lost(target, chosen)):
         raise UsageError(
@@ -109,17 +109,16 @@ def _lost(target: Path, chosen: dict[str, str]) -> list[str]:
     there = target / _VALUES
     if not os.path.isfile(there):  # noqa: PTH113 - Path.is_file raises for a folder that this user cannot read
         return []
-    module = assets.generator("settings")
-    now, defaults = module.resolve(chosen), module.resolve({})
+    now = resolve(chosen)
+    defaults = resolve({})
     return [
         name
-        for name, text in module.load(there).values.items()
+        for name, text in load(there).values.items()
         if text not in {now.text(name), defaults.text(name)}
     ]
 
 
-def _rendered(settings: Any) -> dict[str, str]:
+def _rendered(settings: Settings) -> dict[str, str]:
     """Return the alerts by their path below the exported folder, and the chart's copies of rules and settings."""
-    module = assets.generator("generate")
-    files = {f"alerts/{name}": text for name, text in module.render(settings).items()}
-    return files | {f"{_CHART}/{name}": text for name, text in module.chart_files(settings).items()}
+    files = {f"alerts/{name}": text for name, text in render(settings).items()}
+    return files | {f"{_CHART}/{name}": text for name, text in chart_files(settings).items()}

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 import yaml
 
 from azure_scheduled_events_exporter import assets
+from azure_scheduled_events_exporter.alerts.settings import load
 from azure_scheduled_events_exporter.config.settings import Config
 from azure_scheduled_events_exporter.errors import ExporterError
 
@@ -143,9 +144,7 @@ def kept_labels(config: Config) -> tuple[str, ...]:
     if config.alerts_values is None:
         return ()
     try:
-        kept: tuple[str, ...] = (
-            assets.generator("settings").load(Path(config.alerts_values)).items("labels.keep")
-        )
+        kept: tuple[str, ...] = load(Path(config.alerts_values)).items("labels.keep")
     except ExporterError:  # reported with the settings
         return ()
     return kept

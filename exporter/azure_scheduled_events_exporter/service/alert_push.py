@@ -98,5 +98,8 @@ def _catalog_text(values: str | None) -> str:
             return path.read_text("utf-8")
         except OSError as error:
             raise ExporterError(f"{path}: cannot be read: {error.strerror or error}") from None
-    settings = assets.generator("settings").load(Path(values))
-    return str(assets.generator("formats.prometheus").pushed_alerts(settings))
+    # Only who pushes alerts in words of their own needs the table of alerts.
+    from azure_scheduled_events_exporter.alerts.formats import prometheus  # noqa: PLC0415
+    from azure_scheduled_events_exporter.alerts.settings import load  # noqa: PLC0415
+
+    return prometheus.pushed_alerts(load(Path(values)))

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from alerts import settings
+from azure_scheduled_events_exporter.alerts import settings
 from azure_scheduled_events_exporter.simulator import find
 from deploy.stack import compose
 from deploy.stack.compose import Service

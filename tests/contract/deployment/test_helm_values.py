@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 import yaml
 
-from alerts import load, render
+from azure_scheduled_events_exporter.alerts import load, render
 from azure_scheduled_events_exporter.approval.policy import BUILT_IN
 from azure_scheduled_events_exporter.config.settings import SETTINGS
 from support.charts import CHART, helm

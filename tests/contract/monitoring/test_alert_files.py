@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 import yaml
 
-from alerts import Settings, render, resolve
-from alerts.formats.prometheus import annotations
-from alerts.groups import alerts, groups
-from alerts.rule import PREFIX as ALERTS
-from alerts.rule import Alert
+from azure_scheduled_events_exporter.alerts import Settings, render, resolve
+from azure_scheduled_events_exporter.alerts.formats.prometheus import annotations
+from azure_scheduled_events_exporter.alerts.groups import alerts, groups
+from azure_scheduled_events_exporter.alerts.rule import PREFIX as ALERTS
+from azure_scheduled_events_exporter.alerts.rule import Alert
 from azure_scheduled_events_exporter.commands.cli import main
 from azure_scheduled_events_exporter.metrics.collector import SPECS
 from azure_scheduled_events_exporter.times import parse_duration

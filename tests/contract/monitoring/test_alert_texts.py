@@ -5,7 +5,7 @@ from typing import Any
 
 import yaml
 
-from alerts.rule import PREFIX
+from azure_scheduled_events_exporter.alerts.rule import PREFIX
 from support.monitoring.stories import Story, impact, info, of, play, target
 from support.paths import ROOT
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from alerts import Settings, render
+from azure_scheduled_events_exporter.alerts import Settings, render
 from support.programs import debian
 
 FILES = render(Settings(), grafana=False)

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
-from alerts import Settings
-from alerts.groups import groups
+from azure_scheduled_events_exporter.alerts import Settings
+from azure_scheduled_events_exporter.alerts.groups import groups
 from azure_scheduled_events_exporter.commands.cli import main
 from support.paths import ROOT
 from support.programs import debian

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from alerts import resolve
-from alerts.series import BLIND, EXPORTERS
-from alerts.vms import fleet_recordings, vm_recordings
+from azure_scheduled_events_exporter.alerts import resolve
+from azure_scheduled_events_exporter.alerts.series import BLIND, EXPORTERS
+from azure_scheduled_events_exporter.alerts.vms import fleet_recordings, vm_recordings
 from azure_scheduled_events_exporter.core.kinds import Kind
 from support.monitoring.board_reader import BOARDS, EVERYTHING, BoardReader, filled, load, of_vm
 from support.monitoring.board_story import DAY, HOUR, MINUTE, NOW, Event, StoryPrometheus, story

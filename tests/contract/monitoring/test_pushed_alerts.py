@@ -6,9 +6,9 @@ from pathlib import Path
 
 import yaml
 
-from alerts import render, resolve
-from alerts.formats.prometheus import pushed_alerts
 from azure_scheduled_events_exporter.alertmanager.alert import alert_of, parse_catalog
+from azure_scheduled_events_exporter.alerts import render, resolve
+from azure_scheduled_events_exporter.alerts.formats.prometheus import pushed_alerts
 from azure_scheduled_events_exporter.core.document import ScheduledEvent, Scope
 from azure_scheduled_events_exporter.core.event_types import EventType
 from azure_scheduled_events_exporter.core.kinds import Kind

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from alerts import Settings, render, resolve
-from alerts.groups import alerts
-from alerts.rule import PREFIX
-from alerts.vms import NOT_BACK
+from azure_scheduled_events_exporter.alerts import Settings, render, resolve
+from azure_scheduled_events_exporter.alerts.groups import alerts
+from azure_scheduled_events_exporter.alerts.rule import PREFIX
+from azure_scheduled_events_exporter.alerts.vms import NOT_BACK
 from support.monitoring.stories import Story, ended, impact, info, member, moment, of, play, target
 
 

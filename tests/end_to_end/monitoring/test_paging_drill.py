@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from alerts import resolve
-from alerts.formats.prometheus import pushed_alerts
 from azure_scheduled_events_exporter.alertmanager.alert import parse_catalog
+from azure_scheduled_events_exporter.alerts import resolve
+from azure_scheduled_events_exporter.alerts.formats.prometheus import pushed_alerts
 from azure_scheduled_events_exporter.commands.drill import command as drill
 from azure_scheduled_events_exporter.commands.drill.story import alert_of_story, story_of
 from azure_scheduled_events_exporter.errors import ExporterError, UsageError

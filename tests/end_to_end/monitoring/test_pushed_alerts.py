@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from alerts import resolve
+from azure_scheduled_events_exporter.alerts import resolve
 from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine
 from support.events.follower import event
 from support.monitoring.paging import Alertmanager, Receiver, receivers

@@ -15,8 +15,8 @@ from typing import Any, Self
 
 import yaml
 
-from alerts import Settings, render, resolve
-from alerts.formats.scrape import scrape_example
+from azure_scheduled_events_exporter.alerts import Settings, render, resolve
+from azure_scheduled_events_exporter.alerts.formats.scrape import scrape_example
 from support.programs import PATIENCE, ConfiguredPrometheus, Program, Server, eventually, fetch
 from support.servers.http_peer import HttpServer, Request, Response
 

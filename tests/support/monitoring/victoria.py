@@ -8,7 +8,7 @@ from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Any, Self
 
-from alerts import resolve
+from azure_scheduled_events_exporter.alerts import resolve
 from support.monitoring.paging import (
     JOB,
     Alertmanager,

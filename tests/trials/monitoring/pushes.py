@@ -16,7 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Self
 
-from alerts import resolve
+from azure_scheduled_events_exporter.alerts import resolve
 from azure_scheduled_events_exporter.simulator import (
     PlannedEvent,
     Scenario,

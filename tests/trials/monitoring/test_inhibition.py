@@ -5,7 +5,7 @@ restarts.
 import time
 from pathlib import Path
 
-from alerts.formats.alertmanager import RESEND_DELAY
+from azure_scheduled_events_exporter.alerts.formats.alertmanager import RESEND_DELAY
 from support.monitoring.paging import Stack, Team
 from support.monitoring.stand_in import StandIn
 from support.programs import eventually

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from alerts import Settings, render
-from alerts.events import HOLDS, NO_IMPACT_HOLD
+from azure_scheduled_events_exporter.alerts import Settings, render
+from azure_scheduled_events_exporter.alerts.events import HOLDS, NO_IMPACT_HOLD
 from contract.monitoring.test_stories import EVENTS, EXPORTERS, IMPACTS
 from support.monitoring.stories import INTERVAL, Row, Story, ended, info, of, play
 

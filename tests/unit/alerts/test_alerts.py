@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
-from alerts import SETTINGS, Settings, load, render, resolve
-from alerts.generate import GENERATED
-from alerts.groups import alerts, groups
+from azure_scheduled_events_exporter.alerts import SETTINGS, Settings, load, render, resolve
+from azure_scheduled_events_exporter.alerts.generate import GENERATED
+from azure_scheduled_events_exporter.alerts.groups import alerts, groups
 from azure_scheduled_events_exporter.errors import UsageError
 
 

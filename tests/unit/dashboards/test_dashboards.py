@@ -10,7 +10,7 @@ from itertools import pairwise
 import pytest
 import yaml
 
-from alerts.series import BLIND
+from azure_scheduled_events_exporter.alerts.series import BLIND
 from azure_scheduled_events_exporter.core.lifecycle import State, Transition
 from azure_scheduled_events_exporter.metrics.collector import SPECS
 from azure_scheduled_events_exporter.metrics.spec import PREFIX

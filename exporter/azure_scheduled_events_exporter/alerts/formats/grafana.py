@@ -7,11 +7,11 @@ of VMs.
 from collections.abc import Iterator
 from typing import Any
 
+from azure_scheduled_events_exporter.alerts.groups import groups
+from azure_scheduled_events_exporter.alerts.rule import Alert, Group
+from azure_scheduled_events_exporter.alerts.settings import Settings
 from azure_scheduled_events_exporter.times import format_duration, parse_duration
 
-from ..groups import groups
-from ..rule import Alert, Group
-from ..settings import Settings
 from .prometheus import annotations
 from .texts import for_grafana
 from .yaml_text import to_yaml

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
+from azure_scheduled_events_exporter.alerts.settings import Settings
 from azure_scheduled_events_exporter.times import format_duration, parse_duration
 
-from ..settings import Settings
 from .yaml_text import to_yaml
 
 _JOB = "azure-scheduled-events-exporter"

@@ -6,10 +6,14 @@ from pathlib import Path
 import yaml
 
 from azure_scheduled_events_exporter import DOCUMENTATION
+from azure_scheduled_events_exporter.alerts.groups import alerts, groups
+from azure_scheduled_events_exporter.alerts.settings import (
+    PLACEHOLDERS,
+    SETTINGS,
+    Setting,
+    Settings,
+)
 from azure_scheduled_events_exporter.errors import ExporterError
-
-from ..groups import alerts, groups
-from ..settings import PLACEHOLDERS, SETTINGS, Setting, Settings
 
 _RECEIVERS = ("pager.", "chat.", "tickets.")
 _BODY = "## Impact\n"

@@ -10,7 +10,7 @@ is the value of the expression.
 import re
 from collections.abc import Mapping
 
-from ..series import IMPACT, INFO
+from azure_scheduled_events_exporter.alerts.series import IMPACT, INFO
 
 _LABEL_OR_VALUE = re.compile(r"(?<!\{)\{(\w+)(?: (\w+))?\}")
 _VMS, _TIME = " {vms}", "{time} "

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 from azure_scheduled_events_exporter import __version__
+from azure_scheduled_events_exporter.alerts.exporters import NO_EXPORTERS
+from azure_scheduled_events_exporter.alerts.groups import alerts, groups
+from azure_scheduled_events_exporter.alerts.rule import Alert, Group, Recording
+from azure_scheduled_events_exporter.alerts.settings import Settings
 
-from ..exporters import NO_EXPORTERS
-from ..groups import alerts, groups
-from ..rule import Alert, Group, Recording
-from ..settings import Settings
 from .texts import for_rules
 from .yaml_text import to_yaml
 

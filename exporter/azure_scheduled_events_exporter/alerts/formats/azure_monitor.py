@@ -6,12 +6,12 @@ Azure evaluates a group at most once a minute, and its texts cannot query.
 import json
 from typing import Any
 
+from azure_scheduled_events_exporter.alerts.groups import groups
+from azure_scheduled_events_exporter.alerts.rule import Alert, Group, Recording
+from azure_scheduled_events_exporter.alerts.series import INFO
+from azure_scheduled_events_exporter.alerts.settings import Settings
 from azure_scheduled_events_exporter.times import parse_duration
 
-from ..groups import groups
-from ..rule import Alert, Group, Recording
-from ..series import INFO
-from ..settings import Settings
 from .prometheus import annotations
 from .scrape import scrape_job
 from .texts import for_azure_monitor
