@@ -16,7 +16,7 @@ from azure_scheduled_events_exporter.core.lifecycle import Lifecycles
 from azure_scheduled_events_exporter.core.observation import ObservationContext, observe
 from azure_scheduled_events_exporter.metrics.exposition import Exposition
 from azure_scheduled_events_exporter.polling.clock import system_clock
-from azure_scheduled_events_exporter.polling.snapshot import Snapshot
+from azure_scheduled_events_exporter.snapshot.snapshot import Snapshot
 from azure_scheduled_events_exporter.web.events_api import events_json
 from azure_scheduled_events_exporter.web.rows import CURRENT_COLUMNS, current_row
 from azure_scheduled_events_exporter.web.status_page import page

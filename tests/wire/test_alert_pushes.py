@@ -15,7 +15,6 @@ from azure_scheduled_events_exporter.alertmanager.alert import Alert
 from azure_scheduled_events_exporter.alertmanager.client import AlertmanagerClient
 from azure_scheduled_events_exporter.alertmanager.outbox import Wanted
 from azure_scheduled_events_exporter.alertmanager.push import Worker
-from azure_scheduled_events_exporter.alertmanager.pushes import PushOutcome
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.simulator import (
     PlannedEvent,
@@ -23,6 +22,7 @@ from azure_scheduled_events_exporter.simulator import (
     Simulator,
     VirtualMachine,
 )
+from azure_scheduled_events_exporter.snapshot.pushes import PushOutcome
 from support.events.follower import event
 from support.programs import Exporter, eventually
 from support.servers.certificates import Authority

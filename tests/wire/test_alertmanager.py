@@ -16,7 +16,7 @@ from azure_scheduled_events_exporter.alertmanager.client import (
     AlertmanagerError,
     posted,
 )
-from azure_scheduled_events_exporter.alertmanager.pushes import PushOutcome
+from azure_scheduled_events_exporter.snapshot.pushes import PushOutcome
 from support.programs import NOBODY
 from support.servers.http_peer import Peer
 

@@ -19,8 +19,7 @@ from azure_scheduled_events_exporter.http_client import http_config
 from azure_scheduled_events_exporter.http_client.deadline import DeadlineAdapter
 from azure_scheduled_events_exporter.http_client.failures import WEB_PAGE, is_web_page
 from azure_scheduled_events_exporter.http_client.sessions import Answer, NoAnswerError, Session
-
-from .pushes import PushOutcome
+from azure_scheduled_events_exporter.snapshot.pushes import PushOutcome
 
 TIMEOUT_SECONDS = 10.0
 _LARGEST_ANSWER = 4 << 20

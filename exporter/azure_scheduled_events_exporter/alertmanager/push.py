@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.logs import Changes, facts
+from azure_scheduled_events_exporter.snapshot.pushes import Pushes, PushOutcome, no_alerts
 
 from .client import AlertmanagerClient, AlertmanagerError, Posted, posted
 from .outbox import RESEND_SECONDS, Entry, Outbox, Wanted
-from .pushes import Pushes, PushOutcome, no_alerts
 
 BATCH = 64
 """Alerts in one request, as Prometheus sends them."""

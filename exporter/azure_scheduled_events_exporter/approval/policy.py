@@ -22,6 +22,7 @@ from azure_scheduled_events_exporter.core.event_types import EventType
 from azure_scheduled_events_exporter.core.kinds import SHORT_FREEZE_SECONDS
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, State
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
+from azure_scheduled_events_exporter.snapshot.approvals import Decision
 from azure_scheduled_events_exporter.times import iso_time
 
 _STEPS = 30
@@ -133,26 +134,6 @@ class Rule:
     takeover: float = TAKEOVER_SECONDS
     dry_run: bool = False
     line: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """The decision of a policy about one event now.
-
-    Attributes:
-        reason: one clause, for people: why it is not approved yet, or which rule approves it.
-        due: when the rule approves it, seconds since the epoch, also if that has passed; None if
-            never, as in a dry run, or if the event begins earlier.
-        approve: whether to approve it now, or in a dry run to log that a rule would.
-        rule: the name of the rule that decided; ``""`` when none matches.
-        dry_run: whether to log only.
-    """
-
-    reason: str
-    due: float | None = None
-    approve: bool = False
-    rule: str = ""
-    dry_run: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,41 +7,24 @@ sends nothing (``approval.sender`` does).
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 
 from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycle, Lifecycles, State
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.journal.inbox import ApprovalRequest
 from azure_scheduled_events_exporter.logs import Changes, facts
+from azure_scheduled_events_exporter.snapshot.approvals import (
+    ApprovalOutcome,
+    Decision,
+    no_requests,
+)
 from azure_scheduled_events_exporter.times import iso_time
 
 from .operator_requests import NOTHING_SCHEDULED, needs_no_request
-from .policy import Decision, Policy
+from .policy import Policy
 from .policy_reload import ReloadingPolicy
 
 _FIRST_RETRY_SECONDS = 1.0
 _LAST_RETRY_SECONDS = 60.0
-
-
-class ApprovalOutcome(StrEnum):
-    """The outcome of a request to approve an event.
-
-    ``too_late`` counts requests that IMDS refused because their event did not wait any more:
-    another approver was faster. ``dry_run`` counts events that a rule would have approved.
-    """
-
-    ACCEPTED = "accepted"
-    REJECTED = "rejected"
-    TOO_LATE = "too_late"
-    ERROR = "error"
-    DRY_RUN = "dry_run"
-
-
-def no_requests() -> dict[ApprovalOutcome, int]:
-    """Return the counts before the first request; dry runs and late requests are counted only where there are some."""
-    return dict.fromkeys(
-        (ApprovalOutcome.ACCEPTED, ApprovalOutcome.REJECTED, ApprovalOutcome.ERROR), 0
-    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,9 +47,9 @@ from azure_scheduled_events_exporter.journal.file import (
     writable,
 )
 from azure_scheduled_events_exporter.journal.store import Store
-from azure_scheduled_events_exporter.polling.snapshot import Polls
 from azure_scheduled_events_exporter.service import daemon
 from azure_scheduled_events_exporter.service.endpoint import with_endpoint
+from azure_scheduled_events_exporter.snapshot.snapshot import Polls
 from azure_scheduled_events_exporter.standard_streams import say
 from azure_scheduled_events_exporter.web.rows import CURRENT_COLUMNS, current_row
 

@@ -32,12 +32,12 @@ from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
 from azure_scheduled_events_exporter.journal.file import read_only
 from azure_scheduled_events_exporter.polling.clock import system_clock
 from azure_scheduled_events_exporter.polling.document_reader import DocumentReader
-from azure_scheduled_events_exporter.polling.snapshot import Polls, Snapshot
 from azure_scheduled_events_exporter.service.endpoint import (
     NOT_ON_AZURE,
     SHORT_SEARCH,
     with_endpoint,
 )
+from azure_scheduled_events_exporter.snapshot.snapshot import Polls, Snapshot
 from azure_scheduled_events_exporter.web.events_api import events_json
 from azure_scheduled_events_exporter.web.rows import CURRENT_COLUMNS, current_row
 

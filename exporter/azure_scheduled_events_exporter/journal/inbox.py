@@ -7,18 +7,11 @@ takes less than 1 KiB. Must not know when a request is sent (``approval``), or h
 (``commands.hook``).
 """
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import Final
 
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle
-from azure_scheduled_events_exporter.core.statistics import Histogram
-
-DURATION_BOUNDS: Final = (1.0, 10.0, 60.0, 300.0, 900.0)
-LEFT_BOUNDS: Final = (0.0, 5.0, 30.0, 300.0)
-"""Time left: none, too little to rely on, the notice of a Spot VM, that of a Freeze or Reboot."""
+from azure_scheduled_events_exporter.snapshot.hooks import HookRun, HookStatistics
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,82 +31,6 @@ class ApprovalRequest:
     created: float
     expires: float
     number: int = 0
-
-
-class Phase(StrEnum):
-    """The argument of the command: before the first event, and after the last one."""
-
-    PREPARE = "prepare"
-    RECOVER = "recover"
-
-
-class RunOutcome(StrEnum):
-    """How a run ended."""
-
-    OK = "ok"
-    FAILED = "failed"  # with another exit status than 0, or it could not be started
-    TIMEOUT = "timeout"  # it was stopped at its deadline
-    TOO_LATE = (
-        "too_late"  # it succeeded after NotBefore, or the event had begun before it could run
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class HookRun:
-    """One run of a hook's command. Times in Unix seconds, lengths in seconds.
-
-    Attributes:
-        run: a random id.
-        command: the hook that it belongs to: its command line.
-        phase: prepare or recover.
-        outcome: None while it runs.
-        seconds_left: of ``prepare``: time from its end to NotBefore, negative when late; None
-            without NotBefore.
-        record: the event as JSON when it started.
-    """
-
-    run: str
-    command: str
-    event_id: str
-    event_type: str
-    phase: str
-    started: float
-    outcome: str | None = None
-    duration: float | None = None
-    seconds_left: float | None = None
-    record: str = "{}"
-
-
-@dataclass(frozen=True, slots=True)
-class HookStatistics:
-    """Counters and histograms of the runs that have ended.
-
-    Attributes:
-        runs: by event type, phase and outcome.
-        durations: by event type and phase.
-        seconds_left: by event type.
-    """
-
-    runs: Mapping[tuple[str, str, str], int] = field(default_factory=dict)
-    durations: Mapping[tuple[str, str], Histogram] = field(default_factory=dict)
-    seconds_left: Mapping[tuple[str], Histogram] = field(default_factory=dict)
-
-
-def counted(runs: Iterable[HookRun]) -> HookStatistics:
-    """Return the statistics of ``runs``; those that still run do not count."""
-    counts: Counter[tuple[str, str, str]] = Counter()
-    durations: defaultdict[tuple[str, str], Histogram] = defaultdict(
-        lambda: Histogram.empty(DURATION_BOUNDS)
-    )
-    left: defaultdict[tuple[str], Histogram] = defaultdict(lambda: Histogram.empty(LEFT_BOUNDS))
-    for run in (each for each in runs if each.outcome is not None):
-        key = (run.event_type, run.phase, str(run.outcome))
-        counts[key] += 1
-        if run.duration is not None:
-            durations[key[:2]] = durations[key[:2]].observe(run.duration)
-        if run.seconds_left is not None:
-            left[key[:1]] = left[key[:1]].observe(run.seconds_left)
-    return HookStatistics(counts, durations, left)
 
 
 @dataclass(frozen=True, slots=True)

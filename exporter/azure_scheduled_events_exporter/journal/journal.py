@@ -14,7 +14,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -25,6 +25,7 @@ from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.errors import CodecError, DamagedTextError, JournalInUseError
 from azure_scheduled_events_exporter.logs import facts
 from azure_scheduled_events_exporter.recording.file import RecordedDocument
+from azure_scheduled_events_exporter.snapshot.journal_state import JournalState
 
 from . import documents
 from .codec import decode
@@ -55,14 +56,6 @@ OWNER_WAIT_SECONDS = 120.0
 
 Until then, its events stay current and
 its spans are not sent. Without an answer, it counts as this VM's."""
-
-
-@dataclass(frozen=True, slots=True)
-class JournalState:
-    """Whether the journal is on disk, for metrics."""
-
-    up: bool = False
-    errors: int = 0
 
 
 class Journal:

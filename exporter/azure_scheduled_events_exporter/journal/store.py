@@ -34,9 +34,10 @@ from azure_scheduled_events_exporter.core.spans import SpanFacts
 from azure_scheduled_events_exporter.core.statistics import Statistics
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.errors import CodecError, DamagedTextError, NotUsableError
+from azure_scheduled_events_exporter.snapshot.hooks import HookRun, counted
 
 from .codec import decode, decoded, encode
-from .inbox import ApprovalRequest, HookRun, Inbox, counted
+from .inbox import ApprovalRequest, Inbox
 
 _Value = TypeVar("_Value")
 

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 from azure_scheduled_events_exporter import __version__
-from azure_scheduled_events_exporter.approval.policy import Decision
 from azure_scheduled_events_exporter.core.document import RESOURCES_SHOWN, Scope
 from azure_scheduled_events_exporter.core.event_types import EventType
 from azure_scheduled_events_exporter.core.instance import Instance
 from azure_scheduled_events_exporter.core.kinds import Kind
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, State
+from azure_scheduled_events_exporter.snapshot.approvals import Decision
 
 from .spec import Labels, MetricSpec, Samples
 

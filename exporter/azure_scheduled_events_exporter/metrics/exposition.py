@@ -12,7 +12,7 @@ from prometheus_client import Metric, ProcessCollector
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
-from azure_scheduled_events_exporter.polling.snapshot import Snapshot
+from azure_scheduled_events_exporter.snapshot.snapshot import Snapshot
 
 from .collector import METRICS
 from .spec import MetricSpec

@@ -11,7 +11,7 @@ from prometheus_client import Metric
 from prometheus_client.utils import floatToGoString
 
 from azure_scheduled_events_exporter.core.statistics import Histogram
-from azure_scheduled_events_exporter.polling.snapshot import Snapshot
+from azure_scheduled_events_exporter.snapshot.snapshot import Snapshot
 
 PREFIX = "azure_scheduled_events_"
 

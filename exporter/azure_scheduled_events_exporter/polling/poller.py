@@ -17,11 +17,11 @@ from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.errors import ImdsError, Outcome, Stopped
 from azure_scheduled_events_exporter.imds.client import ImdsClient
 from azure_scheduled_events_exporter.logs import facts
+from azure_scheduled_events_exporter.snapshot.snapshot import Deliveries, Polls, Snapshot
 from azure_scheduled_events_exporter.times import iso_time
 
 from .document_reader import DocumentReader
 from .schedule import HANGS, Liveness, PollSchedule
-from .snapshot import Deliveries, Polls, Snapshot
 from .state import State
 
 if TYPE_CHECKING:

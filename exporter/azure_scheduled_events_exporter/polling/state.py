@@ -27,11 +27,11 @@ from azure_scheduled_events_exporter.core.spans import (
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.journal.journal import OWNER_WAIT_SECONDS, Journal
 from azure_scheduled_events_exporter.logs import facts
+from azure_scheduled_events_exporter.snapshot.snapshot import Snapshot
 from azure_scheduled_events_exporter.tracing.delivery import SpanDelivery
 
 from .clock import Clock
 from .pauses import Pauses
-from .snapshot import Snapshot
 
 if TYPE_CHECKING:
     from azure_scheduled_events_exporter.core.document import Document

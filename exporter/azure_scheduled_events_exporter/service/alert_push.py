@@ -17,7 +17,7 @@ from azure_scheduled_events_exporter.core.kinds import kind_of
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.errors import ExporterError, named_by
 from azure_scheduled_events_exporter.http_client import http_config
-from azure_scheduled_events_exporter.polling.snapshot import Snapshot
+from azure_scheduled_events_exporter.snapshot.snapshot import Snapshot
 
 GENERATED = ("exporter", "pushed-alerts.json")
 

@@ -34,8 +34,8 @@ from azure_scheduled_events_exporter.journal.journal import Journal
 from azure_scheduled_events_exporter.logs import facts
 from azure_scheduled_events_exporter.polling.clock import Clock, system_clock
 from azure_scheduled_events_exporter.polling.poller import Poller
-from azure_scheduled_events_exporter.polling.snapshot import Snapshot
 from azure_scheduled_events_exporter.polling.state import State
+from azure_scheduled_events_exporter.snapshot.snapshot import Snapshot
 from azure_scheduled_events_exporter.tracing.delivery import SpanDelivery, otlp_sender
 from azure_scheduled_events_exporter.tracing.variables import doubts, is_on
 from azure_scheduled_events_exporter.web.status_line import status_line

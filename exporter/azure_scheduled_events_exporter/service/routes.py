@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 
 from azure_scheduled_events_exporter.http_server.app import Handler, Request, Response
 from azure_scheduled_events_exporter.metrics.exposition import Exposition
-from azure_scheduled_events_exporter.polling.snapshot import Snapshot
+from azure_scheduled_events_exporter.snapshot.snapshot import Snapshot
 from azure_scheduled_events_exporter.web.events_api import events_json
 from azure_scheduled_events_exporter.web.status_page import page, page_headers
 

@@ -6,11 +6,11 @@ Reads lifecycles and must not depend on the rest of the page.
 import re
 from collections.abc import Iterable, Mapping
 
-from azure_scheduled_events_exporter.approval.policy import Decision
 from azure_scheduled_events_exporter.core.document import ScheduledEvent, Scope, comparable_name
 from azure_scheduled_events_exporter.core.kinds import Kind, kind_of
 from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycle, State
 from azure_scheduled_events_exporter.core.spans import trace_id
+from azure_scheduled_events_exporter.snapshot.approvals import Decision
 from azure_scheduled_events_exporter.times import iso_time
 
 from . import wording

@@ -8,11 +8,11 @@ from collections.abc import Iterable
 from dataclasses import asdict
 
 from azure_scheduled_events_exporter import __version__
-from azure_scheduled_events_exporter.approval.policy import Decision
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle
 from azure_scheduled_events_exporter.core.records import Record, current_record, life_record
-from azure_scheduled_events_exporter.journal.inbox import HookRun
-from azure_scheduled_events_exporter.polling.snapshot import Snapshot
+from azure_scheduled_events_exporter.snapshot.approvals import Decision
+from azure_scheduled_events_exporter.snapshot.hooks import HookRun
+from azure_scheduled_events_exporter.snapshot.snapshot import Snapshot
 from azure_scheduled_events_exporter.times import iso_time
 
 from .history import lives

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycle, State
 from azure_scheduled_events_exporter.core.spans import trace_id
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
-from azure_scheduled_events_exporter.polling.snapshot import Snapshot
+from azure_scheduled_events_exporter.snapshot.snapshot import Snapshot
 
 from .html import Markup, filled, joined, tag
 from .status_line import in_order

@@ -6,8 +6,8 @@ from azure_scheduled_events_exporter.core.document import parse_document
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, State
 from azure_scheduled_events_exporter.core.records import current_record, seconds_between
 from azure_scheduled_events_exporter.errors import ExporterError
-from azure_scheduled_events_exporter.journal.inbox import HookRun
 from azure_scheduled_events_exporter.recording.file import RecordedDocument
+from azure_scheduled_events_exporter.snapshot.hooks import HookRun
 from azure_scheduled_events_exporter.times import format_duration, iso_time
 
 from .wording import paused

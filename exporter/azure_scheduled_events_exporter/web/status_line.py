@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from azure_scheduled_events_exporter.core.document import Scope
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, State
-from azure_scheduled_events_exporter.polling.snapshot import Polls, Snapshot
+from azure_scheduled_events_exporter.snapshot.snapshot import Polls, Snapshot
 from azure_scheduled_events_exporter.times import iso_time
 
 from .wording import standing, title

@@ -11,7 +11,7 @@ from functools import cache
 
 from azure_scheduled_events_exporter import DOCUMENTATION, __version__
 from azure_scheduled_events_exporter.core.document import Scope
-from azure_scheduled_events_exporter.polling.snapshot import Snapshot
+from azure_scheduled_events_exporter.snapshot.snapshot import Snapshot
 
 from .event_cards import cards
 from .history import lives, timeline

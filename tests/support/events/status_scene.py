@@ -6,7 +6,6 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from azure_scheduled_events_exporter.approval.policy import Decision
 from azure_scheduled_events_exporter.core.document import ScheduledEvent, Scope
 from azure_scheduled_events_exporter.core.instance import Instance
 from azure_scheduled_events_exporter.core.lifecycle import (
@@ -18,8 +17,9 @@ from azure_scheduled_events_exporter.core.lifecycle import (
 )
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.errors import Outcome
-from azure_scheduled_events_exporter.journal.journal import JournalState
-from azure_scheduled_events_exporter.polling.snapshot import Polls, Snapshot
+from azure_scheduled_events_exporter.snapshot.approvals import Decision
+from azure_scheduled_events_exporter.snapshot.journal_state import JournalState
+from azure_scheduled_events_exporter.snapshot.snapshot import Polls, Snapshot
 
 NOW = datetime(2026, 11, 20, 3, 7, 21, tzinfo=UTC).timestamp()
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0

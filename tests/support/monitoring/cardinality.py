@@ -22,8 +22,8 @@ from azure_scheduled_events_exporter.core.pause import Pause
 from azure_scheduled_events_exporter.core.statistics import Statistics
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.metrics.exposition import Exposition
-from azure_scheduled_events_exporter.polling.snapshot import Polls, Snapshot
 from azure_scheduled_events_exporter.simulator import shipped
+from azure_scheduled_events_exporter.snapshot.snapshot import Polls, Snapshot
 from support.paths import ROOT
 from support.programs import Scrape
 

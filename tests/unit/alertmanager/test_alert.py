@@ -16,8 +16,8 @@ from azure_scheduled_events_exporter.core.instance import Instance
 from azure_scheduled_events_exporter.core.kinds import Kind
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, State, Transition
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
-from azure_scheduled_events_exporter.polling.snapshot import Polls, Snapshot
 from azure_scheduled_events_exporter.service.alert_push import wanted
+from azure_scheduled_events_exporter.snapshot.snapshot import Polls, Snapshot
 
 TEXTS = {"summary": "A {event_type}.", "description": "{vms}. {time} {unknown}"}
 REBOOT = CatalogAlert("Reboot", {"severity": "critical"}, TEXTS, 1800.0)

@@ -17,7 +17,7 @@ from azure_scheduled_events_exporter.core.document import ScheduledEvent, Scope
 from azure_scheduled_events_exporter.core.kinds import Kind
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, State
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
-from azure_scheduled_events_exporter.journal.inbox import HookRun, Phase, RunOutcome
+from azure_scheduled_events_exporter.snapshot.hooks import HookRun, Phase, RunOutcome
 
 NOW = 1_700_000_000.0
 

@@ -19,9 +19,9 @@ import pytest
 from azure_scheduled_events_exporter.core.lifecycle import Change, Transition
 from azure_scheduled_events_exporter.core.records import Record
 from azure_scheduled_events_exporter.journal.file import read_only, writable
-from azure_scheduled_events_exporter.journal.inbox import HookRun
 from azure_scheduled_events_exporter.journal.journal import MOST
 from azure_scheduled_events_exporter.journal.store import State
+from azure_scheduled_events_exporter.snapshot.hooks import HookRun
 from support.events.journal_recorder import Open, bit_rot, history, recorders
 from support.programs import eventually
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.errors import CodecError, DamagedTextError, ExporterError
 from azure_scheduled_events_exporter.journal.file import FAILURES, read_only, writable
-from azure_scheduled_events_exporter.journal.inbox import HookRun
+from azure_scheduled_events_exporter.snapshot.hooks import HookRun
 from support.events.journal_recorder import DAY, Recorder, recorders
 
 VM_ID = "6d2a5d4e-4f4e-4b0c-9d6c-5a8c2d3e4f50"

@@ -23,7 +23,7 @@ from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.errors import Outcome
 from azure_scheduled_events_exporter.metrics.collector import SPECS
 from azure_scheduled_events_exporter.metrics.exposition import Exposition
-from azure_scheduled_events_exporter.polling.snapshot import POLL_BOUNDS, Polls, Snapshot
+from azure_scheduled_events_exporter.snapshot.snapshot import POLL_BOUNDS, Polls, Snapshot
 from support.programs import Scrape, debian
 
 NOON = 1_650_000_000.0

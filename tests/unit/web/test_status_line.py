@@ -6,8 +6,8 @@ import pytest
 
 from azure_scheduled_events_exporter.core.document import Scope
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, State
-from azure_scheduled_events_exporter.journal.journal import JournalState
-from azure_scheduled_events_exporter.polling.snapshot import Polls, Snapshot
+from azure_scheduled_events_exporter.snapshot.journal_state import JournalState
+from azure_scheduled_events_exporter.snapshot.snapshot import Polls, Snapshot
 from azure_scheduled_events_exporter.web.status_line import status_line
 from support.events.status_scene import BLIND, BUSY, QUIET, freeze, reboot
 

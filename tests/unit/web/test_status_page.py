@@ -12,7 +12,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from azure_scheduled_events_exporter import DOCUMENTATION
-from azure_scheduled_events_exporter.approval.policy import Decision
 from azure_scheduled_events_exporter.core.document import ScheduledEvent, Scope
 from azure_scheduled_events_exporter.core.event_types import EventType
 from azure_scheduled_events_exporter.core.instance import Instance
@@ -25,7 +24,8 @@ from azure_scheduled_events_exporter.core.lifecycle import (
 )
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.errors import Outcome
-from azure_scheduled_events_exporter.polling.snapshot import Polls, Snapshot
+from azure_scheduled_events_exporter.snapshot.approvals import Decision
+from azure_scheduled_events_exporter.snapshot.snapshot import Polls, Snapshot
 from azure_scheduled_events_exporter.web.event_cards import CARDS
 from azure_scheduled_events_exporter.web.events_api import events_json
 from azure_scheduled_events_exporter.web.history import phases

@@ -42,9 +42,9 @@ from azure_scheduled_events_exporter.journal.file import (
     writable,
     writer_lock,
 )
-from azure_scheduled_events_exporter.journal.inbox import HookRun, Phase, RunOutcome
 from azure_scheduled_events_exporter.journal.journal import Journal
 from azure_scheduled_events_exporter.service import daemon
+from azure_scheduled_events_exporter.snapshot.hooks import HookRun, Phase, RunOutcome
 from azure_scheduled_events_exporter.times import parse_duration
 
 from .plan import (

@@ -14,8 +14,8 @@ from azure_scheduled_events_exporter.core.event_types import EVENT_FACTS
 from azure_scheduled_events_exporter.core.kinds import Kind, kind_of
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, State
 from azure_scheduled_events_exporter.core.records import current_record
-from azure_scheduled_events_exporter.journal.inbox import HookRun, Phase, RunOutcome
 from azure_scheduled_events_exporter.polling.document_reader import EMPTY_POLLS
+from azure_scheduled_events_exporter.snapshot.hooks import HookRun, Phase, RunOutcome
 
 DEFAULT_KINDS = (Kind.ANNOUNCED, Kind.REQUESTED, Kind.UNKNOWN_TYPE)
 """A harmless event needs no preparation, advice has no time, and what came without notice is too late to prepare."""

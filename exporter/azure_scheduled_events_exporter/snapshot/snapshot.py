@@ -6,17 +6,17 @@ Readers never lock or wait: they take the newest :class:`Snapshot` and use it fo
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from azure_scheduled_events_exporter.alertmanager.pushes import Pushes
-from azure_scheduled_events_exporter.approval.policy import OFF, Decision
-from azure_scheduled_events_exporter.approval.scheduler import ApprovalOutcome, no_requests
 from azure_scheduled_events_exporter.core.document import comparable_name
 from azure_scheduled_events_exporter.core.instance import Instance
 from azure_scheduled_events_exporter.core.kinds import Kind, kind_of
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, Lifecycles
 from azure_scheduled_events_exporter.core.statistics import Histogram, Statistics
 from azure_scheduled_events_exporter.errors import Outcome
-from azure_scheduled_events_exporter.journal.inbox import HookStatistics
-from azure_scheduled_events_exporter.journal.journal import JournalState
+
+from .approvals import ApprovalOutcome, Decision, no_requests
+from .hooks import HookStatistics
+from .journal_state import JournalState
+from .pushes import Pushes
 
 # From a healthy answer (6 ms) over a late one to the request timeout (10 s) and that of the first
 # request (130 s).
@@ -103,7 +103,7 @@ class Snapshot:
     ended: tuple[Lifecycle, ...] = ()
     statistics: Statistics = field(default_factory=Statistics)
     recent: tuple[Lifecycle, ...] = ()
-    approval_policy: str = OFF.name
+    approval_policy: str = "off"
     approval_statuses: Mapping[str, Decision] = field(default_factory=dict)
     approval_requests: Mapping[ApprovalOutcome, int] = field(default_factory=no_requests)
     journal: JournalState = field(default_factory=JournalState)
