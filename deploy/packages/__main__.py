@@ -78,7 +78,9 @@ def main() -> None:
             " write"
         )
     python = str(folder / "bin" / "python3")
-    os.execv(python, [python, "-m", "azure_scheduled_events_exporter", *sys.argv[1:]])  # noqa: S606 - no shell
+    # -P: a module in the current folder must not be imported in place of ours.
+    command = [python, "-P", "-m", "azure_scheduled_events_exporter", *sys.argv[1:]]
+    os.execv(python, command)  # noqa: S606 - no shell
 
 
 main()

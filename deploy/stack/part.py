@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from azure_scheduled_events_exporter.errors import ExporterError
+from azure_scheduled_events_exporter.own_program import own_command
 
 from .compose import Service
 from .wiring import Wiring
@@ -35,7 +36,7 @@ def program_of(service: Service) -> list[str] | None:
         ExporterError: it should be here, and is not.
     """
     if service.image == OURS:
-        return [sys.executable, "-m", OURS.replace("-", "_")]
+        return own_command()
     name = _DEBIAN.get(service.image)
     if name is None:
         return None

@@ -6,7 +6,6 @@ Must not decide which alert an event raises: the exporter's kinds and ``alertman
 import math
 import os
 import subprocess
-import sys
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -22,6 +21,7 @@ from azure_scheduled_events_exporter.core.lifecycle import Lifecycles
 from azure_scheduled_events_exporter.core.observation import ObservationContext, observe
 from azure_scheduled_events_exporter.errors import ExporterError, UsageError
 from azure_scheduled_events_exporter.journal.file import MEMORY
+from azure_scheduled_events_exporter.own_program import own_command
 from azure_scheduled_events_exporter.polling.clock import system_clock
 from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine, find
 from azure_scheduled_events_exporter.simulator.document import document_body
@@ -92,8 +92,7 @@ def watched(story: Scenario, settings: Mapping[str, str]) -> Iterator[Simulator]
             name: text for name, text in os.environ.items() if not name.startswith(others)
         }
         environment |= {environment_name(flag): text for flag, text in own.items()}
-        command = [sys.executable, "-m", "azure_scheduled_events_exporter", "run"]
-        with subprocess.Popen(command, env=environment) as exporter:  # noqa: S603 - this program
+        with subprocess.Popen(own_command("run"), env=environment) as exporter:  # noqa: S603 - this program
             try:
                 until(lambda: simulator.requests or exporter.poll() is not None, math.inf)
                 if not simulator.requests:
