@@ -217,22 +217,20 @@ class Lifecycles:
     """The known events by EventId: the current ones, and the last ones that ended, oldest end first.
 
     Attributes:
-        unshown: EventIds of the current events of earlier runs that no document of this run has
-            shown.
+        current: the current events.
+        ended: the last ones that ended.
+        seen: when a document of this run last showed each current event, seconds since the epoch;
+            without those that only the journal knows.
     """
 
     current: Mapping[str, Lifecycle] = field(default_factory=dict)
     ended: Mapping[str, Lifecycle] = field(default_factory=dict)
-    unshown: frozenset[str] = frozenset()
+    seen: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def shown(self) -> Mapping[str, Lifecycle]:
         """The current events that documents of this run have shown."""
-        return {
-            event_id: life
-            for event_id, life in self.current.items()
-            if event_id not in self.unshown
-        }
+        return {event_id: life for event_id, life in self.current.items() if event_id in self.seen}
 
     def ended_since(self, wall: float, at_most: int) -> tuple[Lifecycle, ...]:
         """Return the events that ended after ``wall``, seconds since the epoch: the newest ones, oldest end first."""

@@ -122,7 +122,7 @@ def observe(
     The same document again changes nothing. Never raises, whatever the content of the document.
     """
     known = record_pause(known, context.pause)
-    unshown = known.unshown.difference(event.event_id for event in document.events)
+    seen = dict(known.seen) | {event.event_id: context.now.wall for event in document.events}
     current: dict[str, Lifecycle] = {}
     ended = dict(known.ended)
     changes: list[Change] = []
@@ -137,18 +137,19 @@ def observe(
     for event_id, before in known.current.items():
         if event_id in current:
             continue
-        if document.unreadable or (context.keeps_unshown and event_id in unshown):
+        if document.unreadable or (context.keeps_unshown and event_id not in seen):
             current[event_id] = before
         else:
             # Nobody watched when an event left that was last shown in an earlier run.
-            watched = context.watched and event_id not in unshown
+            watched = context.watched and event_id in seen
             gone = _gone(_shown(before, before.event, context), context, watched=watched)
             changes.extend(gone)
             ended[event_id] = gone[-1].lifecycle
     remembered = max(REMEMBERED_ENDS, len(known.current))  # all that have just ended may return
     for event_id in list(ended)[: max(0, len(ended) - remembered)]:
         del ended[event_id]
-    return Lifecycles(current, ended, unshown.intersection(current)), tuple(changes)
+    seen = {event_id: moment for event_id, moment in seen.items() if event_id in current}
+    return Lifecycles(current, ended, seen), tuple(changes)
 
 
 def record_pause(known: Lifecycles, pause: Pause | None) -> Lifecycles:

@@ -1,12 +1,14 @@
-"""The table of metrics: type, name, help, the function that reads each metric from a snapshot, and labels.
+"""The table of metrics: type, name, help, the function that reads each metric, and labels.
 
 To add a metric, add a row to ``METRICS`` and to the table of docs/metrics.md; a test prints missing
-names. A row's function gets only the fields of the snapshot that its parameters name, so its text
-can be cached while these are the same objects. A scrape must not call IMDS or wait for a poll.
+names. A row's function gets a snapshot. Its text is kept while the fields that the function has
+read are the same objects, so it must read nothing else. A scrape must not call IMDS or wait for a
+poll.
 """
 
+import math
 import platform
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 from azure_scheduled_events_exporter import __version__
@@ -15,37 +17,32 @@ from azure_scheduled_events_exporter.core.event_types import EventType
 from azure_scheduled_events_exporter.core.instance import Instance
 from azure_scheduled_events_exporter.core.kinds import Kind
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, State
-from azure_scheduled_events_exporter.snapshot.approvals import Decision
+from azure_scheduled_events_exporter.snapshot.snapshot import Snapshot
 
-from .spec import Labels, MetricSpec, Samples
+from .spec import Labels, MetricSpec, Sample
 
 _TYPE = ("event_type",)
 _EVENT = ("event_id", "event_type", "scope")
+_EVENT_KIND = ("event_id", "event_type", "kind", "scope")
+_SET = ("subscription_id", "resource_group", "scale_set")
+"""The labels that VMs of one scale set share; in lower case, as Azure spells them in many ways."""
 _INSTANCE = (
-    *(
-        "vm_name",
-        "vm_id",
-        "scale_set",
-        "location",
-        "zone",
-        "fault_domain",
-        "resource_group",
-        "subscription_id",
-    ),
-    *("vm_size", "priority"),
-)
-_VM = (
-    "vm_id",
     "vm_name",
-    "computer_name",
-    "subscription_id",
-    "resource_group",
+    "vm_id",
     "scale_set",
+    "location",
     "zone",
+    "fault_domain",
+    "resource_group",
+    "subscription_id",
+    "vm_size",
+    "priority",
 )
+_VM = ("vm_id", "vm_name", "computer_name", *_SET, "zone")
+_FOR_RULES = "For alert rules."
 _EVENTS_SHOWN = "Dashboards show the events themselves."
-
-_Lives = Mapping[str, Lifecycle]
+_NOT_TOLD = frozenset({Kind.HARMLESS, Kind.ADVISORY})
+"""Kinds of events during which nobody has to expect that a VM goes away."""
 
 
 def _event_labels(life: Lifecycle) -> Labels:
@@ -53,12 +50,19 @@ def _event_labels(life: Lifecycle) -> Labels:
     return life.event_id, life.event.event_type, str(life.scope)
 
 
-def _each(value: Callable[[Lifecycle], float | None]) -> Callable[[_Lives], Samples]:
-    """Return a reader of one value for each current event; an event whose value is None has no series."""
+def _event_kind_labels(life: Lifecycle, kind: Kind) -> Labels:
+    """Return the values of the labels ``_EVENT_KIND``."""
+    return life.event_id, life.event.event_type, str(kind), str(life.scope)
 
-    def read(shown: _Lives) -> Samples:
-        found = ((life, value(life)) for life in shown.values())
-        return ((_event_labels(life), number) for life, number in found if number is not None)
+
+def _each(value: Callable[[Lifecycle], float | None]) -> Callable[[Snapshot], Iterator[Sample]]:
+    """Return a reader of one value for each current event; None is no series."""
+
+    def read(snapshot: Snapshot) -> Iterator[Sample]:
+        for life in snapshot.shown.values():
+            number = value(life)
+            if number is not None:
+                yield Sample(_event_labels(life), number)
 
     return read
 
@@ -69,20 +73,20 @@ def _not_before(life: Lifecycle) -> float | None:
     return life.event.not_before if life.is_pending else None
 
 
-def _count(
-    which: Callable[[Lifecycle], bool],
-) -> Callable[[_Lives, str | None], Mapping[Labels, int]]:
-    """Return a reader of the number of events by type and scope; documented types exist from the start as 0.
+def _count(which: Callable[[Lifecycle], bool]) -> Callable[[Snapshot], Mapping[Labels, int]]:
+    """Return a reader of the number of events by type and scope.
 
-    Scope unknown exists only while this VM's name is unknown.
+    Documented types exist from the start as 0. Scope unknown exists only while this VM's name is
+    unknown.
     """
 
-    def read(shown: _Lives, vm_name: str | None) -> Mapping[Labels, int]:
-        scopes = [scope for scope in Scope if scope is not Scope.UNKNOWN or vm_name is None]
+    def read(snapshot: Snapshot) -> Mapping[Labels, int]:
+        is_named = snapshot.vm_name is not None
+        scopes = [scope for scope in Scope if scope is not Scope.UNKNOWN or not is_named]
         counts: dict[Labels, int] = {
             (str(event_type), str(scope)): 0 for event_type in EventType for scope in scopes
         }
-        for life in filter(which, shown.values()):
+        for life in filter(which, snapshot.shown.values()):
             key = (life.event.event_type, str(life.scope))
             counts[key] = counts.get(key, 0) + 1
         return counts
@@ -90,66 +94,105 @@ def _count(
     return read
 
 
-def _approvals_due(shown: _Lives, approval_statuses: Mapping[str, Decision]) -> Samples:
-    """Return when the policy approves each current event, wall-clock seconds; none for an event that it holds."""
-    due = ((shown.get(event_id), status.due) for event_id, status in approval_statuses.items())
-    return (
-        (_event_labels(life), moment)
-        for life, moment in due
-        if life is not None and moment is not None
-    )
+def _approvals_due(snapshot: Snapshot) -> Iterator[Sample]:
+    """Yield when the policy approves each current event; nothing for an event that it holds."""
+    for event_id, status in snapshot.approval_statuses.items():
+        life = snapshot.shown.get(event_id)
+        if life is not None and status.due is not None:
+            yield Sample(_event_labels(life), status.due)
 
 
-def _event_info(shown: _Lives, kinds: Mapping[str, Kind]) -> Samples:
-    """Return 1 for each current event, with its kind and its texts as labels."""
-    for life in shown.values():
+def _event_info(snapshot: Snapshot) -> Iterator[Sample]:
+    """Yield 1 for each current event, with its kind and its texts as labels."""
+    (resource_group,) = _of_vm(snapshot, ("resource_group",))
+    for life in snapshot.shown.values():
         event = life.event
         status = str(life.state) if life.state is State.STARTED else event.status
-        names = ",".join(event.resources[:RESOURCES_SHOWN])
-        kind = str(kinds[event.event_id])
-        yield (*_event_labels(life), status, event.source, kind, event.description, names), 1
+        labels = (
+            *_event_labels(life),
+            status,
+            event.source,
+            str(snapshot.kinds[event.event_id]),
+            event.description,
+            ",".join(event.resources[:RESOURCES_SHOWN]),
+            resource_group,
+        )
+        yield Sample(labels, 1)
 
 
-def _ended(ended: Iterable[Lifecycle]) -> Samples:
-    """Return when each of these events ended, wall-clock seconds."""
-    return (
-        ((*_event_labels(life), str(life.outcome)), life.ended_at.wall)
-        for life in ended
-        if life.ended_at
-    )
+def _event_seen(snapshot: Snapshot) -> Iterator[Sample]:
+    """Yield each current event; its value is its EventId, by which the time is found."""
+    for life in snapshot.shown.values():
+        kind = snapshot.kinds[life.event_id]
+        yield Sample(_event_kind_labels(life, kind), life.event_id)
 
 
-def _impact(
-    shown: _Lives, kinds: Mapping[str, Kind], identity: Instance | None, vm_name: str | None
-) -> Samples:
-    """Return when the impact of each event of this VM begins or began, wall-clock seconds."""
-    vm = _of_vm(identity, vm_name, _VM)
-    for life in shown.values():
-        moment = life.impact_at
-        if (
-            life.is_mine
-            and moment is not None
-            and kinds[life.event_id] not in {Kind.HARMLESS, Kind.ADVISORY}
-        ):
-            yield (life.event_id, life.event.event_type, *vm), moment
+def _event_impact(snapshot: Snapshot) -> Iterator[Sample]:
+    """Yield when the impact of each current event begins or began, whole wall-clock seconds."""
+    for life in snapshot.shown.values():
+        if life.impact_at is not None:
+            labels = _event_kind_labels(life, snapshot.kinds[life.event_id])
+            yield Sample(labels, math.floor(life.impact_at))
 
 
-def _instance_info(identity: Instance | None, vm_name: str | None) -> Mapping[Labels, int]:
-    """Return 1 for this VM, once its name or its metadata is known."""
-    return {} if identity is None and vm_name is None else {_of_vm(identity, vm_name, _INSTANCE): 1}
+def _vm_impact(snapshot: Snapshot) -> Iterator[Sample]:
+    """Yield when the impact of each event of this VM begins or began, wall-clock seconds."""
+    vm = _of_vm(snapshot, _VM)
+    for life in snapshot.shown.values():
+        is_told = snapshot.kinds[life.event_id] not in _NOT_TOLD
+        if life.is_mine and is_told and life.impact_at is not None:
+            yield Sample((life.event_id, life.event.event_type, *vm), life.impact_at)
 
 
-def _of_vm(identity: Instance | None, vm_name: str | None, labels: Labels) -> Labels:
-    """Return the values of ``labels`` for this VM.
+def _peer_impact(snapshot: Snapshot) -> Iterator[Sample]:
+    """Yield when the impact of each Started event of other VMs began, for each of its VMs.
 
-    Azure spells places differently in its answers: lower case here.
+    A VM whose host fails cannot say so itself.
     """
-    known = identity or Instance("")
+    place = _of_vm(snapshot, _SET)
+    for life in snapshot.shown.values():
+        is_told = snapshot.kinds[life.event_id] not in _NOT_TOLD
+        is_peer = life.scope is Scope.PEER and not life.is_mine
+        if is_peer and is_told and life.started_at is not None:
+            for name in life.event.resources[:RESOURCES_SHOWN]:
+                labels = (life.event_id, life.event.event_type, name.lstrip("_"), *place)
+                yield Sample(labels, life.started_at.wall)
+
+
+def _observed_pause(snapshot: Snapshot) -> Iterator[Sample]:
+    """Yield the longest pause of this VM during each of its events, also of those that ended."""
+    for life in (*snapshot.shown.values(), *snapshot.ended):
+        if life.observed_pause is not None:
+            yield Sample(_event_labels(life), life.observed_pause)
+
+
+def _ended(snapshot: Snapshot) -> Iterator[Sample]:
+    """Yield when each of the events that ended within the last hour did, wall-clock seconds."""
+    for life in snapshot.ended:
+        if life.ended_at is not None:
+            yield Sample((*_event_labels(life), str(life.outcome)), life.ended_at.wall)
+
+
+def _instance_info(snapshot: Snapshot) -> Mapping[Labels, int]:
+    """Return 1 for this VM, once its name or its metadata is known."""
+    if snapshot.identity is None and snapshot.vm_name is None:
+        return {}
+    return {_of_vm(snapshot, _INSTANCE): 1}
+
+
+def _host_info(snapshot: Snapshot) -> Mapping[str, int]:
+    """Return 1 for this VM, once its computer name is known."""
+    identity = snapshot.identity
+    return {identity.host_name: 1} if identity is not None and identity.host_name else {}
+
+
+def _of_vm(snapshot: Snapshot, labels: Labels) -> Labels:
+    """Return the values of ``labels`` for this VM; empty ones while they are unknown."""
+    known = snapshot.identity or Instance("")
     values = {label: str(getattr(known, label)) for label in _INSTANCE}
-    lowered = {
-        label: values[label].lower() for label in ("resource_group", "subscription_id", "scale_set")
-    }
-    values |= {**lowered, "vm_name": vm_name or known.vm_name, "computer_name": known.host_name}
+    values |= {label: values[label].lower() for label in _SET}
+    values["vm_name"] = snapshot.vm_name or known.vm_name
+    values["computer_name"] = known.host_name
     return tuple(values[label] for label in labels)
 
 
@@ -158,36 +201,43 @@ _counter = partial(MetricSpec, "counter")
 _histogram = partial(MetricSpec, "histogram")
 
 METRICS: tuple[MetricSpec, ...] = (
-    _gauge("up", "1 if the last poll got a valid answer, 0 if it failed.", lambda polls: polls.up),
+    _gauge(
+        "up",
+        "1 if the last poll got a valid answer, 0 if it failed.",
+        lambda snapshot: snapshot.polls.up,
+    ),
     _gauge(
         "poll_interval_seconds",
         "Configured time between polls.",
-        lambda poll_interval: poll_interval,
+        lambda snapshot: snapshot.poll_interval,
         not_shown="A setting: polls that are late turn up to 0.",
     ),
     _counter(
-        "polls_total", "Polls of IMDS by outcome.", lambda polls: polls.outcomes, ("outcome",)
+        "polls_total",
+        "Polls of IMDS by outcome.",
+        lambda snapshot: snapshot.polls.outcomes,
+        ("outcome",),
     ),
     _histogram(
         "poll_duration_seconds",
         "Duration of a poll, whatever its outcome.",
-        lambda polls: polls.durations,
+        lambda snapshot: snapshot.polls.durations,
     ),
     _gauge(
         "last_success_timestamp_seconds",
         "Time of the last valid answer; 0 before the first.",
-        lambda polls: polls.last_success or 0,
+        lambda snapshot: snapshot.polls.last_success or 0,
     ),
     _gauge(
         "document_incarnation",
         "DocumentIncarnation of the newest document; absent if it has none.",
-        lambda incarnation: incarnation,
+        lambda snapshot: snapshot.incarnation,
         not_shown="For diagnosis: it means nothing to who only runs VMs.",
     ),
     _counter(
         "document_changes_total",
         "Number of documents that differed from the one before.",
-        lambda document_changes: document_changes,
+        lambda snapshot: snapshot.document_changes,
         not_shown="For diagnosis: the events that changed are shown.",
     ),
     _gauge(
@@ -200,16 +250,14 @@ METRICS: tuple[MetricSpec, ...] = (
         "host_info",
         "The computer name of this VM, which its operating system and other exporters show;"
         " always 1.",
-        lambda identity: (
-            {identity.host_name: 1} if identity is not None and identity.host_name else {}
-        ),
+        _host_info,
         ("computer_name",),
         "for joins with the metrics of other exporters",
     ),
     _gauge(
         "build_info",
         "Version of this exporter; always 1.",
-        lambda: {(__version__, platform.python_version()): 1},
+        lambda _: {(__version__, platform.python_version()): 1},
         ("version", "python_version"),
     ),
     _gauge(
@@ -231,7 +279,31 @@ METRICS: tuple[MetricSpec, ...] = (
         f"A current event; always 1. Label 'resources' has the first {RESOURCES_SHOWN} VMs of"
         " Resources.",
         _event_info,
-        (*_EVENT, "event_status", "event_source", "kind", "description", "resources"),
+        (
+            *_EVENT,
+            "event_status",
+            "event_source",
+            "kind",
+            "description",
+            "resources",
+            "resource_group",
+        ),
+    ),
+    _gauge(
+        "event_seen_timestamp_seconds",
+        "When the newest valid document showed the event, by the clock of IMDS.",
+        _event_seen,
+        _EVENT_KIND,
+        _FOR_RULES,
+        at_scrape=lambda snapshot, event_id, _: snapshot.seen[event_id],
+    ),
+    _gauge(
+        "event_impact_timestamp_seconds",
+        "When the impact of a current event begins or began: its start, else its approval, else"
+        " NotBefore; whole seconds. Absent while unknown.",
+        _event_impact,
+        _EVENT_KIND,
+        _FOR_RULES,
     ),
     _gauge(
         "event_resources",
@@ -251,7 +323,7 @@ METRICS: tuple[MetricSpec, ...] = (
         _not_before,
         _EVENT,
         "for people who look at the metrics; boards subtract the present from NotBefore",
-        is_countdown=True,
+        at_scrape=lambda _, moment, now: float(moment - now),
     ),
     _gauge(
         "event_duration_seconds",
@@ -281,8 +353,24 @@ METRICS: tuple[MetricSpec, ...] = (
         "vm_impact_timestamp_seconds",
         "When the impact of an event of this VM begins or began: its start, else its approval, else"
         " NotBefore. Absent for the kinds harmless and advisory.",
-        _impact,
+        _vm_impact,
         ("event_id", "event_type", *_VM),
+    ),
+    _gauge(
+        "peer_impact_timestamp_seconds",
+        "When the impact of a Started event of other VMs began, for each of its first"
+        f" {RESOURCES_SHOWN} VMs. Absent for the kinds harmless and advisory.",
+        _peer_impact,
+        ("event_id", "event_type", "vm_name", *_SET),
+        _FOR_RULES,
+    ),
+    _gauge(
+        "event_observed_pause_seconds",
+        "Longest pause of this VM while the event was Started, so far; also for an hour after its"
+        " end.",
+        _observed_pause,
+        _EVENT,
+        _FOR_RULES,
     ),
     _gauge(
         "event_approved",
@@ -293,38 +381,38 @@ METRICS: tuple[MetricSpec, ...] = (
     _counter(
         "transitions_total",
         "Transitions in the life of events.",
-        lambda statistics: statistics.transitions,
+        lambda snapshot: snapshot.statistics.transitions,
         ("event_type", "event_source", "scope", "transition"),
     ),
     _histogram(
         "approval_latency_seconds",
         "Time from first seen to approved, of events of this VM and of approvals given here;"
         " approved_by is deadline if NotBefore came without an approval.",
-        lambda statistics: statistics.approval_latency,
+        lambda snapshot: snapshot.statistics.approval_latency,
         ("event_type", "approved_by"),
     ),
     _histogram(
         "notice_seconds",
         "Time from first seen to NotBefore, of events of this VM: the notice really given.",
-        lambda statistics: statistics.notice,
+        lambda snapshot: snapshot.statistics.notice,
         _TYPE,
     ),
     _histogram(
         "phase_duration_seconds",
         "Time that events of this VM spent in a phase.",
-        lambda statistics: statistics.phases,
+        lambda snapshot: snapshot.statistics.phases,
         ("event_type", "phase"),
     ),
     _histogram(
         "observed_pause_seconds",
         "Longest pause of this VM while an event of it was Started.",
-        lambda statistics: statistics.pauses,
+        lambda snapshot: snapshot.statistics.pauses,
         _TYPE,
     ),
     _counter(
         "observed_pauses_total",
         "Pauses of this VM of 0.1 s or more while an event of it was Started.",
-        lambda statistics: statistics.pause_counts,
+        lambda snapshot: snapshot.statistics.pause_counts,
         _TYPE,
         "The table of pauses shows the longest one of each event, which is what a user notices.",
     ),
@@ -338,68 +426,71 @@ METRICS: tuple[MetricSpec, ...] = (
     _gauge(
         "approval_policy_info",
         "Approval policy in effect: off, a named policy, or file; always 1.",
-        lambda approval_policy: {approval_policy: 1},
+        lambda snapshot: {snapshot.approval_policy: 1},
         ("policy",),
     ),
     _gauge(
         "alertmanager_up",
         "1 if every Alertmanager accepted the last push of alerts; absent without an Alertmanager.",
-        lambda pushes: pushes.up,
+        lambda snapshot: snapshot.pushes.up,
     ),
     _counter(
         "alertmanager_alerts_total",
         "Alerts pushed to Alertmanager by its answer; an alert is pushed again while it holds.",
-        lambda pushes: pushes.alerts,
+        lambda snapshot: snapshot.pushes.alerts,
         ("outcome",),
         "For diagnosis: alertmanager_up says whether the last push was accepted.",
     ),
     _counter(
         "approval_requests_total",
         "Requests to approve events by the answer of IMDS.",
-        lambda approval_requests: approval_requests,
+        lambda snapshot: snapshot.approval_requests,
         ("outcome",),
     ),
     _counter(
         "hook_runs_total",
         "Runs of the hook's command on this VM: ok, failed, timeout, or too_late.",
-        lambda hooks: hooks.runs,
+        lambda snapshot: snapshot.hooks.runs,
         ("event_type", "phase", "outcome"),
     ),
     _histogram(
         "hook_duration_seconds",
         "How long the hook's command ran.",
-        lambda hooks: hooks.durations,
+        lambda snapshot: snapshot.hooks.durations,
         ("event_type", "phase"),
         "For the owner of the script, who knows how long it may take.",
     ),
     _histogram(
         "hook_seconds_left",
         "Time left to NotBefore when the hook had prepared; negative when late.",
-        lambda hooks: hooks.seconds_left,
+        lambda snapshot: snapshot.hooks.seconds_left,
         _TYPE,
         "As the duration; a run that is late raises AzureScheduledEventHookFailed.",
     ),
     _gauge(
         "journal_up",
         "1 while transitions are written to disk before they are reported.",
-        lambda journal: journal.up,
+        lambda snapshot: snapshot.journal.up,
     ),
     _counter(
         "journal_errors_total",
         "Failed attempts to write the journal.",
-        lambda journal: journal.errors,
+        lambda snapshot: snapshot.journal.errors,
         not_shown="For diagnosis: journal_up says whether the journal can be written.",
     ),
     _counter(
         "spans_total",
         "Trace spans by the answer of the collector.",
-        lambda deliveries: {"exported": deliveries.exported, "failed": deliveries.failed},
+        lambda snapshot: {
+            "exported": snapshot.deliveries.exported,
+            "failed": snapshot.deliveries.failed,
+        },
         ("outcome",),
     ),
     _gauge(
         "spans_queued",
         "Trace spans that no collector has accepted yet.",
-        lambda deliveries: deliveries.queued,
+        lambda snapshot: snapshot.deliveries.queued,
     ),
 )
 SPECS: Mapping[str, MetricSpec] = {spec.name: spec for spec in METRICS}

@@ -1,11 +1,13 @@
 """Renders the text of a scrape in the format that the scraper accepts.
 
-prometheus_client chooses the format and writes the text. The text of a metric is kept while its
-inputs are the same objects of the snapshot; only countdowns and the metrics of the process are
+prometheus_client chooses the format and writes the text. The text of a metric is kept while the
+fields of the snapshot that it was made from are the same objects. Only values that change between
+polls (countdowns) or with every poll (when an event was seen), and the metrics of the process, are
 written at each scrape.
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from prometheus_client import Metric, ProcessCollector
@@ -15,15 +17,12 @@ from prometheus_client.registry import Collector
 from azure_scheduled_events_exporter.snapshot.snapshot import Snapshot
 
 from .collector import METRICS
-from .spec import MetricSpec
+from .spec import MetricSpec, Reading
 
 SHARED_SECONDS = 0.1
 """How long scrapes of one snapshot share a body, so that many scrapers cost as much as one."""
 
 _END = b"# EOF\n"  # of OpenMetrics
-_Kept = tuple[
-    tuple[object, ...], bytes, tuple[tuple[bytes, float], ...]
-]  # inputs, text, and lines to complete
 _Writer = Callable[[Collector], bytes]
 
 
@@ -44,6 +43,32 @@ class Rendering(NamedTuple):
     content_type: str
 
 
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A line whose value is written at each scrape: name and labels, and what its value is of."""
+
+    name: bytes
+    value: object
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """The text of one metric, what it was made from, and lines that are completed at each scrape."""
+
+    made_from: Reading
+    text: bytes
+    lines: tuple[_Line, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Body:
+    """The body of one scrape."""
+
+    snapshot: Snapshot
+    at: float
+    content: bytes
+
+
 class Exposition:
     """Renders what ``read`` returns; ``wall`` is the time of day in seconds since the epoch.
 
@@ -53,8 +78,8 @@ class Exposition:
     def __init__(self, read: Callable[[], Snapshot], wall: Callable[[], float]) -> None:
         self._read = read
         self._wall = wall
-        self._bodies: dict[bool, tuple[Snapshot, float, bytes]] = {}
-        self._texts: dict[tuple[bool, str], _Kept] = {}
+        self._bodies: dict[bool, _Body] = {}
+        self._texts: dict[tuple[bool, str], _Text] = {}
 
     def render(self, accept: str = "") -> Rendering:
         """Return the body for a scraper that sends this ``Accept`` header."""
@@ -63,41 +88,55 @@ class Exposition:
         except TypeError:  # a version that is no number
             write, content_type = choose_encoder("")
         is_openmetrics = "openmetrics" in content_type
-        snapshot, now = self._read(), self._wall()
+        snapshot = self._read()
+        now = self._wall()
         shared = self._bodies.get(is_openmetrics)
-        if shared is None or shared[0] is not snapshot or not 0 <= now - shared[1] < SHARED_SECONDS:
-            texts = [
-                self._text(metric, snapshot, now, (is_openmetrics, write)) for metric in METRICS
-            ]
-            texts.append(
-                write(_Family(*ProcessCollector(registry=None).collect())).removesuffix(_END)
-            )
-            body = b"".join([*texts, _END if is_openmetrics else b""])
-            shared = self._bodies[is_openmetrics] = snapshot, now, body
-        return Rendering(shared[2], content_type)
+        if (
+            shared is None
+            or shared.snapshot is not snapshot
+            or not 0 <= now - shared.at < SHARED_SECONDS
+        ):
+            texts = [self._text(spec, snapshot, now, is_openmetrics, write) for spec in METRICS]
+            process = _Family(*ProcessCollector(registry=None).collect())
+            texts.append(write(process).removesuffix(_END))
+            if is_openmetrics:
+                texts.append(_END)
+            shared = _Body(snapshot, now, b"".join(texts))
+            self._bodies[is_openmetrics] = shared
+        return Rendering(shared.content, content_type)
 
     def _text(
-        self, metric: MetricSpec, snapshot: Snapshot, now: float, form: tuple[bool, _Writer]
+        self,
+        spec: MetricSpec,
+        snapshot: Snapshot,
+        now: float,
+        is_openmetrics: bool,  # noqa: FBT001 - the format
+        write: _Writer,
     ) -> bytes:
-        is_openmetrics, write = form
-        inputs, key = metric.inputs(snapshot), (is_openmetrics, metric.name)
+        key = (is_openmetrics, spec.name)
         kept = self._texts.get(key)
-        if kept is None or any(
-            fresh is not before for fresh, before in zip(inputs, kept[0], strict=True)
-        ):
-            text = write(_Family(metric.family(snapshot))).removesuffix(_END)
-            kept = self._texts[key] = (
-                inputs,
-                *(_countdown(text) if metric.is_countdown else (text, ())),
-            )
-        _, text, countdowns = kept
-        return text + b"".join([b"%b %.3f\n" % (name, moment - now) for name, moment in countdowns])
+        if kept is None or not kept.made_from.is_valid_for(snapshot):
+            kept = _written(spec, snapshot, write)
+            self._texts[key] = kept
+        if spec.at_scrape is None:
+            return kept.text
+        completed = [
+            b"%b %.3f\n" % (line.name, spec.at_scrape(snapshot, line.value, now))
+            for line in kept.lines
+        ]
+        return kept.text + b"".join(completed)
 
 
-def _countdown(text: bytes) -> tuple[bytes, tuple[tuple[bytes, float], ...]]:
-    """Split the text of a countdown into its comments, and each series with its moment."""
+def _written(spec: MetricSpec, snapshot: Snapshot, write: _Writer) -> _Text:
+    """Return the text of a metric; with ``at_scrape``, only its comments, and its lines."""
+    reading = Reading(snapshot)
+    samples = spec.samples(reading)
+    text = write(_Family(spec.family(samples))).removesuffix(_END)
+    if spec.at_scrape is None:
+        return _Text(reading, text)
     lines = text.splitlines(keepends=True)
-    series = [line.rpartition(b" ") for line in lines if not line.startswith(b"#")]
-    return b"".join(lines[: len(lines) - len(series)]), tuple(
-        (name, float(value)) for name, _, value in series
-    )
+    series = [line for line in lines if not line.startswith(b"#")]
+    comments = b"".join(lines[: len(lines) - len(series)])
+    names = [line.rpartition(b" ")[0] for line in series]
+    values = [sample.value for sample in samples]
+    return _Text(reading, comments, tuple(map(_Line, names, values)))

@@ -5,7 +5,7 @@ Contains no metric.
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from prometheus_client import Metric
 from prometheus_client.utils import floatToGoString
@@ -22,7 +22,24 @@ https://github.com/Azure/prometheus-collector/issues/260
 """
 
 Labels = tuple[str, ...]
-Samples = Iterable[tuple[Labels, float | Histogram]]
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One series of a metric.
+
+    Attributes:
+        labels: the values of its labels.
+        value: a number or a :class:`Histogram`; of a metric with ``at_scrape``, what that function
+            gets.
+    """
+
+    labels: Labels
+    value: Any
+
+
+AtScrape = Callable[[Snapshot, Any, float], float]
+"""Returns the value of a series from the snapshot, the value of its sample, and the time of day."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,59 +50,78 @@ class MetricSpec:
         type: gauge, counter or histogram.
         name: without the prefix.
         help: one sentence.
-        read: gets the fields of the snapshot that its parameters name. It returns a value (None for
-            no series), or a value for each label value: a mapping, or pairs. A value is a number or
-            a :class:`Histogram`.
+        read: returns what the snapshot says: one value (None for no series), a value for each
+            label value (a mapping), or an iterable of :class:`Sample`.
         labels: names of the labels.
         not_shown: why no dashboard shows it and no alert reads it; empty if one does.
-        is_countdown: whether values are wall-clock times, shown as the seconds until then at the
-            moment of the scrape.
+        at_scrape: computes the value of each series anew at each scrape, so that the text of its
+            labels can be kept; None if values change with what ``read`` reads.
     """
 
     type: str
     name: str
     help: str
-    read: Callable[..., Any]
+    read: Callable[[Snapshot], Any]
     labels: Labels = ()
     not_shown: str = ""
-    is_countdown: bool = False
+    at_scrape: AtScrape | None = None
 
     @property
     def full_name(self) -> str:
         """The name in the exposition."""
         return PREFIX + self.name
 
-    @property
-    def reads(self) -> tuple[str, ...]:
-        """The fields of the snapshot that ``read`` gets."""
-        code = self.read.__code__
-        return code.co_varnames[: code.co_argcount]
+    def samples(self, snapshot: "Snapshot | Reading") -> list[Sample]:
+        """Return the series of the metric, with label values of at most :data:`LABEL_BYTES`."""
+        found = _samples(self.read(cast("Snapshot", snapshot)))
+        return [Sample(tuple(map(_label_value, each.labels)), each.value) for each in found]
 
-    def inputs(self, snapshot: Snapshot) -> tuple[object, ...]:
-        """Return these fields of ``snapshot``."""
-        return tuple(getattr(snapshot, field) for field in self.reads)
-
-    def family(self, snapshot: Snapshot) -> Metric:
-        """Return the metric in prometheus_client's form; the value of a countdown is its moment."""
+    def family(self, samples: Iterable[Sample]) -> Metric:
+        """Return the metric in prometheus_client's form; with ``at_scrape``, each value is 0."""
         # prometheus_client's own name of a counter has no suffix.
         metric = Metric(self.full_name.removesuffix("_total"), self.help, self.type)
-        for values, value in _samples(self.read(*self.inputs(snapshot))):
-            labels = dict(zip(self.labels, map(_label_value, values), strict=True))
-            if isinstance(value, Histogram):
-                _add_histogram(metric, labels, value)
+        for sample in samples:
+            labels = dict(zip(self.labels, sample.labels, strict=True))
+            if isinstance(sample.value, Histogram):
+                _add_histogram(metric, labels, sample.value)
             else:
+                value = sample.value if self.at_scrape is None else 0
                 metric.add_sample(self.full_name, labels, value)
         return metric
 
 
-def _samples(found: Any) -> Samples:
+class Reading:
+    """A snapshot that remembers which of its fields have been read.
+
+    What was computed from them stays valid while another snapshot has the same objects there.
+    """
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self._read: dict[str, object] = {}
+
+    def __getattr__(self, field: str) -> object:
+        """Return the field of the snapshot."""
+        value: object = getattr(self._snapshot, field)
+        self._read[field] = value
+        return value
+
+    def is_valid_for(self, snapshot: Snapshot) -> bool:
+        """Return whether ``snapshot`` has the same objects in the fields that have been read."""
+        return all(getattr(snapshot, field) is value for field, value in self._read.items())
+
+
+def _samples(found: Any) -> Iterable[Sample]:
+    if found is None:
+        return ()
     if isinstance(found, Mapping):
         return (
-            (key if isinstance(key, tuple) else (str(key),), value) for key, value in found.items()
+            Sample(key if isinstance(key, tuple) else (str(key),), value)
+            for key, value in found.items()
         )
     if isinstance(found, Iterable):
-        return found
-    return () if found is None else [((), found)]
+        return cast("Iterable[Sample]", found)
+    return (Sample((), found),)
 
 
 def _label_value(value: str) -> str:
@@ -99,6 +135,7 @@ def _add_histogram(metric: Metric, labels: dict[str, str], histogram: Histogram)
     seen = 0
     for bound, count in zip((*histogram.bounds, float("inf")), histogram.counts, strict=True):
         seen += count
-        metric.add_sample(f"{metric.name}_bucket", labels | {"le": floatToGoString(bound)}, seen)  # type: ignore[no-untyped-call]
+        bucket = labels | {"le": floatToGoString(bound)}  # type: ignore[no-untyped-call]
+        metric.add_sample(f"{metric.name}_bucket", bucket, seen)
     metric.add_sample(f"{metric.name}_count", labels, seen)
     metric.add_sample(f"{metric.name}_sum", labels, histogram.total)

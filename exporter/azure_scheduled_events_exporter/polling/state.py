@@ -74,7 +74,7 @@ class State:
         Its events stay current until a document shows otherwise.
         """
         restored = self.journal.restore()
-        self.known = replace(restored.lifecycles, unshown=frozenset(restored.lifecycles.current))
+        self.known = replace(restored.lifecycles, seen={})
         self.show(self.clock(), statistics=restored.statistics)
 
     @property

@@ -82,6 +82,8 @@ class Snapshot:
         current: the current events by EventId.
         shown: those of them that documents of this run have shown; the others are known from the
             journal only.
+        seen: when the newest document that showed each of these did, seconds since the epoch by
+            the clock of IMDS.
         kinds: the kind of each current event, by EventId.
         ended: the events that ended within the last :data:`ENDED_SECONDS`, the newest last, also of
             earlier runs.
@@ -99,6 +101,7 @@ class Snapshot:
     document_changes: int = 0
     current: Mapping[str, Lifecycle] = field(default_factory=dict)
     shown: Mapping[str, Lifecycle] = field(default_factory=dict)
+    seen: Mapping[str, float] = field(default_factory=dict)
     kinds: Mapping[str, Kind] = field(default_factory=dict)
     ended: tuple[Lifecycle, ...] = ()
     statistics: Statistics = field(default_factory=Statistics)
@@ -127,6 +130,7 @@ class Snapshot:
         return self.having(
             current=known.current,
             shown=known.shown,
+            seen=known.seen,
             kinds={event_id: kind_of(life, now) for event_id, life in known.current.items()},
             ended=known.ended_since(now - ENDED_SECONDS, MOST_ENDED),
             recent=tuple(known.ended.values())[-RECENT:],

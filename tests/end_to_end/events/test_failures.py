@@ -24,12 +24,15 @@ def reboot(not_before: float) -> dict[str, object]:
     )
 
 
+_BY_THE_SECOND = {"event_seconds_until_not_before", "event_seen_timestamp_seconds"}
+
+
 def settled(scrape: Scrape) -> dict[str, list[tuple[dict[str, str], float]]]:
     """Return all that is known about events, without what changes by the second."""
     return {
         name: samples
         for name, samples in scrape.samples.items()
-        if (name.startswith("event_") and name != "event_seconds_until_not_before")
+        if (name.startswith("event_") and name not in _BY_THE_SECOND)
         or name
         in {
             "pending",
@@ -89,6 +92,12 @@ def _fails_and_recovers(
     assert during.value("up") == 0
     assert during.value("pending", event_type="Reboot", scope="self") == 1
     assert settled(during) == settled(before)
+    seen = during.value("event_seen_timestamp_seconds", **KEY, kind="announced")
+    exporter.shows(
+        "one more failed poll",
+        lambda now: (now.value("polls_total", outcome=outcome) or 0) > failed,
+    )
+    assert exporter.scrape().value("event_seen_timestamp_seconds", **KEY) == seen
     left = during.value("event_seconds_until_not_before", **KEY)
     assert left == pytest.approx(not_before - time.time(), abs=10)
     others = {labels["outcome"] for labels, value in during.series("polls_total") if value}
@@ -102,6 +111,7 @@ def _fails_and_recovers(
     assert after
     assert (after.value("last_success_timestamp_seconds") or 0) > succeeded
     assert settled(after) == settled(before)
+    assert (after.value("event_seen_timestamp_seconds", **KEY) or 0) > (seen or 0)
     eventually(
         lambda: "IMDS answers again" in exporter.log[said:], "the end of the failure in the log"
     )

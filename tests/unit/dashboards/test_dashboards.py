@@ -299,7 +299,7 @@ def test_every_metric_of_the_exporter_is_looked_at_somewhere() -> None:
         for name, spec in SPECS.items()
         if re.search(rf"\b{spec.full_name}(_bucket|_sum|_count)?\b", text)
     }
-    assert SPECS.keys() - shown == {name for name, spec in SPECS.items() if spec.not_shown}
+    assert SPECS.keys() - shown <= {name for name, spec in SPECS.items() if spec.not_shown}
 
 
 def test_one_blind_exporter_of_a_large_fleet_is_doubt() -> None:

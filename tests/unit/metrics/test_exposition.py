@@ -4,7 +4,7 @@ import platform
 import re
 import subprocess
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
@@ -165,17 +165,19 @@ def test_the_countdown_is_of_the_moment_of_the_scrape() -> None:
 def test_every_field_of_the_snapshot_shows_when_it_changes() -> None:
     """A change of any input of a metric appears in the next scrape."""
     before = full_life()
-    after = Snapshot(kinds=dict.fromkeys(before.current, Kind.FAR_AHEAD))
-    for spec in SPECS.values():
-        for field in spec.reads:
-            states = [before, replace(before, **{field: getattr(after, field)})]
-            scraped = Exposition(lambda: states[0], lambda: NOON)  # noqa: B023 - read at once
-            scraped.render()
-            states.pop(0)
-            expected = Exposition(lambda: states[0], lambda: NOON)  # noqa: B023 - read at once
-            assert without_process(scraped.render().body.decode()) == without_process(
-                expected.render().body.decode()
-            )
+    after = Snapshot(
+        kinds=dict.fromkeys(before.current, Kind.FAR_AHEAD),
+        seen=dict.fromkeys(before.current, NOON + 91),
+    )
+    for each in fields(Snapshot):
+        states = [before, replace(before, **{each.name: getattr(after, each.name)})]
+        scraped = Exposition(lambda: states[0], lambda: NOON)  # noqa: B023 - read at once
+        scraped.render()
+        states.pop(0)
+        expected = Exposition(lambda: states[0], lambda: NOON)  # noqa: B023 - read at once
+        assert without_process(scraped.render().body.decode()) == without_process(
+            expected.render().body.decode()
+        )
 
 
 def test_scrapes_at_the_same_moment_share_a_body() -> None:
@@ -225,8 +227,8 @@ def test_counters_exist_before_anything_has_happened() -> None:
 
 
 def test_series_stay_within_their_budget() -> None:
-    """An idle exporter costs at most 100 series with five types, a current event 10, all histograms
-    of history 400.
+    """Series are budgeted: an idle exporter has 100 with five types, a current event 13, all
+    histograms of history 400.
     """
 
     def count(snapshot: Snapshot) -> int:
@@ -240,7 +242,7 @@ def test_series_stay_within_their_budget() -> None:
     ]
     idle = count(lived((0, [])))
     assert idle <= 100 + 12 * (len(EventType) - 5), idle
-    assert count(replace(lived((0, events)), statistics=Statistics())) - idle <= 100
+    assert count(replace(lived((0, events)), statistics=Statistics())) - idle <= 13 * len(events)
     types = ("Freeze", "Reboot", "Redeploy", "Preempt", "Terminate")
     statistics = lived(
         (0, events), (1, [replace(event, status="Started") for event in events]), (2, [])
@@ -329,6 +331,74 @@ def test_the_impact_of_own_events() -> None:
     ]
 
 
+def test_when_an_event_was_seen_and_when_its_impact_begins() -> None:
+    """Each newest document shows its events anew, with their kind; harmless ones have an impact too.
+
+    An event that a document does not show because a part of it is unreadable is not seen again.
+    """
+    waiting = ScheduledEvent("WAITS", "Redeploy", "Scheduled", "User", ("web_0",), NOON + 900)
+    runs = replace(waiting, event_id="RUNS", status="Started", not_before=None, source="Platform")
+    harmless = replace(waiting, event_id="NEVER", duration_seconds=0.0)
+    advice = replace(waiting, event_id="ADVICE", status="Advisory", not_before=None)
+    events = (waiting, runs, harmless, advice)
+    known, _ = observe(Lifecycles(), Document(1, events), ObservationContext(at(0.5), "web_0"))
+    partial = Document(2, events[1:], unreadable=("Events[0] is no object",))
+    known, _ = observe(known, partial, ObservationContext(at(60.5), "web_0"))
+    scrape = Scrape(exposition(Snapshot().showing(known, NOON + 60)).render().body.decode())
+    seen = scrape.series("event_seen_timestamp_seconds", event_type="Redeploy", scope="self")
+    assert {(have["event_id"], have["kind"]): value - NOON for have, value in seen} == {
+        ("WAITS", "requested"): 0.5,
+        ("RUNS", "without_notice"): 60.5,
+        ("NEVER", "harmless"): 60.5,
+        ("ADVICE", "advisory"): 60.5,
+    }
+    impact = scrape.series("event_impact_timestamp_seconds", event_type="Redeploy", scope="self")
+    assert {(have["event_id"], have["kind"]): value - NOON for have, value in impact} == {
+        ("WAITS", "requested"): 900,
+        ("RUNS", "without_notice"): 0,
+        ("NEVER", "harmless"): 900,
+    }
+
+
+def test_the_impact_of_events_of_other_vms() -> None:
+    """A VM that died cannot say that its event has started, so its peers do, of ten VMs at most."""
+    names = tuple(f"web_{number}" for number in range(1, 13))
+    runs = ScheduledEvent("RUNS", "Reboot", "Started", "Platform", names)
+    events = [
+        runs,
+        replace(runs, event_id="WAITS", status="Scheduled", not_before=NOON + 900),
+        replace(runs, event_id="NEVER", event_type="Freeze", duration_seconds=5.0),
+        replace(runs, event_id="MINE", resources=("web_0",)),
+    ]
+    snapshot = replace(lived((0, []), (0.5, events), vm_name="web_0"), identity=WEB)
+    scrape = Scrape(exposition(snapshot).render().body.decode())
+    place = {"subscription_id": "sub", "resource_group": "rg", "scale_set": "web"}
+    assert scrape.series("peer_impact_timestamp_seconds") == [
+        ({"event_id": "RUNS", "event_type": "Reboot", "vm_name": name, **place}, NOON + 0.5)
+        for name in names[:10]
+    ]
+    assert {have["resource_group"] for have, _ in scrape.series("event_info")} == {"rg"}
+
+
+def test_the_pause_of_an_event_for_an_hour_after_its_end() -> None:
+    """The longest pause of an own event is shown while it is current, and for an hour after."""
+    runs = ScheduledEvent("RUNS", "Freeze", "Started", "Platform", ("vmss_0",))
+    peer = replace(runs, event_id="PEER", resources=("vmss_1",))
+    events = (runs, peer)
+
+    def shown(*documents: tuple[float, Iterable[ScheduledEvent]]) -> list[float]:
+        scrape = Scrape(exposition(lived((0, []), *documents)).render().body.decode())
+        series = scrape.series(
+            "event_observed_pause_seconds", event_id="RUNS", event_type="Freeze", scope="self"
+        )
+        assert len(scrape.series("event_observed_pause_seconds")) == len(series)
+        return [value for _, value in series]
+
+    assert shown((1, events)) == [0.004]
+    assert shown((1, events), (2, []), (3600, [])) == [0.004]
+    assert shown((1, events), (2, []), (3603, [])) == []
+
+
 def test_ended_events_for_an_hour() -> None:
     """The end of an event is shown for an hour, of the newest hundred events, and not if the event
     returns.
@@ -357,5 +427,5 @@ def test_event_ids_never_stand_on_counters() -> None:
     """No label of a counter or histogram grows with every event, so no Prometheus fills up."""
     for spec in SPECS.values():
         assert "event_id" not in spec.labels or (
-            spec.type == "gauge" and re.match("event_|vm_impact_", spec.name)
+            spec.type == "gauge" and re.match("event_|vm_impact_|peer_impact_", spec.name)
         )
