@@ -20,14 +20,15 @@ from typing import NamedTuple, Self
 URGENT_NOTICE_SECONDS = 30.0
 """The notice of any event may be as short as this, if the reason is urgent.
 
-https://learn.microsoft.com/azure/virtual-machines/linux/scheduled-events (Event scheduling), read
-in 2026-05
+https://learn.microsoft.com/azure/virtual-machines/linux/scheduled-events (Event scheduling)
 """
 
 PREEMPT_NOTICE = (
     "Azure documents a notice of at least 30 seconds, best effort; people report less than 10."
 )
-"""The first half is on that page since 2026-05; the second is from https://github.com/Azure/karpenter-provider-azure/issues/1769."""
+"""The first half is in the table of that page; the second is from
+https://github.com/Azure/karpenter-provider-azure/issues/1769.
+"""
 
 LONG_DISCONNECTION = "A live migration can cut TCP connections for minutes."
 """https://github.com/Azure/AKS/issues/3719"""
