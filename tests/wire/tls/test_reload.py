@@ -39,6 +39,12 @@ def resumes(running: Running, context: ssl.SSLContext, session: ssl.SSLSession |
         return False
 
 
+def logged(running: Running) -> list[tuple[bool, int]]:
+    """Return whether TLS is on and how many users there are, as each line of the log says."""
+    facts = [getattr(record, "facts", {}) for record in running.records]
+    return [(each["tls"], each["users"]) for each in facts]
+
+
 class TestChange:
     """The file, or a certificate, changes while the server runs."""
 
@@ -224,9 +230,8 @@ class TestChange:
             eventually(lambda: let_in(running, context), "nobody asked under TLS")
             replace(file, nothing)
             eventually(lambda: let_in(running, None), "plain again")
-            facts = [getattr(record, "facts", {}) for record in running.records]
             on = [(False, 0), (False, 1), (True, 1), (True, 0), (False, 0)]
-            eventually(lambda: [(each["tls"], each["users"]) for each in facts] == on, "the log")
+            eventually(lambda: logged(running) == on, "the log")
 
     def test_new_certificate_authority(
         self, file: Path, authority: Authority, tmp_path: Path
