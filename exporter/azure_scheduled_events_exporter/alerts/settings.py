@@ -127,11 +127,19 @@ _TABLE = (
     Setting(
         "severities",
         "",
-        "Severities by alert, in the words of your company. Routes of the shipped Alertmanager know"
-        " critical, warning and info.",
+        "Severities by alert, in the words of your company. A word that severities.paging does not"
+        " name makes a ticket, but info only shows.",
         rf"{_ALERT}=[a-zA-Z0-9_-]+",
         "names of alerts, each with a word",
         "map",
+    ),
+    Setting(
+        "severities.paging",
+        "critical\n",
+        "Severities that page. Routes, inhibitions and the drill follow.",
+        r"[a-zA-Z0-9_-]+",
+        "a list of severities",
+        "list",
     ),
     Setting(
         "labels.add",
@@ -295,9 +303,11 @@ def resolve(
 
 def _setting(name: str) -> tuple[Setting, str]:
     """Return the setting called ``name``, and the key of its map that follows its name."""
+    if name in SETTINGS:
+        return SETTINGS[name], ""
     for setting in SETTINGS.values():
-        if name == setting.name or (setting.form == "map" and name.startswith(f"{setting.name}.")):
-            return setting, name.removeprefix(setting.name).removeprefix(".")
+        if setting.form == "map" and name.startswith(f"{setting.name}."):
+            return setting, name.removeprefix(f"{setting.name}.")
     similar = closest(name, SETTINGS)
     hint = f"; did you mean '{similar}'?" if similar else f"; there are: {', '.join(SETTINGS)}"
     raise UsageError(f"'{name}' is no setting of the alerts{hint}")

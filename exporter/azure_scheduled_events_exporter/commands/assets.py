@@ -8,6 +8,7 @@ from pathlib import Path
 from azure_scheduled_events_exporter import assets
 from azure_scheduled_events_exporter.alerts.generate import chart_files, render
 from azure_scheduled_events_exporter.alerts.settings import Settings, load, resolve
+from azure_scheduled_events_exporter.alerts.severities import unrouted
 from azure_scheduled_events_exporter.config.resolution import parse_assignments
 from azure_scheduled_events_exporter.errors import UsageError
 
@@ -87,10 +88,8 @@ def _export(target: Path, parsed: argparse.Namespace) -> None:
     """
     chosen = parse_assignments("--set", parsed.assignments)
     values = Path(parsed.values) if parsed.values else None
-    rendered: dict[str, str] = {}
-    if chosen or values:
-        settings = load(values, chosen) if values else resolve(chosen)
-        rendered = _rendered(settings)
+    settings = load(values, chosen) if values else resolve(chosen)
+    rendered = _rendered(settings) if chosen or values else {}
     if values is None and (lost := _lost(target, chosen)):
         raise UsageError(
             f"{target} was exported with settings that this export would reset: {', '.join(lost)}. "
@@ -102,6 +101,13 @@ def _export(target: Path, parsed: argparse.Namespace) -> None:
     )
     kinds = dict.fromkeys(path.relative_to(target).parts[0] for path in written)
     print(f"Wrote {len(written)} files to {target}: {', '.join(kinds)}", file=sys.stderr)
+    paging = ",".join(settings.items("severities.paging"))
+    for word in unrouted(settings):
+        print(
+            f"Warning: no route names the severity {word}, so its alerts make tickets. If it should"
+            f" page, add it: severities.paging={paging},{word}",
+            file=sys.stderr,
+        )
 
 
 def _lost(target: Path, chosen: dict[str, str]) -> list[str]:

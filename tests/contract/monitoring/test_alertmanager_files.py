@@ -1,95 +1,209 @@
-"""The files for an Alertmanager that a team has already: merged into foreign configurations as the
-pages say.
-"""
+"""The exported configuration in a real Alertmanager, alone and beside a team's own."""
 
 import json
-import subprocess
+import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from azure_scheduled_events_exporter.alerts import Settings, render
-from support.programs import debian
+from azure_scheduled_events_exporter.alertmanager.client import posted
+from azure_scheduled_events_exporter.commands.cli import main
+from support.charts import helm
+from support.monitoring.paging import ConfiguredAlertmanager, Receiver
+from support.paths import DATA
+from support.programs import NOBODY, eventually, fetch
 
-FILES = render(Settings(), grafana=False)
-FOREIGN = yaml.safe_load("""
-route:
-  receiver: everything
-  group_by: [alertname]
-  routes:
-    - matchers: [severity="critical"]
-      receiver: team-pager
-receivers: [{name: everything}, {name: team-pager}]
-inhibit_rules:
-  - source_matchers: [severity="critical"]
-    target_matchers: [severity="warning"]
-    equal: [alertname, namespace]
-""")
-EVENT = {"alertname": "AzureScheduledEventReboot", "severity": "critical", "event_id": "E"}
+CHART = DATA / "stack_chart"
+TEAM = DATA / "cases" / "team-kube-prometheus-stack-values.yaml"
+MOUNTED = "/etc/alertmanager/config"
+"""Where the operator mounts the Secret."""
+PREFIX = "AzureScheduledEvent"
+EVENT = {"event_id": "E", "event_type": "Reboot"}
+REBOOT = {"alertname": f"{PREFIX}Reboot", "severity": "critical", **EVENT}
+FREEZE = {"alertname": f"{PREFIX}Freeze", "severity": "warning", "event_id": "F"}
+MAINTENANCE = {"alertname": f"{PREFIX}Maintenance", "severity": "info", "instance": "a"}
+TEAMS = {
+    "team-pager": {"alertname": "DiskFull", "severity": "critical"},
+    "team-slack": {"alertname": "DiskFills", "severity": "warning"},
+    "null": {"alertname": "Watchdog", "severity": "none"},
+}
 
 
-def fragment(foreign: dict[str, Any]) -> dict[str, Any]:
-    """Add the fragment to ``foreign`` as its head says."""
-    more = yaml.safe_load(FILES["alertmanager/fragment.yml"])
-    return {
-        "global": {"smtp_smarthost": "mail:25", "smtp_from": "a@example.org"},
-        "route": {
-            **foreign["route"],
-            "routes": [*more["route"]["routes"], *foreign["route"]["routes"]],
-        },
-        "receivers": [*foreign["receivers"], *more["receivers"]],
-        "inhibit_rules": [*foreign["inhibit_rules"], *more["inhibit_rules"]],
-        "templates": more["templates"],
+def export(folder: Path, url: str, **more: str) -> Path:
+    """Export everything; pages go to ``URL/pager``, tickets to ``URL/tickets``."""
+    settings = {
+        "pager.pagerduty-key": "",
+        "pager.opsgenie-key": "",
+        "pager.webhook-url": f"{url}/pager",
+        "chat.slack-url": "",
+        "tickets.webhook-url": f"{url}/tickets",
+        "tickets.email-to": "",
+        "group.wait": "0s",
+        "group.interval": "1s",
+        **more,
+    }
+    flags = [flag for name, text in settings.items() for flag in ("--set", f"{name}={text}")]
+    assert main(["assets", "export", str(folder), *flags]) == 0
+    return folder / "alerts" / "alertmanager"
+
+
+def as_exported(folder: Path, *values: Path) -> Path:
+    """Return the whole file: nothing is done with it."""
+    assert not values
+    return folder / "alertmanager.yml"
+
+
+def fragment(folder: Path, *values: Path) -> Path:
+    """Return the fragment; a team appends its items as its comments say."""
+    file = folder / "fragment.yml"
+    if not values:
+        return file
+    ours = yaml.safe_load(file.read_text())
+    config = yaml.safe_load(TEAM.read_text())["alertmanager"]["config"]
+    for name in ("inhibit_rules", "receivers", "templates"):
+        config[name] = [*config.get(name, ()), *ours[name]]
+    config["route"]["routes"] = [*ours["route"]["routes"], *config["route"]["routes"]]
+    file.write_text(yaml.safe_dump(config))
+    return file
+
+
+def stack(folder: Path, *values: Path) -> Path:
+    """Return what Helm makes of the chart's values, of ours, and of those of a team."""
+    ours = folder / "kube-prometheus-stack-values.yaml"
+    files = [ours if path == Path() else path for path in values or (Path(),)]
+    flags = [flag for path in files for flag in ("--values", str(path))]
+    done = helm("template", "monitoring", str(CHART), *flags)
+    assert done.returncode == 0, done.stderr
+    for name, text in yaml.safe_load(done.stdout)["stringData"].items():
+        (folder / name).write_text(text.replace(MOUNTED, str(folder)))
+    return folder / "alertmanager.yaml"
+
+
+def loaded(file: Path) -> ConfiguredAlertmanager:
+    """Return an Alertmanager with the configuration ``file``."""
+    return ConfiguredAlertmanager(file, file.parent)
+
+
+def post(url: str, *alerts: Mapping[str, str]) -> None:
+    """Post alerts that go on for a minute."""
+    now = time.time()
+    body = json.dumps([posted(labels, {"summary": "s."}, now, now + 60) for labels in alerts])
+    answer = fetch(f"{url}/api/v2/alerts", "POST", body.encode(), Content_Type="application/json")
+    assert answer.status == 200, answer.body
+
+
+def held(url: str, labels: Mapping[str, str]) -> dict[str, Any]:
+    """Return an alert as Alertmanager holds it, once it has been processed."""
+
+    def look() -> list[dict[str, Any]]:
+        every = json.loads(fetch(f"{url}/api/v2/alerts").body)
+        ready = [each for each in every if each["status"]["state"] != "unprocessed"]
+        return [each for each in ready if each["labels"] == labels]
+
+    (found,) = eventually(look, f"{labels} is processed")
+    return found
+
+
+def receivers_of(url: str, labels: Mapping[str, str]) -> list[str]:
+    """Return the names of the receivers of an alert, without our prefix."""
+    names = [each["name"] for each in held(url, labels)["receivers"]]
+    return [name.removeprefix("azure-") for name in names]
+
+
+@pytest.mark.parametrize("form", [as_exported, fragment, stack])
+def test_as_exported(form: Any, tmp_path: Path) -> None:
+    """Each file is loaded as it is; page, ticket, info and drill reach who should be told."""
+    with Receiver() as receiver:
+        file = form(export(tmp_path, receiver.url))
+        with loaded(file) as alertmanager:
+            url = alertmanager.url
+            post(url, REBOOT, FREEZE, MAINTENANCE)
+            assert receivers_of(url, REBOOT) == ["pager"]
+            assert receivers_of(url, FREEZE) == ["tickets"]
+            assert receivers_of(url, MAINTENANCE) == ["show"]
+            drill = ["drill", "--alertmanager", url, "--timeout", "20s"]
+            eventually(lambda: len(receiver.notifications) == 2, "page and ticket have come")
+            assert main(drill) == 0
+            assert main([*drill, "--scenario", "spot-preempt"]) == 0
+        told = set()
+        for each in receiver.notifications:
+            labels = each.body["commonLabels"]
+            told.add((each.path, labels["alertname"], "drill" in labels))
+    assert told == {
+        ("/pager", f"{PREFIX}Reboot", False),
+        ("/tickets", f"{PREFIX}Freeze", False),
+        ("/pager", f"{PREFIX}WithoutNotice", True),
+        ("/tickets", f"{PREFIX}Preempt", True),
     }
 
 
-def stack(_: dict[str, Any]) -> dict[str, Any]:
-    """Return what kube-prometheus-stack makes of the values: its defaults, with whole lists
-    replaced.
-    """
-    config = yaml.safe_load(FILES["alertmanager/kube-prometheus-stack-values.yaml"])[
-        "alertmanager"
-    ]["config"]
-    mail = {"resolve_timeout": "5m", "smtp_smarthost": "mail:25", "smtp_from": "a@example.org"}
-    route = {
-        "group_by": ["namespace"],
-        "group_wait": "30s",
-        "group_interval": "5m",
-        "repeat_interval": "12h",
+@pytest.mark.parametrize("form", [as_exported, fragment, stack])
+def test_mail(form: Any, tmp_path: Path) -> None:
+    """Mail is sent to its own server: no file needs one in ``global``."""
+    mail = {"tickets.email-to": "me@example.org", "tickets.email-smarthost": NOBODY}
+    file = form(export(tmp_path, f"http://{NOBODY}", **mail))
+    with loaded(file) as alertmanager:
+        post(alertmanager.url, FREEZE)
+        alertmanager.wait_for_line(rf"email.*dial tcp {NOBODY}: connect: connection refused")
+
+
+@pytest.mark.parametrize(
+    ("form", "values"),
+    [(fragment, (TEAM,)), (stack, (TEAM, Path())), (stack, (Path(), TEAM))],
+    ids=["appended", "stack: ours last", "stack: ours first"],
+)
+def test_beside_a_team(form: Any, values: tuple[Path, ...], tmp_path: Path) -> None:
+    """A team's own alerts reach whom they reached before, and ours reach our receivers alone."""
+    file = form(export(tmp_path, f"http://{NOBODY}"), *values)
+    with loaded(file) as alertmanager:
+        url = alertmanager.url
+        post(url, *TEAMS.values(), REBOOT, FREEZE)
+        for name, labels in TEAMS.items():
+            assert receivers_of(url, labels) == [name]
+        assert receivers_of(url, REBOOT) == ["pager"]
+        assert receivers_of(url, FREEZE) == ["tickets"]
+
+
+def test_stack_keeps_its_defaults(tmp_path: Path) -> None:
+    """Our values change nothing else of the chart's configuration, and its lists grow only."""
+    export(tmp_path, f"http://{NOBODY}")
+    before = yaml.safe_load((CHART / "values.yaml").read_text())["alertmanager"]["config"]
+    after = yaml.safe_load(stack(tmp_path / "alerts" / "alertmanager").read_text())
+    assert after["global"] == before["global"]
+    for name in ("inhibit_rules", "receivers"):
+        assert after[name][: len(before[name])] == before[name]
+    routes = before["route"].pop("routes")
+    assert after["route"].pop("routes")[-len(routes) :] == routes
+    assert after["route"] == before["route"]
+
+
+def test_words_of_a_company(tmp_path: Path) -> None:
+    """A severity of a company's own pages if that is set, and inhibits tickets; another is one."""
+    more = {
+        "severities": "Reboot=P1,Freeze=P3,Overdue=P4",
+        "severities.paging": "critical,P1",
     }
-    return {"global": mail, **config, "route": {**route, **config["route"]}}
+    p1 = {**REBOOT, "severity": "P1"}
+    p3 = {"alertname": f"{PREFIX}Freeze", "severity": "P3", "event_id": "E"}
+    p4 = {"alertname": f"{PREFIX}Overdue", "severity": "P4", "event_id": "E"}
+    file = as_exported(export(tmp_path, f"http://{NOBODY}", **more))
+    with loaded(file) as alertmanager:
+        url = alertmanager.url
+        post(url, p1, p3, p4)
+        assert receivers_of(url, p1) == ["pager"]
+        assert receivers_of(url, p3) == ["tickets"]
+        assert held(url, p3)["status"]["inhibitedBy"]
+        assert not held(url, p4)["status"]["inhibitedBy"]
 
 
-@pytest.mark.parametrize("merge", [fragment, stack])
-def test_merged_configuration(merge: Any, tmp_path: Path) -> None:
-    """Alertmanager takes the result; our alerts go to our receivers, and all others where they went
-    before.
-    """
-    file = tmp_path / "alertmanager.yml"
-    config = merge(FOREIGN)
-    file.write_text(yaml.safe_dump({**config, "templates": []}))
-    subprocess.run([debian("amtool"), "check-config", str(file)], check=True, capture_output=True)
-
-    def receiver(**labels: str) -> str:
-        command = [debian("amtool"), "config", "routes", "test", f"--config.file={file}"]
-        pairs = [f"{name}={value}" for name, value in labels.items()]
-        return subprocess.run(
-            [*command, *pairs], check=True, capture_output=True, text=True
-        ).stdout.strip()
-
-    assert receiver(**EVENT) == "azure-pager"
-    assert (
-        receiver(**{**EVENT, "alertname": "AzureScheduledEventPreempt", "severity": "warning"})
-        == "azure-tickets"
-    )
-    assert receiver(alertname="AzureScheduledEventMaintenance", severity="info") == "azure-show"
-    theirs = {"alertname": "DiskFull", "severity": "critical"}
-    assert receiver(**theirs) == ("team-pager" if merge is fragment else "null")
-    assert receiver(alertname="Watchdog") == ("everything" if merge is fragment else "null")
-    named = {each["name"] for each in config["receivers"]}
-    assert named >= {"azure-pager", "azure-tickets", "azure-show"}
-    assert '{{ template "azure_scheduled_events.subject" . }}' in json.dumps(config).replace(
-        "\\", ""
-    )
+def test_a_severity_that_nothing_routes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An export says which word makes tickets, because no route names it."""
+    flags = ["--set", "severities=Reboot=P1,Freeze=P3", "--set", "severities.paging=P3,critical"]
+    assert main(["assets", "export", str(tmp_path), *flags]) == 0
+    warned = [line for line in capsys.readouterr().err.splitlines() if "Warning" in line]
+    (line,) = warned
+    assert line.startswith("Warning: no route names the severity P1, so its alerts make tickets.")
+    assert line.endswith("add it: severities.paging=P3,critical,P1")

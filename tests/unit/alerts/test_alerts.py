@@ -209,7 +209,7 @@ def test_budget() -> None:
     assert len(text.encode()) <= 30_000
     assert [group.interval for group in groups(Settings())] == ["5s", "15s", "30s", "1m"]
     assert sum(1 for group in groups(Settings()) for _ in group.recordings) <= 12
-    assert len(SETTINGS) <= 25
+    assert len(SETTINGS) <= 28
     for name, rule in rules({}).items():
         assert len(rule["expr"]) <= 600, name
         assert len(rule["expr"].splitlines()) <= 8, name

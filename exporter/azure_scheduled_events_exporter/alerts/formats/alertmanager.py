@@ -1,281 +1,207 @@
-"""Generates the configuration of Alertmanager: one page for each event, without duplicates."""
+"""Generates the configuration of Alertmanager.
 
-from collections.abc import Iterator, Mapping, Sequence
+It is written whole, to append to one, and for kube-prometheus-stack. Each file is loaded as it is: nothing in it needs a setting of Alertmanager's ``global``.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from azure_scheduled_events_exporter.alerts.groups import full_name
-from azure_scheduled_events_exporter.alerts.rule import PREFIX
-from azure_scheduled_events_exporter.alerts.settings import (
-    MAINTENANCE_TARGETS,
-    MATCHER,
-    PLACEHOLDERS,
-    Settings,
-)
-from azure_scheduled_events_exporter.alerts.vms import MAINTENANCE, NOT_BACK
+from azure_scheduled_events_exporter.alerts.settings import PLACEHOLDERS, Settings
 
+from .routes import inhibitions, route, times
 from .yaml_text import to_yaml
 
 _SUBJECT = '{{ template "azure_scheduled_events.subject" . }}'
 _TEXT = '{{ template "azure_scheduled_events.text" . }}'
-_OURS = f'alertname=~"{PREFIX}.+"'
-_EVENT = 'event_id!=""'
+_PREFIX = "azure-"
+"""Begins the names of our receivers beside those of a team."""
 RESEND_DELAY = "10s"
-"""How often Prometheus has to send its alerts again, so that an Alertmanager that restarts knows of a maintenance
-before the alerts that it inhibits have waited for their ``group_wait``. Prometheus' default is a
-minute."""
+"""How often Prometheus has to send its alerts again; its default is a minute.
 
+An Alertmanager that restarts has to know of a maintenance before the alerts that it inhibits have
+waited for their ``group_wait``.
+"""
+_TEMPLATE_FILES = ["templates/*.tmpl"]
+_MERGED = """\
+{{- $theirs := .Values.alertmanager.config -}}
+{{- $ours := .Values.azureScheduledEvents -}}
+{{- $routes := concat $ours.routes ($theirs.route.routes | default list) -}}
+{{- $receivers := concat ($theirs.receivers | default list) $ours.receivers -}}
+{{- $inhibitions := concat ($theirs.inhibit_rules | default list) $ours.inhibit_rules -}}
+{{- $templates := concat ($theirs.templates | default list) $ours.templates | uniq -}}
+{{- $route := merge (dict "routes" $routes) $theirs.route -}}
+{{- $lists := dict "receivers" $receivers "inhibit_rules" $inhibitions "templates" $templates -}}
+{{ toYaml (merge (dict "route" $route) $lists $theirs) }}
+"""
+"""Helm's template of a configuration: all that the chart's values have, and our items in its lists.
 
-def _inhibition(source: Sequence[str], target: Sequence[str], *equal: str) -> dict[str, Any]:
-    return {"source_matchers": [*source], "target_matchers": [*target], "equal": [*equal]}
-
-
-_STACK_INHIBITIONS = (
-    _inhibition(['severity="critical"'], ['severity=~"warning|info"'], "namespace", "alertname"),
-    _inhibition(['severity="warning"'], ['severity="info"'], "namespace", "alertname"),
-    _inhibition(['alertname="InfoInhibitor"'], ['severity="info"'], "namespace"),
-    {"target_matchers": ['alertname="InfoInhibitor"']},
-)
-"""The chart's own inhibitions, as of kube-prometheus-stack 80."""
+Helm replaces lists, so a values file with lists of Alertmanager's would delete those of a team.
+"""
 
 
 def alertmanager_config(settings: Settings) -> str:
     """Return the configuration file; its templates are in the same folder."""
-    parts = _parts(settings)
-    mail = {
-        "smtp_smarthost": settings.text("tickets.email-smarthost"),
-        "smtp_from": settings.text("tickets.email-from"),
-    }
     config = {
-        "global": {"resolve_timeout": "5m", **(mail if settings.text("tickets.email-to") else {})},
-        **parts,
-        "route": {**_times(settings), **parts["route"]},
+        "global": {"resolve_timeout": "5m"},
+        "templates": _TEMPLATE_FILES,
+        "route": {**times(settings), "routes": [route(settings)]},
+        "inhibit_rules": inhibitions(settings),
+        "receivers": _receivers(settings),
     }
-    return _written(
-        config,
-        "Alertmanager for azure-scheduled-events-exporter: critical pages, warning makes a ticket,"
-        " info only shows.",
+    meaning = (
+        "Alertmanager for azure-scheduled-events-exporter:"
+        f" {', '.join(settings.items('severities.paging'))} pages, info only shows, all else makes"
+        " a ticket."
     )
+    return to_yaml(config, meaning, *_to_fill_in(config))
 
 
 def fragment(settings: Settings) -> str:
-    """Return what an existing configuration needs: its lists get the items of the lists here."""
-    return _written(
-        _parts(settings, "azure-"),
-        "For an Alertmanager that you have: add the items of each list to the list of the same name"
-        " in your file, the",
-        "route before your own routes. Replace the receivers by yours, or fill them in.",
+    """Return the items for a configuration that a team has, each with the words where.
+
+    Alertmanager loads it as it is, so that it can be checked before it is copied.
+    """
+    parts: Mapping[str, tuple[Any, str]] = {
+        "templates": (_TEMPLATE_FILES, "Append this item to your `templates`, and copy its files."),
+        "route": (
+            {"receiver": f"{_PREFIX}show", "routes": [route(settings, _PREFIX)]},
+            "Put this route before your own `route.routes`. Keep your `route.receiver`.",
+        ),
+        "inhibit_rules": (inhibitions(settings), "Append these items to your `inhibit_rules`."),
+        "receivers": (
+            _receivers(settings, _PREFIX),
+            "Append these items to your `receivers`, or give their names to receivers of yours.",
+        ),
+    }
+    head = (
+        "For an Alertmanager that you have: items to append, and where they go in your file.",
+        "In the values of kube-prometheus-stack, that is below `alertmanager.config`.",
+        *_to_fill_in(parts),
     )
+    texts = [to_yaml({name: items}, where, note=False) for name, (items, where) in parts.items()]
+    return to_yaml(None, *head) + "".join(texts)
 
 
 def kube_prometheus_stack_values(settings: Settings) -> str:
-    """Return values for the Helm chart kube-prometheus-stack, whose lists a values file replaces as a whole."""
-    ours = _parts(settings, "azure-")
-    quiet = {"matchers": ['alertname="Watchdog"'], "receiver": "null"}
-    config = {
-        "route": {"receiver": "null", "routes": [*ours["route"]["routes"], quiet]},
-        "inhibit_rules": [*_STACK_INHIBITIONS, *ours["inhibit_rules"]],
-        "receivers": [{"name": "null"}, *ours["receivers"]],
-        "templates": ["/etc/alertmanager/config/*.tmpl"],
-    }
+    """Return values for the Helm chart kube-prometheus-stack that keep all that a team has."""
     values = {
         "alertmanager": {
-            "config": config,
+            "tplConfig": True,
+            "stringConfig": _MERGED,
             "templateFiles": {"azure-scheduled-events.tmpl": TEMPLATES},
         },
-        "prometheus": {
-            "prometheusSpec": {
-                "ruleSelectorNilUsesHelmValues": False,
-                "podMonitorSelectorNilUsesHelmValues": False,
-                "serviceMonitorSelectorNilUsesHelmValues": False,
-                "additionalArgs": [{"name": "rules.alert.resend-delay", "value": RESEND_DELAY}],
-            }
+        "azureScheduledEvents": {
+            "routes": [route(settings, _PREFIX)],
+            "inhibit_rules": inhibitions(settings),
+            "receivers": _receivers(settings, _PREFIX),
+            "templates": ["/etc/alertmanager/config/*.tmpl"],
         },
     }
-    return _written(
+    return to_yaml(
         values,
-        "Values for the chart kube-prometheus-stack: helm upgrade … --values THIS-FILE. They"
-        " contain its own routes",
-        "and inhibitions, since Helm replaces lists. Add your receivers and routes.",
+        "Values for the chart kube-prometheus-stack 45 or newer, beside your own: helm upgrade …"
+        " --values YOURS --values THIS-FILE.",
+        "`stringConfig` is your `alertmanager.config` with our items added to its lists. If you"
+        " set `stringConfig` or",
+        "`tplConfig` yourself, append the items of fragment.yml to your configuration instead.",
+        *_to_fill_in(values),
     )
 
 
-def _parts(settings: Settings, prefix: str = "") -> dict[str, Any]:
-    """Return what every configuration has, with a prefix before the names of receivers."""
-    return {
-        "templates": ["templates/*.tmpl"],
-        "route": {"routes": [_route(settings, prefix)]},
-        "inhibit_rules": _inhibitions(settings),
-        "receivers": _receivers(settings, prefix),
-    }
+def _to_fill_in(content: object) -> tuple[str, ...]:
+    if not any(sign in str(content) for sign in PLACEHOLDERS):
+        return ()
+    return ("Fill in what begins with REPLACE or ends with example.com, here or in a values file.",)
 
 
-def _written(content: Mapping[str, Any], *comments: str) -> str:
-    fill_in = "Fill in what begins with REPLACE or ends with example.com, here or in a values file."
-    unfilled = any(sign in str(content) for sign in PLACEHOLDERS)
-    return to_yaml(content, *comments, *([fill_in] if unfilled else []))
+@dataclass(frozen=True, slots=True)
+class _Integration:
+    """One way in which a receiver notifies.
 
-
-def _times(settings: Settings, prefix: str = "") -> dict[str, Any]:
-    return {
-        "receiver": f"{prefix}tickets",
-        "group_by": ["alertname", "job"],
-        "group_wait": settings.text("group.wait"),
-        "group_interval": settings.text("group.interval"),
-        "repeat_interval": settings.text("group.repeat"),
-    }
-
-
-def _route(settings: Settings, prefix: str = "") -> dict[str, Any]:
-    """The tree of routes; a group is one page, so events are grouped by nothing but their id.
-
-    VmNotBack is a page of its own: in the event's group it would wait for ``group_interval``, and
-    an incident that somebody has acknowledged would not ring again. A VM that is evicted has
-    seconds, and one that went down without notice is down, so their tickets do not wait.
+    Attributes:
+        setting: which setting has its address or key; empty, it is left out.
+        key: its list in the configuration of a receiver.
+        config: its only item there.
     """
-    at_once, by_event = {"group_wait": "0s"}, {"group_by": ["event_id"]}
-    alone = {"matchers": [f'alertname="{NOT_BACK}"'], "group_by": ["alertname", "event_id"]}
-    by_place = {"group_by": ["alertname", "subscription_id", "resource_group", "scale_set"]}
-    critical = {
-        "matchers": ['severity="critical"'],
-        "receiver": f"{prefix}pager",
-        **at_once,
-        **by_place,
-        "routes": [alone, {"matchers": [_EVENT], **by_event}],
-    }
-    urgent = {
-        "matchers": [_EVENT, f'alertname=~"{PREFIX}(Preempt|WithoutNotice)"'],
-        **at_once,
-        **by_event,
-    }
-    return {
-        "matchers": [_OURS],
-        **_times(settings, prefix),
-        "routes": [
-            {"matchers": ['severity="info"'], "receiver": f"{prefix}show"},
-            critical,
-            {**alone, **at_once},
-            urgent,
-            {"matchers": [_EVENT], **by_event},
-            # A group of many exporters: without this, one mail every 30 s while a fleet is rolled
-            # out or scaled in.
-            {"matchers": ['component="exporter"'], "group_interval": "5m"},
-        ],
-    }
 
-
-def _inhibitions(settings: Settings) -> list[dict[str, Any]]:
-    """Return the inhibitions of alerts that repeat or follow from another alert.
-
-    Only alerts of events have an event_id: without that matcher, two alerts that lack it would
-    count as equal. The alerts that say something new about an event are excluded.
-
-    Alertmanager never reports an alert as resolved that ends while it is inhibited
-    (https://github.com/prometheus/alertmanager/issues/2754): its ticket would stay open. So no
-    alert is inhibited here that is usually delivered before the one that would inhibit it.
-    """
-    beside = "|".join(
-        map(full_name, ("Overdue", "StartedTooLong", "NotApproved", "VmNotBack", "DegradedHost"))
-    )
-    down, invalid, unreachable = map(
-        full_name, ("ExporterDown", "DocumentInvalid", "ImdsUnreachable")
-    )
-    target = dict.fromkeys(("job", "instance", *settings.items("maintenance.within")))
-    return [
-        _inhibition(
-            [_OURS, _EVENT, 'severity="critical"', f'alertname!="{NOT_BACK}"'],
-            [_OURS, _EVENT, 'severity=~"warning|info"', f'alertname!~"{beside}"'],
-            "event_id",
-        ),
-        _inhibition(
-            [f'alertname="{down}"'],
-            [_OURS, 'component="exporter"', f'alertname!="{down}"'],
-            *target,
-        ),
-        _inhibition([f'alertname="{invalid}"'], [f'alertname="{unreachable}"'], *target),
-        *_maintenance(settings),
-    ]
-
-
-def _maintenance(settings: Settings) -> Iterator[dict[str, Any]]:
-    """What the owner of a VM need not hear while Azure works on it: nothing, unless asked for.
-
-    An alert without the label would count as equal to any other without it, so both must have it.
-    """
-    labels = dict.fromkeys(item.partition("=")[0] for item in settings.items("maintenance.equal"))
-    for target in settings.items("maintenance.targets"):
-        for label in labels:
-            there = f'{label}!=""'
-            matchers = [*_matchers(target), f'alertname!~"{PREFIX}.+"', there]
-            yield _inhibition(
-                [f'alertname="{MAINTENANCE}"', there],
-                matchers,
-                *dict.fromkeys((label, *settings.items("maintenance.within"))),
-            )
-
-
-def _matchers(target: str) -> list[str]:
-    if target in MAINTENANCE_TARGETS:
-        return [f'alertname=~"{MAINTENANCE_TARGETS[target]}"']
-    found = [each.groups() for each in MATCHER.finditer(target)]
-    matchers = [
-        f'{label}{sign}"{plain if quoted is None else quoted}"'
-        for label, sign, quoted, plain in found
-    ]
-    return matchers or [f'alertname="{target}"']
+    setting: str
+    key: str
+    config: Mapping[str, Any]
 
 
 def _receivers(settings: Settings, prefix: str = "") -> list[dict[str, Any]]:
     """Return the receivers, each with what its settings fill in."""
     text = settings.text
-    of_slack = {
-        "api_url": text("chat.slack-url"),
-        "channel": text("chat.slack-channel"),
-        "send_resolved": True,
+
+    def receiver(name: str, *integrations: _Integration) -> dict[str, Any]:
+        filled = {each.key: [each.config] for each in integrations if text(each.setting)}
+        return {"name": f"{prefix}{name}", **filled}
+
+    chat = _chat(settings)
+    pager = receiver(
+        "pager",
+        _pagerduty(settings),
+        _opsgenie(settings),
+        _webhook(settings, "pager.webhook-url"),
+        chat,
+    )
+    tickets = receiver("tickets", _webhook(settings, "tickets.webhook-url"), _mail(settings), chat)
+    return [pager, tickets, receiver("show")]
+
+
+def _pagerduty(settings: Settings) -> _Integration:
+    setting = "pager.pagerduty-key"
+    config = {
+        "routing_key": settings.text(setting),
+        "severity": "critical",
+        "description": _SUBJECT,
+        "details": {"text": _TEXT},
     }
-    slack = ("chat.slack-url", "slack_configs", {**of_slack, "title": _SUBJECT, "text": _TEXT})
-    pagerduty = {"severity": "critical", "description": _SUBJECT, "details": {"text": _TEXT}}
-    opsgenie = {"message": _SUBJECT, "description": _TEXT, "priority": "P1"}
-    mail = {
-        "to": text("tickets.email-to"),
+    return _Integration(setting, "pagerduty_configs", config)
+
+
+def _opsgenie(settings: Settings) -> _Integration:
+    setting = "pager.opsgenie-key"
+    config = {
+        "api_key": settings.text(setting),
+        "message": _SUBJECT,
+        "description": _TEXT,
+        "priority": "P1",
+    }
+    return _Integration(setting, "opsgenie_configs", config)
+
+
+def _webhook(settings: Settings, setting: str) -> _Integration:
+    config = {"url": settings.text(setting), "send_resolved": True}
+    return _Integration(setting, "webhook_configs", config)
+
+
+def _chat(settings: Settings) -> _Integration:
+    setting = "chat.slack-url"
+    config = {
+        "api_url": settings.text(setting),
+        "channel": settings.text("chat.slack-channel"),
+        "send_resolved": True,
+        "title": _SUBJECT,
+        "text": _TEXT,
+    }
+    return _Integration(setting, "slack_configs", config)
+
+
+def _mail(settings: Settings) -> _Integration:
+    """Return the mail with its server: a fragment has no ``global`` to take it from."""
+    setting = "tickets.email-to"
+    config = {
+        "to": settings.text(setting),
+        "from": settings.text("tickets.email-from"),
+        "smarthost": settings.text("tickets.email-smarthost"),
         "send_resolved": True,
         "headers": {"Subject": _SUBJECT},
         "text": _TEXT,
         "html": "",  # the text alone
     }
-
-    def receiver(name: str, *configs: tuple[str, str, dict[str, Any]]) -> dict[str, Any]:
-        return {
-            "name": f"{prefix}{name}",
-            **{key: [config] for setting, key, config in configs if text(setting)},
-        }
-
-    def webhook(name: str) -> tuple[str, str, dict[str, Any]]:
-        return name, "webhook_configs", {"url": text(name), "send_resolved": True}
-
-    return [
-        receiver(
-            "pager",
-            (
-                "pager.pagerduty-key",
-                "pagerduty_configs",
-                {"routing_key": text("pager.pagerduty-key"), **pagerduty},
-            ),
-            (
-                "pager.opsgenie-key",
-                "opsgenie_configs",
-                {"api_key": text("pager.opsgenie-key"), **opsgenie},
-            ),
-            webhook("pager.webhook-url"),
-            slack,
-        ),
-        receiver(
-            "tickets",
-            webhook("tickets.webhook-url"),
-            ("tickets.email-to", "email_configs", mail),
-            slack,
-        ),
-        receiver("show"),
-    ]
+    return _Integration(setting, "email_configs", config)
 
 
 TEMPLATES = """\

@@ -1,4 +1,4 @@
-"""The rules for Azure Monitor's managed Prometheus: an ARM template, and what the AKS add-on scrapes.
+"""The rules for Azure Monitor's managed Prometheus, and what it scrapes.
 
 Azure evaluates a group at most once a minute, and its texts cannot query.
 """
@@ -10,6 +10,7 @@ from azure_scheduled_events_exporter.alerts.groups import groups
 from azure_scheduled_events_exporter.alerts.rule import Alert, Group, Recording
 from azure_scheduled_events_exporter.alerts.series import INFO
 from azure_scheduled_events_exporter.alerts.settings import Settings
+from azure_scheduled_events_exporter.alerts.severities import notifies, pages
 from azure_scheduled_events_exporter.times import parse_duration
 
 from .prometheus import annotations
@@ -17,8 +18,9 @@ from .scrape import scrape_job
 from .texts import for_azure_monitor
 from .yaml_text import NOTE, to_yaml
 
-_SEVERITIES = {"critical": (0, "actionGroupId"), "info": (3, "")}  # number, and whom to notify
-_WARNING = (2, "ticketActionGroupId")  # a team's own word is a warning, too, and stays in the label
+_PAGE = 0  # the numbers of Azure's severities
+_TICKET = 2
+_SHOWN = 3
 _INTERVAL = "PT1M"
 _WINDOW = "2m"  # an eviction can begin and end between two evaluations
 
@@ -82,7 +84,14 @@ def _rule(rule: Alert | Recording, settings: Settings) -> dict[str, Any]:
     if isinstance(rule, Recording):
         expression = rule.expression.replace(f"({INFO})", f"(last_over_time({INFO}[{_WINDOW}]))")
         return {"record": rule.record, "expression": expression}
-    severity, group = _SEVERITIES.get(rule.severity, _WARNING)
+    severity = _TICKET  # also of a team's own word, which stays in the label
+    actions = [_action("ticketActionGroupId")]
+    if pages(rule.severity, settings):
+        severity = _PAGE
+        actions = [_action("actionGroupId")]
+    elif not notifies(rule.severity, settings):
+        severity = _SHOWN
+        actions = []
     return {
         "alert": rule.name,
         "expression": rule.expression,
@@ -91,5 +100,9 @@ def _rule(rule: Alert | Recording, settings: Settings) -> dict[str, Any]:
         "labels": {"severity": rule.severity, **rule.labels},
         "annotations": annotations(rule, settings, for_azure_monitor),
         "resolveConfiguration": {"autoResolved": True, "timeToResolve": "PT5M"},
-        "actions": [{"actionGroupId": f"[parameters('{group}')]"}] if group else [],
+        "actions": actions,
     }
+
+
+def _action(parameter: str) -> dict[str, str]:
+    return {"actionGroupId": f"[parameters('{parameter}')]"}

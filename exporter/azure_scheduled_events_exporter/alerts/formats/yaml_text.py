@@ -21,7 +21,13 @@ _Dumper.add_representer(
 )
 
 
-def to_yaml(data: Any, *comments: str) -> str:
-    """Return ``data`` as a YAML file that begins with ``comments``."""
-    text = yaml.dump(data, Dumper=_Dumper, sort_keys=False, width=10_000, allow_unicode=True)
-    return "".join(f"# {comment}\n" for comment in (*comments, NOTE)) + text
+def to_yaml(data: Any, *comments: str, note: bool = True) -> str:
+    """Return ``data`` as YAML that begins with ``comments``, and a note that it is generated.
+
+    Without data, it is the comments alone.
+    """
+    lines = [*comments, NOTE] if note else comments
+    head = "".join(f"# {line}\n" for line in lines)
+    if data is None:
+        return head
+    return head + yaml.dump(data, Dumper=_Dumper, sort_keys=False, width=10_000, allow_unicode=True)

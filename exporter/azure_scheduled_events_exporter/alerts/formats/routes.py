@@ -1,0 +1,143 @@
+"""The tree of routes, and which alerts inhibit which: an event is one page, without duplicates."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from azure_scheduled_events_exporter.alerts.groups import full_name
+from azure_scheduled_events_exporter.alerts.rule import PREFIX
+from azure_scheduled_events_exporter.alerts.settings import (
+    MAINTENANCE_TARGETS,
+    MATCHER,
+    Settings,
+)
+from azure_scheduled_events_exporter.alerts.severities import (
+    INFO,
+    other_matcher,
+    paging_matcher,
+)
+from azure_scheduled_events_exporter.alerts.vms import MAINTENANCE, NOT_BACK
+
+_OURS = f'alertname=~"{PREFIX}.+"'
+_EVENT = 'event_id!=""'
+_PLACE = ("subscription_id", "resource_group", "scale_set")
+_BESIDE = ("Overdue", "StartedTooLong", "NotApproved", "VmNotBack", "DegradedHost")
+"""Alerts that say something new about an event, so that its page does not inhibit them."""
+
+
+def times(settings: Settings, prefix: str = "") -> dict[str, Any]:
+    """Return the receiver and times of what no other route names."""
+    return {
+        "receiver": f"{prefix}tickets",
+        "group_by": ["alertname", "job"],
+        "group_wait": settings.text("group.wait"),
+        "group_interval": settings.text("group.interval"),
+        "repeat_interval": settings.text("group.repeat"),
+    }
+
+
+def route(settings: Settings, prefix: str = "") -> dict[str, Any]:
+    """Return the route of our alerts with those below it; ``prefix`` begins the receivers' names.
+
+    A group is one page, so events are grouped by nothing but their id. VmNotBack is a page of its
+    own: in the event's group it would wait for ``group_interval``, and an incident that somebody
+    has acknowledged would not ring again. A VM that is evicted has seconds, and one that went down
+    without notice is down, so their tickets do not wait.
+    """
+    at_once = {"group_wait": "0s"}
+    by_event = {"group_by": ["event_id"]}
+    event = {"matchers": [_EVENT], **by_event}
+    not_back = {
+        "matchers": [f'alertname="{NOT_BACK}"'],
+        "group_by": ["alertname", "event_id", *_PLACE],
+    }
+    paging = {
+        "matchers": [paging_matcher(settings)],
+        "receiver": f"{prefix}pager",
+        **at_once,
+        "group_by": ["alertname", *_PLACE],
+        "routes": [not_back, event],
+    }
+    urgent = {
+        "matchers": [_EVENT, f'alertname=~"{PREFIX}(Preempt|WithoutNotice)"'],
+        **at_once,
+        **by_event,
+    }
+    # A group of many exporters: without this, one mail every 30 s while a fleet is rolled out or
+    # scaled in.
+    exporters = {"matchers": ['component="exporter"'], "group_interval": "5m"}
+    shown = {"matchers": [f'severity="{INFO}"'], "receiver": f"{prefix}show"}
+    return {
+        "matchers": [_OURS],
+        **times(settings, prefix),
+        "routes": [paging, shown, {**not_back, **at_once}, urgent, event, exporters],
+    }
+
+
+def inhibitions(settings: Settings) -> list[dict[str, Any]]:
+    """Return the inhibitions of alerts that repeat or follow from another alert.
+
+    Only alerts of events have an event_id: without that matcher, two alerts that lack it would
+    count as equal. The alerts that say something new about an event are excluded.
+
+    Alertmanager never reports an alert as resolved that ends while it is inhibited
+    (https://github.com/prometheus/alertmanager/issues/2754): its ticket would stay open. So no
+    alert is inhibited here that is usually delivered before the one that would inhibit it.
+    """
+    beside = "|".join(map(full_name, _BESIDE))
+    down = full_name("ExporterDown")
+    invalid = full_name("DocumentInvalid")
+    unreachable = full_name("ImdsUnreachable")
+    target = ("job", "instance", *settings.items("maintenance.within"))
+    ticket_of_page = _inhibition(
+        [_OURS, _EVENT, paging_matcher(settings), f'alertname!="{NOT_BACK}"'],
+        [_OURS, _EVENT, other_matcher(settings), f'alertname!~"{beside}"'],
+        ["event_id"],
+    )
+    exporter_is_down = _inhibition(
+        [f'alertname="{down}"'],
+        [_OURS, 'component="exporter"', f'alertname!="{down}"'],
+        target,
+    )
+    no_document = _inhibition(
+        [f'alertname="{invalid}"'],
+        [f'alertname="{unreachable}"'],
+        target,
+    )
+    return [ticket_of_page, exporter_is_down, no_document, *_maintenance(settings)]
+
+
+def _inhibition(
+    source: Sequence[str], target: Sequence[str], equal: Sequence[str]
+) -> dict[str, Any]:
+    return {
+        "source_matchers": [*source],
+        "target_matchers": [*target],
+        "equal": [*dict.fromkeys(equal)],
+    }
+
+
+def _maintenance(settings: Settings) -> Iterator[dict[str, Any]]:
+    """What the owner of a VM need not hear while Azure works on it: nothing, unless asked for.
+
+    An alert without the label would count as equal to any other without it, so both must have it.
+    """
+    labels = dict.fromkeys(item.partition("=")[0] for item in settings.items("maintenance.equal"))
+    for target in settings.items("maintenance.targets"):
+        for label in labels:
+            there = f'{label}!=""'
+            yield _inhibition(
+                [f'alertname="{MAINTENANCE}"', there],
+                [*_matchers(target), f'alertname!~"{PREFIX}.+"', there],
+                [label, *settings.items("maintenance.within")],
+            )
+
+
+def _matchers(target: str) -> list[str]:
+    if target in MAINTENANCE_TARGETS:
+        return [f'alertname=~"{MAINTENANCE_TARGETS[target]}"']
+    found = []
+    for match in MATCHER.finditer(target):
+        label, sign, quoted, plain = match.groups()
+        value = plain if quoted is None else quoted
+        found.append(f'{label}{sign}"{value}"')
+    return found or [f'alertname="{target}"']
