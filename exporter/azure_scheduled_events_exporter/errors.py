@@ -67,6 +67,7 @@ class ImdsError(ExporterError):
             connection.
         offered: the api-versions that IMDS has, if the answer names them.
         hint: what to do, ``""`` if nothing is known; the message ends with it.
+        finding: the message without the hint.
     """
 
     def __init__(
@@ -82,6 +83,7 @@ class ImdsError(ExporterError):
     ) -> None:
         more = "; ".join(part for part in (detail, hint) if part)
         super().__init__(f"{reason}: {more}" if more else reason)
+        self.finding = f"{reason}: {detail}" if detail else reason
         self.outcome = outcome
         self.reason = reason
         self.status = status

@@ -29,6 +29,7 @@ _CHECKS: Mapping[str, tuple[str, ...]] = {
         "scheduled-events",
         "exporter-polls",
     ),
+    "metadata-security-protocol.md": ("guest-proxy-agent",),
     "runbooks/AzureScheduledEventClockOff.md": ("clock",),
     "README.md#when-it-does-not-work": ("vm-name", "journal-content", "otlp"),
     "runbooks/AzureScheduledEventJournalNotOnDisk.md": ("journal-disk", "exporter-journal"),
@@ -57,7 +58,10 @@ _CHECKS: Mapping[str, tuple[str, ...]] = {
     "dashboards.md": ("dashboards", "data-source"),
 }
 PAGES = {check: page for page, checks in _CHECKS.items() for check in checks}
-"""Every check with the page that says more, as a path below ``docs/``. docs/doctor.md lists the checks."""
+"""Every check with the page that says more, as a path below ``docs/``.
+
+docs/doctor.md lists the checks.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Checks the metadata service: reachable, Scheduled Events enabled, this VM's name known, clocks in agreement.
+"""Checks the metadata service: its answers, this VM's name, and that the clocks agree.
 
 Asks with the exporter's own client, at most once in 1.1 s: Azure allows a VM five requests a
 second, of which a running exporter uses at most four.
@@ -10,20 +10,28 @@ import time
 
 from azure_scheduled_events_exporter.core.document import Document, comparable_name, parse_document
 from azure_scheduled_events_exporter.core.instance import parse_instance
-from azure_scheduled_events_exporter.errors import ExporterError
+from azure_scheduled_events_exporter.errors import ExporterError, ImdsError, Outcome
 from azure_scheduled_events_exporter.imds.api_versions import event_versions
 from azure_scheduled_events_exporter.imds.client import ImdsClient
 from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
+from azure_scheduled_events_exporter.imds.refusal import UNKNOWN
 from azure_scheduled_events_exporter.logs import LOGGER
 from azure_scheduled_events_exporter.polling.document_reader import FIRST_TIMEOUT_SECONDS
 from azure_scheduled_events_exporter.service.endpoint import SHORT_SEARCH, with_endpoint
 from azure_scheduled_events_exporter.times import format_duration
 
+from . import guest_proxy_agent
 from .finding import Finding, Findings, ok, skipped, warning, wrong
 from .subject import Subject
 
-_CLOCK_NOTED, _CLOCK_WRONG = 3.0, 20.0
-"""Seconds between both clocks; the Date header has a resolution of 1 s, and the alert ClockOff fires above 20 s."""
+_CLOCK_NOTED = 3.0
+"""Seconds between both clocks; the Date header has a resolution of 1 s."""
+
+_CLOCK_WRONG = 20.0
+"""Above so many seconds, the alert ClockOff fires."""
+
+_TEMPORARY = {404, 405, 410, 429, 500, 503}
+"""Statuses that Azure documents as passing."""
 
 
 def examine(subject: Subject) -> Findings:
@@ -47,15 +55,10 @@ def examine(subject: Subject) -> Findings:
         yield ok("imds-reachable", f"The metadata service answers at {config.imds_endpoint}.")
         yield _clock(client.server_time())
     except ExporterError as error:
-        why = str(error)
-        hint = (
-            f"Let this VM reach {config.imds_endpoint}: look for a firewall (iptables-save, nft"
-            " list ruleset), a proxy, azure-proxy-agent, and IPAddressAllow= of the unit. Not on"
-            " an Azure VM? Try 'demo' or 'simulate'."
-        )
-        yield wrong(
-            "imds-reachable", f"The metadata service does not answer as it should: {why}.", hint
-        )
+        why = _finding_of(error)
+        sentence = f"The metadata service does not answer as it should: {why}."
+        yield wrong("imds-reachable", sentence, _hint(error, config.imds_endpoint))
+    yield from guest_proxy_agent.examine()
     if not client.reached:
         yield skipped(
             "scheduled-events", "Not checked: Scheduled Events, the clock and this VM's name."
@@ -67,12 +70,47 @@ def examine(subject: Subject) -> Findings:
         document = parse_document(body)
         yield _events(document, versions.usable)
     except ExporterError as error:
-        hint = (
-            "The first answer may take two minutes; a service that moves answers again after 70 s."
-            " Run doctor again."
-        )
-        yield wrong("scheduled-events", f"Scheduled Events cannot be read: {error}.", hint)
+        sentence = f"Scheduled Events cannot be read: {_finding_of(error)}."
+        yield wrong("scheduled-events", sentence, _hint(error, config.imds_endpoint))
     yield _name(subject, document, why)
+
+
+def _finding_of(error: ExporterError) -> str:
+    """Return what was found, without what to do."""
+    return error.finding if isinstance(error, ImdsError) else str(error)
+
+
+def _hint(error: ExporterError, endpoint: str) -> str:
+    """Return what to do about a request that failed."""
+    if not isinstance(error, ImdsError):
+        return (
+            "If another server answers there, correct --imds.endpoint; else save the answer and"
+            " report it."
+        )
+    advice = f"{error.hint[:1].upper()}{error.hint[1:]}." if error.hint else ""
+    if error.status in _TEMPORARY:
+        return f"{advice} Run doctor again."
+    if advice and not advice.lower().startswith(UNKNOWN):
+        return advice
+    where = (
+        f"Let this VM reach {endpoint}: look for a firewall (iptables-save, nft list ruleset), a"
+        " proxy, azure-proxy-agent, and IPAddressAllow= of the unit."
+    )
+    if error.status:
+        return f"{advice} {where}"
+    return _without_answer(error) or f"{where} Not on an Azure VM? Try 'demo' or 'simulate'."
+
+
+def _without_answer(error: ImdsError) -> str:
+    """Return what to do if the service was reached, and nothing usable came; ``""`` otherwise."""
+    if error.outcome is Outcome.INVALID_DOCUMENT:
+        return "Save the answer and report it."
+    if error.outcome is Outcome.TIMEOUT and error.may_have_arrived:
+        return (
+            "The first answer may take two minutes, since it enables Scheduled Events. Run doctor"
+            " again."
+        )
+    return ""
 
 
 def _clock(azure: float | None) -> Finding:
@@ -81,10 +119,8 @@ def _clock(azure: float | None) -> Finding:
     off = azure + 0.5 - time.time()
     if abs(off) <= _CLOCK_NOTED:
         return ok("clock", "This VM's clock agrees with Azure's.")
-    sentence = (
-        f"This VM's clock is {format_duration(round(abs(off)))}"
-        f" {'behind' if off > 0 else 'ahead of'} Azure's."
-    )
+    side = "behind" if off > 0 else "ahead of"
+    sentence = f"This VM's clock is {format_duration(round(abs(off)))} {side} Azure's."
     hint = "Start time synchronization: chronyd with the host's clock /dev/ptp_hyperv."
     return (wrong if abs(off) > _CLOCK_WRONG else warning)("clock", sentence, hint)
 

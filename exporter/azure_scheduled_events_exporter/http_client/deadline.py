@@ -13,9 +13,13 @@ from typing import Any
 
 import requests
 
-IDLE_SECONDS = 60.0
-"""An idle connection is not used again after so long: load balancers and firewalls forget it without closing it,
-Azure's after four minutes. The next request would then wait until its deadline."""
+IDLE_SECONDS = 50.0
+"""An idle connection is not used again after so long.
+
+Load balancers and firewalls forget it without closing it, Azure's after four minutes: the next
+request would then wait until its deadline. The Guest Proxy Agent in front of IMDS closes it after
+60 s.
+"""
 
 
 class DeadlineAdapter(requests.adapters.HTTPAdapter):
@@ -35,17 +39,25 @@ class DeadlineAdapter(requests.adapters.HTTPAdapter):
         self._idle_seconds = idle_seconds
         self._used_at = time.monotonic()
         self._ends_at = 0.0
+        self._connection: http.client.HTTPConnection | None = None
         self._socket: socket.socket | None = None
+        self._is_reused = False
+        self._has_answer = False
 
     def begin(self, seconds: float) -> None:
-        """Set the time limit of the next exchange, in seconds from now."""
-        self._ends_at = time.monotonic() + seconds
+        """Begin an exchange: at most so many seconds, and over no connection that was idle for long."""
+        now = time.monotonic()
+        if now - self._used_at > self._idle_seconds:
+            self.drop()
+        self._used_at = now
+        self._ends_at = now + seconds
         self.peer_closed = False
+        self._has_answer = False
+        self._is_reused = True
         if self._socket is not None:
             with contextlib.suppress(OSError):  # closed already
-                self._socket.settimeout(
-                    seconds
-                )  # of what is sent; the last read has left it shorter
+                # of what is sent; the last read has left it shorter
+                self._socket.settimeout(seconds)
 
     def remaining(self) -> float:
         """Return the seconds that are left.
@@ -57,14 +69,13 @@ class DeadlineAdapter(requests.adapters.HTTPAdapter):
             raise TimeoutError("the exchange took too long")
         return left
 
-    def send(self, *args: Any, **kwargs: Any) -> requests.Response:
-        """Send a request, over a new connection if the last one has been idle for long."""
-        if time.monotonic() - self._used_at > self._idle_seconds:
-            self.close()
-        try:
-            return super().send(*args, **kwargs)
-        finally:
-            self._used_at = time.monotonic()
+    @property
+    def met_a_closing_server(self) -> bool:
+        """Whether this exchange used an open connection, and not a byte of an answer came.
+
+        A server that closes an idle connection may do so while a request is on its way.
+        """
+        return self._is_reused and not self._has_answer
 
     def get_connection_with_tls_context(self, *args: Any, **kwargs: Any) -> Any:
         """Return the pool for a request, whose connections know this adapter."""
@@ -73,11 +84,27 @@ class DeadlineAdapter(requests.adapters.HTTPAdapter):
             pool.ConnectionCls = _connection(pool.ConnectionCls, self)
         return pool
 
-    def watch(self, opened: socket.socket) -> None:
-        """Remember the socket in use, so that it can be closed."""
-        self._socket = opened
+    def opens(self) -> None:
+        """Note that this exchange opens a connection of its own."""
+        self._is_reused = False
+
+    def watch(self, connection: http.client.HTTPConnection) -> None:
+        """Remember the new connection, so that it can be closed."""
+        self._connection = connection
+        self._socket = connection.sock
         if self.stopped:
             self.stop()
+
+    def received(self, count: int) -> None:
+        """Note that the server has sent ``count`` bytes; 0: it has closed the connection."""
+        self._used_at = time.monotonic()
+        self.peer_closed = count == 0
+        self._has_answer = self._has_answer or count > 0
+
+    def drop(self) -> None:
+        """Close the connection; the next exchange opens another."""
+        if self._connection is not None:
+            self._connection.close()
 
     def stop(self) -> None:
         """End the exchange that is under way, and every later one; any thread may call."""
@@ -108,7 +135,7 @@ class _Received(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         self._socket.settimeout(self._adapter.remaining())
         count: int = self._raw.readinto(buffer)
-        self._adapter.peer_closed = count == 0
+        self._adapter.received(count)
         if count == 0 and self._adapter.stopped:
             raise TimeoutError("stopped")  # this process closed the connection, not the server
         return count
@@ -119,16 +146,21 @@ class _Received(io.RawIOBase):
 
 
 def _connection(connection_class: Any, adapter: DeadlineAdapter) -> Any:
-    """Return ``connection_class``, a kind of ``http.client.HTTPConnection``, that keeps the deadline of ``adapter``."""
+    """Return a class of connections that keep the deadline of ``adapter``.
+
+    ``connection_class`` is a kind of ``http.client.HTTPConnection``.
+    """
 
     class Connection(connection_class):  # type: ignore[misc]
         def connect(self) -> None:
+            adapter.opens()
             super().connect()
-            adapter.watch(self.sock)
+            adapter.watch(self)
 
         def response_class(
             self, opened: Any, *args: Any, **kwargs: Any
         ) -> http.client.HTTPResponse:
-            return http.client.HTTPResponse(_Received(opened, adapter), *args, **kwargs)  # type: ignore[arg-type]
+            received: Any = _Received(opened, adapter)
+            return http.client.HTTPResponse(received, *args, **kwargs)
 
     return Connection

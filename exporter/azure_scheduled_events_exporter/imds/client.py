@@ -1,6 +1,7 @@
-"""The HTTP client of the Instance Metadata Service: a request returns a body or raises :class:`ImdsError`.
+"""The HTTP client of the Instance Metadata Service.
 
-Must not interpret a body or decide what happens next. Every request has one deadline in total, so
+A request returns a body, or raises :class:`ImdsError`. Must not decide what happens next. Every
+request has one deadline in total, so
 that a server that sends byte by byte cannot block a poll, and every body has a size limit.
 """
 
@@ -18,12 +19,14 @@ from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionErro
 
 from azure_scheduled_events_exporter import __version__
 from azure_scheduled_events_exporter.errors import ImdsError, Outcome, Stopped
-from azure_scheduled_events_exporter.http_client.deadline import DeadlineAdapter
+from azure_scheduled_events_exporter.http_client.deadline import IDLE_SECONDS, DeadlineAdapter
 from azure_scheduled_events_exporter.http_client.failures import causes_of, failure_reason
 
+from .answer import Answer
 from .api_versions import INSTANCE_API_VERSIONS, UNSPECIFIED, ApiVersions
+from .foreign import foreign, is_web_page
 from .rate_limiter import RateLimiter
-from .refusal import refusal
+from .refusal import API_VERSION_FLAG, INSTANCE_NAME_FLAG, refusal
 
 LARGEST_BODY = 1 << 20
 _CHUNK = 1 << 16
@@ -52,6 +55,7 @@ class ImdsClient:
         rate_limiter: shared in the same way.
         wait: waits so many seconds, or until the process is to end; returns whether it is.
         connect_seconds: limit for connecting; the first answer may take longer, up to two minutes.
+        idle_seconds: how long a connection may have been idle to be used again.
         headers: of the last answer.
         reached: whether any request has had an answer, of any status.
     """
@@ -61,22 +65,20 @@ class ImdsClient:
     rate_limiter: RateLimiter
     wait: Callable[[float], bool]
     connect_seconds: float
+    idle_seconds: float = IDLE_SECONDS
 
     def __post_init__(self) -> None:
         self.endpoint = self.endpoint.rstrip("/")
         self._instance_versions = ApiVersions(*INSTANCE_API_VERSIONS)
-        self._adapter = DeadlineAdapter()
+        self._adapter = DeadlineAdapter(self.idle_seconds)
         # Used without requests, which takes a fifth of the CPU time of a poll: no proxies, no
         # redirects, no cookies.
         self._pool: HTTPConnectionPool = self._adapter.get_connection_with_tls_context(
             requests.Request("GET", self.endpoint).prepare(), verify=True
         )
         self._path = urlsplit(self.endpoint).path
-        self._date = (  # the Date header of the last answer, and the monotonic time at which it came
-            ""
-        )
-        self._date_at = 0.0
-        self._phrase = ""
+        self._date = ""  # the header of the last answer
+        self._date_at = 0.0  # the monotonic time at which it came
         self.headers: Mapping[str, str] = {}
         self.reached = False
 
@@ -110,14 +112,16 @@ class ImdsClient:
             Stopped: :meth:`stop` was called.
         """
         start = {"StartRequests": [{"EventId": event_id} for event_id in event_ids]}
-        status, body = self._send(
-            self._target(_EVENTS, self.versions.usable), timeout, json.dumps(start).encode()
-        )
-        if status != HTTPStatus.OK:
-            raise refusal(self.endpoint, status, self._phrase, body or b"")
+        target = self._target(_EVENTS, self.versions.usable)
+        # Not over a connection that the server may close at this moment: nobody would know whether
+        # the approval has arrived.
+        self._adapter.drop()
+        answer = self._exchange(target, timeout, json.dumps(start).encode())
+        if answer.status != HTTPStatus.OK:
+            raise refusal(self.endpoint, answer)
 
     def server_time(self) -> float | None:
-        """Return the time by IMDS' own clock, Unix seconds, from the Date header of its last answer, or None."""
+        """Return the time by IMDS' own clock, Unix seconds; None if its last answer has no Date."""
         try:
             return parsedate_to_datetime(self._date).timestamp() + time.monotonic() - self._date_at
         except (ValueError, TypeError, OverflowError):
@@ -131,8 +135,9 @@ class ImdsClient:
         return f"{self._path}{path}" + (f"?api-version={version}" if version != UNSPECIFIED else "")
 
     def _get(self, path: str, versions: ApiVersions, timeout: float) -> bytes | None:
-        """Return the body at ``path`` by the first of ``versions`` that IMDS answers, None for a 304."""
-        ends, left = time.monotonic() + timeout, timeout
+        """Return the body at ``path``, None for a 304, by the first version that IMDS answers."""
+        ends = time.monotonic() + timeout
+        left = timeout
         while True:
             version = versions.current
             try:
@@ -150,50 +155,65 @@ class ImdsClient:
             left = max(0.0, ends - time.monotonic())
 
     def _get_version(self, path: str, version: str, timeout: float) -> bytes | None:
-        status, body = self._send(self._target(path, version), timeout)
-        if status == HTTPStatus.NOT_MODIFIED:
+        answer = self._send(self._target(path, version), timeout)
+        if answer.status == HTTPStatus.NOT_MODIFIED:
             return None
         is_events = path == _EVENTS
         asked = self.endpoint if is_events else self.endpoint + path
-        if status != HTTPStatus.OK:
-            flag = "--imds.api-version" if is_events else ""
-            raise refusal(asked, status, self._phrase, body or b"", version=version, flag=flag)
-        if body is None:
+        if answer.status != HTTPStatus.OK:
+            flag = API_VERSION_FLAG if is_events else INSTANCE_NAME_FLAG
+            raise refusal(asked, answer, version=version, flag=flag)
+        if answer.body is None:
             raise ImdsError(Outcome.INVALID_DOCUMENT, f"{asked} sent more than 1 MiB")
-        return body
+        if is_web_page(answer):
+            reason = f"{asked} answered with a web page"
+            raise ImdsError(Outcome.INVALID_DOCUMENT, reason, hint=foreign(answer))
+        return answer.body
 
-    def _send(
-        self, target: str, timeout: float, content: bytes | None = None
-    ) -> tuple[int, bytes | None]:
-        """Send a request in its turn, a POST if it has ``content``; return the status and body of the answer.
+    def _send(self, target: str, timeout: float) -> Answer:
+        """Send a GET in its turn; once again if it has met a server that was just closing."""
+        ends = time.monotonic() + timeout
+        try:
+            return self._exchange(target, timeout)
+        except ImdsError as error:
+            is_broken = error.outcome is Outcome.CONNECTION_ERROR
+            if not is_broken or not self._adapter.met_a_closing_server:
+                raise
+        self._adapter.drop()
+        return self._exchange(target, max(0.0, ends - time.monotonic()))
 
-        A body that is too large is None.
+    def _exchange(self, target: str, timeout: float, content: bytes | None = None) -> Answer:
+        """Send a request in its turn, a POST if it has ``content``; return the answer.
+
+        A connection lasts as long as its answers are 200. What stands in front of IMDS redirects
+        new connections only, so after a refusal the next request opens one.
         """
         now = time.monotonic()
         slot = self.rate_limiter.reserve(now)
         if self.wait(slot - now):
             raise Stopped
         self._adapter.begin(timeout)
-        method, headers = ("GET", _HEADERS) if content is None else ("POST", _POST_HEADERS)
         connect = min(timeout, self.connect_seconds)
         try:
             with self._pool.urlopen(
-                method,
+                "GET" if content is None else "POST",
                 target,
                 content,
-                headers,
+                _HEADERS if content is None else _POST_HEADERS,
                 retries=False,
                 redirect=False,
                 timeout=Timeout(connect=connect, read=timeout),
                 preload_content=False,
             ) as response:
                 body = self._read(response)
-                self.headers, self._phrase = response.headers, response.reason or ""
         except (OSError, ValueError, HTTPError) as error:
             raise self._failure(error, connect, timeout) from None
         finally:
             self.rate_limiter.arrived(slot, time.monotonic())
-        return response.status, body
+        if response.status != HTTPStatus.OK:
+            self._adapter.drop()
+        self.headers = response.headers
+        return Answer(response.status, response.reason or "", response.headers, body)
 
     def _read(self, response: BaseHTTPResponse) -> bytes | None:
         """Return the whole body, or None if it is larger than the limit.
@@ -209,7 +229,8 @@ class ImdsClient:
             # looks empty.
             raise cut_off
         self.reached = True
-        self._date, self._date_at = response.headers.get("Date", ""), time.monotonic()
+        self._date = response.headers.get("Date", "")
+        self._date_at = time.monotonic()
         if response.status < HTTPStatus.OK:
             # an interim answer; leaving the body unread closes the connection, and the final answer
             # with it

@@ -1,5 +1,6 @@
 """What an answer of IMDS other than 200 means for people: one line with the cause and what to do.
 
+Every cause has its evidence in the answer; without any, the line says that the cause is unknown.
 Pure.
 """
 
@@ -7,24 +8,38 @@ import json
 from collections.abc import Mapping
 from http import HTTPStatus
 from http.client import responses
+from typing import Any
 
 from azure_scheduled_events_exporter.errors import ImdsError, Outcome, one_line
 
+from . import guest_proxy_agent
+from .answer import Answer
 from .api_versions import AUTO, UNSPECIFIED, offered_in
+from .foreign import foreign
 
 NO_ROUTE = (
     "this is not an Azure VM, or it has no route to IMDS, and something on the way answers instead"
 )
+API_VERSION_FLAG = "--imds.api-version"
+INSTANCE_NAME_FLAG = "--instance.name"
+ADVICE: Mapping[str, str] = {
+    API_VERSION_FLAG: f"set {API_VERSION_FLAG} to {AUTO}, or to another version",
+    INSTANCE_NAME_FLAG: f"give this VM's name as it appears in Resources: {INSTANCE_NAME_FLAG}",
+}
+"""What to do where an api-version is unknown, by the setting."""
+
+UNKNOWN = "the cause is unknown"
 _MOVING = "the service may be moving, which takes up to 70 s"
 _HINTS: Mapping[int, str] = {
-    HTTPStatus.BAD_REQUEST: "check that no proxy on the way adds X-Forwarded-For",
-    HTTPStatus.FORBIDDEN: "the guest proxy agent or a firewall rule keeps this process from IMDS",
+    HTTPStatus.BAD_REQUEST: f"{UNKNOWN}; a proxy that adds X-Forwarded-For is one that is known",
     HTTPStatus.NOT_FOUND: f"{_MOVING}; else check --imds.endpoint",
     HTTPStatus.METHOD_NOT_ALLOWED: f"{_MOVING}; else check --imds.endpoint",
     HTTPStatus.GONE: "the service is moving, which takes up to 70 s",
     HTTPStatus.TOO_MANY_REQUESTS: (
         "over 5 requests a second from this VM, all its programs together"
     ),
+    HTTPStatus.INTERNAL_SERVER_ERROR: "usually temporary: the next poll asks again",
+    HTTPStatus.SERVICE_UNAVAILABLE: "usually temporary: the next poll asks again",
 }
 _APPROVAL_HINTS: Mapping[int, str] = {
     **_HINTS,
@@ -32,50 +47,82 @@ _APPROVAL_HINTS: Mapping[int, str] = {
         "an event may be over: compare the EventIds with azure-scheduled-events-exporter events"
     ),
 }
+_DETAIL_BYTES = 4096
+_MOST_NAMED = 5
 
 
-def refusal(
-    asked: str, status: int, phrase: str, body: bytes, *, version: str | None = None, flag: str = ""
-) -> ImdsError:
-    """Return the error for an answer of ``asked`` with this ``status``, reason ``phrase`` and ``body``.
+def refusal(asked: str, answer: Answer, *, version: str | None = None, flag: str = "") -> ImdsError:
+    """Return the error for ``answer``, which is no 200, of the address ``asked``.
 
-    The request had the api-version ``version``, from the setting ``flag``; None for an approval.
+    The request had the api-version ``version``; None for an approval. ``flag`` is the setting that
+    helps if this version is unknown there, one of :data:`ADVICE`.
     """
-    text = body[:4096].decode("utf-8", "replace")
-    try:
-        content = json.loads(text)
-    except (ValueError, RecursionError):
-        content = None
+    body = answer.body or b""
+    text = body[:_DETAIL_BYTES].decode("utf-8", "replace")
+    content = _json(text)
     if isinstance(content, dict) and isinstance(content.get("error"), str):
         text = content["error"]
-    said = "" if phrase.lower() == responses.get(status, "").lower() else one_line(phrase)
     offered = offered_in(content)
-    hints = _APPROVAL_HINTS if version is None else _HINTS
-    hint = hints.get(status, "")
-    if (
-        HTTPStatus.MULTIPLE_CHOICES <= status < HTTPStatus.BAD_REQUEST
-        and status != HTTPStatus.NOT_MODIFIED
-    ):
-        hint = "a redirect is never followed; check --imds.endpoint"
-    elif status == HTTPStatus.FORBIDDEN and not body.strip():
-        hint = NO_ROUTE
-    elif version is not None and status in {HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND}:
-        hint = _about_version(text, version, offered, flag, hint)
-    detail = "; ".join(part for part in (said, one_line(text)) if part)
-    outcome = Outcome.THROTTLED if status == HTTPStatus.TOO_MANY_REQUESTS else Outcome.HTTP_ERROR
+    said = _own_phrase(answer)
+    hint = _cause(answer, said, content)
+    if not hint and version is not None:
+        hint = _about_version(answer.status, text, version, offered, flag)
+    if not hint:
+        hints = _APPROVAL_HINTS if version is None else _HINTS
+        hint = hints.get(answer.status, UNKNOWN)
+    is_throttled = answer.status == HTTPStatus.TOO_MANY_REQUESTS
     return ImdsError(
-        outcome, f"{asked} answered {status}", detail, status, offered=offered, hint=hint
+        Outcome.THROTTLED if is_throttled else Outcome.HTTP_ERROR,
+        f"{asked} answered {answer.status}",
+        "; ".join(part for part in (said, one_line(text)) if part),
+        answer.status,
+        offered=offered,
+        hint=hint,
     )
 
 
-def _about_version(text: str, version: str, offered: tuple[str, ...], flag: str, hint: str) -> str:
+def _cause(answer: Answer, said: str, content: Any) -> str:
+    """Return who refuses if it is not IMDS, ``""`` if nothing says so."""
+    if isinstance(content, dict) and "error" in content:  # the form of IMDS' own errors
+        return ""
+    elsewhere = foreign(answer)
+    if elsewhere:
+        return elsewhere
+    if said and answer.status == HTTPStatus.FORBIDDEN and not answer.body:
+        return NO_ROUTE
+    if not said and guest_proxy_agent.is_refusal(answer.status, answer.body or b""):
+        return guest_proxy_agent.hint(answer.status)
+    return ""
+
+
+def _own_phrase(answer: Answer) -> str:
+    """Return the reason phrase, ``""`` if it is the one that HTTP gives to the status."""
+    usual = responses.get(answer.status, "")
+    return "" if answer.phrase.lower() == usual.lower() else one_line(answer.phrase)
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _about_version(
+    status: int, text: str, version: str, offered: tuple[str, ...], flag: str
+) -> str:
+    """Return what an answer says about the api-version, ``""`` if that cannot be the cause."""
+    if status not in {HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND}:
+        return ""
     name = version or "none"
-    has = f"this IMDS offers {', '.join(offered[:5])}" if offered else ""
-    if offered or "version" in text.lower().replace("xml version", ""):
-        what = (
-            f"api-version {name} is unknown to this IMDS: {has}"
-            if has
-            else f"api-version {name} may be unknown"
-        )
-        return f"{what}; set {flag} to {AUTO}, or to another version" if flag else what
-    return f"check {flag} ({name}); {hint}" if flag and version != UNSPECIFIED else hint
+    parts = []
+    if offered:
+        known = ", ".join(offered[:_MOST_NAMED])
+        parts = [f"api-version {name} is unknown to this IMDS: it offers {known}"]
+    elif "version" in text.lower():
+        parts = [f"api-version {name} may be unknown"]
+    if parts and flag:
+        parts.append(ADVICE[flag])
+    if not parts and flag == API_VERSION_FLAG and version != UNSPECIFIED:
+        parts = [_HINTS[status], f"also check {flag} ({name})"]
+    return "; ".join(parts)

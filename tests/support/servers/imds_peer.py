@@ -6,10 +6,12 @@ import threading
 import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from email.utils import formatdate
 
 import pytest
 
 from azure_scheduled_events_exporter.errors import ImdsError
+from azure_scheduled_events_exporter.http_client.deadline import IDLE_SECONDS
 from azure_scheduled_events_exporter.imds.api_versions import event_versions
 from azure_scheduled_events_exporter.imds.client import ImdsClient
 from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
@@ -99,15 +101,25 @@ def always(data: bytes) -> Callable[[socket.socket, bytes], None]:
 
 def http_case(name: str) -> bytes:
     """Return a whole HTTP answer that a server gave in the wild."""
-    head, _, body = (CASES / f"{name}.http").read_bytes().partition(b"\n\n")
-    lines = head.replace(b"{{LEN}}", str(len(body)).encode()).split(b"\n")
+    content = (CASES / f"{name}.http").read_bytes()
+    head, _, body = content.replace(b"\r\n", b"\n").partition(b"\n\n")
+    head = head.replace(b"{{LEN}}", str(len(body)).encode())
+    head = head.replace(b"{{DATE}}", formatdate(usegmt=True).encode())
+    lines = head.split(b"\n")
     return b"\r\n".join([*lines, b"", body])
 
 
-def client_of(url: str, api_version: str = "2020-07-01") -> ImdsClient:
+def client_of(
+    url: str, api_version: str = "2020-07-01", *, idle_seconds: float = IDLE_SECONDS
+) -> ImdsClient:
     """Return a client that need not spare this server."""
     return ImdsClient(
-        url, event_versions(api_version), RateLimiter(limit=1000), threading.Event().wait, CONNECT
+        url,
+        event_versions(api_version),
+        RateLimiter(limit=1000),
+        threading.Event().wait,
+        CONNECT,
+        idle_seconds,
     )
 
 

@@ -1,5 +1,6 @@
 """What doctor says of the metadata service and of the journal's disk."""
 
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from azure_scheduled_events_exporter.config.resolution import resolve
-from azure_scheduled_events_exporter.doctor import journal, metadata_service
+from azure_scheduled_events_exporter.doctor import guest_proxy_agent, journal, metadata_service
 from azure_scheduled_events_exporter.doctor.api import Api
 from azure_scheduled_events_exporter.doctor.finding import Finding
 from azure_scheduled_events_exporter.doctor.subject import Subject
@@ -48,19 +49,80 @@ def test_other_servers(status: int, body: bytes) -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("status", "headers", "body", "expected"),
+    [
+        (403, {}, b"", "Azure's Guest Proxy Agent"),
+        (403, {"Metadata-Flavor": "Google"}, _HTML, "This is not an Azure VM"),
+        (404, {"Server": "EC2ws"}, _HTML, "This is not an Azure VM"),
+        (503, {}, _HTML, "a proxy or another server answers with a web page"),
+        (
+            302,
+            {"Location": "http://login/"},
+            b"",
+            "A proxy or another server answers with a redire",
+        ),
+        (403, {}, b"no", "The cause is unknown. Let this VM reach"),
+        (410, {}, b"", "takes up to 70 s. Run doctor again."),
+        (404, {}, _UNKNOWN, "may be unknown; set --imds.api-version"),
+    ],
+)
+def test_what_to_do(status: int, headers: dict[str, str], body: bytes, expected: str) -> None:
+    """Each cause has its own advice; that of the first answer's two minutes is for no answer."""
+    found = findings((200, {}, _INSTANCE), (status, headers, body))["scheduled-events"]
+    assert expected in found.hint
+    assert "two minutes" not in found.hint
+    assert f"answered {status}" in found.sentence
+
+
+def _agent(tmp_path: Path, *refused: dict[str, object]) -> list[Finding]:
+    """Return what doctor finds in the status file of a Guest Proxy Agent."""
+    file = tmp_path / "status.json"
+    file.write_text(json.dumps({"failedAuthenticateSummary": refused}))
+    return list(guest_proxy_agent.examine(file))
+
+
+OURS: dict[str, object] = {
+    "userName": "undefined",
+    "ip": "169.254.169.254",
+    "processCmdLine": "/opt/a/bin/python /opt/a/bin/azure-scheduled-events-exporter run",
+    "responseStatus": "403 Forbidden",
+    "count": 7,
+}
+
+
+def test_refusals_of_the_guest_proxy_agent(tmp_path: Path) -> None:
+    """The agent's status file names the user whom it refuses, also while it only audits."""
+    others = {**OURS, "processCmdLine": "/usr/bin/curl"}
+    assert [each.mark for each in guest_proxy_agent.examine(tmp_path / "none")] == []
+    assert [each.mark for each in _agent(tmp_path, others)] == ["ok"]
+    (found,) = _agent(tmp_path, others, OURS)
+    assert found.mark == "warning"
+    assert "user undefined, 403 Forbidden, 7 times" in found.sentence
+    assert "/metadata/scheduledevents" in found.hint
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "{}", '{"failedAuthenticateSummary": [{}]}'])
+def test_agent_of_another_version(text: str, tmp_path: Path) -> None:
+    """A status file of another form is noted, and no fault of the exporter."""
+    file = tmp_path / "status.json"
+    file.write_text(text)
+    assert [each.mark for each in guest_proxy_agent.examine(file)] == ["note"]
+
+
 def test_api_version_that_the_service_does_not_know() -> None:
     """The flag and what the service offers are named."""
     found = findings(
         (200, {}, _INSTANCE), (404, {}, _UNKNOWN), **{"imds.api-version": "2024-07-09"}
     )
     assert "answered 404" in found["scheduled-events"].sentence
-    assert "set --imds.api-version" in found["scheduled-events"].sentence
+    assert "set --imds.api-version" in found["scheduled-events"].hint
     offers = (
         b'{"error": "Bad request. api-version is invalid", "newest-versions": ["2017-12-01",'
         b' "2017-08-01"]}'
     )
     found = findings((200, {}, _INSTANCE), (400, {}, offers))
-    assert "offers 2017-12-01, 2017-08-01" in found["scheduled-events"].sentence
+    assert "offers 2017-12-01, 2017-08-01" in found["scheduled-events"].hint
 
 
 def test_events_while_the_name_is_unknown() -> None:

@@ -45,11 +45,11 @@ ERRORS: dict[str, tuple[str, bytes, Outcome, tuple[str, ...]]] = {
             "5 requests a second from this VM, all its programs together",
         ),
     ),
-    "guest proxy agent": (
+    "forbidden by nobody knows whom": (
         "403 Forbidden",
         b"denied",
         Outcome.HTTP_ERROR,
-        ("denied", "guest proxy agent"),
+        ("denied", "the cause is unknown"),
     ),
     "not found, XML": (
         "404 Not Found",
@@ -59,7 +59,7 @@ ERRORS: dict[str, tuple[str, bytes, Outcome, tuple[str, ...]]] = {
     ),
     "method": ("405 Method Not Allowed", b"", Outcome.HTTP_ERROR, ("moving",)),
     "gone": ("410 Gone", b"", Outcome.HTTP_ERROR, ("moving", "70 s")),
-    "misdirected": ("421 Misdirected Request", b"", Outcome.HTTP_ERROR, ()),
+    "teapot": ("418 I'm a Teapot", b"short", Outcome.HTTP_ERROR, ("short", "cause is unknown")),
     "server error": (
         "500 Internal Server Error",
         b'{"error": "Internal error"}',

@@ -2,7 +2,6 @@
 cookie.
 """
 
-import itertools
 import socket
 from contextlib import suppress
 
@@ -15,6 +14,7 @@ from support.servers.imds_peer import (
     BODY,
     LONG,
     MIB,
+    Peer,
     Serve,
     always,
     answer,
@@ -95,14 +95,75 @@ class TestRequest:
         assert sent < 30  # what the buffers of two sockets take
 
     def test_keep_alive(self, serve: Serve) -> None:
-        """Twenty polls, also failed ones, use one TCP connection."""
-        answers = itertools.cycle(
-            [answer(), answer(b"", "304 Not Modified"), answer(b"moving", "503 Unavailable")]
-        )
-        peer = serve(lambda connection, _: connection.sendall(next(answers)))
+        """Twenty polls use one TCP connection."""
+        peer = serve(always(answer()))
         client = client_of(peer.url)
         for _ in range(20):
-            with suppress(ImdsError):
-                client.scheduled_events(LONG)
+            client.scheduled_events(LONG)
         assert len(peer.requests) == 20
         assert peer.connections == 1
+
+    @pytest.mark.parametrize("status", ["304 Not Modified", "400 Bad Request", "503 Unavailable"])
+    def test_new_connection_after_any_other_answer(self, status: str, serve: Serve) -> None:
+        """After any answer but 200 the next request opens a connection.
+
+        The Guest Proxy Agent sees only connections that were opened while it runs.
+        """
+        statuses = iter(["200 OK", status, "200 OK"])
+        peer = serve(lambda connection, _: connection.sendall(answer(BODY, next(statuses))))
+        client = client_of(peer.url)
+        for connections in (1, 1, 2):
+            with suppress(ImdsError):
+                client.scheduled_events(LONG)
+            assert peer.connections == connections
+
+    def test_new_connection_for_an_approval(self, serve: Serve) -> None:
+        """An approval never goes over a connection that the server may be closing."""
+        peer = serve(always(answer()))
+        client = client_of(peer.url)
+        client.scheduled_events(LONG)
+        client.approve(["an-id"], LONG)
+        assert peer.connections == 2
+
+    def test_idle_connection(self, serve: Serve) -> None:
+        """A connection that has been idle for too long is not used again."""
+        peer = serve(always(answer()))
+        client = client_of(peer.url, idle_seconds=0.0)
+        for _ in range(3):
+            client.scheduled_events(LONG)
+        assert peer.connections == 3
+
+
+class TestClosingServer:
+    """A request that meets a server which closes the idle connection at that moment."""
+
+    @staticmethod
+    def _closing(said: bytes, serve: Serve) -> Peer:
+        """Start a server that ends its first connection after one answer and the bytes ``said``."""
+        seen: set[int] = set()
+
+        def talk(connection: socket.socket, _: bytes) -> None:
+            if id(connection) in seen and len(seen) == 1:
+                connection.sendall(said)
+                connection.shutdown(socket.SHUT_RDWR)
+                return
+            seen.add(id(connection))
+            connection.sendall(answer())
+
+        return serve(talk)
+
+    def test_asks_again(self, serve: Serve) -> None:
+        """It is sent once more, over a new connection."""
+        peer = self._closing(b"", serve)
+        client = client_of(peer.url)
+        assert [client.scheduled_events(LONG) for _ in range(2)] == [BODY, BODY]
+        assert len(peer.requests) == 3
+        assert peer.connections == 2
+
+    def test_answer_that_has_begun(self, serve: Serve) -> None:
+        """An answer that breaks off is a failure: IMDS has seen the request."""
+        peer = self._closing(b"HTTP/1.1 200 OK\r\n", serve)
+        client = client_of(peer.url)
+        client.scheduled_events(LONG)
+        assert failure(client).outcome is Outcome.CONNECTION_ERROR
+        assert len(peer.requests) == 2

@@ -1,0 +1,71 @@
+"""Recognizes an answer that does not come from IMDS: another cloud, a proxy, another server.
+
+Every statement has its evidence in the answer. Pure.
+"""
+
+import re
+from http import HTTPStatus
+
+from azure_scheduled_events_exporter.errors import one_line
+
+from .answer import Answer
+
+_OTHER_CLOUD = "this is not an Azure VM"
+_OTHER_SERVER = "a proxy or another server answers"
+_CHECK = "check --imds.endpoint"
+_AZURE_SERVERS = ("imds", "microsoft-")
+"""How the header Server of IMDS begins, in lower case."""
+
+_CLOUD_SERVERS = {
+    "ec2ws": "Amazon EC2's metadata service answers",
+    "metadata server for vm": "Google Cloud's metadata server answers",
+}
+_HTML = re.compile(
+    rb"\s*(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)?<(?:!doctype\s+html|html)\b",
+    re.IGNORECASE | re.DOTALL,
+)
+_BEGINNING = 2048
+_LONGEST_NAME = 40
+
+
+def foreign(answer: Answer) -> str:
+    """Return who answers instead of IMDS, and what to do; ``""`` without evidence for that."""
+    return _other_cloud(answer) or _other_server(answer)
+
+
+def _other_cloud(answer: Answer) -> str:
+    flavor = answer.headers.get("Metadata-Flavor", "").strip()
+    if flavor:
+        shown = one_line(flavor, _LONGEST_NAME)
+        return f"{_OTHER_CLOUD}: the metadata server of {shown} answers (header Metadata-Flavor)"
+    server = answer.headers.get("Server", "").strip()
+    cloud = _CLOUD_SERVERS.get(server.lower())
+    return f"{_OTHER_CLOUD}: {cloud} (header Server: {server})" if cloud else ""
+
+
+def _other_server(answer: Answer) -> str:
+    if _is_redirect(answer.status):
+        return f"{_OTHER_SERVER} with a redirect, which is never followed; {_CHECK}"
+    if is_web_page(answer):
+        return f"{_OTHER_CLOUD}, or {_OTHER_SERVER} with a web page; {_CHECK}"
+    if _is_xml(answer):
+        return f"{_OTHER_SERVER} with XML; {_CHECK}"
+    server = answer.headers.get("Server", "").strip()
+    if server and not server.lower().startswith(_AZURE_SERVERS):
+        shown = one_line(server, _LONGEST_NAME)
+        return f"{_OTHER_CLOUD}, or {_OTHER_SERVER} (header Server: {shown}); {_CHECK}"
+    return ""
+
+
+def is_web_page(answer: Answer) -> bool:
+    """Return whether the body of ``answer`` is HTML, whatever its type is said to be."""
+    return _HTML.match((answer.body or b"")[:_BEGINNING]) is not None
+
+
+def _is_xml(answer: Answer) -> bool:
+    return (answer.body or b"").lstrip().startswith(b"<")
+
+
+def _is_redirect(status: int) -> bool:
+    is_3xx = HTTPStatus.MULTIPLE_CHOICES <= status < HTTPStatus.BAD_REQUEST
+    return is_3xx and status != HTTPStatus.NOT_MODIFIED

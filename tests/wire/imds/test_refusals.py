@@ -1,0 +1,114 @@
+"""Who refuses instead of IMDS: Azure's Guest Proxy Agent, another cloud, or another server."""
+
+import pytest
+
+from azure_scheduled_events_exporter.errors import ImdsError, Outcome
+from azure_scheduled_events_exporter.imds.guest_proxy_agent import own_user
+from support.servers.imds_peer import (
+    LONG,
+    Serve,
+    always,
+    answer,
+    assert_one_line,
+    client_of,
+    failure,
+    http_case,
+)
+
+NOT_AZURE = "not an Azure VM"
+AGENT = "Azure's Guest Proxy Agent"
+OTHER = "a proxy or another server answers"
+HTML = b"<!DOCTYPE html>\n<html><body>Please sign in</body></html>"
+XML = b'<?xml version="1.0" encoding="utf-8"?>\n<Error><Code>NotFound</Code></Error>'
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        http_case("msp-403"),
+        http_case("msp-421"),
+        answer(b"", "401 Unauthorized", "Connection: close"),
+        answer(b"", "502 Bad Gateway", "Connection: close"),
+    ],
+    ids=["403", "421", "401", "502"],
+)
+def test_guest_proxy_agent(reply: bytes, serve: Serve) -> None:
+    """An empty refusal is the agent's: a poll and an approval say what it has to allow to whom."""
+    client = client_of(serve(always(reply)).url)
+    with pytest.raises(ImdsError) as caught:
+        client.approve(["an-id"], LONG)
+    for message in (str(failure(client)), str(caught.value)):
+        assert AGENT in message
+        assert "/metadata/scheduledevents and /metadata/instance" in message
+        assert f"user {own_user()}" in message
+        assert NOT_AZURE not in message
+        assert "route" not in message
+        assert_one_line(message)
+
+
+@pytest.mark.parametrize(
+    ("case", "evidence"),
+    [
+        ("other-cloud-gcp", "Google answers (header Metadata-Flavor)"),
+        ("other-cloud-aws-401", "Amazon EC2's metadata service answers (header Server: EC2ws)"),
+        ("other-cloud-aws-404", "Amazon EC2's metadata service answers (header Server: EC2ws)"),
+    ],
+)
+def test_other_cloud(case: str, evidence: str, serve: Serve) -> None:
+    """The metadata service of another cloud is named, with the evidence."""
+    message = str(failure(client_of(serve(always(http_case(case))).url)))
+    assert NOT_AZURE in message
+    assert evidence in message
+    assert AGENT not in message
+    assert "moving" not in message
+    assert_one_line(message)
+
+
+@pytest.mark.parametrize(
+    ("reply", "evidence"),
+    [
+        (answer(HTML, "403 Forbidden", "Content-Type: text/html"), "with a web page"),
+        (answer(HTML, "503 Service Unavailable"), "with a web page"),
+        (answer(XML, "404 Not Found", "Content-Type: text/xml"), "with XML"),
+        (answer(XML, "400 Bad Request"), "with XML"),
+        (answer(b"", "302 Found", "Location: http://login.example.org/"), "with a redirect"),
+        (answer(b"no", "404 Not Found", "Server: nginx"), "(header Server: nginx)"),
+        (answer(b"", "403 Forbidden", "Server: squid/5.7"), "(header Server: squid/5.7)"),
+    ],
+)
+def test_other_server(reply: bytes, evidence: str, serve: Serve) -> None:
+    """A proxy, a web server and the wire server are told from IMDS, and the address is doubted."""
+    message = str(failure(client_of(serve(always(reply)).url)))
+    assert OTHER in message
+    assert evidence in message
+    assert "check --imds.endpoint" in message
+    assert AGENT not in message
+    assert "api-version" not in message
+    assert_one_line(message)
+
+
+def test_page_of_a_sign_in(serve: Serve) -> None:
+    """A web page with the status 200 is told as one, and not as a document that has a fault."""
+    client = client_of(serve(always(answer(HTML))).url)
+    error = failure(client)
+    assert error.outcome is Outcome.INVALID_DOCUMENT
+    assert "answered with a web page" in str(error)
+    assert OTHER in str(error)
+
+
+@pytest.mark.parametrize("server", ["Microsoft-IIS/10.0", "IMDS/150.870.65.1854"])
+def test_server_of_azure(server: str, serve: Serve) -> None:
+    """IMDS' own answers are not taken for another server's."""
+    reply = answer(b'{"error": "Internal error"}', "500 Internal Server Error", f"Server: {server}")
+    message = str(failure(client_of(serve(always(reply)).url)))
+    assert "usually temporary" in message
+    assert OTHER not in message
+
+
+def test_no_version_of_the_instance_data(serve: Serve) -> None:
+    """Where every api-version of the instance data is refused, the name can be given."""
+    client = client_of(serve(always(http_case("version-unknown-404"))).url)
+    with pytest.raises(ImdsError, match="give this VM's name as it appears in Resources") as caught:
+        client.instance(LONG)
+    assert "--instance.name" in str(caught.value)
+    assert "--imds.api-version" not in str(caught.value)
