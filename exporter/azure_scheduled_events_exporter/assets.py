@@ -23,6 +23,10 @@ KINDS: Mapping[str, tuple[str, str]] = {
         "Prometheus rules, Alertmanager, Grafana, Azure Monitor, scrape configurations",
     ),
     "runbooks": ("docs/runbooks", "one page per alert: what it means and what to do"),
+    "metadata-security-protocol": (
+        "deploy/metadata-security-protocol",
+        "who may use Scheduled Events, for Azure's Guest Proxy Agent",
+    ),
     "systemd": ("deploy/systemd", "the systemd unit and its settings"),
     "helm": ("deploy/helm", "the Helm chart"),
     "examples": (

@@ -60,6 +60,7 @@ def test_every_asset_comes_along(installed: Path, tmp_path: Path) -> None:
         ("dashboards", "dashboards/json"),
         ("alerts", "alerts/generated"),
         ("runbooks", "docs/runbooks"),
+        ("metadata-security-protocol", "deploy/metadata-security-protocol"),
         ("systemd", "deploy/systemd"),
         ("helm", "deploy/helm"),
         ("examples", "deploy/examples"),

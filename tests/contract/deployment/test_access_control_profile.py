@@ -1,0 +1,114 @@
+"""The rules for Azure's Guest Proxy Agent: valid for Azure and the agent, and what they allow."""
+
+import json
+from typing import Any
+
+import jsonschema
+import pytest
+
+from azure_scheduled_events_exporter.imds.guest_proxy_agent import NAMELESS, PATHS
+from support.paths import ROOT
+
+FOLDER = ROOT / "deploy" / "metadata-security-protocol"
+TEMPLATE = json.loads((FOLDER / "in-vm-access-control-profile.json").read_text())
+LOCAL = json.loads((FOLDER / "IMDS_Rules.json").read_text())
+KIND = "Microsoft.Compute/galleries/inVMAccessControlProfiles"
+
+
+def closed(required: str, optional: str = "") -> dict[str, Any]:
+    """Return the schema of an object that has these keys, and no others."""
+    keys = [*required.split(), *optional.split()]
+    properties = {key: {"type": "string"} for key in keys}
+    return {
+        "type": "object",
+        "required": required.split(),
+        "properties": properties,
+        "additionalProperties": False,
+    }
+
+
+def having(schema: dict[str, Any], **properties: object) -> dict[str, Any]:
+    """Return ``schema`` with other types for some properties."""
+    return {**schema, "properties": {**schema["properties"], **properties}}
+
+
+NAMES = {"type": "array", "items": {"type": "string"}}
+# Microsoft.Compute@2024-03-03, as published in Azure/bicep-types-az and azure-rest-api-specs.
+RULES = {
+    "type": "object",
+    "additionalProperties": False,
+    "properties": {
+        "privileges": {
+            "type": "array",
+            "items": having(closed("name path", "queryParameters"), queryParameters={}),
+        },
+        "roles": {"type": "array", "items": having(closed("name privileges"), privileges=NAMES)},
+        "identities": {
+            "type": "array",
+            "items": closed("name", "userName groupName exePath processName"),
+        },
+        "roleAssignments": {
+            "type": "array",
+            "items": having(closed("role identities"), identities=NAMES),
+        },
+    },
+}
+PROFILE = having(
+    closed("osType applicableHostEndpoint", "description"),
+    osType={"enum": ["Linux", "Windows"]},
+    applicableHostEndpoint={"enum": ["IMDS", "WireServer"]},
+)
+VERSION = having(
+    closed("mode defaultAccess", "rules targetLocations excludeFromLatest"),
+    rules=RULES,
+    excludeFromLatest={"type": "boolean"},
+)
+
+
+def resource(kind: str) -> dict[str, Any]:
+    """Return the template's resource of this type."""
+    (found,) = [each for each in TEMPLATE["resources"] if each["type"] == kind]
+    assert found["apiVersion"] == "2024-03-03"
+    assert found["location"]
+    properties: dict[str, Any] = found["properties"]
+    return properties
+
+
+def test_schema() -> None:
+    """Profile, version and local rules have the form that Azure and the agent read."""
+    jsonschema.validate(resource(KIND), PROFILE)
+    jsonschema.validate(resource(f"{KIND}/versions"), VERSION)
+    jsonschema.validate(LOCAL, having(closed("id defaultAccess rules"), rules=RULES))
+    assert LOCAL["rules"] == resource(f"{KIND}/versions")["rules"]
+    for name, parameter in TEMPLATE["parameters"].items():
+        assert name == "galleryName" or "defaultValue" in parameter
+
+
+def allows(rules: dict[str, Any], user: str, path: str, *, default: bool = True) -> bool:
+    """Decide as the agent does: a path that a privilege names is for its identities alone."""
+    named = {each["name"] for each in rules["privileges"] if path.startswith(each["path"])}
+    roles = {each["name"] for each in rules["roles"] if named & {*each["privileges"]}}
+    assigned = {
+        identity
+        for each in rules["roleAssignments"]
+        if each["role"] in roles
+        for identity in each["identities"]
+    }
+    users = {each["userName"] for each in rules["identities"] if each["name"] in assigned}
+    return user in users if named else default
+
+
+@pytest.mark.parametrize(
+    ("user", "path", "is_allowed"),
+    [
+        ("azure-scheduled-events-exporter", PATHS[0], True),
+        (NAMELESS, PATHS[0], True),
+        ("root", PATHS[0], True),
+        ("www-data", PATHS[0], False),
+        ("www-data", PATHS[1], True),
+        ("azure-scheduled-events-exporter", PATHS[1], True),
+    ],
+)
+def test_who_may(user: str, path: str, *, is_allowed: bool) -> None:
+    """Exporter, hook and approve may use Scheduled Events, nobody else; other paths stay open."""
+    assert allows(LOCAL["rules"], user, path) is is_allowed
