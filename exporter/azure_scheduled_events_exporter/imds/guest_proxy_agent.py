@@ -11,6 +11,7 @@ Source: https://github.com/Azure/GuestProxyAgent (proxy_agent/src/proxy/proxy_se
 
 import os
 import sys
+from contextlib import suppress
 from http import HTTPStatus
 
 if sys.platform != "win32":
@@ -52,9 +53,10 @@ def hint(status: int) -> str:
 
 def own_user() -> str:
     """Return the user of this process, as a rule of the agent has to name it."""
-    if sys.platform == "win32":
-        return os.environ.get("USERNAME", NAMELESS)
-    try:
-        return pwd.getpwuid(os.geteuid()).pw_name
-    except KeyError:
-        return f"{NAMELESS} (uid {os.geteuid()}, which has no name)"
+    name = os.environ.get("USERNAME", NAMELESS)
+    if sys.platform != "win32":
+        uid = os.geteuid()
+        name = f"{NAMELESS} (uid {uid}, which has no name)"
+        with suppress(KeyError):
+            name = pwd.getpwuid(uid).pw_name
+    return name
