@@ -13,7 +13,13 @@ from .formats.azure_monitor import ama_metrics_config, azure_monitor_rules
 from .formats.grafana import grafana_rules
 from .formats.prometheus import prometheus_rule_resource, prometheus_rules, pushed_alerts
 from .formats.reference import exporter_values_file, reference, values_file
-from .formats.scrape import DISCOVERIES, scrape_example
+from .formats.scrape import (
+    DISCOVERIES,
+    OF_VMS,
+    additional_scrape_config,
+    scrape_config_resource,
+    scrape_example,
+)
 from .settings import Settings
 
 GENERATED: Mapping[str, Callable[[Settings], str]] = {
@@ -33,6 +39,14 @@ GENERATED: Mapping[str, Callable[[Settings], str]] = {
     **{
         f"prometheus/prometheus-{name}-sd.yml": partial(scrape_example, name)
         for name in DISCOVERIES
+    },
+    **{
+        f"kubernetes/scrape-config-{name}.yaml": partial(scrape_config_resource, name)
+        for name in OF_VMS
+    },
+    **{
+        f"kubernetes/additional-scrape-config-{name}.yaml": partial(additional_scrape_config, name)
+        for name in OF_VMS
     },
 }
 

@@ -158,6 +158,15 @@ _TABLE = (
         "list",
     ),
     Setting(
+        "labels.metadata",
+        "",
+        "Labels of the objects for the Prometheus operator, which selects by them, such as"
+        " release=monitoring. No alert gets them.",
+        r"[a-zA-Z0-9][a-zA-Z0-9./_-]*=[a-zA-Z0-9._-]*",
+        "names of labels, each with a value",
+        "map",
+    ),
+    Setting(
         "runbooks.url",
         f"{DOCUMENTATION}runbooks",
         "Address of the runbooks; an alert's page is URL/NAME.md.",

@@ -2,15 +2,8 @@
 exporter take.
 """
 
-import hashlib
 import json
-import os
-import shutil
-import subprocess
-import sys
-import tempfile
 from pathlib import Path
-from typing import Any
 
 import jsonschema
 import kubernetes_validate  # type: ignore[import-untyped]  # ships no types
@@ -19,9 +12,9 @@ import yaml
 
 from support.charts import NAMES, Manifest, container, of_kind, only, pod, values_of
 from support.commands import command as run_command
-from support.paths import DATA, ROOT
+from support.operator_types import validator
+from support.paths import ROOT
 
-OPERATOR = DATA / "operator_types"
 KUBERNETES = ("1.25", "1.31", "1.37")
 ETC = "/etc/azure-scheduled-events-exporter"
 ANNOTATIONS_MOST = 256 << 10  # bytes: kubectl apply keeps a copy of what it applies in one
@@ -63,68 +56,18 @@ def test_names_are_its_own(charts: dict[str, list[Manifest]]) -> None:
         assert pod(manifests)["serviceAccountName"] in accounts
 
 
-@pytest.fixture(scope="module")
-def operator_schemas() -> dict[str, Any]:
-    """The Prometheus operator's types as JSON Schemas that know no further keys; kept below
-    .tools/.
-    """
-    sources = b"".join(path.read_bytes() for path in sorted(OPERATOR.iterdir()))
-    kept = ROOT / ".tools" / f"operator-types-{hashlib.sha256(sources).hexdigest()[:16]}.json"
-    if not kept.exists():
-        with tempfile.TemporaryDirectory() as scratch:
-            folder = Path(scratch) / "types"
-            shutil.copytree(OPERATOR, folder)
-            # Node.js and npm are among the pinned development requirements.
-            env = os.environ | {
-                "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-            }
-            generator = "node_modules/.bin/ts-json-schema-generator"
-            for command in (
-                ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--silent"],
-                [
-                    generator,
-                    "--path",
-                    "types.ts",
-                    "--tsconfig",
-                    "tsconfig.json",
-                    "--no-type-check",
-                    "-o",
-                    "schema.json",
-                ],
-            ):
-                done = subprocess.run(
-                    command,
-                    cwd=folder,
-                    env=env,
-                    capture_output=True,
-                    text=True,
-                    check=False,
-                    timeout=150,
-                )
-                assert done.returncode == 0, done.stderr
-            kept.parent.mkdir(exist_ok=True)
-            shutil.copyfile(folder / "schema.json", kept.with_suffix(".new"))
-            kept.with_suffix(".new").replace(kept)
-    schema: dict[str, Any] = json.loads(kept.read_text())
-    return schema
-
-
-def test_prometheus_operator_takes_it(
-    charts: dict[str, list[Manifest]], operator_schemas: dict[str, Any]
-) -> None:
+def test_prometheus_operator_takes_it(charts: dict[str, list[Manifest]]) -> None:
     """PodMonitor and PrometheusRule are what the operator's own types say, without an unknown key."""
     checked = 0
     for manifests in charts.values():
         for kind in ("PodMonitor", "PrometheusRule"):
-            validator = jsonschema.Draft7Validator(
-                {**operator_schemas, "$ref": f"#/definitions/I{kind}"}
-            )
+            operator = validator(kind)
             for manifest in of_kind(manifests, kind):
                 # Azure's managed Prometheus takes the operator's resources under an API group of
                 # its own.
-                validator.validate({**manifest, "apiVersion": "monitoring.coreos.com/v1"})
+                operator.validate({**manifest, "apiVersion": "monitoring.coreos.com/v1"})
                 with pytest.raises(jsonschema.ValidationError):
-                    validator.validate({**manifest, "spec": {**manifest["spec"], "unknown": 1}})
+                    operator.validate({**manifest, "spec": {**manifest["spec"], "unknown": 1}})
                 checked += 1
     assert checked == 4
 

@@ -75,25 +75,6 @@ def test_vmalert_accepts_rules() -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("name", ["azure", "file", "kubernetes"])
-def test_promtool_accepts_scraping(name: str, tmp_path: Path) -> None:
-    """Prometheus takes the examples of scraping (Debian's is built without discovery in
-    Kubernetes).
-    """
-    config = load(f"prometheus/prometheus-{name}-sd.yml")
-    (job,) = config["scrape_configs"]
-    assert (job["scrape_interval"], job["scrape_timeout"]) == ("5s", "5s")
-    if job.pop("kubernetes_sd_configs", None):
-        job["static_configs"] = [{"targets": ["127.0.0.1:10169"]}]
-    (tmp_path / "targets").mkdir()
-    (tmp_path / "targets" / "fleet.json").write_text('[{"targets": ["127.0.0.1:10169"]}]')
-    (tmp_path / "prometheus-rules.yml").write_text(
-        (GENERATED / "prometheus" / "prometheus-rules.yml").read_text()
-    )
-    (tmp_path / "prometheus.yml").write_text(yaml.safe_dump(config))
-    assert "SUCCESS" in tool("promtool", "check", "config", str(tmp_path / "prometheus.yml"))
-
-
 @pytest.mark.parametrize("alert", EVERY, ids=lambda alert: alert.name)
 def test_conventions(alert: Alert) -> None:
     """Names, severities and texts keep to what people and tools expect of a mixin."""

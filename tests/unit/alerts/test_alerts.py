@@ -155,6 +155,7 @@ def test_rendered_values_file_says_the_values(tmp_path: Path) -> None:
 _OTHER = {
     "severities": "Reboot=page",
     "labels.add": "cloud=azure",
+    "labels.metadata": "release=monitoring",
     "alerts.disabled": "Reboot",
     "maintenance.equal": "node=computer_name",
     "tickets.email-smarthost": "mail:25",

@@ -52,7 +52,11 @@ def prometheus_rules(settings: Settings) -> str:
 
 def prometheus_rule_resource(settings: Settings) -> str:
     """Return the same as a PrometheusRule of the Prometheus operator."""
-    labels = {"app.kubernetes.io/name": "azure-scheduled-events-exporter", "role": "alert-rules"}
+    labels = {
+        "app.kubernetes.io/name": "azure-scheduled-events-exporter",
+        "role": "alert-rules",
+        **settings.pairs("labels.metadata"),
+    }
     resource = {
         "apiVersion": "monitoring.coreos.com/v1",
         "kind": "PrometheusRule",
@@ -60,7 +64,9 @@ def prometheus_rule_resource(settings: Settings) -> str:
         "spec": _rule_groups(settings),
     }
     text = to_yaml(
-        resource, "The rules for the Prometheus operator; its ruleSelector must match the labels."
+        resource,
+        "The rules for the Prometheus operator; its ruleSelector must match the labels:"
+        " labels.metadata.",
     )
     return _with_meanings(text, settings)
 

@@ -1,6 +1,11 @@
-"""Examples of how Prometheus finds and scrapes the exporters, each a whole configuration that promtool accepts."""
+"""How Prometheus finds and scrapes the exporters: examples for each discovery.
+
+One is a whole configuration that promtool accepts, one a job to append to a configuration, one a
+ScrapeConfig of the Prometheus operator.
+"""
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from azure_scheduled_events_exporter.alerts.settings import Settings
@@ -8,96 +13,210 @@ from azure_scheduled_events_exporter.times import format_duration, parse_duratio
 
 from .yaml_text import to_yaml
 
-_JOB = "azure-scheduled-events-exporter"
-_LONGEST_SCRAPE = (
-    10.0  # seconds, as Prometheus ships: a target that hangs is down no later than one that refuses
+_NAME = "azure-scheduled-events-exporter"
+_LONGEST_SCRAPE = 10.0
+"""Seconds, as Prometheus ships: a target that hangs is down no later than one that refuses."""
+_SUBSCRIPTION = "00000000-0000-0000-0000-000000000000"
+_PORT = 10169
+_TARGETS = ["10.0.0.4:10169"]
+_MOUNTED_TARGETS = "/etc/prometheus/configmaps/azure-scheduled-events-targets/targets.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Discovery:
+    """One way in which Prometheus finds its targets.
+
+    Attributes:
+        job: its keys in a scrape job.
+        resource: the same in a ScrapeConfig, None if the operator has something better.
+        job_in_cluster: those keys of ``job`` that differ if Prometheus runs in a cluster.
+        notes: what to know about it, for both.
+        notes_in_cluster: what to know besides if Prometheus runs in a cluster.
+    """
+
+    job: Mapping[str, Any]
+    resource: Mapping[str, Any] | None
+    notes: tuple[str, ...]
+    notes_in_cluster: tuple[str, ...] = ()
+    job_in_cluster: Mapping[str, Any] = field(default_factory=dict)
+
+
+_AZURE = Discovery(
+    {
+        "azure_sd_configs": [
+            {
+                "subscription_id": _SUBSCRIPTION,
+                "authentication_method": "ManagedIdentity",
+                "port": _PORT,
+                "refresh_interval": "5m",
+            }
+        ],
+        "relabel_configs": [
+            {
+                "source_labels": ["__meta_azure_machine_tag_azure_scheduled_events"],
+                "regex": "true",
+                "action": "keep",
+            },
+            {"source_labels": ["__meta_azure_machine_name"], "target_label": "vm"},
+        ],
+    },
+    {
+        "azureSDConfigs": [
+            {
+                "subscriptionID": _SUBSCRIPTION,
+                "authenticationMethod": "ManagedIdentity",
+                "port": _PORT,
+                "refreshInterval": "5m",
+            }
+        ],
+        "relabelings": [
+            {
+                "sourceLabels": ["__meta_azure_machine_tag_azure_scheduled_events"],
+                "regex": "true",
+                "action": "keep",
+            },
+            {"sourceLabels": ["__meta_azure_machine_name"], "targetLabel": "vm"},
+        ],
+    },
+    (
+        "Finds every VM of a subscription that carries the tag azure_scheduled_events=true.",
+        "Azure allows 12,000 reads an hour. This reads once for each VM and refresh:",
+        "docs/fleet.md, Discovery.",
+        "From 3.4, Prometheus may need client_id for a system-assigned identity too:",
+        "docs/fleet.md, Shards.",
+    ),
+    (
+        "On AKS, ManagedIdentity is an identity of the node pool. If there are several, name its",
+        "client id. For workload identity, write SDK. It needs the role Reader on the VMs.",
+    ),
 )
-_AZURE = {
-    "subscription_id": "00000000-0000-0000-0000-000000000000",
-    "authentication_method": "ManagedIdentity",
-    "port": 10169,
-    "refresh_interval": "5m",
+_FILE = Discovery(
+    {"file_sd_configs": [{"files": ["targets/*.json"], "refresh_interval": "1m"}]},
+    {
+        "fileSDConfigs": [
+            {
+                "files": [_MOUNTED_TARGETS],
+                "refreshInterval": "1m",
+            }
+        ]
+    },
+    (
+        "Reads the targets from files such as",
+        '[{"targets": ["10.0.0.4:10169"], "labels": {"team": "search"}}].',
+    ),
+    (
+        "The file is the key targets.json of a ConfigMap azure-scheduled-events-targets, which the",
+        "Prometheus object mounts if its list configMaps names it.",
+    ),
+    {"file_sd_configs": [{"files": [_MOUNTED_TARGETS], "refresh_interval": "1m"}]},
+)
+_STATIC = Discovery(
+    {"static_configs": [{"targets": _TARGETS}]},
+    {"staticConfigs": [{"targets": _TARGETS}]},
+    ("Scrapes the addresses that it lists.",),
+)
+_KUBERNETES = Discovery(
+    {
+        "kubernetes_sd_configs": [{"role": "pod"}],
+        "relabel_configs": [
+            {
+                "source_labels": ["__meta_kubernetes_pod_label_app_kubernetes_io_name"],
+                "regex": _NAME,
+                "action": "keep",
+            },
+            {
+                "source_labels": ["__meta_kubernetes_pod_container_port_name"],
+                "regex": "metrics",
+                "action": "keep",
+            },
+            {"source_labels": ["__meta_kubernetes_pod_node_name"], "target_label": "node"},
+        ],
+    },
+    None,
+    (
+        "Finds the exporter's pods, one on every node. With the Prometheus operator, use the",
+        "PodMonitor of the chart instead.",
+    ),
+)
+DISCOVERIES: Mapping[str, Discovery] = {
+    "azure": _AZURE,
+    "file": _FILE,
+    "static": _STATIC,
+    "kubernetes": _KUBERNETES,
 }
-
-
-def _keep(label: str, regex: str) -> dict[str, Any]:
-    return {"source_labels": [f"__meta_{label}"], "regex": regex, "action": "keep"}
-
-
-def _copy(label: str, target: str) -> dict[str, Any]:
-    return {"source_labels": [f"__meta_{label}"], "target_label": target}
-
-
-DISCOVERIES: Mapping[str, tuple[Mapping[str, Any], tuple[str, ...]]] = {
-    "azure": (
-        {
-            "azure_sd_configs": [_AZURE],
-            "relabel_configs": [
-                _keep("azure_machine_tag_azure_scheduled_events", "true"),
-                _copy("azure_machine_name", "vm"),
-            ],
-        },
-        (
-            "Finds every VM of a subscription that carries the tag azure_scheduled_events=true.",
-            (
-                "Azure allows 12,000 reads an hour. This reads once for each VM and refresh:"
-                " docs/fleet.md, Discovery."
-            ),
-            (
-                "From 3.4, Prometheus may need client_id for a system-assigned identity too:"
-                " docs/fleet.md, Shards."
-            ),
-        ),
-    ),
-    "file": (
-        {"file_sd_configs": [{"files": ["targets/*.json"], "refresh_interval": "1m"}]},
-        (
-            (
-                'Reads the targets from files such as [{"targets": ["10.0.0.4:10169"], "labels":'
-                ' {"team": "search"}}].'
-            ),
-        ),
-    ),
-    "kubernetes": (
-        {
-            "kubernetes_sd_configs": [{"role": "pod"}],
-            "relabel_configs": [
-                _keep("kubernetes_pod_label_app_kubernetes_io_name", _JOB),
-                _keep("kubernetes_pod_container_port_name", "metrics"),
-                _copy("kubernetes_pod_node_name", "node"),
-            ],
-        },
-        (
-            (
-                "Finds the exporter's pods, one on every node; with the Prometheus operator use its"
-                " PodMonitor instead."
-            ),
-        ),
-    ),
-}
-"""By name, how targets are found, and what to know about it."""
+OF_VMS = tuple(name for name, each in DISCOVERIES.items() if each.resource is not None)
+"""The discoveries of VMs outside a cluster."""
 
 
 def scrape_example(name: str, settings: Settings) -> str:
-    """Return the example of a discovery."""
+    """Return a whole configuration with one discovery."""
     config = {
         "global": {"scrape_interval": "30s", "evaluation_interval": "30s"},
         "rule_files": ["prometheus-rules.yml"],
         "alerting": {"alertmanagers": [{"static_configs": [{"targets": ["127.0.0.1:9093"]}]}]},
         "scrape_configs": [scrape_job(name, settings)],
     }
-    return to_yaml(config, *DISCOVERIES[name][1])
+    return to_yaml(config, *DISCOVERIES[name].notes)
+
+
+def additional_scrape_config(name: str, settings: Settings) -> str:
+    """Return a list with the job, to append to one of a Prometheus that runs in a cluster."""
+    head = (
+        "For VMs outside the cluster: append this item to the list",
+        "prometheus.prometheusSpec.additionalScrapeConfigs of your values of kube-prometheus-stack,",
+        "or to the Secret that the Prometheus object names in additionalScrapeConfigs.",
+        "Helm replaces lists: a values file with this list alone would remove jobs of yours.",
+    )
+    discovery = DISCOVERIES[name]
+    job = {**scrape_job(name, settings), **discovery.job_in_cluster}
+    return to_yaml([job], *head, *discovery.notes, *discovery.notes_in_cluster)
+
+
+def scrape_config_resource(name: str, settings: Settings) -> str:
+    """Return the ScrapeConfig of the Prometheus operator."""
+    discovery = DISCOVERIES[name]
+    interval = _interval(settings)
+    resource = {
+        "apiVersion": "monitoring.coreos.com/v1alpha1",
+        "kind": "ScrapeConfig",
+        "metadata": {
+            "name": _NAME,
+            "labels": {"app.kubernetes.io/name": _NAME, **settings.pairs("labels.metadata")},
+        },
+        "spec": {
+            "scrapeInterval": interval.every,
+            "scrapeTimeout": interval.timeout,
+            **(discovery.resource or {}),
+        },
+    }
+    head = (
+        "For VMs outside the cluster, with the Prometheus operator 0.70 or newer. Its",
+        "scrapeConfigSelector must match the labels: labels.metadata. Your own jobs stay.",
+    )
+    return to_yaml(resource, *head, *discovery.notes, *discovery.notes_in_cluster)
 
 
 def scrape_job(name: str, settings: Settings) -> dict[str, Any]:
-    """Return the job alone.
+    """Return the job alone."""
+    interval = _interval(settings)
+    return {
+        "job_name": _NAME,
+        "scrape_interval": interval.every,
+        "scrape_timeout": interval.timeout,
+        **DISCOVERIES[name].job,
+    }
 
-    Its interval makes a page come in time: a VM that is evicted has 30 seconds or less.
+
+@dataclass(frozen=True, slots=True)
+class _Interval:
+    every: str
+    timeout: str
+
+
+def _interval(settings: Settings) -> _Interval:
+    """Return the times of the job.
+
+    They make a page come in time: a VM that is evicted has 30 seconds or less.
     """
     seconds = parse_duration(settings.text("scrape.interval"))
-    times = {"scrape_interval": seconds, "scrape_timeout": min(seconds, _LONGEST_SCRAPE)}
-    return {
-        "job_name": _JOB,
-        **{key: format_duration(each) for key, each in times.items()},
-        **DISCOVERIES[name][0],
-    }
+    return _Interval(format_duration(seconds), format_duration(min(seconds, _LONGEST_SCRAPE)))

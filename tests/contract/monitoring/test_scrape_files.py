@@ -1,0 +1,81 @@
+"""The examples of scraping: what Prometheus and its operator are given, as it is exported."""
+
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from azure_scheduled_events_exporter.alerts import render, resolve
+from azure_scheduled_events_exporter.alerts.formats.scrape import DISCOVERIES, OF_VMS
+from support.operator_types import validator
+from support.paths import ROOT
+from support.programs import debian
+
+GENERATED = ROOT / "alerts" / "generated"
+CHECKED_BY_DEBIAN = [name for name in DISCOVERIES if name != "kubernetes"]
+"""Debian's promtool is built without discovery in Kubernetes."""
+
+
+KEYS = {"azure": "azureSDConfigs", "file": "fileSDConfigs", "static": "staticConfigs"}
+
+
+def load(name: str) -> Any:
+    """Return a generated file's data."""
+    return yaml.safe_load((GENERATED / name).read_text())
+
+
+def check(file: Path) -> None:
+    """Let promtool check a configuration."""
+    command = [debian("promtool"), "check", "config", str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("name", CHECKED_BY_DEBIAN)
+def test_prometheus_takes_it(name: str, tmp_path: Path) -> None:
+    """Prometheus takes each whole configuration as it is, with the rules beside it."""
+    shutil.copytree(GENERATED / "prometheus", tmp_path / "prometheus")
+    check(tmp_path / "prometheus" / f"prometheus-{name}-sd.yml")
+
+
+def test_discovery_in_kubernetes() -> None:
+    """The job of pods has what the others have."""
+    (pods,) = load("prometheus/prometheus-kubernetes-sd.yml")["scrape_configs"]
+    (file,) = load("prometheus/prometheus-file-sd.yml")["scrape_configs"]
+    assert pods.pop("kubernetes_sd_configs") == [{"role": "pod"}]
+    assert pods.pop("relabel_configs")
+    assert file.pop("file_sd_configs")
+    assert pods == file
+    assert (pods["scrape_interval"], pods["scrape_timeout"]) == ("5s", "5s")
+
+
+@pytest.mark.parametrize("name", OF_VMS)
+def test_additional_scrape_config(name: str, tmp_path: Path) -> None:
+    """The list to append is what Prometheus takes as ``scrape_configs``."""
+    text = (GENERATED / "kubernetes" / f"additional-scrape-config-{name}.yaml").read_text()
+    file = tmp_path / "prometheus.yml"
+    file.write_text(f"scrape_configs:\n{text}")
+    check(file)
+
+
+@pytest.mark.parametrize("name", OF_VMS)
+def test_operator_takes_it(name: str) -> None:
+    """A ScrapeConfig is what the operator's own types say, without an unknown key."""
+    resource = load(f"kubernetes/scrape-config-{name}.yaml")
+    operator = validator("ScrapeConfig")
+    operator.validate(resource)
+    with pytest.raises(jsonschema.ValidationError):
+        operator.validate({**resource, "spec": {**resource["spec"], "unknown": 1}})
+    assert len(resource["spec"][KEYS[name]]) == 1
+
+
+@pytest.mark.parametrize("name", ["prometheus-rule", *(f"scrape-config-{each}" for each in OF_VMS)])
+def test_labels_of_objects(name: str) -> None:
+    """The operator's selectors find the objects by labels of the team's own."""
+    settings = resolve({"labels.metadata": "release=monitoring"})
+    text = render(settings, grafana=False)[f"kubernetes/{name}.yaml"]
+    assert yaml.safe_load(text)["metadata"]["labels"]["release"] == "monitoring"
