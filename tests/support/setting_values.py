@@ -7,7 +7,7 @@ from azure_scheduled_events_exporter.http_server.listen_address import ListenAdd
 
 KNOWN = (
     "imds.endpoint, imds.api-version, imds.timeout, poll.interval, instance.name,"
-    " web.listen-address, web.telemetry-path, web.config.file, journal.path, journal.retention,"
+    " freeze.harmless-below, web.listen-address, web.telemetry-path, web.config.file, journal.path, journal.retention,"
     " approval.policy, otlp.endpoint, tracing.scope, alertmanager.url, alertmanager.labels,"
     " alertmanager.http-config.file, alerts.values, process.user, log.level, log.format"
 )
@@ -33,6 +33,7 @@ OTHER: Mapping[str, tuple[str, object]] = {
     "imds.timeout": ("2s", 2.0),
     "poll.interval": ("250ms", 0.25),
     "instance.name": ("vm_0", "vm_0"),
+    "freeze.harmless-below": ("0s", 0.0),
     "web.listen-address": ("[::1]:0", ListenAddress("::1", 0)),
     "web.telemetry-path": ("/more", "/more"),
     "web.config.file": ("web.yml", "web.yml"),

@@ -38,10 +38,8 @@ _EPILOG = (
     " A flag overrides the variable, the variable overrides the file, and the file overrides the"
     " default. Write durations as 500ms, 1s, 1m30s or 90d. 'run --help' shows all settings."
 )
-_ASKING = (
-    "metadata service",
-    "journal",
-)  # settings of commands that ask the one, or follow the other
+_ASKING = ("metadata service", "events", "journal")
+"""Groups of settings of commands that ask the metadata service, or follow the journal."""
 
 
 class _Parser(argparse.ArgumentParser):

@@ -30,7 +30,7 @@ from azure_scheduled_events_exporter.imds.api_versions import event_versions
 from azure_scheduled_events_exporter.imds.client import ImdsClient
 from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
 from azure_scheduled_events_exporter.journal.file import read_only
-from azure_scheduled_events_exporter.polling.clock import system_clock
+from azure_scheduled_events_exporter.polling.clock import ImdsClock, system_clock
 from azure_scheduled_events_exporter.polling.document_reader import DocumentReader
 from azure_scheduled_events_exporter.service.endpoint import (
     NOT_ON_AZURE,
@@ -90,9 +90,13 @@ def _once(config: Config, *, as_json: bool) -> int:
     document = _document(client, config.imds_timeout, log)
     identity = None if config.instance_name else _identity(client, config.imds_timeout)
     vm_name = config.instance_name or (identity.vm_name if identity else None)
-    moment = system_clock()()
+    clock = ImdsClock(system_clock())
+    clock.correct(client.server_time())
+    moment = clock()
     known, _ = observe(
-        _seen_before(config, document), document, ObservationContext(moment, vm_name)
+        _seen_before(config, document),
+        document,
+        ObservationContext(moment, vm_name, harmless_below=config.freeze_harmless_below),
     )
     approvals = ApprovalScheduler(
         config.approval_policy, log

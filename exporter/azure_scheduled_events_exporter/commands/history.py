@@ -7,7 +7,6 @@ import argparse
 import json
 import os
 import sys
-import time
 from collections.abc import Sequence
 from contextlib import closing
 from itertools import starmap
@@ -85,7 +84,7 @@ def _print_events(path: Path, *, as_json: bool) -> None:
             for life in store.history()
         ]
     if as_json:
-        print(json.dumps([past_record(*each, time.time()) for each in lives], indent=2))
+        print(json.dumps([past_record(*each) for each in lives], indent=2))
     elif lives:
         sys.stdout.write(table([PAST_COLUMNS, *starmap(past_row, lives)]))
     else:

@@ -17,6 +17,7 @@ _Value = TypeVar("_Value")
 
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "metadata service": ("imds", "poll", "instance"),
+    "events": ("freeze",),
     "web server": ("web",),
     "journal": ("journal",),
     "approvals": ("approval",),

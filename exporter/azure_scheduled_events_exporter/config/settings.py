@@ -17,6 +17,7 @@ from typing import Any
 
 from azure_scheduled_events_exporter.approval.policy import BUILT_IN, Policy
 from azure_scheduled_events_exporter.core.event_types import API_VERSION, hidden_by
+from azure_scheduled_events_exporter.core.kinds import SHORT_FREEZE_SECONDS
 from azure_scheduled_events_exporter.core.observation import WATCHED_WITHIN_SECONDS
 from azure_scheduled_events_exporter.http_client.address import checked
 from azure_scheduled_events_exporter.http_server.listen_address import (
@@ -238,6 +239,14 @@ class Config:
         _text("VM name"),
         "NAME",
         "Name of this VM as it appears in Resources. If unset, it is read from IMDS.",
+    )
+    freeze_harmless_below: float = _setting(
+        "freeze.harmless-below",
+        format_duration(SHORT_FREEZE_SECONDS),
+        _duration(0, 3600, "from 0s (every Freeze is told) to 1h"),
+        "DURATION",
+        "A Freeze announced as shorter is harmless: it raises no alert, and a hook does not prepare"
+        " for it. 0s: every Freeze is told.",
     )
     web_listen_address: ListenAddress = _setting(  # noqa: RUF009 - a field
         "web.listen-address",

@@ -1,14 +1,18 @@
-"""Decides the kind of a current event: what people have to be told about it.
+"""Decides the kind of an event: what people have to be told about it.
 
-Rules, pushed alerts, dashboards, the status page and hooks select by the kind and decide nothing
-again. Pure: the time is an argument. Must not know how a kind is told.
+The kind is a field of the event's :class:`Lifecycle`. Rules, pushed alerts, dashboards, the status
+page and hooks select by it and decide nothing again. Pure: the time is an argument, by the clock of
+IMDS, as NotBefore is. Must not know how a kind is told.
 """
 
-from enum import StrEnum
+from dataclasses import replace
 
 from .document import EventSource
 from .event_types import EVENT_FACTS, EventType
-from .lifecycle import Lifecycle, State
+from .lifecycle import Kind, Lifecycle, Lifecycles, State
+from .pause import NOISE_SECONDS
+
+__all__ = ["SHORT_FREEZE_SECONDS", "Kind", "kind_of", "with_kind", "with_kinds"]
 
 FAR_AHEAD_SECONDS = 86_400.0
 """Routine maintenance is announced at most 15 minutes ahead, a predicted host failure days ahead.
@@ -19,53 +23,91 @@ https://learn.microsoft.com/azure/virtual-machines/linux/scheduled-events (Event
 SHORT_FREEZE_SECONDS = 9.0
 """Microsoft's sample approves a Freeze announced as shorter than this without asking anybody.
 
-https://github.com/Azure-Samples/scheduled-events-python
+It is the default of ``--freeze.harmless-below``, and no promise: a live migration can cut TCP
+connections for minutes. https://github.com/Azure-Samples/scheduled-events-python
 """
 
-
-class Kind(StrEnum):
-    """What an event is for the people who run the VM. The first case that applies is used."""
-
-    ADVISORY = "advisory"  # advice; nothing is scheduled
-    # announced as no interruption, or as a Freeze so short that the sample approves it
-    HARMLESS = "harmless"
-    REQUESTED = "requested"  # a user requested it
-    WITHOUT_NOTICE = (
-        "without_notice"  # a restart that had started when it was first seen: its host failed
-    )
-    FAR_AHEAD = "far_ahead"  # NotBefore is more than a day away; no eviction is that
-    UNKNOWN_TYPE = "unknown_type"  # a type that is in no table
-    ANNOUNCED = "announced"
+LONG_STARTED_SECONDS = 1800.0
+"""An event that is Started for longer is told, whatever was announced: 10 minutes are usual."""
 
 
-def kind_of(life: Lifecycle, now: float) -> Kind:
-    """Return the kind of a current event at ``now``, wall-clock seconds.
+def kind_of(life: Lifecycle, now: float, harmless_below: float = SHORT_FREEZE_SECONDS) -> Kind:
+    """Return the kind of an event at ``now``, seconds since the epoch.
 
-    It may change while the event goes on.
+    It may change while the event goes on. ``harmless_below``: a Freeze announced as shorter than so
+    many seconds is harmless.
     """
-    event = life.event
-    facts = EVENT_FACTS.get(event.event_type)
+    is_known = life.event.event_type in EVENT_FACTS
+    is_requested = life.event.source == EventSource.USER
     if life.state is State.ADVISORY:
         return Kind.ADVISORY
-    if is_harmless(event.event_type, event.duration_seconds):
-        return Kind.HARMLESS
-    if event.source == EventSource.USER:
-        return Kind.REQUESTED
-    if facts and facts.restarts and not life.announced and not life.approved_here:
-        return Kind.WITHOUT_NOTICE
-    is_eviction = (
-        event.event_type == EventType.PREEMPT
-    )  # never announced that early: nobody should wait for a mistake
-    far = life.state is not State.STARTED and (life.not_before or 0.0) - now > FAR_AHEAD_SECONDS
-    if far and not is_eviction:
+    if not is_requested and _is_far_ahead(life, now):
         return Kind.FAR_AHEAD
-    return Kind.ANNOUNCED if facts else Kind.UNKNOWN_TYPE
+    if _is_announced_harmless(life, harmless_below):
+        has_impact = _has_impact(life, now, harmless_below)
+        if is_known or not has_impact:
+            return Kind.ANNOUNCED if has_impact else Kind.HARMLESS
+    if is_requested:
+        return Kind.REQUESTED
+    if not is_known:
+        return Kind.UNKNOWN_TYPE
+    return Kind.WITHOUT_NOTICE if _is_without_notice(life) else Kind.ANNOUNCED
 
 
-def is_harmless(event_type: str, duration_seconds: float | None) -> bool:
-    """Return whether an event of this type and announced duration interrupts nothing that people notice."""
-    if duration_seconds is None:
+def with_kind(life: Lifecycle, now: float, harmless_below: float) -> Lifecycle:
+    """Return ``life`` with its kind at ``now``; ``life`` itself if it has not changed."""
+    kind = kind_of(life, now, harmless_below)
+    return life if kind is life.kind else replace(life, kind=kind)
+
+
+def with_kinds(known: Lifecycles, now: float, harmless_below: float) -> Lifecycles:
+    """Return ``known`` with the kinds of the current events at ``now``; ``known`` if none changed."""
+    lives = [(life, with_kind(life, now, harmless_below)) for life in known.current.values()]
+    changed = [after for before, after in lives if after is not before]
+    return known.updated(changed) if changed else known
+
+
+def _is_far_ahead(life: Lifecycle, now: float) -> bool:
+    """Return whether NotBefore is more than a day away, as of a host that may fail.
+
+    No eviction is announced that early: nobody should wait for a mistake.
+    """
+    if life.state is State.STARTED or life.not_before is None:
         return False
-    return duration_seconds == 0 or (
-        event_type == EventType.FREEZE and duration_seconds < SHORT_FREEZE_SECONDS
+    is_eviction = life.event.event_type == EventType.PREEMPT
+    return not is_eviction and life.not_before - now > FAR_AHEAD_SECONDS
+
+
+def _is_without_notice(life: Lifecycle) -> bool:
+    """Return whether a restart had begun when it was first seen, and not by an approval from here."""
+    facts = EVENT_FACTS.get(life.event.event_type)
+    if facts is None or not facts.restarts:
+        return False
+    return not life.announced and not life.approved_here
+
+
+def _is_announced_harmless(life: Lifecycle, harmless_below: float) -> bool:
+    """Return whether the announcement says that nobody will notice the event."""
+    seconds = life.event.duration_seconds
+    if seconds is None:
+        return False
+    is_freeze = life.event.event_type == EventType.FREEZE
+    return seconds == 0 or (is_freeze and seconds < harmless_below)
+
+
+def _has_impact(life: Lifecycle, now: float, harmless_below: float) -> bool:
+    """Return whether an event that was announced as harmless is not."""
+    is_long = (
+        life.state is State.STARTED
+        and life.started_at is not None
+        and now - life.started_at.wall > LONG_STARTED_SECONDS
     )
+    return is_long or paused_longer(life, harmless_below)
+
+
+def paused_longer(life: Lifecycle, harmless_below: float) -> bool:
+    """Return whether this VM was paused for longer than announced, and than ``harmless_below``."""
+    announced = life.event.duration_seconds
+    if announced is None or life.observed_pause is None:
+        return False
+    return life.observed_pause > max(announced, harmless_below, NOISE_SECONDS)

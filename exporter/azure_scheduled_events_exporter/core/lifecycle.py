@@ -32,6 +32,25 @@ class State(StrEnum):
     OTHER = "other"  # a status that the documentation does not name; counts as pending
 
 
+class Kind(StrEnum):
+    """What an event is for the people who run the VM; ``core.kinds`` decides it."""
+
+    # Advice: nothing is scheduled.
+    ADVISORY = "advisory"
+    # Announced as no interruption, or as a short Freeze, and nothing that was measured contradicts.
+    HARMLESS = "harmless"
+    # A user requested it.
+    REQUESTED = "requested"
+    # A restart that had started when it was first seen: its host failed.
+    WITHOUT_NOTICE = "without_notice"
+    # NotBefore is more than a day away.
+    FAR_AHEAD = "far_ahead"
+    # A type that is in no table.
+    UNKNOWN_TYPE = "unknown_type"
+    # Everything else.
+    ANNOUNCED = "announced"
+
+
 class Transition(StrEnum):
     """What happens to an event.
 
@@ -91,7 +110,8 @@ class Lifecycle:
     Attributes:
         event: as the newest document shows it.
         state: its state; a Started event never becomes Scheduled again.
-        scope: whether it affects this VM, by the newest known name of this VM.
+        scope: whether it affects this VM: self if Resources have ever named it, by the newest known
+            name of this VM, since they may shrink while the event goes on.
         first_seen: when a document first showed it.
         not_before: the last NotBefore that could be read, seconds since the epoch.
         notice_seconds: the notice given: from first seen to NotBefore, 0 if it had already started;
@@ -110,12 +130,13 @@ class Lifecycle:
         moves: its reschedules and returns, oldest first.
         vm_name: this VM's name when the event was last observed, so that after a restart it is
             known immediately; None if unknown.
-        own_name: this VM's name as Resources spelled it when they first named it; ``""`` until
-            then.
+        own_name: this VM's name as Resources spelled it when they first named it; ``""`` if they
+            have never named the VM ``vm_name``.
         most_resources: the largest number of VMs that a document has shown in Resources.
         observed_pause: seconds of this VM's longest pause while the event was Started, so far; None
             if nobody measured from its start on, as for events of other VMs. pauses: how many
             pauses of 0.1 s or more there were.
+        kind: its kind when it was last observed; of an ended event, that at its end.
     """
 
     event: ScheduledEvent
@@ -137,6 +158,7 @@ class Lifecycle:
     most_resources: int = 0
     observed_pause: float | None = None
     pauses: int = 0
+    kind: Kind = Kind.ANNOUNCED
 
     @property
     def event_id(self) -> str:
@@ -155,8 +177,8 @@ class Lifecycle:
 
     @property
     def is_mine(self) -> bool:
-        """Whether Resources name this VM, or did before: they may shrink while the event goes on."""
-        return self.scope is Scope.SELF or bool(self.own_name)
+        """Whether it is an event of this VM."""
+        return self.scope is Scope.SELF
 
     @property
     def is_pending(self) -> bool:
@@ -225,7 +247,7 @@ class Lifecycles:
 
     current: Mapping[str, Lifecycle] = field(default_factory=dict)
     ended: Mapping[str, Lifecycle] = field(default_factory=dict)
-    seen: Mapping[str, float] = field(default_factory=dict)
+    seen: Mapping[str, float] = field(default_factory=dict, compare=False)
 
     @property
     def shown(self) -> Mapping[str, Lifecycle]:

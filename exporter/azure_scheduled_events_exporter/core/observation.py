@@ -18,8 +18,9 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import MappingProxyType
 
-from .document import STATUSES, Document, EventSource, ScheduledEvent, Scope
+from .document import STATUSES, Document, EventSource, ScheduledEvent, Scope, comparable_name
 from .event_types import is_reboot
+from .kinds import SHORT_FREEZE_SECONDS, with_kind, with_kinds
 from .lifecycle import (
     REMEMBERED_ENDS,
     Approval,
@@ -105,6 +106,7 @@ class ObservationContext:
         keeps_unshown: whether events of earlier runs that no document has shown do not end now,
             because they may be another VM's.
         pause: the longest pause of this VM since the last document; None if it was not measured.
+        harmless_below: a Freeze announced as shorter than so many seconds is harmless.
     """
 
     now: Timestamp
@@ -112,6 +114,7 @@ class ObservationContext:
     watched: bool = True
     pause: Pause | None = None
     keeps_unshown: bool = False
+    harmless_below: float = SHORT_FREEZE_SECONDS
 
 
 def observe(
@@ -144,12 +147,19 @@ def observe(
             watched = context.watched and event_id in seen
             gone = _gone(_shown(before, before.event, context), context, watched=watched)
             changes.extend(gone)
-            ended[event_id] = gone[-1].lifecycle
+            ended[event_id] = _with_kind(gone[-1], context).lifecycle
     remembered = max(REMEMBERED_ENDS, len(known.current))  # all that have just ended may return
     for event_id in list(ended)[: max(0, len(ended) - remembered)]:
         del ended[event_id]
     seen = {event_id: moment for event_id, moment in seen.items() if event_id in current}
-    return Lifecycles(current, ended, seen), tuple(changes)
+    known = with_kinds(Lifecycles(current, ended, seen), context.now.wall, context.harmless_below)
+    return known, tuple(_with_kind(change, context) for change in changes)
+
+
+def _with_kind(change: Change, context: ObservationContext) -> Change:
+    """Return ``change`` with the kind that its event has now."""
+    life = with_kind(change.lifecycle, context.now.wall, context.harmless_below)
+    return replace(change, lifecycle=life)
 
 
 def record_pause(known: Lifecycles, pause: Pause | None) -> Lifecycles:
@@ -183,12 +193,14 @@ def _shown(life: Lifecycle, event: ScheduledEvent, context: ObservationContext) 
     """Return ``life`` with what ``event`` says of this VM, whose name may have become known since."""
     vm_name = context.vm_name or life.vm_name
     event = event.bounded(vm_name)
+    is_same_vm = comparable_name(life.own_name) == comparable_name(vm_name or "")
+    own_name = (life.own_name if is_same_vm else "") or event.spelling(vm_name)
     return replace(
         life,
         event=event,
-        scope=event.scope(vm_name),
+        scope=Scope.SELF if own_name else event.scope(vm_name),
         vm_name=vm_name,
-        own_name=life.own_name or event.spelling(vm_name),
+        own_name=own_name,
         most_resources=max(life.most_resources, event.resource_count),
     )
 

@@ -6,7 +6,6 @@ Times in ISO 8601 (UTC), lengths in seconds, None for what is unknown or still t
 from azure_scheduled_events_exporter.times import iso_time
 
 from .document import event_values
-from .kinds import kind_of
 from .lifecycle import Change, Lifecycle, State
 from .spans import trace_id
 from .timestamp import Timestamp
@@ -19,7 +18,7 @@ def current_record(life: Lifecycle, now: float) -> Record:
     event = life.event
     counting = event.not_before if life.is_pending else None
     return {
-        **_of_event(life, now),
+        **_of_event(life),
         "event_status": str(life.state) if life.state is State.STARTED else event.status,
         "not_before": _time(event.not_before),
         "seconds_until_not_before": None if counting is None else round(counting - now, 3),
@@ -29,14 +28,14 @@ def current_record(life: Lifecycle, now: float) -> Record:
     }
 
 
-def life_record(life: Lifecycle, now: float) -> Record:
-    """Return the record of an event from first seen to its end, or to ``now``, wall-clock seconds.
+def life_record(life: Lifecycle) -> Record:
+    """Return the record of an event from first seen to its end, if it has ended.
 
     None for values that are unknown or still to come. The kind of an ended event is that at its
     end.
     """
     return {
-        **_of_event(life, now if life.ended_at is None else life.ended_at.wall),
+        **_of_event(life),
         "state": str(life.state),
         "first_seen": iso_time(life.first_seen.wall),
         "not_before": _time(life.not_before),
@@ -57,7 +56,7 @@ def change_record(change: Change) -> Record:
     return {
         "transition": str(change.transition),
         "at": iso_time(change.at.wall),
-        **life_record(change.lifecycle, change.at.wall),
+        **life_record(change.lifecycle),
     }
 
 
@@ -66,11 +65,11 @@ def seconds_between(earlier: Timestamp | None, later: Timestamp | None) -> float
     return None if earlier is None or later is None else round(later.since(earlier), 3)
 
 
-def _of_event(life: Lifecycle, now: float) -> Record:
+def _of_event(life: Lifecycle) -> Record:
     values = event_values(life.event).items()
     return {
         **{name: list(value) if isinstance(value, tuple) else value for name, value in values},
-        "kind": str(kind_of(life, now)),
+        "kind": str(life.kind),
         "scope": str(life.scope),
         "mine": life.is_mine,
         "trace_id": trace_id(life.event_id),

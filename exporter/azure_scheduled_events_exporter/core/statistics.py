@@ -147,13 +147,7 @@ class Statistics:
         histograms: dict[str, Any] = {name: dict(getattr(self, name)) for name in _BOUNDS}
         for change in changes:
             life, event = change.lifecycle, change.lifecycle.event
-            # If Resources stop naming this VM during its event, the event still ends in the series
-            # in which it began.
-            series = (
-                event.event_type,
-                event.source,
-                str(Scope.SELF if life.is_mine else life.scope),
-            )
+            series = (event.event_type, event.source, str(life.scope))
             key = (*series, str(change.transition))
             transitions[key] = transitions.get(key, 0) + 1
             if life.is_mine:  # series of possible next transitions exist as 0 before they happen

@@ -50,9 +50,9 @@ def _event_labels(life: Lifecycle) -> Labels:
     return life.event_id, life.event.event_type, str(life.scope)
 
 
-def _event_kind_labels(life: Lifecycle, kind: Kind) -> Labels:
+def _event_kind_labels(life: Lifecycle) -> Labels:
     """Return the values of the labels ``_EVENT_KIND``."""
-    return life.event_id, life.event.event_type, str(kind), str(life.scope)
+    return life.event_id, life.event.event_type, str(life.kind), str(life.scope)
 
 
 def _each(value: Callable[[Lifecycle], float | None]) -> Callable[[Snapshot], Iterator[Sample]]:
@@ -112,7 +112,7 @@ def _event_info(snapshot: Snapshot) -> Iterator[Sample]:
             *_event_labels(life),
             status,
             event.source,
-            str(snapshot.kinds[event.event_id]),
+            str(life.kind),
             event.description,
             ",".join(event.resources[:RESOURCES_SHOWN]),
             resource_group,
@@ -123,23 +123,21 @@ def _event_info(snapshot: Snapshot) -> Iterator[Sample]:
 def _event_seen(snapshot: Snapshot) -> Iterator[Sample]:
     """Yield each current event; its value is its EventId, by which the time is found."""
     for life in snapshot.shown.values():
-        kind = snapshot.kinds[life.event_id]
-        yield Sample(_event_kind_labels(life, kind), life.event_id)
+        yield Sample(_event_kind_labels(life), life.event_id)
 
 
 def _event_impact(snapshot: Snapshot) -> Iterator[Sample]:
     """Yield when the impact of each current event begins or began, whole wall-clock seconds."""
     for life in snapshot.shown.values():
         if life.impact_at is not None:
-            labels = _event_kind_labels(life, snapshot.kinds[life.event_id])
-            yield Sample(labels, math.floor(life.impact_at))
+            yield Sample(_event_kind_labels(life), math.floor(life.impact_at))
 
 
 def _vm_impact(snapshot: Snapshot) -> Iterator[Sample]:
     """Yield when the impact of each event of this VM begins or began, wall-clock seconds."""
     vm = _of_vm(snapshot, _VM)
     for life in snapshot.shown.values():
-        is_told = snapshot.kinds[life.event_id] not in _NOT_TOLD
+        is_told = life.kind not in _NOT_TOLD
         if life.is_mine and is_told and life.impact_at is not None:
             yield Sample((life.event_id, life.event.event_type, *vm), life.impact_at)
 
@@ -151,8 +149,8 @@ def _peer_impact(snapshot: Snapshot) -> Iterator[Sample]:
     """
     place = _of_vm(snapshot, _SET)
     for life in snapshot.shown.values():
-        is_told = snapshot.kinds[life.event_id] not in _NOT_TOLD
-        is_peer = life.scope is Scope.PEER and not life.is_mine
+        is_told = life.kind not in _NOT_TOLD
+        is_peer = life.scope is Scope.PEER
         if is_peer and is_told and life.started_at is not None:
             for name in life.event.resources[:RESOURCES_SHOWN]:
                 labels = (life.event_id, life.event.event_type, name.lstrip("_"), *place)

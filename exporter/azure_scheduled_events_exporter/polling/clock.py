@@ -1,4 +1,4 @@
-"""This machine's clocks: the wall clock, the one since boot, and which boot this is.
+"""The clocks: this machine's (wall clock, clock since boot, which boot it is), and that of IMDS.
 
 Code that handles events reads the clocks only through a :data:`Clock` that it gets as an argument.
 """
@@ -15,6 +15,9 @@ from azure_scheduled_events_exporter.core.timestamp import Timestamp
 Clock = Callable[[], Timestamp]
 """Returns the current time; a test or a simulation may pass one of its own."""
 
+AGREES_SECONDS = 1.5
+"""A clock that differs from IMDS' by less agrees with it: its Date header has whole seconds."""
+
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -30,6 +33,36 @@ def system_clock() -> Clock:
         return Timestamp(time.time(), time.monotonic() if seconds is None else seconds, boot_id)
 
     return now
+
+
+class ImdsClock:
+    """This machine's clock, with the wall clock corrected to that of IMDS.
+
+    NotBefore is a time by the clock of IMDS, and all VMs of a fleet compare their times with each
+    other. So kinds, countdowns, metrics and alerts use one clock, even if that of a VM is wrong.
+    Before the first answer it is the machine's own.
+    """
+
+    def __init__(self, machine: Clock) -> None:
+        self._machine = machine
+        self.offset = 0.0
+        """Seconds that IMDS' clock is ahead of the machine's wall clock; 0 while they agree."""
+
+    def __call__(self) -> Timestamp:
+        """Return this moment."""
+        now = self._machine()
+        return Timestamp(now.wall + self.offset, now.monotonic, now.boot_id)
+
+    def correct(self, imds_time: float | None) -> None:
+        """Take ``imds_time``, which IMDS has just sent in whole seconds, as the time.
+
+        The offset changes only if it no longer agrees, so that times do not jump back and forth.
+        """
+        if imds_time is None:
+            return
+        ahead = imds_time + 0.5 - self._machine().wall
+        if abs(ahead - self.offset) >= AGREES_SECONDS:
+            self.offset = 0.0 if abs(ahead) < AGREES_SECONDS else ahead
 
 
 def _boot_id() -> str:

@@ -6,6 +6,7 @@ argument. One thread runs it.
 """
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -48,12 +49,14 @@ class Poller:
         state: what is known; with the configuration, the journal and the clock.
         approvals: sends what a policy or an operator wants approved.
         alerts: pushes the alerts of this VM's events; None without an Alertmanager.
+        correct_clock: corrects the state's clock to the time that IMDS has just sent.
     """
 
     state: State
     client: ImdsClient
     approvals: ApprovalSender
     alerts: "AlertPush | None"
+    correct_clock: Callable[[float | None], None]
 
     def __post_init__(self) -> None:
         state = self.state
@@ -161,6 +164,7 @@ class Poller:
         self._reader.store(
             self.state.vm_name or ""
         )  # not before: a write of the journal would have to wait for it
+        self.state.keep_kinds()
         self.state.pauses.attend(self.state.known)
         self._publish(outcome, failure, began, is_partial=has_read and outcome is not Outcome.OK)
         return outcome
@@ -190,6 +194,7 @@ class Poller:
         """Read the document and record what changed; after a failure, the known events stay unchanged."""
         self._take_answer()
         document = self._reader.read(has_events=bool(self.state.known.current))
+        self.correct_clock(self.client.server_time())
         self._take_answer()  # before the document, which may show what the approval has started
         if document is not None:
             self.state.take_in(document)
@@ -252,7 +257,7 @@ class Poller:
         self._show(polls=polls)
         if self.alerts is not None:
             now = self.snapshot
-            self.alerts.update(now.shown, now.kinds, now.ended, now.identity, now.polls.up)
+            self.alerts.update(now.shown, now.ended, now.identity, now.polls.up)
 
     def _show(self, **fields: object) -> None:
         """Let the snapshot have ``fields``, the events as they are now, and what the other parts say of themselves."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from azure_scheduled_events_exporter.config.settings import Config
+from azure_scheduled_events_exporter.core.kinds import with_kinds
 from azure_scheduled_events_exporter.core.lifecycle import Change, Lifecycle, Lifecycles, Transition
 from azure_scheduled_events_exporter.core.observation import (
     WATCHED_WITHIN_SECONDS,
@@ -43,6 +44,8 @@ class State:
     """The state, restored from the journal. One thread uses it; ``snapshot`` may be read by any.
 
     Attributes:
+        clock: the time by the clock of IMDS; machine_clock: that of this machine, by which pauses
+            are measured.
         delivery: delivers the spans that the journal holds; None without tracing.
         wait: waits so many seconds, or until the process is to end; returns whether it is.
         log: where transitions are logged.
@@ -54,6 +57,7 @@ class State:
     journal: Journal
     delivery: SpanDelivery | None
     clock: Clock
+    machine_clock: Clock
     wait: Callable[[float], bool]
     log: logging.Logger
 
@@ -61,7 +65,7 @@ class State:
         self.identity: Instance | None = None
         self.snapshot = Snapshot(poll_interval=self.config.poll_interval)
         self._began = self.clock()
-        self.pauses = Pauses(self.clock, self.wait, self.journal)
+        self.pauses = Pauses(self.machine_clock, self.wait, self.journal)
         self._document: Document | None = None  # the last one whose changes are in the journal
         self._observed_at: Timestamp | None = None  # when the last one came
         # The runs of hooks whose spans are in the journal.
@@ -112,7 +116,12 @@ class State:
         )
         self._observed_at = now
         context = ObservationContext(
-            now, self.vm_name, watched, self.pauses.take(), keeps_unshown=not self.knows_owner
+            now,
+            self.vm_name,
+            watched,
+            self.pauses.take(),
+            keeps_unshown=not self.knows_owner,
+            harmless_below=self.config.freeze_harmless_below,
         )
         self.record(*observe(self.known, document, context))
         changed = (document.incarnation, document.events) != (before.incarnation, before.events)
@@ -125,6 +134,11 @@ class State:
                 "unexpected content in Scheduled Events document", extra=facts(remark=remark)
             )
         self._document = document
+
+    def keep_kinds(self) -> None:
+        """Let the events have the kinds of this moment, also while no document comes."""
+        known = with_kinds(self.known, self.clock().wall, self.config.freeze_harmless_below)
+        self.record(known)
 
     def record(self, known: Lifecycles, changes: Sequence[Change] = ()) -> None:
         """Write ``changes`` and the new state ``known`` to the journal, log them and show them, in this order."""

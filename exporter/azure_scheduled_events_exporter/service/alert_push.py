@@ -13,7 +13,6 @@ from azure_scheduled_events_exporter.alertmanager.client import AlertmanagerClie
 from azure_scheduled_events_exporter.alertmanager.outbox import Wanted
 from azure_scheduled_events_exporter.alertmanager.push import AlertPush, Worker
 from azure_scheduled_events_exporter.config.settings import Config
-from azure_scheduled_events_exporter.core.kinds import kind_of
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.errors import ExporterError, named_by
 from azure_scheduled_events_exporter.http_client import http_config
@@ -61,19 +60,12 @@ def wanted(
     if not (snapshot.polls.up or snapshot.polls.partial):
         return None
     mine = [life for life in snapshot.shown.values() if life.is_mine]
-    firing = [
-        alert_of(life, snapshot.kinds[life.event_id], snapshot.identity, catalog, labels)
-        for life in mine
-    ]
+    firing = [alert_of(life, life.kind, snapshot.identity, catalog, labels) for life in mine]
     ended = [
         (alert, now.since(life.ended_at))
         for life in snapshot.ended
         if life.is_mine and life.ended_at
-        if (
-            alert := alert_of(
-                life, kind_of(life, life.ended_at.wall), snapshot.identity, catalog, labels
-            )
-        )
+        if (alert := alert_of(life, life.kind, snapshot.identity, catalog, labels))
     ]
     return Wanted([alert for alert in firing if alert], ended)
 

@@ -32,7 +32,7 @@ from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
 from azure_scheduled_events_exporter.journal.file import MEMORY
 from azure_scheduled_events_exporter.journal.journal import Journal
 from azure_scheduled_events_exporter.logs import facts
-from azure_scheduled_events_exporter.polling.clock import Clock, system_clock
+from azure_scheduled_events_exporter.polling.clock import Clock, ImdsClock, system_clock
 from azure_scheduled_events_exporter.polling.poller import Poller
 from azure_scheduled_events_exporter.polling.state import State
 from azure_scheduled_events_exporter.snapshot.snapshot import Snapshot
@@ -73,7 +73,8 @@ _HUNG_UP = "SIGHUP: files are read whenever they change; a change of the setting
 class Exporter:
     """The polling side: construct, :meth:`start`, read :attr:`poller`'s snapshot, :meth:`stop`.
 
-    Without ``reports``, it sends neither spans nor alerts, whatever the settings are.
+    Without ``reports``, it sends neither spans nor alerts, whatever the settings are. A ``clock``
+    that is given is a simulation's: the time that IMDS sends does not correct it.
     """
 
     def __init__(
@@ -104,17 +105,21 @@ class Exporter:
         path = None if config.journal_path == MEMORY else Path(config.journal_path)
         self.journal = journal or Journal(path, config.journal_retention, log)
         self._delivery = _delivery(config, self.journal, log) if reports else None
-        clock = clock or system_clock()
+        machine_clock = clock or system_clock()
+        self.clock = ImdsClock(machine_clock)
+        correct_clock = _ignore if clock else self.clock.correct
         self._alerts = (
-            self._alert_push(config, clock) if reports and config.alertmanager_url else None
+            self._alert_push(config, self.clock) if reports and config.alertmanager_url else None
         )
         scheduler = ApprovalScheduler(config.approval_policy, log)
         approvals = ApprovalSender(
-            scheduler, approving, self.journal, config.imds_timeout, clock, log
+            scheduler, approving, self.journal, config.imds_timeout, self.clock, log
         )
         self._approval_policy = scheduler.policy
-        state = State(config, self.journal, self._delivery, clock, self._wait, log)
-        self.poller = Poller(state, self._polling_client, approvals, self._alerts)
+        state = State(
+            config, self.journal, self._delivery, self.clock, machine_clock, self._wait, log
+        )
+        self.poller = Poller(state, self._polling_client, approvals, self._alerts, correct_clock)
         self.identification = Identification(
             asking, config.imds_timeout, config.instance_name, self.poller.learn, self._wait, log
         )
@@ -122,7 +127,7 @@ class Exporter:
     def _alert_push(self, config: Config, clock: Clock) -> "AlertPush":
         from .alert_push import alert_push  # noqa: PLC0415 - only with an Alertmanager
 
-        return alert_push(config, self.latest, clock, self._polling_client.server_time, self._log)
+        return alert_push(config, self.latest, clock, lambda: clock().wall, self._log)
 
     def start(self) -> None:
         """Start all threads."""
@@ -234,6 +239,10 @@ def alone(config: Config, log: logging.Logger) -> Iterator[Exporter]:
         exporter.stop()
 
 
+def _ignore(_: float | None) -> None:
+    """Do not correct a clock."""
+
+
 def _delivery(config: Config, journal: Journal, log: logging.Logger) -> SpanDelivery | None:
     if not is_on(config.otlp_endpoint, os.environ):
         return None
@@ -296,7 +305,7 @@ async def _serve(
     exporter = Exporter(config, log, rate_limiter=rate_limiter)
     poller = exporter.poller
     exporter.failed = ending.fail
-    pages = routes(poller.latest, config.web_telemetry_path)
+    pages = routes(poller.latest, config.web_telemetry_path, lambda: exporter.clock().wall)
     server = Server(config.web_listen_address, App(pages, access, log), log)
     await server.start()
     log.info(

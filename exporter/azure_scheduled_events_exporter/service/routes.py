@@ -19,7 +19,9 @@ _TEXT = "text/plain; charset=utf-8"
 
 
 def _rendered(
-    read: Callable[[], Snapshot], render: Callable[[Snapshot, float], Response]
+    read: Callable[[], Snapshot],
+    render: Callable[[Snapshot, float], Response],
+    wall: Callable[[], float],
 ) -> Handler:
     """Return a handler that renders at most once a second, for any number of clients and changes of the snapshot."""
     kept: tuple[float, Response] | None = None
@@ -28,15 +30,20 @@ def _rendered(
         nonlocal kept
         now = time.monotonic()  # setting the clock does not matter
         if kept is None or now - kept[0] >= _RENDERED_SECONDS:
-            kept = now, render(read(), time.time())
+            kept = now, render(read(), wall())
         return kept[1]
 
     return handle
 
 
-def routes(read: Callable[[], Snapshot], telemetry_path: str) -> Mapping[str, Handler]:
-    """Return the handler of each path; ``read`` returns the newest snapshot."""
-    exposition = Exposition(read, time.time)
+def routes(
+    read: Callable[[], Snapshot], telemetry_path: str, wall: Callable[[], float]
+) -> Mapping[str, Handler]:
+    """Return the handler of each path.
+
+    ``read`` returns the newest snapshot, ``wall`` the time of day by the clock of IMDS.
+    """
+    exposition = Exposition(read, wall)
 
     def metrics(request: Request) -> Response:
         body, content_type = exposition.render(request.headers.get("accept", ""))
@@ -65,8 +72,8 @@ def routes(read: Callable[[], Snapshot], telemetry_path: str) -> Mapping[str, Ha
         )
 
     return {
-        "/": _rendered(read, status_page),
-        "/api/v1/events": _rendered(read, events),
+        "/": _rendered(read, status_page, wall),
+        "/api/v1/events": _rendered(read, events, wall),
         "/-/healthy": healthy,
         "/-/ready": ready,
         telemetry_path: metrics,

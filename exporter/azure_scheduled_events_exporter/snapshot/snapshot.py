@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 
 from azure_scheduled_events_exporter.core.document import comparable_name
 from azure_scheduled_events_exporter.core.instance import Instance
-from azure_scheduled_events_exporter.core.kinds import Kind, kind_of
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, Lifecycles
 from azure_scheduled_events_exporter.core.statistics import Histogram, Statistics
 from azure_scheduled_events_exporter.errors import Outcome
@@ -84,7 +83,6 @@ class Snapshot:
             journal only.
         seen: when the newest document that showed each of these did, seconds since the epoch by
             the clock of IMDS.
-        kinds: the kind of each current event, by EventId.
         ended: the events that ended within the last :data:`ENDED_SECONDS`, the newest last, also of
             earlier runs.
         recent: the lifecycles that ended last, the newest last.
@@ -102,7 +100,6 @@ class Snapshot:
     current: Mapping[str, Lifecycle] = field(default_factory=dict)
     shown: Mapping[str, Lifecycle] = field(default_factory=dict)
     seen: Mapping[str, float] = field(default_factory=dict)
-    kinds: Mapping[str, Kind] = field(default_factory=dict)
     ended: tuple[Lifecycle, ...] = ()
     statistics: Statistics = field(default_factory=Statistics)
     recent: tuple[Lifecycle, ...] = ()
@@ -131,7 +128,6 @@ class Snapshot:
             current=known.current,
             shown=known.shown,
             seen=known.seen,
-            kinds={event_id: kind_of(life, now) for event_id, life in known.current.items()},
             ended=known.ended_since(now - ENDED_SECONDS, MOST_ENDED),
             recent=tuple(known.ended.values())[-RECENT:],
             **values,

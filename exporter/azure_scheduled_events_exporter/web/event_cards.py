@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from azure_scheduled_events_exporter.core.document import ScheduledEvent, Scope, comparable_name
-from azure_scheduled_events_exporter.core.kinds import Kind, kind_of
+from azure_scheduled_events_exporter.core.kinds import Kind
 from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycle, State
 from azure_scheduled_events_exporter.core.spans import trace_id
 from azure_scheduled_events_exporter.snapshot.approvals import Decision
@@ -47,7 +47,8 @@ def cards(
 
 
 def _card(life: Lifecycle, status: Decision | None, vm_name: str | None, now: float) -> Markup:
-    event, kind = life.event, kind_of(life, now)
+    event = life.event
+    kind = life.kind
     is_approved = life.approved_by is not None and life.state is State.SCHEDULED
     when, remark = _when(life, kind, now)
     return filled(

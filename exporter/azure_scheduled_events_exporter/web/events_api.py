@@ -43,12 +43,12 @@ def events_json(snapshot: Snapshot, now: float) -> bytes:
             }
             for life in snapshot.current.values()
         ],
-        "history": [life_record(life, now) for life in lives(snapshot)],
+        "history": [life_record(life) for life in lives(snapshot)],
     }
     return (json.dumps(content) + "\n").encode()
 
 
-def past_record(life: Lifecycle, runs: Iterable[HookRun], now: float) -> Record:
+def past_record(life: Lifecycle, runs: Iterable[HookRun]) -> Record:
     """Return an event of ``history --json``; ``runs``: what ``hook`` ran for it."""
     hook_runs = [
         {
@@ -60,7 +60,7 @@ def past_record(life: Lifecycle, runs: Iterable[HookRun], now: float) -> Record:
         }
         for run in runs
     ]
-    return {**life_record(life, now), "hook_runs": hook_runs}
+    return {**life_record(life), "hook_runs": hook_runs}
 
 
 def _approval(status: Decision | None) -> dict[str, str | None]:

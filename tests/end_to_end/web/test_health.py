@@ -2,6 +2,7 @@
 
 import logging
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -57,7 +58,7 @@ def test_a_poll_that_hangs(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> 
         exporter = Exporter(config, logging.getLogger("tests.health"), clock, RateLimiter(1000))
         exporter.start()
         try:
-            with serving(routes(exporter.poller.latest, "/metrics")) as running:
+            with serving(routes(exporter.poller.latest, "/metrics", time.time)) as running:
 
                 def up() -> bool:
                     return b"\nazure_scheduled_events_up 1.0\n" in running.get("/metrics")[1]

@@ -8,6 +8,7 @@ from typing import Any
 
 from azure_scheduled_events_exporter.core.document import ScheduledEvent, Scope
 from azure_scheduled_events_exporter.core.instance import Instance
+from azure_scheduled_events_exporter.core.kinds import SHORT_FREEZE_SECONDS, with_kind
 from azure_scheduled_events_exporter.core.lifecycle import (
     Approval,
     Approver,
@@ -67,7 +68,7 @@ def freeze(**changes: Any) -> Lifecycle:
     known = {name: changes.pop(name) for name in tuple(changes) if name in ScheduledEvent.__slots__}
     event = replace(event, **known)
     life = Lifecycle(event, State.SCHEDULED, Scope.SELF, at(28), event.not_before, 15 * MINUTE)
-    return replace(life, **changes)
+    return with_kind(replace(life, **changes), NOW, SHORT_FREEZE_SECONDS)
 
 
 def reboot() -> Lifecycle:
@@ -82,9 +83,10 @@ def reboot() -> Lifecycle:
         None,
         "Host server is undergoing an emergency repair.",
     )
-    return Lifecycle(
+    life = Lifecycle(
         event, State.STARTED, Scope.PEER, at(130), notice_seconds=0.0, started_at=at(130)
     )
+    return with_kind(life, NOW, SHORT_FREEZE_SECONDS)
 
 
 def ended(

@@ -118,7 +118,6 @@ def test_what_a_snapshot_requires() -> None:
         identity=VM,
         current={each.event_id: each for each in (mine, theirs, old)},
         shown={each.event_id: each for each in (mine, theirs)},
-        kinds=dict.fromkeys(("MINE", "THEIRS", "OLD"), Kind.ANNOUNCED),
         ended=(over, replace(over, scope=Scope.PEER)),
     )
     found = wanted(snapshot, CATALOG, {}, Timestamp(80.0))

@@ -14,7 +14,7 @@ from azure_scheduled_events_exporter.commands.hook.plan import (
     recovery,
 )
 from azure_scheduled_events_exporter.core.document import ScheduledEvent, Scope
-from azure_scheduled_events_exporter.core.kinds import Kind
+from azure_scheduled_events_exporter.core.kinds import SHORT_FREEZE_SECONDS, Kind, with_kind
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, State
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.snapshot.hooks import HookRun, Phase, RunOutcome
@@ -43,9 +43,10 @@ def life(
         duration_seconds=duration,
     )
     seen = Timestamp(NOW - 60)
-    return Lifecycle(
+    found = Lifecycle(
         event, state, scope, seen, not_before=not_before, most_resources=len(resources)
     )
+    return with_kind(found, NOW, SHORT_FREEZE_SECONDS)
 
 
 def ran(event_id: str, phase: Phase, at: float, outcome: str | None = "ok") -> HookRun:

@@ -39,6 +39,7 @@ def test_defaults() -> None:
         imds_timeout=10.0,
         poll_interval=1.0,
         instance_name=None,
+        freeze_harmless_below=9.0,
         web_listen_address=ListenAddress("", 10169),
         web_telemetry_path="/metrics",
         web_config_file=None,

@@ -10,6 +10,7 @@ from azure_scheduled_events_exporter.core.document import Document, ScheduledEve
 from azure_scheduled_events_exporter.core.kinds import Kind, kind_of
 from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycles
 from azure_scheduled_events_exporter.core.observation import ObservationContext, observe
+from azure_scheduled_events_exporter.core.pause import Pause
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 
 NOW = 1_800_000_000.0
@@ -35,7 +36,11 @@ CASES: list[tuple[Kind, dict[str, Any]]] = [
     (Kind.HARMLESS, {"duration_seconds": 0.0}),
     (Kind.HARMLESS, {"event_type": "Freeze", "duration_seconds": 8.9, "source": "User"}),
     (Kind.HARMLESS, {"event_type": "Teleport", "duration_seconds": 0.0}),
-    (Kind.HARMLESS, {"event_type": "Freeze", "duration_seconds": 5.0, "not_before": NOW + 3 * DAY}),
+    (
+        Kind.FAR_AHEAD,
+        {"event_type": "Freeze", "duration_seconds": 5.0, "not_before": NOW + 3 * DAY},
+    ),
+    (Kind.FAR_AHEAD, {"event_type": "Terminate", "not_before": NOW + 3 * DAY}),
     (Kind.REQUESTED, {"source": "User"}),
     (Kind.REQUESTED, {"source": "User", "status": "Started"}),
     (Kind.REQUESTED, {"source": "User", "event_type": "Teleport", "not_before": NOW + 3 * DAY}),
@@ -54,7 +59,7 @@ CASES: list[tuple[Kind, dict[str, Any]]] = [
 def test_each_kind(kind: Kind, values: dict[str, Any]) -> None:
     """The first case of the table that applies decides."""
     [life] = seen(Lifecycles(), replace(EVENT, **values)).current.values()
-    assert kind_of(life, NOW) is kind
+    assert life.kind is kind
 
 
 def test_a_kind_changes_while_the_event_goes_on() -> None:
@@ -66,6 +71,60 @@ def test_a_kind_changes_while_the_event_goes_on() -> None:
     assert kind_of(known.current["E"], NOW + DAY) is Kind.FAR_AHEAD
     known = seen(known, replace(EVENT, status="Started"))
     assert kind_of(known.current["E"], NOW) is Kind.ANNOUNCED
+
+
+LIVED: list[tuple[Kind, str, float, float, float | None, float]] = [
+    # kind, type, announced, --freeze.harmless-below, measured, Started for
+    (Kind.HARMLESS, "Freeze", 5.0, 9.0, 4.0, 10.0),
+    (Kind.HARMLESS, "Freeze", 5.0, 9.0, 9.0, 10.0),
+    (Kind.ANNOUNCED, "Freeze", 5.0, 9.0, 12.0, 10.0),
+    (Kind.ANNOUNCED, "Freeze", 5.0, 0.0, None, 10.0),
+    (Kind.ANNOUNCED, "Freeze", 5.0, 5.0, None, 10.0),
+    (Kind.HARMLESS, "Freeze", 20.0, 30.0, 12.0, 10.0),
+    (Kind.HARMLESS, "Freeze", 0.0, 0.0, 0.06, 10.0),
+    (Kind.ANNOUNCED, "Freeze", 0.0, 0.0, 0.3, 10.0),
+    (Kind.ANNOUNCED, "Reboot", 0.0, 9.0, 12.0, 10.0),
+    (Kind.HARMLESS, "Freeze", 5.0, 9.0, None, 1800.0),
+    (Kind.ANNOUNCED, "Freeze", 5.0, 9.0, None, 1801.0),
+    (Kind.UNKNOWN_TYPE, "Teleport", 0.0, 9.0, None, 1801.0),
+]
+
+
+@pytest.mark.parametrize(("kind", "event_type", "announced", "below", "measured", "started"), LIVED)
+def test_what_was_measured_decides_about_harmless(
+    kind: Kind,
+    event_type: str,
+    announced: float,
+    below: float,
+    measured: float | None,
+    started: float,
+) -> None:
+    """An event announced as harmless is told once it paused its VM for longer, or goes on and on."""
+    event = replace(EVENT, event_type=event_type, duration_seconds=announced)
+    known = seen(seen(Lifecycles(), event), replace(event, status="Started", not_before=None))
+    life = replace(known.current["E"], observed_pause=measured)
+    assert life.started_at is not None
+    assert kind_of(life, life.started_at.wall + started, below) is kind
+
+
+def test_the_setting_decides_what_is_harmless() -> None:
+    """With a threshold of 0, the Freeze of 5 s is announced from its first document on."""
+    freeze = replace(EVENT, event_type="Freeze", duration_seconds=5.0)
+    context = ObservationContext(Timestamp(NOW), "vm_0", harmless_below=0.0)
+    known, [change] = observe(Lifecycles(), Document(1, (freeze,)), context)
+    assert (known.current["E"].kind, change.lifecycle.kind) == (Kind.ANNOUNCED, Kind.ANNOUNCED)
+
+
+def test_a_pause_changes_the_kind_of_what_has_ended() -> None:
+    """The kind of an ended event is that at its end, with the pause that its last document brought."""
+    freeze = replace(EVENT, event_type="Freeze", duration_seconds=5.0)
+    started = replace(freeze, status="Started", not_before=None)
+    known = Lifecycles()
+    for second, events, pause in ((0, [freeze], 0.0), (1, [started], 0.01), (20, [], 12.0)):
+        context = ObservationContext(Timestamp(NOW + second), "vm_0", pause=Pause(pause))
+        known, changes = observe(known, Document(1, tuple(events)), context)
+    assert known.ended["E"].kind is Kind.ANNOUNCED
+    assert changes[0].lifecycle.kind is Kind.ANNOUNCED
 
 
 def test_an_approval_from_here_explains_a_start() -> None:

@@ -93,7 +93,7 @@ FAILED = replace(STARTED, started_at=at(0), notice_seconds=0.0)
 PAUSED = replace(STARTED, observed_pause=2.5)
 PROVEN = replace(LIFE, started_at=at(900, "boot-2"), proven_by_boot=True)
 MINE = replace(STARTED, own_name="vm_0", observed_pause=7.0)
-SHRUNK = replace(MINE, event=replace(LIFE.event, resources=("vm_1",)), scope=Scope.PEER)
+SHRUNK = replace(MINE, event=replace(LIFE.event, resources=("vm_1",)))
 ADVICE = replace(LIFE, state=State.ADVISORY, notice_seconds=None)
 Told = list[tuple[Transition, Lifecycle, float]]
 Added = dict[str, Any]  # by the field of the statistics: the total of each histogram

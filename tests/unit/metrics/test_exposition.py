@@ -14,7 +14,6 @@ from azure_scheduled_events_exporter.core.approvals import mark_approved
 from azure_scheduled_events_exporter.core.document import Document, ScheduledEvent
 from azure_scheduled_events_exporter.core.event_types import EventType
 from azure_scheduled_events_exporter.core.instance import Instance
-from azure_scheduled_events_exporter.core.kinds import Kind
 from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycles, Transition
 from azure_scheduled_events_exporter.core.observation import ObservationContext, observe
 from azure_scheduled_events_exporter.core.pause import Pause
@@ -166,7 +165,6 @@ def test_every_field_of_the_snapshot_shows_when_it_changes() -> None:
     """A change of any input of a metric appears in the next scrape."""
     before = full_life()
     after = Snapshot(
-        kinds=dict.fromkeys(before.current, Kind.FAR_AHEAD),
         seen=dict.fromkeys(before.current, NOON + 91),
     )
     for each in fields(Snapshot):

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from azure_scheduled_events_exporter.polling.clock import system_clock
+from azure_scheduled_events_exporter.core.timestamp import Timestamp
+from azure_scheduled_events_exporter.polling.clock import ImdsClock, system_clock
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
@@ -41,3 +42,23 @@ def test_the_boot(platform: str) -> None:
     assert abs(again.wall - booted.wall) < 5.0
     uptime = float(Path("/proc/uptime").read_text().split()[0])
     assert abs(time.time() - uptime - booted.wall) < 60.0
+
+
+@pytest.mark.parametrize(
+    ("dates", "offset"),
+    [
+        pytest.param([0, -0.9], 0.0, id="agrees"),
+        pytest.param([-1.9, 0.9], 0.0, id="within the whole seconds of the Date header"),
+        pytest.param([300, 299.1, 301.4], 300.5, id="behind: the first answer stays"),
+        pytest.param([-300, -300.9], -299.5, id="ahead"),
+        pytest.param([300, -0.4], 0.0, id="set right in between"),
+        pytest.param([300, None], 300.5, id="an answer without a Date"),
+    ],
+)
+def test_the_clock_of_imds(dates: list[float | None], offset: float) -> None:
+    """The wall clock is corrected if that of IMDS differs by over 1.5 s; the other clock is not."""
+    machine = Timestamp(1_700_000_000.0, 800.0, "boot")
+    clock = ImdsClock(lambda: machine)
+    for ahead in dates:
+        clock.correct(None if ahead is None else machine.wall + ahead)
+    assert clock() == Timestamp(machine.wall + offset, 800.0, "boot")

@@ -16,7 +16,6 @@ from azure_scheduled_events_exporter.alertmanager.alert import Alert, Catalog, a
 from azure_scheduled_events_exporter.commands.waiting import until
 from azure_scheduled_events_exporter.config.settings import ENVIRONMENT_PREFIX, environment_name
 from azure_scheduled_events_exporter.core.document import parse_document
-from azure_scheduled_events_exporter.core.kinds import kind_of
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycles
 from azure_scheduled_events_exporter.core.observation import ObservationContext, observe
 from azure_scheduled_events_exporter.errors import ExporterError, UsageError
@@ -64,7 +63,7 @@ def alert_of_story(story: Scenario, catalog: Catalog) -> Alert:
     document = parse_document(document_body(stage.events, stage.incarnation))
     known, _ = observe(Lifecycles(), document, ObservationContext(now, story.vms[0].name))
     [life] = known.current.values()
-    kind = kind_of(life, now.wall)
+    kind = life.kind
     alert = alert_of(life, kind, None, catalog, {})
     if alert is None:
         raise UsageError(

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from azure_scheduled_events_exporter.core.event_types import EVENT_FACTS
-from azure_scheduled_events_exporter.core.kinds import Kind, kind_of
+from azure_scheduled_events_exporter.core.kinds import Kind
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, State
 from azure_scheduled_events_exporter.core.records import current_record
 from azure_scheduled_events_exporter.polling.document_reader import EMPTY_POLLS
@@ -68,7 +68,7 @@ def preparations(
         if last is None:
             is_named = not rules.types or life.event.event_type.casefold() in rules.types
             is_near = left is None or left <= rules.lead
-            is_due = life.is_mine and is_named and is_near and kind_of(life, now) in rules.kinds
+            is_due = life.is_mine and is_named and is_near and life.kind in rules.kinds
         elif last.outcome is None:
             is_due = last.run not in active
         else:
