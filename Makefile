@@ -2,7 +2,7 @@
 # and Debian's programs in .tools for the tests.
 BIN := .venv/bin
 
-.PHONY: demo stack test trials check bench soak torture fuzz generate golden lock image audit release help clean setup
+.PHONY: demo stack test trials check bench soak torture fuzz generate pictures golden lock image audit release help clean setup
 
 demo:  ## run the exporter on the built-in simulator; DEMO='--speed 10' passes flags
 	@scripts/demo $(DEMO)
@@ -39,6 +39,9 @@ generate: setup  ## regenerate dashboards, alert rules, Alertmanager's configura
 	@$(BIN)/python -m dashboards
 	@scripts/chart
 	@scripts/status
+
+pictures: setup  ## draw the pictures in docs/images anew: status page, dashboards, README; npm's packages the first time
+	@scripts/pictures
 
 golden: setup  ## regenerate the golden files and the counts of series in docs/fleet.md; review the difference
 	@scripts/tools prometheus

@@ -8,7 +8,7 @@ import grafanalib.core as g  # type: ignore[import-untyped] # it carries no type
 from azure_scheduled_events_exporter.alerts.series import BLIND as RECORDED
 
 from .board import EXPORTER, STATUS_LINK, board, manual, runbook, solid, stat, vm_link
-from .grafana import columns, instant, over_time, panel, variable
+from .grafana import Table, columns, instant, over_time, panel, variable
 from .queries import (
     APPROVED,
     JOB,
@@ -170,7 +170,7 @@ _STATES = [
 
 def _exporters() -> g.Panel:
     return panel(
-        g.Table,
+        Table,
         "Exporters",
         "At most 50 exporters: first those that are down, then those that do not see IMDS, those"
         " that cannot write their journal, and those whose last answer of IMDS is oldest.",

@@ -19,7 +19,7 @@ from .board import (
     stat,
     vm_link,
 )
-from .grafana import columns, hidden_variable, instant, panel, text_variable, variable
+from .grafana import Table, columns, hidden_variable, instant, panel, text_variable, variable
 from .queries import (
     DAY,
     ENDED,
@@ -289,7 +289,7 @@ def _table_of_events() -> g.Panel:
 
 def _table_of_vms() -> g.Panel:
     return panel(
-        g.Table,
+        Table,
         "VMs",
         "VMs with an event first, then those whose exporter has no current data, then quiet ones;"
         " at most 50 rows. When: the start of the event, its approval, or NotBefore.",
@@ -340,7 +340,7 @@ def _table_of_vms() -> g.Panel:
 def _types() -> g.Panel:
     outcomes = ("Completed", "Cancelled", "Lost")
     return panel(
-        g.Table,
+        Table,
         "By type, last 30 days",
         "Events that ended in the last 30 days, each once, by how they ended: lost means that"
         " nobody was polling when it disappeared. Least notice: from first seen to NotBefore.",

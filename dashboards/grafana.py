@@ -26,26 +26,6 @@ _OBSOLETE: Mapping[type, frozenset[str]] = {
     g.TimePicker: frozenset({"time_options"}),
     g.Template: frozenset({"auto", "auto_count", "auto_min", "useTags"}),
 }
-_LOOKS: Mapping[
-    type, Json
-] = {  # arguments that all panels of a class share, and what grafanalib has no argument for
-    g.Stat: {
-        "alignment": "center",
-        "colorMode": "background_solid",
-        "graphMode": "none",
-        "reduceCalc": "lastNotNull",
-        "textMode": "value",
-        "extraJson": {"options": {"wideLayout": True}},
-    },
-    g.Table: {
-        "align": "left",
-        "extraJson": {
-            "fieldConfig": {"defaults": {"custom": {"cellOptions": {"type": "auto"}}}},
-            "options": {"cellHeight": "sm"},
-        },
-    },
-    g.TimeSeries: {"extraJson": {"options": {"legend": {"showLegend": False}}}},
-}
 
 
 class Query(g.Target):  # type: ignore[misc] # untyped
@@ -65,6 +45,16 @@ class Query(g.Target):  # type: ignore[misc] # untyped
         }
 
 
+class Table(g.Table):  # type: ignore[misc] # untyped
+    """A table without the old way to choose the look of cells: Grafana would ignore ``cellOptions``."""
+
+    def to_json_data(self) -> Json:
+        """Return the panel."""
+        written: Json = super().to_json_data()
+        del written["fieldConfig"]["defaults"]["custom"]["displayMode"]
+        return written
+
+
 class Variable(g.Template):  # type: ignore[misc] # untyped
     """A variable, written as Grafana writes it; where one may choose several values, All is chosen at first."""
 
@@ -78,6 +68,28 @@ class Variable(g.Template):  # type: ignore[misc] # untyped
             True if self.hide == g.HIDE_VARIABLE else None
         )  # what follows from the data does not belong into links
         return {**super().to_json_data(), "query": query, "current": chosen, "skipUrlSync": own}
+
+
+_LOOKS: Mapping[
+    type, Json
+] = {  # arguments that all panels of a class share, and what grafanalib has no argument for
+    g.Stat: {
+        "alignment": "center",
+        "colorMode": "background_solid",
+        "graphMode": "none",
+        "reduceCalc": "lastNotNull",
+        "textMode": "value",
+        "extraJson": {"options": {"wideLayout": True}},
+    },
+    Table: {
+        "align": "left",
+        "extraJson": {
+            "fieldConfig": {"defaults": {"custom": {"cellOptions": {"type": "auto"}}}},
+            "options": {"cellHeight": "sm"},
+        },
+    },
+    g.TimeSeries: {"extraJson": {"options": {"legend": {"showLegend": False}}}},
+}
 
 
 def instant(*expressions: str, legend: str = "") -> list[Query]:
@@ -115,12 +127,12 @@ def panel(
     field = {
         "unit": unit,
         "color": {"mode": "thresholds"},
-        "thresholds": thresholds or steps("transparent" if kind is g.Table else FINE),
+        "thresholds": thresholds or steps("transparent" if kind is Table else FINE),
         "mappings": list(mappings),
         **(defaults or {}),
         "custom": {**shared_custom, **(custom or {})},
     }
-    if kind is g.Table:  # the text of an empty panel does not belong into its empty cells
+    if kind is Table:  # the text of an empty panel does not belong into its empty cells
         blank = {
             "matcher": {"id": "byRegexp", "options": ".*"},
             "properties": [{"id": "noValue", "value": " "}],

@@ -72,6 +72,11 @@ def times(*matchers: str) -> str:
     return f"{selector('', HAPPENS_AT, *matchers)} or on (event_id) {no_time}"
 
 
+def started_events(*matchers: str) -> str:
+    """Return 1 for each type and list of VMs of which an event is Started."""
+    return f"group by (event_type, resources) ({metric(INFO, _BEGAN, *matchers)})"
+
+
 def one(vector: str) -> str:
     """Return one series of each event."""
     return f"topk by (event_id) (1, {vector})"

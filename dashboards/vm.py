@@ -18,7 +18,7 @@ from .board import (
     runbook,
     stat,
 )
-from .grafana import columns, hidden_variable, instant, panel, text_variable, variable
+from .grafana import Table, columns, hidden_variable, instant, panel, text_variable, variable
 from .queries import (
     DAY,
     ENDED,
@@ -203,6 +203,7 @@ def vm() -> Json:
             hidden_variable("instance", f"label_values({metric(IDENTITY, _NAMED)}, instance)"),
             text_variable("traces", "Traces (UID of Tempo)"),
         ],
+        marked=[_TOUCHES],
     )
 
 
@@ -255,7 +256,7 @@ def _answer() -> list[g.Panel]:
 
 def _identity() -> g.Panel:
     return panel(
-        g.Table,
+        Table,
         "This VM",
         "The VM as its instance metadata describes it, and where to act on it. VMs with the same"
         " name have a row each.",
@@ -313,7 +314,7 @@ def _table() -> g.Panel:
 
 def _counted() -> g.Panel:
     return panel(
-        g.Table,
+        Table,
         "What its exporter counted since its journal began",
         "Events of this VM by type, who approved them, and means: of the notice, of the time"
         " Scheduled and Started, and of the longest pause that the VM measured.",

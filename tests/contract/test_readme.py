@@ -9,16 +9,12 @@ from importlib.metadata import metadata
 from pathlib import Path
 from urllib.parse import unquote
 
-from PIL import Image
-
 from azure_scheduled_events_exporter import DOCUMENTATION
 from azure_scheduled_events_exporter.commands.cli import COMMANDS
 from azure_scheduled_events_exporter.config.settings import SETTINGS
 from azure_scheduled_events_exporter.metrics.collector import SPECS
 from support.documented import links, pages
-from support.monitoring.pictures import FIRST_SCREEN, first_screen
 from support.paths import ROOT
-from support.picture_texts import IMAGES
 
 PAGES = pages()
 DOCS = ROOT / "docs"
@@ -35,14 +31,6 @@ def rows(page: str, columns: int, first: str) -> list[tuple[str, ...]]:
     ]
     stripped = [tuple(cell.strip("|").strip() for cell in row) for row in cells]
     return [row for row in stripped if len(row) == columns and re.fullmatch(first, row[0])]
-
-
-def test_the_picture_of_the_readme_is_a_part_of_the_fleets() -> None:
-    """The README shows the upper rows of the dashboard as it is drawn now:
-    scripts/render-dashboards.
-    """
-    with Image.open(IMAGES / FIRST_SCREEN) as shown:
-        assert shown.tobytes() == first_screen(IMAGES).tobytes()
 
 
 def test_every_metric_is_documented_as_it_is() -> None:

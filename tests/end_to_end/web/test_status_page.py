@@ -1,7 +1,6 @@
 """The status page in a real browser: ``run`` against the simulator, looked at with Chromium."""
 
 import re
-import shutil
 import signal
 import time
 import uuid
@@ -10,51 +9,19 @@ from email.utils import formatdate
 from typing import Literal
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, ViewportSize, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, ViewportSize, expect
 
 from azure_scheduled_events_exporter.simulator import Simulator
 from azure_scheduled_events_exporter.web.status_page import page as status_page
 from azure_scheduled_events_exporter.web.status_page import page_headers
 from azure_scheduled_events_exporter.web.wording import ago, left, length
+from support.browser import chromium, poor_contrast
 from support.events.imds_bodies import entry
-from support.events.status_scene import NOW, PICTURED, SCENES
-from support.picture_texts import IMAGES, keep, words_of_page
+from support.events.status_scene import NOW, SCENES
 from support.programs import PATIENCE, Exporter
 from support.quiet import QUIET
 from support.servers.http_peer import HttpServer, Request, Response
 
-CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
-FLAGS = (
-    "--no-sandbox",  # which Chromium insists on as root
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
-# Every text of the page with too little contrast to its background (WCAG 2 AA: 4.5, large text 3).
-CONTRAST = """() => {
-  const channels = (text) => text.match(/[\\d.]+/g).map(Number);
-  const light = ([r, g, b]) => [r, g, b].map((c) => c / 255)
-    .map((c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4))
-    .reduce((sum, c, i) => sum + c * [0.2126, 0.7152, 0.0722][i], 0);
-  const ground = (element) => {
-    for (; element; element = element.parentElement) {
-      const found = channels(getComputedStyle(element).backgroundColor);
-      if (found.length === 3 || found[3] === 1) return found;
-    }
-  };
-  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT), poor = [];
-  for (let node; (node = walker.nextNode());) {
-    const element = node.parentElement, style = getComputedStyle(element);
-    if (!node.nodeValue.trim() || !element.checkVisibility() || element.closest(".unseen, .skip, script")) continue;
-    const [a, b] = [light(channels(style.color)), light(ground(element))];
-    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
-    if (ratio < (parseFloat(style.fontSize) >= 24 ? 3 : 4.5)) poor.push(`${ratio.toFixed(2)}: ${node.nodeValue}`);
-  }
-  return poor;
-}"""
 Start = Callable[..., Exporter]
 
 
@@ -70,16 +37,8 @@ def event(**changes: object) -> dict[str, object]:
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """Chromium without a window."""
-    path = next(filter(None, map(shutil.which, CHROMIUM)), None)
-    if path is None:
-        pytest.fail(
-            "Chromium is missing: run scripts/tools chromium, or put one of these on the PATH: "
-            + ", ".join(CHROMIUM)
-        )
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=path, args=list(FLAGS))
-        yield chromium
-        chromium.close()
+    with chromium() as started:
+        yield started
 
 
 @pytest.fixture
@@ -303,7 +262,7 @@ class Scenes(HttpServer):
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [360, 900])
 def test_readable_on_every_screen(
-    request: pytest.FixtureRequest, browser: Browser, scheme: Literal["light", "dark"], width: int
+    browser: Browser, scheme: Literal["light", "dark"], width: int
 ) -> None:
     """In light and dark, on a desk and on a telephone, all text has the contrast of WCAG AA and
     nothing is cut off.
@@ -313,12 +272,8 @@ def test_readable_on_every_screen(
         page = context.new_page()
         for scene in SCENES:
             page.goto(f"{scenes.url}/{scene}")
-            assert page.evaluate(CONTRAST) == []
+            assert poor_contrast(page) == []
             assert page.evaluate("document.documentElement.scrollWidth") == width
-            name = PICTURED.get((scene, scheme, width))
-            if name and request.config.getoption("--update-golden"):
-                page.screenshot(path=IMAGES / name)
-                keep(IMAGES / name, words_of_page(status_page(SCENES[scene], NOW, "/metrics")))
         scenes.stop()  # the page asks again by itself
         expect(page.get_by_role("alert")).to_be_visible()
-        assert page.evaluate(CONTRAST) == []
+        assert poor_contrast(page) == []

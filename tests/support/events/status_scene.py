@@ -165,10 +165,3 @@ BLIND = replace(
     ),
 )
 SCENES = {"busy": BUSY, "quiet": QUIET, "blind": BLIND}
-PICTURED = {
-    ("busy", "light", 900): "status-light.png",
-    ("busy", "dark", 900): "status-dark.png",
-    ("busy", "dark", 360): "status-narrow.png",
-    ("blind", "light", 900): "status-blind.png",
-}
-"""Scene, colors and width of each picture of the page; written anew with ``--update-golden``."""

@@ -5,6 +5,7 @@ The samples have the names and labels of the exporter's metrics: a series that t
 have fails. :class:`StoryPrometheus` serves them.
 """
 
+import math
 import subprocess
 from collections import defaultdict
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from pathlib import Path
 from azure_scheduled_events_exporter.core.kinds import Kind
 from azure_scheduled_events_exporter.metrics.collector import SPECS
 from azure_scheduled_events_exporter.metrics.spec import PREFIX
+from support.monitoring.latency import SERIES
 from support.programs import ConfiguredPrometheus, debian
 
 STEP, MINUTE, HOUR, DAY = 30, 60, 3600, 86_400
@@ -376,6 +378,12 @@ def story(
     """Return the story with its ``current`` events; ``states`` of exporters are ``down`` and
     ``blind``.
     """
+    return _samples(now, current, states).text()
+
+
+def _samples(
+    now: float, current: tuple[Event, ...], states: dict[str, str] | None = None
+) -> Samples:
     samples = Samples(now)
     states = dict(states or {})
     for event in current:
@@ -388,6 +396,28 @@ def story(
         samples.exporter(
             vm, states.get(vm.name, "ok"), 3 * MINUTE if vm.name in unseen else 20 * MINUTE
         )
+    return samples
+
+
+def _slow_checkout(now: float) -> str:
+    """Return a quiet hour in which a Freeze of web_1 made a service slow."""
+    freeze = Event(
+        "Freeze",
+        ("web_1",),
+        -40 * MINUTE,
+        -25 * MINUTE,
+        -25 * MINUTE,
+        -18 * MINUTE,
+        kind=Kind.HARMLESS,
+        duration=5.0,
+        description=MOVE,
+    )
+    samples = _samples(now, (freeze,))
+    for index in range(int(HOUR / STEP)):
+        at = -HOUR + index * STEP
+        usual = 0.18 + 0.03 * math.sin(index * 1.7) + 0.02 * math.sin(index * 0.6)
+        slow = 11.0 * math.exp(-(at + 25 * MINUTE) / 45) if at >= -25 * MINUTE else 0.0
+        samples.series(SERIES, {}, usual + slow, at, at)
     return samples.text()
 
 
@@ -410,3 +440,4 @@ def moments(now: float) -> Iterator[tuple[str, str]]:
     yield "event", story(now)
     yield "quiet", story(now, current=())
     yield "blind", story(now, current=NOW[:4], states={"web_3": "down", "batch_0": "blind"})
+    yield "slow", _slow_checkout(now)

@@ -104,6 +104,23 @@ def test_no_null_but_the_first_step_of_thresholds(board: Json) -> None:
             assert rest == sorted(rest)
 
 
+def test_cells_of_tables_keep_their_colors(board: Json) -> None:
+    """Grafana 11 and newer ignore ``cellOptions`` of a table that has the old ``displayMode``."""
+    tables = [panel for panel in board["panels"] if panel["type"] == "table"]
+    assert not any("displayMode" in panel["fieldConfig"]["defaults"]["custom"] for panel in tables)
+
+
+def test_events_are_marked_on_graphs(board: Json) -> None:
+    """A graph with the board's time range has the marks; the page has the query to paste."""
+    (marks,) = board["annotations"]["list"]
+    graphs = {panel["id"]: panel for panel in board["panels"] if panel["type"] == "timeseries"}
+    hidden = set(marks.get("filter", {"ids": []})["ids"])
+    assert hidden == {number for number, panel in graphs.items() if "timeFrom" in panel}
+    if board["uid"].endswith("-exporter"):
+        assert f"```promql\n{marks['expr']}\n```" in MANUAL
+        assert f"`{marks['titleFormat']}`" in MANUAL
+
+
 def test_the_data_source_is_chosen_once(board: Json) -> None:
     """dashboard-linter: template-datasource-rule and panel-datasource-rule."""
     variables = {each["name"]: each for each in board["templating"]["list"]}
