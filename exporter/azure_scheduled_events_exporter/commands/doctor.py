@@ -13,8 +13,8 @@ from azure_scheduled_events_exporter import __version__
 from azure_scheduled_events_exporter.config.flags import written_flags
 from azure_scheduled_events_exporter.config.resolution import resolve
 from azure_scheduled_events_exporter.doctor import chain
-from azure_scheduled_events_exporter.doctor.finding import Finding, Findings, Mark, wrong
-from azure_scheduled_events_exporter.doctor.subject import subject_of
+from azure_scheduled_events_exporter.doctor.finding import Finding, Findings, Mark, counted, wrong
+from azure_scheduled_events_exporter.doctor.subject import Servers, subject_of
 from azure_scheduled_events_exporter.errors import ExporterError, printable
 
 from .settings import take_environment
@@ -73,9 +73,15 @@ def run(parsed: argparse.Namespace) -> int:
         hint = "Correct it; 'check-config' shows all settings."
         found = wrong("settings", f"The exporter cannot start: {error}.", hint)
         return _report([("This machine", iter([found]))], as_json=parsed.json)
-    servers = {name: getattr(parsed, name) for name in _SERVERS}
     files = {name: getattr(parsed, f"{name}_http") for name in _WITH_HTTP_CONFIG}
-    subject = subject_of(config, os.environ, parsed.exporter, servers, files)
+    servers = Servers(
+        parsed.exporter,
+        parsed.prometheus,
+        parsed.alertmanager,
+        parsed.grafana,
+        {**files, "alertmanager": config.alertmanager_http_config_file},
+    )
+    subject = subject_of(config, os.environ, servers)
     if not parsed.json:
         print(f"doctor asks: {subject.servers}\n", flush=True)
     return _report(chain.examine(subject), as_json=parsed.json)
@@ -100,11 +106,10 @@ def _report(parts: Iterable[tuple[str, Findings]], *, as_json: bool) -> int:
                 indent=2,
             )
         )
-    done, skipped = len(found) - counts[Mark.SKIPPED], counts[Mark.SKIPPED]
-    say(
-        f"{done} checks: {counts[Mark.WRONG]} wrong, {counts[Mark.WARNING]} warnings; {skipped}"
-        " skipped."
-    )
+    skipped = counts[Mark.SKIPPED]
+    checks = counted(len(found) - skipped, "check")
+    warnings = counted(counts[Mark.WARNING], "warning")
+    say(f"{checks}: {counts[Mark.WRONG]} wrong, {warnings}; {skipped} skipped.")
     return status
 
 

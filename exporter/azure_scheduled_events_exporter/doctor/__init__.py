@@ -1,4 +1,4 @@
-"""What ``doctor`` checks: one module for each part of the chain, from the metadata service to Grafana.
+"""What ``doctor`` checks, from the metadata service to Grafana: a module for each part.
 
 A check looks at one thing and returns or yields a :class:`~.finding.Finding`. A module's
 ``examine`` calls its checks in order and skips those that an earlier failure makes meaningless.

@@ -1,108 +1,139 @@
-"""Checks whether an Alertmanager mutes the exporter's alerts: by a silence, or by an inhibition of somebody else's.
+"""Checks whether an Alertmanager mutes the exporter's alerts, and whether its routes know them.
 
 Where its routes lead is not computed here: ``drill`` sends an alert and measures when it arrives.
 """
 
-import re
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import yaml
 
+from azure_scheduled_events_exporter.alerts.groups import alerts
+from azure_scheduled_events_exporter.alerts.rule import PREFIX
+from azure_scheduled_events_exporter.alerts.settings import PLACEHOLDERS, Settings
+from azure_scheduled_events_exporter.alerts.severities import INFO, WARNING
+
 from .api import Api
 from .finding import Finding, Findings, ok, warning, wrong
-from .rules import kept_labels
+from .matchers import Matcher, all_accept, matchers_of_inhibition, matchers_of_route
 from .subject import Subject
 
-_MATCHER: Final = re.compile(r'\s*"?([^\s=!~,{}"]+)"?\s*(=~|!~|!=|=)\s*("(?:[^"\\]|\\.)*"|[^,}]*)')
-"""Name, operator and value, in quotes or not."""
-
-_PLACEHOLDERS: Final = ("REPLACE", "example.com")
-_ALERTS: Final = (
-    {"alertname": "AzureScheduledEventReboot", "event_type": "Reboot", "severity": "critical"},
-    {"alertname": "AzureScheduledEventPreempt", "event_type": "Preempt", "severity": "warning"},
-)
+_OURS = f'alertname=~"{PREFIX}.+"'
 
 
 def examine(subject: Subject, api: Api) -> Findings:
     """Yield the findings about the Alertmanager at ``api``."""
     status = api.data("/api/v2/status")
     config = yaml.safe_load(status["config"]["original"])
-    yield ok(
-        "alertmanager-reachable",
-        f"Alertmanager {status['versionInfo']['version']} answers at {api.shown}.",
-    )
+    version = status["versionInfo"]["version"]
+    settings = subject.alert_settings
+    yield ok("alertmanager-reachable", f"Alertmanager {version} answers at {api.shown}.")
     yield _placeholders(config.get("receivers") or ())
-    yield _inhibitions(config.get("inhibit_rules") or (), kept_labels(subject.config))
-    yield _silences(
-        api.data("/api/v2/alerts", filter='alertname=~"AzureScheduledEvent.+"', active="false")
-    )
+    yield _severities(config["route"], settings)
+    yield _inhibitions(config.get("inhibit_rules") or (), settings)
+    yield _silences(api.data("/api/v2/alerts", filter=_OURS, active="false"))
 
 
 def _placeholders(receivers: Sequence[Mapping[str, Any]]) -> Finding:
-    left = [
-        str(each["name"])
-        for each in receivers
-        if any(word in yaml.safe_dump(each) for word in _PLACEHOLDERS)
-    ]
-    if left:
-        sentence = (
-            "Receivers still have the placeholders of the shipped configuration:"
-            f" {', '.join(left)}."
-        )
-        hint = (
-            "Fill in values.yaml and export it again. Alertmanager hides secrets, so check those"
-            " too."
-        )
-        return wrong("receivers", sentence, hint)
-    return ok("receivers", "No receiver has a placeholder that Alertmanager shows.")
+    left = []
+    for receiver in receivers:
+        text = yaml.safe_dump(receiver)
+        if any(word in text for word in PLACEHOLDERS):
+            left.append(str(receiver["name"]))
+    if not left:
+        return ok("receivers", "No receiver has a placeholder that Alertmanager shows.")
+    sentence = (
+        f"Receivers still have the placeholders of the shipped configuration: {', '.join(left)}."
+    )
+    hint = (
+        "Fill in values.yaml and export it again. Alertmanager hides secrets, so check those too."
+    )
+    return wrong("receivers", sentence, hint)
 
 
-def _inhibitions(rules: Sequence[Mapping[str, Any]], kept: Sequence[str]) -> Finding:
-    """Look for inhibitions that mute alerts about unrelated events; ``kept``: the target labels that alerts keep.
+def _severities(route: Mapping[str, Any], settings: Settings) -> Finding:
+    """Look for severities of our alerts that no route names, where routes ask for a severity.
+
+    What a route has to name is what pages, and words of a company: a warning makes a ticket and an
+    info only shows wherever they go.
+    """
+    asked = [each for each in _route_matchers(route) if each.name == "severity"]
+    missing: dict[str, str] = {}
+    for alert in alerts(settings):
+        word = alert.severity
+        named = any(each.accepts({"severity": word}) for each in asked)
+        if not named and word not in {WARNING, INFO}:
+            missing.setdefault(word, alert.name)
+    if not asked or not missing:
+        return ok("severities", "The routes know the severities of the alerts.")
+    shown = ", ".join(f"{word} ({name})" for word, name in missing.items())
+    return warning(
+        "severities",
+        f"No route names these severities of the alerts: {shown}.",
+        "Add a route, or put those that page into severities.paging and load the rendered routes.",
+    )
+
+
+def _route_matchers(route: Mapping[str, Any]) -> Iterator[Matcher]:
+    yield from matchers_of_route(route)
+    for each in route.get("routes") or ():
+        yield from _route_matchers(each)
+
+
+def _inhibitions(rules: Sequence[Mapping[str, Any]], settings: Settings) -> Finding:
+    """Look for inhibitions that mute alerts about unrelated events.
 
     To Alertmanager, a label that both alerts lack is equal. Alerts about events have no
     ``instance``.
     """
-    events = [{**alert, "event_id": "an id", **dict.fromkeys(kept, "any")} for alert in _ALERTS]
+    events = _labels_of_events(settings)
     for rule in rules:
         equal = rule.get("equal") or ()
-        if set(equal) & events[0].keys() or not any(
-            _match(rule.get("target_matchers"), event) for event in events
-        ):
+        if equal and not _is_shared_by_events(rule, equal, events):
             continue
-        source = ", ".join(str(matcher) for matcher in rule.get("source_matchers") or ())
-        sentence = (
-            f"While an alert with {source} fires, an inhibition with equal: [{', '.join(equal)}]"
-            " mutes alerts about every event, because these lack such labels."
-        )
-        hint = 'Add alertname!~"AzureScheduledEvent.+" to the target_matchers of that inhibition.'
-        return warning("inhibitions", sentence, hint)
+        target = matchers_of_inhibition(rule, "target")
+        if any(all_accept(target, labels) for labels in events):
+            return _broad_inhibition(rule, equal)
     if not any("event_id" in (rule.get("equal") or ()) for rule in rules):
         sentence = "Our inhibitions are missing: an event that pages makes tickets too."
-        return warning(
-            "inhibitions", sentence, "Copy inhibit_rules of the shipped alertmanager.yml."
-        )
+        hint = "Copy inhibit_rules of the shipped alertmanager.yml."
+        return warning("inhibitions", sentence, hint)
     return ok("inhibitions", "No inhibition mutes alerts about unrelated events.")
 
 
-def _match(matchers: Sequence[str] | None, labels: Mapping[str, str]) -> bool:
-    """Return whether ``labels`` meet all ``matchers``. A missing label is an empty one."""
-    for name, operator, text in (
-        parsed for each in matchers or () for parsed in _MATCHER.findall(str(each))
-    ):
-        have, value = labels.get(name, ""), text.strip().strip('"').replace("\\\\", "\\")
-        try:
-            found = (
-                re.fullmatch(value, have, re.DOTALL) is not None
-                if "~" in operator
-                else have == value
-            )
-        except re.error:  # Go's own syntax
-            return False
-        if found == operator.startswith("!"):
-            return False
-    return True
+def _labels_of_events(settings: Settings) -> list[dict[str, str]]:
+    """Return the labels of each alert about events."""
+    found = []
+    for alert in alerts(settings):
+        if alert.events is None:
+            continue
+        event_type = alert.events.types[0] if alert.events.types else "Reboot"
+        event = {"event_id": "an id", "event_type": event_type}
+        kept = dict.fromkeys(settings.items("labels.keep"), "any")
+        own = {"alertname": alert.name, "severity": alert.severity}
+        found.append({**kept, **alert.labels, **own, **event})
+    return found
+
+
+def _is_shared_by_events(
+    rule: Mapping[str, Any], equal: Sequence[str], events: Sequence[Mapping[str, str]]
+) -> bool:
+    """Return whether two alerts about events count as equal to a rule because they lack its labels.
+
+    Of an alert that is not ours, it is not known which labels it lacks.
+    """
+    source = matchers_of_inhibition(rule, "source")
+    return any(all_accept(source, labels) for labels in events if not labels.keys() & set(equal))
+
+
+def _broad_inhibition(rule: Mapping[str, Any], equal: Sequence[str]) -> Finding:
+    source = ", ".join(map(str, matchers_of_inhibition(rule, "source"))) or "any labels"
+    sentence = (
+        f"While an alert with {source} fires, an inhibition with equal: [{', '.join(equal)}]"
+        " mutes alerts about every event, because these lack such labels."
+    )
+    hint = f'Add alertname!~"{PREFIX}.+" to the target_matchers of that inhibition.'
+    return warning("inhibitions", sentence, hint)
 
 
 def _silences(muted: Sequence[Mapping[str, Any]]) -> Finding:
@@ -111,12 +142,8 @@ def _silences(muted: Sequence[Mapping[str, Any]]) -> Finding:
     if not silenced:
         return ok("silences", "None of our alerts that fire now is silenced.")
     first = silenced[0]
-    sentence = (
-        f"Of our alerts that fire now, {len(silenced)} are silenced, such as"
-        f" {first['labels']['alertname']}."
-    )
-    hint = (
-        "Expire the silence if it is not meant for them: amtool silence expire"
-        f" {first['status']['silencedBy'][0]}."
-    )
+    name = first["labels"]["alertname"]
+    silence = first["status"]["silencedBy"][0]
+    sentence = f"Of our alerts that fire now, {len(silenced)} are silenced, such as {name}."
+    hint = f"Expire the silence if it is not meant for them: amtool silence expire {silence}."
     return wrong("silences", sentence, hint)

@@ -51,6 +51,7 @@ _CHECKS: Mapping[str, tuple[str, ...]] = {
         "rules-health",
         "alerting",
         "receivers",
+        "severities",
         "inhibitions",
         "silences",
     ),
@@ -86,6 +87,11 @@ class Finding:
         return (
             f"{DOCUMENTATION}{PAGES[self.check]}" if self.mark in {Mark.WARNING, Mark.WRONG} else ""
         )
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun, which has an s unless there is one."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 Findings = Iterator[Finding]

@@ -21,13 +21,13 @@ from azure_scheduled_events_exporter.service.endpoint import SHORT_SEARCH, with_
 from azure_scheduled_events_exporter.times import format_duration
 
 from . import guest_proxy_agent
-from .finding import Finding, Findings, ok, skipped, warning, wrong
+from .finding import Finding, Findings, counted, ok, skipped, warning, wrong
 from .subject import Subject
 
 _CLOCK_NOTED = 3.0
 """Seconds between both clocks; the Date header has a resolution of 1 s."""
 
-_CLOCK_WRONG = 20.0
+_CLOCK_WRONG = 30.0
 """Above so many seconds, the alert ClockOff fires."""
 
 _TEMPORARY = {404, 405, 410, 429, 500, 503}
@@ -132,10 +132,7 @@ def _events(document: Document, version: str) -> Finding:
             "scheduled-events", f"An event cannot be read: {'; '.join(document.unreadable)}.", hint
         )
     count = len(document.events)
-    sentence = (
-        f"Scheduled Events are enabled: {count} event{'' if count == 1 else 's'}, by api-version"
-        f" {version}."
-    )
+    sentence = f"Scheduled Events are enabled: {counted(count, 'event')}, by api-version {version}."
     return ok("scheduled-events", sentence)
 
 

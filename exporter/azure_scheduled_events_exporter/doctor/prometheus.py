@@ -1,18 +1,21 @@
-"""Checks whether a Prometheus answers and scrapes this exporter; ``rules`` looks at what it evaluates.
+"""Checks whether a Prometheus answers and scrapes this exporter.
 
-A store that only implements Prometheus' API, such as VictoriaMetrics, Mimir or Thanos, is checked
+``rules`` looks at what it evaluates. A store that only implements Prometheus' API, such as VictoriaMetrics, Mimir or Thanos, is checked
 by the same samples. Only a Prometheus has targets, which say why a scrape fails.
 """
 
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from http import HTTPStatus
 from itertools import pairwise
 from statistics import median
-from typing import Any, Final
+from typing import Any, Final, Self
 from urllib.parse import urlsplit
 
+from azure_scheduled_events_exporter.alerts.settings import SETTINGS
+from azure_scheduled_events_exporter.metrics.spec import LABEL_BYTES
 from azure_scheduled_events_exporter.times import format_duration
 
 from . import rules
@@ -20,12 +23,51 @@ from .api import Api, WrongAnswerError
 from .finding import Finding, Findings, ok, skipped, warning, wrong
 from .subject import Subject
 
-_OFTEN, _SELDOM = 5.0, 30.0  # seconds between scrapes: as shipped, and the notice of an eviction
-_SCRAPES: Final = 10  # the newest ones: older ones may be from before the interval was changed
-_STATUS: Final = re.compile(
-    r'(?:HTTP status|":) (\d{3})\b'
-)  # as Prometheus and vmagent write it after an address
+_OFTEN: Final = 5.0
+"""Seconds between scrapes, as shipped."""
+_EVICTION: Final = 30.0
+"""Seconds of notice of an eviction: with rarer scrapes, it is over before its page."""
+_SELDOM: Final = SETTINGS["scrape.interval"].limits[1]
+"""Seconds: the rules do not work with rarer scrapes."""
+_SCRAPES: Final = 10
+"""How many are judged: older ones may be from before the interval was changed."""
 _LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
+
+_SCRAPE_ERRORS: Final[tuple[tuple[str, str], ...]] = (
+    (
+        r'(?:HTTP status|":) (?:401|403)\b',
+        "Give the scrape configuration a user: basic_auth.",
+    ),
+    (
+        r'(?:HTTP status|":) 404\b',
+        "Make metrics_path agree with --web.telemetry-path.",
+    ),
+    (
+        r"x509: |tls: |HTTP response to HTTPS|HTTP request to an HTTPS",
+        "Make scheme and tls_config of the scrape configuration agree with --web.config.file.",
+    ),
+    (
+        r"label_value_length_limit|label_name_length_limit|label_limit",
+        f"Raise {{found}} of the scrape configuration: labels have up to {LABEL_BYTES} bytes.",
+    ),
+    (
+        r"sample.limit|body.size.limit",
+        "Raise it in the scrape configuration: docs/fleet.md has the number of series.",
+    ),
+    (
+        r"no such host|server misbehaving",
+        "Prometheus cannot resolve the name: correct the target, or scrape the address.",
+    ),
+    (
+        r"connection refused",
+        "Nothing listens there: start the exporter, or correct the target's address.",
+    ),
+    (
+        r"dial tcp|i/o timeout|deadline exceeded|no route to host|network is unreachable",
+        "Open the port in the VM's firewall and the network security group.",
+    ),
+)
+"""Patterns of the errors of Prometheus and vmagent, and what to do. The first that is found holds."""
 
 
 def examine(subject: Subject, api: Api) -> Findings:
@@ -40,31 +82,44 @@ def examine(subject: Subject, api: Api) -> Findings:
 def _target(subject: Subject, api: Api) -> Findings:
     """Find this exporter by the VM's name in its metrics, else among the targets by its address."""
     series = _series(subject, api)
-    renamed = sorted({name for labels in series for name in labels if name.startswith("exported_")})
-    found = {(labels.get("job", ""), labels.get("instance", "")) for labels in series}
+    found = {_Target.of(labels) for labels in series}
     if not found:
         target = _unseen(subject, api)
         if target is None or target.get("health") != "up":
             yield _failing(subject, target)
             return
-        found = {(target["labels"].get("job", ""), target["labels"].get("instance", ""))}
-    names = ", ".join("/".join(each) for each in sorted(found))
+        found = {_Target.of(target["labels"])}
+    names = ", ".join(sorted(map(str, found)))
     if len(found) == 1:
         yield ok("target", f"This exporter is scraped as {names}.")
     else:
         hint = "Keep one scrape configuration: sums over events count it more than once."
         yield warning("target", f"This exporter is scraped {len(found)} times: {names}.", hint)
+    renamed = {name for labels in series for name in labels if name.startswith("exported_")}
     if renamed:
-        hint = (
-            "Rename the target's labels of these names in relabel_configs, so that alerts and"
-            " dashboards know the VM."
-        )
         yield warning(
             "target-labels",
-            f"Prometheus renames labels of the exporter: {', '.join(renamed)}.",
-            hint,
+            f"Prometheus renames labels of the exporter: {', '.join(sorted(renamed))}.",
+            "Rename the target's labels of these names in relabel_configs, so that alerts and"
+            " dashboards know the VM.",
         )
-    yield _interval(api, *min(found))
+    yield _interval(api, min(found, key=str))
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """The labels by which Prometheus knows a target."""
+
+    job: str
+    instance: str
+
+    @classmethod
+    def of(cls, labels: Mapping[str, str]) -> Self:
+        """Return that of a series or a target."""
+        return cls(labels.get("job", ""), labels.get("instance", ""))
+
+    def __str__(self) -> str:
+        return f"{self.job}/{self.instance}"
 
 
 def _series(subject: Subject, api: Api) -> Sequence[Mapping[str, str]]:
@@ -110,48 +165,39 @@ def _port(subject: Subject) -> int:
 
 
 def _failing(subject: Subject, target: Mapping[str, Any] | None) -> Finding:
-    why = target.get("lastError", "") if target else ""
-    if target and not why:
-        return warning(
-            "target",
-            "Prometheus has not scraped this exporter yet.",
-            "Run doctor again in a minute.",
-        )
-    if target:
-        return wrong(
-            "target", f"Prometheus cannot scrape {target['scrapeUrl']}: {why}.", _hint(why)
-        )
+    if target is None:
+        return _missing(subject)
+    why = target.get("lastError", "")
+    if not why:
+        sentence = "Prometheus has not scraped this exporter yet."
+        return warning("target", sentence, "Run doctor again in a minute.")
+    url = target["scrapeUrl"]
+    return wrong("target", f"Prometheus cannot scrape {url}: {why}.", _hint(why, url))
+
+
+def _missing(subject: Subject) -> Finding:
+    name = subject.vm_name or "unknown VM"
     hint = (
         "Add it to scrape_configs, or correct the discovery's filters; if it is there and down,"
         f" open port {_port(subject)} to Prometheus. A store's scraper, such as vmagent, lists"
         " errors of its targets."
     )
-    return wrong(
-        "target",
-        f"Prometheus does not scrape this exporter ({subject.vm_name or 'unknown VM'}).",
-        hint,
-    )
+    return wrong("target", f"Prometheus does not scrape this exporter ({name}).", hint)
 
 
-def _hint(why: str) -> str:
-    status = _STATUS.search(why)
-    if status and status[1] in {"401", "403"}:
-        return "Give the scrape configuration a user: basic_auth."
-    if status and status[1] == "404":
-        return "Make metrics_path agree with --web.telemetry-path."
-    reason = re.sub(r'"[^"]*"', "", why)  # without the address
-    if any(
-        word in reason
-        for word in ("x509: ", "tls: ", "HTTP response to HTTPS", "HTTP request to an HTTPS")
-    ):
-        return (
-            "Make scheme and tls_config of the scrape configuration agree with --web.config.file."
-        )
-    return "Open the port in the VM's firewall and the network security group."
+def _hint(why: str, url: str) -> str:
+    """Return what to do about the error ``why`` of a scrape of ``url``."""
+    reason = re.sub(r'"[^"]*"', '"', why)  # an address may contain the words of an error
+    for pattern, advice in _SCRAPE_ERRORS:
+        found = re.search(pattern, reason)
+        if found:
+            return advice.format(found=found[0])
+    return f"The cause is unknown. Ask from the machine of Prometheus: curl {url}."
 
 
-def _interval(api: Api, job: str, instance: str) -> Finding:
-    selector = f"up{{job={json.dumps(job)},instance={json.dumps(instance)}}}[15m]"
+def _interval(api: Api, target: _Target) -> Finding:
+    job = json.dumps(target.job)
+    selector = f"up{{job={job},instance={json.dumps(target.instance)}}}[15m]"
     found = api.data("/api/v1/query", query=selector)["data"]["result"]
     times = sorted(float(at) for series in found for at, _ in series["values"])
     if len(times) < 2:  # noqa: PLR2004 - a pair
@@ -161,7 +207,12 @@ def _interval(api: Api, job: str, instance: str) -> Finding:
         )
     interval = median(later - earlier for earlier, later in pairwise(times[-_SCRAPES:]))
     sentence = f"It is scraped every {format_duration(round(interval, 1))}."
-    if interval < _OFTEN + 0.5:  # rounded, because samples are some milliseconds early or late
+    slack = 0.5  # samples are some milliseconds early or late
+    if interval < _OFTEN + slack:
         return ok("scrape-interval", sentence)
-    hint = "Set scrape_interval: 5s; a Spot VM has 30 seconds of notice or less."
-    return (wrong if interval > _SELDOM - 0.5 else warning)("scrape-interval", sentence, hint)
+    hint = "Set scrape_interval: 5s, unless the fleet is too large for that."
+    if interval > _SELDOM + slack:
+        return wrong("scrape-interval", sentence, f"{hint} The rules need one within 2 minutes.")
+    if interval > _EVICTION - slack:
+        hint += " An eviction has 30 s of notice or less: push the alerts of Spot VMs."
+    return warning("scrape-interval", sentence, hint)

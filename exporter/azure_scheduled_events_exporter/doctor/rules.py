@@ -1,27 +1,26 @@
 """Checks whether a Prometheus evaluates the rules of this version, and where its alerts go."""
 
 import re
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any, Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 from urllib.parse import urlsplit
 
 import yaml
 
-from azure_scheduled_events_exporter import assets
-from azure_scheduled_events_exporter.alerts.settings import load
+from azure_scheduled_events_exporter.alerts.formats.prometheus import (
+    VERSION_ANNOTATION,
+    rules_version,
+)
+from azure_scheduled_events_exporter.alerts.groups import groups
+from azure_scheduled_events_exporter.alerts.settings import Settings
 from azure_scheduled_events_exporter.config.settings import Config
-from azure_scheduled_events_exporter.errors import ExporterError
 
 from .api import Api, WrongAnswerError
-from .finding import Finding, Findings, ok, warning, wrong
+from .finding import Finding, Findings, counted, ok, warning, wrong
 from .subject import Subject
 
-_EVENTS: Final = "azure-scheduled-events"
-"""The group of the alerts about events; the names of the other shipped groups begin with it."""
-
-_VERSION: Final = "rules_version"
-"""The annotation of NoExporters with the version of the rules."""
+_GROUPS = tuple(group.name for group in groups(Settings()))
+"""The first is that of the alerts about events; the names of the others begin with it."""
 
 
 def examine(subject: Subject, api: Api) -> Findings:
@@ -33,59 +32,57 @@ def examine(subject: Subject, api: Api) -> Findings:
 
 
 def _rules(api: Api) -> Findings:
-    shipped = yaml.safe_load(
-        (assets.folder("alerts") / "prometheus" / "prometheus-rules.yml").read_text("utf-8")
-    )
-    groups = api.data("/api/v1/rules")["data"]["groups"]
-    ours = [group for group in groups if group["name"].startswith(_EVENTS)]
-    missing = sorted(
-        {group["name"] for group in shipped["groups"]} - {group["name"] for group in ours}
-    )
+    loaded = api.data("/api/v1/rules")["data"]["groups"]
+    ours = [group for group in loaded if group["name"].startswith(_GROUPS[0])]
+    missing = sorted(set(_GROUPS) - {group["name"] for group in ours})
     if missing:
-        what = (
-            f"Rule groups are missing: {', '.join(missing)}."
-            if ours
-            else "No alert rules are loaded: no event pages."
-        )
-        yield wrong(
-            "rules-loaded", what, "Add prometheus-rules.yml to rule_files and reload Prometheus."
-        )
+        what = "No alert rules are loaded: no event pages."
+        if ours:
+            what = f"Rule groups are missing: {', '.join(missing)}."
+        hint = "Add prometheus-rules.yml to rule_files and reload Prometheus."
+        yield wrong("rules-loaded", what, hint)
     if not ours:
         return
     if not missing:
         yield ok("rules-loaded", f"All {len(ours)} rule groups are loaded.")
-    loaded, current = _version(ours), _version(shipped["groups"])
-    if loaded == current:
-        yield ok("rules-version", f"The rules are those of this version ({current}).")
-    else:
-        hint = (
-            "Export them again: azure-scheduled-events-exporter assets export DIR --values"
-            " values.yaml."
-        )
-        yield warning(
-            "rules-version",
-            f"The loaded rules have version {loaded}, installed is {current}.",
-            hint,
-        )
-    failing = [rule for group in ours for rule in group["rules"] if rule.get("health") == "err"]
-    if failing:
-        sentence = (
-            f"{len(failing)} rules fail, such as {failing[0]['name']}:"
-            f" {failing[0].get('lastError', '')}."
-        )
-        hint = (
-            "Correct the cause in the error; duplicate series come from a target that is scraped"
-            " twice."
-        )
-        yield wrong("rules-health", sentence, hint)
-    else:
-        yield ok("rules-health", "No rule fails.")
+    rules = [rule for group in ours for rule in group["rules"]]
+    yield _version(rules)
+    yield _health(rules)
 
 
-def _version(groups: Sequence[Mapping[str, Any]]) -> str:
-    """Return the version that the rules name."""
-    annotations = (rule.get("annotations") or {} for group in groups for rule in group["rules"])
-    return next((str(each[_VERSION]) for each in annotations if _VERSION in each), "unknown")
+def _version(rules: Sequence[Mapping[str, Any]]) -> Finding:
+    """Compare the version that a rule names with that of the rules that are installed."""
+    installed = rules_version()
+    loaded = next(_versions(rules), "unknown")
+    if loaded == installed:
+        return ok("rules-version", f"The rules are those of this version ({installed}).")
+    return warning(
+        "rules-version",
+        f"The loaded rules have version {loaded}, installed is {installed}.",
+        "Export them again: azure-scheduled-events-exporter assets export DIR --values values.yaml.",
+    )
+
+
+def _versions(rules: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    for rule in rules:
+        annotations = rule.get("annotations") or {}
+        if VERSION_ANNOTATION in annotations:
+            yield str(annotations[VERSION_ANNOTATION])
+
+
+def _health(rules: Sequence[Mapping[str, Any]]) -> Finding:
+    failing = [rule for rule in rules if rule.get("health") == "err"]
+    if not failing:
+        return ok("rules-health", "No rule fails.")
+    first = failing[0]
+    verb = "fails" if len(failing) == 1 else "fail"
+    return wrong(
+        "rules-health",
+        f"{counted(len(failing), 'rule')} {verb}, such as {first['name']}:"
+        f" {first.get('lastError', '')}.",
+        "Correct the cause in the error; duplicate series come from a target that is scraped"
+        " twice.",
+    )
 
 
 def _alertmanagers(api: Api) -> Finding:
@@ -109,7 +106,10 @@ def _alertmanagers(api: Api) -> Finding:
 
 
 def _alert_labels(config: Config, api: Api) -> Findings:
-    """Check that pushed alerts have the labels that Prometheus adds to its alerts: otherwise one event becomes two."""
+    """Check that pushed alerts have the labels that Prometheus adds to its own.
+
+    Otherwise one event becomes two alerts.
+    """
     try:
         running = yaml.safe_load(api.data("/api/v1/status/config")["data"]["yaml"]) or {}
     except WrongAnswerError:  # a store without alerts of its own
@@ -117,14 +117,11 @@ def _alert_labels(config: Config, api: Api) -> Findings:
     relabeled = (running.get("alerting") or {}).get("alert_relabel_configs") or ()
     if "alerting" not in running or any(rule.get("action") != "labeldrop" for rule in relabeled):
         # VictoriaMetrics answers with what it scrapes; and what other relabel actions do depends on
-        # the alert
+        # the alert.
         return
+    dropped = "|".join(rule["regex"] for rule in relabeled)
     every = (running.get("global") or {}).get("external_labels") or {}
-    added = {
-        n: v
-        for n, v in every.items()
-        if not any(re.fullmatch(rule["regex"], n) for rule in relabeled)
-    }
+    added = {name: value for name, value in every.items() if not re.fullmatch(dropped, name)}
     if added.items() <= config.alertmanager_labels.items():
         yield ok(
             "alert-labels",
@@ -137,14 +134,3 @@ def _alert_labels(config: Config, api: Api) -> Findings:
         " twice."
     )
     yield warning("alert-labels", sentence, f"Set --alertmanager.labels={labels}.")
-
-
-def kept_labels(config: Config) -> tuple[str, ...]:
-    """Return the labels that alerts about events keep from targets: those of the file of ``--alerts.values``."""
-    if config.alerts_values is None:
-        return ()
-    try:
-        kept: tuple[str, ...] = load(Path(config.alerts_values)).items("labels.keep")
-    except ExporterError:  # reported with the settings
-        return ()
-    return kept

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from azure_scheduled_events_exporter import yaml_file
+from azure_scheduled_events_exporter.alerts.settings import Settings, resolve
+from azure_scheduled_events_exporter.alerts.settings import load as load_alerts
 from azure_scheduled_events_exporter.config.settings import DISCOVER, Config
 from azure_scheduled_events_exporter.core.instance import Instance
 from azure_scheduled_events_exporter.errors import ExporterError, without_password
@@ -35,6 +37,16 @@ class Subject:
     alertmanager: Sequence[Api] = ()
     grafana: Sequence[Api] = ()
     instance: Instance | None = None
+
+    @property
+    def alert_settings(self) -> Settings:
+        """The settings of the alerts: those of the file of ``--alerts.values``, else as shipped."""
+        if self.config.alerts_values is None:
+            return resolve({})
+        try:
+            return load_alerts(Path(self.config.alerts_values))
+        except ExporterError:  # reported with the settings
+            return resolve({})
 
     @property
     def vm_name(self) -> str:
@@ -75,50 +87,72 @@ def url_of(config: Config) -> str:
     return f"{scheme}://{config.web_listen_address.local}"
 
 
-def subject_of(
-    config: Config,
-    environment: Mapping[str, str],
-    exporter: str | None,
-    servers: Mapping[str, Sequence[str]],
-    files: Mapping[str, str | None],
-) -> Subject:
-    """Return what to examine, from the exporter's settings and the servers that the command line names.
+@dataclass(frozen=True, slots=True)
+class Servers:
+    """The servers that the command line names.
+
+    Attributes:
+        exporter: the address of the exporter; None for that of the settings.
+        prometheus, grafana: the addresses to check.
+        alertmanager: the same; without one, those that get pushes.
+        http_config_files: the HTTP client configurations, by the names of servers.
+    """
+
+    exporter: str | None
+    prometheus: Sequence[str]
+    alertmanager: Sequence[str]
+    grafana: Sequence[str]
+    http_config_files: Mapping[str, str | None]
+
+    def api(self, name: str, url: str, *, proxies: bool = True) -> Api:
+        """Return the client of a server.
+
+        Raises:
+            UsageError: the address or its file is impossible.
+        """
+        file = self.http_config_files.get(name)
+        http = load(Path(file)) if file else None
+        return Api(f"--{name}", url, http, proxies=proxies)
+
+
+def subject_of(config: Config, environment: Mapping[str, str], servers: Servers) -> Subject:
+    """Return what to examine.
 
     Args:
         config: the effective settings.
         environment: the variables that the exporter runs with.
-        exporter: the address of the exporter; None for that of the settings.
-        servers: the addresses of ``prometheus``, ``alertmanager`` and ``grafana``. Without one of
-            Alertmanager, those that get pushes.
-        files: the HTTP client configurations of the exporter and the servers, by their names.
+        servers: what the command line names.
 
     Raises:
         UsageError: an address or a file is impossible.
     """
-    files = {**files, "alertmanager": config.alertmanager_http_config_file}
-    # The exporter uses no proxy, neither do checks of what it asks.
-    direct = {"exporter"} if servers["alertmanager"] else {"exporter", "alertmanager"}
-
-    def apis(name: str, urls: Sequence[str]) -> tuple[Api, ...]:
-        file = files[name]
-        http = load(Path(file)) if file else None
-        if name == "exporter" and not exporter and http is None:
-            # Its certificate may name another address. Nothing secret is sent.
-            http = HttpConfig(insecure=True)
-        return tuple(Api(f"--{name}", url, http, proxies=name not in direct) for url in urls)
-
-    try:
-        alertmanagers = apis("alertmanager", servers["alertmanager"] or config.alertmanager_url)
-    except ExporterError:
-        if servers["alertmanager"]:
-            raise
-        alertmanagers = ()  # a setting of the exporter, which is checked with the others
-    (own,) = apis("exporter", [exporter or url_of(config)])
     return Subject(
         config,
         environment,
-        own,
-        apis("prometheus", servers["prometheus"]),
-        alertmanagers,
-        apis("grafana", servers["grafana"]),
+        _exporter(config, servers),
+        [servers.api("prometheus", url) for url in servers.prometheus],
+        _alertmanagers(config, servers),
+        [servers.api("grafana", url) for url in servers.grafana],
     )
+
+
+def _exporter(config: Config, servers: Servers) -> Api:
+    """Return the exporter that runs here. No proxy is asked for what is on this machine."""
+    if servers.exporter or servers.http_config_files.get("exporter"):
+        return servers.api("exporter", servers.exporter or url_of(config), proxies=False)
+    # Its certificate may name another address. Nothing secret is sent.
+    http = HttpConfig(insecure=True)
+    return Api("--exporter", url_of(config), http, proxies=False)
+
+
+def _alertmanagers(config: Config, servers: Servers) -> Sequence[Api]:
+    """Return the Alertmanagers that are named, else those that this exporter pushes to.
+
+    The exporter uses no proxy, neither do checks of what it asks.
+    """
+    if servers.alertmanager:
+        return [servers.api("alertmanager", url) for url in servers.alertmanager]
+    try:
+        return [servers.api("alertmanager", url, proxies=False) for url in config.alertmanager_url]
+    except ExporterError:
+        return []  # a setting of the exporter, which is checked with the others

@@ -102,6 +102,10 @@ def _placeholder(config: dict[str, Any]) -> None:
         ]
 
 
+def _other_words(config: dict[str, Any]) -> None:
+    config["route"]["routes"] = [{"receiver": "pager", "matchers": ['severity="page"']}]
+
+
 def _no_inhibitions(config: dict[str, Any]) -> None:
     config["inhibit_rules"] = []
 
@@ -159,6 +163,12 @@ MONITORING_FAULTS = (
     ),
     Fault("not scraped", "target", "scrape_configs", prometheus(scrape_configs=[])),
     Fault("scraped at another path", "target", "metrics_path", scraping(metrics_path="/elsewhere")),
+    Fault(
+        "a limit of label values",
+        "target",
+        "Raise label_value_length_limit",
+        scraping(label_value_length_limit=10),
+    ),
     Fault("scraped by https", "target", "tls_config", scraping(scheme="https")),
     Fault(
         "target labels with our names",
@@ -195,6 +205,13 @@ MONITORING_FAULTS = (
         beyond(lambda chain: {"alertmanager": chain.serve({"/api/v2/status": _SIGN_IN}).url}),
     ),
     Fault("placeholder", "receivers", "values.yaml", alertmanager(_placeholder)),
+    Fault(
+        "no route for pages",
+        "severities",
+        "severities.paging",
+        alertmanager(_other_words),
+        "warning",
+    ),
     Fault(
         "no inhibitions", "inhibitions", "inhibit_rules", alertmanager(_no_inhibitions), "warning"
     ),

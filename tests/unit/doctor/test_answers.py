@@ -9,15 +9,20 @@ from types import MappingProxyType
 from typing import Any
 
 import pytest
+import yaml
 
 from azure_scheduled_events_exporter import __version__
+from azure_scheduled_events_exporter.alerts import Settings
+from azure_scheduled_events_exporter.alerts.groups import alerts
 from azure_scheduled_events_exporter.config.resolution import resolve
 from azure_scheduled_events_exporter.doctor import chain
 from azure_scheduled_events_exporter.doctor.api import Api
-from azure_scheduled_events_exporter.doctor.finding import Finding
+from azure_scheduled_events_exporter.doctor.finding import Finding, counted
+from azure_scheduled_events_exporter.doctor.metadata_service import _CLOCK_WRONG
 from azure_scheduled_events_exporter.doctor.subject import Subject
 from azure_scheduled_events_exporter.http_server.app import plain
 from support.doctor.doctor_chain import Canned, Reply, as_json, grafana
+from support.paths import DATA
 
 Replies = dict[str, Reply]
 _PAGER: dict[str, Any] = {"receiver": "pager", "group_by": ["event_id"], "group_wait": "0s"}
@@ -153,8 +158,25 @@ def test_loopback_of_another_machine(monkeypatch: pytest.MonkeyPatch) -> None:
                 'Get "http://tls-401.example:10169/metrics": dial tcp: lookup tls-401.example: no'
                 " such host"
             ),
+            "cannot resolve the name",
+        ),
+        (
+            'Get "http://vm:10169/metrics": dial tcp 10.0.0.4:10169: i/o timeout',
             "Open the port",
         ),
+        (
+            'Get "http://vm:10169/metrics": dial tcp 10.0.0.4:10169: connect: connection refused',
+            "start the exporter",
+        ),
+        (
+            (
+                "label_value_length_limit exceeded (metric: azure_scheduled_events_event_info,"
+                " label name: description, value: a long text, length: 300, limit: 200)"
+            ),
+            "Raise label_value_length_limit of the scrape configuration",
+        ),
+        ("sample limit exceeded", "Raise it in the scrape configuration"),
+        ("invalid UTF-8 label value", "The cause is unknown"),
         ("server returned HTTP status 401 Unauthorized", "basic_auth"),
         (
             'unexpected status code returned when scraping "http://vm:10169/x": 404; expected 200',
@@ -193,6 +215,8 @@ _OURS = {
         ("alertname=Down", 'severity=~".+"', [], "with alertname=Down fires"),
         ("severity=critical", 'alertname!~"AzureScheduledEvent.+"', ["instance"], ""),
         ("severity=critical", "severity=warning", ["alertname"], ""),
+        # Alerts that are not ours have the label, as far as anybody knows.
+        ("alertname=NodeDown", 'severity=~".+"', ["instance"], ""),
         ("severity=critical", "team=db", ["instance"], ""),
     ],
 )
@@ -204,6 +228,45 @@ def test_inhibitions_of_others(source: str, target: str, equal: list[str], words
     found = the("inhibitions", examined("Alertmanager", alertmanager(inhibit_rules=[_OURS, rule])))
     assert found.mark == ("warning" if words else "ok"), found
     assert words in found.sentence
+
+
+def test_inhibitions_in_the_old_form() -> None:
+    """An inhibition with ``source_match`` is read as Alertmanager reads it."""
+    rules = yaml.safe_load((DATA / "cases" / "inhibit-old-form.yml").read_text())["inhibit_rules"]
+    found = the("inhibitions", examined("Alertmanager", alertmanager(inhibit_rules=rules)))
+    assert found.mark == "ok", found
+    broad = {
+        "source_match": {"severity": "critical"},
+        "target_match_re": {"severity": "warning|info"},
+        "equal": ["instance"],
+    }
+    found = the("inhibitions", examined("Alertmanager", alertmanager(inhibit_rules=[_OURS, broad])))
+    assert found.mark == "warning"
+    assert "severity=critical fires, an inhibition with equal: [instance]" in found.sentence
+
+
+@pytest.mark.parametrize(
+    ("route", "mark"),
+    [
+        ({"matchers": ['severity="page"']}, "warning"),
+        ({"match": {"severity": "page"}}, "warning"),
+        ({"matchers": ['severity=~"page|critical"']}, "ok"),
+        ({"match_re": {"severity": "page|critical"}}, "ok"),
+        ({"matchers": ['team="search"']}, "ok"),
+    ],
+)
+def test_a_severity_that_no_route_names(route: dict[str, Any], mark: str) -> None:
+    """Where routes ask for a severity, one of them has to name that of our pages."""
+    tree = {**_PAGER, "routes": [{"receiver": "pager", "routes": [route]}]}
+    found = the("severities", examined("Alertmanager", alertmanager(route=tree)))
+    assert found.mark == mark, found
+    assert found.mark == "ok" or "critical (AzureScheduledEvent" in found.sentence
+
+
+def test_the_clock_is_judged_as_the_alert_judges_it() -> None:
+    """The clock is wrong from where ClockOff fires."""
+    (clock_off,) = (each for each in alerts(Settings()) if each.name.endswith("ClockOff"))
+    assert f" {_CLOCK_WRONG:g} s" in clock_off.meaning
 
 
 def test_no_rules() -> None:
@@ -264,10 +327,17 @@ def test_a_store_without_a_list_of_targets() -> None:
     [
         ((200,), "skipped", "fewer than two scrapes"),
         ((310, 10), "wrong", "scraped every 5m"),
+        (range(120, 0, -30), "warning", "scraped every 30s"),
         (range(60, 0, -6), "warning", "scraped every 6s"),
         ((*range(900, 300, -60), *range(60, 0, -5)), "ok", "scraped every 5s"),
     ],
-    ids=["one", "every five minutes", "every six seconds", "more often since a minute"],
+    ids=[
+        "one",
+        "every five minutes",
+        "every 30 seconds",
+        "every six seconds",
+        "more often since a minute",
+    ],
 )
 def test_samples_of_a_store(ages: Sequence[int], mark: str, words: str) -> None:
     """Rare samples are wrong, one sample says nothing yet, and the last minute counts."""
@@ -287,3 +357,9 @@ def test_an_exporter_that_refuses_the_certificate() -> None:
     served = the("served", examined("Exporter", replies))
     assert served.mark == "warning"
     assert "End that program" not in served.hint
+
+
+def test_numbers_of_things() -> None:
+    """One warning is no "1 warnings"."""
+    found = [counted(number, "warning") for number in (0, 1, 2)]
+    assert found == ["0 warnings", "1 warning", "2 warnings"]
