@@ -1,6 +1,6 @@
 # The exporter on a slim Python: a virtual environment with its wheel and the pinned, hashed dependencies.
 #   docker build -t azure-scheduled-events-exporter .
-# Any base with Python 3.11 or newer, its venv module and glibc will do. A digest makes the build repeatable:
+# A digest makes the build repeatable; the release workflow names the one of that day:
 #   --build-arg BASE_IMAGE=docker.io/library/python:3.13-slim-bookworm@sha256:...
 # pip's settings, such as a mirror, come in as a secret and stay in no layer: --secret id=pip.conf,src=FILE
 # docs/container.md says how to run it.
@@ -21,7 +21,7 @@ COPY . .
 RUN /build/bin/hatchling build --target wheel --directory /dist \
  && /build/bin/pip --python /opt/azure-scheduled-events-exporter/bin/python install --quiet --no-compile \
       --no-deps --no-index /dist/*.whl \
- && install -m 0644 deploy/container/healthcheck.py /opt/azure-scheduled-events-exporter/ \
+ && install -m 0644 deploy/container/healthcheck.py deploy/container/prepare_journal.py /opt/azure-scheduled-events-exporter/ \
  && /opt/azure-scheduled-events-exporter/bin/python -m compileall -q --invalidation-mode unchecked-hash \
       /opt/azure-scheduled-events-exporter/lib \
  && /opt/azure-scheduled-events-exporter/bin/azure-scheduled-events-exporter assets export /assets

@@ -2,7 +2,7 @@
 # and Debian's programs in .tools for the tests.
 BIN := .venv/bin
 
-.PHONY: demo stack test trials check bench soak torture fuzz generate pictures golden lock image audit release help clean setup
+.PHONY: demo stack test dependencies trials check bench soak torture fuzz generate pictures golden lock audit release help clean setup
 
 demo:  ## run the exporter on the built-in simulator; DEMO='--speed 10' passes flags
 	@scripts/demo $(DEMO)
@@ -12,6 +12,9 @@ stack:  ## run the whole chain: five VMs, Prometheus, Alertmanager and the pages
 
 test: setup  ## run the static checks and every test; QUICK=1 unit and wire tests only; PYTEST='-k name' a part; PYTHON=python3.13
 	@scripts/test $(PYTEST)
+
+dependencies: setup  ## run the unit and wire tests with VERSIONS=lowest or VERSIONS=newest permitted dependencies
+	@scripts/dependencies "$(VERSIONS)" $(PYTEST)
 
 trials: setup  ## run what plays for minutes or tests the tests, in short form: at most 40 minutes; TRIALS='--seed 7 -k fuzz'
 	@scripts/trials $(TRIALS)
@@ -48,11 +51,8 @@ golden: setup  ## regenerate the golden files and the counts of series in docs/f
 	@$(BIN)/pytest -q tests/unit/metrics/test_exposition.py --update-golden
 	@PYTHONPATH=tests $(BIN)/python -m support.monitoring.cardinality --update
 
-lock: setup  ## pin requirements anew from the ranges in pyproject.toml; UPGRADE=1 takes newer versions
+lock: setup  ## pin requirements anew from the ranges in pyproject.toml; UPGRADE=1 takes newer versions, UPGRADE=NAME one
 	@scripts/lock
-
-image: setup  ## build the container image without a registry or Docker, as CI does: Debian, root
-	@scripts/image
 
 audit:  ## ask for known vulnerabilities of what is pinned for run time; asks pypi.org
 	@scripts/audit

@@ -1,86 +1,55 @@
-"""Starts the exporter of a single-file archive: unpacks it once into this user's cache, and runs it there.
+"""``python -m deploy.packages VERSION WHEEL FOLDER``: build the packages of a version."""
 
-Compiled libraries cannot be loaded from an archive. The folder is named by the archive's digest, so
-another version has another folder. It must not use anything besides the standard library.
-"""
-
-import hashlib
+import argparse
 import os
 import shutil
-import stat
+import subprocess
 import sys
 import tempfile
-import zipfile
 from pathlib import Path
 
-_NAME = "azure-scheduled-events-exporter"
+from deploy.packages import debian_package, libraries, single_file
+from deploy.packages.architecture import ARCHITECTURES
 
-
-def _fail(text: str) -> None:
-    sys.exit(f"{_NAME}: {text}")
-
-
-def _only_ours(folder: Path) -> None:
-    """End the program if another user could replace what is in ``folder``."""
-    found = folder.lstat()
-    if (
-        not stat.S_ISDIR(found.st_mode)
-        or found.st_uid not in {0, os.geteuid()}
-        or found.st_mode & 0o022
-    ):
-        _fail(
-            f"{folder} can be changed by another user: set XDG_CACHE_HOME to a folder that only you"
-            " can write"
-        )
-
-
-def _unpack(archive: Path, folder: Path, version: str) -> None:
-    """Unpack ``archive`` as an environment of this Python; two programs may do so at once."""
-    scratch = Path(tempfile.mkdtemp(prefix="unpacking-", dir=folder.parent))
-    try:
-        with zipfile.ZipFile(archive) as packed:
-            packed.extractall(scratch)
-            for entry in packed.infolist():
-                (scratch / entry.filename).chmod(entry.external_attr >> 16 & 0o755)
-        (scratch / "lib" / version).symlink_to("python3")
-        (scratch / "bin").mkdir()
-        python = Path(sys.executable).resolve()
-        (scratch / "bin" / "python3").symlink_to(python)
-        (scratch / "pyvenv.cfg").write_text(f"home = {python.parent}\n", encoding="utf-8")
-        scratch.rename(folder)
-    except OSError:
-        if not folder.is_dir():
-            raise
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+_ROOT = Path(__file__).parents[2]
+_REQUIREMENTS = _ROOT / "requirements" / "run.txt"
+_KEPT = _ROOT / ".tools" / "packages"
 
 
 def main() -> None:
-    """Replace this process by the exporter's."""
-    if sys.version_info < (3, 11):  # noqa: UP036 - other versions of Python start this file too
-        _fail(f"needs Python 3.11 or newer, and this is {sys.version.split()[0]}")
-    archive = Path(sys.argv[0]).resolve()
-    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
-    digest = hashlib.sha256(archive.read_bytes() + sys.executable.encode()).hexdigest()[:16]
+    """Build what the command line names."""
+    parser = argparse.ArgumentParser(prog="package", description=__doc__)
+    parser.add_argument("version")
+    parser.add_argument("wheel", type=Path)
+    parser.add_argument("folder", type=Path)
+    wanted = parser.parse_args()
+    moment = os.environ.get("SOURCE_DATE_EPOCH")
+    if moment is None:
+        sys.exit("package: set SOURCE_DATE_EPOCH to the time of the commit: every file gets it")
+    has_dpkg = shutil.which("dpkg-deb") is not None
+    if not has_dpkg:
+        print("package: no dpkg-deb here, so no .deb", file=sys.stderr)
     try:
-        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-        cache.mkdir(mode=0o700, parents=True, exist_ok=True)
-        ours = cache.resolve() / _NAME
-        ours.mkdir(mode=0o700, exist_ok=True)
-        for each in (ours.parent, ours):
-            _only_ours(each)
-        folder = ours / f"{digest}-{version}"
-        if not folder.is_dir():
-            _unpack(archive, folder, version)
-    except (OSError, RuntimeError) as error:
-        _fail(
-            f"cannot unpack into the cache: {error}: set XDG_CACHE_HOME to a folder that you can"
-            " write"
-        )
-    python = str(folder / "bin" / "python3")
-    # -P: a module in the current folder must not be imported in place of ours.
-    command = [python, "-P", "-m", "azure_scheduled_events_exporter", *sys.argv[1:]]
-    os.execv(python, command)  # noqa: S606 - no shell
+        build(wanted.version, wanted.wheel, wanted.folder, int(moment), debian=has_dpkg)
+    except libraries.CannotDownloadError as error:
+        sys.exit(f"package: a library cannot be downloaded: {error}")
+    except subprocess.CalledProcessError as error:
+        sys.exit(f"package: {error.cmd[0]} failed; it has said why above")
 
 
-main()
+def build(version: str, wheel: Path, folder: Path, moment: int, *, debian: bool) -> None:
+    """Build the packages for all architectures into ``folder``."""
+    for architecture in ARCHITECTURES:
+        pinned = libraries.downloaded(architecture, _REQUIREMENTS, _KEPT)
+        with tempfile.TemporaryDirectory() as scratch:
+            site = Path(scratch) / "site-packages"
+            libraries.unpack([*pinned.glob("*.whl"), wheel], site)
+            name = f"{debian_package.NAME}-{version}-{architecture.machine}.pyz"
+            single_file.build(site, folder / name, moment)
+            if debian:
+                target = folder / debian_package.file_name(version, architecture)
+                debian_package.build(site, target, version, architecture, moment)
+
+
+if __name__ == "__main__":
+    main()

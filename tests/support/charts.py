@@ -1,6 +1,7 @@
 """The Helm chart as Helm renders it, for tests."""
 
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -26,7 +27,7 @@ def helm(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def rendered(name: str) -> list[Manifest]:
+def rendered(values: Path) -> list[Manifest]:
     """Return what the chart makes of one file of values."""
     done = helm(
         "template",
@@ -35,7 +36,7 @@ def rendered(name: str) -> list[Manifest]:
         "--namespace",
         "watch",
         "--values",
-        str(VALUES / f"{name}.yaml"),
+        str(values),
     )
     assert done.returncode == 0, done.stderr
     return [manifest for manifest in yaml.safe_load_all(done.stdout) if manifest]

@@ -2,10 +2,10 @@
 
 import pytest
 
-from support.charts import NAMES, Manifest, rendered
+from support.charts import NAMES, VALUES, Manifest, rendered
 
 
 @pytest.fixture(scope="package")
 def charts() -> dict[str, list[Manifest]]:
     """What the chart makes of every file of values."""
-    return {name: rendered(name) for name in NAMES}
+    return {name: rendered(VALUES / f"{name}.yaml") for name in NAMES}

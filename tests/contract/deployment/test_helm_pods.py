@@ -13,7 +13,8 @@ import pytest
 import yaml
 
 from azure_scheduled_events_exporter import __version__
-from support.charts import CHART, Manifest, container, of_kind, only, pod, values_of
+from support.charts import CHART, Manifest, container, of_kind, only, pod, rendered, values_of
+from support.paths import ROOT
 
 
 def test_ports_agree(charts: dict[str, list[Manifest]]) -> None:
@@ -92,11 +93,13 @@ def test_privileges(charts: dict[str, list[Manifest]]) -> None:
             assert each["securityContext"]["readOnlyRootFilesystem"]
 
 
-def test_without_the_host_nothing_is_root(charts: dict[str, list[Manifest]]) -> None:
+@pytest.mark.parametrize("values", ["pod-network", "values-restricted"])
+def test_without_the_host_nothing_is_root(charts: dict[str, list[Manifest]], values: str) -> None:
     """With a pod address and an emptyDir it needs nothing that Kubernetes' restricted standard
-    forbids.
+    forbids; the chart has a file with these values.
     """
-    spec = pod(charts["pod-network"])
+    manifests = charts.get(values) or rendered(CHART / f"{values}.yaml")
+    spec = pod(manifests)
     assert not {"hostNetwork", "hostPID", "hostIPC", "initContainers"} & spec.keys()
     allowed = {
         "configMap",
@@ -107,7 +110,11 @@ def test_without_the_host_nothing_is_root(charts: dict[str, list[Manifest]]) -> 
         "persistentVolumeClaim",
     }
     assert all((volume.keys() - {"name"}) <= allowed for volume in spec["volumes"])
-    assert "hostPort" not in container(charts["pod-network"])["ports"][0]
+    assert "hostPort" not in container(manifests)["ports"][0]
+    assert spec["securityContext"]["runAsNonRoot"]
+    assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert not container(manifests)["securityContext"]["allowPrivilegeEscalation"]
+    assert container(manifests)["securityContext"]["capabilities"] == {"drop": ["ALL"]}
 
 
 @pytest.fixture
@@ -120,15 +127,19 @@ def node_folder() -> Iterator[Path]:
         yield folder
 
 
+PREPARATION = ROOT / "deploy" / "container" / "prepare_journal.py"
+
+
 def prepare(container: Manifest, folder: Path) -> tuple[tuple[int, int], str]:
     """Run the preparation with the capability that it has; return who the folder is for, and what
     it says.
     """
-    _, *options, _, user, group = container["command"]
+    *_, program, _, user, group = container["command"]
+    assert Path(program).name == PREPARATION.name
     is_root = os.geteuid() == 0
     owner = (int(user), int(group)) if is_root else (os.geteuid(), os.getegid())
     less = ["setpriv", "--bounding-set=-all,+chown", "--inh-caps=-all"] if is_root else []
-    command = [*less, sys.executable, *options, str(folder), *map(str, owner)]
+    command = [*less, sys.executable, "-I", str(PREPARATION), str(folder), *map(str, owner)]
     return owner, subprocess.run(command, check=True, stderr=subprocess.PIPE, text=True).stderr
 
 
@@ -169,10 +180,10 @@ def test_a_folder_that_cannot_be_prepared(
     journal in memory.
     """
     (container,) = pod(charts["defaults"])["initContainers"]
-    _, *options, _, user, group = container["command"]
+    *_, user, group = container["command"]
     missing = str(node_folder / "missing")
     done = subprocess.run(
-        [sys.executable, *options, missing, user, group],
+        [sys.executable, "-I", PREPARATION, missing, user, group],
         capture_output=True,
         text=True,
         check=False,

@@ -13,7 +13,7 @@ import yaml
 from azure_scheduled_events_exporter.alerts import load, render
 from azure_scheduled_events_exporter.approval.policy import BUILT_IN
 from azure_scheduled_events_exporter.config.settings import SETTINGS
-from support.charts import CHART, helm
+from support.charts import CHART, container, helm, only, pod, rendered
 from support.paths import ROOT
 
 CHART_OWNS = {
@@ -87,6 +87,8 @@ def test_schema_and_values_name_the_same() -> None:
         (r"config.instance\.name=vm", "instance.name"),
         (r"config.log\.level=INFO", "log.level"),
         ("podMonitor.interval=5", "podMonitor.interval"),
+        (r"config.poll\.interval=1y", "poll.interval"),
+        (r"podLabels.app\.kubernetes\.io/name=x", "podLabels"),
         ("web.tls=true", "web.tls"),
         (r"config.imds\.endpoint=discover", "imds.endpoint"),
         ("approvalPolicy.rules=", "approvalPolicy.rules"),
@@ -106,6 +108,18 @@ def test_wrong_values_are_refused(setting: str, said: str) -> None:
         (
             "podMonitor.enabled=true,serviceMonitor.enabled=true",
             "podMonitor and serviceMonitor are both enabled",
+        ),
+        (
+            "podMonitor.enabled=true,podMonitor.interval=1s500ms,podMonitor.scrapeTimeout=1600ms",
+            "podMonitor.scrapeTimeout: 1600ms is longer than podMonitor.interval, 1s500ms",
+        ),
+        (
+            r"config.poll\.interval=12h1ms",
+            "poll.interval: 12h1ms is longer than 12h",
+        ),
+        (
+            r"config.imds\.timeout=61m",
+            "imds.timeout: 61m is longer than 1h",
         ),
         (
             "alertsValues.severites.Preempt=page",
@@ -213,3 +227,44 @@ def test_service_monitor_and_names() -> None:
         monitor["spec"]["endpoints"]
         == found["podMonitor"]["PodMonitor"]["spec"]["podMetricsEndpoints"]
     )
+
+
+def test_what_the_chart_sets_can_be_replaced(tmp_path: Path) -> None:
+    """Labels, relabelings and security contexts of values stand beside and over the chart's own."""
+    values = {
+        "podLabels": {"team": "search", "app.kubernetes.io/version": "own"},
+        "podSecurityContext": {"runAsUser": None, "supplementalGroups": [7]},
+        "securityContext": {"privileged": False},
+        "podMonitor": {
+            "enabled": True,
+            "relabelings": [{"targetLabel": "cluster", "replacement": "production"}],
+        },
+    }
+    path = tmp_path / "values.yaml"
+    path.write_text(yaml.safe_dump(values))
+    manifests = rendered(path)
+    daemon_set = only(manifests, "DaemonSet")["spec"]
+    labels = daemon_set["template"]["metadata"]["labels"]
+    assert daemon_set["selector"]["matchLabels"].items() <= labels.items()
+    assert labels["team"] == "search"
+    assert labels["app.kubernetes.io/version"] == "own"
+    context = pod(manifests)["securityContext"]
+    assert context["runAsUser"] is None
+    assert context["supplementalGroups"] == [7]
+    assert context["runAsNonRoot"]
+    assert container(manifests)["securityContext"]["privileged"] is False
+    assert container(manifests)["securityContext"]["readOnlyRootFilesystem"]
+    (endpoint,) = only(manifests, "PodMonitor")["spec"]["podMetricsEndpoints"]
+    targets = [each["targetLabel"] for each in endpoint["relabelings"]]
+    assert targets == ["job", "node", "cluster"]
+
+
+@pytest.mark.parametrize(("flag", "longest"), [("poll.interval", "12h"), ("imds.timeout", "1h")])
+def test_longest_durations_are_those_of_the_exporter(flag: str, longest: str) -> None:
+    """The longest duration that the chart takes is the longest that the exporter takes."""
+    name = flag.replace(".", "\\.")
+    assert helm("template", "x", str(CHART), "--set", f"config.{name}={longest}").returncode == 0
+    (setting,) = (each for each in SETTINGS if each.flag == flag)
+    assert setting.parse(longest) > 0
+    with pytest.raises(ValueError, match=longest):
+        setting.parse(f"{longest}1ms")

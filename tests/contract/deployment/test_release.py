@@ -3,120 +3,45 @@ is built runs.
 """
 
 import hashlib
+import platform
 import re
 import shutil
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from deploy.packages.debian_package import PYTHONS, debian_version
+from support.checkout import PACKAGE, TODAY, Checkout
 from support.paths import ROOT
 from support.programs import debian, environment
 
 NAME = "azure-scheduled-events-exporter"
-PACKAGE = "exporter/azure_scheduled_events_exporter"
-VERSION = "7.8.9"
-TODAY = f"{datetime.now(UTC):%Y-%m-%d}"
-LEFT_OUT = (
-    ".git",
-    ".venv",
-    ".tools",
-    ".hypothesis",
-    "*_cache",
-    "__pycache__",
-    "dist",
-    "build",
-    "images",
-    "payloads",
-)
-
-
-class Checkout:
-    """A repository of its own with this tree, ready for the release of VERSION."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        shutil.copytree(ROOT, folder, ignore=shutil.ignore_patterns(*LEFT_OUT))
-        (folder / ".venv").symlink_to(ROOT / ".venv")
-        self.replace(
-            f"{PACKAGE}/__init__.py", r'__version__ = "[^"]*"', f'__version__ = "{VERSION}"'
-        )
-        self.replace("CHANGELOG.md", r"(?m)\A(.*?)^## [^\n]*", rf"\1## {VERSION} - {TODAY}")
-        chart = folder / "deploy" / "helm" / "azure-scheduled-events-exporter" / "Chart.yaml"
-        chart.parent.mkdir(parents=True, exist_ok=True)
-        chart.write_text(f'apiVersion: v2\nname: x\nversion: 0.0.1\nappVersion: "{VERSION}"\n')
-        self.git("init", "-q", "-b", "main")
-        (folder / ".git" / "info" / "exclude").write_text("/.venv\n")
-        self.commit()
-
-    def git(self, *arguments: str) -> str:
-        """Run git here, with a test author."""
-        who = (
-            "-c",
-            "user.name=nobody",
-            "-c",
-            "user.email=nobody@example.org",
-            "-c",
-            "core.hooksPath=/dev/null",
-        )
-        done = subprocess.run(
-            ["git", *who, *arguments],
-            cwd=self.folder,
-            env=environment(),
-            check=True,
-            capture_output=True,
-            text=True,
-        )
-        return done.stdout
-
-    def commit(self) -> None:
-        """Commit all of the tree."""
-        self.git("add", "--all")
-        self.git("commit", "-q", "--allow-empty", "-m", "all of it")
-
-    def replace(self, name: str, pattern: str, by: str) -> None:
-        """Change a file; the pattern has to be in it."""
-        path = self.folder / name
-        text, count = re.subn(pattern, by, path.read_text(), count=1, flags=re.DOTALL)
-        assert count == 1, f"{pattern} is not in {name}"
-        path.write_text(text)
-
-    def release(self, version: str = VERSION, **env: str) -> subprocess.CompletedProcess[str]:
-        """Run the script as make does."""
-        names = ("GIT_AUTHOR", "GIT_COMMITTER")
-        nobody = {
-            f"{name}_{key}": value
-            for name in names
-            for key, value in (("NAME", "n"), ("EMAIL", "n@example.org"))
-        }
-        return subprocess.run(
-            [self.folder / "scripts" / "release", version],
-            env=environment(**nobody, **env),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+CHART = f"deploy/helm/{NAME}/Chart.yaml"
+VERSION = "7.8.9rc1"
+"""A candidate, which Debian, Helm and Python write in three ways."""
 
 
 @pytest.fixture(scope="module")
 def pristine(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
-    """The repository that all tests begin with."""
-    return Checkout(tmp_path_factory.mktemp("release") / "checkout")
+    """A repository that is ready for the release of VERSION."""
+    checkout = Checkout(tmp_path_factory.mktemp("release") / "checkout")
+    checkout.set_version(VERSION)
+    checkout.run("scripts/chart")
+    checkout.commit("ready")
+    checkout.git("branch", "ready")
+    return checkout
 
 
 @pytest.fixture
 def checkout(pristine: Checkout) -> Checkout:
     """The repository as it was made, whatever a test before has done to it."""
-    pristine.git(
-        "reset", "-q", "--hard", pristine.git("rev-list", "--max-parents=0", "HEAD").strip()
-    )
-    pristine.git("clean", "-q", "-ffdx", "--exclude", "/.venv")
-    for tag in pristine.git("tag").split():
-        pristine.git("tag", "-d", tag)
+    pristine.reset("ready")
     return pristine
 
 
@@ -132,7 +57,7 @@ def unreleased(checkout: Checkout) -> None:
 
 def version_in_chart(checkout: Checkout) -> None:
     """The Helm chart was forgotten."""
-    checkout.replace("deploy/helm/azure-scheduled-events-exporter/Chart.yaml", VERSION, "7.8.8")
+    checkout.replace(CHART, f'appVersion: "{VERSION}"', 'appVersion: "7.8.8"')
 
 
 class TestDisagreement:
@@ -151,7 +76,7 @@ class TestDisagreement:
         """A file that names another version, or a changelog without entries, stops the release."""
         assert callable(spoil)
         spoil(checkout)
-        checkout.commit()
+        checkout.commit("spoiled")
         self.assert_refused(checkout, *words)
 
     def test_uncommitted(self, checkout: Checkout) -> None:
@@ -162,7 +87,7 @@ class TestDisagreement:
     def test_tag_elsewhere(self, checkout: Checkout) -> None:
         """A tag of that name on another commit stops the release."""
         checkout.git("tag", f"v{VERSION}")
-        checkout.commit()
+        checkout.commit("spoiled")
         self.assert_refused(checkout, f"v{VERSION}", checkout.git("rev-parse", "HEAD").strip())
 
     @pytest.mark.parametrize("version", ["v7.8.9", "7.8.9;id"])
@@ -175,7 +100,7 @@ class TestDisagreement:
     @staticmethod
     def assert_refused(checkout: Checkout, *words: str) -> None:
         """One line with ``words``, and nothing was built."""
-        done = checkout.release()
+        done = checkout.release(VERSION)
         assert (done.returncode, done.stdout) == (1, "")
         assert re.fullmatch(r"release: [^\n]+\n", done.stderr), done.stderr
         for word in words:
@@ -186,86 +111,93 @@ class TestDisagreement:
 @pytest.fixture(scope="module")
 def released(pristine: Checkout) -> Checkout:
     """The repository after a release with TAG=1; every test of what is built reads this one."""
-    done = pristine.release(TAG="1")
+    pristine.reset("ready")
+    done = pristine.release(VERSION, TAG="1")
     assert done.returncode == 0, done.stderr
     assert f"git push origin v{VERSION}" in done.stdout
     return pristine
 
 
-class TestAgreement:
-    """Wheel, sdist, checksums and notes are made; nothing leaves the machine."""
+@pytest.fixture(scope="module")
+def files(released: Checkout) -> dict[str, Path]:
+    """All that is published, by its name."""
+    folders = (released.folder / "dist", released.folder / "build" / "release")
+    return {path.name: path for folder in folders for path in folder.iterdir()}
 
-    def test_all(self, released: Checkout) -> None:
-        """One wheel and one sdist of the commit, the checksums of both, and the notes from the
-        changelog.
-        """
-        checkout = released
-        name = f"azure_scheduled_events_exporter-{VERSION}"
-        dist = checkout.folder / "dist"
-        assert {path.name for path in dist.iterdir()} == {
-            f"{name}-py3-none-any.whl",
-            f"{name}.tar.gz",
+
+class TestAgreement:
+    """All files are made; nothing leaves the machine."""
+
+    def test_files_and_checksums(self, files: dict[str, Path]) -> None:
+        """SHA256SUMS has every file that is published, under a name that GitHub keeps."""
+        sums = files["SHA256SUMS"].read_text().splitlines()
+        package = f"azure_scheduled_events_exporter-{VERSION}"
+        published = {
+            f"{package}-py3-none-any.whl",
+            f"{package}.tar.gz",
+            f"{NAME}-{VERSION}-x86_64.pyz",
+            f"{NAME}-{VERSION}-aarch64.pyz",
+            f"{NAME}-assets-{VERSION}.tar.gz",
+            f"{NAME}-{VERSION}.tgz",
         }
-        release = checkout.folder / "build" / "release"
-        built = [
-            *dist.iterdir(),
-            *(each for end in ("pyz", "deb", "tgz") for each in release.glob(f"*.{end}")),
-        ]
-        sums = {f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}" for path in built}
-        assert set((checkout.folder / "build/release/SHA256SUMS").read_text().splitlines()) == sums
-        notes = (checkout.folder / "build" / "release" / "notes.md").read_text()
+        if shutil.which("dpkg-deb"):
+            published |= {f"{NAME}_{VERSION}_{each}.deb" for each in ("amd64", "arm64")}
+        assert files.keys() == published | {"SHA256SUMS", "notes.md"}
+        assert {
+            f"{hashlib.sha256(files[name].read_bytes()).hexdigest()}  {name}" for name in published
+        } == set(sums)
+        assert all(re.fullmatch(r"[\w.-]+", name) for name in published), (
+            "GitHub replaces any other character by a dot"
+        )
+
+    def test_notes(self, released: Checkout, files: dict[str, Path]) -> None:
+        """The notes are the changelog's section."""
+        notes = files["notes.md"].read_text()
         assert notes.startswith("### ")
         assert "\n## " not in notes
-        assert notes.strip() in (checkout.folder / "CHANGELOG.md").read_text()
-        committed = int(checkout.git("log", "-1", "--format=%ct"))
-        assets = f"azure-scheduled-events-exporter-assets-{name.rpartition('-')[2]}"
-        archive = checkout.folder / f"build/release/{assets}.tar.gz"
-        digest = hashlib.sha256(archive.read_bytes()).hexdigest()
-        assert (
-            archive.with_name(f"{archive.name}.sha256").read_text() == f"{digest}  {archive.name}\n"
-        )
-        with tarfile.open(archive) as tar:
-            names = set(tar.getnames())
-        assert f"{assets}/alerts/prometheus/prometheus-rules.yml" in names
-        assert f"{assets}/dashboards/azure-scheduled-events-fleet.json" in names
-        assert {each.split("/")[1] for each in names if each != assets} == {
-            "alerts",
-            "dashboards",
-            "runbooks",
-        }
-        chart = [
-            debian("helm"),
-            "show",
-            "chart",
-            f"{release}/azure-scheduled-events-exporter-{VERSION}.tgz",
-        ]
-        assert f"appVersion: {VERSION}\n" in subprocess.check_output(chart, text=True)
-        with zipfile.ZipFile(dist / f"{name}-py3-none-any.whl") as wheel:
-            moments = {
-                datetime(*each.date_time, tzinfo=UTC).timestamp() for each in wheel.infolist()
-            }
-            assert all(abs(moment - committed) <= 2 for moment in moments), (
-                "times of files are those of the commit"
-            )
-        with tarfile.open(dist / f"{name}.tar.gz") as sdist:
-            assert f"{name}/scripts/release" in sdist.getnames()
-        assert checkout.git("status", "--porcelain") == "", "what is built is ignored by git"
+        assert notes.strip() in (released.folder / "CHANGELOG.md").read_text()
+
+    def test_assets(self, files: dict[str, Path]) -> None:
+        """The archive of assets has dashboards, rules and runbooks."""
+        folder = f"{NAME}-assets-{VERSION}"
+        with tarfile.open(files[f"{folder}.tar.gz"]) as archive:
+            names = set(archive.getnames())
+        assert f"{folder}/alerts/prometheus/prometheus-rules.yml" in names
+        assert f"{folder}/dashboards/azure-scheduled-events-fleet.json" in names
+        kinds = {name.split("/")[1] for name in names}
+        assert kinds == {"alerts", "dashboards", "runbooks"}
+
+    def test_chart(self, files: dict[str, Path]) -> None:
+        """Helm reads the chart, whose application is this version."""
+        chart = str(files[f"{NAME}-{VERSION}.tgz"])
+        shown = subprocess.check_output([debian("helm"), "show", "chart", chart], text=True)
+        assert f"appVersion: {VERSION}\n" in shown
+
+    def test_wheel_and_sdist(self, released: Checkout, files: dict[str, Path]) -> None:
+        """The times of the wheel's files are those of the commit, and the sdist can release."""
+        committed = int(released.git("log", "-1", "--format=%ct"))
+        package = f"azure_scheduled_events_exporter-{VERSION}"
+        with zipfile.ZipFile(files[f"{package}-py3-none-any.whl"]) as wheel:
+            moments = [datetime(*each.date_time, tzinfo=UTC) for each in wheel.infolist()]
+        assert all(abs(moment.timestamp() - committed) <= 2 for moment in moments)
+        with tarfile.open(files[f"{package}.tar.gz"]) as sdist:
+            assert f"{package}/scripts/release" in sdist.getnames()
 
     def test_tag_if_requested(self, released: Checkout) -> None:
-        """With TAG=1 the tag is made, and names this commit."""
-        assert released.git("rev-parse", f"v{VERSION}^{{commit}}") == released.git(
-            "rev-parse", "HEAD"
-        )
+        """With TAG=1 the tag is made, and names this commit; git ignores what is built."""
+        tagged = released.git("rev-parse", f"v{VERSION}^{{commit}}")
+        assert tagged == released.git("rev-parse", "HEAD")
+        assert released.git("status", "--porcelain") == ""
 
 
 class TestSingleFile:
     """One file that any Python from 3.11 on runs."""
 
     @pytest.fixture
-    def run(self, released: Checkout, tmp_path: Path) -> "Run":
+    def run(self, files: dict[str, Path], tmp_path: Path) -> "Run":
         """The archive, with an empty cache."""
-        (archive,) = (released.folder / "build" / "release").glob("*.pyz")
-        return Run(archive, tmp_path / "cache")
+        name = f"{NAME}-{VERSION}-{platform.machine()}.pyz"
+        return Run(files[name], tmp_path / "cache")
 
     def test_runs(self, run: "Run", tmp_path: Path) -> None:
         """It says its version, reads settings and bcrypt's passwords, and plays the demo's events."""
@@ -320,7 +252,8 @@ class Run:
     """Runs the archive with a cache of its own."""
 
     def __init__(self, archive: Path, cache: Path) -> None:
-        self.archive, self.cache = archive, cache
+        self.archive = archive
+        self.cache = cache
         self.env = environment(XDG_CACHE_HOME=str(cache))
 
     def __call__(self, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -333,11 +266,13 @@ class Run:
 class TestDeb:
     """What dpkg is given."""
 
-    @pytest.fixture
-    def tree(self, released: Checkout, tmp_path: Path) -> Path:
+    @pytest.fixture(params=["amd64", "arm64"])
+    def tree(self, files: dict[str, Path], tmp_path: Path, request: pytest.FixtureRequest) -> Path:
         """The package, unpacked, with its control files in DEBIAN."""
-        (package,) = (released.folder / "build" / "release").glob("*.deb")
+        package = files[f"{NAME}_{VERSION}_{request.param}.deb"]
         subprocess.run(["dpkg-deb", "--raw-extract", package, tmp_path / "tree"], check=True)
+        control = (tmp_path / "tree" / "DEBIAN" / "control").read_text()
+        assert f"Architecture: {request.param}\n" in control
         return tmp_path / "tree"
 
     def test_contents(self, tree: Path) -> None:
@@ -353,8 +288,34 @@ class TestDeb:
         exported = [unit.read_text() for unit in tree.rglob("assets/**/*.service")]
         assert len(exported) >= 7
         assert all(f"ExecStart=/usr/bin/{NAME} " in unit for unit in exported)
-        libraries = sorted(path.name for path in tree.rglob("*.so"))
-        assert libraries == ["_bcrypt.abi3.so", "_message.abi3.so"], (
+        control = (tree / "DEBIAN" / "control").read_text()
+        assert "Depends: python3 (>= 3.11)" in control
+        assert "Version: 7.8.9~rc1\n" in control
+
+    def test_libraries(self, tree: Path) -> None:
+        """Compiled libraries are for the package's processor and for every Python."""
+        control = (tree / "DEBIAN" / "control").read_text()
+        (architecture,) = re.findall(r"(?m)^Architecture: (.*)$", control)
+        machine = {"amd64": 62, "arm64": 183}[architecture]  # e_machine of ELF
+        libraries = sorted(tree.rglob("*.so"))
+        names = [path.name for path in libraries]
+        assert names == ["_bcrypt.abi3.so", "_message.abi3.so"], (
             "others would bind it to one version of Python"
         )
-        assert "Depends: python3 (>= 3.11)" in (tree / "DEBIAN" / "control").read_text()
+        for path in libraries:
+            assert int.from_bytes(path.read_bytes()[18:20], "little") == machine
+
+    def test_every_supported_python_finds_them(self, tree: Path) -> None:
+        """Each version of Python that the project names has its folder of packages."""
+        project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+        named = re.findall(r":: (3\.\d+)", "\n".join(project["classifiers"]))
+        assert list(PYTHONS) == named
+        for version in named:
+            site = tree / "usr" / "lib" / NAME / "lib" / f"python{version}" / "site-packages"
+            assert (site / "azure_scheduled_events_exporter" / "__init__.py").exists()
+
+
+def test_a_candidate_is_older_than_its_release() -> None:
+    """Debian sorts 1.2.3~rc1 before 1.2.3."""
+    assert debian_version("1.2.3rc1") == "1.2.3~rc1"
+    assert debian_version("1.2.3") == "1.2.3"

@@ -22,13 +22,17 @@ FORMS = sorted(
     path for path in (GITHUB / "ISSUE_TEMPLATE").glob("*.yml") if path.name != "config.yml"
 )
 # A right to write, for the jobs that cannot do without it.
-WRITES = {
-    "attest": {"id-token", "attestations"},
-    "image": {"packages"},
-    "image-tag": {"packages", "id-token", "attestations"},
-    "chart": {"packages"},
-    "pypi": {"id-token"},
-    "github": {"contents"},
+PUSHES_AND_SIGNS = {"packages", "id-token", "attestations"}
+WRITES: dict[str, dict[str, set[str]]] = {
+    "ci": {},
+    "image": {"build": {"packages"}, "tag": PUSHES_AND_SIGNS},
+    "release": {
+        "attest": {"id-token", "attestations"},
+        "image": PUSHES_AND_SIGNS,
+        "chart": PUSHES_AND_SIGNS,
+        "pypi": {"id-token"},
+        "github": {"contents"},
+    },
 }
 
 
@@ -105,7 +109,7 @@ class TestWorkflow:
             writes = {
                 right for right, level in job.get("permissions", {}).items() if level == "write"
             }
-            assert writes == WRITES.get(name, set()) if path.stem == "release" else not writes, name
+            assert writes == WRITES[path.stem].get(name, set()), name
         for line in path.read_text().splitlines():
             assert ": write" not in line or re.search(r": write # \w+", line), line
 
@@ -154,4 +158,48 @@ def test_what_is_published_is_built_once() -> None:
         ]
         assert "dist" in names, job
     assert set(jobs(release)["attest"]["needs"]) == {"ci", "build"}
-    assert "attest" in jobs(release)["pypi"]["needs"]
+
+
+def test_nothing_is_public_before_somebody_has_approved_it() -> None:
+    """The environment that asks for an approval belongs to the first job that writes anything, and
+    every other job that does comes after it.
+    """
+    release = jobs(GITHUB / "workflows" / "release.yml")
+    assert release["attest"]["environment"] == "release"
+
+    def before(name: str) -> set[str]:
+        needed = release[name].get("needs", [])
+        direct = {needed} if isinstance(needed, str) else set(needed)
+        return direct.union(*map(before, direct))
+
+    writing = set(WRITES["release"]) - {"attest"}
+    assert [name for name in writing if "attest" not in before(name)] == []
+
+
+def test_every_file_of_a_release_is_attested_and_attached() -> None:
+    """What make release builds is a subject of both attestations, and a file of the release."""
+    kinds = {"dist/*", "release/*.pyz", "release/*.deb", "release/*.tgz", "release/*.tar.gz"}
+    release = GITHUB / "workflows" / "release.yml"
+    attested = [
+        set(step["with"]["subject-path"].split())
+        for name, step in steps(release)
+        if name == "attest" and "subject-path" in step.get("with", {})
+    ]
+    assert attested == [kinds, kinds]
+    (attached,) = (
+        step["run"] for name, step in steps(release) if "gh release" in step.get("run", "")
+    )
+    assert kinds | {"release/SHA256SUMS", "release/sbom.cdx.json"} <= set(attached.split())
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+def test_make_uses_the_python_of_its_job(path: Path) -> None:
+    """Where make sets up an environment, the job says of which Python: otherwise it is the
+    system's, whatever the job has installed.
+    """
+    for name, step in steps(path):
+        if re.search(r"^make ", step.get("run", ""), re.MULTILINE):
+            job = jobs(path)[name]
+            chosen = {**job.get("env", {}), **step.get("env", {})}.get("PYTHON")
+            container = "container" in job
+            assert chosen == ("/usr/local/bin/python3" if container else "python"), name

@@ -17,7 +17,7 @@ from support.programs import environment
 NAME = "azure-scheduled-events-exporter"
 
 
-def _built(folder: Path, version: str) -> Path:
+def _built(folder: Path, version: str, architecture: str = "amd64") -> Path:
     """Return the package of this tree, named ``version``."""
     folder.mkdir()
     env = environment(SOURCE_DATE_EPOCH="1700000000")
@@ -25,8 +25,15 @@ def _built(folder: Path, version: str) -> Path:
     subprocess.run(wheel, cwd=ROOT, env=env, check=True, capture_output=True)
     (built,) = folder.glob("*.whl")
     subprocess.run([ROOT / "scripts" / "package", version, built, folder], env=env, check=True)
-    (package,) = folder.glob("*.deb")
-    return package
+    return folder / f"{NAME}_{version}_{architecture}.deb"
+
+
+def _mirror() -> str:
+    """Return the address of the mirror that apt uses here."""
+    sites = subprocess.check_output(
+        ["apt-get", "indextargets", "--format", "$(SITE)", "Identifier: Packages"], text=True
+    )
+    return sites.split()[0]
 
 
 @pytest.fixture(params=["bookworm", "trixie"])
@@ -34,9 +41,6 @@ def debian(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     """A root of Debian 12 or 13, from the mirror that apt uses here."""
     if os.geteuid() != 0 or not shutil.which("debootstrap"):
         pytest.skip("needs root and debootstrap")
-    sites = subprocess.check_output(
-        ["apt-get", "indextargets", "--format", "$(SITE)", "Identifier: Packages"], text=True
-    )
     root = tmp_path / "root"
     made = subprocess.run(
         [
@@ -45,7 +49,7 @@ def debian(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
             "--include=python3",
             request.param,
             root,
-            sites.split()[0],
+            _mirror(),
         ],
         capture_output=True,
         text=True,
@@ -102,12 +106,52 @@ def test_installed_upgraded_purged(debian: Path, tmp_path: Path) -> None:
     assert set(debian.rglob(f"*{NAME}*")) - before == set()
 
 
+QEMU = ROOT / ".tools" / "usr" / "bin" / "qemu-aarch64-static"
+
+
+@pytest.fixture
+def debian_on_arm64(tmp_path: Path) -> Path:
+    """The files of a Debian 12 for arm64 with its Python, and qemu to run its programs."""
+    if os.geteuid() != 0 or not shutil.which("debootstrap") or not QEMU.exists():
+        pytest.skip("needs root, debootstrap and qemu")
+    root = tmp_path / "arm64"
+    options = ("--arch=arm64", "--foreign", "--variant=minbase", "--include=python3")
+    made = subprocess.run(
+        ["debootstrap", *options, "bookworm", root, _mirror()],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert made.returncode == 0, made.stdout[-2000:]
+    # The second stage would need arm64 programs that start others.
+    for package in (root / "var" / "cache" / "apt" / "archives").glob("*.deb"):
+        subprocess.run(["dpkg", "--extract", package, root], check=True)
+    shutil.copy(QEMU, root)
+    return root
+
+
+def test_runs_on_arm64(debian_on_arm64: Path, tmp_path: Path) -> None:
+    """The program and its compiled libraries run on arm64, as qemu plays it."""
+    package = _built(tmp_path / "built", "0.1.0", "arm64")
+    subprocess.run(["dpkg", "--extract", package, debian_on_arm64], check=True)
+
+    def python(*arguments: str) -> str:
+        command = [f"/{QEMU.name}", f"/usr/lib/{NAME}/bin/python3", "-P", *arguments]
+        return subprocess.check_output(["chroot", debian_on_arm64, *command], text=True)
+
+    said = python("-m", "azure_scheduled_events_exporter", "--version")
+    assert said.startswith(NAME)
+    code = "import bcrypt, google._upb._message, platform; print(platform.machine())"
+    assert python("-c", code) == "aarch64\n"
+
+
 @pytest.mark.skipif(shutil.which("lintian") is None, reason="needs lintian")
 def test_lintian(tmp_path: Path) -> None:
-    """Lintian has no error and no warning besides the tags that
+    """Lintian has no error and no warning for both architectures, besides the tags that
     deploy/packages/debian/lintian-overrides names.
     """
     package = _built(tmp_path / "built", "0.1.0")
-    lintian = ["lintian", "--allow-root", "--fail-on=error,warning", str(package)]
+    packages = [package, package.with_name(package.name.replace("amd64", "arm64"))]
+    lintian = ["lintian", "--allow-root", "--fail-on=error,warning", *map(str, packages)]
     done = subprocess.run(lintian, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -22,6 +22,23 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
 {{- end -}}
 
+{{/* The labels of an object, and those of values beside them: (list . .Values.podLabels). */}}
+{{- define "exporter.labelsWith" -}}
+{{- $own := include "exporter.labels" (index . 0) | fromYaml -}}
+{{- toYaml (mergeOverwrite $own (deepCopy (index . 1))) -}}
+{{- end -}}
+
+{{/* A duration such as 1m30s, in milliseconds. */}}
+{{- define "exporter.milliseconds" -}}
+{{- $units := dict "ms" 1 "s" 1000 "m" 60000 "h" 3600000 "d" 86400000 "w" 604800000 "y" 31536000000 -}}
+{{- $sum := 0.0 -}}
+{{- range $part := regexFindAll "[0-9.]+[a-z]+" . -1 -}}
+{{- $unit := regexFind "[a-z]+$" $part -}}
+{{- $sum = addf $sum (mulf (trimSuffix $unit $part | float64) (get $units $unit | float64)) -}}
+{{- end -}}
+{{- $sum -}}
+{{- end -}}
+
 {{- define "exporter.serviceAccountName" -}}
 {{- if .Values.serviceAccount.create -}}
 {{- .Values.serviceAccount.name | default (include "exporter.fullname" .) -}}
@@ -46,6 +63,13 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- define "exporter.config" -}}
 {{- if and .Values.approvalPolicy (hasKey .Values.config "approval.policy") -}}
 {{- fail "approvalPolicy and config's approval.policy are both set: keep one" -}}
+{{- end -}}
+{{- range $flag, $longest := dict "poll.interval" "12h" "imds.timeout" "1h" -}}
+{{- with get $.Values.config $flag -}}
+{{- if gt (include "exporter.milliseconds" . | float64) (include "exporter.milliseconds" $longest | float64) -}}
+{{- fail (printf "config's %s: %s is longer than %s, the longest that the exporter takes" $flag . $longest) -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 web.listen-address: {{ printf ":%d" (int .Values.port) | quote }}
 {{- if .Values.web.secretName }}
@@ -125,6 +149,20 @@ alerts.values: {{ printf "%s/config/alerts-values.yaml" (include "exporter.etc" 
 {{- $groups = append $groups (set $group "rules" $rules) -}}
 {{- end -}}
 {{- toYaml (dict "groups" $groups) -}}
+{{- end -}}
+
+{{/* Of the pod, and of the exporter's container: the chart's own, and over them those of values. */}}
+{{- define "exporter.podSecurityContext" -}}
+{{- $own := dict "runAsNonRoot" true "runAsUser" (int64 .Values.runAsUser) "runAsGroup" (int64 .Values.runAsGroup) -}}
+{{- /* The group reads its Secret, and writes an emptyDir; a hostPath stays as it is. */ -}}
+{{- $_ := set $own "fsGroup" (int64 .Values.runAsGroup) -}}
+{{- $_ := set $own "seccompProfile" (dict "type" "RuntimeDefault") -}}
+{{- toYaml (mergeOverwrite $own (deepCopy .Values.podSecurityContext)) -}}
+{{- end -}}
+
+{{- define "exporter.securityContext" -}}
+{{- $own := dict "readOnlyRootFilesystem" true "allowPrivilegeEscalation" false "capabilities" (dict "drop" (list "ALL")) -}}
+{{- toYaml (mergeOverwrite $own (deepCopy .Values.securityContext)) -}}
 {{- end -}}
 
 {{/* A probe of one of the exporter's own paths. */}}

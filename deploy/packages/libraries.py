@@ -1,0 +1,94 @@
+"""The folder of Python packages that the single file and the .deb hold."""
+
+import hashlib
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Iterable
+from pathlib import Path
+
+from deploy.packages.architecture import Architecture
+
+OLDEST_PYTHON = "3.11"
+"""Wheels are chosen for this Python, whichever one builds, so that the bytes are the same."""
+
+OLDEST_GLIBC = 17
+NEWEST_GLIBC = 28
+"""Second number of glibc's version. 2.28 is that of RHEL 8 and Debian 10."""
+
+_OF_ONE_PYTHON = ".cpython-"
+"""In the name of a compiled module that only one version of Python can load.
+
+PyYAML and charset-normalizer have the same in Python. What stays is for every Python (abi3).
+"""
+
+_OF_AN_INSTALLER = ("RECORD", "direct_url.json", "REQUESTED", "INSTALLER")
+
+
+class CannotDownloadError(Exception):
+    """pip cannot get a pinned wheel. The message is what it said last."""
+
+
+def downloaded(architecture: Architecture, requirements: Path, kept: Path) -> Path:
+    """Return a folder below ``kept`` with the wheels of the pinned requirements.
+
+    They are downloaded once for each content of ``requirements``, and compared with its hashes.
+
+    Raises:
+        CannotDownloadError: pip cannot get one of them.
+    """
+    pinned = hashlib.sha256(requirements.read_bytes()).hexdigest()[:16]
+    folder = kept / f"{architecture.machine}-{pinned}"
+    if not folder.is_dir():
+        kept.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=kept) as scratch:
+            wheels = Path(scratch) / "wheels"
+            _download(architecture, requirements, wheels)
+            wheels.rename(folder)
+    return folder
+
+
+def _download(architecture: Architecture, requirements: Path, folder: Path) -> None:
+    newest_first = range(NEWEST_GLIBC, OLDEST_GLIBC - 1, -1)
+    platforms = [f"manylinux_2_{minor}_{architecture.machine}" for minor in newest_first]
+    platforms.append(f"manylinux2014_{architecture.machine}")
+    command = [
+        *(sys.executable, "-m", "pip", "download", "-qq", "--disable-pip-version-check"),
+        *("--no-deps", "--require-hashes", "--only-binary", ":all:"),
+        *("--python-version", OLDEST_PYTHON),
+        *(argument for each in platforms for argument in ("--platform", each)),
+        *("--requirement", str(requirements), "--dest", str(folder)),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        said = done.stderr.strip().splitlines() or ["pip failed without a word"]
+        raise CannotDownloadError(said[-1])
+
+
+def unpack(wheels: Iterable[Path], site: Path) -> None:
+    """Unpack ``wheels`` into ``site``, without what only one version of Python can load."""
+    for wheel in wheels:
+        with zipfile.ZipFile(wheel) as archive:
+            for entry in archive.infolist():
+                if not entry.is_dir() and _is_wanted(entry.filename):
+                    _write(site, entry, archive.read(entry))
+
+
+def _is_wanted(name: str) -> bool:
+    folder, _, file = name.rpartition("/")
+    if folder.endswith(".dist-info") and file in _OF_AN_INSTALLER:
+        return False
+    if ".data/" in name:  # scripts; the package has its own command
+        return False
+    return _OF_ONE_PYTHON not in file
+
+
+def _write(site: Path, entry: zipfile.ZipInfo, content: bytes) -> None:
+    target = site / entry.filename
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_bytes(content)
+    # Examples are run; libraries are imported.
+    is_example = "/assets/" in entry.filename
+    is_program = is_example and entry.external_attr >> 16 & 0o100
+    target.chmod(0o755 if is_program else 0o644)

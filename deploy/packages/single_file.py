@@ -1,0 +1,38 @@
+"""Builds the single file: an archive that a Python runs."""
+
+import time
+import zipfile
+from pathlib import Path
+
+_LAUNCHER = Path(__file__).with_name("launcher.py")
+_REGULAR_FILE = 0o100000
+
+
+def build(site: Path, target: Path, moment: int) -> None:
+    """Write the packages in ``site`` and the launcher into ``target``.
+
+    Args:
+        site: The folder of Python packages.
+        target: The file to write.
+        moment: The time of every file in the archive, in seconds since 1970.
+    """
+    date = time.gmtime(moment)[:6]
+    with target.open("wb") as file:
+        file.write(b"#!/usr/bin/env python3\n")
+        with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+            _add(archive, _LAUNCHER, "__main__.py", date)
+            for path in sorted(site.rglob("*")):
+                if path.is_file():
+                    name = f"lib/python3/site-packages/{path.relative_to(site).as_posix()}"
+                    _add(archive, path, name, date)
+    target.chmod(0o755)
+
+
+def _add(archive: zipfile.ZipFile, path: Path, name: str, date: tuple[int, ...]) -> None:
+    entry = zipfile.ZipInfo(name, date)  # type: ignore[arg-type]  # six numbers
+    entry.compress_type = zipfile.ZIP_DEFLATED
+    entry.create_system = 3  # Unix, also where it is built elsewhere
+    is_program = path.stat().st_mode & 0o100
+    mode = 0o755 if is_program else 0o644
+    entry.external_attr = (_REGULAR_FILE | mode) << 16
+    archive.writestr(entry, path.read_bytes())

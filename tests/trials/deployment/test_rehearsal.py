@@ -1,0 +1,59 @@
+"""Two releases as docs/releasing.md describes them, in a repository of their own."""
+
+from pathlib import Path
+
+import pytest
+
+from support.checkout import Checkout
+
+CHECKED = (
+    "tests/contract",
+    "tests/unit/metrics/test_exposition.py",
+    "tests/end_to_end/commands/test_commands.py",
+    "tests/end_to_end/deployment/test_wheel.py",
+)
+"""Tests of what a version or a changelog is written in.
+
+The rest of CI depends on neither, and is run on each change.
+"""
+
+NOT_CHECKED = (
+    "tests/contract/deployment/test_release.py",  # a release in a release
+    "tests/contract/monitoring/test_stories.py",
+)
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
+    """The repository in which both releases are made."""
+    return Checkout(tmp_path_factory.mktemp("rehearsal") / "checkout")
+
+
+@pytest.mark.parametrize("version", ["0.1.0", "0.2.0"])
+def test_a_release_leaves_the_tree_green(checkout: Checkout, version: str) -> None:
+    """Each release is built, and static checks and tests pass before and after its tag."""
+    if version != "0.1.0":
+        entry = "## Unreleased\n\n### Fixed\n\n- Something.\n\n## 0.1.0 - "
+        checkout.replace("CHANGELOG.md", r"(?m)^## 0\.1\.0 - ", entry)
+    checkout.set_version(version)
+    checkout.run("make", "generate")
+    checkout.commit(f"Release {version}")
+    assert_green(checkout)
+    released = checkout.release(version, TAG="1")
+    assert released.returncode == 0, released.stdout + released.stderr
+    notes = (checkout.folder / "build" / "release" / "notes.md").read_text()
+    assert ("Something." in notes) == (version != "0.1.0")
+    checkout.replace("CHANGELOG.md", rf"(?m)^## {version}", rf"## Unreleased\n\n## {version}")
+    checkout.run("scripts/check")
+    checkout.git("checkout", "-q", "CHANGELOG.md")
+    assert checkout.git("status", "--porcelain") == ""
+
+
+def assert_green(checkout: Checkout) -> None:
+    """Run the static checks and the tests that see the version."""
+    checkout.run("scripts/check")
+    ignored = [f"--ignore={path}" for path in NOT_CHECKED]
+    checkout.run(
+        *(".venv/bin/python", "-m", "pytest", "-q", "-n", "4", *CHECKED, *ignored),
+        XDG_CACHE_HOME=str(Path(checkout.folder) / ".cache"),
+    )
