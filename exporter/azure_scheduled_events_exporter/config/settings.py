@@ -122,7 +122,9 @@ def _collector(text: str) -> str | None:
 def _alertmanagers(text: str) -> tuple[str, ...]:
     urls = [each.strip().rstrip("/") for each in text.split(",") if each.strip()]
     for url in urls:
-        checked(url, "an Alertmanager", "http://HOST:9093, or https; several with commas")
+        checked(
+            url, "the address of an Alertmanager", "http://HOST:9093, or https; several with commas"
+        )
     return tuple(dict.fromkeys(urls))  # one that is named twice would get every alert twice
 
 

@@ -195,6 +195,11 @@ def test_credentials(flags: tuple[str, ...], tmp_path: Path) -> None:
     [
         (("--scenario", "all"), "--scenario: 'all' is not one scenario with events"),
         (("--scenario", "flood"), "'flood' is no scenario"),
+        (
+            ("--alertmanager", "alerts:9093"),
+            "--alertmanager: 'alerts:9093' is not the address of an Alertmanager: write http://",
+        ),
+        (("--alertmanager", "http://a:1,http://b:1"), "--alertmanager: give one address"),
         (("--alerts.values", "/no/values.yaml"), "--alerts.values: /no/values.yaml: "),
         (
             ("--push", "--exporter.listen-address", ":0"),

@@ -35,8 +35,8 @@ COMPLAINTS = {
         ":1: alertmanager.labels: 'cluster' is not a label: write NAME=VALUE, several with commas"
     ),
     "alertmanager_without_scheme": (
-        ":1: alertmanager.url: 'alerts:9093' is not an Alertmanager: write http://HOST:9093, or"
-        " https; several with commas"
+        ":1: alertmanager.url: 'alerts:9093' is not the address of an Alertmanager: write"
+        " http://HOST:9093, or https; several with commas"
     ),
     "api_version_latest": f":1: imds.api-version: 'latest' {VERSION}",
     "api_version_of_no_day": f":1: imds.api-version: '2020-02-30' {VERSION}",

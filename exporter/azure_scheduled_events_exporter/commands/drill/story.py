@@ -1,4 +1,4 @@
-"""The event of a drill: its scenario, the alert that it raises, and an exporter that watches its simulated VM.
+"""The event of a drill: its scenario, its alert, and an exporter that watches its VM.
 
 Must not decide which alert an event raises: the exporter's kinds and ``alertmanager.alert`` do.
 """
@@ -45,10 +45,12 @@ def story_of(name: str) -> Scenario:
             " --list'"
         )
     [scenario] = scenarios
-    event, priority = scenario.events[0], {vm.name: vm.priority for vm in scenario.vms}
+    event = scenario.events[0]
     name = event.resources[0]
-    vm = VirtualMachine(f"{DRILL}-{name}", DRILL, priority=priority[name])
-    return Scenario("drill", "", (vm,), (replace(event, resources=(vm.name,), announced_at=0.0),))
+    (priority,) = (vm.priority for vm in scenario.vms if vm.name == name)
+    vm = VirtualMachine(f"{DRILL}-{name}", DRILL, priority=priority)
+    drilled = replace(event, resources=(vm.name,), announced_at=0.0)
+    return Scenario("drill", "", (vm,), (drilled,))
 
 
 def alert_of_story(story: Scenario, catalog: Catalog) -> Alert:
@@ -74,24 +76,23 @@ def alert_of_story(story: Scenario, catalog: Catalog) -> Alert:
 
 @contextmanager
 def watched(story: Scenario, settings: Mapping[str, str]) -> Iterator[Simulator]:
-    """Start a simulator with the VM of ``story`` and no event, and an exporter that polls it; yield the simulator.
+    """Start a simulator with the VM of ``story`` and no event, and an exporter that polls it.
 
-    The exporter has these ``settings`` alone: those of the VM's own one (collector, users, policy)
-        do not apply.
+    Yields the simulator. The exporter has these ``settings`` alone: those of the VM's own one
+    (collector, users, policy) do not apply.
     """
     with Simulator(replace(story, events=())) as simulator:
         own = {
             "imds.endpoint": simulator.url,
             "instance.name": story.vms[0].name,
             "journal.path": MEMORY,
+            "web.listen-address": "127.0.0.1:0",
+            "log.level": "warning",
+            **settings,
         }
-        own |= {"web.listen-address": "127.0.0.1:0", "log.level": "warning", **settings}
-        others = (ENVIRONMENT_PREFIX, "OTEL_")
-        environment = {
-            name: text for name, text in os.environ.items() if not name.startswith(others)
-        }
-        environment |= {environment_name(flag): text for flag, text in own.items()}
-        with subprocess.Popen(own_command("run"), env=environment) as exporter:  # noqa: S603 - this program
+        environment = _environment(own)
+        command = own_command("run")
+        with subprocess.Popen(command, env=environment) as exporter:  # noqa: S603 - this program
             try:
                 until(lambda: simulator.requests or exporter.poll() is not None, math.inf)
                 if not simulator.requests:
@@ -99,3 +100,10 @@ def watched(story: Scenario, settings: Mapping[str, str]) -> Iterator[Simulator]
                 yield simulator
             finally:
                 exporter.terminate()
+
+
+def _environment(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of this process with ``settings`` in place of those of an exporter."""
+    others = (ENVIRONMENT_PREFIX, "OTEL_")
+    kept = {name: text for name, text in os.environ.items() if not name.startswith(others)}
+    return kept | {environment_name(flag): text for flag, text in settings.items()}

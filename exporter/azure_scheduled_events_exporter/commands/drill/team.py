@@ -1,4 +1,4 @@
-"""The team's Alertmanager: what a drill posts to it, and what it says of that over its API and its metrics."""
+"""The team's Alertmanager: what a drill posts to it, and what it says of that."""
 
 import json
 import time
@@ -24,12 +24,17 @@ class Sent(NamedTuple):
 
 
 class HeldAlert(NamedTuple):
-    """An alert that Alertmanager has: its labels, the receivers of its routes, and whether something suppresses it."""
+    """An alert that Alertmanager has: its labels, its receivers, and what suppresses it."""
 
     labels: Mapping[str, str]
     receivers: tuple[str, ...]
     is_muted: bool  # by a silence or another alert
     is_inhibited: bool  # by another alert
+
+    @property
+    def shown(self) -> str:
+        """The names of the receivers."""
+        return ", ".join(self.receivers)
 
 
 class Team(AlertmanagerClient):
@@ -47,7 +52,7 @@ class Team(AlertmanagerClient):
         self.post([posted(labels, annotations, now, now + ends_in)])
 
     def holding(self, matcher: str, name: str) -> HeldAlert | None:
-        """Return the alert ``name`` that ``matcher`` selects, once Alertmanager has processed it; else None."""
+        """Return the alert ``name`` that ``matcher`` selects; None until it is processed."""
         return self._asked(
             "alerts", _held, "/api/v2/alerts", filter=[matcher, f'alertname="{name}"']
         )
@@ -67,10 +72,10 @@ class Team(AlertmanagerClient):
 def _sent(answer: bytes) -> Sent:
     lines = answer.decode("utf-8", "replace").splitlines()
     text = "".join(f"{line}\n" for line in lines if line.startswith(_REQUESTS))
-    tried, failed = Counter[str](), Counter[str]()
-    for sample in chain.from_iterable(
-        family.samples for family in text_string_to_metric_families(text)
-    ):
+    tried = Counter[str]()
+    failed = Counter[str]()
+    families = text_string_to_metric_families(text)
+    for sample in chain.from_iterable(family.samples for family in families):
         counter = failed if sample.name == f"{_REQUESTS}_failed_total" else tried
         counter[sample.labels["integration"]] += int(sample.value)
     return Sent(tried - failed, failed)
@@ -78,15 +83,13 @@ def _sent(answer: bytes) -> Sent:
 
 def _held(answer: bytes) -> HeldAlert | None:
     for each in json.loads(answer):
-        receivers, status = (
-            tuple(str(receiver["name"]) for receiver in each["receivers"]),
-            each["status"],
+        status = each["status"]
+        if status["state"] == "unprocessed":
+            continue
+        return HeldAlert(
+            labels=each["labels"],
+            receivers=tuple(str(receiver["name"]) for receiver in each["receivers"]),
+            is_muted=status["state"] == "suppressed",
+            is_inhibited=bool(status["inhibitedBy"]),
         )
-        if status["state"] != "unprocessed":
-            return HeldAlert(
-                each["labels"],
-                receivers,
-                status["state"] == "suppressed",
-                bool(status["inhibitedBy"]),
-            )
     return None

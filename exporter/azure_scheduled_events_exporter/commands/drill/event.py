@@ -1,0 +1,199 @@
+"""The drill of an event: its alert is posted, pushed by an exporter, or raised by rules.
+
+A posted alert is labeled as a drill; the names of simulated VMs and their scale set say it. Must
+not touch a real event.
+"""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from azure_scheduled_events_exporter.alertmanager.alert import Alert
+from azure_scheduled_events_exporter.commands.interruption import Interrupted
+from azure_scheduled_events_exporter.commands.waiting import until
+from azure_scheduled_events_exporter.errors import ExporterError
+from azure_scheduled_events_exporter.http_server.listen_address import ListenAddress
+from azure_scheduled_events_exporter.simulator import Scenario, Simulator
+from azure_scheduled_events_exporter.times import format_duration
+
+from .story import DRILL, watched
+from .team import HeldAlert, Sent, Team
+
+KEPT_SECONDS: Final = 300
+"""For how long Alertmanager keeps a posted alert that nobody resolves."""
+MARK: Final = "This is a drill: no VM is in danger."
+_ANNOUNCED_SECONDS: Final = 10
+_OTHERS_SECONDS: Final = 1
+"""After the first notification, for those of other receivers."""
+say: Final = partial(print, flush=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    """When a drill raised its alert, and what Alertmanager had sent before."""
+
+    at: float
+    sent: Sent
+
+    @property
+    def seconds(self) -> str:
+        """The time since then."""
+        return f"{time.monotonic() - self.at:.2f} s"
+
+
+@dataclass(frozen=True, slots=True)
+class Drill:
+    """An event of a simulated VM that raises an alert.
+
+    Each way raises it, measures its page and takes it back.
+
+    Attributes:
+        team: who is to be told.
+        story: the event.
+        alert: that of the event.
+        is_told: whether routes notify anybody of its severity.
+        timeout: seconds that the page may take.
+        keep: the event goes on, and the alert is not resolved.
+    """
+
+    team: Team
+    story: Scenario
+    alert: Alert
+    is_told: bool
+    timeout: float
+    keep: bool
+
+    def post(self) -> None:
+        """Post the alert to Alertmanager directly, labeled as a drill."""
+        told = self.alert.annotations
+        event_id = f"{DRILL}-{self.alert.labels['event_id']}"
+        labels = {**self.alert.labels, "event_id": event_id, "drill": "true"}
+        texts = {
+            **told,
+            "summary": f"{DRILL}: {told['summary']}",
+            "description": f"{MARK} {told['description']}",
+        }
+        what = f"{self.alert.name} ({labels['severity']}) for {self._vm}"
+        say(f"drill: {what}, posted to {self.team.shown}")
+        begun = self._begin()
+        try:
+            self.team.put(labels, texts, ends_in=KEPT_SECONDS)
+            self._measure(event_id, begun)
+        finally:
+            if not self.keep:
+                self.team.put(labels, texts, ends_in=0)
+
+    def push(self, settings: Mapping[str, str]) -> None:
+        """Let the exporter of a simulated VM, with these ``settings``, push the alert."""
+        event_id = ""
+        try:
+            with watched(self.story, settings) as simulator:
+                begun = self._begin()
+                event_id = self._announce(simulator, f"its exporter pushes {self.alert.name}")
+                self._measure(event_id, begun)
+        finally:
+            if event_id and not self.keep:
+                self._resolve(event_id)
+
+    def scrape(self, address: ListenAddress, wait: float, after: float) -> None:
+        """Let the team's Prometheus scrape the simulated VM.
+
+        Args:
+            address: where its metrics are served.
+            wait: seconds before the event.
+            after: seconds after it.
+        """
+        with watched(self.story, {"web.listen-address": str(address)}) as simulator:
+            url = f"http://{address.local}/metrics"
+            say(f"drill: scrape {url} now; the event follows in {format_duration(wait)}")
+            time.sleep(wait)
+            begun = self._begin()
+            try:
+                event_id = self._announce(simulator, f"{self.alert.name} should fire")
+                self._measure(event_id, begun)
+            except Interrupted:
+                after = 0
+                raise
+            finally:
+                if after and not self.keep:
+                    self._end(simulator, after)
+
+    @property
+    def _vm(self) -> str:
+        return self.story.vms[0].name
+
+    def _begin(self) -> _Begun:
+        sent = self.team.sent()
+        return _Begun(time.monotonic(), sent)
+
+    def _announce(self, simulator: Simulator, what_follows: str) -> str:
+        """Announce the event to the exporter; return its id."""
+        simulator.play(self.story)
+        event = until(lambda: simulator.record, time.monotonic() + _ANNOUNCED_SECONDS)[0]
+        say(f"drill: {event.event_type} of {self._vm} announced; {what_follows}")
+        return event.event_id.upper()
+
+    def _end(self, simulator: Simulator, after: float) -> None:
+        """End the event, and serve metrics until Prometheus has seen it."""
+        simulator.play(Scenario("over", "", self.story.vms, ()))
+        say(
+            f"drill: the event is over; the metrics are served for {format_duration(after)} more,"
+            " so that Prometheus sees it. Then remove the target."
+        )
+        time.sleep(after)
+
+    def _resolve(self, event_id: str) -> None:
+        """Resolve the alert now: its exporter has ended, and would wait for three minutes."""
+        held = self.team.holding(f'event_id="{event_id}"', self.alert.name)
+        if held is not None:
+            self.team.put(held.labels, {}, ends_in=0)
+
+    def _measure(self, event_id: str, begun: _Begun) -> None:
+        """Print when Alertmanager got the alert and when it notified.
+
+        Raises:
+            ExporterError: it did not, or that failed.
+        """
+        end = begun.at + self.timeout
+        held = self._held(event_id, end)
+        say(f"{begun.seconds}: Alertmanager has the alert, for receivers: {held.shown}")
+        if held.is_muted:
+            raise ExporterError(
+                f"{self.alert.name} is silenced or inhibited, so nobody is notified:"
+                f" run doctor --alertmanager {self.team.shown}"
+            )
+        notified = until(lambda: sorted(self.team.sent().delivered - begun.sent.delivered), end)
+        if notified:
+            say(f"{begun.seconds}: Alertmanager notified: {', '.join(notified)}")
+            time.sleep(_OTHERS_SECONDS)
+        failed = sorted(self.team.sent().failed - begun.sent.failed)
+        if failed:
+            raise ExporterError(
+                f"notification failed: {', '.join(failed)}; the log of Alertmanager has the reason"
+            )
+        if not notified:
+            raise self._nobody_was_told()
+        say("Alertmanager has done its part. Did the notification arrive?")
+
+    def _held(self, event_id: str, end: float) -> HeldAlert:
+        """Return the alert once Alertmanager has it; ExporterError: not until ``end``."""
+        name = self.alert.name
+        held = until(lambda: self.team.holding(f'event_id="{event_id}"', name), end)
+        if held is None:
+            raise ExporterError(
+                f"{name} has not reached {self.team.shown} within {format_duration(self.timeout)}:"
+                " run doctor with --prometheus and --alertmanager, which checks targets, rules and"
+                " routes"
+            )
+        return held
+
+    def _nobody_was_told(self) -> ExporterError:
+        hint = f"run doctor --alertmanager {self.team.shown}, which checks receivers and group_wait"
+        if not self.is_told:
+            hint = f"severity {self.alert.labels['severity']} notifies nobody"
+        limit = format_duration(self.timeout)
+        return ExporterError(
+            f"Alertmanager notified nobody of {self.alert.name} within {limit}: {hint}"
+        )

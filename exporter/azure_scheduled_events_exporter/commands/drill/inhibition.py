@@ -1,0 +1,63 @@
+"""The drill of inhibition: is an alert of the team's own quiet while its VM is in maintenance?"""
+
+import time
+from collections.abc import Mapping
+
+from azure_scheduled_events_exporter.alerts.severities import INFO
+from azure_scheduled_events_exporter.alerts.vms import MAINTENANCE
+from azure_scheduled_events_exporter.commands.waiting import until
+from azure_scheduled_events_exporter.errors import ExporterError, UsageError
+from azure_scheduled_events_exporter.times import format_duration
+
+from .event import KEPT_SECONDS, MARK, say
+from .story import DRILL
+from .team import HeldAlert, Team
+
+_MATCHER = 'drill="true"'
+
+
+def check_inhibition(team: Team, labels: Mapping[str, str], timeout: float) -> None:
+    """Raise the alert that a VM is in maintenance, then the team's own one, and resolve both.
+
+    Args:
+        team: the team's Alertmanager.
+        labels: those of the team's alert.
+        timeout: seconds until Alertmanager has an alert.
+
+    Raises:
+        UsageError: the labels are not those of an alert.
+        ExporterError: the team's alert is not inhibited.
+    """
+    if "alertname" not in labels:
+        raise UsageError(
+            "--maintenance: the labels of an alert have an alertname, such as"
+            " alertname=InstanceDown"
+        )
+    name = labels["alertname"]
+    own = {**labels, "drill": "true"}
+    marked = {**own, "alertname": MAINTENANCE, "severity": INFO, "component": "maintenance"}
+    texts = {"summary": f"{DRILL}: {name}.", "description": MARK}
+    try:
+        for each in (marked, own):
+            team.put(each, texts, ends_in=KEPT_SECONDS)
+            found = _held(team, each["alertname"], timeout)
+    finally:
+        for each in (own, marked):
+            team.put(each, texts, ends_in=0)
+    if not found.is_inhibited:
+        raise ExporterError(
+            f"{name} is not inhibited while its VM is in maintenance, so it notifies: "
+            "set maintenance.targets and maintenance.equal, and load the rendered inhibit_rules"
+        )
+    say(f"{name} is inhibited while its VM is in maintenance. Both alerts are resolved.")
+
+
+def _held(team: Team, name: str, timeout: float) -> HeldAlert:
+    """Return the alert ``name`` once Alertmanager has it; ExporterError: not in time."""
+    found = until(lambda: team.holding(_MATCHER, name), time.monotonic() + timeout)
+    if found is None:
+        raise ExporterError(
+            f"{name} has not reached {team.shown} within {format_duration(timeout)}:"
+            f" run doctor --alertmanager {team.shown}"
+        )
+    return found
