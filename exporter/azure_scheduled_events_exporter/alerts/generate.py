@@ -10,6 +10,7 @@ from .formats.alertmanager import (
     kube_prometheus_stack_values,
 )
 from .formats.azure_monitor import ama_metrics_config, azure_monitor_rules
+from .formats.azure_remote_write import prometheus_remote_write
 from .formats.grafana import grafana_rules
 from .formats.prometheus import prometheus_rule_resource, prometheus_rules, pushed_alerts
 from .formats.reference import exporter_values_file, reference, values_file
@@ -28,6 +29,7 @@ GENERATED: Mapping[str, Callable[[Settings], str]] = {
     "grafana/alert-rules.yaml": grafana_rules,
     "azure-monitor/rule-groups.json": azure_monitor_rules,
     "azure-monitor/ama-metrics-prometheus-config.yaml": ama_metrics_config,
+    "azure-monitor/prometheus-remote-write.yml": prometheus_remote_write,
     "alertmanager/alertmanager.yml": alertmanager_config,
     "alertmanager/fragment.yml": fragment,
     "alertmanager/kube-prometheus-stack-values.yaml": kube_prometheus_stack_values,

@@ -31,7 +31,9 @@ def test_groups() -> None:
     are there.
     """
     assert set(PARAMETER.findall(json.dumps(TEMPLATE))) == TEMPLATE["parameters"].keys()
+    assert len((FOLDER / "rule-groups.json").read_bytes()) < 4 << 20
     for group in TEMPLATE["resources"]:
+        assert len(group["name"]) <= 260
         assert group["type"] == "Microsoft.AlertsManagement/prometheusRuleGroups"
         assert re.fullmatch(r"[^:@/#{}%&+*<>?]+", group["name"])
         assert group["properties"].keys() == {"enabled", "interval", "scopes", "rules"}
@@ -70,6 +72,8 @@ def test_rules() -> None:
         }
         assert rule.keys() - {"for"} == fields
         assert re.fullmatch(r"PT\d+S", rule.get("for", "PT0S"))
+        assert rule["severity"] in range(5)
+        assert len(rule["actions"]) <= 5
         assert [each["actionGroupId"] for each in rule["actions"]] == groups[rule["severity"]]
         assert not re.search(r"query|@[A-Z]+@", " ".join(rule["annotations"].values()))
         assert not rule["expression"].startswith("["), (
@@ -139,6 +143,27 @@ def test_scraping() -> None:
     )
     content = yaml.safe_load(resource["data"]["prometheus-config"])
     assert content == {"scrape_configs": kubernetes["scrape_configs"]}
+
+
+def test_remote_write(tmp_path: Path) -> None:
+    """The configuration scrapes VMs as the example of Azure's discovery does, and evaluates nothing.
+
+    Debian's Prometheus does not know ``azuread``, which came with version 2.45.
+    """
+    config = yaml.safe_load((FOLDER / "prometheus-remote-write.yml").read_text())
+    example = FOLDER.parent / "prometheus" / "prometheus-azure-sd.yml"
+    assert config["scrape_configs"] == yaml.safe_load(example.read_text())["scrape_configs"]
+    assert config.keys() == {"global", "scrape_configs", "remote_write"}
+    page = (ROOT / "docs" / "azure-monitor.md").read_text()
+    (block,) = re.findall(r"```yaml\n(remote_write:.*?)```", page, re.DOTALL)
+    assert yaml.safe_load(block)["remote_write"] == config["remote_write"]
+    (target,) = config["remote_write"]
+    azure = target.pop("azuread")
+    assert azure.keys() == {"cloud", "managed_identity"}
+    assert azure["managed_identity"].keys() == {"client_id"}
+    (tmp_path / "prometheus.yml").write_text(yaml.safe_dump(config))
+    check = [debian("promtool"), "check", "config", str(tmp_path / "prometheus.yml")]
+    subprocess.run(check, check=True, capture_output=True)
 
 
 @pytest.mark.parametrize(
