@@ -182,7 +182,7 @@ _COUNTED = {
         "sum by (event_type)"
         f" ({last('transitions_total', '[1d]', _AT, _SELF, transition='detected')}) > 0"
     ),
-    "By exporter": _approvals("exporter|operator"),
+    "By exporter": _approvals("exporter|operator|hook"),
     "Elsewhere": _approvals("external"),
     "By nobody": _approvals("deadline"),
     "Notice": _mean("notice_seconds"),

@@ -91,6 +91,14 @@ def result_of(life: Lifecycle, error: ImdsError | None) -> str:
     return f"{summary(error)}: {error}"
 
 
+def expired_unsent(throttled: int) -> str:
+    """Return the result of a request that has expired; ``throttled``: how often IMDS answered 429."""
+    if throttled:
+        tries = "the only try" if throttled == 1 else f"all {throttled} tries"
+        return f"not approved: it was sent, and IMDS throttled {tries} (429): try again"
+    return "not approved: it was not sent before it expired"
+
+
 def needs_no_request(life: Lifecycle | None, request: ApprovalRequest) -> str:
     """Return why a request is not sent: its result; ``""`` if it is sent."""
     if life is None:

@@ -21,7 +21,7 @@ from azure_scheduled_events_exporter.core.document import EventSource, Scope, co
 from azure_scheduled_events_exporter.core.event_types import EventType
 from azure_scheduled_events_exporter.core.kinds import SHORT_FREEZE_SECONDS
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, State
-from azure_scheduled_events_exporter.core.timestamp import Timestamp
+from azure_scheduled_events_exporter.core.timestamp import Timestamp, by_imds
 from azure_scheduled_events_exporter.snapshot.approvals import Decision
 from azure_scheduled_events_exporter.times import iso_time
 
@@ -30,12 +30,6 @@ _STEPS = 30
 
 TAKEOVER_SECONDS = 60.0
 """How long each VM of Resources waits for the one before it, unless the rule sets ``takeover``."""
-
-CLOCK_ERROR_SECONDS = 10.0
-"""If the wall clock is off by more, the clock of IMDS decides.
-
-One that is right is not corrected, so that a decision
-does not change with each answer of IMDS."""
 
 
 class Action(StrEnum):
@@ -149,18 +143,18 @@ class Policy:
         return self is BUILT_IN.get(self.name)
 
     def decide(
-        self, life: Lifecycle, vm_name: str | None, now: Timestamp, clock_error: float = 0.0
+        self,
+        life: Lifecycle,
+        vm_name: str | None,
+        now: Timestamp,
+        server_time: float | None = None,
     ) -> Decision:
         """Return the decision about ``life``, which is open to approval, at ``now`` on the VM called ``vm_name``.
 
-        ``clock_error`` is how many seconds ``now.wall`` is ahead of the clock of IMDS; 0 if that is
-        unknown.
+        ``server_time`` is this moment by the clock of IMDS, seconds since the epoch, if it is
+        known.
         """
-        right = (
-            replace(now, wall=now.wall - clock_error)
-            if abs(clock_error) > CLOCK_ERROR_SECONDS
-            else now
-        )
+        right = replace(now, wall=by_imds(now.wall, server_time))
         reason = self._obstacle(life)
         for rule in () if reason else self.rules:
             is_hold = (

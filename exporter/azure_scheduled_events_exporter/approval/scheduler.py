@@ -33,9 +33,9 @@ class Due:
 
     Attributes:
         life: the event.
-        approver: exporter or operator.
-        who: the rule's name, or the operator's.
-        request: the number of the operator's request; None for a rule.
+        approver: exporter, operator or hook.
+        who: the name of the rule, of the operator or of the hook's script.
+        request: the number of the request of an operator or a hook; None for a rule.
     """
 
     life: Lifecycle
@@ -93,7 +93,6 @@ class ApprovalScheduler:
 
         ``server_time`` is the time by the clock of IMDS, Unix seconds, if it is known.
         """
-        clock_error = 0.0 if server_time is None else now.wall - server_time
         policy, current = self.policy.policy, known.current
         self._count_refusal(known)
         self._retries = {name: retry for name, retry in self._retries.items() if name in current}
@@ -112,18 +111,17 @@ class ApprovalScheduler:
             if life is None or result:
                 results[request.number] = result
                 continue
-            self.statuses[life.event_id] = Decision(
-                f"queued: requested by operator {request.operator}"
-            )
+            asked = f"queued: requested by {request.approver} {request.operator}"
+            self.statuses[life.event_id] = Decision(asked)
             if self._may_send_for_operator(life, now):
                 due.setdefault(
-                    life.event_id, Due(life, Approver.OPERATOR, request.operator, request.number)
+                    life.event_id, Due(life, request.approver, request.operator, request.number)
                 )
         for life in current.values():
             if life.state is State.ADVISORY:
                 self.statuses[life.event_id] = Decision(NOTHING_SCHEDULED)
             elif life.event_id not in self.statuses and life.is_open_to_approval:
-                decision = policy.decide(life, vm_name, now, clock_error)
+                decision = policy.decide(life, vm_name, now, server_time)
                 if self._may_send_for_rule(life, decision, now):
                     due[life.event_id] = Due(life, Approver.EXPORTER, decision.rule)
         return list(due.values()), results

@@ -9,6 +9,7 @@ Must not decide what is due (``approval.scheduler``), and not write events to th
 
 import logging
 import threading
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
@@ -22,7 +23,13 @@ from azure_scheduled_events_exporter.journal.inbox import ApprovalRequest
 from azure_scheduled_events_exporter.journal.journal import Journal
 from azure_scheduled_events_exporter.logs import facts
 
-from .operator_requests import UNKNOWN_RESULT, is_not_accepted, result_of, summary
+from .operator_requests import (
+    UNKNOWN_RESULT,
+    expired_unsent,
+    is_not_accepted,
+    result_of,
+    summary,
+)
 from .scheduler import ApprovalScheduler, Due
 
 _CLOCK_STEP_SECONDS = 60.0
@@ -46,9 +53,10 @@ class ApprovalSender:
     timeout: float
     now: Callable[[], Timestamp]
     log: logging.Logger
-    _sent: tuple[Due, Future[None]] | None = field(
-        default=None, init=False
-    )  # its answer has not been taken yet
+    # What was sent, and whose answer has not been taken yet.
+    _sent: tuple[Due, Future[None]] | None = field(default=None, init=False)
+    # How often IMDS throttled a request, by its number in the journal.
+    _throttled: Counter[int] = field(default_factory=Counter, init=False)
 
     @property
     def is_waiting(self) -> bool:
@@ -139,9 +147,9 @@ class ApprovalSender:
         """
         if due.request is None:
             return
-        if (
-            error is not None and error.outcome is Outcome.THROTTLED
-        ):  # IMDS did not look at it: it is sent again
+        if error is not None and error.outcome is Outcome.THROTTLED:
+            # IMDS did not look at it: it is sent again.
+            self._throttled[due.request] += 1
             self.journal.set_request_results({due.request: None})
         else:
             self.journal.set_request_results({due.request: result_of(due.life, error)})
@@ -156,8 +164,8 @@ class ApprovalSender:
             and request.number != unanswered
         ]
         if expired:
-            unsent = "expired: it was not sent, or IMDS throttled each attempt"
-            self.journal.set_request_results(dict.fromkeys(expired, unsent), if_unsent=True)
+            unsent = {number: expired_unsent(self._throttled[number]) for number in expired}
+            self.journal.set_request_results(unsent, if_unsent=True)
             self.journal.set_request_results(dict.fromkeys(expired, UNKNOWN_RESULT))
         return [request for request in requests if request.number not in expired]
 
@@ -171,7 +179,7 @@ def answered(
         accepted.
     """
     if error is None:
-        return mark_approved(known, due.life.event_id, due.approver, now, due.life)
+        return mark_approved(known, due.life.event_id, due.approver, now, due.life, who=due.who)
     if (
         is_not_accepted(error) and due.life.request is None
     ):  # else an earlier request may have been accepted

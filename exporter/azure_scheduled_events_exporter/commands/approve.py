@@ -18,7 +18,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from azure_scheduled_events_exporter import logs
@@ -30,7 +30,7 @@ from azure_scheduled_events_exporter.approval.operator_requests import (
 )
 from azure_scheduled_events_exporter.config.settings import Config
 from azure_scheduled_events_exporter.core.event_types import EVENT_FACTS
-from azure_scheduled_events_exporter.core.lifecycle import Lifecycle
+from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycle
 from azure_scheduled_events_exporter.errors import (
     ExporterError,
     JournalInUseError,
@@ -43,12 +43,15 @@ from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
 from azure_scheduled_events_exporter.journal.file import (
     MEMORY,
     check_may_be_opened,
+    file_path,
     is_written,
     writable,
 )
+from azure_scheduled_events_exporter.journal.inbox import ApprovalRequest
 from azure_scheduled_events_exporter.journal.store import Store
 from azure_scheduled_events_exporter.service import daemon
 from azure_scheduled_events_exporter.service.endpoint import with_endpoint
+from azure_scheduled_events_exporter.service.folder_owner import as_folder_owner
 from azure_scheduled_events_exporter.snapshot.snapshot import Polls
 from azure_scheduled_events_exporter.standard_streams import say
 from azure_scheduled_events_exporter.web.rows import CURRENT_COLUMNS, current_row
@@ -59,22 +62,21 @@ from .waiting import until
 
 DESCRIPTION = "Approve events: they start now, before NotBefore, on every VM in their Resources."
 _POLL_SECONDS = 1.0  # without an exporter
-_THROTTLED_POLLS = (
-    5  # another approve, or other programs of this VM, may have used up the limit of IMDS
-)
-_PATIENCE_SECONDS = (
-    15.0  # beyond the time of one request: the exporter looks for requests at every poll
-)
+# Another approve, or other programs of this VM, may have used up the limit of IMDS.
+_THROTTLED_POLLS = 5
+# Beyond the time of one request: the exporter looks for requests at every poll.
+_PATIENCE_SECONDS = 15.0
+# The exporter writes why a request has expired at the next poll.
+_EXPIRED_SECONDS = 2.0
 _STARTING_SECONDS = 3.0  # until an exporter that starts has opened its journal
-_IN_FLIGHT_SECONDS = (
-    2.0  # beyond the time of one request, if one is being sent when this command is stopped
-)
+# Beyond the time of one request, if one is being sent when this command is stopped.
+_IN_FLIGHT_SECONDS = 2.0
 _WITHDRAWN = "withdrawn before it was sent"
 _NO_NAME = "(none named)"
 _NO_EXPORTER = (
-    "approve: no exporter writes the journal {}, so this command sends the request itself. If an"
-    " exporter runs here as another user, run approve as that user (root) instead: then the"
-    " exporter sends, logs and counts it"
+    "approve: no exporter writes the journal {}, so this command sends the request itself, and"
+    " writes it to that journal. If an exporter runs here with another journal, name it:"
+    " --journal.path"
 )
 _MAY_BE_APPROVED = 3
 """The exit status if IMDS may have accepted: what was prepared for the event must stay so."""
@@ -88,6 +90,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--all-mine", action="store_true", help=text)
     parser.add_argument("--yes", action="store_true", help="Do not ask for confirmation.")
+    parser.add_argument("--by-hook", metavar="SCRIPT", help=argparse.SUPPRESS)
 
 
 def run(parsed: argparse.Namespace) -> int:
@@ -106,23 +109,52 @@ def run(parsed: argparse.Namespace) -> int:
         raise UsageError(
             "--journal.path: 'memory' cannot be shared: name the journal of the running exporter"
         )
-    with interruptible():
+    path = Path(config.journal_path)
+    with interruptible(), as_folder_owner(path):
         log = logs.set_up("error", config.log_format)
-        check_may_be_opened(
-            Path(config.journal_path)
-        )  # without an exporter, this command would set it aside
-        config = with_endpoint(config, log)
-        limiter = RateLimiter()
-        with _journal(config, log, limiter, says=True) as store:
-            chosen = to_approve(store.current(), parsed.event_ids)
-            if parsed.yes or not any(life.is_open_to_approval for life in chosen):
-                say(_question(chosen))
-                return _requested(store, chosen, config)
-        print(_question(chosen), flush=True)  # meanwhile, an exporter can start
-        if not _agreed():
-            return 1
-        with _journal(config, log, limiter) as store:
-            return _requested(store, chosen, config)
+        _check_access(path)
+        check_may_be_opened(path)  # without an exporter, this command would set it aside
+        return _approve(parsed, with_endpoint(config, log), log)
+
+
+def _check_access(path: Path) -> None:
+    """Raise ExporterError if this user may not write the journal, before anything else is said."""
+    file = file_path(path)
+    folder = next(each for each in file.parents if os.path.exists(each))  # noqa: PTH110 - does not raise
+    may_write = os.access(folder, os.W_OK | os.X_OK)
+    if may_write and os.path.exists(file):  # noqa: PTH110
+        may_write = os.access(file, os.R_OK | os.W_OK)
+    if not may_write and hasattr(os, "geteuid") and os.geteuid() != 0:
+        raise ExporterError(
+            f"approve: the user {_login_name()} may not write the journal {file}: run approve as"
+            " root, or as the exporter's user"
+        )
+
+
+def _approve(parsed: argparse.Namespace, config: Config, log: logging.Logger) -> int:
+    """Show the events, ask if that is wanted, and approve; return the exit status."""
+    asker = _Asker(parsed.by_hook, Approver.HOOK)
+    if not parsed.by_hook:
+        asker = _Asker(_operator(), Approver.OPERATOR)
+    limiter = RateLimiter()
+    with _journal(config, log, limiter, says=True) as store:
+        chosen = to_approve(store.current(), parsed.event_ids)
+        if parsed.yes or not any(life.is_open_to_approval for life in chosen):
+            say(_question(chosen))
+            return _requested(store, chosen, asker, config)
+    print(_question(chosen), flush=True)  # meanwhile, an exporter can start
+    if not _agreed():
+        return 1
+    with _journal(config, log, limiter) as store:
+        return _requested(store, chosen, asker, config)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asker:
+    """Who asks for an approval: an operator's login name, or the name of a hook's script."""
+
+    name: str
+    kind: Approver
 
 
 @contextmanager
@@ -181,7 +213,7 @@ def _wait_for_poll(exporter: daemon.Exporter) -> None:
         )
 
 
-def _requested(store: Store, chosen: Sequence[Lifecycle], config: Config) -> int:
+def _requested(store: Store, chosen: Sequence[Lifecycle], asker: _Asker, config: Config) -> int:
     """Queue requests, wait for their results, print them, and return the exit status."""
     # A poll for each event too: after a refusal of all together, each is sent alone.
     patience = config.imds_timeout + config.poll_interval * (1 + len(chosen)) + _PATIENCE_SECONDS
@@ -189,9 +221,13 @@ def _requested(store: Store, chosen: Sequence[Lifecycle], config: Config) -> int
     numbers: list[int] = []
     status = 1
     try:
-        numbers = store.add_requests(chosen, _operator(), wall, wall + patience)
+        numbers = store.add_requests(
+            ApprovalRequest(life, asker.name, wall, wall + patience, approver=asker.kind)
+            for life in chosen
+        )
         until(
-            lambda: len(store.request_results(numbers)) == len(numbers), time.monotonic() + patience
+            lambda: len(store.request_results(numbers)) == len(numbers),
+            time.monotonic() + patience + config.poll_interval + _EXPIRED_SECONDS,
         )
     except Interrupted as interrupted:
         status = interrupted.exit_status
@@ -203,10 +239,9 @@ def _requested(store: Store, chosen: Sequence[Lifecycle], config: Config) -> int
         ]
         results = _withdrawn(store, numbers, config.imds_timeout + _IN_FLIGHT_SECONDS)
     final = [results.get(number, UNKNOWN_RESULT) for number in numbers]
-    for life, result in zip(
-        chosen, final, strict=False
-    ):  # none if it was interrupted before they were queued
-        say(f"{life.event_id}: {result}")
+    # None if it was interrupted before they were queued.
+    for life, result in zip(chosen, final, strict=False):
+        say(printable(f"{life.event_id}: {result}"))
     if final and all(map(is_approved, final)):
         return 0
     return _MAY_BE_APPROVED if any(map(may_be_approved, final)) else status
@@ -265,7 +300,11 @@ def _agreed() -> bool:
 
 def _operator() -> str:
     """Return the operator's login name, for the exporter's log: with sudo, of the person and not root."""
+    return printable(os.environ.get("SUDO_USER") or _login_name())
+
+
+def _login_name() -> str:
     try:
-        return printable(os.environ.get("SUDO_USER") or getpass.getuser())
+        return getpass.getuser()
     except (OSError, KeyError):
         return "unknown"

@@ -10,18 +10,17 @@ from .timestamp import Timestamp
 
 
 def mark_requested(
-    known: Lifecycles, event_id: str, approver: Approver, now: Timestamp
+    known: Lifecycles, event_id: str, approver: Approver, now: Timestamp, *, who: str = ""
 ) -> Lifecycles:
     """Return the known events with an approval by ``approver`` marked as requested.
 
-    Call it before the request.
+    Call it before the request. ``who``: the name of the rule, the operator or the hook's script.
     """
     life = _waiting(known, event_id)
     if life is None:
         return known
-    return known.updated(
-        [replace(life, request=Approval(approver, life.request.at if life.request else now))]
-    )
+    first = life.request.at if life.request else now
+    return known.updated([replace(life, request=Approval(approver, first, who=who))])
 
 
 def mark_refused(known: Lifecycles, event_id: str) -> Lifecycles:
@@ -36,6 +35,8 @@ def mark_approved(
     approver: Approver,
     now: Timestamp,
     sent: Lifecycle | None = None,
+    *,
+    who: str = "",
 ) -> tuple[Lifecycles, tuple[Change, ...]]:
     """Return the known events after IMDS accepted an approval of this one, and the change.
 
@@ -46,9 +47,8 @@ def mark_approved(
     before = _waiting(known, event_id)
     if before is None:
         return known, ()
-    approval = replace(
-        before.approval or Approval(approver, now), not_before=(sent or before).not_before
-    )
+    first = before.approval or Approval(approver, now, who=who)
+    approval = replace(first, not_before=(sent or before).not_before)
     life = replace(before, request=None, approval=approval)
     return known.updated([life]), () if before.approval else (
         Change(Transition.APPROVED, life, now),

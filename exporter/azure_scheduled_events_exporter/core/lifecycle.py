@@ -73,6 +73,7 @@ class Approver(StrEnum):
 
     EXPORTER = "exporter"
     OPERATOR = "operator"
+    HOOK = "hook"
     EXTERNAL = "external"
     DEADLINE = "deadline"
 
@@ -93,6 +94,8 @@ class Approval:
 
     Attributes:
         by: who approves it.
+        who: the name of the policy's rule, of the operator or of the hook's script; ``""`` if it is
+            not known.
         at: when this exporter learned of it; of a request, when it was first sent.
         not_before: the NotBefore that held when the last accepted approval was sent from here; None
             if none was.
@@ -101,6 +104,7 @@ class Approval:
     by: Approver
     at: Timestamp
     not_before: float | None = None
+    who: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,8 +205,8 @@ class Lifecycle:
 
     @property
     def approved_here(self) -> bool:
-        """Whether IMDS accepted an approval by this exporter or by an operator on this VM."""
-        return self.approved_by in {Approver.EXPORTER, Approver.OPERATOR}
+        """Whether IMDS accepted an approval by this exporter, or by an operator or a hook on this VM."""
+        return self.approved_by in {Approver.EXPORTER, Approver.OPERATOR, Approver.HOOK}
 
     @property
     def is_postponed(self) -> bool:

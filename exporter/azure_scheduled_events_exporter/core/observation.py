@@ -252,8 +252,11 @@ def _apply(
             sent = life.request is not None and not context.watched
             if life.approval or not (early or sent):
                 return None
-            approver = life.request.by if life.request else Approver.EXTERNAL
-            return replace(life, approval=Approval(approver, now), request=None)
+            if life.request is None:
+                approval = Approval(Approver.EXTERNAL, now)
+            else:
+                approval = Approval(life.request.by, now, who=life.request.who)
+            return replace(life, approval=approval, request=None)
         case Transition.STARTED:
             if before is not None and life.approval is None and life.not_before is not None:
                 life = replace(life, approval=Approval(Approver.DEADLINE, now))

@@ -7,7 +7,6 @@ only within one boot.
 
 from dataclasses import dataclass
 
-
 @dataclass(frozen=True, slots=True)
 class Timestamp:
     """A moment.

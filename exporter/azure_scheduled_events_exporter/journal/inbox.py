@@ -10,20 +10,21 @@ takes less than 1 KiB. Must not know when a request is sent (``approval``), or h
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from azure_scheduled_events_exporter.core.lifecycle import Lifecycle
+from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycle
 from azure_scheduled_events_exporter.snapshot.hooks import HookRun, HookStatistics
 
 
 @dataclass(frozen=True, slots=True)
 class ApprovalRequest:
-    """An operator's request to approve an event.
+    """A request of an operator or a hook to approve an event.
 
     Attributes:
         life: the event as the operator saw it; the request is not valid for a changed one.
-        operator: login name.
+        operator: login name, or the name of the hook's script.
         created: Unix seconds.
         expires: Unix seconds after which the request is not sent.
         number: identifies the request once it is queued.
+        approver: operator or hook.
     """
 
     life: Lifecycle
@@ -31,6 +32,7 @@ class ApprovalRequest:
     created: float
     expires: float
     number: int = 0
+    approver: Approver = Approver.OPERATOR
 
 
 @dataclass(frozen=True, slots=True)

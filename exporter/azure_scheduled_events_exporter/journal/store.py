@@ -266,14 +266,12 @@ class Store:
         count = self._db.execute("SELECT count(*) FROM spans").fetchone()[0]
         return Inbox(self.open_requests(), runs, hooks, self.queued_spans(_SPANS), count)
 
-    def add_requests(
-        self, lives: Iterable[Lifecycle], operator: str, created: float, expires: float
-    ) -> list[int]:
-        """Queue an operator's requests to approve these events as they were shown; return their numbers."""
-        texts = [encode(ApprovalRequest(life, operator, created, expires)) for life in lives]
+    def add_requests(self, requests: Iterable[ApprovalRequest]) -> list[int]:
+        """Queue requests to approve events; return the numbers that they get."""
+        texts = [(request.created, encode(request)) for request in requests]
         with self._db:
             sql = "INSERT INTO approval_requests (created, request) VALUES (?, ?)"
-            return [int(self._db.execute(sql, (created, text)).lastrowid or 0) for text in texts]
+            return [int(self._db.execute(sql, row).lastrowid or 0) for row in texts]
 
     def open_requests(self) -> list[ApprovalRequest]:
         """Return the requests without a result."""

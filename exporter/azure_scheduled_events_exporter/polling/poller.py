@@ -215,7 +215,9 @@ class Poller:
         )
         if due is not None:
             state.record(
-                mark_requested(state.known, due.life.event_id, due.approver, self._clock())
+                mark_requested(
+                    state.known, due.life.event_id, due.approver, self._clock(), who=due.who
+                )
             )
             self.approvals.send(due)
             self._take_answer(ANSWER_SECONDS)

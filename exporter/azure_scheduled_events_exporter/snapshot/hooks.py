@@ -43,6 +43,7 @@ class HookRun:
         seconds_left: of ``prepare``: time from its end to NotBefore, negative when late; None
             without NotBefore.
         record: the event as JSON when it started.
+        output: the last lines that the command has written, printable.
     """
 
     run: str
@@ -55,6 +56,7 @@ class HookRun:
     duration: float | None = None
     seconds_left: float | None = None
     record: str = "{}"
+    output: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,6 +57,7 @@ def past_record(life: Lifecycle, runs: Iterable[HookRun]) -> Record:
             "started": iso_time(run.started),
             "duration_seconds": run.duration,
             "seconds_left": run.seconds_left,
+            "last_output": run.output.splitlines(),
         }
         for run in runs
     ]

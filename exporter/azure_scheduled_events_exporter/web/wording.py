@@ -43,6 +43,7 @@ OUTCOMES: Mapping[Transition, tuple[str, str]] = {
 APPROVERS: Mapping[Approver, str] = {
     Approver.EXPORTER: "approved by this exporter's policy",
     Approver.OPERATOR: "approved by an operator on this VM",
+    Approver.HOOK: "approved by a script on this VM, which was ready",
     Approver.EXTERNAL: (
         "approved by another VM, a program here, Azure's API or Azure's own policy: "
         "it started before NotBefore"

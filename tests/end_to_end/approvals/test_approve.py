@@ -242,7 +242,31 @@ def test_needs_write_access(simulator: Simulator, tmp_path_factory: pytest.TempP
         timeout=2 * PATIENCE,
     )
     assert done.returncode == 1, done.stderr
-    last = done.stderr.splitlines()[-1]
-    assert last.startswith(f"{PROGRAM}: the journal {state}/journal.sqlite cannot be written: ")
-    assert last.endswith("; try as root")
-    assert not [seen for seen in simulator.requests if seen.method == "POST"]
+    assert done.stderr == (
+        f"{PROGRAM}: approve: the user nobody may not write the journal {state}/journal.sqlite:"
+        " run approve as root, or as the exporter's user\n"
+    )
+    assert done.stdout == ""
+    assert not simulator.requests
+
+
+def test_root_follows_no_link(simulator: Simulator, tmp_path: Path) -> None:
+    """The user of the exporter cannot make root write to a file of root through a link."""
+    assert os.geteuid() == 0, "this test needs root, to make a folder of somebody else"
+    target = tmp_path / "target"
+    target.mkdir(mode=0o755)
+    folder = tmp_path / "state"
+    folder.mkdir(mode=0o700)
+    for name in ("journal.sqlite", "journal.sqlite.documents", "journal.sqlite.lock"):
+        (folder / name).symlink_to(target / name)
+    os.chown(folder, 65534, 65534)
+    approve(simulator.url, folder, event_ids(simulator)["Reboot"], "--yes")
+    assert list(target.iterdir()) == []
+    assert approved(simulator) == []
+
+
+def test_no_event_id_forges_a_result(simulator: Simulator, state: Path) -> None:
+    """A line break in an EventId is printed as such, so that it makes no line of its own."""
+    simulator.set_document([event("A\nB: accepted")])
+    done = approve(simulator.url, state, "--all-mine", "--yes")
+    assert done.stdout.splitlines()[-1] == "A\\nB: ACCEPTED: accepted"

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from azure_scheduled_events_exporter.journal.file import writable
+from azure_scheduled_events_exporter.journal.inbox import ApprovalRequest
 from azure_scheduled_events_exporter.simulator import Scenario, Simulator, What
 from support.events.approve_command import (
     VMS,
@@ -217,9 +218,28 @@ def test_requests_expire(
     event_id = event_ids(simulator)["Reboot"]
     now = time.time()
     with closing(writable(state)) as store:
-        store.add_requests([store.current()[event_id]], "ada", now - 60, now - 30)
+        request = ApprovalRequest(store.current()[event_id], "ada", now - 60, now - 30)
+        store.add_requests([request])
     eventually(lambda: queued(state) == [], "a result")
     nothing_was_sent(simulator, exporter)
+
+
+def test_imds_throttles_every_try(
+    simulator: Simulator, state: Path, start_exporter: Callable[..., Exporter]
+) -> None:
+    """A request that IMDS throttles until it expires has a result that says so."""
+    with Gate(simulator.url, 429) as gate:
+        start(start_exporter, gate.url, state)
+        event_id = event_ids(simulator)["Reboot"]
+        with closing(writable(state)) as store:
+            now = time.time()
+            request = ApprovalRequest(store.current()[event_id], "ada", now, now + 3)
+            [number] = store.add_requests([request])
+            results = eventually(lambda: store.request_results([number]), "a result")
+        tries = len(gate.posts)
+        assert tries > 1
+        said = f"not approved: it was sent, and IMDS throttled all {tries} tries (429): try again"
+        assert results == {number: said}
 
 
 CHANGES: dict[str, tuple[dict[str, object], str]] = {

@@ -6,19 +6,20 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from email.utils import formatdate
 from pathlib import Path
 
 import psutil
 import pytest
 
-from azure_scheduled_events_exporter.journal.file import read_only
+from azure_scheduled_events_exporter.commands.hook.runs import state_file
 from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine
 from support.commands import assert_one_line, command
+from support.events.gate import Gate, Way
 from support.events.imds_bodies import entry
 from support.monitoring.collector import Collector
 from support.programs import COMMAND, Exporter, Program, environment, eventually
+from trials.clock import WallClock
 
 VMS = (VirtualMachine("vm_0"), VirtualMachine("vm_1"), VirtualMachine("vm_2"))
 SCRIPT = """#!/bin/sh
@@ -41,14 +42,17 @@ def hook(imds: Simulator, tmp_path: Path) -> Iterator[Start]:
     """
     started: list[Program] = []
 
-    def start(*options: str, script: str = "", vm: str = "vm_0") -> Program:
+    def start(
+        *options: str, script: str = "", vm: str = "vm_0", endpoint: str = "", **env: str
+    ) -> Program:
         path = tmp_path / f"{vm}.sh"
         path.write_text(SCRIPT.format(log=tmp_path / f"{vm}.log") + script + "\n")
         path.chmod(0o755)
-        flags = ("--imds.endpoint", f"{imds.url}/vm/{vm}", "--journal.path", str(tmp_path / vm))
+        url = f"{endpoint or imds.url}/vm/{vm}"
+        flags = ("--imds.endpoint", url, "--journal.path", str(tmp_path / vm))
         output = tmp_path / f"hook-{len(started)}.log"
         arguments = [COMMAND, "hook", *flags, "--poll.interval", "300ms", *options, "--", str(path)]
-        program = Program(arguments, output, **environment())
+        program = Program(arguments, output, **environment(**env))
         started.append(program)
         return program.__enter__()
 
@@ -204,9 +208,10 @@ def test_killed_in_the_middle(imds: Simulator, hook: Start, tmp_path: Path) -> N
     (tmp_path / "third").touch()
     hook()
     eventually(lambda: lines(tmp_path) == ["prepare A", "prepare A", "recover A"], "the recovery")
-    with closing(read_only(tmp_path / "vm_0")) as store:
-        interrupted = [run.outcome for run in store.hook_runs() if run.phase == "prepare"]
-    assert interrupted == ["failed"]
+    folder = tmp_path / "vm_0"
+    stored = json.loads(state_file(folder, str(tmp_path / "vm_0.sh")).read_text())["unsent"]
+    runs = [json.loads(text) for text in stored]
+    assert [run["outcome"] for run in runs if run["phase"] == "prepare"] == ["failed"]
 
 
 def test_prepares_without_a_journal(imds: Simulator, hook: Start, tmp_path: Path) -> None:
@@ -237,22 +242,135 @@ def test_too_late(imds: Simulator, exporter: Exporter, hook: Start, tmp_path: Pa
     assert "run begins" not in (tmp_path / "hook-1.log").read_text()
 
 
-def test_an_event_of_three_vms(imds: Simulator, hook: Start, tmp_path: Path) -> None:
-    """With --approve all, an event is approved when all its VMs have prepared; with own, the log
-    says why it waits.
-    """
-    options = ("--approve", "all", "--marks", str(tmp_path / "marks"))
-    for vm in ("vm_0", "vm_1"):
-        hook(*options, vm=vm)
-    own = hook("--approve", "own", vm="vm_2")
-    imds.set_document([event(Resources=["vm_0", "vm_1", "vm_2"])])
-    marks = tmp_path / "marks" / "A"
-    eventually(lambda: marks.exists() and len(list(marks.iterdir())) == 2, "marks of two VMs")
-    own.wait_for_line("does not approve: the event has other VMs")
-    own.kill()
+def test_an_event_of_two_vms(imds: Simulator, hook: Start, tmp_path: Path) -> None:
+    """An event that affects another VM too is prepared for, and not approved: the log says why."""
+    started = hook("--approve", "own")
+    imds.set_document([event(Resources=["vm_0", "vm_1"])])
+    started.wait_for_line("does not approve: the event has other VMs")
+    assert lines(tmp_path) == ["prepare A"]
     assert not approvals(imds)
-    hook(*options, vm="vm_2")
-    eventually(lambda: approvals(imds), "an approval")
+
+
+def test_an_approval_counts_as_the_hook_s(imds: Simulator, exporter: Exporter, hook: Start) -> None:
+    """The exporter counts, logs and keeps who approved: the hook, with the name of its script."""
+    hook("--approve", "own").wait_for_line("name is known")
+    imds.set_document([event()])
+    exporter.shows("it", lambda scrape: scrape.total("event_approved") == 1)
+    count = exporter.scrape().value("approval_latency_seconds_count", approved_by="hook")
+    assert count == 1
+    (line,) = exporter.lines('msg="approval accepted"')
+    assert "approved_by=hook who=vm_0.sh" in line
+
+
+def test_recovers_without_the_journal(
+    imds: Simulator, exporter: Exporter, hook: Start, tmp_path: Path
+) -> None:
+    """What a hook prepared for is recovered, although the journal was renamed and it restarted."""
+    first = hook()
+    imds.set_document([event()])
+    eventually(lambda: outcomes(tmp_path) == [("prepare", "ok")], "the preparation in the journal")
+    first.kill()
+    exporter.kill()
+    for path in (tmp_path / "vm_0").glob("journal.sqlite*"):
+        if ".hook-" not in path.name:
+            path.unlink()
+    imds.set_document([])
+    hook()
+    eventually(lambda: lines(tmp_path) == ["prepare A", "recover A"], "the recovery")
+
+
+def test_one_document_without_the_event(imds: Simulator, hook: Start, tmp_path: Path) -> None:
+    """A document that lacks the event for a moment recovers nothing, and prepares nothing again."""
+    started = hook()
+    started.wait_for_line("name is known")
+    imds.set_document([event()])
+    eventually(lambda: lines(tmp_path) == ["prepare A"], "the preparation")
+    asked = polls(imds)
+    eventually(lambda: polls(imds) >= asked + 4, "documents that show it")
+    imds.set_document([])
+    asked = polls(imds)
+    eventually(lambda: polls(imds) > asked, "one document without it")
+    imds.set_document([event(), event("B")])
+    eventually(lambda: "prepare B" in lines(tmp_path), "the preparation of another event")
+    assert lines(tmp_path) == ["prepare A", "prepare B"]
+
+
+def polls(imds: Simulator) -> int:
+    """Return how many documents were asked for."""
+    return sum("scheduledevents" in request.path for request in imds.requests)
+
+
+def test_a_wrong_clock(imds: Simulator, tmp_path: Path) -> None:
+    """The notice is measured by the clock of IMDS: a VM whose clock is ahead is not too late."""
+    clock = WallClock(tmp_path / "faketime")
+    clock.set(60)
+    script = tmp_path / "script"
+    script.write_text(SCRIPT.format(log=tmp_path / "vm_0.log"))
+    script.chmod(0o755)
+    flags = ("--imds.endpoint", f"{imds.url}/vm/vm_0", "--journal.path", str(tmp_path / "vm_0"))
+    imds.set_document([event(notice=40, EventType="Preempt")])
+    arguments = [COMMAND, "hook", *flags, "--", str(script)]
+    with Program(arguments, tmp_path / "hook.log", **environment(**clock.environment)) as hook:
+        eventually(lambda: lines(tmp_path) == ["prepare A"], "the preparation")
+        left = float(hook.wait_for_line(r"outcome=ok seconds_left=([\d.]+)")[1])
+        hook.terminate()
+    assert 0 < left < 40
+
+
+def test_a_locale_without_the_letters(imds: Simulator, hook: Start, tmp_path: Path) -> None:
+    """A text that the locale cannot encode, or no variable can hold, reaches the script."""
+    description = "Wartung 日本 " + "x" * 200_000
+    shown = f'printf %s "$EVENT_DESCRIPTION" >"{tmp_path}/said"'
+    hook(script=shown, PYTHONUTF8="0", PYTHONCOERCECLOCALE="0", LC_ALL="C")
+    imds.set_document([event(Description=description)])
+    eventually(lambda: (tmp_path / "said").exists() and len(read(tmp_path / "said")), "the script")
+    assert read(tmp_path / "said")[:12] == "Wartung 日本 x"
+
+
+def read(path: Path) -> str:
+    """Return the text of a file."""
+    return path.read_text(encoding="utf-8")
+
+
+def test_many_events(imds: Simulator, hook: Start, tmp_path: Path) -> None:
+    """At most ten scripts run at once; the others begin when these have ended."""
+    wait = f'while [ ! -e "{tmp_path}/go" ]; do sleep 0.05; done'
+    hook(script=wait)
+    imds.set_document([event(f"E{number}") for number in range(12)])
+    eventually(lambda: len(lines(tmp_path)) == 10, "ten scripts")
+    asked = polls(imds)
+    eventually(lambda: polls(imds) > asked + 3, "more documents")
+    assert len(lines(tmp_path)) == 10
+    (tmp_path / "go").touch()
+    eventually(lambda: len(lines(tmp_path)) == 12, "the others")
+
+
+def test_its_approval_ends_with_it(imds: Simulator, hook: Start) -> None:
+    """The command that approves does not outlive the hook."""
+    with Gate(imds.url, Way.HANG) as gate:
+        started = hook("--approve", "own", endpoint=gate.url)
+        imds.set_document([event()])
+        eventually(lambda: gate.posts, "an approval without an answer")
+        [child] = psutil.Process(started.process.pid).children()
+        started.terminate()
+        assert not child.is_running()
+
+
+def test_root_follows_no_link(imds: Simulator, hook: Start, tmp_path: Path) -> None:
+    """The user of the exporter cannot make root's hook write to a file of root through a link."""
+    assert os.geteuid() == 0, "this test needs root, to make a folder of somebody else"
+    folder = tmp_path / "vm_0"
+    folder.mkdir(mode=0o700)
+    target = tmp_path / "target"
+    target.mkdir(mode=0o755)
+    path = state_file(folder, str(tmp_path / "vm_0.sh"))
+    for name in (path.name, path.with_suffix(".new").name, f"{path.name}.lock", "journal.sqlite"):
+        (folder / name).symlink_to(target / name)
+    os.chown(folder, 65534, 65534)
+    hook()
+    imds.set_document([event()])
+    eventually(lambda: lines(tmp_path) == ["prepare A"], "the preparation")
+    assert list(target.iterdir()) == []
 
 
 def test_mistakes(tmp_path: Path, hook: Start) -> None:
@@ -260,7 +378,9 @@ def test_mistakes(tmp_path: Path, hook: Start) -> None:
     for words, said in (
         (("--kinds", "anounced", "--", "true"), "unknown kind 'anounced'"),
         (("--lead", "soon", "--", "true"), "--lead"),
-        (("--approve", "all", "--", "true"), "--marks"),
+        (("--kinds", "", "--", "true"), "unknown kind ''"),
+        (("--types", "", "--", "true"), "unknown event type ''"),
+        (("--approve", "all", "--", "true"), "--approve"),
         (("--", str(tmp_path / "nothing")), "does not exist"),
         ((), "name the command to run behind --"),
         (

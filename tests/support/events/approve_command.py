@@ -34,8 +34,8 @@ def sends_itself(state: Path) -> str:
     """Return the line by which the command says that no exporter sends its request."""
     return (
         f"approve: no exporter writes the journal {state}, so this command sends the request"
-        " itself. If an exporter runs here as another user, run approve as that user (root)"
-        " instead: then the exporter sends, logs and counts it\n"
+        " itself, and writes it to that journal. If an exporter runs here with another journal,"
+        " name it: --journal.path\n"
     )
 
 

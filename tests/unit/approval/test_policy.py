@@ -139,7 +139,7 @@ def test_after_over_a_reboot_with_a_wrong_clock(
 
     def decides(seconds: float) -> bool:
         now = Timestamp(BEGAN.wall - was_ahead + seconds + is_ahead, 7.0, "another")
-        return policy.decide(life(notice=86_400.0), "vmss_0", now, is_ahead).approve
+        return policy.decide(life(notice=86_400.0), "vmss_0", now, now.wall - is_ahead).approve
 
     assert not decides(29)
     assert decides(31) is approves

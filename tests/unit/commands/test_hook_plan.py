@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from azure_scheduled_events_exporter.commands.hook.plan import (
+    Events,
     Rules,
     deadline,
     may_approve,
@@ -25,6 +26,7 @@ NOW = 1_700_000_000.0
 def life(
     event_type: str = "Reboot",
     *,
+    event_id: str = "A",
     left: float | None = 600.0,
     state: State = State.SCHEDULED,
     scope: Scope = Scope.SELF,
@@ -35,7 +37,7 @@ def life(
     not_before = None if left is None else NOW + left
     status = State.STARTED if state is State.STARTED else State.SCHEDULED
     event = ScheduledEvent(
-        "A",
+        event_id,
         event_type,
         status,
         resources=resources,
@@ -44,7 +46,13 @@ def life(
     )
     seen = Timestamp(NOW - 60)
     found = Lifecycle(
-        event, state, scope, seen, not_before=not_before, most_resources=len(resources)
+        event,
+        state,
+        scope,
+        seen,
+        not_before=not_before,
+        most_resources=len(resources),
+        own_name="vm_0" if scope is Scope.SELF else "",
     )
     return with_kind(found, NOW, SHORT_FREEZE_SECONDS)
 
@@ -80,17 +88,19 @@ def begin(
     events: Sequence[Lifecycle], runs: Sequence[HookRun], rules: Rules, now: float = NOW
 ) -> list[HookRun]:
     """Return the preparations that begin now, while no command is running."""
-    return list(preparations(events, runs, (), rules, now))
+    return preparations(shown(events, now), runs, (), rules)
 
 
-def recover(
-    events: Sequence[Lifecycle], runs: Sequence[HookRun], documents: int = 3
-) -> list[tuple[str, str, str | None]]:
-    """Return what ends and begins once so many documents were read: the run, its phase and its
-    outcome.
+def shown(events: Sequence[Lifecycle], now: float = NOW) -> Events:
+    """Return these events as the current ones at ``now``."""
+    return Events(current={each.event_id: each for each in events}, now=now)
+
+
+def recover(runs: Sequence[HookRun], missing: int = 3) -> list[tuple[str, str, str | None]]:
+    """Return what ends and begins once so many documents have shown no prepared event: the run,
+    its phase and its outcome.
     """
-    current = {each.event_id for each in events}
-    return [(run.run, run.phase, run.outcome) for run in recovery(current, runs, documents, NOW)]
+    return [(run.run, run.phase, run.outcome) for run in recovery(runs, missing, NOW)]
 
 
 def test_a_failure_is_repeated_until_the_event_starts() -> None:
@@ -106,12 +116,11 @@ def test_a_failure_is_repeated_until_the_event_starts() -> None:
 def test_recovery_comes_once_after_the_last_event() -> None:
     """The command recovers when three documents show no event that it prepared for, and not again."""
     runs = [ran("B", Phase.PREPARE, 1.0), ran("A", Phase.PREPARE, 2.0)]
-    assert recover([life()], runs) == []
-    assert recover([], runs, documents=2) == []
-    [(_, phase, outcome)] = recover([], runs)
+    assert recover(runs, missing=2) == []
+    [(_, phase, outcome)] = recover(runs)
     assert (phase, outcome) == (Phase.RECOVER, None)
     runs.append(ran("A", Phase.RECOVER, 4.0, "failed"))
-    assert recover([], runs) == []
+    assert recover(runs) == []
     assert [run.event_id for run in begin([life()], runs, Rules())] == [
         "A"
     ]  # an event that returns is prepared again
@@ -123,12 +132,12 @@ def test_what_was_interrupted_with_its_hook() -> None:
     assert [(run.run, run.outcome) for run in begin([life()], [prepare], Rules())] == [
         (prepare.run, None)
     ]
-    assert list(preparations([life()], [prepare], {prepare.run}, Rules(), NOW)) == []
+    assert preparations(shown([life()]), [prepare], {prepare.run}, Rules()) == []
     assert [run.outcome for run in begin([life(left=-1)], [prepare], Rules())] == ["too_late"]
-    ended, (_, *begun) = recover([], [prepare])
+    ended, (_, *begun) = recover([prepare])
     assert ended == (prepare.run, Phase.PREPARE, "failed")
     assert begun == [Phase.RECOVER, None]
-    assert recover([], [ran("A", Phase.PREPARE, 1.0), recovers]) == [
+    assert recover([ran("A", Phase.PREPARE, 1.0), recovers]) == [
         (recovers.run, Phase.RECOVER, None)
     ]
 
@@ -152,17 +161,26 @@ def test_outcomes() -> None:
 
 
 def test_what_is_approved() -> None:
-    """An event is approved once all of its VMs have prepared, and never if it deletes them or its
-    type is unknown.
-    """
-    own, shared = life(), life(resources=("vm_0", "VM_1"))
-    assert may_approve(own, {"vm_0"})
-    assert not may_approve(own, ())
-    assert not may_approve(shared, {"vm_0"})
-    assert may_approve(shared, {"vm_0", "vm_1"})
-    shrunk = replace(
-        shared, event=own.event
-    )  # VMs that an earlier document has named are not known any more
-    assert not may_approve(shrunk, {"vm_0"})
+    """An event of this VM alone is approved, but never if it deletes it or its type is unknown."""
+    assert may_approve(life())
+    shared = life(resources=("vm_0", "VM_1"))
+    assert not may_approve(shared)
+    # VMs that an earlier document has named are not known any more.
+    assert not may_approve(replace(shared, event=life().event))
     for event_type in ("Preempt", "Terminate", "Unheard"):
-        assert not may_approve(life(event_type), {"vm_0"})
+        assert not may_approve(life(event_type))
+
+
+def test_the_nearest_events_come_first() -> None:
+    """As many commands begin as may run at once, those of the nearest events first."""
+    events = [life(event_id=f"E{number}", left=900.0 - number) for number in range(12)]
+    nearest = [f"E{number}" for number in range(11, 1, -1)]
+    assert [run.event_id for run in begin(events, [], Rules())] == nearest
+    assert len(preparations(shown(events), [], {"a", "b", "c"}, Rules())) == 7
+
+
+def test_a_damaged_run_is_recovered() -> None:
+    """What cannot be read of a stored run keeps nothing from its recovery."""
+    damaged = replace(ran("A", Phase.PREPARE, 1.0), record="no JSON")
+    [(_, phase, _)] = recover([damaged])
+    assert phase == Phase.RECOVER

@@ -1,163 +1,228 @@
-"""Decides what a hook does next: which run begins, until when it may take, and which event may be approved.
+"""Decides what a hook does next: which run begins, until when it may take, what may be approved.
 
 Pure: the events, the runs so far and the time are arguments. Must not know how a process is started
-    or stopped.
+or stopped, or where runs are stored.
 """
 
 import json
 import uuid
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
+from typing import Final
 
 from azure_scheduled_events_exporter.core.event_types import EVENT_FACTS
 from azure_scheduled_events_exporter.core.kinds import Kind
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, State
-from azure_scheduled_events_exporter.core.records import current_record
-from azure_scheduled_events_exporter.polling.document_reader import EMPTY_POLLS
+from azure_scheduled_events_exporter.core.records import Record, current_record
 from azure_scheduled_events_exporter.snapshot.hooks import HookRun, Phase, RunOutcome
 
-DEFAULT_KINDS = (Kind.ANNOUNCED, Kind.REQUESTED, Kind.UNKNOWN_TYPE)
-"""A harmless event needs no preparation, advice has no time, and what came without notice is too late to prepare."""
+DEFAULT_KINDS: Final = (Kind.ANNOUNCED, Kind.REQUESTED, Kind.UNKNOWN_TYPE)
+"""A harmless event needs no preparation, one that is far ahead is prepared for when it is near,
+advice has no time, and what came without notice is too late to prepare for."""
 
-# after which a failed preparation is repeated; after twice as long the next time, and so on
+MOST_AT_ONCE: Final = 10
+"""How many commands run at once. Those of the nearest events begin first."""
+
+GONE_DOCUMENTS: Final = 3
+"""An event is over for a hook when so many documents in a row have lacked it: one may be wrong."""
+
 _AGAIN_SECONDS = 5.0
+"""After which a failed preparation is repeated; after twice as long the next time, and so on."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What the user wants: the command line to run, and the options by their names.
+    """What the user wants.
 
-    Times in seconds.
+    Attributes:
+        command: the command line to run.
+        types: of events, in lower case; empty means all.
+        kinds: of events.
+        lead: prepare at most so many seconds before NotBefore.
+        timeout: the longest time of a run, seconds.
+        grace: how many seconds before its end a run is asked to end.
+        approves: whether to approve events of this VM alone, after success.
     """
 
     command: str = ""
-    types: frozenset[str] = frozenset()  # in lower case; empty means all
+    types: frozenset[str] = frozenset()
     kinds: frozenset[str] = frozenset(DEFAULT_KINDS)
     lead: float = 900.0
     timeout: float = 900.0
     grace: float = 5.0
-    approve: str = "never"
-    marks: Path | None = None
+    approves: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Events:
+    """The current events by EventId, and the moment by the clock of IMDS."""
+
+    current: Mapping[str, Lifecycle]
+    now: float
+
+    def left(self, life: Lifecycle) -> float | None:
+        """Return the seconds until NotBefore; None if there is none."""
+        return None if life.not_before is None else life.not_before - self.now
+
+    def has_begun(self, life: Lifecycle) -> bool:
+        """Return whether it is too late to prepare for the event."""
+        left = self.left(life)
+        return life.state is State.STARTED or (left is not None and left <= 0)
 
 
 def preparations(
-    current: Iterable[Lifecycle],
-    runs: Collection[HookRun],
-    active: Collection[str],
-    rules: Rules,
-    now: float,
-) -> Iterator[HookRun]:
-    """Yield the runs with ``prepare`` to begin at ``now``.
+    events: Events, runs: Collection[HookRun], active: Collection[str], rules: Rules
+) -> list[HookRun]:
+    """Return the runs with ``prepare`` to begin now, at most as many as may run at once.
 
     One with an outcome is over: its event began too early.
 
-    A run without an outcome whose id is not in ``active`` was interrupted with its hook: it begins
-    again. ``runs`` has all of this hook, the oldest first; what was prepared before a recovery is
-    to be prepared again.
+    Args:
+        events: all current events.
+        runs: those of this hook, the oldest first. What was prepared before a recovery is to be
+            prepared again.
+        active: the ids of the runs whose command is running. A run without an outcome that is not
+            among them was interrupted with its hook: it begins again.
+        rules: what the user wants.
     """
-    for life in current:
+    since = unrecovered(runs)
+    found = []
+    for life in sorted(events.current.values(), key=lambda life: life.not_before or 0.0):
         before = [
-            run
-            for run in unrecovered(runs)
-            if run.event_id == life.event_id and run.phase == Phase.PREPARE
+            run for run in since if run.event_id == life.event_id and run.phase == Phase.PREPARE
         ]
-        last = before[-1] if before else None
-        left = None if life.not_before is None else life.not_before - now
-        has_begun = life.state is State.STARTED or (left is not None and left <= 0)
-        if last is None:
-            is_named = not rules.types or life.event.event_type.casefold() in rules.types
-            is_near = left is None or left <= rules.lead
-            is_due = life.is_mine and is_named and is_near and life.kind in rules.kinds
-        elif last.outcome is None:
-            is_due = last.run not in active
-        else:
-            again_at = last.started + (last.duration or 0.0) + _AGAIN_SECONDS * len(before)
-            is_due = last.outcome == RunOutcome.FAILED and not has_begun and now >= again_at
-        if is_due:
-            name = uuid.uuid4().hex if last is None or last.outcome else last.run
-            record = json.dumps(
-                {**current_record(life, now), "vm_name": life.own_name or life.vm_name}
-            )
-            run = HookRun(
-                name,
-                rules.command,
-                life.event_id,
-                life.event.event_type,
-                Phase.PREPARE,
-                now,
-                record=record,
-            )
-            yield (
-                replace(run, outcome=str(RunOutcome.TOO_LATE), seconds_left=left)
-                if has_begun
-                else run
-            )
+        if _is_due(life, before, active, events, rules):
+            found.append(_preparation(life, before, events, rules))
+    too_late = [run for run in found if run.outcome]
+    begins = [run for run in found if not run.outcome]
+    return [*too_late, *begins[: max(0, MOST_AT_ONCE - len(active))]]
+
+
+def _is_due(
+    life: Lifecycle,
+    before: list[HookRun],
+    active: Collection[str],
+    events: Events,
+    rules: Rules,
+) -> bool:
+    """Return whether a preparation begins now; ``before``: those of this event so far."""
+    if not before:
+        left = events.left(life)
+        is_named = not rules.types or life.event.event_type.casefold() in rules.types
+        is_near = left is None or left <= rules.lead
+        return life.is_mine and is_named and is_near and life.kind in rules.kinds
+    last = before[-1]
+    if last.outcome is None:
+        return last.run not in active
+    if last.outcome != RunOutcome.FAILED or events.has_begun(life):
+        return False
+    again_at = last.started + (last.duration or 0.0) + _AGAIN_SECONDS * len(before)
+    return events.now >= again_at
+
+
+def _preparation(life: Lifecycle, before: list[HookRun], events: Events, rules: Rules) -> HookRun:
+    """Return the run that begins, under the id of the one that was interrupted, if there is one."""
+    is_interrupted = bool(before) and before[-1].outcome is None
+    record = {**current_record(life, events.now), "vm_name": life.own_name or life.vm_name}
+    run = HookRun(
+        run=before[-1].run if is_interrupted else uuid.uuid4().hex,
+        command=rules.command,
+        event_id=life.event_id,
+        event_type=life.event.event_type,
+        phase=Phase.PREPARE,
+        started=events.now,
+        record=json.dumps(record),
+    )
+    if events.has_begun(life):
+        return replace(run, outcome=str(RunOutcome.TOO_LATE), seconds_left=events.left(life))
+    return run
 
 
 def unrecovered(runs: Iterable[HookRun]) -> list[HookRun]:
     """Return the runs after the last recovery that has ended: an event may return after it."""
     since: list[HookRun] = []
     for run in runs:
-        since = [] if run.phase == Phase.RECOVER and run.outcome else [*since, run]
+        if run.phase == Phase.RECOVER and run.outcome:
+            since = []
+        else:
+            since.append(run)
     return since
 
 
-def recovery(
-    current: Collection[str], runs: Iterable[HookRun], documents: int, now: float
-) -> Iterator[HookRun]:
-    """Yield the end of interrupted preparations, then the recovery, if all events that were prepared for are over.
+def recovery(runs: Iterable[HookRun], missing: int, now: float) -> Iterator[HookRun]:
+    """Yield the end of interrupted preparations, then the recovery, if all is over.
 
-    An interrupted recovery begins again. Call it when no command is running. ``documents`` is how
-    many this hook has read as a whole: what an earlier hook prepared for is not over before
-    :data:`EMPTY_POLLS`, since a body may be empty by a fault.
+    Call it when no command is running. An interrupted recovery begins again.
+
+    Args:
+        runs: those of this hook, the oldest first.
+        missing: how many documents in a row have shown no event that was prepared for.
+        now: this moment, by the clock of IMDS.
     """
     since = unrecovered(runs)
-    if not since or documents < EMPTY_POLLS or any(run.event_id in current for run in since):
+    if not since or missing < GONE_DOCUMENTS:
         return
     unended = [run for run in since if run.outcome is None]
-    yield from (
-        replace(run, outcome=str(RunOutcome.FAILED))
-        for run in unended
-        if run.phase == Phase.PREPARE
-    )
+    for run in unended:
+        if run.phase == Phase.PREPARE:
+            yield replace(run, outcome=str(RunOutcome.FAILED))
     last = since[-1]
-    name = next((run.run for run in unended if run.phase == Phase.RECOVER), uuid.uuid4().hex)
-    record = json.dumps({**json.loads(last.record), "seconds_until_not_before": None})
+    interrupted = [run.run for run in unended if run.phase == Phase.RECOVER]
     yield HookRun(
-        name, last.command, last.event_id, last.event_type, Phase.RECOVER, now, record=record
+        run=interrupted[0] if interrupted else uuid.uuid4().hex,
+        command=last.command,
+        event_id=last.event_id,
+        event_type=last.event_type,
+        phase=Phase.RECOVER,
+        started=now,
+        record=json.dumps({**record_of(last), "seconds_until_not_before": None}),
     )
+
+
+def record_of(run: HookRun) -> Record:
+    """Return the event of a run as it was stored; without its values if they cannot be read."""
+    try:
+        record = json.loads(run.record)
+    except ValueError:
+        record = None
+    if isinstance(record, dict):
+        return record
+    return {"event_id": run.event_id, "event_type": run.event_type}
 
 
 def deadline(started: float, not_before: float | None, rules: Rules) -> float:
-    """Return when a run that began at ``started`` is asked to end, wall-clock seconds.
+    """Return when a run that began at ``started`` is asked to end, by the clock of IMDS.
 
     With less notice than twice the grace, half of the time is left to the command.
     """
     if not_before is None:
         return started + rules.timeout
-    return min(
-        started + rules.timeout, not_before - min(rules.grace, max(0.0, not_before - started) / 2)
-    )
+    grace = min(rules.grace, max(0.0, not_before - started) / 2)
+    return min(started + rules.timeout, not_before - grace)
 
 
 def outcome_of(status: int, *, stopped: bool, left: float | None) -> RunOutcome:
     """Return how a run ended: with this exit status, and so many seconds before NotBefore."""
-    if stopped or status != 0:
-        return RunOutcome.TIMEOUT if stopped else RunOutcome.FAILED
+    if stopped:
+        return RunOutcome.TIMEOUT
+    if status != 0:
+        return RunOutcome.FAILED
     return RunOutcome.TOO_LATE if left is not None and left < 0 else RunOutcome.OK
 
 
-def may_approve(life: Lifecycle, prepared: Collection[str]) -> bool:
-    """Return whether to approve an event that the VMs in ``prepared``, names in lower case, have prepared for.
+def may_approve(life: Lifecycle) -> bool:
+    """Return whether a hook may approve an event that it has prepared for.
 
-    Never one that deletes the VM, nor one of a type that nobody knows.
+    Only one that affects this VM alone, whatever earlier documents have shown. Never one that
+    deletes the VM, nor one of a type that nobody knows.
     """
-    facts, names = (
-        EVENT_FACTS.get(life.event.event_type),
-        {name.casefold() for name in life.event.resources},
-    )
-    is_possible = facts is not None and not facts.deletes and life.is_open_to_approval
-    return (
-        is_possible and life.most_resources <= len(life.event.resources) and names <= set(prepared)
-    )
+    facts = EVENT_FACTS.get(life.event.event_type)
+    if facts is None or facts.deletes or not life.is_open_to_approval:
+        return False
+    return not has_other_vms(life)
+
+
+def has_other_vms(life: Lifecycle) -> bool:
+    """Return whether the event affects other VMs too, or did so in an earlier document."""
+    names = {name.casefold() for name in life.event.resources}
+    return life.most_resources > 1 or names != {life.own_name.casefold()}

@@ -1,0 +1,144 @@
+"""The process of one run of a hook's command: its environment, its input, its output, and its end.
+
+Must not decide when a run begins or ends, or know the journal.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Final
+
+from azure_scheduled_events_exporter.core.records import Record
+from azure_scheduled_events_exporter.errors import printable
+from azure_scheduled_events_exporter.snapshot.hooks import HookRun
+
+from .plan import record_of
+
+# Asks a command to end; on Windows, the first one.
+TERMINATE: Final = getattr(signal, "CTRL_BREAK_EVENT", signal.SIGTERM)
+
+_LONGEST_VARIABLE = 32_768
+"""Bytes of a variable: Linux starts no program with one of 128 KiB or more."""
+_TAIL_BYTES = 4096
+_LAST_LINES = 10
+_LONGEST_LINE = 200
+_LATE_OUTPUT_SECONDS = 0.2
+"""How long the end of the output is waited for: children may keep the pipe open."""
+
+
+class Process(subprocess.Popen[bytes]):
+    """The command of ``run`` and its children.
+
+    It gets the event in variables, and as JSON on standard input. Its output is passed on to the
+    standard output of this process.
+
+    Attributes:
+        stopped_at: when it was asked to end, by the clock of IMDS.
+        began: when it was started, by the monotonic clock.
+
+    Raises:
+        OSError, ValueError: the command cannot be started.
+    """
+
+    def __init__(self, command: Sequence[str], run: HookRun) -> None:
+        self.run = run
+        self.stopped_at: float | None = None
+        self.began = time.monotonic()
+        self._tail = b""
+        record = record_of(run)
+        record |= {
+            "seconds_left": record.get("seconds_until_not_before"),
+            "phase": run.phase,
+            "run": run.run,
+        }
+        super().__init__(
+            [*command, run.phase],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=_environment(record),
+            start_new_session=True,
+            creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
+        )
+        assert self.stdin  # noqa: S101 - it is a pipe
+        assert self.stdout  # noqa: S101 - it is a pipe
+        _start_thread(_write, self.stdin, run.record.encode())  # the command may not read it
+        self._reader = _start_thread(self._read, self.stdout)
+
+    def send_signal(self, sig: int) -> None:
+        """Send a signal to the command, and to its children, also if it has ended."""
+        if sys.platform == "win32":
+            super().send_signal(sig)
+        else:
+            with suppress(ProcessLookupError):
+                os.killpg(self.pid, sig)
+
+    def last_lines(self) -> str:
+        """Return the end of its output, printable, for people."""
+        self._reader.join(_LATE_OUTPUT_SECONDS)
+        lines = self._tail.decode(errors="replace").splitlines()[-_LAST_LINES:]
+        return "\n".join(printable(line.rstrip())[:_LONGEST_LINE] for line in lines)
+
+    def _read(self, output: IO[bytes]) -> None:
+        with output, suppress(OSError):
+            while chunk := os.read(output.fileno(), _TAIL_BYTES):
+                self._tail = (self._tail + chunk)[-_TAIL_BYTES:]
+                with suppress(OSError, ValueError):  # nobody may read the output of the hook
+                    sys.stdout.buffer.write(chunk)
+                    sys.stdout.buffer.flush()
+
+
+def end_leftovers(runs: Iterable[HookRun]) -> None:
+    """End the processes of runs that a hook has left behind when it was killed.
+
+    Only Linux shows them.
+    """
+    marks = {f"EVENT_RUN={run.run}".encode() for run in runs if run.outcome is None}
+    if not marks:
+        return
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if not marks.isdisjoint((folder / "environ").read_bytes().split(b"\0")):
+                os.kill(int(folder.name), getattr(signal, "SIGKILL", signal.SIGTERM))
+
+
+def _start_thread(work: object, *arguments: object) -> threading.Thread:
+    thread = threading.Thread(target=work, args=arguments, daemon=True)  # type: ignore[arg-type]
+    thread.start()
+    return thread
+
+
+def _write(pipe: IO[bytes], content: bytes) -> None:
+    with suppress(OSError), pipe:
+        pipe.write(content)
+
+
+def _environment(record: Record) -> Mapping[str, str] | Mapping[bytes, bytes]:
+    """Return the environment of a command: that of this process, and the event.
+
+    Its values are UTF-8, whatever the locale of this process is.
+    """
+    values = {
+        f"EVENT_{key.removeprefix('event_').upper()}": _text(value) for key, value in record.items()
+    }
+    if sys.platform == "win32":
+        return os.environ | values
+    return os.environb | {name.encode(): _variable(text) for name, text in values.items()}
+
+
+def _variable(text: str) -> bytes:
+    """Return the value of a variable, cut at a character, without what no variable can have."""
+    content = text.replace("\0", "").encode(errors="replace")
+    return content[:_LONGEST_VARIABLE].decode(errors="ignore").encode()
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return ""
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)

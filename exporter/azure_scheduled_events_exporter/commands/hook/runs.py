@@ -1,0 +1,217 @@
+"""The runs of one hook: what it has prepared for and must recover, in a file of its own.
+
+The file is in the journal's folder and belongs to the hook alone, so that nothing that happens to
+the journal makes it forget a VM that is drained. Each run is written to the journal too, from where
+the exporter takes it for metrics, traces and ``history``: the file keeps it until that is done.
+
+A thread writes the file and another one writes to the journal, so that a disk that hangs keeps no
+command from running. Must not decide what runs (``plan``).
+"""
+
+import json
+import os
+import sqlite3
+import threading
+import time
+import zlib
+from collections.abc import Iterable
+from contextlib import closing
+from logging import Logger
+from pathlib import Path
+from typing import Final
+
+from azure_scheduled_events_exporter import logs
+from azure_scheduled_events_exporter.errors import CodecError, DamagedTextError, ExporterError
+from azure_scheduled_events_exporter.journal.codec import decode, encode
+from azure_scheduled_events_exporter.journal.file import file_path, writable
+from azure_scheduled_events_exporter.service.folder_owner import as_folder_owner
+from azure_scheduled_events_exporter.snapshot.hooks import HookRun
+
+from .plan import unrecovered
+
+_WRITE_SECONDS: Final = 1.0
+"""How long a run waits until it is on disk, and how long a failed write waits for the next one."""
+_MOST_WAITING: Final = 500
+"""How many runs wait for the journal. Above it, the oldest ones are dropped."""
+_FAILURES = (ExporterError, sqlite3.Error, OSError)
+
+
+def state_file(journal: Path, command: str) -> Path:
+    """Return the file of the hook that runs ``command``, for ``--journal.path``."""
+    file = file_path(journal)
+    return file.with_name(f"{file.name}.hook-{zlib.crc32(command.encode()):08x}.json")
+
+
+class Runs:
+    """The runs of ``command`` since the last recovery, by their ids, the oldest first."""
+
+    def __init__(self, journal: Path, command: str, log: Logger) -> None:
+        self._journal = journal
+        self._command = command
+        self._log = log
+        self._file = state_file(journal, command)
+        self._changed = threading.Condition()
+        self._known: dict[str, HookRun] = {}
+        self._unsent: dict[str, HookRun] = {}  # that the journal does not have yet
+        self._is_loaded = False
+        self._version = 1  # of what is known
+        self._written = 0  # the version that is in the file
+        for work in (self._keep_file, self._send):
+            threading.Thread(target=work, name=f"hook{work.__name__}", daemon=True).start()
+        self._wait_for_disk()
+
+    @property
+    def known(self) -> tuple[HookRun, ...]:
+        """The runs since the last recovery."""
+        with self._changed:
+            return tuple(self._known.values())
+
+    def keep(self, run: HookRun) -> None:
+        """Log a run, add or replace it, and wait briefly until it is on disk."""
+        names = ("phase", "event_id", "event_type", "outcome", "seconds_left")
+        values = {name: getattr(run, name) for name in names}
+        present = {name: value for name, value in values.items() if value is not None}
+        what = "ended" if run.outcome else "begins"
+        self._log.info("hook's run %s", what, extra=logs.facts(**present))
+        with self._changed:
+            self._known[run.run] = run
+            self._known = {each.run: each for each in unrecovered(self._known.values())}
+            self._unsent[run.run] = run
+            while len(self._unsent) > _MOST_WAITING:
+                del self._unsent[next(iter(self._unsent))]
+            self._is_changed()
+        self._wait_for_disk()
+
+    def close(self) -> None:
+        """Wait briefly until the journal has all runs."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._unsent, _WRITE_SECONDS)
+
+    def _is_changed(self) -> None:
+        """Let the threads see a change. The lock is held."""
+        self._version += 1
+        self._changed.notify_all()
+
+    def _wait_for_disk(self) -> None:
+        with self._changed:
+            version = self._version
+            self._changed.wait_for(lambda: self._written >= version, _WRITE_SECONDS)
+
+    def _keep_file(self) -> None:
+        """Read the file once, and write it whenever something has changed. A thread runs this."""
+        failures = logs.Changes()
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._version > self._written)
+            try:
+                with as_folder_owner(self._journal):
+                    version = self._write_file()
+            except OSError as error:
+                self._complain(
+                    failures,
+                    "the hook cannot use its file: after a restart, it does not know what it has"
+                    " prepared for",
+                    error,
+                )
+                time.sleep(_WRITE_SECONDS)
+            else:
+                with self._changed:
+                    self._written = version
+                    self._changed.notify_all()
+
+    def _write_file(self) -> int:
+        """Write the file, after it was read once; return the version that it has. Raises OSError."""
+        if not self._is_loaded:
+            self._load()
+        with self._changed:
+            version = self._version
+            content = json.dumps(
+                {
+                    "command": self._command,
+                    "runs": [encode(run) for run in self._known.values()],
+                    "unsent": [encode(run) for run in self._unsent.values()],
+                },
+                indent=1,
+            )
+        self._file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        scratch = self._file.with_suffix(".new")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+        with os.fdopen(os.open(scratch, flags, 0o600), "w", encoding="utf-8") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        scratch.replace(self._file)
+        return version
+
+    def _load(self) -> None:
+        """Take over the runs of an earlier hook. Raises OSError: they cannot be read now."""
+        try:
+            text = self._file.read_text(encoding="utf-8", errors="replace")
+        except FileNotFoundError:
+            text = "{}"
+        known = self._stored(text, "runs")
+        unsent = self._stored(text, "unsent")
+        with self._changed:
+            # What has begun meanwhile is newer.
+            merged = {**known, **self._known}.values()
+            self._known = {run.run: run for run in unrecovered(merged)}
+            self._unsent = {**unsent, **self._unsent}
+            self._is_loaded = True
+            self._changed.notify_all()
+
+    def _stored(self, text: str, key: str) -> dict[str, HookRun]:
+        """Return the runs that a file has under ``key``, without those that are damaged."""
+        found = {}
+        try:
+            rows = list(json.loads(text).get(key, ()))
+        except (ValueError, TypeError, AttributeError) as error:
+            self._report_damage(error)
+            rows = []
+        for row in rows:
+            try:
+                run = decode(HookRun, row)
+            except (DamagedTextError, CodecError) as error:
+                self._report_damage(error)
+            else:
+                found[run.run] = run
+        return found
+
+    def _report_damage(self, error: Exception) -> None:
+        message = "the file of the hook is damaged: it may not know all that it has prepared for"
+        self._log.error(message, extra=logs.facts(path=self._file, error=error))
+
+    def _send(self) -> None:
+        """Write runs to the journal, for the exporter. A thread runs this."""
+        failures = logs.Changes()
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._unsent)
+                unsent = dict(self._unsent)
+            try:
+                with as_folder_owner(self._journal):
+                    self._write_to_journal(unsent.values())
+            except _FAILURES as error:
+                self._complain(
+                    failures, "the journal does not have this run of the hook yet", error
+                )
+                time.sleep(_WRITE_SECONDS)
+            else:
+                with self._changed:
+                    for name, run in unsent.items():
+                        if self._unsent.get(name) == run:
+                            del self._unsent[name]
+                    self._is_changed()
+
+    def _write_to_journal(self, runs: Iterable[HookRun]) -> None:
+        """Write runs to the journal. Raises one of the failures: it has none of them."""
+        file = file_path(self._journal)
+        if not file.exists():
+            raise ExporterError(f"there is no journal at {file}: no exporter has run here")
+        with closing(writable(file)) as store:
+            for run in runs:
+                store.put_hook_run(run)
+
+    def _complain(self, failures: logs.Changes, what: str, error: Exception) -> None:
+        """Log a failure, once until its cause is another one."""
+        if failures.is_new("", str(error)):
+            self._log.warning(what, extra=logs.facts(path=self._file.parent, error=error))

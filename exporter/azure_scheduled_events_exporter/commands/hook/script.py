@@ -1,0 +1,92 @@
+"""Tries at the start whether the command of a hook can be executed.
+
+The system would say so only at the event, when it is too late. Reads the first line as the kernel
+does. Must not run anything.
+"""
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+from azure_scheduled_events_exporter.errors import UsageError, printable
+
+_LONGEST_LINE = 256
+_MOST_INTERPRETERS = 4
+"""How many interpreters in a row may be scripts themselves, as in Linux."""
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_SHEBANG = b"#!"
+
+
+def check_script(name: str) -> None:
+    """Raise UsageError, with the cause, if the program ``name`` cannot be executed."""
+    found = shutil.which(name)
+    if found is None:
+        raise UsageError(f"hook: {name}: {_why_not_found(name)}")
+    if sys.platform == "win32":
+        return
+    if problem := _problem(Path(found)):
+        raise UsageError(f"hook: {found}: {problem}")
+
+
+def _why_not_found(name: str) -> str:
+    """Return why there is no such program, and what to do."""
+    if os.path.dirname(name) == "":  # noqa: PTH120 - "./x" has one, and Path drops it
+        return "there is no such program on PATH: write its whole path"
+    path = Path(name)
+    if path.is_dir():
+        return "is a folder: name a program"
+    if not path.exists():
+        return "does not exist, or is in a folder that this user cannot enter"
+    return "is not an executable file: run chmod +x, or check whether its disk is mounted noexec"
+
+
+def _problem(path: Path, depth: int = 0) -> str:
+    """Return why the system would not execute the file at ``path``, ``""`` if it would."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(_LONGEST_LINE)
+    except OSError:
+        return ""  # a program that may be executed and not read
+    line, _, _ = head.partition(b"\n")
+    if head.startswith(_BYTE_ORDER_MARK):
+        return "begins with a byte order mark: save it as UTF-8 without one"
+    if not head.startswith(_SHEBANG):
+        is_text = b"\0" not in head and not head.startswith(b"\x7fELF")
+        return "has no first line that names its interpreter, such as #!/bin/sh" if is_text else ""
+    if b"\r" in line:
+        return "its lines end with CR LF, as on Windows: save it with LF (sed -i 's/\\r$//')"
+    interpreter, _, rest = line[2:].decode(errors="replace").strip(" \t").partition(" ")
+    return _interpreter_problem(interpreter, rest.strip(" \t"), depth)
+
+
+def _interpreter_problem(interpreter: str, rest: str, depth: int) -> str:
+    """Return why the interpreter of a script cannot be executed, ``""`` if it can."""
+    if not interpreter:
+        return "its first line names no interpreter: write one, such as #!/bin/sh"
+    shown = printable(interpreter)
+    path = Path(interpreter)
+    if not path.exists():
+        return f"its interpreter {shown} does not exist: install it, or correct the first line"
+    if path.is_dir() or not os.access(path, os.X_OK):
+        return f"its interpreter {shown} cannot be executed: correct the first line"
+    if path.name == "env":
+        return _env_problem(rest)
+    if depth < _MOST_INTERPRETERS and (problem := _problem(path, depth + 1)):
+        return f"its interpreter {shown} {problem}"
+    return ""
+
+
+def _env_problem(rest: str) -> str:
+    """Return why ``env`` would not find the program that ``rest`` of the first line names."""
+    words = [rest]  # the kernel passes it as one argument
+    if rest.startswith("-S"):
+        words = rest.removeprefix("-S").split()
+    others = [word for word in words if "=" not in word]
+    program = others[0] if others else ""
+    if not program or program.startswith("-"):
+        return ""  # an option that only env understands
+    if shutil.which(program) is None:
+        shown = printable(program)
+        return f"its interpreter {shown} is not on PATH: install it, or correct the first line"
+    return ""

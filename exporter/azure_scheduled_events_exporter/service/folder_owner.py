@@ -1,0 +1,69 @@
+"""Lets root act as the owner of the journal's folder while it touches files there.
+
+The folder may belong to the user of the exporter, who can put links into it. Root would follow such
+a link and write to a file that this user must not write. Must not change who this process is for
+anything but files, nor for another thread: scripts and other programs start as root.
+"""
+
+import ctypes
+import os
+import struct
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+_CAPABILITY_VERSION_3 = 0x20080522
+_CAP_DAC_READ_SEARCH = 1 << 2
+
+
+@contextmanager
+def as_folder_owner(journal: Path) -> Iterator[None]:
+    """Within the block, this thread opens files as the owner of the journal's folder would.
+
+    Threads that start in the block do so too, until they end. Does nothing if this process is not
+    root, if the folder is root's, and on systems other than Linux, which have no such call.
+
+    Args:
+        journal: the journal's file or folder as the user has named it: its links are followed as
+            the owner, too.
+    """
+    owner = _owner(journal)
+    if owner is None:
+        yield
+        return
+    uid, gid = owner
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.setfsgid(ctypes.c_uint(gid))
+    libc.setfsuid(ctypes.c_uint(uid))
+    _keep_reading(libc)
+    try:
+        yield
+    finally:
+        libc.setfsuid(ctypes.c_uint(0))
+        libc.setfsgid(ctypes.c_uint(os.getegid()))
+
+
+def _owner(journal: Path) -> tuple[int, int] | None:
+    """Return user and group of the journal's folder; None if there is nothing to change."""
+    if sys.platform != "linux" or os.geteuid() != 0:
+        return None
+    folder = journal if journal.is_dir() else journal.parent
+    existing = next(each for each in (folder, *folder.absolute().parents) if each.exists())
+    found = existing.stat()
+    return (found.st_uid, found.st_gid) if found.st_uid != 0 else None
+
+
+def _keep_reading(libc: ctypes.CDLL) -> None:
+    """Keep root's right to look into folders, which it loses as another user.
+
+    systemd keeps the folder of a dynamic user in ``/var/lib/private``, which only root can enter.
+    """
+    header = ctypes.create_string_buffer(struct.pack("=Ii", _CAPABILITY_VERSION_3, 0), 8)
+    # Effective, permitted and inheritable: of the first 32 capabilities, then of the rest.
+    sets = ctypes.create_string_buffer(24)
+    if libc.capget(header, sets) != 0:
+        return
+    effective, permitted, *rest = struct.unpack("=6I", sets.raw)
+    wanted = effective | (_CAP_DAC_READ_SEARCH & permitted)
+    libc.capset(header, struct.pack("=6I", wanted, permitted, *rest))
