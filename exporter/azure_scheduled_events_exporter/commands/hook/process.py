@@ -119,17 +119,28 @@ def _write(pipe: IO[bytes], content: bytes) -> None:
         pipe.write(content)
 
 
-def _environment(record: Record) -> Mapping[str, str] | Mapping[bytes, bytes]:
-    """Return the environment of a command: that of this process, and the event.
-
-    Its values are UTF-8, whatever the locale of this process is.
-    """
-    values = {
+def _values(record: Record) -> dict[str, str]:
+    """Return the event as variables."""
+    return {
         f"EVENT_{key.removeprefix('event_').upper()}": _text(value) for key, value in record.items()
     }
-    if sys.platform == "win32":
-        return os.environ | values
-    return os.environb | {name.encode(): _variable(text) for name, text in values.items()}
+
+
+if sys.platform == "win32":
+
+    def _environment(record: Record) -> Mapping[str, str]:
+        """Return the environment of a command: that of this process, and the event."""
+        return os.environ | _values(record)
+
+else:
+
+    def _environment(record: Record) -> Mapping[bytes, bytes]:
+        """Return the environment of a command: that of this process, and the event.
+
+        Its values are UTF-8, whatever the locale of this process is.
+        """
+        values = {name.encode(): _variable(text) for name, text in _values(record).items()}
+        return os.environb | values
 
 
 def _variable(text: str) -> bytes:
