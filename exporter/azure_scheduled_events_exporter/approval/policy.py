@@ -14,14 +14,14 @@ Source: https://learn.microsoft.com/azure/virtual-machines/linux/scheduled-event
 import hashlib
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 
 from azure_scheduled_events_exporter.core.document import EventSource, Scope, comparable_name
 from azure_scheduled_events_exporter.core.event_types import EventType
 from azure_scheduled_events_exporter.core.kinds import SHORT_FREEZE_SECONDS
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, State
-from azure_scheduled_events_exporter.core.timestamp import Timestamp, by_imds
+from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.snapshot.approvals import Decision
 from azure_scheduled_events_exporter.times import iso_time
 
@@ -142,32 +142,19 @@ class Policy:
         """Whether the policy is part of this program."""
         return self is BUILT_IN.get(self.name)
 
-    def decide(
-        self,
-        life: Lifecycle,
-        vm_name: str | None,
-        now: Timestamp,
-        server_time: float | None = None,
-    ) -> Decision:
-        """Return the decision about ``life``, which is open to approval, at ``now`` on the VM called ``vm_name``.
+    def decide(self, life: Lifecycle, vm_name: str | None, now: Timestamp) -> Decision:
+        """Return the decision about ``life``, which is open to approval, on the VM ``vm_name``.
 
-        ``server_time`` is this moment by the clock of IMDS, seconds since the epoch, if it is
-        known.
+        ``now`` is by the clock of IMDS, as NotBefore is.
         """
-        right = replace(now, wall=by_imds(now.wall, server_time))
         reason = self._obstacle(life)
         for rule in () if reason else self.rules:
-            is_hold = (
-                rule.action is Action.HOLD
-            )  # what is held stays held, so any of the event's scopes counts
-            if rule.match.matches(life, right.wall, any_scope=is_hold):
+            # What is held stays held, so any of the event's scopes counts.
+            is_hold = rule.action is Action.HOLD
+            if rule.match.matches(life, now.wall, any_scope=is_hold):
                 if is_hold:
                     return Decision(f"held by rule '{rule.name}'", rule=rule.name)
-                # Across boots this is by the wall clock. If that is wrong now, it may have been
-                # right or wrong when the event was first seen: the shorter time counts, because an
-                # approval cannot be taken back.
-                seen_for = min(now.since(life.first_seen), right.since(life.first_seen))
-                return _timed(rule, life, vm_name, right.wall, seen_for)
+                return _timed(rule, life, vm_name, now.wall, now.since(life.first_seen))
         return Decision(
             f"{reason or 'no rule matches it'}; without approval it begins at NotBefore"
         )

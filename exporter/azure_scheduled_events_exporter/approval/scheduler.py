@@ -87,12 +87,8 @@ class ApprovalScheduler:
         vm_name: str | None,
         requests: Sequence[ApprovalRequest],
         now: Timestamp,
-        server_time: float | None = None,
     ) -> tuple[list[Due], dict[int, str]]:
-        """Return what to approve now, and results for operators' requests that are not sent to IMDS.
-
-        ``server_time`` is the time by the clock of IMDS, Unix seconds, if it is known.
-        """
+        """Return what to approve now, and results for operators' requests that are not sent."""
         policy, current = self.policy.policy, known.current
         self._count_refusal(known)
         self._retries = {name: retry for name, retry in self._retries.items() if name in current}
@@ -121,7 +117,7 @@ class ApprovalScheduler:
             if life.state is State.ADVISORY:
                 self.statuses[life.event_id] = Decision(NOTHING_SCHEDULED)
             elif life.event_id not in self.statuses and life.is_open_to_approval:
-                decision = policy.decide(life, vm_name, now, server_time)
+                decision = policy.decide(life, vm_name, now)
                 if self._may_send_for_rule(life, decision, now):
                     due[life.event_id] = Due(life, Approver.EXPORTER, decision.rule)
         return list(due.values()), results

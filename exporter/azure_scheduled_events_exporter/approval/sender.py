@@ -45,6 +45,8 @@ class ApprovalSender:
         client: sends requests to IMDS; nobody else uses it.
         journal: holds the operators' requests.
         timeout: of a request, in seconds.
+        now: the clock of IMDS.
+        machine_clock: this machine's clock, by which other processes date their requests.
     """
 
     scheduler: ApprovalScheduler
@@ -52,6 +54,7 @@ class ApprovalSender:
     journal: Journal
     timeout: float
     now: Callable[[], Timestamp]
+    machine_clock: Callable[[], Timestamp]
     log: logging.Logger
     # What was sent, and whose answer has not been taken yet.
     _sent: tuple[Due, Future[None]] | None = field(default=None, init=False)
@@ -70,7 +73,6 @@ class ApprovalSender:
         vm_name: str | None,
         *,
         is_name_confirmed: bool,
-        server_time: float | None = None,
     ) -> Due | None:
         """Return what to send now.
 
@@ -78,13 +80,12 @@ class ApprovalSender:
 
         Only EventIds in ``shown``, the newest document, are approved: a partly unreadable one may
         hide others. ``is_name_confirmed`` is whether the VM name that the journal's events carry is
-        certainly this VM's, and ``server_time`` the time by the clock of IMDS, Unix seconds, if it
-        is known.
+        certainly this VM's.
         """
         now = self.now()
         unanswered = None if self._sent is None else self._sent[0].request
-        wanted = self._open_requests(now.wall, unanswered)
-        due, results = self.scheduler.due(known, vm_name, wanted, now, server_time)
+        wanted = self._open_requests(self.machine_clock().wall, unanswered)
+        due, results = self.scheduler.due(known, vm_name, wanted, now)
         results = {number: result for number, result in results.items() if number != unanswered}
         if results:
             self.journal.set_request_results(results)

@@ -101,7 +101,7 @@ def _once(config: Config, *, as_json: bool) -> int:
     approvals = ApprovalScheduler(
         config.approval_policy, log
     )  # used only for the reasons: nothing is sent
-    approvals.due(known, vm_name, (), moment, client.server_time())
+    approvals.due(known, vm_name, (), moment)
     failure = "; ".join(document.unreadable)
     snapshot = Snapshot(
         polls=Polls(up=not failure, last_success=moment.wall, failure=failure),

@@ -7,6 +7,7 @@ only within one boot.
 
 from dataclasses import dataclass
 
+
 @dataclass(frozen=True, slots=True)
 class Timestamp:
     """A moment.

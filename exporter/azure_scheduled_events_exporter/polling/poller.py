@@ -205,14 +205,7 @@ class Poller:
         state = self.state
         shown = {event.event_id for event in document.events}
         is_confirmed = state.vm_name is not None or state.knows_owner
-        server_time = self.client.server_time() if state.known.current else None
-        due = self.approvals.due(
-            state.known,
-            shown,
-            state.vm_name,
-            is_name_confirmed=is_confirmed,
-            server_time=server_time,
-        )
+        due = self.approvals.due(state.known, shown, state.vm_name, is_name_confirmed=is_confirmed)
         if due is not None:
             state.record(
                 mark_requested(

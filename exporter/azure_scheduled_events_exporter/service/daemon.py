@@ -113,7 +113,13 @@ class Exporter:
         )
         scheduler = ApprovalScheduler(config.approval_policy, log)
         approvals = ApprovalSender(
-            scheduler, approving, self.journal, config.imds_timeout, self.clock, log
+            scheduler,
+            approving,
+            self.journal,
+            config.imds_timeout,
+            self.clock,
+            machine_clock,
+            log,
         )
         self._approval_policy = scheduler.policy
         state = State(

@@ -31,7 +31,7 @@ def test_an_event_that_is_not_shown_holds_up_no_other() -> None:
     )
     with closing(Journal(None, 86_400.0, LOG)) as journal:
         sender = ApprovalSender(
-            ApprovalScheduler(DOCUMENTED, LOG), client, journal, 1.0, lambda: now, LOG
+            ApprovalScheduler(DOCUMENTED, LOG), client, journal, 1.0, lambda: now, lambda: now, LOG
         )
         first = sender.due(known, {"A", "B"}, "vm", is_name_confirmed=True)
         assert first is not None
