@@ -118,7 +118,10 @@ def _check_audit(exporter: Exporter, gate: Gate) -> None:
     assert len(exporter.lines(f"msg=approving {said}")) == 3
     refused = exporter.lines('msg="approval refused"')
     assert len(refused) == 2
-    assert all(f'{said} error="{gate.url} answered 409: not today"' in line for line in refused)
+    assert all(
+        f'{said} error="{gate.url} answered 409: not today; the cause is unknown"' in line
+        for line in refused
+    )
     assert len(exporter.lines(f'msg="approval accepted" {said}')) == 1
 
 

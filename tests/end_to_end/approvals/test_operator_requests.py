@@ -45,7 +45,7 @@ def test_imds_refuses(
         assert done.returncode == 1
         assert (
             done.stdout.splitlines()[-1]
-            == f"{event_id}: approval refused: {gate.url} answered 409: not today"
+            == f"{event_id}: approval refused: {gate.url} answered 409: not today; the cause is unknown"
         )
         assert done.stderr == ""
         gate.treat(Way.PASS)
@@ -97,7 +97,7 @@ def test_no_answer(
             3,
             (
                 f"{event_id}: approval without an answer earlier, then refused: {gate.url} answered"
-                " 409: not today"
+                " 409: not today; the cause is unknown"
             ),
         )
 
