@@ -1,58 +1,173 @@
-"""The phone of the engineer on call: a webhook that prints each page as a line and shows all of them as a page of text.
+"""The phone of the engineer on call: a webhook that prints notifications, and shows all on a page.
 
 Only for the demo; uses only the standard library. Keeps notifications in memory and sends nothing.
 """  # noqa: INP001 - a program, no package
 
 import argparse
+import html
 import json
 import os
 import re
 import signal
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 _KINDS = {"/pager": "PAGE", "/tickets": "TICKET"}
+_RESOLVED = "resolved"
 _RUNBOOK = re.compile(r"/runbooks/([A-Za-z]+\.md)")
 _LONGEST = 1 << 20
 _KEPT = 200
+_PAGE = """\
+<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
+<title>Pages and tickets</title>
+<style>
+body {{ font: 16px/1.5 sans-serif; margin: 1rem auto; max-width: 60rem; padding: 0 1rem; }}
+li {{ margin-bottom: .5rem; }}
+.PAGE b {{ color: #b00020; }}
+.resolved {{ color: #595959; }}
+</style>
+<h1>Pages and tickets</h1>
+<ul>
+{notifications}
+</ul>
+<h2>See also</h2>
+<ul>
+{addresses}
+</ul>
+</html>
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A server of the demo, and what it shows."""
+
+    url: str
+    what: str
+
+    @property
+    def line(self) -> str:
+        """The line of the terminal."""
+        return f"  {self.url:<42} {self.what}"
+
+    @property
+    def item(self) -> str:
+        """The item of the page."""
+        return f"<li>{_link(self.url, self.what)}</li>"
+
+
+@dataclass(frozen=True, slots=True)
+class Notification:
+    """What somebody was told.
+
+    Attributes:
+        at: when, in UTC.
+        kind: PAGE, TICKET, or that one of them is resolved.
+        name: the alert, without the prefix that all have.
+        summary: its title; description: the rest of its text, empty when it is resolved.
+        links: further pages, by what they are.
+    """
+
+    at: str
+    kind: str
+    name: str
+    summary: str
+    description: str
+    links: Mapping[str, str]
+
+    @property
+    def line(self) -> str:
+        """The line of the terminal."""
+        parts = [f"{self.name}: {self.summary.removesuffix('.')}"]
+        if self.description:
+            parts.append(self.description)
+        text = ": ".join(parts)
+        runbook = self.links.get("Runbook", "")
+        return f"{self.at} {self.kind:<8} {text} {runbook}".rstrip()
+
+    @property
+    def item(self) -> str:
+        """The item of the page."""
+        links = " ".join(_link(url, name) for name, url in self.links.items())
+        what = f"<b>{self.kind}</b> {html.escape(self.name)}: {html.escape(self.summary)}"
+        text = f"{what} {html.escape(self.description)} {links}".rstrip()
+        return f'<li class="{self.kind}"><time>{self.at}</time> {text}</li>'
 
 
 class Phone:
-    """What was notified, as lines. Thread-safe."""
+    """What was notified. Thread-safe.
 
-    def __init__(self) -> None:
-        self.lines: list[str] = []
+    Args:
+        addresses: the servers of the demo; links to others are left out.
+    """
+
+    def __init__(self, addresses: Sequence[Address]) -> None:
+        self._addresses = addresses
+        self._notifications: list[Notification] = []
         self._current: set[tuple[str, str]] = set()
         self._lock = threading.Lock()
 
-    def notified(self, kind: str, notification: Mapping[str, Any]) -> None:
-        """Print and keep one notification of Alertmanager's webhook, unless it repeats an earlier one."""
-        group = kind, str(notification.get("groupKey"))
-        labels, texts = notification["commonLabels"], notification["alerts"][0]["annotations"]
-        name = labels.get("alertname", "several alerts").removeprefix("AzureScheduledEvent")
-        what = f"{name}: {texts.get('summary', '').removesuffix('.').replace(',', ', ')}"
+    def notified(self, kind: str, body: Mapping[str, Any]) -> None:
+        """Print and keep what Alertmanager's webhook posts, unless it repeats an earlier one."""
+        group = (kind, str(body.get("groupKey")))
+        name = body["commonLabels"].get("alertname", "several alerts")
+        texts = body["alerts"][0]["annotations"]
+        is_over = body.get("status") == _RESOLVED
         with self._lock:
-            if notification.get("status") == "resolved":
-                self._current.discard(group)
-                kind, rest = "resolved", ""
-            elif group in self._current:
+            if group in self._current and not is_over:
                 return
+            if is_over:
+                self._current.discard(group)
             else:
                 self._current.add(group)
-                rest = f": {texts.get('description', 'no description')} {texts.get('runbook_url', '')}".rstrip()
-            line = f"{time.strftime('%H:%M:%S', time.gmtime())} {kind:<8} {what}{rest}"
-            # No terminal takes it for a command.
-            self.lines.append("".join(each if each.isprintable() else " " for each in line))
-            del self.lines[:-_KEPT]
-            print(self.lines[-1], flush=True)
+            told = Notification(
+                at=time.strftime("%H:%M:%S", time.gmtime()),
+                kind=_RESOLVED if is_over else kind,
+                name=_plain(name.removeprefix("AzureScheduledEvent")),
+                summary=_plain(texts.get("summary", "")),
+                description="" if is_over else _plain(texts.get("description", "")),
+                links={} if is_over else self._links(texts),
+            )
+            self._notifications.append(told)
+            del self._notifications[:-_KEPT]
+            print(told.line, flush=True)
+
+    def _links(self, texts: Mapping[str, str]) -> dict[str, str]:
+        """Return the links that lead to a server of the demo."""
+        named = {"Runbook": texts.get("runbook_url"), "Dashboard": texts.get("dashboard_url")}
+        servers = tuple(each.url.partition("#")[0] for each in self._addresses)
+        return {name: _plain(url) for name, url in named.items() if url and url.startswith(servers)}
+
+    def page(self) -> str:
+        """Return the page, the newest notification first."""
+        with self._lock:
+            items = [each.item for each in reversed(self._notifications)]
+        return _PAGE.format(
+            notifications="\n".join(items) or "<li>None yet.</li>",
+            addresses="\n".join(each.item for each in self._addresses),
+        )
 
 
-def handler_of(phone: Phone, addresses: str, runbooks: Path) -> type[BaseHTTPRequestHandler]:
+def _plain(text: str) -> str:
+    """Return a text in one line, without what a terminal takes for a command."""
+    printable = "".join(each if each.isprintable() else " " for each in text)
+    return " ".join(printable.split())
+
+
+def _link(url: str, text: str) -> str:
+    return f'<a href="{html.escape(url)}">{html.escape(text)}</a>'
+
+
+def handler_of(phone: Phone, runbooks: Path) -> type[BaseHTTPRequestHandler]:
     """Return what answers the requests."""
 
     class _Handler(BaseHTTPRequestHandler):
@@ -63,39 +178,47 @@ def handler_of(phone: Phone, addresses: str, runbooks: Path) -> type[BaseHTTPReq
                 body = self.rfile.read(min(int(self.headers["Content-Length"]), _LONGEST))
                 phone.notified(_KINDS[self.path], json.loads(body))
             except (ValueError, AttributeError, LookupError, TypeError) as error:
-                self._answer(
-                    HTTPStatus.BAD_REQUEST, f"This is no notification of Alertmanager: {error!r}\n"
-                )
+                text = f"This is no notification of Alertmanager: {error!r}\n"
+                self._answer(HTTPStatus.BAD_REQUEST, text)
             else:
                 self._answer(HTTPStatus.OK, "")
 
         def do_GET(self) -> None:
             found = _RUNBOOK.fullmatch(self.path)
             if self.path == "/":
-                newest_first = "\n".join(phone.lines[::-1]) or "None yet."
-                self._answer(
-                    HTTPStatus.OK,
-                    f"Pages and tickets, in UTC:\n\n{newest_first}\n\nSee also:\n\n{addresses}",
-                )
+                self._answer(HTTPStatus.OK, phone.page(), "text/html", Refresh="3")
             elif found and (runbooks / found[1]).is_file():
                 self._answer(HTTPStatus.OK, (runbooks / found[1]).read_text("utf-8"))
             else:
                 self._answer(HTTPStatus.NOT_FOUND, "There is / and /runbooks/NAME.md here.\n")
 
-        def _answer(self, status: HTTPStatus, text: str) -> None:
+        def _answer(
+            self, status: HTTPStatus, text: str, form: str = "text/plain", **headers: str
+        ) -> None:
             body = text.encode()
             self.send_response(status)
-            self.send_header("Content-Type", "text/plain; charset=utf-8")
+            self.send_header("Content-Type", f"{form}; charset=utf-8")
             self.send_header("X-Content-Type-Options", "nosniff")
             self.send_header("Content-Length", str(len(body)))
-            self.send_header("Refresh", "3")
+            for name, value in headers.items():
+                self.send_header(name, value)
             self.end_headers()
             self.wfile.write(body)
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name of the base class
-            """Say nothing: only pages are worth a line."""
+            """Say nothing: only notifications are worth a line."""
 
     return _Handler
+
+
+def _addresses(text: str) -> list[Address]:
+    """Return the servers of the demo: a line each, an address and what it shows."""
+    found = []
+    for line in text.splitlines():
+        url, _, what = line.strip().partition(" ")
+        if url:
+            found.append(Address(url, what.strip() or url))
+    return found
 
 
 def main() -> None:
@@ -109,19 +232,14 @@ def main() -> None:
     )
     arguments = parser.parse_args()
     host, _, port = arguments.listen.rpartition(":")
-    lines = [
-        line.split(maxsplit=1)
-        for line in os.environ.get("ADDRESSES", "").splitlines()
-        if line.strip()
-    ]
-    addresses = "".join(f"  {line[0]:<42} {line[-1]}\n" for line in lines)
-    with ThreadingHTTPServer(
-        (host, int(port)), handler_of(Phone(), addresses, arguments.runbooks)
-    ) as server:
+    addresses = _addresses(os.environ.get("ADDRESSES", ""))
+    handler = handler_of(Phone(addresses), arguments.runbooks)
+    with ThreadingHTTPServer((host, int(port)), handler) as server:
         server.daemon_threads = True
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: threading.Thread(target=server.shutdown).start())
-        print(f"Look at:\n{addresses}Pages and tickets, in UTC:", flush=True)
+        lines = [each.line for each in addresses]
+        print("\n".join(["Look at:", *lines, "Pages and tickets, in UTC:"]), flush=True)
         server.serve_forever(0.2)
 
 

@@ -13,6 +13,9 @@ import psutil
 import pytest
 import yaml
 
+from azure_scheduled_events_exporter.alerts import load
+from azure_scheduled_events_exporter.alerts.groups import alerts, groups
+from azure_scheduled_events_exporter.times import parse_duration
 from deploy.stack.free_port import free_port
 from support.doctor.doctor_chain import doctor
 from support.monitoring.paging import query
@@ -68,8 +71,11 @@ def test_preempt_is_paged(tmp_path: Path) -> None:
             for each in json.loads(fetch(f"{alertmanager}/api/v2/alerts").body)
         } >= {"AzureScheduledEventPreempt"}
         page = fetch(f"{pages}/").body.decode()
-        [told] = re.findall(rf"PAGE     Preempt: .*\bweb-4\b.* ({pages}/runbooks/\w+\.md)\n", page)
-        runbook = fetch(told)
+        [told] = re.findall(r'<li class="PAGE">.*<b>PAGE</b> Preempt: .*\bweb-4\b.*</li>', page)
+        assert "  " not in told
+        [link] = re.findall(rf'<a href="({pages}/runbooks/\w+\.md)">Runbook</a>', told)
+        assert "Dashboard" not in told  # there is no Grafana
+        runbook = fetch(link)
         assert runbook.body.startswith(b"# AzureScheduledEventPreempt")
         info = 'azure_scheduled_events_event_info{event_type="Preempt"}'
         seen = f"count(count by (instance) (count_over_time({info}[2m]))) == 5"
@@ -159,7 +165,12 @@ def test_port_is_taken(tmp_path: Path) -> None:
 def notification(status: str) -> bytes:
     """Return what Alertmanager posts."""
     labels = {"alertname": "AzureScheduledEventReboot"}
-    texts = {"summary": "<b>,vmss_1.", "description": "It reboots."}
+    texts = {
+        "summary": "<b>, vmss_1.",
+        "description": "It  reboots.\n",
+        "runbook_url": "http://pages.test/runbooks/Known.md",
+        "dashboard_url": "http://elsewhere.test/d",
+    }
     alert = {"status": status, "labels": labels, "annotations": texts}
     return json.dumps(
         {"status": status, "groupKey": "k", "commonLabels": labels, "alerts": [alert]}
@@ -173,7 +184,7 @@ def phone(tmp_path: Path) -> Iterator[tuple[Program, str]]:
     (tmp_path / "runbooks").mkdir()
     (tmp_path / "runbooks" / "Known.md").write_text("# Known")
     address = f"127.0.0.1:{free_port()}"
-    addresses = f"http://{address}/  the pages\n"
+    addresses = f"http://{address}/  the pages\nhttp://pages.test/ a <host>\n"
     command = [sys.executable, PAGES, f"--listen={address}", f"--runbooks={tmp_path / 'runbooks'}"]
     with Program(command, tmp_path / "out.log", ADDRESSES=addresses) as program:
         program.wait_for_line("Pages and tickets")
@@ -181,7 +192,10 @@ def phone(tmp_path: Path) -> Iterator[tuple[Program, str]]:
 
 
 def test_pages_and_tickets(phone: tuple[Program, str]) -> None:
-    """A page, a ticket, and that one is resolved are a line each; the same again is none."""
+    """A page, a ticket, and that one is resolved are a line each; the same again is none.
+
+    On the page they are links, the newest first, without those that lead out of the demo.
+    """
     program, url = phone
     notified = [
         ("/pager", "firing"),
@@ -191,17 +205,40 @@ def test_pages_and_tickets(phone: tuple[Program, str]) -> None:
     ]
     for path, status in notified:
         assert fetch(f"{url}{path}", "POST", notification(status)).status == 200
+    runbook = "http://pages.test/runbooks/Known.md"
     assert [line[9:] for line in program.lines("<b>")] == [
-        "PAGE     Reboot: <b>, vmss_1: It reboots.",
-        "TICKET   Reboot: <b>, vmss_1: It reboots.",
+        f"PAGE     Reboot: <b>, vmss_1: It reboots. {runbook}",
+        f"TICKET   Reboot: <b>, vmss_1: It reboots. {runbook}",
         "resolved Reboot: <b>, vmss_1",
     ]
-    page = fetch(f"{url}/").body.decode()
-    assert (
-        page.index("resolved Reboot")
-        < page.index("TICKET   Reboot")
-        < page.index("PAGE     Reboot")
-    )
+    answer = fetch(f"{url}/")
+    assert answer.headers["Content-Type"] == "text/html; charset=utf-8"
+    items = re.findall(r"<li.*</li>", answer.body.decode())
+    assert [re.sub("<time>.*?</time>", "<time>", item) for item in items] == [
+        '<li class="resolved"><time> <b>resolved</b> Reboot: &lt;b&gt;, vmss_1.</li>',
+        (
+            '<li class="TICKET"><time> <b>TICKET</b> Reboot: &lt;b&gt;, vmss_1. It reboots.'
+            f' <a href="{runbook}">Runbook</a></li>'
+        ),
+        (
+            '<li class="PAGE"><time> <b>PAGE</b> Reboot: &lt;b&gt;, vmss_1. It reboots.'
+            f' <a href="{runbook}">Runbook</a></li>'
+        ),
+        f'<li><a href="{url}/">the pages</a></li>',
+        '<li><a href="http://pages.test/">a &lt;host&gt;</a></li>',
+    ]
+
+
+def test_the_ticket_that_the_page_promises() -> None:
+    """The fault in demo-stack.md lasts long enough for its ticket."""
+    page = (ROOT / "docs" / "demo-stack.md").read_text()
+    (seconds,) = re.findall(r'\{"fault": "timeout", "seconds": (\d+)\}', page)
+    settings = load(ROOT / "deploy" / "compose" / "values.yaml")
+    (alert,) = (each for each in alerts(settings) if each.name.endswith("ImdsUnreachable"))
+    (group,) = (each for each in groups(settings) if alert in each.alerts)
+    late = parse_duration(group.interval) + parse_duration(settings.text("group.wait"))
+    polls_and_scrapes = 10
+    assert int(seconds) > parse_duration(alert.holds) + 2 * late + polls_and_scrapes
 
 
 def complaints(stack: Program, folder: Path) -> tuple[int, list[str]]:
