@@ -18,6 +18,9 @@ from support.paths import GUARD, ROOT
 from support.programs import environment
 
 
+OURS = "azure-scheduled-events-exporter"
+
+
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel, built from this tree."""
@@ -35,6 +38,26 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(site)
     return site
+
+
+def test_the_long_description_stands_alone(installed: Path) -> None:
+    """An index shows it away from the repository: all links and pictures are addresses, and all
+    but those of other sites lead to files of this version.
+    """
+    (metadata,) = installed.glob("*.dist-info/METADATA")
+    text = metadata.read_text()
+    targets = re.findall(r"\]\(([^)]+)\)", text.partition("\n\n")[2])
+    assert len(targets) > 20
+    assert [target for target in targets if not target.startswith("https://")] == []
+    places = [
+        re.fullmatch(rf"https://[^/]+/{OURS}/{OURS}/(?:blob/)?v{__version__}/([^#]*)(#.*)?", target)
+        for target in targets
+    ]
+    ours = [place[1] for place in places if place]
+    assert len(ours) > 20
+    assert [path for path in ours if not (ROOT / path).exists()] == []
+    assert "Project-URL: Issues, https://" in text
+    assert "Windows" not in "".join(re.findall(r"(?m)^Classifier: .*", text))
 
 
 def program(site: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
