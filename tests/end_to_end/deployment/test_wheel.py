@@ -17,7 +17,6 @@ from support.documented import links
 from support.paths import GUARD, ROOT
 from support.programs import environment
 
-
 OURS = "azure-scheduled-events-exporter"
 
 
