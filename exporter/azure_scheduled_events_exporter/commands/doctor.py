@@ -20,9 +20,10 @@ from azure_scheduled_events_exporter.errors import ExporterError, printable
 from .settings import take_environment
 
 DESCRIPTION: Final = """\
-Check the whole chain, from the metadata service to the dashboards, and print what is wrong and what to do.
-Run it on the VM, as root. It changes nothing; like 'events', its first request enables Scheduled Events if
-nothing has asked for them within 24 hours. The exit status is 1 if a line is marked as wrong.
+Check the whole chain, from the metadata service to the dashboards, and print what is wrong and
+what to do. Run it on the VM, as root. It changes nothing; like 'events', its first request enables
+Scheduled Events if nothing has asked for them within 24 hours. The exit status is 1 if a line is
+marked as wrong.
 """
 _SERVERS: Final = ("prometheus", "alertmanager", "grafana")
 _WITH_HTTP_CONFIG: Final = {
@@ -31,7 +32,13 @@ _WITH_HTTP_CONFIG: Final = {
     "grafana": "Grafana",
 }
 """Servers with a flag for credentials; those for Alertmanager are a setting of the exporter."""
-_SIGNS: Final[Mapping[Mark, str]] = dict(zip(Mark, "√i-‼\N{MULTIPLICATION SIGN}", strict=True))
+_SIGNS: Final[Mapping[Mark, str]] = {
+    Mark.OK: "√",
+    Mark.NOTE: "i",
+    Mark.SKIPPED: "-",
+    Mark.WARNING: "‼",
+    Mark.WRONG: "\N{MULTIPLICATION SIGN}",
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -100,12 +107,8 @@ def _report(parts: Iterable[tuple[str, Findings]], *, as_json: bool) -> int:
     counts = {mark: sum(each["mark"] is mark for each in found) for mark in Mark}
     status = int(counts[Mark.WRONG] > 0)
     if as_json:
-        print(
-            json.dumps(
-                {"version": __version__, "ok": not status, "counts": counts, "findings": found},
-                indent=2,
-            )
-        )
+        report = {"version": __version__, "ok": not status, "counts": counts, "findings": found}
+        print(json.dumps(report, indent=2))
     skipped = counts[Mark.SKIPPED]
     checks = counted(len(found) - skipped, "check")
     warnings = counted(counts[Mark.WARNING], "warning")
@@ -119,10 +122,9 @@ def _line(finding: Finding) -> str:
         sign.encode(sys.stdout.encoding or "ascii")
     except UnicodeEncodeError:  # the terminal cannot show the symbol
         sign = "WRONG" if finding.mark is Mark.WRONG else finding.mark
-    more = (finding.hint, finding.link and f"See {finding.link}")
-    return "".join(
-        (
-            f"{sign} {printable(finding.sentence)}",
-            *(f"\n    {printable(each)}" for each in more if each),
-        )
-    )
+    lines = [f"{sign} {printable(finding.sentence)}"]
+    if finding.hint:
+        lines.append(f"    {printable(finding.hint)}")
+    if finding.link:
+        lines.append(f"    See {finding.link}")
+    return "\n".join(lines)

@@ -25,7 +25,7 @@ from .subject import Subject
 
 
 def examine(subject: Subject) -> Iterator[tuple[str, Findings]]:
-    """Yield each part of the chain with its findings; consume all findings of one part before the next."""
+    """Yield each part of the chain with its findings; consume those of a part before the next."""
     parts = [
         ("This machine", "settings", "", settings.examine(subject)),
         ("Metadata service", "imds-reachable", "", metadata_service.examine(subject)),
@@ -41,14 +41,8 @@ def examine(subject: Subject) -> Iterator[tuple[str, Findings]]:
         name = f"{title.lower()}-reachable"
         parts += [(title, name, api.shown, check(subject, api)) for api in apis]
         if not apis:
-            parts.append(
-                (
-                    title,
-                    name,
-                    "",
-                    iter([skipped(name, f"Not checked: no --{title.lower()} is given.")]),
-                )
-            )
+            missing = skipped(name, f"Not checked: no --{title.lower()} is given.")
+            parts.append((title, name, "", iter([missing])))
     for title, check_name, address, findings in parts:
         yield title, _to_the_end(title, check_name, address, findings)
 

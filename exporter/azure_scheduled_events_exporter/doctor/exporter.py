@@ -137,7 +137,9 @@ def _pushes(config: Config, accepted: list[float]) -> Finding:
     elif accepted:
         return ok("exporter-deliveries", "Alertmanager accepted the last push.")
     else:
-        return note("exporter-deliveries", "The exporter pushes no alerts.")
+        return note(
+            "exporter-deliveries", "The exporter pushes no alerts: --alertmanager.url is not set."
+        )
     return wrong("exporter-deliveries", f"The exporter {sentence}.", hint)
 
 

@@ -18,10 +18,9 @@ from .subject import Subject
 
 def examine(_subject: Subject, api: Api) -> Findings:
     """Yield the findings about the Grafana at ``api``."""
-    version = api.data("/api/health").get("version")  # left out with hide_version
-    yield ok(
-        "grafana-reachable", f"Grafana{f' {version}' if version else ''} answers at {api.shown}."
-    )
+    version = api.data("/api/health").get("version", "")  # left out with hide_version
+    what = f"Grafana {version}".strip()
+    yield ok("grafana-reachable", f"{what} answers at {api.shown}.")
     yield _dashboards(api)
     yield _data_source(api)
 
@@ -31,7 +30,8 @@ def _dashboards(api: Api) -> Finding:
         json.loads(path.read_text("utf-8"))
         for path in sorted(assets.folder("dashboards").glob("*.json"))
     ]
-    missing, other = [], []
+    missing = []
+    other = []
     for board in shipped:
         try:
             found = api.data(f"/api/dashboards/uid/{board['uid']}")["dashboard"]
@@ -55,7 +55,7 @@ def _dashboards(api: Api) -> Finding:
 
 
 def _queries(board: dict[str, Any]) -> list[str]:
-    """Return the expressions of all panels; a Grafana may write the rest of a dashboard in another form."""
+    """Return the expressions of all panels; Grafana may write the rest in another form."""
     return sorted(re.findall(r'"expr": "(?:[^"\\]|\\.)*"', json.dumps(board)))
 
 
@@ -69,7 +69,8 @@ def _data_source(api: Api) -> Finding:
     source = next((each for each in sources if each.get("isDefault")), sources[0])
     try:
         health = api.data(f"/api/datasources/uid/{source['uid']}/health")
-        status, message = health.get("status", "OK"), health.get("message", "ok")
+        status = health.get("status", "OK")
+        message = health.get("message", "ok")
         problem = "" if status == "OK" else f"{status}: {message}"
     except WrongAnswerError as error:
         problem = str(error)

@@ -28,7 +28,8 @@ def examine(subject: Subject) -> Findings:
                     "otlp", what, "Remove the variable, or the endpoint if you want no traces."
                 )
             else:
-                yield note("otlp", f"Tracing is off: {variable or 'no OTLP endpoint'} is set.")
+                why = f"{variable} is set" if variable else "--otlp.endpoint is not set"
+                yield note("otlp", f"The exporter sends no traces: {why}.")
             return
         sender = otlp_sender(endpoint)
     except ExporterError as error:

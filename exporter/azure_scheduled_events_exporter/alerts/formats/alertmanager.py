@@ -100,7 +100,7 @@ def kube_prometheus_stack_values(settings: Settings) -> str:
     }
     return to_yaml(
         values,
-        "Values for the chart kube-prometheus-stack 45 or newer, beside your own: helm upgrade …"
+        "Values for the chart kube-prometheus-stack 45.1 or newer, beside your own: helm upgrade …"
         " --values YOURS --values THIS-FILE.",
         "`stringConfig` is your `alertmanager.config` with our items added to its lists. If you"
         " set `stringConfig` or",
