@@ -6,10 +6,8 @@ Imports nothing of the package; every module may use it.
 import contextlib
 import difflib
 import re
-import shutil
 import sqlite3
-import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from enum import StrEnum
 
 
@@ -152,24 +150,3 @@ def without_password(text: str) -> str:
 def closest(word: str, known: Collection[str]) -> str | None:
     """Return the one of ``known`` that is most similar to ``word``; None if none is similar."""
     return next(iter(difflib.get_close_matches(word, known, 1)), None)
-
-
-def table(rows: Sequence[Sequence[str]]) -> str:
-    """Return ``rows`` as lines of aligned columns; no cell can end its row or control the terminal.
-
-    On a terminal that is too narrow, each row after the first is a block of lines with its head and
-    cells.
-    """
-    rows = [[printable(cell) for cell in row] for row in rows]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    if sys.stdout.isatty() and sum(widths) + 2 * len(widths) > shutil.get_terminal_size().columns:
-        blocks = [
-            [f"{head}: {cell}\n" for head, cell in zip(rows[0], row, strict=True) if cell]
-            for row in rows[1:]
-        ]
-        return "\n".join(map("".join, blocks))
-    lines = (
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        for row in rows
-    )
-    return "".join(line.rstrip() + "\n" for line in lines)

@@ -104,6 +104,9 @@ class TestAnswers:
             _, body, headers = server.get("/medium", **{"Accept-Encoding": "deflate, gzip"})
             assert (headers["content-encoding"], headers["vary"]) == ("gzip", "Accept-Encoding")
             assert gzip.decompress(body) == server.get("/medium")[1]
+            for refused in ("gzip;q=0", "gzip; q=0.0, deflate", "identity"):
+                _, _, headers = server.get("/medium", **{"Accept-Encoding": refused})
+                assert "content-encoding" not in headers
         assert "content-encoding" not in server.get("/metrics", **{"Accept-Encoding": "gzip"})[2]
 
     @pytest.mark.parametrize(

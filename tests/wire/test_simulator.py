@@ -65,6 +65,49 @@ def wait_for(condition: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
+@pytest.mark.parametrize("status", [403, 421, 502])
+def test_guest_proxy_agent(status: int) -> None:
+    """The agent answers connections that are made while it is on: without a body, and it closes.
+
+    One from before is not redirected: it still reaches the metadata service.
+    """
+    with Simulator("live-migration", speed=1) as running, connection(running.url) as before:
+        path = EVENTS
+        for _ in range(2):
+            before.request("GET", path, headers={"Metadata": "true"})
+            answer = before.getresponse()
+            assert (answer.status, bool(answer.read())) == (200, True)
+            running.inject(f"agent-{status}")
+        with connection(running.url) as after:
+            after.request("GET", path, headers={"Metadata": "true"})
+            answer = after.getresponse()
+            assert (answer.status, answer.read(), answer.will_close) == (status, b"", True)
+            assert {name.lower() for name in answer.headers} == {
+                *("connection", "content-length", "date")
+            }
+        running.heal()
+        assert ask(running.url)[0] == 200
+
+
+def test_unsigned_requests() -> None:
+    """Once the agent's key is in use, the metadata service refuses what bypasses the agent."""
+    with Simulator("live-migration", speed=1) as running, connection(running.url) as before:
+        for status in (200, 401):
+            before.request("GET", EVENTS, headers={"Metadata": "true"})
+            answer = before.getresponse()
+            answer.read()
+            assert answer.status == status
+            running.inject("agent-401")
+
+
+def test_playing_ends_a_document_placed_by_hand() -> None:
+    """Another scenario replaces the events that were placed by hand."""
+    with Simulator("live-migration", speed=1) as running:
+        running.set_document([{"EventId": "BY-HAND", "EventType": "Reboot"}])
+        control(running.url, "play", {"scenario": "host-failure", "speed": 1000})
+        assert b"BY-HAND" not in ask(running.url)[1]
+
+
 def test_scenario_runs_and_is_recorded() -> None:
     """A scenario plays by itself in compressed real time, is reported as it happens, and recorded
     with its times.

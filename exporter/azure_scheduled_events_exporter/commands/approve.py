@@ -37,7 +37,6 @@ from azure_scheduled_events_exporter.errors import (
     Outcome,
     UsageError,
     printable,
-    table,
 )
 from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
 from azure_scheduled_events_exporter.journal.file import (
@@ -58,6 +57,7 @@ from azure_scheduled_events_exporter.web.rows import CURRENT_COLUMNS, current_ro
 
 from .interruption import Interrupted, ignore_signals, interruptible
 from .settings import config_without_policy
+from .table import table
 from .waiting import until
 
 DESCRIPTION = "Approve events: they start now, before NotBefore, on every VM in their Resources."

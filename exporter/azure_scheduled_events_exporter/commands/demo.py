@@ -12,7 +12,7 @@ from azure_scheduled_events_exporter.journal.file import MEMORY
 from azure_scheduled_events_exporter.service import daemon
 from azure_scheduled_events_exporter.service.privileges import give_up
 from azure_scheduled_events_exporter.simulator import Simulator
-from azure_scheduled_events_exporter.simulator.command import line
+from azure_scheduled_events_exporter.simulator.command import line, speed
 from azure_scheduled_events_exporter.standard_streams import say
 
 from .settings import take_environment
@@ -46,7 +46,7 @@ _COLLECTOR = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of ``demo`` to ``parser``."""
     text = "Speed relative to real time, up to 10000. (default 60)"
-    parser.add_argument("--speed", type=float, metavar="FACTOR", default=60.0, help=text)
+    parser.add_argument("--speed", type=speed, metavar="FACTOR", default=60.0, help=text)
 
 
 def run(parsed: argparse.Namespace) -> int:

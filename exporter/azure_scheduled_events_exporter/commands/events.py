@@ -24,7 +24,6 @@ from azure_scheduled_events_exporter.errors import (
     ImdsError,
     Outcome,
     UsageError,
-    table,
 )
 from azure_scheduled_events_exporter.imds.api_versions import event_versions
 from azure_scheduled_events_exporter.imds.client import ImdsClient
@@ -42,6 +41,7 @@ from azure_scheduled_events_exporter.web.events_api import events_json
 from azure_scheduled_events_exporter.web.rows import CURRENT_COLUMNS, current_row
 
 from .settings import config_of, config_without_policy
+from .table import table
 
 _NOTICE_SECONDS = 5.0
 """An answer usually takes milliseconds; after this time, the command prints what it waits for."""

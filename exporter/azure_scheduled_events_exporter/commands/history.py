@@ -12,7 +12,7 @@ from contextlib import closing
 from itertools import starmap
 from pathlib import Path
 
-from azure_scheduled_events_exporter.errors import ExporterError, UsageError, table
+from azure_scheduled_events_exporter.errors import ExporterError, UsageError, printable
 from azure_scheduled_events_exporter.journal.documents import read_documents
 from azure_scheduled_events_exporter.journal.file import MEMORY, file_path, read_only, reason
 from azure_scheduled_events_exporter.recording.file import RecordedDocument, to_text
@@ -26,6 +26,7 @@ from azure_scheduled_events_exporter.web.rows import (
 )
 
 from .settings import config_without_policy
+from .table import table
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -115,6 +116,10 @@ def _print_document(documents: Sequence[RecordedDocument], number: str) -> None:
         raise ExporterError(
             f"the journal has no document {number[:100]}: 'history --documents' lists them"
         )
+    if sys.stdout.isatty():
+        # It could control the terminal.
+        print("\n".join(map(printable, body.decode(errors="replace").splitlines())))
+        return
     sys.stdout.flush()
     sys.stdout.buffer.write(body + b"\n")
 

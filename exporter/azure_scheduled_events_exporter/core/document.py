@@ -208,7 +208,12 @@ def parse_document(body: bytes) -> Document:
         text = body.decode(json.detect_encoding(body), "replace").removeprefix("\ufeff")
         if not text.strip():
             return Document(is_empty_body=True)
-        content = json.loads(text, parse_int=_number, parse_constant=_refuse_constant)
+        content = json.loads(
+            text,
+            parse_int=_number,
+            parse_constant=_refuse_constant,
+            object_pairs_hook=_object,
+        )
     except RecursionError:
         raise InvalidDocumentError("JSON nested too deeply") from None
     except ValueError as error:
@@ -230,6 +235,14 @@ def parse_document(body: bytes) -> Document:
             f"Events has {len(entries)} entries, and {_MOST_EVENTS} are the most that are read"
         )
     return _document(content, entries)
+
+
+def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """Return an object of JSON. Raises InvalidDocumentError: it has two lists of Events."""
+    content = dict(pairs)
+    if len(content) < len(pairs) and [name for name, _ in pairs].count("Events") > 1:
+        raise InvalidDocumentError("it has the key Events twice, and only one can be meant")
+    return content
 
 
 _RFC_1123 = re.compile(

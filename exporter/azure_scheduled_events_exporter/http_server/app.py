@@ -15,8 +15,6 @@ from email.utils import formatdate
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from prometheus_client.exposition import gzip_accepted
-
 if TYPE_CHECKING:
     from .access import WebAccess
 
@@ -138,10 +136,21 @@ class App:
             headers[name.lower()] = value
         if len(body) >= _WORTH_PACKING:
             headers["vary"] = ", ".join(filter(None, (headers.get("vary"), "Accept-Encoding")))
-            if gzip_accepted(request.headers.get("accept-encoding", "")):
+            if _accepts_gzip(request.headers.get("accept-encoding", "")):
                 body, headers["content-encoding"] = _packed(body), "gzip"
         headers["content-length"] = str(len(body))
         return headers, body
+
+
+def _accepts_gzip(accept_encoding: str) -> bool:
+    """Return whether a client takes gzip; ``q=0`` refuses it (RFC 9110, section 12.5.3)."""
+    for part in accept_encoding.lower().split(","):
+        coding, _, parameters = part.partition(";")
+        if coding.strip() == "gzip":
+            name, _, weight = parameters.partition("=")
+            is_refused = name.strip() == "q" and not weight.strip(" 0.")
+            return not (is_refused and weight.strip())
+    return False
 
 
 @lru_cache(maxsize=2)  # scrapers that come at once get one body, in two formats at most

@@ -9,7 +9,7 @@ import signal
 import time
 from typing import Final, NoReturn
 
-from azure_scheduled_events_exporter.errors import UsageError
+from azure_scheduled_events_exporter.errors import UsageError, printable
 from azure_scheduled_events_exporter.http_server.listen_address import parse_listen_address
 from azure_scheduled_events_exporter.standard_streams import say
 from azure_scheduled_events_exporter.times import format_duration, parse_duration
@@ -88,13 +88,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         told = f"{text} (default {default})" if default else text
         parser.add_argument(
             flag,
-            type=float if flag == "--speed" else str,
+            type=speed if flag == "--speed" else str,
             default=default,
             metavar=metavar,
             help=told,
         )
     for flag, text in _SWITCHES:
         parser.add_argument(flag, action="store_true", help=text)
+
+
+def speed(text: str) -> float:
+    """Read the value of ``--speed``."""
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"'{text}' is no number: write how many times faster than Azure, such as 60"
+        ) from None
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -124,7 +134,10 @@ def _end(*_: object) -> NoReturn:
 
 
 def line(happening: Happening) -> str:
-    """Return a happening as one line for people: UTC time, what, the event, its VMs."""
+    """Return a happening as one line for people: UTC time, what, the event, its VMs.
+
+    Names from a recording cannot control the terminal.
+    """
     clock = time.strftime("%H:%M:%S", time.gmtime(happening.at))
     words = [
         clock,
@@ -140,7 +153,7 @@ def line(happening: Happening) -> str:
         words.append(
             f"NotBefore {start}, in {format_duration(happening.not_before - happening.at)}"
         )
-    return f"{' '.join(words)} ({happening.scenario or 'placed by hand'})"
+    return printable(f"{' '.join(words)} ({happening.scenario or 'placed by hand'})")
 
 
 def _simulator(arguments: argparse.Namespace) -> Simulator:
@@ -179,9 +192,9 @@ def _greet(simulator: Simulator, arguments: argparse.Namespace) -> None:
         f"Playing {names} at speed {simulator.speed:g}. SIGINT (Ctrl-C) ends it. Point an exporter"
         " at it, as"
     )
-    say(f"  {first}: {_EXPORTER} {simulator.url}")
+    say(printable(f"  {first}: {_EXPORTER} {simulator.url}"))
     for name in others:
-        say(f"  {name}: {_EXPORTER} {simulator.vm_url(name)} {_ANY_PORT}")
+        say(printable(f"  {name}: {_EXPORTER} {simulator.vm_url(name)} {_ANY_PORT}"))
     say("What happens, in UTC:")
 
 

@@ -1,10 +1,10 @@
 """The simulator's own endpoints under ``/simulator/``: play, begin and end faults, and read what happened."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from http import HTTPStatus
-from typing import TYPE_CHECKING
+from typing import Protocol
 from urllib.parse import urlsplit
 
 from azure_scheduled_events_exporter import yaml_file
@@ -15,11 +15,36 @@ from .document import to_json
 from .faults import Fault
 from .scenario import Scenario
 from .service import Answer, Request
-
-if TYPE_CHECKING:
-    from .server import Simulator
+from .timeline import Happening
 
 _Reply = Mapping[str, object]
+
+
+class Controlled(Protocol):
+    """What is controlled: a simulator."""
+
+    @property
+    def record(self) -> Sequence[Happening]:
+        """What happened so far."""
+
+    @property
+    def playing(self) -> str:
+        """The name of the scenario being played."""
+
+    @property
+    def speed(self) -> float:
+        """How many times faster than written the scenario runs."""
+
+    def play(
+        self, scenario: Sequence[Scenario], speed: float | None = None, *, loop: bool = False
+    ) -> None:
+        """Play scenarios from the beginning."""
+
+    def inject(self, fault: str, seconds: float | None = None) -> None:
+        """Fail from now on."""
+
+    def heal(self) -> None:
+        """End every active fault."""
 
 
 class Control:
@@ -28,7 +53,7 @@ class Control:
     They play only scenarios that were known at start, and never open a path.
     """
 
-    def __init__(self, simulator: "Simulator", library: Mapping[str, Scenario]) -> None:
+    def __init__(self, simulator: Controlled, library: Mapping[str, Scenario]) -> None:
         self._simulator = simulator
         self._library = library
 
@@ -61,7 +86,8 @@ class Control:
         return {**state, "scenarios": known, "faults": list(Fault)}
 
     def _play(self, order: Section) -> _Reply:
-        names, speed = order.texts("scenario", ()), order.number("speed", self._simulator.speed)
+        names = order.texts("scenario", ())
+        speed = order.number("speed", self._simulator.speed)
         loop = order.flag("loop", default=False)
         order.finish()
         scenarios: list[Scenario] = []
@@ -75,7 +101,8 @@ class Control:
         return {"playing": [each.name for each in scenarios], "speed": speed}
 
     def _fault(self, order: Section) -> _Reply:
-        name, seconds = order.choice("fault", tuple(Fault)), order.number("seconds", math.inf)
+        name = order.choice("fault", tuple(Fault))
+        seconds = order.number("seconds", math.inf)
         order.finish()
         self._simulator.inject(name, seconds)
         return {"fault": name, "seconds": None if seconds == math.inf else seconds}

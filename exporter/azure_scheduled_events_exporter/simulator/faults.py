@@ -28,6 +28,18 @@ class Fault(StrEnum):
     EMPTY_BODY = "empty-body"
     PARTIAL_INSTANCE = "partial-instance"
     VERSION_404 = "version-404"
+    # Refusals of the Guest Proxy Agent in front of IMDS, and of IMDS to what bypasses it.
+    AGENT_FORBIDDEN = "agent-403"
+    AGENT_MISDIRECTED = "agent-421"
+    AGENT_BAD_GATEWAY = "agent-502"
+    AGENT_UNSIGNED = "agent-401"
+
+
+REDIRECTED = frozenset({Fault.AGENT_FORBIDDEN, Fault.AGENT_MISDIRECTED, Fault.AGENT_BAD_GATEWAY})
+"""Faults of the agent itself.
+
+It is put in the way of a connection when that is made: one from before still reaches IMDS.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +81,14 @@ def parse_plan(text: str) -> FaultPlan:
         raise UsageError(f"fault '{text}': {error}; the form is NAME[@START[+DURATION]]") from None
 
 
-def active(plans: Iterable[FaultPlan], now: float) -> Fault | None:
-    """Return the fault that is active at ``now``; of several, the last one given."""
-    holding = [each.fault for each in plans if each.at <= now < each.ends]
+def active(plans: Iterable[FaultPlan], now: float, connected_at: float = math.inf) -> Fault | None:
+    """Return the fault that is active at ``now``; of several, the last one given.
+
+    ``connected_at`` is when the connection of the request was made.
+    """
+    holding = [
+        each.fault
+        for each in plans
+        if each.at <= now < each.ends and (each.fault not in REDIRECTED or connected_at >= each.at)
+    ]
     return holding[-1] if holding else None

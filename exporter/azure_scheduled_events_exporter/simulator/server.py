@@ -96,7 +96,7 @@ class Simulator:
         """Start to serve and to play the scenario. ExporterError: the address cannot be used."""
         host, port = self._address
         try:
-            self._server = Server((host, port), self._respond)
+            self._server = Server((host, port), self._respond, self._clock)
         except OSError as error:
             raise ExporterError(
                 f"cannot listen on {host}:{port}: {error.strerror or error}; choose another address"

@@ -19,7 +19,7 @@ from .document import (
     to_json,
     version_invalid,
 )
-from .faults import Fault, FaultPlan, active
+from .faults import REDIRECTED, Fault, FaultPlan, active
 from .instance import instance
 from .stage import Stage
 
@@ -40,22 +40,34 @@ REQUESTS_PER_SECOND: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request; the names of ``headers`` are in lower case."""
+    """One request.
+
+    Attributes:
+        headers: their names are in lower case.
+        connected_at: when its connection was made, by the clock of the simulator.
+    """
 
     method: str
     target: str
     headers: Mapping[str, str]
     body: bytes = b""
+    connected_at: float = math.inf
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An HTTP answer: status, headers and body, and the fault with which to send them."""
+    """An HTTP answer: status, headers and body, and the fault with which to send them.
+
+    Attributes:
+        is_from_imds: whether IMDS sends it; otherwise it is the Guest Proxy Agent, which names no
+            content type and closes the connection.
+    """
 
     status: int
     body: bytes = b""
     content_type: str = JSON
     fault: Fault | None = None
+    is_from_imds: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +88,10 @@ def _error(status: HTTPStatus, message: str) -> Answer:
     return Answer(status, to_json({"error": message}))
 
 
+def _agent(status: HTTPStatus) -> Answer:
+    return Answer(status, is_from_imds=False)
+
+
 _FAULTY: Final[Mapping[Fault | None, Answer]] = {
     Fault.THROTTLE: Answer(
         HTTPStatus.TOO_MANY_REQUESTS, b"Throttle Result: Too Many Requests", TEXT
@@ -88,6 +104,10 @@ _FAULTY: Final[Mapping[Fault | None, Answer]] = {
     Fault.UNAVAILABLE: Answer(HTTPStatus.SERVICE_UNAVAILABLE, b"The service is unavailable.", TEXT),
     Fault.NOT_JSON: Answer(HTTPStatus.OK, _HTML, "text/html; charset=utf-8"),
     Fault.EMPTY_BODY: Answer(HTTPStatus.OK),
+    Fault.AGENT_UNSIGNED: _agent(HTTPStatus.UNAUTHORIZED),
+    Fault.AGENT_FORBIDDEN: _agent(HTTPStatus.FORBIDDEN),
+    Fault.AGENT_MISDIRECTED: _agent(HTTPStatus.MISDIRECTED_REQUEST),
+    Fault.AGENT_BAD_GATEWAY: _agent(HTTPStatus.BAD_GATEWAY),
 }
 
 
@@ -136,11 +156,13 @@ class Service:
         route = self._route(request.target)
         if route is None:
             return _error(HTTPStatus.NOT_FOUND, f"Not found. VMs here: {', '.join(self.stage.vms)}")
+        fault = active((*self.stage.windows, *self.windows), now, request.connected_at)
+        if fault in REDIRECTED:
+            return _FAULTY[fault]  # IMDS does not see it
         answered = self._answered.setdefault(route[0], deque(maxlen=self.requests_per_second))
         if len(answered) == answered.maxlen and now - answered[0] < 1:
             return _FAULTY[Fault.THROTTLE]  # which does not count
         answered.append(now)
-        fault = active((*self.stage.windows, *self.windows), now)
         return _FAULTY.get(fault) or replace(self._healthy(request, route, now, fault), fault=fault)
 
     def inject(self, fault: FaultPlan) -> None:

@@ -43,8 +43,11 @@ class Server(socketserver.ThreadingTCPServer):
     # On Windows the option would let two simulators share one port.
     allow_reuse_address = os.name == "posix"
 
-    def __init__(self, address: tuple[str, int], respond: Respond) -> None:
+    def __init__(
+        self, address: tuple[str, int], respond: Respond, clock: Callable[[], float]
+    ) -> None:
         self.respond = respond
+        self.clock = clock
         self.stopping = threading.Event()
         self._connections: set[socket.socket] = set()
         if ":" in address[0]:
@@ -84,6 +87,11 @@ class Handler(BaseHTTPRequestHandler):
     timeout = _IDLE_SECONDS
     server: Server
 
+    def setup(self) -> None:
+        """Note when the connection was made."""
+        self._connected_at = self.server.clock()
+        super().setup()
+
     def _respond(self) -> None:
         length = self.headers.get("Content-Length", "0")
         if "Transfer-Encoding" in self.headers or not re.fullmatch("[0-9]{1,5}", length):
@@ -94,12 +102,14 @@ class Handler(BaseHTTPRequestHandler):
             )
             self._send(Answer(HTTPStatus.BAD_REQUEST, to_json({"error": message})))
             return
-        headers = {name.lower(): value for name, value in self.headers.items()}
-        self._send(
-            self.server.respond(
-                Request(self.command, self.path, headers, self.rfile.read(int(length)))
-            )
+        request = Request(
+            method=self.command,
+            target=self.path,
+            headers={name.lower(): value for name, value in self.headers.items()},
+            body=self.rfile.read(int(length)),
+            connected_at=self._connected_at,
         )
+        self._send(self.server.respond(request))
 
     do_GET = do_POST = do_HEAD = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = _respond  # noqa: N815 - http.server's names
 
@@ -107,6 +117,8 @@ class Handler(BaseHTTPRequestHandler):
         """Log nothing: the simulator reports requests itself."""
 
     def _send(self, answer: Answer) -> None:
+        if not answer.is_from_imds:
+            self.close_connection = True
         match answer.fault:
             case Fault.SLOW_DRIP:
                 self._drip(self._whole(answer))
@@ -125,14 +137,12 @@ class Handler(BaseHTTPRequestHandler):
 
     def _head(self, answer: Answer, length: int) -> bytes:
         """Return the status line and headers that announce a body of ``length`` bytes."""
-        lines = [
-            f"HTTP/1.1 {answer.status} {HTTPStatus(answer.status).phrase}",
-            f"Content-Type: {answer.content_type}",
-            "Server: IMDS-simulator",
-            f"Date: {formatdate(usegmt=True)}",
-            f"Content-Length: {length}",
-            *(["Connection: close"] if self.close_connection else []),
-        ]
+        lines = [f"HTTP/1.1 {answer.status} {HTTPStatus(answer.status).phrase}"]
+        if answer.is_from_imds:
+            lines += [f"Content-Type: {answer.content_type}", "Server: IMDS-simulator"]
+        lines += [f"Date: {formatdate(usegmt=True)}", f"Content-Length: {length}"]
+        if self.close_connection:
+            lines.append("Connection: close")
         return "\r\n".join([*lines, "", ""]).encode("latin-1")
 
     def _whole(self, answer: Answer) -> bytes:

@@ -1,5 +1,7 @@
 """The command ``history`` on a journal that is not what an exporter wrote."""
 
+import os
+import pty
 import subprocess
 from pathlib import Path
 
@@ -56,6 +58,22 @@ def test_a_recording_replaces_no_file(journal: Path) -> None:
             record(journal, place), 2, f"{place}: exists already: name another file, or remove it\n"
         )
         assert place.read_bytes() == before
+
+
+def test_a_document_on_a_terminal(tmp_path: Path) -> None:
+    """What a document contains cannot control a terminal; a pipe gets it unchanged."""
+    body = b'{"Events": [],\n"Description": "\x1b]52;c;Zm9v\x07"}'
+    with recorders() as start:
+        start(tmp_path).journal.keep_document(RecordedDocument(START, body, {"Date": "now"}))
+    arguments = [COMMAND, "history", "--journal.path", str(tmp_path), "--documents", "1"]
+    master, terminal = pty.openpty()
+    subprocess.run(arguments, check=True, stdout=terminal, env=environment(), timeout=60)
+    os.close(terminal)
+    shown = os.read(master, 4096)
+    os.close(master)
+    assert shown.split() == [b'{"Events":', b"[],", b'"Description":', rb'"\x1b]52;c;Zm9v\x07"}']
+    done = subprocess.run(arguments, check=True, capture_output=True, env=environment(), timeout=60)
+    assert done.stdout == body + b"\n"
 
 
 def test_a_recording_to_standard_output(journal: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from azure_scheduled_events_exporter.commands.cli import main
 from azure_scheduled_events_exporter.errors import ExporterError, UsageError
 from azure_scheduled_events_exporter.simulator import Happening, What
 from azure_scheduled_events_exporter.simulator.command import add_arguments, line, run
@@ -83,6 +84,14 @@ def test_impossible_flag_is_refused(flags: list[str], complaint: str) -> None:
     assert refused.value.exit_status == 2
 
 
+def test_a_speed_that_is_no_number(capsys: pytest.CaptureFixture[str]) -> None:
+    """The error says what to write."""
+    for name in ("simulate", "demo"):
+        assert main((name, "--speed", "fast")) == 2
+        said = capsys.readouterr().err
+        assert "--speed: 'fast' is no number: write how many times faster than Azure" in said
+
+
 def test_address_in_use_ends_with_status_1() -> None:
     """A port in use is reported in one line, for exit status 1, and signal handlers are restored."""
     before = signal.getsignal(signal.SIGTERM)
@@ -98,6 +107,10 @@ def test_address_in_use_ends_with_status_1() -> None:
 
 def test_lines_for_people() -> None:
     """A line has time, happening, event, VMs, and NotBefore or the approver."""
+    copied = Happening(
+        "A", "Freeze", "User", ("\x1b]52;c;Zm9v\x07",), What.STARTED, 60, "", "drill"
+    )
+    assert line(copied).endswith(" A \\x1b]52;c;Zm9v\\x07 (drill)")
     announced = Happening(
         "A-B", "Freeze", "Platform", ("vm_0", "vm_1"), What.ANNOUNCED, 60, "", "drill", 75
     )

@@ -329,6 +329,7 @@ def test_other_paths_and_methods(method: str, path: str, status: int) -> None:
 
 REPLACED = {Fault.THROTTLE: 429, Fault.NOT_JSON: 200, Fault.EMPTY_BODY: 200}
 REPLACED |= {fault: int(fault) for fault in Fault if fault.isdecimal()}
+REPLACED |= {fault: int(fault[6:]) for fault in Fault if fault.startswith("agent-")}
 SENT_BADLY = (Fault.TIMEOUT, Fault.SLOW_DRIP, Fault.RESET, Fault.HALF_BODY, Fault.HUGE_BODY)
 
 

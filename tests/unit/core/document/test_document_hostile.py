@@ -22,6 +22,7 @@ from support.events.imds_bodies import SOME_ID, body, entry, only
         (b"{}", "no Events; it begins '{}'"),
         (b'{"DocumentIncarnation": 1}', "no Events"),
         (b'{"events": []}', "no Events"),
+        (b'{"Events": [], "Events": [{}]}', "the key Events twice"),
         (b'{"Events": null}', "Events is null instead of an array"),
         (
             b'{"Events": [%s{}]}' % (b"{}," * 10_000),
