@@ -29,13 +29,20 @@ from .settings import config_without_policy
 from .table import table
 
 
+DESCRIPTION = (
+    "Print past and current events from the journal, the oldest first: notice, who approved, how"
+    " long each took, and what hooks did. It reads the journal's files, also while an exporter"
+    " writes them, so run it as root or as the exporter's user. 'report' prints one event in full."
+)
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of ``history`` to ``parser``."""
     ways = parser.add_mutually_exclusive_group()
     ways.add_argument("--json", action="store_true", help="Print JSON instead of a table.")
     text = (
-        "List the documents that the metadata service sent, or print the one of this number as it"
-        " came."
+        "List the documents that the metadata service sent, or print the one of this number, as it"
+        " came unless standard output is a terminal."
     )
     ways.add_argument("--documents", metavar="NUMBER", nargs="?", const="", help=text)
     ways.add_argument(

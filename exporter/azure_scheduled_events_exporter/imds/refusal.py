@@ -5,6 +5,7 @@ Pure.
 """
 
 import json
+import re
 from collections.abc import Mapping
 from http import HTTPStatus
 from http.client import responses
@@ -49,6 +50,7 @@ _APPROVAL_HINTS: Mapping[int, str] = {
 }
 _DETAIL_BYTES = 4096
 _MOST_NAMED = 5
+_TAG = re.compile(r"<(script|style)\b.*?(</\1>|$)|<[^>]*(>|$)", re.DOTALL | re.IGNORECASE)
 
 
 def refusal(asked: str, answer: Answer, *, version: str | None = None, flag: str = "") -> ImdsError:
@@ -74,7 +76,7 @@ def refusal(asked: str, answer: Answer, *, version: str | None = None, flag: str
     return ImdsError(
         Outcome.THROTTLED if is_throttled else Outcome.HTTP_ERROR,
         f"{asked} answered {answer.status}",
-        "; ".join(part for part in (said, one_line(text)) if part),
+        "; ".join(part for part in (said, one_line(_without_markup(text))) if part),
         answer.status,
         offered=offered,
         hint=hint,
@@ -99,6 +101,11 @@ def _own_phrase(answer: Answer) -> str:
     """Return the reason phrase, ``""`` if it is the one that HTTP gives to the status."""
     usual = responses.get(answer.status, "")
     return "" if answer.phrase.lower() == usual.lower() else one_line(answer.phrase)
+
+
+def _without_markup(text: str) -> str:
+    """Return the words of a web page or of XML, other text as it is."""
+    return _TAG.sub(" ", text) if text.lstrip().startswith("<") else text
 
 
 def _json(text: str) -> Any:
