@@ -28,7 +28,6 @@ from azure_scheduled_events_exporter.web.rows import (
 from .settings import config_without_policy
 from .table import table
 
-
 DESCRIPTION = (
     "Print past and current events from the journal, the oldest first: notice, who approved, how"
     " long each took, and what hooks did. It reads the journal's files, also while an exporter"
