@@ -29,7 +29,7 @@ def examine(subject: Subject, api: Api) -> Findings:
     settings = subject.alert_settings
     yield ok("alertmanager-reachable", f"Alertmanager {version} answers at {api.shown}.")
     yield _placeholders(config.get("receivers") or ())
-    yield _severities(config["route"], settings)
+    yield _severities(config["route"], subject.loaded_severities or _severities_of(settings))
     yield _inhibitions(config.get("inhibit_rules") or (), settings)
     yield _silences(api.data("/api/v2/alerts", filter=_OURS, active="false"))
 
@@ -51,22 +51,26 @@ def _placeholders(receivers: Sequence[Mapping[str, Any]]) -> Finding:
     return wrong("receivers", sentence, hint)
 
 
-def _severities(route: Mapping[str, Any], settings: Settings) -> Finding:
+def _severities_of(settings: Settings) -> Mapping[str, str]:
+    """Return the severities of the alerts, each with an alert that has it."""
+    return {alert.severity: alert.name for alert in reversed(alerts(settings))}
+
+
+def _severities(route: Mapping[str, Any], used: Mapping[str, str]) -> Finding:
     """Look for severities of our alerts that no route names, where routes ask for a severity.
 
     What a route has to name is what pages, and words of a company: a warning makes a ticket and an
     info only shows wherever they go.
     """
     asked = [each for each in _route_matchers(route) if each.name == "severity"]
-    missing: dict[str, str] = {}
-    for alert in alerts(settings):
-        word = alert.severity
+    missing = []
+    for word, name in used.items():
         named = any(each.accepts({"severity": word}) for each in asked)
         if not named and word not in {WARNING, INFO}:
-            missing.setdefault(word, alert.name)
+            missing.append(f"{word} ({name})")
     if not asked or not missing:
         return ok("severities", "The routes know the severities of the alerts.")
-    shown = ", ".join(f"{word} ({name})" for word, name in missing.items())
+    shown = ", ".join(missing)
     return warning(
         "severities",
         f"No route names these severities of the alerts: {shown}.",

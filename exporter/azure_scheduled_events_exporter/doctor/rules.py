@@ -25,13 +25,14 @@ _GROUPS = tuple(group.name for group in groups(Settings()))
 
 def examine(subject: Subject, api: Api) -> Findings:
     """Yield the findings about the rules and the alerts of the Prometheus at ``api``."""
-    yield from _rules(api)
+    yield from _rules(subject, api)
     yield _alertmanagers(api)
     if subject.config.alertmanager_url:
         yield from _alert_labels(subject.config, api)
 
 
-def _rules(api: Api) -> Findings:
+def _rules(subject: Subject, api: Api) -> Findings:
+    """Yield the findings about the rules; sets their severities in ``subject``."""
     loaded = api.data("/api/v1/rules")["data"]["groups"]
     ours = [group for group in loaded if group["name"].startswith(_GROUPS[0])]
     missing = sorted(set(_GROUPS) - {group["name"] for group in ours})
@@ -46,6 +47,7 @@ def _rules(api: Api) -> Findings:
     if not missing:
         yield ok("rules-loaded", f"All {len(ours)} rule groups are loaded.")
     rules = [rule for group in ours for rule in group["rules"]]
+    subject.loaded_severities = _severities(rules)
     yield _version(rules)
     yield _health(rules)
 
@@ -68,6 +70,16 @@ def _versions(rules: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         annotations = rule.get("annotations") or {}
         if VERSION_ANNOTATION in annotations:
             yield str(annotations[VERSION_ANNOTATION])
+
+
+def _severities(rules: Sequence[Mapping[str, Any]]) -> Mapping[str, str]:
+    """Return the severities of alerts, each with an alert that has it."""
+    found: dict[str, str] = {}
+    for rule in rules:
+        severity = (rule.get("labels") or {}).get("severity")
+        if rule.get("type") == "alerting" and severity:
+            found.setdefault(severity, rule["name"])
+    return found
 
 
 def _health(rules: Sequence[Mapping[str, Any]]) -> Finding:

@@ -5,7 +5,7 @@ Checks nothing itself.
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from azure_scheduled_events_exporter import yaml_file
@@ -28,6 +28,8 @@ class Subject:
         environment: the variables that the exporter runs with.
         exporter: the exporter that runs here.
         instance: this VM in the instance metadata; None until it has been read.
+        loaded_severities: those of the rules that Prometheus evaluates, each with an alert that has
+            it; empty until they have been read.
     """
 
     config: Config
@@ -37,6 +39,7 @@ class Subject:
     alertmanager: Sequence[Api] = ()
     grafana: Sequence[Api] = ()
     instance: Instance | None = None
+    loaded_severities: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def alert_settings(self) -> Settings:

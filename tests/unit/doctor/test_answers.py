@@ -15,7 +15,8 @@ from azure_scheduled_events_exporter import __version__
 from azure_scheduled_events_exporter.alerts import Settings
 from azure_scheduled_events_exporter.alerts.groups import alerts
 from azure_scheduled_events_exporter.config.resolution import resolve
-from azure_scheduled_events_exporter.doctor import chain
+from azure_scheduled_events_exporter.doctor import alertmanager as doctor_of_alertmanager
+from azure_scheduled_events_exporter.doctor import chain, rules
 from azure_scheduled_events_exporter.doctor.api import Api
 from azure_scheduled_events_exporter.doctor.finding import Finding, counted
 from azure_scheduled_events_exporter.doctor.metadata_service import _CLOCK_WRONG
@@ -232,8 +233,9 @@ def test_inhibitions_of_others(source: str, target: str, equal: list[str], words
 
 def test_inhibitions_in_the_old_form() -> None:
     """An inhibition with ``source_match`` is read as Alertmanager reads it."""
-    rules = yaml.safe_load((DATA / "cases" / "inhibit-old-form.yml").read_text())["inhibit_rules"]
-    found = the("inhibitions", examined("Alertmanager", alertmanager(inhibit_rules=rules)))
+    file = DATA / "cases" / "inhibit-old-form.yml"
+    theirs = yaml.safe_load(file.read_text())["inhibit_rules"]
+    found = the("inhibitions", examined("Alertmanager", alertmanager(inhibit_rules=theirs)))
     assert found.mark == "ok", found
     broad = {
         "source_match": {"severity": "critical"},
@@ -261,6 +263,20 @@ def test_a_severity_that_no_route_names(route: dict[str, Any], mark: str) -> Non
     found = the("severities", examined("Alertmanager", alertmanager(route=tree)))
     assert found.mark == mark, found
     assert found.mark == "ok" or "critical (AzureScheduledEvent" in found.sentence
+
+
+def test_severities_of_the_rules_that_are_loaded() -> None:
+    """What Prometheus evaluates counts, not what this machine's settings would render."""
+    rule = {"type": "alerting", "name": "AzureScheduledEventReboot", "labels": {"severity": "P1"}}
+    group = {"name": "azure-scheduled-events", "rules": [rule]}
+    tree = {**_PAGER, "routes": [{"receiver": "pager", "matchers": ['severity="P1"']}]}
+    replies = {**prometheus(rules={"groups": [group]}), **alertmanager(route=tree)}
+    with Canned(replies) as server:
+        api = Api("--url", server.url)
+        subject = Subject(resolve({}, {}), {}, api)
+        assert list(rules.examine(subject, api))
+        found = the("severities", list(doctor_of_alertmanager.examine(subject, api)))
+    assert found.mark == "ok", found
 
 
 def test_the_clock_is_judged_as_the_alert_judges_it() -> None:
