@@ -1,14 +1,17 @@
-"""Decides which alert an event of this VM raises: the one that the catalog gives to its kind and type. Pure.
+"""Decides which alert an event of this VM raises: what the table of alerts gives to its kind.
 
-The catalog is generated with the rules from one table. Times in texts are those that IMDS sent, so
-a wrong clock of this VM changes none.
+Pure. Times in texts are those that IMDS sent, so a wrong clock of this VM changes none.
 """
 
-import json
-import re
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
+from azure_scheduled_events_exporter.alerts.formats.texts import (
+    NO_VMS,
+    UNKNOWN_TIME,
+    vms_in_place,
+)
+from azure_scheduled_events_exporter.alerts.pushed import Facts, PushedAlert
 from azure_scheduled_events_exporter.core.document import RESOURCES_SHOWN
 from azure_scheduled_events_exporter.core.instance import Instance
 from azure_scheduled_events_exporter.core.kinds import Kind
@@ -16,39 +19,8 @@ from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, State
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.times import iso_time
 
-_PLACEHOLDER = re.compile(r"\{(\w+)\}")
-
-
-@dataclass(frozen=True, slots=True)
-class CatalogAlert:
-    """One alert of the table.
-
-    Attributes:
-        name: its ``alertname``.
-        labels: those that the rule sets, severity among them.
-        annotations: texts with placeholders, such as ``{vms}``.
-        hold_seconds: for how long it lasts after the event was last shown.
-    """
-
-    name: str
-    labels: Mapping[str, str]
-    annotations: Mapping[str, str]
-    hold_seconds: float
-
-
-Catalog = Mapping[tuple[str, str], CatalogAlert]
-"""The table: alerts by kind and event type; the type ``""`` stands for all others."""
-
-
-def parse_catalog(text: str) -> Catalog:
-    """Parse the catalog from ``text``, generated JSON."""
-    return {
-        (each["kind"], event_type): CatalogAlert(
-            *(each[item.name] for item in fields(CatalogAlert))
-        )
-        for each in json.loads(text)["alerts"]
-        for event_type in each["event_types"] or [""]
-    }
+Catalog = Sequence[PushedAlert]
+"""All alerts that exporters push."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,54 +56,44 @@ def alert_of(
     catalog: Catalog,
     extra: Mapping[str, str],
 ) -> Alert | None:
-    """Return the alert of the event ``life``, None if it raises none; labels of ``extra`` replace none of its own.
+    """Return the alert of the event ``life``, None if it raises none.
 
-    ``instance`` describes this VM, if that is known. Only texts depend on it: labels must not
-        change.
+    Labels of ``extra`` replace none of its own. ``instance`` describes this VM, if that is known. Only texts depend on it: labels must not
+    change.
     """
-    entry = catalog.get((kind, life.event.event_type)) or catalog.get((kind, ""))
-    if entry is None:
+    event_type = life.event.event_type
+    row = next((each for each in catalog if each.events.has(kind, event_type)), None)
+    if row is None:
         return None
     event = {
-        "alertname": entry.name,
+        "alertname": row.alert.name,
         "event_id": life.event_id,
-        "event_type": life.event.event_type,
+        "event_type": event_type,
     }
-    labels = {**extra, **entry.labels, **event}
     return Alert(
-        labels, _render(entry.annotations, life, instance), life.first_seen, entry.hold_seconds
+        labels={**extra, **row.labels, **event},
+        annotations=row.annotations(facts_of(life, instance)),
+        first_seen=life.first_seen,
+        hold_seconds=float(row.events.hold),
     )
 
 
-def _render(texts: Mapping[str, str], life: Lifecycle, instance: Instance | None) -> dict[str, str]:
-    """Return the annotations ``texts`` for the event ``life``.
-
-    All placeholders are replaced in one pass.
-    """
-    values = {
-        "event_id": life.event_id,
-        "event_type": life.event.event_type,
-        "vms": _vms(life, instance.resource_group if instance else ""),
-        "vm": next(iter(life.event.resources), ""),
-        "time": _time(life),
-    }
-    return {
-        name: _PLACEHOLDER.sub(lambda found: values.get(found[1], found[0]), text)
-        for name, text in texts.items()
-    }
+def facts_of(life: Lifecycle, instance: Instance | None) -> Facts:
+    """Return what the texts say of the event ``life``."""
+    resource_group = instance.resource_group.lower() if instance else ""
+    vms = life.event.vms or f"{NO_VMS} {life.event_id}"
+    return Facts(
+        event_id=life.event_id,
+        event_type=life.event.event_type,
+        vms=vms_in_place(vms, resource_group),
+        when=_when(life),
+        names=life.event.resources[:RESOURCES_SHOWN],
+        resource_group=resource_group,
+    )
 
 
-def _vms(life: Lifecycle, resource_group: str) -> str:
-    names = ", ".join(life.event.resources[:RESOURCES_SHOWN])
-    more = len(life.event.resources) - RESOURCES_SHOWN
-    vms = f"{names} and {more} more" if more > 0 else names
-    return f"{vms} (resource group {resource_group})" if resource_group else vms
-
-
-def _time(life: Lifecycle) -> str:
-    if life.state is State.STARTED:
-        return "Has started."
-    if life.not_before is None:
-        return "May start at any moment."
-    moment = iso_time(life.not_before).replace("T", " ").replace("Z", " UTC")
-    return f"Starts at {moment}, or earlier if approved."
+def _when(life: Lifecycle) -> str:
+    if life.impact_at is None:
+        return UNKNOWN_TIME
+    word = "since" if life.state is State.STARTED else "at"
+    return f"{word} {iso_time(life.impact_at).replace('T', ' ').replace('Z', ' UTC')}"

@@ -30,7 +30,10 @@ Posted = Mapping[str, object]
 
 
 class AlertmanagerError(ExporterError):
-    """A request was not accepted; ``outcome``: whether Alertmanager refused it, or did not answer properly."""
+    """A request was not accepted.
+
+    ``outcome``: whether Alertmanager refused it, or did not answer properly.
+    """
 
     def __init__(self, message: str, outcome: PushOutcome = PushOutcome.ERROR) -> None:
         super().__init__(message)
@@ -49,7 +52,9 @@ def posted(
 
 
 class AlertmanagerClient:
-    """Requests to the Alertmanager at ``url``, which may have ``user:password@``; credentials in the file override it.
+    """Requests to the Alertmanager at ``url``, which may have ``user:password@``.
+
+    Credentials in the file override these.
 
     Args:
         url: its base address.
@@ -120,7 +125,8 @@ class AlertmanagerClient:
         self.config_error = ""
         if config != self._config:
             self._session.close()
-            self._session, self._config = self._new_session(config), config
+            self._session = self._new_session(config)
+            self._config = config
 
     def _new_session(self, config: http_config.HttpConfig | None) -> Session:
         session = http_config.session_for(self._url, config, self._adapter)
@@ -135,8 +141,10 @@ def _time(seconds: float) -> str:
 
 
 def _check(answer: Answer) -> None:
-    """Raise AlertmanagerError unless the answer is one of an Alertmanager that did what it was asked."""
-    status, headers, body = answer.status, answer.headers, answer.body
+    """Raise AlertmanagerError unless Alertmanager did what it was asked."""
+    status = answer.status
+    headers = answer.headers
+    body = answer.body
     if is_web_page(headers, body) and status in range(200, 300):
         raise AlertmanagerError(
             f"answered {status} with {WEB_PAGE}, so it is no Alertmanager; check its address"

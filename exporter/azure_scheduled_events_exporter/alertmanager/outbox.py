@@ -1,4 +1,4 @@
-"""Decides what is due to one Alertmanager: firing alerts again and again, and the resolves of ended ones.
+"""Decides what is due to one Alertmanager: firing alerts repeatedly, and resolves of ended ones.
 
 Alertmanager keeps alerts in memory, and believes the newest post of each. So a firing alert is
 posted repeatedly. Its resolve is posted only when everybody else has had time to see the end of the
@@ -10,6 +10,8 @@ import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from azure_scheduled_events_exporter.alerts.events import RESOLVE_AFTER
+
 from .alert import Alert
 
 RESEND_SECONDS = 30.0
@@ -18,8 +20,11 @@ RESEND_SECONDS = 30.0
 Half of it is random, so that a fleet does not post at once.
 """
 
-RESOLVE_AFTER_SECONDS = 180.0
-"""How long after the end the resolve is posted: a Prometheus or another VM's exporter may still post the alert."""
+RESOLVE_AFTER_SECONDS = float(RESOLVE_AFTER)
+"""How long after the end the resolve is posted, as by the rules.
+
+A Prometheus or another VM's exporter may still post the alert until then.
+"""
 
 RESOLVES = 3
 """How often a resolve is posted: an Alertmanager may be restarted just after it has accepted one."""

@@ -1,7 +1,8 @@
 """The alerts of events: one for each kind of event, and for each type where types differ.
 
-The exporter decides of which kind an event is (``core.kinds``). An event has one kind, so it has
-one alert. The rules and the alerts that exporters push are the same.
+The exporter decides of which kind an event is (``core.kinds``), and when a document last showed it.
+Rules compare these times: the newest statement counts, whoever made it. An event has one kind, so
+it has one alert. The rules and the alerts that exporters push are the same.
 """
 
 from collections.abc import Iterator, Mapping
@@ -12,7 +13,15 @@ from azure_scheduled_events_exporter.core.kinds import Kind
 from azure_scheduled_events_exporter.times import format_duration
 
 from .rule import PREFIX, Alert, Events, Recording, promql
-from .series import BLIND, ENDED, EVENT, EVENT_ENDED, EVENT_SEEN, INFO
+from .series import (
+    ENDED,
+    EVENT_IMPACT,
+    OUTDATED,
+    RECORDED_END,
+    RECORDED_IMPACT,
+    RECORDED_SEEN,
+    SEEN,
+)
 from .settings import Settings
 
 MINUTE = 60
@@ -23,80 +32,134 @@ HOLDS: Mapping[str, int] = {
     EventType.PREEMPT: 10 * MINUTE,
     EventType.TERMINATE: 10 * MINUTE,
 }
-"""How long an alert is held after its event was last shown, by type: the VMs that show it may be away with it."""
+"""How long an alert is held after its event was last seen, by type.
+
+The VMs that show the event may be away with it.
+"""
 OTHER_HOLD = 30 * MINUTE
 """The hold of what a user requests, and of types that are in no table."""
 NO_IMPACT_HOLD = 5 * MINUTE
 """The hold of kinds during which no VM goes away: as long as an exporter takes to restart."""
+RESOLVE_AFTER = 3 * MINUTE
+"""How long an alert lasts after the end of its event.
 
-_OWN, _PEERS = 'scope="self"', 'scope!="self"'
-_SCOPE_DELAY = "15s"
-"""How long peers wait for the event's own VMs, whose labels take precedence: three scrapes."""
+A resolve is never urgent, and a document that misses the event for two minutes ends no page.
+"""
+_OUTDATED_AFTER = 60
+"""Seconds after which another kind of the same event replaces one that nobody sees any more."""
+_PEERS_WAIT = "15s"
+"""How long peers must show an event before their labels count: three scrapes of its own VMs."""
+
 _RESTARTS = tuple(str(each) for each in EventType if each.facts.restarts)
-_SUMMARIES: Mapping[str, str] = {
-    EventType.TERMINATE: "Azure deletes {vms}.",
-    EventType.PREEMPT: "Azure evicts {vms}.",
-    EventType.REDEPLOY: "Azure moves {vms} to another host.",
-    EventType.REBOOT: "Azure reboots {vms}.",
-    EventType.FREEZE: "Azure pauses {vms}.",
-}
 
 
 def _row(
-    events: Events, name: str, severity: str, meaning: str, summary: str, description: str
+    events: Events,
+    name: str,
+    severity: str,
+    meaning: str,
+    summary: str,
+    description: str,
+    advice: str,
 ) -> Alert:
     """Return a row of the table; its expression depends on settings."""
-    meaning = (
-        f"{meaning} Lasts up to {format_duration(events.hold)} after the event was last shown."
+    ends = (
+        f"Ends {format_duration(RESOLVE_AFTER)} after the event has ended, at the latest"
+        f" {format_duration(events.hold)} after an exporter last saw it."
     )
-    return Alert(PREFIX + name, "", severity, summary, description, "vm", meaning, events=events)
+    return Alert(
+        name=PREFIX + name,
+        expression="",
+        severity=severity,
+        summary=summary,
+        description=description,
+        advice=advice,
+        dashboard="event",
+        meaning=meaning,
+        ends=ends,
+        events=events,
+    )
+
+
+_ANNOUNCED: Mapping[str, tuple[str, str]] = {
+    EventType.TERMINATE: (
+        "Azure deletes {vms} {when}.",
+        "Save now what only this VM has, and drain it.",
+    ),
+    EventType.PREEMPT: (
+        "Azure evicts {vms} {when}.",
+        "Check that its scale set gets a replacement.",
+    ),
+    EventType.REDEPLOY: (
+        "Azure moves {vms} to another host {when}.",
+        "Drain it and save its ephemeral disks, then approve the event or wait.",
+    ),
+    EventType.REBOOT: (
+        "Azure reboots {vms} {when}.",
+        "Drain it, then approve the event or wait.",
+    ),
+    EventType.FREEZE: (
+        "Azure pauses {vms} {when}.",
+        "Move leaders and primaries away if they do not survive a pause.",
+    ),
+}
+"""By type: the summary and the advice."""
+
+
+def _announced(each: EventType) -> Alert:
+    summary, advice = _ANNOUNCED[each]
+    return _row(
+        Events(Kind.ANNOUNCED, (each,), HOLDS[each]),
+        each,
+        each.facts.severity,
+        f"Azure has announced that a VM will be {each.facts.participle}.",
+        summary,
+        each.facts.loss,
+        advice,
+    )
 
 
 _EVENT_ALERTS = (
-    *(
-        _row(
-            Events(Kind.ANNOUNCED, (each,), HOLDS[each]),
-            each,
-            each.facts.severity,
-            f"A VM will be {each.facts.participle}, announced by Azure.",
-            _SUMMARIES[each],
-            f"{{time}} {each.facts.loss}",
-        )
-        for each in reversed(EventType)
-    ),
+    *(_announced(each) for each in reversed(EventType)),
     _row(
         Events(Kind.WITHOUT_NOTICE, _RESTARTS, HOLDS[EventType.REDEPLOY]),
         "WithoutNotice",
         "critical",
         "A Reboot or Redeploy had already started when it was first seen.",
-        "Down without notice: {vms}.",
-        "{time} Nobody announced this {event_type}, as when a host fails. Memory is lost; "
-        "after a Redeploy, ephemeral disks too.",
+        "Down without notice: {vms} {when}.",
+        "Nobody announced this {event_type}, as when a host fails. Memory is lost; after a"
+        " Redeploy, ephemeral disks too.",
+        "Check that other VMs took over the work, and wait for the VM.",
     ),
     _row(
         Events(Kind.REQUESTED, (), OTHER_HOLD),
         "Requested",
         "warning",
         "A user requested an event, such as a restart in the portal or a scale-in.",
-        "Requested {event_type}: {vms}.",
-        "{time} A user requested it. Nothing to do if you know of the request.",
+        "User-requested {event_type}: {vms} {when}.",
+        "Azure does it as it does its own events of this type.",
+        "Nothing, if you know of the request. Otherwise look in the activity log of the resource"
+        " group for who made it.",
     ),
     _row(
         Events(Kind.UNKNOWN_TYPE, (), OTHER_HOLD),
         "UnknownType",
         "warning",
         "An event within 24 h has a type that this version does not know.",
-        "Unknown {event_type}: {vms}.",
-        "{time} Azure announces it; this version does not know what it does.",
+        "Azure announces an unknown {event_type}: {vms} {when}.",
+        "This version of the exporter does not know what it does.",
+        "Treat it as a Redeploy: drain the VM.",
     ),
     _row(
-        Events(Kind.FAR_AHEAD, _RESTARTS, NO_IMPACT_HOLD),
+        Events(Kind.FAR_AHEAD, (), NO_IMPACT_HOLD, but=EventType.TERMINATE),
         "DegradedHost",
         "warning",
-        "A Reboot or Redeploy is more than 24 h ahead, as for a degraded host.",
-        "Degraded host: {vms}.",
-        "{time} The host may fail sooner: drain the VM and acknowledge the event (command approve)"
-        " as soon as possible; the VM then moves at once.",
+        "An event other than Terminate is more than 24 h ahead, as for a host that Azure predicts"
+        " to fail.",
+        "Azure plans a {event_type} of {vms} {when}.",
+        "The host may fail sooner: then the VM goes down without notice.",
+        "A Freeze: be ready for a pause of seconds. Any other type: redeploy the VM soon, at a"
+        " quiet hour, or drain it and approve the event, which then begins at once.",
     ),
     _row(
         Events(Kind.ADVISORY, (), NO_IMPACT_HOLD),
@@ -104,8 +167,8 @@ _EVENT_ALERTS = (
         "info",
         "Azure advises that a Spot VM may be evicted.",
         "Azure may soon evict {vms}.",
-        "Azure advises to move the work elsewhere. Nothing is scheduled, and an approval has no"
-        " effect.",
+        "Nothing is scheduled, and an approval has no effect.",
+        "Move the work elsewhere if you can.",
     ),
 )
 """The first row with the kind and type of an event is its alert."""
@@ -113,9 +176,10 @@ _EVENT_ALERTS = (
 
 def event_alerts(settings: Settings) -> Iterator[Alert]:
     """Yield the alerting rules, which exporters push too."""
+    kept = settings.items("labels.keep")
     for each in _EVENT_ALERTS:
         if each.events:
-            yield replace(each, expression=_expression(each.events, settings.items("labels.keep")))
+            yield replace(each, expression=_expression(each.events, kept))
 
 
 def event_recordings(settings: Settings) -> tuple[Recording, ...]:
@@ -123,78 +187,108 @@ def event_recordings(settings: Settings) -> tuple[Recording, ...]:
 
     They come before the alerts in the same group.
     """
-    kept = settings.items("labels.keep")
-    by = ", ".join(("event_id", "event_type", "kind", *(("scope", *kept) if kept else ())))
-    # An end stays known when its exporter is away, and while only exporters without access to IMDS
-    # show the event.
+    last = f"last_over_time({RECORDED_SEEN}[1h])"
+    # That an event came without notice is what an exporter says that saw no announcement: another
+    # one may have seen it.
+    told = f'last_over_time({RECORDED_SEEN}{{kind!="{Kind.WITHOUT_NOTICE}"}}[1h])'
+    remembered = f"last_over_time({RECORDED_END}[5m])"
+    outdated = promql(f"""
+        {last}
+        < on (event_id) group_left ()
+        (max by (event_id) ({told}) - {_OUTDATED_AFTER})
+    """)
     ended = promql(f"""
-        max by (event_id) ({ENDED})
-        or (
-          last_over_time({EVENT_ENDED}[5m]) > time() - 3600
-          or last_over_time({EVENT_ENDED}[5m]) and on (event_id) last_over_time({EVENT_SEEN}[2h]) == 0
+        max by (event_id) (
+          {ENDED}
+          or {remembered} > time() - 3600
+          or {remembered} and on (event_id) {RECORDED_SEEN}
         )
-        unless on (event_id) ({EVENT} unless on (event_id) last_over_time({EVENT_SEEN}[2h]) == 0)
+        >= on (event_id)
+        max by (event_id) ({last})
     """)
     return (
-        Recording(EVENT, f"max by ({by}) ({INFO})", "current events, each once"),
         Recording(
-            EVENT_ENDED,
+            RECORDED_SEEN,
+            f"max by (event_id, event_type, kind) ({SEEN})",
+            "when anybody last saw each event, by IMDS' clock",
+        ),
+        Recording(
+            RECORDED_IMPACT,
+            _impact(settings.items("labels.keep")),
+            "when the impact of each event begins or began; 0: unknown",
+        ),
+        Recording(
+            OUTDATED,
+            outdated,
+            f"kinds that an event had: last seen over {_OUTDATED_AFTER} s before another kind",
+        ),
+        Recording(
+            RECORDED_END,
             ended,
-            "when an exporter saw an event end: for 1h, and while only exporters without IMDS"
-            " show it",
+            "when an event ended, unless somebody has seen it since; known for 1h",
         ),
     )
 
 
-def event_seen() -> Recording:
-    """Return the recording of which events are seen, evaluated rarely because no page waits for it."""
-    seen = promql(f"""
-        max by (event_id) ({INFO} unless on (job, instance) {BLIND})
-        or max by (event_id) ({EVENT}) * 0
+def _impact(kept: tuple[str, ...]) -> str:
+    """Return the recording of impacts, preferably as exporters say that see the event now.
+
+    With kept labels, those of the event's own VMs count. Peers count only if no own VM shows the
+    event, as of a few scrapes ago, so that own VMs come first.
+    """
+    if not kept:
+        return promql(f"""
+            max by (event_id, event_type, kind) ({EVENT_IMPACT} and {SEEN} > time() - 60)
+            or max by (event_id, event_type, kind) ({EVENT_IMPACT} or {SEEN} * 0)
+        """)
+    by = ", ".join(("event_id", "event_type", "kind", "scope", *kept))
+    own = '{scope="self"}'
+    peers = '{scope!="self"}'
+    return promql(f"""
+        max by ({by}) ({EVENT_IMPACT}{own} or {SEEN}{own} * 0)
+        or max by ({by}) (
+          ({EVENT_IMPACT}{peers} or {SEEN}{peers} * 0) and {SEEN} offset {_PEERS_WAIT}
+        )
+        unless on (event_id) last_over_time({RECORDED_IMPACT}{own}[1h])
     """)
-    return Recording(
-        EVENT_SEEN, seen, "1 for a current event, 0 if only exporters without IMDS show it"
-    )
 
 
 def _expression(events: Events, kept: tuple[str, ...]) -> str:
-    """Fires from what the event's own VMs show, and holds what was recorded until somebody saw its end.
+    """Return the PromQL of an alert: shown or held, until ended. Its value is the time of the impact.
 
-    What peers show is read as recorded: the same event from 10,000 VMs is read once. With kept
-    labels, those of own VMs count; peers count only if no own VM shows the event, as of a few
-    scrapes ago, so that own VMs come first.
+    What the event's own VMs show is read as scraped, so that no page waits for a recording. What
+    peers show is read as recorded, since the same event from 10,000 VMs is read once.
     """
     by = ", ".join(("event_id", "event_type", *kept))
-    but = ""
-    if events.kind is Kind.WITHOUT_NOTICE:  # another exporter may have seen the announcement
-        but = f'\nunless on (event_id) last_over_time({EVENT}{{kind="announced"}}[1h])'
-    rows = f"{INFO}{_matcher(events, _OWN)}\n  or {_held(events, kept=bool(kept))}"
-    return f"max by ({by}) (\n  {rows}\n)\nunless on (event_id) {EVENT_ENDED}{but}"
-
-
-def _held(events: Events, *, kept: bool) -> str:
-    """Return what was recorded of the events, unless they have changed to a kind that ends this alert."""
-
-    def recorded(scope: str = "", offset: str = "") -> str:
-        return f"last_over_time({EVENT}{_matcher(events, scope)}[{format_duration(events.hold)}]{offset})"
-
-    rows = recorded()
-    if kept:
-        own = f"last_over_time({EVENT}{{{_OWN}}}[{format_duration(max(HOLDS.values()))}])"
-        rows = (
-            f"({recorded(_OWN)} or {recorded(_PEERS, f' offset {_SCOPE_DELAY}')} unless on"
-            f" (event_id) {own})"
+    held = format_duration(events.hold)
+    of_kind = _matcher(events)
+    of_own = _matcher(events, 'scope="self"')
+    expression = promql(f"""
+        max by ({by}) (
+          (
+            last_over_time({EVENT_IMPACT}{of_own}[1m])
+            or last_over_time({RECORDED_IMPACT}{of_kind}[{held}])
+            and on (event_id, kind)
+            ({RECORDED_SEEN} or last_over_time({RECORDED_SEEN}[{held}]) > time() - {events.hold})
+          )
+          unless on (event_id, kind) {OUTDATED}
         )
-    if events.hold > NO_IMPACT_HOLD:
-        taken_over = f'{EVENT}{{kind=~"far_ahead|harmless"}}'
-    else:
-        taken_over = (
-            f'last_over_time({EVENT}{{kind!="{events.kind}"}}[{format_duration(NO_IMPACT_HOLD)}])'
-        )
-    return f"{rows} unless on (event_id) {taken_over}"
+        unless on (event_id) ({RECORDED_END} < time() - {RESOLVE_AFTER})
+    """)
+    if events.kind is Kind.WITHOUT_NOTICE:
+        announced = f'{RECORDED_SEEN}{{kind="{Kind.ANNOUNCED}"}}'
+        expression += f"\nunless on (event_id) last_over_time({announced}[1h])"
+    return expression
 
 
-def _matcher(events: Events, scope: str) -> str:
-    sign = "=" if len(events.types) == 1 else "=~"
-    of_types = f'event_type{sign}"{"|".join(events.types)}"' if events.types else ""
-    return "{" + ",".join(filter(None, (of_types, f'kind="{events.kind}"', scope))) + "}"
+def _matcher(events: Events, scope: str = "") -> str:
+    parts = []
+    if events.types:
+        sign = "=" if len(events.types) == 1 else "=~"
+        parts.append(f'event_type{sign}"{"|".join(events.types)}"')
+    if events.but:
+        parts.append(f'event_type!="{events.but}"')
+    parts.append(f'kind="{events.kind}"')
+    if scope:
+        parts.append(scope)
+    return "{" + ",".join(parts) + "}"

@@ -9,190 +9,329 @@ from .series import (
     APPROVAL_DUE,
     APPROVED,
     BLIND,
-    EVENT,
-    EVENT_ENDED,
     METRIC,
     NOT_BEFORE,
+    RECORDED_END,
+    RECORDED_SEEN,
     STARTED,
     UP,
+    VM,
     VM_AWAY,
+    VM_MISSING,
 )
 from .settings import Settings
-from .vms import NOT_BACK
+from .vms import VM_KEY
 
 NO_EXPORTERS = f"{PREFIX}NoExporters"
-_OVERDUE, _TOO_LONG, _NOT_APPROVED = 600, 1800, 60
-"""Seconds: NotBefore may be late by minutes; Started usually lasts ten; an approval is sent within a poll."""
+_OVERDUE = 600
+"""Seconds: NotBefore may be late by minutes."""
+_TOO_LONG = 1800
+"""Seconds: an event usually stays Started for ten minutes."""
+_NOT_APPROVED = 60
+"""Seconds: an approval is sent within a poll."""
 _CLOCK = 30
 """Seconds: after a pause, a guest's clock may lag as much until it is corrected."""
 _SEEING = f"unless on (job, instance) {BLIND}"
-_PLAIN = f'and on (event_id) {EVENT}{{kind!="harmless"}}'
 
 
 def late_alerts() -> Iterator[Alert]:
-    """Yield the alerts of events that are late.
+    """Yield the alerts of events that are late, or did more than was announced.
 
     An exporter without access to IMDS does not see what has happened.
     """
     yield _late(
         "Overdue",
-        f"time() - max by (event_id, event_type) ({NOT_BEFORE} {_SEEING}) > {_OVERDUE}\n{_PLAIN}\n"
-        f"unless on (event_id) {STARTED}\nunless on (event_id) {EVENT_ENDED}",
-        "A {event_type} has not started {value humanizeDuration} after its NotBefore.",
-        "It may start at any moment.",
-        f"An event is still Scheduled {format_duration(_OVERDUE)} after its NotBefore.",
+        expression=promql(f"""
+            time() - max by (event_id, event_type) ({NOT_BEFORE} {_SEEING}) > {_OVERDUE}
+            and on (event_id) {RECORDED_SEEN}{{kind!="harmless"}}
+            unless on (event_id) {STARTED}
+            unless on (event_id) {RECORDED_END}
+        """),
+        summary=(
+            "A {event_type} of {vms} has not started {value humanizeDuration} after its NotBefore."
+        ),
+        description="It may start at any moment.",
+        advice="Keep the VM drained.",
+        meaning=f"An event is still Scheduled {format_duration(_OVERDUE)} after its NotBefore.",
+        ends="Ends when the event starts, is moved, or ends.",
     )
     yield _late(
         "StartedTooLong",
-        f"time() - min by (event_id, event_type) ({STARTED} {_SEEING}) > {_TOO_LONG}\n{_PLAIN}\n"
-        f"unless on (event_id) {EVENT_ENDED}",
-        "A {event_type} started {value humanizeDuration} ago and has not ended.",
-        "The VM may be stuck, or another impact may follow.",
-        "An exporter with access to IMDS has shown an event as Started for"
-        f" {format_duration(_TOO_LONG)}.",
+        expression=promql(f"""
+            time() - min by (event_id, event_type) ({STARTED} {_SEEING}) > {_TOO_LONG}
+            unless on (event_id) {RECORDED_END}
+        """),
+        summary="A {event_type} of {vms} started {value humanizeDuration} ago and has not ended.",
+        description="The VM may be stuck, or another impact may follow.",
+        advice="Check that the VM works. If it does not, restart it.",
+        meaning=(
+            "An exporter with access to IMDS has shown an event as Started for"
+            f" {format_duration(_TOO_LONG)}."
+        ),
+        ends="Ends when the event has ended.",
     )
     yield _late(
         "NotApproved",
-        f"time() - min by (event_id, event_type) ({APPROVAL_DUE}) > {_NOT_APPROVED}\nunless on"
-        f" (event_id) {APPROVED} == 1\nunless on (event_id) {STARTED}\nunless on (event_id)"
-        f" {EVENT_ENDED}",
-        "The policy should have approved a {event_type} {value humanizeDuration} ago.",
-        "Without an approval it starts at its NotBefore or later.",
-        f"The approval that a policy gives is {format_duration(_NOT_APPROVED)} late, and the event"
-        " has not started.",
+        expression=promql(f"""
+            time() - min by (event_id, event_type) ({APPROVAL_DUE}) > {_NOT_APPROVED}
+            unless on (event_id) {APPROVED} == 1
+            unless on (event_id) {STARTED}
+            unless on (event_id) {RECORDED_END}
+        """),
+        summary=(
+            "The policy should have approved a {event_type} of {vms} {value humanizeDuration} ago."
+        ),
+        description="Without an approval it starts at its NotBefore or later.",
+        advice="If the VM is drained, approve the event yourself.",
+        meaning=(
+            f"The approval that a policy gives is {format_duration(_NOT_APPROVED)} late, and the"
+            " event has not started."
+        ),
+        ends="Ends when the event is approved, starts or ends.",
     )
 
 
 def exporter_alerts(settings: Settings) -> Iterator[Alert]:
     """Yield the alerts of exporters.
 
-    Those that are expected to be away during an event are left out.
+    They count over minutes, so that one that fails now and then is reported as well. Those that are
+    expected to be away during an event are left out.
     """
+    yield from _about_polls()
+    yield from _about_targets(settings)
+    yield from _about_deliveries()
+    yield from _about_the_vm()
+
+
+def _about_polls() -> Iterator[Alert]:
     yield _alert(
         "ImdsUnreachable",
-        f"{UP} == 0",
-        "{instance} gets no answer from IMDS.",
-        "It sees no new events, and shows the last known ones.",
-        "The last poll failed, for 3 minutes. The first answer after Scheduled Events were enabled"
-        " may take 2.",
-        "3m",
+        expression=f"avg_over_time({UP}[2m]) < 0.6",
+        summary="The exporter of {vm} gets no answer from IMDS.",
+        description="It sees no new events, and shows the last known ones.",
+        advice="Wait five minutes. If it stays, run doctor on the VM.",
+        meaning=(
+            "Two fifths or more of the polls have failed, for 3 minutes. The first answer after"
+            " Scheduled Events were enabled may take 2."
+        ),
+        ends="Ends when most polls of 2 minutes succeed.",
+        holds="3m",
     )
     yield _alert(
         "DocumentInvalid",
-        f"{UP} == 0\nand on (job, instance)"
-        f' increase({METRIC}polls_total{{outcome="invalid_document"}}[2m]) > 0',
-        "{instance} cannot read the answer of IMDS.",
-        "It sees no new events, and shows the last known ones.",
-        "IMDS answers, but not with a document that can be read, for 2 minutes.",
-        "2m",
+        expression=promql(f"""
+            avg_over_time({UP}[2m]) < 0.6
+            and on (job, instance)
+            increase({METRIC}polls_total{{outcome="invalid_document"}}[2m]) > 0
+        """),
+        summary="The exporter of {vm} cannot read the answer of IMDS.",
+        description="It sees no new events, and shows the last known ones.",
+        advice="Read the reason in the log of the exporter.",
+        meaning="IMDS answers, but not with a document that can be read, for 2 minutes.",
+        ends="Ends when most polls of 2 minutes succeed.",
+        holds="2m",
     )
+    # With native histograms with custom buckets there is no _count.
+    polls = promql(f"""
+        increase({METRIC}poll_duration_seconds_count[5m])
+        or sum without (outcome) (increase({METRIC}polls_total[5m]))
+    """)
     yield _alert(
         "Throttled",
-        f'(increase({METRIC}polls_total{{outcome="throttled"}}[5m]) > 0)\n'
-        f"/ ignoring (outcome) increase({METRIC}poll_duration_seconds_count[5m]) > 0.2",
-        "IMDS throttles {value humanizePercentage} of the polls of {instance}.",
-        "All clients of IMDS on this VM together send more than 5 requests a second.",
-        "More than 20 % of the polls of 5 minutes are throttled, for 5 minutes.",
-        "5m",
+        expression=(
+            f'(increase({METRIC}polls_total{{outcome="throttled"}}[5m]) > 0)\n'
+            f"/ ignoring (outcome) ({polls}) > 0.2"
+        ),
+        summary="IMDS throttles {value humanizePercentage} of the polls of {vm}.",
+        description=("All clients of IMDS on this VM together send more than 5 requests a second."),
+        advice="Find the other clients, and have them ask less often.",
+        meaning="More than 20 % of the polls of 5 minutes are throttled, for 5 minutes.",
+        ends="Ends when less than 20 % of the polls of 5 minutes are throttled.",
+        holds="5m",
     )
+
+
+def _about_targets(settings: Settings) -> Iterator[Alert]:
+    job = f'{{job=~"{settings.text("job")}"}}'
     yield _alert(
         "ExporterDown",
-        f"{BLIND} == 0\nunless on (job, instance) {VM_AWAY}\n"
-        f'unless on (job, instance) ALERTS{{alertname="{NOT_BACK}"}}',
-        "The exporter {instance} does not answer.",
-        "Events of its VM are not seen, unless other VMs of its set show them.",
-        "A target does not answer for 10 minutes, its VM is not away with an event, and VmNotBack"
-        " is not raised.",
-        "10m",
+        expression=promql(f"""
+            avg_over_time((
+              up{job}
+              unless on (job, instance) (
+                last_over_time({VM}[1h])
+                and on ({VM_KEY}) ({VM_AWAY} or {VM_MISSING})
+              )
+            )[3m:15s]) < 0.8
+        """),
+        summary="The exporter of {vm} does not answer.",
+        description="Events of its VM are not seen, unless other VMs of its set show them.",
+        advice="Check that the VM is up, then restart the exporter.",
+        meaning=(
+            "More than 20 % of the scrapes of a target have failed, for 10 minutes, while its VM is"
+            " not away with an event or missing after one."
+        ),
+        ends="Ends when most scrapes of 3 minutes succeed, or its target is removed.",
+        holds="10m",
     )
     yield _alert(
         "NoExporters",
-        f'absent(up{{job=~"{settings.text("job")}"}})\nunless on () {VM_AWAY}',
-        "Prometheus scrapes no exporter.",
-        "No event is seen. Check the scrape job and the setting job of these rules.",
-        "No target of the scrape job exists for 10 minutes, and no VM is away with an event.",
-        "10m",
+        expression=f"absent(up{job})\nunless on () {VM_AWAY}",
+        summary="Prometheus scrapes no exporter.",
+        description="No event is seen.",
+        advice="Check the scrape job, and the setting job of these rules.",
+        meaning=(
+            "No target of the scrape job exists for 10 minutes, and no VM is away with an event."
+        ),
+        ends="Ends when there is a target.",
+        holds="10m",
     )
+
+
+def _about_deliveries() -> Iterator[Alert]:
     yield _alert(
         "JournalNotOnDisk",
-        f"{METRIC}journal_up == 0",
-        "{instance} cannot write its journal.",
-        "Entries wait in memory until the disk works again. A restart before that loses them.",
-        "The journal could not be written for 5 minutes.",
-        "5m",
+        expression=f"avg_over_time({METRIC}journal_up[2m]) < 0.9",
+        summary="The exporter of {vm} cannot write its journal.",
+        description=(
+            "Entries wait in memory until the disk works again. A restart before that loses them."
+        ),
+        advice="Free space on the disk, or mount it again.",
+        meaning="The journal could not be written for 5 minutes.",
+        ends="Ends when the journal has been written for 2 minutes.",
+        holds="5m",
     )
     yield _alert(
         "ApprovalRefused",
-        promql(f"""
+        expression=promql(f"""
             max by (job, instance) (
               {APPROVAL_DUE} < time()
               unless on (event_id) {APPROVED} == 1
               unless on (event_id) {STARTED}
             )
-            and on (job, instance) increase({METRIC}approval_requests_total{{outcome=~"rejected|error"}}[5m]) > 0
+            and on (job, instance)
+            increase({METRIC}approval_requests_total{{outcome="rejected"}}[5m]) > 0
         """),
-        "IMDS refused an approval of {instance}.",
-        "The policy asks again. Without an approval the event starts at its NotBefore or later.",
-        "IMDS refused an approval within 5 minutes, and nobody else has approved the event.",
+        summary="IMDS refused an approval of {vm}.",
+        description=(
+            "The policy asks again. Without an approval the event starts at its NotBefore or later."
+        ),
+        advice="Read the answer of IMDS in the log of the exporter.",
+        meaning="IMDS refused an approval within 5 minutes, and nobody has approved the event.",
+        ends="Ends 5 minutes after the last refusal, or when the event is approved or starts.",
     )
     yield _alert(
         "AlertsNotPushed",
-        f"{METRIC}alertmanager_up == 0",
-        "{instance} cannot push alerts to an Alertmanager.",
-        "What that Alertmanager does not get is raised by the rules only.",
-        "A push has failed for 5 minutes.",
-        "5m",
+        expression=f"avg_over_time({METRIC}alertmanager_up[2m]) < 0.9",
+        summary="The exporter of {vm} cannot push alerts to an Alertmanager.",
+        description="What that Alertmanager does not get is raised by the rules only.",
+        advice="Run doctor on the VM: it tests the connection.",
+        meaning="Pushes have failed for 5 minutes.",
+        ends="Ends when pushes have succeeded for 2 minutes.",
+        holds="5m",
     )
+    refused = f'increase({METRIC}spans_total{{outcome="failed"}}[20m]) > 0'
     yield _alert(
         "SpansNotDelivered",
-        f"{METRIC}spans_queued > 0 "
-        f'or max without (outcome) (increase({METRIC}spans_total{{outcome="failed"}}[20m]) > 0)',
-        "Trace spans of {instance} do not reach the collector.",
-        "Spans that wait are delivered later. Those that the collector refused are lost.",
-        "Spans wait, or the collector refused some within 20 minutes, for 15 minutes.",
-        "15m",
+        expression=promql(f"""
+            last_over_time({METRIC}spans_queued[2m]) > 0
+            or max without (outcome) ({refused})
+        """),
+        summary="Trace spans of {vm} do not reach the collector.",
+        description=(
+            "Spans that wait are delivered later. Those that the collector refused are lost."
+        ),
+        advice="Check the collector, and the address in --otlp.endpoint.",
+        meaning="Spans wait, or the collector refused some within 20 minutes, for 15 minutes.",
+        ends="Ends when no span waits, 20 minutes after the last refusal.",
+        holds="15m",
     )
+
+
+def _about_the_vm() -> Iterator[Alert]:
     last = f"{METRIC}last_success_timestamp_seconds"
+    interval = f"{METRIC}poll_interval_seconds"
     yield _alert(
         "ClockOff",
-        f"abs({last} - timestamp({last})) > {_CLOCK}\n{_SEEING}",
-        "The clock of {instance} is off by {value humanizeDuration}.",
-        "Countdowns and times of events are wrong by as much.",
-        f"The clock of a VM differs from Prometheus' by more than {_CLOCK} s, for 5 minutes.",
-        "5m",
+        expression=promql(f"""
+            (
+              {last} - timestamp({last}) > {_CLOCK}
+              or timestamp({last}) - {last} - {interval} > {_CLOCK}
+            )
+            {_SEEING}
+        """),
+        summary="The clock of {vm} is off by {value humanizeDuration}.",
+        description="Times of events in the log of this VM are wrong by as much.",
+        advice="Check the time service of the VM.",
+        meaning=(
+            f"The clock of a VM differs from Prometheus' by more than {_CLOCK} s, for 5 minutes."
+        ),
+        ends="Ends when the clocks agree.",
+        holds="5m",
     )
     # The first failure is the first sample of its series, which ``increase`` of Prometheus does not
     # count.
     failed = f'{METRIC}hook_runs_total{{outcome=~"failed|timeout|too_late"}}'
     yield _alert(
         "HookFailed",
-        promql(f"""
+        expression=promql(f"""
             sum by (job, instance, event_type, phase, outcome) (
               increase({failed}[15m]) > 0
               or ({failed} unless {failed} offset 15m) and on (job, instance) {UP} offset 15m
             )
         """),
-        "The hook of {instance} ended with {outcome}.",
-        "A {event_type} began, or will begin, with the work of the hook undone.",
-        "A run of the command hook failed, timed out or came too late within 15 minutes.",
+        summary="The hook of {vm} ended with {outcome}.",
+        description="A {event_type} began, or will begin, with the work of the hook undone.",
+        advice="If the event has not started, do the work by hand.",
+        meaning="A run of the command hook failed, timed out or came too late within 15 minutes.",
+        ends="Ends 15 minutes after the last failed run.",
     )
 
 
-def _late(name: str, expression: str, summary: str, description: str, meaning: str) -> Alert:
-    return Alert(PREFIX + name, expression, "warning", summary, description, "vm", meaning)
+def _late(
+    name: str,
+    *,
+    expression: str,
+    summary: str,
+    description: str,
+    advice: str,
+    meaning: str,
+    ends: str,
+) -> Alert:
+    return Alert(
+        name=PREFIX + name,
+        expression=expression,
+        severity="warning",
+        summary=summary,
+        description=description,
+        advice=advice,
+        dashboard="event",
+        meaning=meaning,
+        ends=ends,
+    )
 
 
 def _alert(
-    name: str, expression: str, summary: str, description: str, meaning: str, holds: str = ""
+    name: str,
+    *,
+    expression: str,
+    summary: str,
+    description: str,
+    advice: str,
+    meaning: str,
+    ends: str,
+    holds: str = "",
 ) -> Alert:
     return Alert(
-        PREFIX + name,
-        expression,
-        "warning",
-        summary,
-        description,
-        "",
-        meaning,
-        holds,
-        {"component": "exporter"},
+        name=PREFIX + name,
+        expression=expression,
+        severity="warning",
+        summary=summary,
+        description=description,
+        advice=advice,
+        dashboard="exporter?job=job&instance=instance",
+        meaning=meaning,
+        ends=ends,
+        holds=holds,
+        labels={"component": "exporter"},
     )

@@ -12,7 +12,7 @@ from .formats.alertmanager import (
 from .formats.azure_monitor import ama_metrics_config, azure_monitor_rules
 from .formats.azure_remote_write import prometheus_remote_write
 from .formats.grafana import grafana_rules
-from .formats.prometheus import prometheus_rule_resource, prometheus_rules, pushed_alerts
+from .formats.prometheus import prometheus_rule_resource, prometheus_rules
 from .formats.reference import exporter_values_file, reference, values_file
 from .formats.scrape import (
     DISCOVERIES,
@@ -33,7 +33,6 @@ GENERATED: Mapping[str, Callable[[Settings], str]] = {
     "alertmanager/alertmanager.yml": alertmanager_config,
     "alertmanager/fragment.yml": fragment,
     "alertmanager/kube-prometheus-stack-values.yaml": kube_prometheus_stack_values,
-    "exporter/pushed-alerts.json": pushed_alerts,
     "exporter/values.yaml": exporter_values_file,
     "alertmanager/templates/azure-scheduled-events.tmpl": lambda _: TEMPLATES,
     "values.yaml": values_file,

@@ -7,31 +7,52 @@ from functools import cache
 from azure_scheduled_events_exporter.errors import UsageError, closest
 from azure_scheduled_events_exporter.times import format_duration, parse_duration
 
-from .events import event_alerts, event_recordings, event_seen
+from .events import event_alerts, event_recordings
 from .exporters import exporter_alerts, late_alerts
 from .rule import PREFIX, Alert, Group
 from .settings import Settings
 from .vms import fleet_recordings, vm_alerts, vm_recordings
 
 _NAME = "azure-scheduled-events"
+_LONGEST = 60.0
+"""Seconds: a recording that is older than five minutes is gone for who reads it."""
+_REMEMBERED = 3
+"""Evaluations for which a recording that reads itself finds its last value: one may be missed."""
 
 
 def groups(settings: Settings) -> tuple[Group, ...]:
     """Return all groups. A first page waits for no other group than its own."""
     interval = parse_duration(settings.text("evaluation.interval"))
-    fast, slow, rare, minute = (format_duration(times * interval) for times in (1, 3, 6, 12))
+
+    def every(times: int) -> str:
+        return format_duration(max(interval, min(times * interval, _LONGEST)))
+
+    remembered = format_duration(_REMEMBERED * parse_duration(every(3)))
     return (
-        Group(_NAME, fast, event_recordings(settings), _chosen(event_alerts(settings), settings)),
         Group(
-            f"{_NAME}-vms", slow, vm_recordings(settings), _chosen(vm_alerts(settings), settings)
+            name=_NAME,
+            interval=every(1),
+            recordings=event_recordings(settings),
+            alerts=_chosen(event_alerts(settings), settings),
         ),
         Group(
-            f"{_NAME}-life",
-            rare,
-            (event_seen(), *fleet_recordings()),
-            _chosen(late_alerts(), settings),
+            name=f"{_NAME}-vms",
+            interval=every(3),
+            recordings=vm_recordings(settings, remembered),
+            alerts=_chosen(vm_alerts(settings), settings),
         ),
-        Group(f"{_NAME}-exporters", minute, (), _chosen(exporter_alerts(settings), settings)),
+        Group(
+            name=f"{_NAME}-life",
+            interval=every(6),
+            recordings=fleet_recordings(),
+            alerts=_chosen(late_alerts(), settings),
+        ),
+        Group(
+            name=f"{_NAME}-exporters",
+            interval=every(12),
+            recordings=(),
+            alerts=_chosen(exporter_alerts(settings), settings),
+        ),
     )
 
 

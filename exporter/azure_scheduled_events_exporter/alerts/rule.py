@@ -21,14 +21,24 @@ class Recording:
 
 @dataclass(frozen=True, slots=True)
 class Events:
-    """The events of an alert: of one kind and some types, all if ``types`` is empty.
+    """The events of an alert: of one kind and some types.
 
-    The alert lasts for ``hold`` seconds after its event was last shown.
+    Attributes:
+        kind: their kind.
+        types: their types; all if it is empty.
+        hold: for how many seconds the alert lasts after its event was last seen.
+        but: a type that is left out.
     """
 
     kind: Kind
     types: tuple[str, ...]
     hold: int
+    but: str = ""
+
+    def has(self, kind: Kind, event_type: str) -> bool:
+        """Return whether an event of this kind and type is one of them."""
+        is_of_type = event_type in self.types if self.types else event_type != self.but
+        return kind == self.kind and is_of_type
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +50,13 @@ class Alert:
         expression: PromQL; every series of its result is one alert.
         severity: critical pages, warning makes a ticket, info only shows; a team may use words of
             its own.
-        summary: one sentence; description: what follows from it and what to do; with the
-            placeholders of ``texts``.
-        dashboard: which dashboard tells more than the text, vm or fleet; "" if none does.
-        meaning: when it fires and ends, for the reference and the head of its runbook, without
-            placeholders.
+        summary: one sentence; description: what follows from it; advice: what to do now. With the
+            placeholders of ``texts``, but for the advice, which its runbook has too.
+        dashboard: which dashboard tells more than the text: ``event`` for that of the VM of an
+            event (of the fleet for several), or one with its variables and the labels that fill
+            them, such as ``vm?vm=vm_name``.
+        meaning: when it fires, for the reference and the head of its runbook, without placeholders.
+        ends: when it ends, for its runbook.
         holds: how long the expression must hold before it fires, as Prometheus writes durations; ""
             at once.
         labels: more labels of every alert.
@@ -56,8 +68,10 @@ class Alert:
     severity: str
     summary: str
     description: str
+    advice: str
     dashboard: str
     meaning: str
+    ends: str = ""
     holds: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
     events: Events | None = None

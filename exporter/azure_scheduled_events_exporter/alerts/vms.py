@@ -1,27 +1,50 @@
-"""The alerts of VMs: many of a scale set are away at once, one has not come back, Azure works on one."""
+"""The alerts of VMs: half of a scale set is away at once, one has not come back, Azure works on one.
+
+A VM is known by subscription, resource group, scale set and name, which survive a new address, port
+or job. What a VM that is down cannot say, its peers do.
+"""
+
+from collections.abc import Sequence
 
 from azure_scheduled_events_exporter.core.event_types import EventType
+from azure_scheduled_events_exporter.core.kinds import Kind
 
 from .rule import PREFIX, Alert, Recording, promql
 from .series import (
     BLIND,
-    ENDED,
-    EVENT,
     EXPORTERS,
-    IMPACT,
     INSTANCE,
+    PEER_IMPACT,
+    RECORDED_END,
+    RECORDED_SEEN,
     SCALE_SET_VMS,
     UP,
+    VM,
+    VM_ANSWERS,
     VM_AWAY,
     VM_BACK,
+    VM_HIT,
+    VM_IMPACT,
+    VM_MISSING,
 )
 from .settings import EQUAL_SOURCE, Settings
 
 MAINTENANCE = f"{PREFIX}Maintenance"
 NOT_BACK = f"{PREFIX}VmNotBack"
-_DELETES = f'event_type=~"{"|".join(each for each in EventType if each.facts.deletes)}"'
+_DELETES = f'{{event_type=~"{"|".join(each for each in EventType if each.facts.deletes)}"}}'
 _RETURNS = _DELETES.replace("=~", "!~")
 _SET = "subscription_id, resource_group, scale_set"
+VM_KEY = f"{_SET}, vm_name"
+_KEY_AND_EVENT = f"{VM_KEY}, event_id"
+_BEFORE = 60
+"""Seconds before an impact from which its VM counts as away: countdowns and clocks are not exact."""
+_AFTER = 120
+"""Seconds after the beginning of an impact, after which a VM that answers counts as present."""
+_LONGEST = 6900
+"""Seconds after which an impact is over, whatever an exporter without IMDS goes on showing.
+
+With the 5 minutes for which Maintenance is held, two hours.
+"""
 _HOST = r"(\\[.+\\]|[^:]+)(:[0-9]+)?"
 """The host of an instance: an IPv6 address with a port has brackets.
 
@@ -29,51 +52,136 @@ One without them has no port.
 """
 
 
-def vm_recordings(settings: Settings) -> tuple[Recording, ...]:
-    """Return the recordings, a row for each event and VM; an end counts also if it is shown between two evaluations."""
-    more = _listed(settings.items("labels.keep"), settings.items("maintenance.within"))
-    back = promql(f"""
-        max by (event_id, job, instance) (
-          last_over_time({IMPACT}[2h]) and on (job, instance) {UP} == 1 unless on (event_id, job, instance) {IMPACT}
-          or last_over_time({IMPACT}[2h]) and on (event_id, job, instance) last_over_time({ENDED}{{scope="self"}}[2m])
-        )
-    """)
-    away = promql(f"""
-        max by (vm_id, vm_name, computer_name, {_SET}, event_id, job, instance{more}) (
-          last_over_time({IMPACT}{{{_DELETES}}}[10m]) < time() + 60
-          or last_over_time({IMPACT}{{{_RETURNS}}}[30m]) < time() + 60
-        )
-        unless on (event_id, job, instance) last_over_time({VM_BACK}[30m])
-        unless on (event_id, job, instance) {IMPACT} < time() - 120
-    """)
-    blind = f'up{{job=~"{settings.text("job")}"}} == 0 or ({UP} == 0) + 1'
+def vm_recordings(settings: Settings, remembered: str) -> tuple[Recording, ...]:
+    """Return the recordings of VMs that events hit.
+
+    ``remembered`` is a duration of some evaluations: for so long, a recording that reads itself
+    finds its last value.
+    """
+    labels = _listed(settings.items("labels.keep"), settings.items("maintenance.within"))
     return (
-        Recording(BLIND, blind, "0 for an exporter that is down, 1 for one without IMDS"),
         Recording(
-            VM_BACK, back, "VMs whose exporter answers and shows the event no longer, or its end"
+            BLIND,
+            f'up{{job=~"{settings.text("job")}"}} == 0 or ({UP} == 0) + 1',
+            "0 for an exporter that is down, 1 for one without IMDS",
+        ),
+        Recording(
+            VM_HIT,
+            f"max by ({_KEY_AND_EVENT}, event_type) ({VM_IMPACT} or {PEER_IMPACT})",
+            "when the impact of an event on a VM begins or began, as the VM or its peers say",
+        ),
+        Recording(
+            VM,
+            _targets(labels),
+            "the targets of VMs that an event hits, or that are missing after one",
+        ),
+        Recording(
+            VM_ANSWERS,
+            _answers(),
+            "VMs that an event hit and whose exporter answers: 1 with IMDS, 0 without",
+        ),
+        Recording(
+            VM_BACK,
+            _back(remembered),
+            "impacts after which the VM answers and shows the event no longer, or that were called"
+            " off",
         ),
         Recording(
             VM_AWAY,
-            away,
-            "VMs from 60 s before an impact to vm_back: 30m (deleted: 10m), or 120 s if they"
-            " answer, at most",
+            _away(remembered),
+            f"impacts from {_BEFORE} s before they begin, until the VM is back, answers"
+            f" {_AFTER} s later, or the event has ended; 30m (deleted: 10m) at most",
+        ),
+        Recording(
+            VM_MISSING,
+            _missing(remembered),
+            "VMs that an event took and that do not answer; not those that Azure deletes",
         ),
     )
 
 
-def fleet_recordings() -> tuple[Recording, ...]:
-    """Return the recordings of counts: exporters that work, VMs of each scale set.
+def _targets(labels: str) -> str:
+    return promql(f"""
+        max by (vm_id, computer_name, {VM_KEY}, job, instance{labels}) (
+          last_over_time({INSTANCE}[10m]) and on (vm_name) last_over_time({VM_HIT}[1h])
+        )
+        or last_over_time({VM}[5m]) and on ({VM_KEY}) last_over_time({VM_MISSING}[5m])
+    """)
 
-    No page waits for them.
-    """
-    vms = (
-        f"count without (vm_id) (group by ({_SET}, vm_id)"
-        f" (last_over_time({INSTANCE}{{scale_set!=''}}[30m])))"
-    )
-    exporters = f"{BLIND} * 0 or count by (job) ({UP} == 1)"
+
+def _answers() -> str:
+    """An exporter that restarts without IMDS does not know its VM: its target did a moment ago."""
+    return promql(f"""
+        max by ({VM_KEY}) (
+          (
+            ({INSTANCE} or on (job, instance) last_over_time({INSTANCE}[10m]))
+            and on (vm_name) last_over_time({VM_HIT}[2h])
+          )
+          * on (job, instance) group_left () {UP}
+        )
+    """)
+
+
+def _back(remembered: str) -> str:
+    """A document may miss the event for a moment: that the VM shows it again ends this row."""
+    hit = f"last_over_time({VM_HIT}[1h])"
+    return promql(f"""
+        (
+          {hit} < time() and on ({VM_KEY}) {VM_ANSWERS}
+          or {hit} > on (event_id) group_left () {RECORDED_END}
+          or last_over_time({VM_BACK}[{remembered}])
+          and on ({_KEY_AND_EVENT}) {hit}
+        )
+        unless on ({_KEY_AND_EVENT}) {VM_IMPACT}
+    """)
+
+
+def _away(remembered: str) -> str:
+    return promql(f"""
+        (
+          last_over_time({VM_HIT}{_RETURNS}[30m]) or last_over_time({VM_HIT}{_DELETES}[10m])
+        )
+        < time() + {_BEFORE} > time() - {_LONGEST}
+        unless on ({_KEY_AND_EVENT}) last_over_time({VM_BACK}[{remembered}])
+        unless on ({_KEY_AND_EVENT}) (
+          {VM_HIT} < time() - {_AFTER} and on ({VM_KEY}) {VM_ANSWERS} == 1
+        )
+        unless on (event_id) {RECORDED_END}
+    """)
+
+
+def _missing(remembered: str) -> str:
+    """Holds itself: a VM is missing until it answers, is deleted, or its target is gone."""
+    return promql(f"""
+        (
+          max by ({VM_KEY}) (
+            last_over_time({VM_HIT}{_RETURNS}[30m]) < time()
+            unless on ({_KEY_AND_EVENT}) last_over_time({VM_BACK}[{remembered}])
+          )
+          or last_over_time({VM_MISSING}[5m])
+        )
+        and on ({VM_KEY}) (last_over_time({VM}[1h]) and on (job, instance) up == 0)
+        unless on ({VM_KEY}) ({VM_ANSWERS} or last_over_time({VM_HIT}{_DELETES}[30m]))
+    """)
+
+
+def fleet_recordings() -> tuple[Recording, ...]:
+    """Return the recordings of counts: exporters that work, VMs of each scale set."""
     return (
-        Recording(EXPORTERS, exporters, "0 for each in blind; by job, how many others"),
-        Recording(SCALE_SET_VMS, vms, "how many VMs a scale set had in the last 30m"),
+        Recording(
+            EXPORTERS,
+            f"{BLIND} * 0 or count by (job) ({UP} == 1)",
+            "0 for each in blind; by job, how many others",
+        ),
+        Recording(
+            SCALE_SET_VMS,
+            promql(f"""
+                count by ({_SET}) (
+                  group by ({VM_KEY}) (last_over_time({INSTANCE}{{scale_set!=""}}[30m]))
+                )
+            """),
+            "how many VMs a scale set had in the last 30m",
+        ),
     )
 
 
@@ -83,75 +191,110 @@ def vm_alerts(settings: Settings) -> tuple[Alert, ...]:
 
 
 def _scale_set_hit() -> Alert:
-    """At least two events, so that no event pages twice; both shares count VMs, not their events."""
+    """More VMs than any one event hits, so that an event does not page twice."""
+    requested = f'last_over_time({RECORDED_SEEN}{{kind="{Kind.REQUESTED}"}}[30m])'
     return Alert(
-        f"{PREFIX}ScaleSetHit",
-        promql(f"""
-            (count without (vm_id) (group by ({_SET}, vm_id) ({VM_AWAY}{{scale_set!=""}})) >= 2)
+        name=f"{PREFIX}ScaleSetHit",
+        expression=promql(f"""
+            count by ({_SET}) (group by ({VM_KEY}) ({VM_AWAY}{{scale_set!=""}}))
             / {SCALE_SET_VMS} >= 0.5
-            and count without (event_id) (group by ({_SET}, event_id) (
-              {VM_AWAY} unless on (event_id) last_over_time({EVENT}{{kind="requested"}}[30m]))) >= 2
+            and on ({_SET}) (
+              count by ({_SET}) (group by ({VM_KEY}) ({VM_AWAY} unless on (event_id) {requested}))
+              > max by ({_SET}) (count by ({_SET}, event_id) ({VM_AWAY}))
+            )
         """),
-        "critical",
-        "{value humanizePercentage} of scale set {scale_set} are away or about to be.",
-        "At least two events do this. Resource group {resource_group}. Its capacity, memory "
-        "and ephemeral disks may be lost at once.",
-        "fleet",
-        "At least two events, and half of the VMs of a scale set are away or will be within 60 s. "
-        "Events that follow each other do not raise it.",
+        severity="critical",
+        summary=(
+            "{value humanizePercentage} of scale set {scale_set} (resource group {resource_group})"
+            " are away or about to be."
+        ),
+        description=(
+            "At least two events do this at once. Its capacity, memory and ephemeral disks may be"
+            " lost together."
+        ),
+        advice="Add capacity elsewhere, and shed load before the other VMs are overloaded.",
+        dashboard="fleet?resource_group=resource_group",
+        meaning=(
+            "At least two events together take half of the VMs of a scale set: these are away, or"
+            f" will be within {_BEFORE} s. Events that follow each other do not raise it."
+        ),
+        ends="Ends when less than half of the set is away.",
     )
 
 
 def _not_back(settings: Settings) -> Alert:
-    """An event that peers saw cancelled is not the reason why a VM is away."""
     kept = _listed(settings.items("labels.keep"))
+    expression = VM_MISSING
+    if kept:
+        expression = promql(f"""
+            {VM_MISSING}
+            * on ({VM_KEY}) group_right () max by ({VM_KEY}{kept}) (last_over_time({VM}[1h]))
+        """)
     return Alert(
-        NOT_BACK,
-        promql(f"""
-            max by (event_id, event_type, vm_name, job, instance{kept}) (
-              last_over_time({IMPACT}{{{_RETURNS}}}[2h]) < time())
-            unless on (event_id, job, instance) last_over_time({VM_BACK}[2h])
-            unless on (event_id) last_over_time({ENDED}{{outcome="cancelled"}}[2h])
-            and on (job, instance) {BLIND} == 0
-        """),
-        "critical",
-        "{vm_name} has not come back from its {event_type}.",
-        "Its exporter has not answered for 15 minutes since the event began at {value"
-        " humanizeTimestamp}, and has not seen its end.",
-        "vm",
-        "The impact of an event has begun, and the VM has not answered for 15 minutes. Ends when it"
-        " answers, or 2 h after it last did.",
+        name=NOT_BACK,
+        expression=expression,
+        severity="critical",
+        summary="{vm_name}{place} has not come back from an event that began at {time}.",
+        description=("Its exporter has not answered for 15 minutes. What ran on it does not run."),
+        advice="Look at the VM's state in Azure, then start, redeploy or replace it.",
+        dashboard="vm?vm=vm_name",
+        meaning=(
+            "The impact of an event has begun, and its VM has not answered for 15 minutes. One"
+            " alert a VM, however many events hit it."
+        ),
+        ends="Ends when the VM answers, is deleted by an event, or its target is removed.",
         holds="15m",
     )
 
 
 def _maintenance(settings: Settings) -> Alert:
-    """The labels are those that the team's own alerts have: an inhibition compares them."""
-    # At most 2 h: an exporter that IMDS no longer answers shows an event for days.
-    rows = f"last_over_time({VM_AWAY}[5m]) or {IMPACT} < time() + 60 > time() - 7200"
-    by = ["vm_id", "vm_name", "instance", *settings.items("maintenance.within")]
-    for item in settings.items("maintenance.equal"):
-        label, _, form = item.partition("=")
-        if form and (source := EQUAL_SOURCE.match(form)):
-            regex, name = (_HOST, "instance") if source[0] == "host" else ("(.+)", source[0])
-            rows = (
-                f'label_replace({rows}, "{label}", "${{1}}{form[source.end() :]}", "{name}",'
-                f' "{regex}")'
-            )
-        by.append(label)
-    labels = ", ".join(dict.fromkeys(by))
     return Alert(
-        MAINTENANCE,
-        f"max by ({labels}) (\n  {rows}\n)",
-        "info",
-        "Azure works on {vm_name}.",
-        "It may be away for minutes. Your own alerts about it can be inhibited.",
-        "vm",
-        "From 60 s before the impact of an event, for 2 h while its exporter shows it, and until 5"
-        " minutes after the VM was last away; at most 35 minutes (Preempt, Terminate 15) after its"
-        " exporter last answered.",
+        name=MAINTENANCE,
+        expression=_in_the_words_of_the_team(settings),
+        severity="info",
+        summary="Azure works on {vm_name}.",
+        description="It may be away for minutes. Your own alerts about it can be inhibited.",
+        advice="Nothing: nobody is notified of it.",
+        dashboard="vm?vm=vm_name",
+        meaning=f"From {_BEFORE} s before the impact of an event on a VM.",
+        ends=(
+            f"Ends 5 minutes after the VM answers {_AFTER} s into the event, shows it no longer,"
+            " or others saw it end; at most 35 minutes (Preempt, Terminate 15) after anybody last"
+            " saw it."
+        ),
     )
 
 
-def _listed(*labels: tuple[str, ...]) -> str:
+def _in_the_words_of_the_team(settings: Settings) -> str:
+    """Return the VMs in maintenance with the labels that the team's own alerts have.
+
+    An inhibition compares these labels. No label that tells two VMs apart is overwritten: a label
+    that is written in another form is made beside the others first.
+    """
+    rows = promql(f"""
+        last_over_time({VM}[1h]) and on ({VM_KEY}) last_over_time({VM_AWAY}[5m])
+    """)
+    forms = {
+        label: form
+        for label, _, form in (item.partition("=") for item in settings.items("maintenance.equal"))
+    }
+    by = ["vm_id", "vm_name", *settings.items("maintenance.within"), *forms]
+    written: dict[str, str] = {}
+    for label, form in forms.items():
+        source = EQUAL_SOURCE.match(form)
+        if source is None:
+            continue
+        name = "instance" if source[0] == "host" else source[0]
+        regex = _HOST if source[0] == "host" else "(.+)"
+        value = f"${{1}}{form[source.end() :]}"
+        written[label] = f"maintenance_{label}"
+        rows = f'label_replace({rows}, "{written[label]}", "{value}", "{name}", "{regex}")'
+    labels = dict.fromkeys(written.get(each, each) for each in by)
+    expression = f"max by ({', '.join(labels)}) (\n  {rows}\n)"
+    for label, made in written.items():
+        expression = f'label_replace({expression}, "{label}", "$1", "{made}", "(.+)")'
+    return expression
+
+
+def _listed(*labels: Sequence[str]) -> str:
     return "".join(f", {each}" for each in dict.fromkeys(name for some in labels for name in some))

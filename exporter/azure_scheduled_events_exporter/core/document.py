@@ -24,6 +24,9 @@ from .event_types import EventType
 RESOURCES_SHOWN = 10
 """Maximum number of VMs in a label or a text that names the VMs of an event."""
 
+LONGEST_NAMES = 80
+"""Characters for their names in a text that must fit into the subject of a mail."""
+
 MOST_NAMES = 100
 """How many names of Resources are kept, logged and stored: a placement group has at most 100 VMs.
 
@@ -97,6 +100,15 @@ class ScheduledEvent:
     def resource_count(self) -> int:
         """The number of VMs in Resources."""
         return len(self.resources) + self.unlisted
+
+    @property
+    def vms(self) -> str:
+        """The VMs in words, such as ``web_1, web_2 and 3 more``, for one line of a notification."""
+        shown = list(self.resources[:RESOURCES_SHOWN])
+        while len(", ".join(shown)) > LONGEST_NAMES and len(shown) > 1:
+            shown.pop()
+        more = self.resource_count - len(shown)
+        return ", ".join(shown) + (f" and {more} more" if more else "")
 
     def bounded(self, vm_name: str | None) -> "ScheduledEvent":
         """Return the event with the first :data:`MOST_NAMES` names, or one less and that of the VM ``vm_name``."""

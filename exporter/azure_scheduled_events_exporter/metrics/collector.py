@@ -115,6 +115,7 @@ def _event_info(snapshot: Snapshot) -> Iterator[Sample]:
             str(life.kind),
             event.description,
             ",".join(event.resources[:RESOURCES_SHOWN]),
+            event.vms,
             resource_group,
         )
         yield Sample(labels, 1)
@@ -175,7 +176,7 @@ def _instance_info(snapshot: Snapshot) -> Mapping[Labels, int]:
     """Return 1 for this VM, once its name or its metadata is known."""
     if snapshot.identity is None and snapshot.vm_name is None:
         return {}
-    return {_of_vm(snapshot, _INSTANCE): 1}
+    return {_of_vm(snapshot, (*_INSTANCE, "computer_name")): 1}
 
 
 def _host_info(snapshot: Snapshot) -> Mapping[str, int]:
@@ -242,7 +243,7 @@ METRICS: tuple[MetricSpec, ...] = (
         "instance_info",
         "This VM, as the instance metadata describes it; always 1.",
         _instance_info,
-        _INSTANCE,
+        (*_INSTANCE, "computer_name"),
     ),
     _gauge(
         "host_info",
@@ -275,7 +276,7 @@ METRICS: tuple[MetricSpec, ...] = (
     _gauge(
         "event_info",
         f"A current event; always 1. Label 'resources' has the first {RESOURCES_SHOWN} VMs of"
-        " Resources.",
+        " Resources, 'vms' all of them in words.",
         _event_info,
         (
             *_EVENT,
@@ -284,6 +285,7 @@ METRICS: tuple[MetricSpec, ...] = (
             "kind",
             "description",
             "resources",
+            "vms",
             "resource_group",
         ),
     ),

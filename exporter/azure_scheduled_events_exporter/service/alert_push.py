@@ -7,18 +7,18 @@ import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from azure_scheduled_events_exporter import assets
-from azure_scheduled_events_exporter.alertmanager.alert import Catalog, alert_of, parse_catalog
+from azure_scheduled_events_exporter.alertmanager.alert import Alert, Catalog, alert_of
 from azure_scheduled_events_exporter.alertmanager.client import AlertmanagerClient
 from azure_scheduled_events_exporter.alertmanager.outbox import Wanted
 from azure_scheduled_events_exporter.alertmanager.push import AlertPush, Worker
+from azure_scheduled_events_exporter.alerts.pushed import pushed_alerts
+from azure_scheduled_events_exporter.alerts.settings import Settings, load
 from azure_scheduled_events_exporter.config.settings import Config
+from azure_scheduled_events_exporter.core.lifecycle import Lifecycle
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
-from azure_scheduled_events_exporter.errors import ExporterError, named_by
+from azure_scheduled_events_exporter.errors import named_by
 from azure_scheduled_events_exporter.http_client import http_config
 from azure_scheduled_events_exporter.snapshot.snapshot import Snapshot
-
-GENERATED = ("exporter", "pushed-alerts.json")
 
 
 def alert_push(
@@ -59,14 +59,19 @@ def wanted(
     """
     if not (snapshot.polls.up or snapshot.polls.partial):
         return None
+
+    def raised(life: Lifecycle) -> Alert | None:
+        return alert_of(life, life.kind, snapshot.identity, catalog, labels)
+
     mine = [life for life in snapshot.shown.values() if life.is_mine]
-    firing = [alert_of(life, life.kind, snapshot.identity, catalog, labels) for life in mine]
-    ended = [
-        (alert, now.since(life.ended_at))
-        for life in snapshot.ended
-        if life.is_mine and life.ended_at
-        if (alert := alert_of(life, life.kind, snapshot.identity, catalog, labels))
-    ]
+    firing = [raised(life) for life in mine]
+    ended = []
+    for life in snapshot.ended:
+        if not life.is_mine or life.ended_at is None:
+            continue
+        alert = raised(life)
+        if alert is not None:
+            ended.append((alert, now.since(life.ended_at)))
     return Wanted([alert for alert in firing if alert], ended)
 
 
@@ -80,18 +85,5 @@ def check(config: Config) -> Catalog:
         with named_by("--alertmanager.http-config.file"):
             http_config.load(Path(config.alertmanager_http_config_file))
     with named_by("--alerts.values"):
-        return parse_catalog(_catalog_text(config.alerts_values))
-
-
-def _catalog_text(values: str | None) -> str:
-    if values is None:
-        path = assets.folder("alerts").joinpath(*GENERATED)
-        try:
-            return path.read_text("utf-8")
-        except OSError as error:
-            raise ExporterError(f"{path}: cannot be read: {error.strerror or error}") from None
-    # Only who pushes alerts in words of their own needs the table of alerts.
-    from azure_scheduled_events_exporter.alerts.formats import prometheus  # noqa: PLC0415
-    from azure_scheduled_events_exporter.alerts.settings import load  # noqa: PLC0415
-
-    return prometheus.pushed_alerts(load(Path(values)))
+        values = config.alerts_values
+        return pushed_alerts(Settings() if values is None else load(Path(values)))

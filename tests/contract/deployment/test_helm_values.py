@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from azure_scheduled_events_exporter.alerts import load, render
+from azure_scheduled_events_exporter.alerts.pushed import pushed_alerts
 from azure_scheduled_events_exporter.approval.policy import BUILT_IN
 from azure_scheduled_events_exporter.config.settings import SETTINGS
 from support.charts import CHART, container, helm, only, pod, rendered
@@ -201,8 +202,7 @@ def test_settings_of_the_rules_are_values(tmp_path: Path) -> None:
         if "alerts-values.yaml" in each.get("data", {})
     )
     (tmp_path / "alerts.yaml").write_text(text)
-    pushed = "exporter/pushed-alerts.json"
-    assert render(load(tmp_path / "alerts.yaml"))[pushed] == render(settings)[pushed]
+    assert pushed_alerts(load(tmp_path / "alerts.yaml")) == pushed_alerts(settings)
 
 
 def test_service_monitor_and_names() -> None:

@@ -25,7 +25,7 @@ from support.programs import PREFIX, debian
 GENERATED = ROOT / "alerts" / "generated"
 RUNBOOKS = ROOT / "docs" / "runbooks"
 EVERY = alerts(Settings())
-SECTIONS = ["Meaning", "Impact", "Diagnosis", "Mitigation"]
+SECTIONS = ["Impact", "Diagnosis", "Mitigation", "How it ends"]
 UNFINISHED = re.compile(
     r"\b(TO[D]O|FIX[M]E|TB[DC]|X{3}|lorem|coming soon|to be written|work in progress)\b",
     re.IGNORECASE,
@@ -228,12 +228,16 @@ def test_every_alert_has_a_runbook() -> None:
 
 @pytest.mark.parametrize("alert", EVERY, ids=lambda alert: alert.name)
 def test_runbook(alert: Alert) -> None:
-    """A runbook has all its sections: meaning, impact, diagnosis and mitigation."""
+    """A runbook says first what happened and what to do, and has all its sections, in one page."""
     text = (RUNBOOKS / f"{alert.name}.md").read_text()
     head, *sections = re.split(r"^## ", text, flags=re.MULTILINE)
-    assert head.strip() == f"# {alert.name}"
+    title, happened, advice, _ = (line for line in head.splitlines() if line)
+    assert title == f"# {alert.name}"
+    assert happened == f"**What happened:** {alert.meaning}"
+    assert advice == f"**What to do:** {alert.advice}"
     assert [section.partition("\n")[0] for section in sections] == SECTIONS
-    assert all(len(section.partition("\n")[2].split()) >= 10 for section in sections)
+    assert all(len(section.partition("\n")[2].split()) >= 5 for section in sections)
+    assert len(text.split()) <= 350
     assert not UNFINISHED.search(text)
     assert ALERTS in text
 

@@ -1,80 +1,239 @@
-"""The texts of alerts, as Prometheus fills them in."""
+"""The texts of alerts, as Prometheus fills them in, and the same from exporters that push."""
 
+import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
+from prometheus_client.parser import text_string_to_metric_families
 
+from azure_scheduled_events_exporter.alertmanager.alert import alert_of
+from azure_scheduled_events_exporter.alerts import Settings
+from azure_scheduled_events_exporter.alerts.pushed import pushed_alerts
 from azure_scheduled_events_exporter.alerts.rule import PREFIX
-from support.monitoring.stories import Story, impact, info, of, play, target
+from azure_scheduled_events_exporter.core.document import ScheduledEvent, Scope
+from azure_scheduled_events_exporter.core.instance import Instance
+from azure_scheduled_events_exporter.core.kinds import Kind
+from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, State
+from azure_scheduled_events_exporter.core.timestamp import Timestamp
+from azure_scheduled_events_exporter.metrics.exposition import Exposition
+from azure_scheduled_events_exporter.snapshot.snapshot import Polls, Snapshot
+from support.monitoring.stories import Story, hit, member, moment, of, play, scraped, target
 from support.paths import ROOT
 
 RULES = ROOT / "alerts" / "generated" / "prometheus" / "prometheus-rules.yml"
-AT = "1970-01-01 00:10:00 +0000 UTC"
-TEXTS = (  # event, alert, at which minute, summary, description
+GRAFANA = "https://grafana.example.com/d/azure-scheduled-events-"
+VM = Instance("web_0", vm_id="id", resource_group="Shop", subscription_id="s", scale_set="web")
+NOT_BEFORE = 1_795_866_772.6
+AT = "2026-11-28 11:52:52 UTC"
+MANY = tuple(f"web_{number}" for number in range(12))
+LONG = tuple(f"aks-nodepool1-21922338-vmss_{number:06}" for number in range(12))
+
+
+def life(
+    event_type: str, *vms: str, state: State = State.SCHEDULED, at: float | None = NOT_BEFORE
+) -> Lifecycle:
+    """Return an event of the VM web_0 and others."""
+    event = ScheduledEvent("E", event_type, "Scheduled", "Platform", vms or ("web_0",))
+    begun = Timestamp(at) if at is not None and state is State.STARTED else None
+    return Lifecycle(event, state, Scope.SELF, Timestamp(0.0), not_before=at, started_at=begun)
+
+
+EVENTS = (
     (
-        "R",
-        "Reboot",
-        5,
-        f"Azure reboots a (resource group rg, at {AT}).",
-        "Memory is lost. Disks are kept.",
+        life("Reboot"),
+        Kind.ANNOUNCED,
+        f"Azure reboots web_0 (resource group shop) at {AT}.",
+        "vm?var-vm=web_0",
     ),
     (
-        "R",
-        "Reboot",
-        28,
-        f"Azure reboots a (resource group rg, at {AT}).",
-        "Memory is lost. Disks are kept.",
+        life("Redeploy", "web_0", "web_1", state=State.STARTED),
+        Kind.ANNOUNCED,
+        f"Azure moves web_0, web_1 (resource group shop) to another host since {AT}.",
+        "fleet?var-resource_group=shop",
     ),
     (
-        "Q",
-        "Requested",
-        5,
-        "Requested Reboot: d.",
-        "A user requested it. Nothing to do if you know of the request.",
-    ),
-    (
-        "R",
-        "VmNotBack",
-        40,
-        "a has not come back from its Reboot.",
+        life("Freeze", *MANY),
+        Kind.ANNOUNCED,
         (
-            f"Its exporter has not answered for 15 minutes since the event began at {AT}, and has"
-            " not seen its end."
+            "Azure pauses web_0, web_1, web_2, web_3, web_4, web_5, web_6, web_7, web_8, web_9"
+            f" and 2 more (resource group shop) at {AT}."
         ),
+        "fleet?var-resource_group=shop",
+    ),
+    (
+        life("Redeploy", *LONG),
+        Kind.ANNOUNCED,
+        (
+            "Azure moves aks-nodepool1-21922338-vmss_000000, aks-nodepool1-21922338-vmss_000001"
+            f" and 10 more (resource group shop) to another host at {AT}."
+        ),
+        "fleet?var-resource_group=shop",
+    ),
+    (
+        life("Preempt", at=None),
+        Kind.ANNOUNCED,
+        "Azure evicts web_0 (resource group shop) (time unknown).",
+        "vm?var-vm=web_0",
+    ),
+    (
+        life("Terminate"),
+        Kind.REQUESTED,
+        f"User-requested Terminate: web_0 (resource group shop) at {AT}.",
+        "vm?var-vm=web_0",
+    ),
+    (
+        life("Redeploy", state=State.STARTED),
+        Kind.WITHOUT_NOTICE,
+        f"Down without notice: web_0 (resource group shop) since {AT}.",
+        "vm?var-vm=web_0",
+    ),
+    (
+        life("Freeze"),
+        Kind.FAR_AHEAD,
+        f"Azure plans a Freeze of web_0 (resource group shop) at {AT}.",
+        "vm?var-vm=web_0",
+    ),
+    (
+        life("Defrag"),
+        Kind.UNKNOWN_TYPE,
+        f"Azure announces an unknown Defrag: web_0 (resource group shop) at {AT}.",
+        "vm?var-vm=web_0",
+    ),
+    (
+        life("SpotRebalanceRecommendation", state=State.ADVISORY, at=None),
+        Kind.ADVISORY,
+        "Azure may soon evict web_0 (resource group shop).",
+        "vm?var-vm=web_0",
     ),
 )
 
 
-def test_texts(tmp_path: Path) -> None:
-    """A page names VMs, resource group and times; a page about a VM that is away, what is still
-    known of them.
-    """
-    rows = [target("a", "1x39 0x200"), of("up", "a", "1x39 stale")]
-    rows += [
-        info("a", "R", "Reboot", "announced", "1x39 stale"),
-        impact("a", "R", "Reboot", 600, "x39 stale"),
-    ]
-    rows.append(info("d", "Q", "Reboot", "requested", "1x39 stale", "peer"))
-    raised = {
-        rule["alert"]: rule for group in _shipped() for rule in group["rules"] if "alert" in rule
+@pytest.mark.parametrize(
+    ("event", "kind", "summary", "board"), EVENTS, ids=lambda value: str(value)[:60]
+)
+def test_rules_and_pushes_say_the_same(
+    event: Lifecycle, kind: Kind, summary: str, board: str, tmp_path: Path
+) -> None:
+    """From one scrape, the first evaluation has the text that the exporter pushes, whole and short."""
+    pushed = alert_of(event, kind, VM, pushed_alerts(Settings()), {})
+    assert pushed is not None
+    assert pushed.annotations["summary"] == summary
+    assert pushed.annotations["dashboard_url"] == GRAFANA + board
+    assert len(summary) < 200
+    expected = {
+        "exp_labels": {name: text for name, text in pushed.labels.items() if name != "alertname"},
+        "exp_annotations": dict(pushed.annotations),
     }
-    checks = []
-    for event, name, minute, summary, description in TEXTS:
-        rule = raised[PREFIX + name]
-        of_vm = (
-            {"vm_name": "a", "job": "azure-scheduled-events", "instance": "a:10169"}
-            if name == "VmNotBack"
-            else {}
-        )
-        labels = {"event_id": event, "event_type": "Reboot", **rule["labels"], **of_vm}
-        texts = {**rule["annotations"], "summary": summary, "description": description}
-        expected = [{"exp_labels": labels, "exp_annotations": texts}]
-        checks.append(
-            {"alertname": PREFIX + name, "eval_time": f"{minute}m", "exp_alerts": expected}
-        )
-    story = {**Story("texts", tuple(rows), {}).to_test(), "alert_rule_test": checks}
-    assert play(tmp_path, {"groups": _shipped()}, [story]) == ""
+    check = {"alertname": pushed.name, "eval_time": "0s", "exp_alerts": [expected]}
+    test = {
+        "interval": "15s",
+        "input_series": _exposed(event, kind),
+        "alert_rule_test": [check],
+    }
+    assert play(tmp_path, {"groups": _shipped()}, [test]) == ""
+
+
+def test_long_resource_group() -> None:
+    """A resource group of 90 characters leaves the title short enough for a mail."""
+    vm = replace(VM, resource_group="g" * 90)
+    pushed = alert_of(EVENTS[3][0], Kind.ANNOUNCED, vm, pushed_alerts(Settings()), {})
+    assert pushed is not None
+    assert len(pushed.annotations["summary"]) < 200
+    assert f"(resource group {'g' * 32}…)" in pushed.annotations["summary"]
+
+
+def _exposed(event: Lifecycle, kind: Kind) -> list[dict[str, str]]:
+    """Return the series of an exporter that shows ``event``."""
+    snapshot = Snapshot(
+        polls=Polls(up=True),
+        vm_name="web_0",
+        identity=VM,
+        current={"E": event},
+        shown={"E": event},
+        seen={"E": 0.0},
+        kinds={"E": kind},
+    )
+    text = Exposition(lambda: snapshot, lambda: 0.0).render().body.decode()
+    return [
+        {
+            "series": f"{sample.name}{_labels({**sample.labels, 'instance': 'x', 'job': 'j'})}",
+            "values": str(sample.value),
+        }
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+        if sample.name.startswith("azure_scheduled_events_")
+    ]
+
+
+def _labels(labels: dict[str, str]) -> str:
+    return "{" + ",".join(f'{key}="{value}"' for key, value in labels.items()) + "}"
+
+
+UTC = "1970-01-01 00:10:00 UTC"
+OTHERS = (  # alert, at which minute, summary, board
+    (
+        "VmNotBack",
+        40,
+        f"a (resource group rg) has not come back from an event that began at {UTC}.",
+        "vm?var-vm=a",
+    ),
+    (
+        "Overdue",
+        22,
+        "A Redeploy of c (resource group rg) has not started 12m 0s after its NotBefore.",
+        "vm?var-vm=c",
+    ),
+    (
+        "ExporterDown",
+        40,
+        "The exporter of b (b:10169) does not answer.",
+        "exporter?var-job=azure-scheduled-events&var-instance=b%3A10169",
+    ),
+    (
+        "ImdsUnreachable",
+        40,
+        "The exporter of d (d:10169) gets no answer from IMDS.",
+        "exporter?var-job=azure-scheduled-events&var-instance=d%3A10169",
+    ),
+    (
+        "ScaleSetHit",
+        10,
+        "50% of scale set web (resource group rg) are away or about to be.",
+        "fleet?var-resource_group=rg",
+    ),
+)
+
+
+@pytest.mark.parametrize(("name", "minute", "summary", "board"), OTHERS)
+def test_other_texts(name: str, minute: int, summary: str, board: str, tmp_path: Path) -> None:
+    """Alerts about VMs, late events and exporters name the VM, and link to its board."""
+    rows = (
+        *scraped("a", "1x39 0x200"),
+        *hit("a", "1x39 stale", 600),
+        *hit("a2", "1x39 stale", 600, "F"),
+        *hit("a3", "1x39 stale", 600, "F"),
+        *(member(vm, "1x200") for vm in ("a2", "a3")),
+        *scraped("b", "1x10 0x200"),
+        *scraped("c", "1x200"),
+        *hit("c", "1x200", 0, "O", "Redeploy")[:1],
+        moment("not_before_timestamp_seconds", "c", "O", "Redeploy", "600x200"),
+        target("d", "1x200"),
+        of("up", "d", "0x200"),
+    )
+    story = Story("texts", rows, {name: f"{minute}m:1"})
+    wrong = {
+        "alertname": PREFIX + name,
+        "eval_time": f"{minute}m",
+        "exp_alerts": [{"exp_labels": {}, "exp_annotations": {}}],
+    }
+    said = play(tmp_path, {"groups": _shipped()}, [{**story.to_test(), "alert_rule_test": [wrong]}])
+    got = said[said.rindex("got:") :]
+    assert f'summary="{summary}"' in got
+    assert f'dashboard_url="{GRAFANA}{board}"' in got
+    assert len(re.findall("summary=", got)) == 1
 
 
 def _shipped() -> list[dict[str, Any]]:

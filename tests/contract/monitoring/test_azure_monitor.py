@@ -90,7 +90,10 @@ def test_short_eviction_is_seen(tmp_path: Path) -> None:
     story = {
         "interval": "10s",
         "input_series": [
-            {"series": f"azure_scheduled_events_event_info{labels}", "values": "_x7 1x2 stale"}
+            {
+                "series": f"azure_scheduled_events_event_seen_timestamp_seconds{labels}",
+                "values": "_x7 70+10x2 stale",
+            }
         ],
         "promql_expr_test": [
             {

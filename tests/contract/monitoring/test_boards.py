@@ -197,7 +197,7 @@ def test_a_vm_that_is_away_is_not_called_quiet(during_events: str) -> None:
 
 def test_what_a_rule_records_changes_no_answer(strange: str, tmp_path: Path) -> None:
     """The variables find the recording, and every query answers the same with it as without."""
-    recordings = (*vm_recordings(resolve({"job": ".+"})), *fleet_recordings())
+    recordings = (*vm_recordings(resolve({"job": ".+"}), "45s"), *fleet_recordings())
     rules = {each.record: f"({each.expression})" for each in recordings}
     times = {"start": f"{AT - 330}", "end": f"{AT}", "step": "15"}
     lines = [

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import yaml
 
-from azure_scheduled_events_exporter.alertmanager.alert import alert_of, parse_catalog
+from azure_scheduled_events_exporter.alertmanager.alert import alert_of
 from azure_scheduled_events_exporter.alerts import render, resolve
-from azure_scheduled_events_exporter.alerts.formats.prometheus import pushed_alerts
+from azure_scheduled_events_exporter.alerts.pushed import pushed_alerts
 from azure_scheduled_events_exporter.core.document import ScheduledEvent, Scope
 from azure_scheduled_events_exporter.core.event_types import EventType
 from azure_scheduled_events_exporter.core.kinds import Kind
@@ -32,8 +32,9 @@ def test_labels_are_those_of_the_rules(tmp_path: Path) -> None:
     for values in ({}, CHANGED):
         kept = KEPT if values else {}
         settings = resolve(values)
-        catalog = parse_catalog(pushed_alerts(settings))
-        series, alerts = [], []
+        catalog = pushed_alerts(settings)
+        series = []
+        alerts = []
         for kind in Kind:
             for event_type in (*EventType, "New"):
                 event = ScheduledEvent(
@@ -50,8 +51,8 @@ def test_labels_are_those_of_the_rules(tmp_path: Path) -> None:
                 alert = alert_of(life, kind, None, catalog, kept)
                 series.append(
                     {
-                        "series": f"azure_scheduled_events_event_info{_labels(shown)}",
-                        "values": "1 1 1",
+                        "series": f"azure_scheduled_events_event_seen_timestamp_seconds{_labels(shown)}",
+                        "values": "0 15 30",
                     }
                 )
                 alerts += [dict(alert.labels)] if alert else []

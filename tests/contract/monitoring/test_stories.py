@@ -2,6 +2,7 @@
 not.
 """
 
+import random
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,7 +14,19 @@ from azure_scheduled_events_exporter.alerts import Settings, render, resolve
 from azure_scheduled_events_exporter.alerts.groups import alerts
 from azure_scheduled_events_exporter.alerts.rule import PREFIX
 from azure_scheduled_events_exporter.alerts.vms import NOT_BACK
-from support.monitoring.stories import Story, ended, impact, info, member, moment, of, play, target
+from support.monitoring.stories import (
+    Story,
+    ended,
+    hit,
+    impact,
+    info,
+    member,
+    moment,
+    of,
+    play,
+    scraped,
+    target,
+)
 
 
 def run(folder: Path, stories: Sequence[Story], values: Mapping[str, str]) -> str:
@@ -44,7 +57,7 @@ def one(event_type: str, kind: str, name: str, hold: str) -> Story:
     return Story(f"{name} by {kind} {event_type}", rows, {name: f"0m:0 15s:1 {held}:1 {over}:0"})
 
 
-OWN, GONE = "1x4 stale", "1x3 0x400"
+OWN = "1x4 stale"
 LIVES = (
     one("Terminate", "announced", "Terminate", "10m 11m"),
     one("Preempt", "announced", "Preempt", "10m 11m"),
@@ -68,7 +81,7 @@ EVENTS = (
             of("up", "a", "1x600"),
             of("up", "b", "1x3 0x600"),
         ),
-        {"Reboot": "1m:1 90s:0 20m:0 65m:0 100m:0 126m:0 140m:0"},
+        {"Reboot": "1m:1 4m:1 4m30s:0 20m:0 65m:0 100m:0 126m:0 140m:0"},
     ),
     Story(
         "An event that ended stays ended when the only exporter that saw it is stopped.",
@@ -77,16 +90,16 @@ EVENTS = (
             ended("a", "E", "_x5 1x4 stale"),
             of("up", "a", "1x10 stale"),
         ),
-        {"Redeploy": "1m:1 90s:0 4m:0 30m:0 61m:0 66m:0"},
+        {"Redeploy": "1m:1 4m:1 4m30s:0 30m:0 61m:0 66m:0"},
     ),
     Story(
-        "An event that returns after its end pages again.",
+        "An event that returns four minutes after its end pages again.",
         (
-            info("a", "E", "Reboot", "announced", "1x4 stale _x10 1x40"),
-            ended("a", "E", "_x5 1x10 stale"),
+            info("a", "E", "Reboot", "announced", "1x4 stale _x15 1x40"),
+            ended("a", "E", "_x5 1x15 stale"),
             of("up", "a", "1x60"),
         ),
-        {"Reboot": "1m:1 2m:0 4m15s:1 10m:1"},
+        {"Reboot": "1m:1 4m:1 4m30s:0 5m30s:1 10m:1"},
     ),
     Story(
         "A Redeploy days ahead is no page, also if its only exporter restarts; once near, Redeploy"
@@ -95,7 +108,7 @@ EVENTS = (
             info("a", "E", "Redeploy", "far_ahead", "1x20 stale _x2 1x20 stale"),
             info("a", "E", "Redeploy", "announced", "_x44 1x20"),
         ),
-        {"DegradedHost": "5m:1 5m45s:1 8m:1 12m:0", "Redeploy": "8m:0 10m:0 11m30s:1"},
+        {"DegradedHost": "5m:1 5m45s:1 8m:1 12m:1 13m:0", "Redeploy": "8m:0 10m:0 11m30s:1"},
     ),
     Story(
         "An announced Reboot that is moved days ahead, or turns out harmless, is not held.",
@@ -105,17 +118,25 @@ EVENTS = (
             info("a", "F", "Reboot", "announced", OWN),
             info("a", "F", "Reboot", "harmless", "_x5 1x40"),
         ),
-        {"Reboot": "1m:2 90s:0 9m:0", "DegradedHost": "1m:0 90s:1"},
+        {"Reboot": "1m:2 2m:2 2m30s:0 9m:0", "DegradedHost": "1m:0 90s:1"},
     ),
     Story(
-        "A Freeze or an unknown type days ahead, and what is harmless, raises nothing.",
+        "Whatever is days ahead is a degraded host, but for a Terminate.",
         (
             info("a", "E", "Freeze", "far_ahead", "1x40"),
             info("a", "F", "Defrag", "far_ahead", "1x40"),
-            info("a", "G", "Reboot", "harmless", "1x40"),
-            moment("not_before_timestamp_seconds", "a", "G", "Reboot", "0x40"),
+            info("a", "G", "Terminate", "far_ahead", "1x40"),
         ),
-        dict.fromkeys(("DegradedHost", "Freeze", "UnknownType", "Reboot", "Overdue"), "never"),
+        {"DegradedHost": "5m:2", "Freeze": "never", "UnknownType": "never", "Terminate": "never"},
+    ),
+    Story(
+        "What is harmless raises nothing, unless it has been Started for half an hour.",
+        (
+            info("a", "G", "Reboot", "harmless", "1x240"),
+            moment("not_before_timestamp_seconds", "a", "G", "Reboot", "0x80 stale"),
+            moment("started_timestamp_seconds", "a", "G", "Reboot", "_x80 1200x160"),
+        ),
+        {"Reboot": "never", "Overdue": "never", "StartedTooLong": "20m:0 49m:0 51m:1"},
     ),
     Story(
         "An exporter that restarted in an event takes it for one without notice; peers know"
@@ -162,9 +183,9 @@ IMPACTS = (
             of("up", "a", "1x2 stale"),
         ),
         {
-            "VmNotBack": "10m:0 16m:1 80m:1",
+            "VmNotBack": "10m:0 16m:1 80m:1 149m:1",
             "Maintenance": "10m:1 37m:0",
-            "ExporterDown": "100m:0 135m:1",
+            "ExporterDown": "100m:0 149m:0",
         },
     ),
     Story(
@@ -177,7 +198,7 @@ IMPACTS = (
             target("a", "1x4 0x12 1x30 0x300"),
         ),
         {
-            "Reboot": "3m:1 5m:0",
+            "Reboot": "3m:1 5m:1 8m:0",
             "Maintenance": "3m:1 10m:0 14m:0",
             "VmNotBack": "never",
             "ExporterDown": "20m:0 23m:1",
@@ -187,8 +208,10 @@ IMPACTS = (
         "A VM that was stopped, so that its peers saw its Reboot cancelled, is not one that did not"
         " return.",
         (
+            info("a", "E", "Reboot", "announced", "1x4 stale"),
             impact("a", "E", "Reboot", 300, "x4 stale"),
-            target("a", GONE),
+            of("up", "a", "1x4 stale"),
+            target("a", "1x4 0x400"),
             ended("b", "E", "_x8 1x200", "cancelled"),
         ),
         {"VmNotBack": "never"},
@@ -270,7 +293,7 @@ LATE = (
     Story(
         "An event that has been Started for half an hour.",
         (
-            info("a", "E", "Reboot", "announced", "1x160"),
+            info("a", "E", "Reboot", "announced", "1x139 stale"),
             moment("started_timestamp_seconds", "a", "E", "Reboot", "60x160"),
             ended("b", "E", "_x140 1x60"),
         ),
@@ -290,6 +313,14 @@ LATE = (
     ),
 )
 _POLLS = 'outcome="{}"'
+VM_A = 'vm_id="a",vm_name="a",subscription_id="s",resource_group="rg",scale_set="web"'
+
+
+def _each_minute(off: int) -> str:
+    """Return the time of the last poll at each step, a poll a minute, by a clock that is ``off``."""
+    return " ".join(str(15 * step // 60 * 60 + off) for step in range(80))
+
+
 EXPORTERS = (
     Story(
         "No answer of IMDS for three minutes; a short gap, or the first two minutes of a service,"
@@ -402,11 +433,285 @@ EXPORTERS = (
         {"HookFailed": "15m:0 21m:2 30m:2 38m:0"},
     ),
 )
-ALL = (*LIVES, *EVENTS, *IMPACTS, *LATE, *EXPORTERS)
+
+WITNESSES = (
+    Story(
+        "A host fails without notice and its VM never returns: its peers say so.",
+        (
+            *scraped("a", "1x8 0x300"),
+            *scraped("b", "1x308"),
+            info("a", "E", "Redeploy", "without_notice", "_x10 1x50 stale", "peer", by="b"),
+            moment("started_timestamp_seconds", "b", "E", "Redeploy", "_x10 150x50 stale"),
+            ended("b", "E", "_x61 1x240"),
+        ),
+        {
+            "WithoutNotice": "2m30s:1 15m:1 19m:0",
+            "Maintenance": "2m15s:0 2m45s:1 15m:1 21m:0",
+            "VmNotBack": "17m:0 18m:1 75m:1",
+            "ExporterDown": "14m:0 30m:0 75m:0",
+        },
+    ),
+    Story(
+        "A host fails without notice and its VM returns after three minutes.",
+        (
+            *scraped("a", "1x8 0x12 1x300"),
+            *scraped("b", "1x320"),
+            info("a", "E", "Redeploy", "without_notice", "_x10 1x50 stale", "peer", by="b"),
+            moment("started_timestamp_seconds", "b", "E", "Redeploy", "_x10 150x50 stale"),
+            ended("b", "E", "_x61 1x240"),
+        ),
+        {
+            "WithoutNotice": "2m30s:1 15m:1 19m:0",
+            "Maintenance": "2m45s:1 5m:1 11m:0",
+            "VmNotBack": "never",
+            "ExporterDown": "never",
+        },
+    ),
+    Story(
+        "One document without the event, at its own VM, ends nothing, and the VM is missed later.",
+        (
+            *scraped("a", "1x60 0x200"),
+            *hit("a", "_x4 1x16 stale 1x39 stale", 900),
+            ended("a", "E", "_x21 1x0 stale", "cancelled"),
+        ),
+        {
+            "Reboot": "5m:1 5m15s:1 5m30s:1 16m:1",
+            "VmNotBack": "29m:0 31m30s:1",
+            "Maintenance": "10m:0 17m:1",
+        },
+    ),
+    Story(
+        "One document without the event after NotBefore: the VM is not back, it has not been away.",
+        (*scraped("a", "1x60 0x200"), *hit("a", "_x4 1x45 stale 1x10 stale", 600)),
+        {"VmNotBack": "29m:0 31m30s:1", "Maintenance": "17m:1 25m:1"},
+    ),
+    Story(
+        "One document without the event at a peer ends nothing.",
+        (
+            *scraped("a", "1x60 0x200"),
+            *scraped("b", "1x260"),
+            *hit("a", "_x4 1x56 stale", 900),
+            info("a", "E", "Reboot", "announced", "_x4 1x16 stale 1x70 stale", "peer", by="b"),
+            ended("b", "E", "_x21 1x0 stale", "cancelled"),
+        ),
+        {"Reboot": "5m:1 5m15s:1 9m:1", "VmNotBack": "31m30s:1"},
+    ),
+    Story(
+        "An event is over when the last of its VMs has seen its end, three minutes later.",
+        (
+            *scraped("a", "1x108"),
+            *scraped("b", "1x108"),
+            info("a", "E", "Reboot", "announced", "_x4 1x23 stale"),
+            info("b", "E", "Reboot", "announced", "_x4 1x55 stale"),
+            ended("a", "E", "_x28 1x80"),
+            ended("b", "E", "_x60 1x48"),
+        ),
+        {"Reboot": "6m:1 8m:1 11m:1 17m45s:1 18m30s:0"},
+    ),
+    Story(
+        "A Redeploy that is moved three days ahead stays a degraded host over a missed scrape.",
+        (
+            *scraped("a", "1x39 0 1x40"),
+            info("a", "E", "Redeploy", "announced", "_x4 1x15 stale"),
+            info("a", "E", "Redeploy", "far_ahead", "_x20 1x19 stale 1x40"),
+        ),
+        {"Redeploy": "4m:1 7m:0 9m45s:0 10m:0 15m:0", "DegradedHost": "4m:0 5m:1 10m:1 15m:1"},
+    ),
+    Story(
+        "A peer without IMDS that shows an event far ahead hides no page of those that see it near.",
+        (
+            of("up", "b", "1x13 0x200"),
+            *(of("up", vm, "1x200") for vm in "cd"),
+            info("a", "E", "Redeploy", "far_ahead", "_x4 1x200", "peer", by="b"),
+            *(
+                row
+                for vm in "cd"
+                for row in (
+                    info("a", "E", "Redeploy", "far_ahead", "_x4 1x15 stale", "peer", by=vm),
+                    info("a", "E", "Redeploy", "announced", "_x20 1x100", "peer", by=vm),
+                )
+            ),
+        ),
+        {"DegradedHost": "4m:1 7m:0", "Redeploy": "4m:0 5m:1 6m:1 20m:1"},
+    ),
+    Story(
+        "A VM without IMDS goes on showing its event for an hour: the page stays.",
+        (
+            *scraped("a", "1x300", imds="1x8 0x292"),
+            info("a", "E", "Reboot", "announced", "1x240 stale"),
+        ),
+        {"Reboot": "1m:1 30m:1 60m:1 62m:0"},
+    ),
+    Story(
+        "An exporter that took an announced event for one without notice outdates nothing.",
+        (
+            info("a", "E", "Reboot", "announced", "1x4 stale"),
+            info("a", "E", "Reboot", "without_notice", "_x5 1x60", "peer", by="b"),
+        ),
+        {"Reboot": "1m:1 3m:1 15m:1", "WithoutNotice": "never"},
+    ),
+)
+VMS = (
+    Story(
+        "A VM comes back from its reboot under a new address, its neighbor does so later.",
+        (
+            *(member(vm, "1x240") for vm in "cd"),
+            *hit("a1", "_x15 1x5 stale", 300, "a"),
+            *scraped("a1", "1x20 stale"),
+            *scraped("a2", "_x28 1x150"),
+            ended("a2", "a", "_x28 1x150"),
+            *hit("b1", "_x75 1x5 stale", 1200, "b"),
+            *scraped("b1", "1x80 stale"),
+            *scraped("b2", "_x88 1x150"),
+            ended("b2", "b", "_x88 1x150"),
+        ),
+        {
+            "Maintenance": "5m15s:1 13m:0 18m:0 20m15s:1",
+            "ScaleSetHit": "never",
+            "VmNotBack": "never",
+        },
+    ),
+    Story(
+        "A VM crashes, its reboot is called off: nothing is held back, and it is no VmNotBack.",
+        (
+            *scraped("a", "1x36 0x260"),
+            *scraped("b", "1x298"),
+            *hit("a", "_x4 1x32 stale", 705),
+            info("a", "E", "Reboot", "announced", "_x4 1x33 stale", "peer", by="b"),
+            ended("b", "E", "_x38 1x240", "cancelled"),
+        ),
+        {
+            "Reboot": "9m:1 12m:1 13m:0",
+            "Maintenance": "11m:0 20m:0",
+            "ExporterDown": "19m:0 21m:1",
+            "VmNotBack": "never",
+        },
+    ),
+    Story(
+        "Two events on one VM that does not return are one page.",
+        (
+            *scraped("a", "1x20 0x300"),
+            *hit("a", "_x4 1x16 stale", 300, "E"),
+            *hit("a", "_x8 1x12 stale", 300, "F", "Redeploy"),
+        ),
+        {"VmNotBack": "20m:0 21m:1 70m:1"},
+    ),
+    Story(
+        "A VM is missed until it answers, five hours later.",
+        (*scraped("a", "1x20 0x1200 1x40"), *hit("a", "_x4 1x16 stale", 300)),
+        {"VmNotBack": "20m:0 21m:1 150m:1 304m:1 306m:0", "ExporterDown": "150m:0 300m:0 315m:0"},
+    ),
+    Story(
+        "A VM is missed until its target is removed.",
+        (*scraped("a", "1x20 0x200 stale"), *hit("a", "_x4 1x16 stale", 300)),
+        {"VmNotBack": "21m:1 55m:1 56m:0"},
+    ),
+    Story(
+        "A VM that is evicted after its Freeze is not missed.",
+        (
+            *scraped("a", "1x30 0x200"),
+            *hit("a", "_x4 1x26 stale", 120, "E", "Freeze"),
+            *hit("a", "_x24 1x6 stale", 420, "F", "Preempt"),
+        ),
+        {"VmNotBack": "never", "Preempt": "7m:1"},
+    ),
+    Story(
+        "One event on two VMs of four is no loss of half a set, whatever else hits one of them.",
+        (
+            *(member(vm, "1x80") for vm in "abcd"),
+            *hit("a", "1x8 stale", 120, "E"),
+            *hit("b", "1x8 stale", 120, "E"),
+            *hit("a", "1x8 stale", 120, "F", "Freeze"),
+        ),
+        {"ScaleSetHit": "never", "Reboot": "1m:1"},
+    ),
+    Story(
+        "An event on two VMs of six and another one on a third are.",
+        (
+            *(member(vm, "1x80") for vm in "abcdef"),
+            *hit("a", "1x8 stale", 120, "E"),
+            *hit("b", "1x8 stale", 120, "E"),
+            *hit("c", "1x8 stale", 120, "F"),
+        ),
+        {"ScaleSetHit": "45s:0 1m15s:1"},
+    ),
+    Story(
+        "An exporter restarts without IMDS during its event: its VM answers, so it is not away.",
+        (
+            *hit("a", "1x8 stale", 60),
+            target("a", "1x10 0x2 1x200"),
+            of("up", "a", "1x10 stale _x2 0x200"),
+            of("instance_info", "a", "1x10 stale", VM_A),
+        ),
+        {"Maintenance": "1m:1 3m:1 12m:0", "VmNotBack": "never"},
+    ),
+)
+SEED = random.Random("scrapes")
+FLAKY = (
+    Story(
+        "A crash loop, every second scrape and random scrapes that fail are exporters that are down.",
+        (
+            target("a", "1x40 " + "1 0 0 " * 50),
+            target("b", "1x40 " + "1 0 " * 75),
+            target("c", "1x40 " + " ".join(SEED.choices("10", k=150))),
+        ),
+        {"ExporterDown": "10m:0 30m:3 45m:3"},
+    ),
+    Story(
+        "One scrape in twenty that fails, one restart and a rolling upgrade are quiet.",
+        (
+            target("a", ("1x18 0 " * 10).strip()),
+            target("b", "1x40 0x4 1x150"),
+            *(target(vm, f"1x{40 + 8 * n} 0x3 1x150") for n, vm in enumerate("cdefgh")),
+        ),
+        {"ExporterDown": "never"},
+    ),
+    Story(
+        "An exporter without IMDS, of whose scrapes every second one fails.",
+        (of("up", "a", ("0 stale " * 60).strip()), target("a", ("1 0 " * 60).strip())),
+        {"ImdsUnreachable": "2m:0 5m:1 15m:1"},
+    ),
+    Story(
+        "An IMDS that answers every second poll.",
+        (of("up", "a", "1x40 " + "0 1 " * 60),),
+        {"ImdsUnreachable": "10m:0 20m:1"},
+    ),
+    Story(
+        "Throttled polls, scraped as native histograms with custom buckets.",
+        (
+            of("polls_total", "a", "0+10x80", _POLLS.format("success")),
+            of("polls_total", "a", "0+5x80", _POLLS.format("throttled")),
+            of("polls_total", "b", "0+14x80", _POLLS.format("success")),
+            of("polls_total", "b", "0+1x80", _POLLS.format("throttled")),
+        ),
+        {"Throttled": "4m:0 11m:1"},
+    ),
+    Story(
+        "A clock that is right, with a poll a minute, and one that lags by two minutes.",
+        (
+            *(of("up", vm, "1x80") for vm in "ab"),
+            *(of("poll_interval_seconds", vm, "60x80") for vm in "ab"),
+            of("last_success_timestamp_seconds", "a", _each_minute(0)),
+            of("last_success_timestamp_seconds", "b", _each_minute(-120)),
+        ),
+        {"ClockOff": "4m:0 11m:1 15m:1"},
+    ),
+    Story(
+        "An approval that got no answer was not refused.",
+        (
+            of("approval_requests_total", "a", "0x4 1x40", 'outcome="error"'),
+            moment("approval_due_timestamp_seconds", "a", "a", "Reboot", "60x40"),
+        ),
+        {"ApprovalRefused": "never"},
+    ),
+)
+ALL = (*LIVES, *EVENTS, *IMPACTS, *LATE, *EXPORTERS, *WITNESSES, *VMS, *FLAKY)
 
 
 @pytest.mark.parametrize(
-    "stories", [LIVES, EVENTS, IMPACTS, LATE, EXPORTERS], ids=lambda some: some[0].name
+    "stories",
+    [LIVES, EVENTS, IMPACTS, LATE, EXPORTERS, WITNESSES, VMS, FLAKY],
+    ids=lambda some: some[0].name,
 )
 def test_stories(stories: Sequence[Story], tmp_path: Path) -> None:
     """The shipped rules raise what the stories say, at these moments."""

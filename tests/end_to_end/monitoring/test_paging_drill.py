@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from azure_scheduled_events_exporter.alertmanager.alert import parse_catalog
 from azure_scheduled_events_exporter.alerts import resolve
-from azure_scheduled_events_exporter.alerts.formats.prometheus import pushed_alerts
+from azure_scheduled_events_exporter.alerts.pushed import pushed_alerts
 from azure_scheduled_events_exporter.commands.drill import command as drill
 from azure_scheduled_events_exporter.commands.drill.story import alert_of_story, story_of
 from azure_scheduled_events_exporter.errors import ExporterError, UsageError
@@ -279,7 +278,7 @@ def test_alert_is_the_rules_own() -> None:
     """Each scenario raises the alert of the rules, with the severity that is set; one that is
     harmless raises none.
     """
-    catalog = parse_catalog(pushed_alerts(resolve({"severities.Freeze": "page"})))
+    catalog = pushed_alerts(resolve({"severities.Freeze": "page"}))
     raised = {}
     for name in SHIPPED:
         with suppress(UsageError):

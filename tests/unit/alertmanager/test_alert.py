@@ -2,15 +2,10 @@
 
 from dataclasses import replace
 
-import pytest
-
-from azure_scheduled_events_exporter.alertmanager.alert import (
-    Alert,
-    Catalog,
-    CatalogAlert,
-    alert_of,
-)
+from azure_scheduled_events_exporter.alertmanager.alert import Alert, alert_of
 from azure_scheduled_events_exporter.alertmanager.outbox import Wanted
+from azure_scheduled_events_exporter.alerts import Settings, resolve
+from azure_scheduled_events_exporter.alerts.pushed import pushed_alerts
 from azure_scheduled_events_exporter.core.document import ScheduledEvent, Scope
 from azure_scheduled_events_exporter.core.instance import Instance
 from azure_scheduled_events_exporter.core.kinds import Kind
@@ -19,34 +14,41 @@ from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.service.alert_push import wanted
 from azure_scheduled_events_exporter.snapshot.snapshot import Polls, Snapshot
 
-TEXTS = {"summary": "A {event_type}.", "description": "{vms}. {time} {unknown}"}
-REBOOT = CatalogAlert("Reboot", {"severity": "critical"}, TEXTS, 1800.0)
-REQUESTED = CatalogAlert("Requested", {"severity": "warning", "component": "events"}, TEXTS, 900.0)
-CATALOG: Catalog = {(Kind.ANNOUNCED, "Reboot"): REBOOT, (Kind.REQUESTED, ""): REQUESTED}
+CATALOG = pushed_alerts(Settings())
 VM = Instance("vm_0", resource_group="rg")
 EVENT = ScheduledEvent("ID", "Reboot", "Scheduled", "Platform", ("vm_0", "vm_1"))
 LIFE = Lifecycle(EVENT, State.SCHEDULED, Scope.SELF, Timestamp(0.0), not_before=90.0)
 
 
-def labels_of(
-    kind: Kind, life: Lifecycle = LIFE, catalog: Catalog = CATALOG, **extra: str
-) -> dict[str, str] | None:
+def labels_of(kind: Kind, life: Lifecycle = LIFE, **extra: str) -> dict[str, str] | None:
     """Return the labels of the alert that an event raises."""
-    alert = alert_of(life, kind, VM, catalog, extra)
+    alert = alert_of(life, kind, VM, CATALOG, extra)
     return dict(alert.labels) if alert else None
 
 
 def test_kind_and_type_choose_the_alert() -> None:
-    """The row of a kind and type has the alert; one without a type is for all others; without a row
-    there is none.
-    """
+    """The row of a kind and type has the alert; a row may be for all types, or all but one."""
     event = {"event_id": "ID", "event_type": "Reboot"}
-    assert labels_of(Kind.ANNOUNCED) == {"alertname": "Reboot", "severity": "critical", **event}
-    requested = {"alertname": "Requested", "severity": "warning", "component": "events"}
-    assert labels_of(Kind.REQUESTED) == {**requested, **event}
+    assert labels_of(Kind.ANNOUNCED) == {
+        "alertname": "AzureScheduledEventReboot",
+        "severity": "critical",
+        **event,
+    }
+    assert labels_of(Kind.REQUESTED) == {
+        "alertname": "AzureScheduledEventRequested",
+        "severity": "warning",
+        **event,
+    }
     assert labels_of(Kind.HARMLESS) is None
-    freeze = replace(LIFE, event=replace(EVENT, event_type="Freeze"))
-    assert labels_of(Kind.ANNOUNCED, freeze) is None
+    for event_type, is_told in (("Freeze", True), ("Defrag", True), ("Terminate", False)):
+        far = replace(LIFE, event=replace(EVENT, event_type=event_type))
+        assert bool(labels_of(Kind.FAR_AHEAD, far)) is is_told
+
+
+def test_disabled_alert() -> None:
+    """An alert that is disabled in the settings is not pushed."""
+    catalog = pushed_alerts(resolve({"alerts.disabled": "Reboot"}))
+    assert alert_of(LIFE, Kind.ANNOUNCED, VM, catalog, {}) is None
 
 
 def test_more_labels() -> None:
@@ -58,35 +60,14 @@ def test_more_labels() -> None:
     assert (found["severity"], found["team"]) == ("critical", "web")
 
 
-@pytest.mark.parametrize(
-    ("life", "description"),
-    [
-        (
-            LIFE,
-            (
-                "vm_0, vm_1 (resource group rg). Starts at 1970-01-01 00:01:30 UTC, or earlier if"
-                " approved. {unknown}"
-            ),
-        ),
-        (
-            replace(LIFE, not_before=None),
-            "vm_0, vm_1 (resource group rg). May start at any moment. {unknown}",
-        ),
-        (
-            replace(LIFE, state=State.STARTED),
-            "vm_0, vm_1 (resource group rg). Has started. {unknown}",
-        ),
-        (
-            replace(LIFE, event=replace(EVENT, resources=("{time}",)), state=State.STARTED),
-            "{time} (resource group rg). Has started. {unknown}",
-        ),
-    ],
-)
-def test_texts(life: Lifecycle, description: str) -> None:
-    """Texts name the VMs and the time that IMDS sent; what a name contains is not replaced."""
-    alert = alert_of(life, Kind.ANNOUNCED, VM, CATALOG, {})
+def test_a_name_is_not_replaced() -> None:
+    """What the name of a VM contains is not replaced in a text."""
+    odd = replace(LIFE, event=replace(EVENT, resources=("{when}",)))
+    alert = alert_of(odd, Kind.ANNOUNCED, VM, CATALOG, {})
     assert alert is not None
-    assert alert.annotations == {"summary": "A Reboot.", "description": description}
+    assert alert.annotations["summary"] == (
+        "Azure reboots {when} (resource group rg) at 1970-01-01 00:01:30 UTC."
+    )
 
 
 def names(found: Wanted | None) -> tuple[list[str], list[str]] | None:

@@ -4,24 +4,26 @@ Azure evaluates a group at most once a minute, and its texts cannot query.
 """
 
 import json
+import re
 from typing import Any
 
 from azure_scheduled_events_exporter.alerts.groups import groups
 from azure_scheduled_events_exporter.alerts.rule import Alert, Group, Recording
-from azure_scheduled_events_exporter.alerts.series import INFO
+from azure_scheduled_events_exporter.alerts.series import EVENT_IMPACT, SEEN
 from azure_scheduled_events_exporter.alerts.settings import Settings
 from azure_scheduled_events_exporter.alerts.severities import notifies, pages
 from azure_scheduled_events_exporter.times import parse_duration
 
 from .prometheus import annotations
 from .scrape import scrape_job
-from .texts import for_azure_monitor
+from .texts import FOR_AZURE_MONITOR
 from .yaml_text import NOTE, to_yaml
 
 _PAGE = 0  # the numbers of Azure's severities
 _TICKET = 2
 _SHOWN = 3
 _INTERVAL = "PT1M"
+_SHOWN = re.compile(rf"((?:{SEEN}|{EVENT_IMPACT})(?:{{[^}}]*}})?)((?: offset \w+)?)")
 _WINDOW = "2m"  # an eviction can begin and end between two evaluations
 
 
@@ -82,7 +84,9 @@ def _group(group: Group, settings: Settings) -> dict[str, Any]:
 
 def _rule(rule: Alert | Recording, settings: Settings) -> dict[str, Any]:
     if isinstance(rule, Recording):
-        expression = rule.expression.replace(f"({INFO})", f"(last_over_time({INFO}[{_WINDOW}]))")
+        expression = _SHOWN.sub(
+            lambda found: f"last_over_time({found[1]}[{_WINDOW}]{found[2]})", rule.expression
+        )
         return {"record": rule.record, "expression": expression}
     severity = _TICKET  # also of a team's own word, which stays in the label
     actions = [_action("ticketActionGroupId")]
@@ -98,7 +102,7 @@ def _rule(rule: Alert | Recording, settings: Settings) -> dict[str, Any]:
         **({"for": f"PT{round(parse_duration(rule.holds))}S"} if rule.holds else {}),
         "severity": severity,
         "labels": {"severity": rule.severity, **rule.labels},
-        "annotations": annotations(rule, settings, for_azure_monitor),
+        "annotations": annotations(rule, settings, FOR_AZURE_MONITOR),
         "resolveConfiguration": {"autoResolved": True, "timeToResolve": "PT5M"},
         "actions": actions,
     }

@@ -13,7 +13,7 @@ from azure_scheduled_events_exporter.alerts.settings import Settings
 from azure_scheduled_events_exporter.times import format_duration, parse_duration
 
 from .prometheus import annotations
-from .texts import for_grafana
+from .texts import FOR_GRAFANA
 from .yaml_text import to_yaml
 
 _LEAST_SECONDS = (
@@ -59,7 +59,7 @@ def _rule(alert: Alert, settings: Settings) -> dict[str, Any]:
         # resolves pages.
         "execErrState": "KeepLast",
         "for": alert.holds or "0s",
-        "annotations": annotations(alert, settings, for_grafana),
+        "annotations": annotations(alert, settings, FOR_GRAFANA),
         "labels": {"severity": alert.severity, **alert.labels},
         "isPaused": False,
     }

@@ -1,18 +1,16 @@
-"""The rules in the forms that Prometheus, vmalert, the Prometheus operator, and exporters that push alerts read."""
+"""The rules in the forms that Prometheus, vmalert and the Prometheus operator read."""
 
 import hashlib
-import json
 import re
-from collections.abc import Callable
 from typing import Any
 
 from azure_scheduled_events_exporter import __version__
 from azure_scheduled_events_exporter.alerts.exporters import NO_EXPORTERS
-from azure_scheduled_events_exporter.alerts.groups import alerts, groups
+from azure_scheduled_events_exporter.alerts.groups import groups
 from azure_scheduled_events_exporter.alerts.rule import Alert, Group, Recording
 from azure_scheduled_events_exporter.alerts.settings import Settings
 
-from .texts import for_rules
+from .texts import FOR_RULES, Form
 from .yaml_text import to_yaml
 
 _RECORD = re.compile(r"^( *)- record: (\S+)$", re.MULTILINE)
@@ -20,16 +18,13 @@ VERSION_ANNOTATION = "rules_version"
 """The annotation of NoExporters that tells ``doctor`` which rules are loaded; settings do not change it."""
 
 
-def annotations(
-    alert: Alert, settings: Settings, form: Callable[[str], str] = for_rules
-) -> dict[str, str]:
-    """Return the alert's annotations: its texts, as ``form`` writes them for one engine, and links to pages."""
-    dashboard = f"{settings.text('dashboards.url')}/azure-scheduled-events-{alert.dashboard}"
+def annotations(alert: Alert, settings: Settings, form: Form = FOR_RULES) -> dict[str, str]:
+    """Return the alert's annotations: its texts, as ``form`` writes them, and links to pages."""
     return {
-        "summary": form(alert.summary),
-        "description": form(alert.description),
+        "summary": form.text(alert.summary),
+        "description": form.text(f"{alert.description} {alert.advice}"),
         "runbook_url": f"{settings.text('runbooks.url')}/{alert.name}.md",
-        **({"dashboard_url": dashboard} if alert.dashboard else {}),
+        "dashboard_url": form.dashboard(alert.dashboard, settings.text("dashboards.url")),
     }
 
 
@@ -105,26 +100,3 @@ def _rule(rule: Alert | Recording, settings: Settings) -> dict[str, Any]:
         "labels": {"severity": rule.severity, **rule.labels},
         "annotations": annotations(rule, settings),
     }
-
-
-def pushed_alerts(settings: Settings) -> str:
-    """Return the alerts that exporters push as JSON: for each kind and its types (all, if there are none) the alert.
-
-    An event has one of them at most, the alert of its rule, with the same name, labels and texts.
-    """
-    rows = [
-        {
-            "name": each.name,
-            "kind": each.events.kind,
-            "event_types": each.events.types,
-            "hold_seconds": each.events.hold,
-            "labels": {"severity": each.severity, **each.labels},
-            "annotations": {
-                name: f"{text}?var-vm={{vm}}" if name == "dashboard_url" else text
-                for name, text in annotations(each, settings, str).items()
-            },
-        }
-        for each in alerts(settings)
-        if each.events
-    ]
-    return json.dumps({"alerts": rows}, indent=2, sort_keys=True) + "\n"

@@ -17,6 +17,7 @@ from azure_scheduled_events_exporter.errors import ExporterError
 
 _RECEIVERS = ("pager.", "chat.", "tickets.")
 _BODY = "## Impact\n"
+_END = "## How it ends\n"
 _HEAD = f"""\
 # Alerts, recorded series and settings
 
@@ -34,7 +35,7 @@ def reference(settings: Settings) -> str:
             f"[{each.name}]({runbooks}/{each.name}.md)",
             each.severity,
             each.holds or "at once",
-            each.meaning,
+            f"{each.meaning} {each.ends}",
         )
         for each in alerts(settings)
     ]
@@ -55,7 +56,9 @@ def reference(settings: Settings) -> str:
 
 
 def runbooks(folder: Path) -> Iterator[tuple[Path, str]]:
-    """Yield each runbook in ``folder`` with the text that it should have: its head, and what is written by hand.
+    """Yield each runbook in ``folder`` with the text that it should have.
+
+    Its head and how it ends come from the table; what is between them is written by hand.
 
     Raises:
         ExporterError: a runbook is missing, or has no section that follows the head.
@@ -65,14 +68,17 @@ def runbooks(folder: Path) -> Iterator[tuple[Path, str]]:
         text = path.read_text(encoding="utf-8") if path.exists() else ""
         if _BODY not in text:
             raise ExporterError(f"{path}: write this runbook, with a section Impact")
-        severity = f"Severity: {alert.severity}{f', after {alert.holds}' if alert.holds else ''}."
-        yield (
-            path,
-            (
-                f"# {alert.name}\n\n##"
-                f" Meaning\n\n{alert.meaning}\n\n{severity}\n\n{text[text.index(_BODY) :]}"
-            ),
+        body = text[text.index(_BODY) :].partition(_END)[0].rstrip()
+        after = f", after {alert.holds}" if alert.holds else ""
+        parts = (
+            f"# {alert.name}",
+            f"**What happened:** {alert.meaning}",
+            f"**What to do:** {alert.advice}",
+            f"Severity: {alert.severity}{after}.",
+            body,
+            f"{_END}\n{alert.ends}",
         )
+        yield path, "\n\n".join(parts) + "\n"
 
 
 def values_file(settings: Settings) -> str:

@@ -1,61 +1,181 @@
 """The texts of alerts.
 
-In the table, facts stand in braces, as exporters that push alerts fill them in.
+In the table, facts stand in braces:
 
-``{vms}`` are the VMs of the event, after a space; ``{time}`` is a sentence with its time, which
-rules add to the VMs. Another word in braces stands for the label with that name; ``{value FORMAT}``
-is the value of the expression.
+- ``{vms}``: the VMs of the event and their resource group; ``{when}``: when its impact begins or
+  began, with the word that fits. Exporters that push alerts fill them in with the same words.
+- ``{vm}``: the VM of an exporter, with its address.
+- ``{place}``: the resource group of a VM, in parentheses; ``{time}``: the alert's value as a time.
+- ``{value FORMAT}``: the value of the expression; another word: the label with that name.
+
+A text of the rules has one query at most, of few series, since vmalert asks for each over HTTP. It
+uses only functions that Prometheus and vmalert 1.79 share.
 """
 
 import re
-from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
 
-from azure_scheduled_events_exporter.alerts.series import IMPACT, INFO
+from azure_scheduled_events_exporter.alerts.series import INFO, INSTANCE
 
-_LABEL_OR_VALUE = re.compile(r"(?<!\{)\{(\w+)(?: (\w+))?\}")
-_VMS, _TIME = " {vms}", "{time} "
+LONGEST_GROUP = 32
+"""Characters of a resource group in a title, which must fit into the subject of a mail."""
+UNKNOWN_TIME = "(time unknown)"
+NO_VMS = "the VMs of event"
 
+_FACT = re.compile(r"(?<!\{)\{(\w+)(?: (\w+))?\}")
+_UTC: Final = r'reReplaceAll "(\\.[0-9]+)? \\+0000" ""'
+"""Prometheus writes ``2026-11-28 11:52:52 +0000 UTC``."""
 
-def _query(action: str, vector: str) -> str:
-    return f'{{{{{action} printf "{vector}" $labels.event_id | query}}}}'
-
-
-# Queries are most of an evaluation: an alert has one, of few series. Peers are read only if the VM
-# has no exporter.
-_VMS_OF_RULES = (
-    _query("range", f"last_over_time({IMPACT}{{event_id=%q}}[1h])")
-    + " {{.Labels.vm_name}} (resource group {{.Labels.resource_group}}, at {{humanizeTimestamp"
-    " .Value}})"
-    + "{{else}}"
-    + _query("with", f"{INFO}{{event_id=%q}}")
-    + " {{(first .).Labels.resources}}{{end}}{{end}}"
+_THIS_EVENT = (
+    f'printf "topk(1, {INFO}{{event_id=%[1]q,resource_group!=\\"\\"}}'
+    f' or on (event_id) last_over_time({INFO}{{event_id=%[1]q}}[1h]))" $labels.event_id | query'
 )
+"""What any exporter says of the event now, or said last."""
+
+_EVENT = f"""\
+{{{{ $vms := printf "{NO_VMS} %s" $labels.event_id }}}}{{{{ $word := "at" -}}}}
+{{{{ range {_THIS_EVENT} -}}}}
+{{{{ with or (label "vms" .) (label "resources" . | reReplaceAll "," ", ") }}}}{{{{ $vms = . }}}}{{{{ end -}}}}
+{{{{ with label "resource_group" . | reReplaceAll "^(.{{{LONGEST_GROUP}}}).+" "${{1}}…" }}}}\
+{{{{ $vms = printf "%s (resource group %s)" $vms . }}}}{{{{ end -}}}}
+{{{{ if eq (label "event_status" .) "Started" }}}}{{{{ $word = "since" }}}}{{{{ end -}}}}
+{{{{ end -}}}}
+"""
+
+_TIME = f"""\
+{{{{ $when := "{UNKNOWN_TIME}" -}}}}
+{{{{ if gt $value 0.0 }}}}\
+{{{{ $when = printf "%s %s" $word (humanizeTimestamp $value | {_UTC}) }}}}{{{{ end -}}}}
+"""
+
+_TARGET = f"""\
+{{{{ $vm := $labels.instance -}}}}
+{{{{ range printf "topk(1, last_over_time({INSTANCE}{{job=%q,instance=%q}}[1h]))"\
+ $labels.job $labels.instance | query -}}}}
+{{{{ with label "vm_name" . }}}}{{{{ $vm = printf "%s (%s)" . $labels.instance }}}}{{{{ end -}}}}
+{{{{ end -}}}}
+"""
+
+_BOARD_OF_EVENT = f"""\
+{{{{ $board := "fleet" -}}}}
+{{{{ range {_THIS_EVENT} -}}}}
+{{{{ with label "resource_group" . }}}}\
+{{{{ $board = printf "fleet?var-resource_group=%s" (urlquery .) }}}}{{{{ end -}}}}
+{{{{ $names := label "resources" . -}}}}
+{{{{ if match "^[^,]+$" $names }}}}\
+{{{{ $board = printf "vm?var-vm=%s" (urlquery $names) }}}}{{{{ end -}}}}
+{{{{ end -}}}}
+"""
 
 
-def for_rules(text: str) -> str:
-    """Return the text as a template of Prometheus and vmalert."""
-    return _filled(text, {_VMS: _VMS_OF_RULES, _TIME: ""}, "$labels.", "$value")
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How one engine writes facts.
+
+    Attributes:
+        facts: the template of each fact that is neither a label nor the value.
+        preludes: what a text begins with if it has the fact of this name.
+        label: what precedes the name of a label.
+        value: the value of the alert.
+        escape: the function that escapes a label in an address; "" if there is none.
+        can_query: whether a template can query.
+    """
+
+    facts: dict[str, str] = field(default_factory=dict)
+    preludes: dict[str, str] = field(default_factory=dict)
+    label: str = "$labels."
+    value: str = "$value"
+    escape: str = "urlquery "
+    can_query: bool = False
+
+    def text(self, text: str) -> str:
+        """Return the text as a template."""
+        names = {found[1] for found in _FACT.finditer(text)}
+        preludes = [prelude for name, prelude in self.preludes.items() if name in names]
+        return "".join(preludes) + _FACT.sub(self._fact, text)
+
+    def dashboard(self, board: str, url: str) -> str:
+        """Return the address of a dashboard with its variables filled."""
+        prefix = f"{url}/azure-scheduled-events-"
+        if board == "event" and self.can_query:
+            return f"{_BOARD_OF_EVENT}{prefix}{{{{ $board }}}}"
+        if board == "event":
+            return f"{prefix}fleet"
+        name, _, variables = board.partition("?")
+        filled = [
+            f"var-{variable}={{{{ {self.escape}{self.label}{label} }}}}"
+            for variable, _, label in (each.partition("=") for each in variables.split("&"))
+            if label
+        ]
+        return prefix + name + ("?" + "&".join(filled) if filled else "")
+
+    def _fact(self, found: re.Match[str]) -> str:
+        name, value_format = found[1], found[2]
+        if name in self.facts:
+            return self.facts[name]
+        if value_format:
+            return f"{{{{ {self.value} | {value_format} }}}}"
+        return f"{{{{ {self.label}{name} }}}}"
 
 
-def for_azure_monitor(text: str) -> str:
-    """Return the same without queries, which Azure Monitor cannot do."""
-    return _filled(text, {_VMS: " the VMs of event {event_id}", _TIME: ""}, "$labels.", "$value")
+def _place(label: str) -> str:
+    return f"{{{{ with {label}resource_group }}}} (resource group {{{{ . }}}}){{{{ end }}}}"
 
 
-def for_grafana(text: str) -> str:
-    """Return a template of Grafana, which cannot query either."""
-    return _filled(
-        text,
-        {_VMS: " the VMs of event {event_id}", _TIME: ""},
-        ".Labels.",
-        '(index .Values "B").Value',
-    )
+FOR_RULES = Form(
+    facts={
+        "vms": "{{ $vms }}",
+        "when": "{{ $when }}",
+        "vm": "{{ $vm }}",
+        "place": _place("$labels."),
+        "time": f"{{{{ humanizeTimestamp $value | {_UTC} }}}}",
+    },
+    preludes={"vms": _EVENT, "when": _TIME, "vm": _TARGET},
+    can_query=True,
+)
+"""Templates of Prometheus and vmalert."""
+
+FOR_AZURE_MONITOR = Form(
+    facts={
+        "vms": f"{NO_VMS} {{{{ $labels.event_id }}}}",
+        "when": "(see the dashboard for the time)",
+        "vm": "{{ $labels.instance }}",
+        "place": " (resource group {{ $labels.resource_group }})",
+        "time": "{{ $value | humanizeTimestamp }}",
+    },
+    escape="",
+)
+"""The same without queries, which Azure Monitor cannot do: they name the event."""
+
+_VALUE = '(index .Values "B").Value'
+
+FOR_GRAFANA = Form(
+    facts={
+        "vms": f"{NO_VMS} {{{{ .Labels.event_id }}}}",
+        "when": (
+            f"{{{{ if gt {_VALUE} 0.0 }}}}at {{{{ humanizeTimestamp {_VALUE} | {_UTC} }}}}"
+            f"{{{{ else }}}}{UNKNOWN_TIME}{{{{ end }}}}"
+        ),
+        "vm": "{{ .Labels.instance }}",
+        "place": _place(".Labels."),
+        "time": f"{{{{ humanizeTimestamp {_VALUE} | {_UTC} }}}}",
+    },
+    label=".Labels.",
+    value=_VALUE,
+)
+"""Templates of Grafana, which cannot query either."""
 
 
-def _filled(text: str, facts: Mapping[str, str], label: str, value: str) -> str:
-    for name, template in facts.items():
-        text = text.replace(name, template)
-    return _LABEL_OR_VALUE.sub(
-        lambda found: f"{{{{{value} | {found[2]}}}}}" if found[2] else f"{{{{{label}{found[1]}}}}}",
-        text,
-    )
+def vms_in_place(vms: str, resource_group: str) -> str:
+    """Return what ``{vms}`` stands for."""
+    if not resource_group:
+        return vms
+    is_long = len(resource_group) > LONGEST_GROUP
+    shown = f"{resource_group[:LONGEST_GROUP]}…" if is_long else resource_group
+    return f"{vms} (resource group {shown})"
+
+
+def filled(text: str, facts: dict[str, str]) -> str:
+    """Return the text of a pushed alert. What a fact contains is not replaced again."""
+    return _FACT.sub(lambda found: facts.get(found[1], found[0]), text)
