@@ -15,8 +15,7 @@ from azure_scheduled_events_exporter.alerts.pushed import pushed_alerts
 from azure_scheduled_events_exporter.alerts.rule import PREFIX
 from azure_scheduled_events_exporter.core.document import ScheduledEvent, Scope
 from azure_scheduled_events_exporter.core.instance import Instance
-from azure_scheduled_events_exporter.core.kinds import Kind
-from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, State
+from azure_scheduled_events_exporter.core.lifecycle import Kind, Lifecycle, State
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.metrics.exposition import Exposition
 from azure_scheduled_events_exporter.snapshot.snapshot import Polls, Snapshot
@@ -130,7 +129,7 @@ def test_rules_and_pushes_say_the_same(
     check = {"alertname": pushed.name, "eval_time": "0s", "exp_alerts": [expected]}
     test = {
         "interval": "15s",
-        "input_series": _exposed(event, kind),
+        "input_series": _exposed(replace(event, kind=kind)),
         "alert_rule_test": [check],
     }
     assert play(tmp_path, {"groups": _shipped()}, [test]) == ""
@@ -145,7 +144,7 @@ def test_long_resource_group() -> None:
     assert f"(resource group {'g' * 32}…)" in pushed.annotations["summary"]
 
 
-def _exposed(event: Lifecycle, kind: Kind) -> list[dict[str, str]]:
+def _exposed(event: Lifecycle) -> list[dict[str, str]]:
     """Return the series of an exporter that shows ``event``."""
     snapshot = Snapshot(
         polls=Polls(up=True),
@@ -154,7 +153,6 @@ def _exposed(event: Lifecycle, kind: Kind) -> list[dict[str, str]]:
         current={"E": event},
         shown={"E": event},
         seen={"E": 0.0},
-        kinds={"E": kind},
     )
     text = Exposition(lambda: snapshot, lambda: 0.0).render().body.decode()
     return [

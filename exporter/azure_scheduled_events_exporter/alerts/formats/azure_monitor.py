@@ -23,7 +23,7 @@ _PAGE = 0  # the numbers of Azure's severities
 _TICKET = 2
 _SHOWN = 3
 _INTERVAL = "PT1M"
-_SHOWN = re.compile(rf"((?:{SEEN}|{EVENT_IMPACT})(?:{{[^}}]*}})?)((?: offset \w+)?)")
+_RAW = re.compile(rf"((?:{SEEN}|{EVENT_IMPACT})(?:{{[^}}]*}})?)((?: offset \w+)?)")
 _WINDOW = "2m"  # an eviction can begin and end between two evaluations
 
 
@@ -84,7 +84,7 @@ def _group(group: Group, settings: Settings) -> dict[str, Any]:
 
 def _rule(rule: Alert | Recording, settings: Settings) -> dict[str, Any]:
     if isinstance(rule, Recording):
-        expression = _SHOWN.sub(
+        expression = _RAW.sub(
             lambda found: f"last_over_time({found[1]}[{_WINDOW}]{found[2]})", rule.expression
         )
         return {"record": rule.record, "expression": expression}
