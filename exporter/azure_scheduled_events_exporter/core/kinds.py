@@ -57,7 +57,10 @@ def kind_of(life: Lifecycle, now: float, harmless_below: float = SHORT_FREEZE_SE
 def with_kind(life: Lifecycle, now: float, harmless_below: float) -> Lifecycle:
     """Return ``life`` with its kind at ``now``; ``life`` itself if it has not changed."""
     kind = kind_of(life, now, harmless_below)
-    return life if kind is life.kind else replace(life, kind=kind)
+    is_longer = _paused_longer(life, harmless_below)
+    if kind is life.kind and is_longer is life.paused_longer:
+        return life
+    return replace(life, kind=kind, paused_longer=is_longer)
 
 
 def with_kinds(known: Lifecycles, now: float, harmless_below: float) -> Lifecycles:
@@ -102,10 +105,10 @@ def _has_impact(life: Lifecycle, now: float, harmless_below: float) -> bool:
         and life.started_at is not None
         and now - life.started_at.wall > LONG_STARTED_SECONDS
     )
-    return is_long or paused_longer(life, harmless_below)
+    return is_long or _paused_longer(life, harmless_below)
 
 
-def paused_longer(life: Lifecycle, harmless_below: float) -> bool:
+def _paused_longer(life: Lifecycle, harmless_below: float) -> bool:
     """Return whether this VM was paused for longer than announced, and than ``harmless_below``."""
     announced = life.event.duration_seconds
     if announced is None or life.observed_pause is None:

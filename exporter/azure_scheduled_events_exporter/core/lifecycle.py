@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from .document import ScheduledEvent, Scope
+from .impact import Impact, Tcp
 from .timestamp import Timestamp
 
 REMEMBERED_ENDS = 500
@@ -140,7 +141,10 @@ class Lifecycle:
         observed_pause: seconds of this VM's longest pause while the event was Started, so far; None
             if nobody measured from its start on, as for events of other VMs. pauses: how many
             pauses of 0.1 s or more there were.
+        impact: what else was measured while it was Started, so far; None likewise.
         kind: its kind when it was last observed; of an ended event, that at its end.
+        paused_longer: whether this VM was paused for longer than announced, and than what the
+            settings call harmless.
     """
 
     event: ScheduledEvent
@@ -162,7 +166,9 @@ class Lifecycle:
     most_resources: int = 0
     observed_pause: float | None = None
     pauses: int = 0
+    impact: Impact | None = None
     kind: Kind = Kind.ANNOUNCED
+    paused_longer: bool = False
 
     @property
     def event_id(self) -> str:
@@ -183,6 +189,11 @@ class Lifecycle:
     def is_mine(self) -> bool:
         """Whether it is an event of this VM."""
         return self.scope is Scope.SELF
+
+    @property
+    def tcp(self) -> Tcp | None:
+        """What TCP counted while it was Started, so far; None if that is not known."""
+        return self.impact.during if self.impact else None
 
     @property
     def is_pending(self) -> bool:
@@ -227,6 +238,24 @@ class Lifecycle:
         """Return the life with one more entry in :attr:`moves`; ``previous`` is NotBefore before it."""
         move = Move(transition, at, self.not_before, previous)
         return replace(self, moves=(*self.moves, move)[-REMEMBERED_MOVES:])
+
+
+def impact_values(life: Lifecycle) -> dict[str, float | None]:
+    """Return what was measured of ``life``, for JSON records and spans, by its names there.
+
+    None for what was not measured.
+    """
+    tcp = life.tcp
+    before = life.impact.before if life.impact else None
+    return {
+        "observed_pause_seconds": life.observed_pause,
+        "observed_pauses": life.pauses if life.observed_pause is not None else None,
+        "tcp_retransmitted_segments": tcp.retransmitted if tcp else None,
+        "tcp_retransmitted_segments_minute_before": before.retransmitted if before else None,
+        "tcp_timeouts": tcp.timeouts if tcp else None,
+        "tcp_timeouts_minute_before": before.timeouts if before else None,
+        "clock_step_seconds": life.impact.clock_step if life.impact else None,
+    }
 
 
 @dataclass(frozen=True, slots=True)

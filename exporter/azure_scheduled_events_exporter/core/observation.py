@@ -20,6 +20,7 @@ from types import MappingProxyType
 
 from .document import STATUSES, Document, EventSource, ScheduledEvent, Scope, comparable_name
 from .event_types import is_reboot
+from .impact import Counted, beginning
 from .kinds import SHORT_FREEZE_SECONDS, with_kind, with_kinds
 from .lifecycle import (
     REMEMBERED_ENDS,
@@ -106,6 +107,7 @@ class ObservationContext:
         keeps_unshown: whether events of earlier runs that no document has shown do not end now,
             because they may be another VM's.
         pause: the longest pause of this VM since the last document; None if it was not measured.
+        counted: what the kernel has counted; None if nobody read it.
         harmless_below: a Freeze announced as shorter than so many seconds is harmless.
     """
 
@@ -114,6 +116,7 @@ class ObservationContext:
     watched: bool = True
     pause: Pause | None = None
     keeps_unshown: bool = False
+    counted: Counted | None = None
     harmless_below: float = SHORT_FREEZE_SECONDS
 
 
@@ -125,6 +128,7 @@ def observe(
     The same document again changes nothing. Never raises, whatever the content of the document.
     """
     known = record_pause(known, context.pause)
+    known = _record_impact(known, context.counted)
     seen = dict(known.seen) | {event.event_id: context.now.wall for event in document.events}
     current: dict[str, Lifecycle] = {}
     ended = dict(known.ended)
@@ -170,6 +174,19 @@ def record_pause(known: Lifecycles, pause: Pause | None) -> Lifecycles:
     longer = [(life, _paused(life, pause, begins=False)) for life in started]
     extended = [after for before, after in longer if after is not before]
     return known.updated(extended) if extended else known
+
+
+def _record_impact(known: Lifecycles, counted: Counted | None) -> Lifecycles:
+    """Return ``known`` with what the kernel has counted since; ``known`` if nothing changes."""
+    if counted is None:
+        return known
+    renewed = []
+    for life in known.current.values():
+        if life.impact is not None and life.state is State.STARTED:
+            impact = life.impact.until(counted.now)
+            if impact is not life.impact:
+                renewed.append(replace(life, impact=impact))
+    return known.updated(renewed) if renewed else known
 
 
 def _state(event: ScheduledEvent) -> State:
@@ -224,6 +241,8 @@ def _seen(
         # it.
         is_by_boot = before is not None and _boot_proves(before, context, watched=context.watched)
         life = _paused(life, context.pause, begins=context.watched and not is_by_boot)
+        if life.scope is Scope.SELF and context.counted is not None:
+            life = replace(life, impact=beginning(context.counted))
     changes = []
     for transition in PRESENT.get((before.state if before else None, shown), ()):
         happened = _apply(transition, before, life, context)
@@ -310,6 +329,8 @@ def _gone(life: Lifecycle, context: ObservationContext, *, watched: bool) -> lis
         and context.now.booted_at is not None
     ):
         life, changes = _begun_at(life, context.now.booted_at, context)
+    if life.impact is not None and context.counted is not None:
+        life = replace(life, impact=life.impact.until(context.counted.now, is_last=True))
     changes.append(
         Change(outcome, replace(life, outcome=outcome, ended_at=context.now), context.now)
     )

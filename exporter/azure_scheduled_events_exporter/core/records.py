@@ -6,7 +6,7 @@ Times in ISO 8601 (UTC), lengths in seconds, None for what is unknown or still t
 from azure_scheduled_events_exporter.times import iso_time
 
 from .document import event_values
-from .lifecycle import Change, Lifecycle, State
+from .lifecycle import Change, Lifecycle, State, impact_values
 from .spans import trace_id
 from .timestamp import Timestamp
 
@@ -25,6 +25,7 @@ def current_record(life: Lifecycle, now: float) -> Record:
         "first_seen": iso_time(life.first_seen.wall),
         "approved": life.approved_here,
         "approved_by": str(life.approved_by) if life.approved_by else None,
+        **impact_values(life),
     }
 
 
@@ -45,8 +46,7 @@ def life_record(life: Lifecycle) -> Record:
         "started": _moment(life.started_at),
         "ended": _moment(life.ended_at),
         "started_seconds": seconds_between(life.started_at, life.ended_at),
-        "observed_pause_seconds": life.observed_pause,
-        "observed_pauses": life.pauses if life.observed_pause is not None else None,
+        **impact_values(life),
         "outcome": str(life.outcome) if life.outcome else None,
     }
 

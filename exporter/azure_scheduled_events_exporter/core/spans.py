@@ -13,13 +13,15 @@ from dataclasses import dataclass, field, replace
 from azure_scheduled_events_exporter.times import iso_time
 
 from .document import event_values
-from .lifecycle import Approver, Change, Lifecycle, Move, State, Transition
+from .lifecycle import Approver, Change, Lifecycle, Move, State, Transition, impact_values
 from .timestamp import Timestamp
 
 ROOT = "scheduled_event"
 """The span of the whole life; the other names are detected, scheduled, approval, started and hook."""
 
-_PAUSED = frozenset({"started", ROOT})  # the spans during which this VM may have been paused
+_MEASURED = frozenset({"started", ROOT})
+"""The spans during which the event may have had an impact on this VM."""
+
 _PREFIX = "azure.scheduled_event."
 _GUID = re.compile(
     r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
@@ -159,7 +161,7 @@ def _span(life: Lifecycle, name: str, start: Timestamp, end: Timestamp) -> SpanF
         name=name,
         start=start.wall,
         end=max(start.wall, end.wall),
-        attributes=_attributes(life, with_pause=name in _PAUSED),
+        attributes=_attributes(life, with_impact=name in _MEASURED),
         events=tuple(_span_event(move) for move in life.moves) if name == ROOT else (),
     )
 
@@ -175,14 +177,12 @@ def _span_event(move: Move) -> SpanEvent:
     return SpanEvent(str(move.transition), move.at.wall, attributes)
 
 
-def _attributes(life: Lifecycle, *, with_pause: bool) -> dict[str, AttributeValue]:
+def _attributes(life: Lifecycle, *, with_impact: bool) -> dict[str, AttributeValue]:
     event = life.event
-    is_measured = with_pause and life.observed_pause is not None
     values: dict[str, AttributeValue | None] = {
         **{name.removeprefix("event_"): value for name, value in event_values(event).items()},
         "not_before": None if life.not_before is None else iso_time(life.not_before),
-        "observed_pause_seconds": life.observed_pause if is_measured else None,
-        "observed_pauses": life.pauses if is_measured else None,
+        **(impact_values(life) if with_impact else {}),
         "outcome": life.outcome and str(life.outcome),
         "approved_by": life.approved_by and str(life.approved_by),
         "notice_seconds": life.notice_seconds,

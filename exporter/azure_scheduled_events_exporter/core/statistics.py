@@ -81,11 +81,9 @@ def _observed(change: Change) -> Iterator[tuple[str, tuple[str, ...], float]]:
     event once for each VM that it affects. What follows a wrong end is left out, so each phase of
     an event is measured once. A lost event ends no phase, because its end was not observed.
     """
-    life, transition, event_type = (
-        change.lifecycle,
-        change.transition,
-        change.lifecycle.event.event_type,
-    )
+    life = change.lifecycle
+    transition = change.transition
+    event_type = life.event.event_type
     began = Transition.COMPLETED if life.proven_by_boot else Transition.STARTED
     decided = began if life.approved_by is Approver.DEADLINE else Transition.APPROVED
     if life.has_returned:
@@ -113,6 +111,24 @@ def _observed(change: Change) -> Iterator[tuple[str, tuple[str, ...], float]]:
             yield "pauses", (event_type,), life.observed_pause
 
 
+_COUNTERS = ("pause_counts", "retransmitted", "timeouts")
+
+
+def _counted(change: Change) -> Iterator[tuple[str, int]]:
+    """Yield what ``change`` adds to the counters of :class:`Statistics`: field and number.
+
+    They count what was measured during events of this VM, each once, at its end.
+    """
+    life = change.lifecycle
+    if change.transition is not Transition.COMPLETED or life.has_returned or not life.is_mine:
+        return
+    if life.pauses:
+        yield "pause_counts", life.pauses
+    if life.tcp is not None:
+        yield "retransmitted", life.tcp.retransmitted
+        yield "timeouts", life.tcp.timeouts
+
+
 _BOUNDS: Mapping[str, tuple[float, ...]] = {
     "notice": NOTICE_BOUNDS,
     "approval_latency": LATENCY_BOUNDS,
@@ -132,6 +148,8 @@ class Statistics:
         phases: seconds spent Scheduled and Started, by event type and phase.
         pauses: seconds of this VM's longest pause while an event of it was Started, by event type.
         pause_counts: how many pauses there were, by event type.
+        retransmitted: TCP segments that were sent again while an event was Started, by event type.
+        timeouts: TCP retransmission timeouts likewise.
     """
 
     transitions: Mapping[TransitionKey, int] = field(default_factory=_initial_transitions)
@@ -140,24 +158,30 @@ class Statistics:
     phases: Mapping[tuple[str, str], Histogram] = field(default_factory=dict)
     pauses: Mapping[tuple[str], Histogram] = field(default_factory=dict)
     pause_counts: Mapping[tuple[str], int] = field(default_factory=dict)
+    retransmitted: Mapping[tuple[str], int] = field(default_factory=dict)
+    timeouts: Mapping[tuple[str], int] = field(default_factory=dict)
 
     def plus(self, changes: Iterable[Change]) -> "Statistics":
         """Return the statistics with ``changes`` counted too."""
-        transitions, pause_counts = dict(self.transitions), dict(self.pause_counts)
+        transitions = dict(self.transitions)
+        counters: dict[str, Any] = {name: dict(getattr(self, name)) for name in _COUNTERS}
         histograms: dict[str, Any] = {name: dict(getattr(self, name)) for name in _BOUNDS}
         for change in changes:
-            life, event = change.lifecycle, change.lifecycle.event
-            series = (event.event_type, event.source, str(life.scope))
-            key = (*series, str(change.transition))
-            transitions[key] = transitions.get(key, 0) + 1
-            if life.is_mine:  # series of possible next transitions exist as 0 before they happen
-                for transition in _FORESEEN:
-                    transitions.setdefault((*series, str(transition)), 0)
+            _count_transition(transitions, change)
             for name, labels, value in _observed(change):
                 before = histograms[name].get(labels, Histogram.empty(_BOUNDS[name]))
                 histograms[name][labels] = before.observe(value)
-                if name == "pauses" and life.pauses:
-                    pause_counts[event.event_type,] = (
-                        pause_counts.get((event.event_type,), 0) + life.pauses
-                    )
-        return Statistics(transitions, pause_counts=pause_counts, **histograms)
+            for name, number in _counted(change):
+                key = (change.lifecycle.event.event_type,)
+                counters[name][key] = counters[name].get(key, 0) + number
+        return Statistics(transitions, **counters, **histograms)
+
+
+def _count_transition(transitions: dict[TransitionKey, int], change: Change) -> None:
+    life = change.lifecycle
+    series = (life.event.event_type, life.event.source, str(life.scope))
+    key = (*series, str(change.transition))
+    transitions[key] = transitions.get(key, 0) + 1
+    if life.is_mine:  # series of possible next transitions exist as 0 before they happen
+        for transition in _FORESEEN:
+            transitions.setdefault((*series, str(transition)), 0)

@@ -16,7 +16,7 @@ from azure_scheduled_events_exporter.core.document import RESOURCES_SHOWN, Scope
 from azure_scheduled_events_exporter.core.event_types import EventType
 from azure_scheduled_events_exporter.core.instance import Instance
 from azure_scheduled_events_exporter.core.kinds import Kind
-from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, State
+from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, State, impact_values
 from azure_scheduled_events_exporter.snapshot.snapshot import Snapshot
 
 from .spec import Labels, MetricSpec, Sample
@@ -158,11 +158,26 @@ def _peer_impact(snapshot: Snapshot) -> Iterator[Sample]:
                 yield Sample(labels, life.started_at.wall)
 
 
-def _observed_pause(snapshot: Snapshot) -> Iterator[Sample]:
-    """Yield the longest pause of this VM during each of its events, also of those that ended."""
+def _measured(name: str) -> Callable[[Snapshot], Iterator[Sample]]:
+    """Return a reader of a value of :func:`impact_values` for each event, current or ended."""
+
+    def read(snapshot: Snapshot) -> Iterator[Sample]:
+        for life in (*snapshot.shown.values(), *snapshot.ended):
+            number = impact_values(life)[name]
+            if number is not None:
+                yield Sample(_event_labels(life), number)
+
+    return read
+
+
+def _paused_longer(snapshot: Snapshot) -> Iterator[Sample]:
+    """Yield the pauses that were longer than announced, and than what is called harmless."""
+    vm_name, resource_group = _of_vm(snapshot, ("vm_name", "resource_group"))
     for life in (*snapshot.shown.values(), *snapshot.ended):
-        if life.observed_pause is not None:
-            yield Sample(_event_labels(life), life.observed_pause)
+        announced = life.event.duration_seconds
+        if life.paused_longer and life.observed_pause is not None and announced is not None:
+            labels = (*_event_labels(life), vm_name, resource_group, f"{announced:g}")
+            yield Sample(labels, life.observed_pause)
 
 
 def _ended(snapshot: Snapshot) -> Iterator[Sample]:
@@ -368,8 +383,39 @@ METRICS: tuple[MetricSpec, ...] = (
         "event_observed_pause_seconds",
         "Longest pause of this VM while the event was Started, so far; also for an hour after its"
         " end.",
-        _observed_pause,
+        _measured("observed_pause_seconds"),
         _EVENT,
+        _FOR_RULES,
+    ),
+    _gauge(
+        "event_tcp_retransmitted_segments",
+        "TCP segments sent again since this VM's event started; also for an hour after its end.",
+        _measured("tcp_retransmitted_segments"),
+        _EVENT,
+        _FOR_RULES,
+    ),
+    _gauge(
+        "event_tcp_timeouts",
+        "TCP retransmission timeouts since this VM's event started; also for an hour after its"
+        " end.",
+        _measured("tcp_timeouts"),
+        _EVENT,
+        _FOR_RULES,
+    ),
+    _gauge(
+        "event_clock_step_seconds",
+        "By how much this VM's clock was set forward since its event started, negative if backward;"
+        " also for an hour after its end.",
+        _measured("clock_step_seconds"),
+        _EVENT,
+        _FOR_RULES,
+    ),
+    _gauge(
+        "event_paused_longer_seconds",
+        "Longest pause of this VM during its event, if it is longer than announced (label"
+        " 'announced', seconds) and than --freeze.harmless-below; also for an hour after its end.",
+        _paused_longer,
+        (*_EVENT, "vm_name", "resource_group", "announced"),
         _FOR_RULES,
     ),
     _gauge(
@@ -415,6 +461,20 @@ METRICS: tuple[MetricSpec, ...] = (
         lambda snapshot: snapshot.statistics.pause_counts,
         _TYPE,
         "The table of pauses shows the longest one of each event, which is what a user notices.",
+    ),
+    _counter(
+        "tcp_retransmitted_segments_total",
+        "TCP segments that this VM sent again while an event of it was Started.",
+        lambda snapshot: snapshot.statistics.retransmitted,
+        _TYPE,
+        _FOR_RULES,
+    ),
+    _counter(
+        "tcp_timeouts_total",
+        "TCP retransmission timeouts of this VM while an event of it was Started.",
+        lambda snapshot: snapshot.statistics.timeouts,
+        _TYPE,
+        _FOR_RULES,
     ),
     _gauge(
         "event_approval_due_timestamp_seconds",

@@ -8,6 +8,7 @@ import ctypes
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
@@ -27,12 +28,17 @@ def system_clock() -> Clock:
     The boot id is read once: it cannot change under a running process.
     """
     boot_id = _boot_id()
+    monotonic = since_boot()
+    return lambda: Timestamp(time.time(), monotonic(), boot_id)
 
-    def now() -> Timestamp:
-        seconds = _seconds_since_boot()
-        return Timestamp(time.time(), time.monotonic() if seconds is None else seconds, boot_id)
 
-    return now
+def since_boot() -> Callable[[], float]:
+    """Return what reads the clock since boot, or the monotonic clock where there is none."""
+    if _seconds_since_boot() is None:
+        return time.monotonic
+    if sys.platform == "win32":
+        return lambda: _seconds_since_boot() or 0.0
+    return partial(time.clock_gettime, time.CLOCK_BOOTTIME)
 
 
 class ImdsClock:

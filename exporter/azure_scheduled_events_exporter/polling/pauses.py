@@ -1,25 +1,30 @@
 """Measures pauses of this VM for the poller, also across a restart of this process.
 
-While an event of this VM is current, a thread reads the clocks at each tick. ``core.pause``
-interprets what they say, and ``core.observation`` to which events a pause belongs.
+While an event of this VM is current, a thread reads the clock since boot at each tick, and each
+poll reads the wall clock. ``core.pause`` interprets what they say, and ``core.observation`` to
+which events a pause belongs.
 """
 
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from azure_scheduled_events_exporter.core.document import Scope
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycles, State
 from azure_scheduled_events_exporter.core.pause import Pause, between_runs, gap
-from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.journal.journal import Journal
 
 from .clock import Clock
 
-TICK_SECONDS = 0.05
-"""Time between two samples.
+if TYPE_CHECKING:
+    from azure_scheduled_events_exporter.core.timestamp import Timestamp
 
-A pause is measured with this error; 20 samples a second cost a thousandth of a CPU.
+TICK_SECONDS = 0.05
+"""Time between two samples: a pause may be up to so much longer than measured.
+
+20 samples a second take 1 ms of CPU time.
 """
 
 
@@ -28,13 +33,16 @@ class Pauses:
     """Remembers the largest delay of a tick since :meth:`take` was last called.
 
     Attributes:
-        wait: waits so many seconds, or until the process is to end; returns whether it is.
+        clock: this machine's clock; since_boot: the part of it that each tick reads.
         journal: where the previous run left its last heartbeat.
+        sleep: waits so many seconds. An event that could end the wait would cost twice as much CPU
+            time.
     """
 
     clock: Clock
-    wait: Callable[[float], bool]
+    since_boot: Callable[[], float]
     journal: Journal
+    sleep: Callable[[float], None] = time.sleep
 
     def __post_init__(self) -> None:
         last = self.journal.restore().heartbeat
@@ -42,56 +50,67 @@ class Pauses:
         # too, for the next run.
         self._before_this_run = between_runs(last, self.clock()) if last else None
         self._lock = threading.Lock()
-        self._ticked: Timestamp | None = None  # None while nothing is measured
+        self._taken: Timestamp | None = None  # when it was last taken; None while nobody measures
+        self._ticked = 0.0  # when the last tick was
         self._largest = 0.0
 
     def take(self) -> Pause | None:
         """Return the longest pause since the last call; None if nobody measured."""
         if self._before_this_run is not None:
-            pause, self._before_this_run = self._before_this_run, None
+            pause = self._before_this_run
+            self._before_this_run = None
             return pause
         with self._lock:
-            if self._ticked is None:
+            if self._taken is None:
                 return None
-            self._ticked = self._look(self._ticked)
-            largest, self._largest = self._largest, 0.0
+            self._tick()
+            now = self.clock()
+            planned = now.monotonic - self._taken.monotonic
+            by_wall = gap(self._taken, now, planned)
+            largest = max(self._largest, by_wall)
+            self._taken = now
+            self._largest = 0.0
         return Pause(round(largest, 3))
 
     def attend(self, known: Lifecycles, *, is_last: bool = False) -> None:
         """Sample while this VM has an event, and write a heartbeat while one is Started.
 
         Call at the end of each poll, and before a change of events is shown. ``is_last``: the
-        process ends; its VM's event may start before the exporter runs again.
+        process ends, so that no more is sampled; its VM's event may start before the exporter runs
+        again.
         """
         states = {life.state for life in known.current.values() if life.scope is Scope.SELF}
-        self._sample(is_wanted=bool(states))
+        self._sample(is_wanted=bool(states) and not is_last)
         lives = State.STARTED in states or (is_last and bool(states))
         if self._before_this_run is None and (lives or self.journal.restore().heartbeat):
             self.journal.record_heartbeat(self.clock() if lives else None)
 
     def _sample(self, *, is_wanted: bool) -> None:
         with self._lock:
-            if is_wanted is (self._ticked is not None):
+            if is_wanted is (self._taken is not None):
                 return
-            self._ticked, self._largest = self.clock() if is_wanted else None, 0.0
-            if is_wanted:
-                try:
-                    threading.Thread(target=self._run, name="pauses", daemon=True).start()
-                except RuntimeError:  # no thread could be started: nothing is measured
-                    self._ticked = None
+            self._largest = 0.0
+            self._taken = None
+            if not is_wanted:
+                return
+            self._taken = self.clock()
+            self._ticked = self._taken.monotonic
+            try:
+                threading.Thread(target=self._run, name="pauses", daemon=True).start()
+            except RuntimeError:  # no thread could be started: nothing is measured
+                self._taken = None
 
     def _run(self) -> None:
-        while not self.wait(TICK_SECONDS):
+        while True:
+            self.sleep(TICK_SECONDS)
             with self._lock:
-                if self._ticked is None:
+                if self._taken is None:
                     return
-                self._ticked = self._look(self._ticked)
+                self._tick()
 
-    def _look(self, before: Timestamp) -> Timestamp:
-        """Compare the clocks with when the tick after ``before`` is due; return this moment.
-
-        The lock is held.
-        """
-        now = self.clock()
-        self._largest = max(self._largest, gap(before, now, TICK_SECONDS))
-        return now
+    def _tick(self) -> None:
+        """Compare the clock with when the tick after the last one is due. The lock is held."""
+        now = self.since_boot()
+        late = now - self._ticked - TICK_SECONDS
+        self._largest = max(self._largest, late)
+        self._ticked = now

@@ -32,6 +32,7 @@ from azure_scheduled_events_exporter.snapshot.snapshot import Snapshot
 from azure_scheduled_events_exporter.tracing.delivery import SpanDelivery
 
 from .clock import Clock
+from .kernel import Kernel
 from .pauses import Pauses
 
 if TYPE_CHECKING:
@@ -44,8 +45,9 @@ class State:
     """The state, restored from the journal. One thread uses it; ``snapshot`` may be read by any.
 
     Attributes:
-        clock: the time by the clock of IMDS; machine_clock: that of this machine, by which pauses
-            are measured.
+        clock: the time by the clock of IMDS.
+        pauses: measures the pauses of this VM.
+        kernel: reads the counters of the kernel.
         delivery: delivers the spans that the journal holds; None without tracing.
         wait: waits so many seconds, or until the process is to end; returns whether it is.
         log: where transitions are logged.
@@ -57,7 +59,8 @@ class State:
     journal: Journal
     delivery: SpanDelivery | None
     clock: Clock
-    machine_clock: Clock
+    pauses: Pauses
+    kernel: Kernel
     wait: Callable[[float], bool]
     log: logging.Logger
 
@@ -65,7 +68,6 @@ class State:
         self.identity: Instance | None = None
         self.snapshot = Snapshot(poll_interval=self.config.poll_interval)
         self._began = self.clock()
-        self.pauses = Pauses(self.machine_clock, self.wait, self.journal)
         self._document: Document | None = None  # the last one whose changes are in the journal
         self._observed_at: Timestamp | None = None  # when the last one came
         # The runs of hooks whose spans are in the journal.
@@ -121,6 +123,7 @@ class State:
             watched,
             self.pauses.take(),
             keeps_unshown=not self.knows_owner,
+            counted=self.kernel.look(is_changed=document is not self._document),
             harmless_below=self.config.freeze_harmless_below,
         )
         self.record(*observe(self.known, document, context))

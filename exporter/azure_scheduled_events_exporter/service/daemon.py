@@ -32,7 +32,9 @@ from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
 from azure_scheduled_events_exporter.journal.file import MEMORY
 from azure_scheduled_events_exporter.journal.journal import Journal
 from azure_scheduled_events_exporter.logs import facts
-from azure_scheduled_events_exporter.polling.clock import Clock, ImdsClock, system_clock
+from azure_scheduled_events_exporter.polling.clock import Clock, ImdsClock, since_boot, system_clock
+from azure_scheduled_events_exporter.polling.kernel import Kernel
+from azure_scheduled_events_exporter.polling.pauses import Pauses
 from azure_scheduled_events_exporter.polling.poller import Poller
 from azure_scheduled_events_exporter.polling.state import State
 from azure_scheduled_events_exporter.snapshot.snapshot import Snapshot
@@ -106,6 +108,7 @@ class Exporter:
         self.journal = journal or Journal(path, config.journal_retention, log)
         self._delivery = _delivery(config, self.journal, log) if reports else None
         machine_clock = clock or system_clock()
+        monotonic = (lambda: clock().monotonic) if clock else since_boot()
         self.clock = ImdsClock(machine_clock)
         correct_clock = _ignore if clock else self.clock.correct
         self._alerts = (
@@ -122,8 +125,10 @@ class Exporter:
             log,
         )
         self._approval_policy = scheduler.policy
+        pauses = Pauses(machine_clock, monotonic, self.journal)
+        kernel = Kernel(machine_clock)
         state = State(
-            config, self.journal, self._delivery, self.clock, machine_clock, self._wait, log
+            config, self.journal, self._delivery, self.clock, pauses, kernel, self._wait, log
         )
         self.poller = Poller(state, self._polling_client, approvals, self._alerts, correct_clock)
         self.identification = Identification(

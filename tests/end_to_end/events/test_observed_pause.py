@@ -113,6 +113,12 @@ def test_a_stopped_process(simulator: Simulator, start_exporter: Start, tmp_path
             lambda: [life["observed_pause_seconds"] for life in history(journal)] == [pause],
             "the history",
         )
+        tcp = history(journal)[0]["tcp_retransmitted_segments"]
+        assert tcp is not None
+        assert attributes["azure.scheduled_event.tcp_retransmitted_segments"] == tcp
+        labels = {"event_id": ID, "event_type": "Freeze", "scope": "self"}
+        assert scrape.value("event_tcp_retransmitted_segments", **labels) == tcp
+        assert scrape.value("event_observed_pause_seconds", **labels) == pause
         exporter.kill()
         again = seen(start_exporter(simulator.url, *flags), "completed")
         assert again.series("observed_pause_seconds_sum") == [({"event_type": "Freeze"}, pause)]

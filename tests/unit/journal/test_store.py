@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from azure_scheduled_events_exporter.core.document import ScheduledEvent, Scope
+from azure_scheduled_events_exporter.core.impact import Impact, Readings, Tcp
 from azure_scheduled_events_exporter.core.lifecycle import (
     REMEMBERED_ENDS,
     Approval,
@@ -60,7 +61,7 @@ def of(hint: Any) -> st.SearchStrategy[Any]:
         return FINITE
     if get_origin(hint) is tuple:
         return st.lists(of(get_args(hint)[0]), max_size=3).map(tuple)
-    if hint in {Approval, Timestamp, ScheduledEvent, Move}:
+    if hint in {Approval, Timestamp, ScheduledEvent, Move, Impact, Readings, Tcp}:
         return of_every_field(hint)
     return st.from_type(hint)
 

@@ -13,6 +13,7 @@ from azure_scheduled_events_exporter import __version__
 from azure_scheduled_events_exporter.core.approvals import mark_approved
 from azure_scheduled_events_exporter.core.document import Document, ScheduledEvent
 from azure_scheduled_events_exporter.core.event_types import EventType
+from azure_scheduled_events_exporter.core.impact import Counted, Readings
 from azure_scheduled_events_exporter.core.instance import Instance
 from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycles, Transition
 from azure_scheduled_events_exporter.core.observation import ObservationContext, observe
@@ -241,6 +242,15 @@ def test_series_stay_within_their_budget() -> None:
     idle = count(lived((0, [])))
     assert idle <= 100 + 12 * (len(EventType) - 5), idle
     assert count(replace(lived((0, events)), statistics=Statistics())) - idle <= 13 * len(events)
+    tcp = Counted(Readings(at(1), 5, 5))
+    started = tuple(replace(e, status="Started", duration_seconds=30) for e in events)
+    known, _ = observe(
+        Lifecycles(), Document(7, tuple(events)), ObservationContext(at(0), "vmss_0")
+    )
+    context = ObservationContext(at(1), "vmss_0", pause=Pause(0.2), counted=tcp)
+    known, _ = observe(known, Document(7, started), context)
+    snapshot = Snapshot(vm_name="vmss_0", incarnation=7).showing(known, NOON + 1)
+    assert count(snapshot) - idle <= 13 * len(events)
     types = ("Freeze", "Reboot", "Redeploy", "Preempt", "Terminate")
     statistics = lived(
         (0, events), (1, [replace(event, status="Started") for event in events]), (2, [])
@@ -395,6 +405,31 @@ def test_the_pause_of_an_event_for_an_hour_after_its_end() -> None:
     assert shown((1, events)) == [0.004]
     assert shown((1, events), (2, []), (3600, [])) == [0.004]
     assert shown((1, events), (2, []), (3603, [])) == []
+
+
+@pytest.mark.parametrize(("pause", "is_longer"), [(4.0, False), (12.0, True)])
+def test_a_pause_that_was_longer_than_announced(pause: float, is_longer: bool) -> None:
+    """Announced as 5 s and paused for 12 s: a fact of its own, and the event is not harmless."""
+    freeze = ScheduledEvent("E", "Freeze", "Scheduled", "Platform", ("web_0",), NOON, "", 5.0)
+    started = replace(freeze, status="Started", not_before=None)
+    known = Lifecycles()
+    for seconds, event in ((0, freeze), (1, started), (20, started)):
+        context = ObservationContext(at(seconds), "web_0", pause=Pause(pause if seconds else 0.0))
+        known, _ = observe(known, Document(7, (event,)), context)
+    snapshot = Snapshot(vm_name="web_0", identity=WEB).showing(known, NOON + 20)
+    scrape = Scrape(exposition(snapshot).render().body.decode())
+    labels = {
+        "event_id": "E",
+        "event_type": "Freeze",
+        "scope": "self",
+        "vm_name": "web_0",
+        "resource_group": "rg",
+        "announced": "5",
+    }
+    assert scrape.series("event_paused_longer_seconds") == ([(labels, 12.0)] if is_longer else [])
+    [info] = scrape.series("event_info")
+    assert info[0]["kind"] == ("announced" if is_longer else "harmless")
+    assert bool(scrape.series("vm_impact_timestamp_seconds")) is is_longer
 
 
 def test_ended_events_for_an_hour() -> None:

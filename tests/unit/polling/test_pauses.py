@@ -26,11 +26,15 @@ class Machine:
     """Clocks that advance by a given time with every wait; waits return immediately."""
 
     reads: Timestamp = field(default_factory=lambda: Timestamp(1_700_000_000.0, 800.0, "boot-1"))
-    waits: "queue.Queue[Passing | None]" = field(default_factory=queue.Queue)
+    waits: "queue.Queue[Passing]" = field(default_factory=queue.Queue)
 
     def now(self) -> Timestamp:
         """Return this moment."""
         return self.reads
+
+    def since_boot(self) -> float:
+        """Return the clock since boot."""
+        return self.reads.monotonic
 
     def passes(self, wall: float, since_boot: float) -> None:
         """Advance the clocks."""
@@ -38,16 +42,11 @@ class Machine:
             self.reads.wall + wall, self.reads.monotonic + since_boot, self.reads.boot_id
         )
 
-    def wait(self, seconds: float) -> bool:
-        """Let the clocks go on as the next entry says, and this wait be over; None ends the
-        process.
-        """
+    def sleep(self, seconds: float) -> None:
+        """Let the clocks go on as the next entry says."""
         assert seconds == TICK_SECONDS
-        passing = self.waits.get()
-        if passing is not None:
-            self.passes(*passing)
+        self.passes(*self.waits.get())
         self.waits.task_done()
-        return passing is None
 
 
 def own_event() -> Lifecycles:
@@ -69,7 +68,7 @@ def journal() -> Iterator[Journal]:
 def ticking(journal: Journal, *waits: Passing) -> Iterator[tuple[Machine, Pauses]]:
     """Tick through ``waits``, with a wait in time behind them, and then wait for the next one."""
     machine = Machine()
-    pauses = Pauses(machine.now, machine.wait, journal)
+    pauses = Pauses(machine.now, machine.since_boot, journal, machine.sleep)
     pauses.attend(own_event())
     for passing in (*waits, (TICK_SECONDS,) * 2):
         machine.waits.put(passing)
@@ -77,7 +76,8 @@ def ticking(journal: Journal, *waits: Passing) -> Iterator[tuple[Machine, Pauses
     try:
         yield machine, pauses
     finally:
-        machine.waits.put(None)
+        pauses.attend(own_event(), is_last=True)
+        machine.waits.put((0.0, 0.0))
 
 
 def late(seconds: float) -> Passing:
@@ -95,9 +95,11 @@ def late(seconds: float) -> Passing:
             5.5,
             id="the largest of several, not their sum",
         ),
-        pytest.param([(7.55, TICK_SECONDS)], 7.5, id="frozen with the clocks, then set right"),
-        pytest.param([(-3599.95, TICK_SECONDS), late(0.25)], 0.25, id="set back"),
-        pytest.param([(3600.05, TICK_SECONDS)], 0.0, id="set forward by an hour"),
+        pytest.param(
+            [(7.5 + TICK_SECONDS, TICK_SECONDS)], 7.5, id="frozen with the clocks, then set right"
+        ),
+        pytest.param([(-3600 + TICK_SECONDS, TICK_SECONDS), late(0.25)], 0.25, id="set back"),
+        pytest.param([(3600 + TICK_SECONDS, TICK_SECONDS)], 0.0, id="set forward by an hour"),
     ],
 )
 def test_what_ticks_see(journal: Journal, waits: list[Passing], largest: float) -> None:
@@ -119,9 +121,8 @@ def test_what_ticks_see(journal: Journal, waits: list[Passing], largest: float) 
 
 def test_a_thread_only_while_this_vm_has_an_event(journal: Journal) -> None:
     """Without an event of this VM nothing is measured, and no thread runs."""
-    ending = threading.Event()
     others = set(threading.enumerate())  # those of other tests may end at any time
-    pauses = Pauses(Machine().now, ending.wait, journal)
+    pauses = Pauses(Machine().now, Machine().since_boot, journal)
 
     def tickers() -> int:
         return len(
@@ -137,5 +138,5 @@ def test_a_thread_only_while_this_vm_has_an_event(journal: Journal) -> None:
         eventually(lambda: tickers() == 0, "no thread")
     pauses.attend(own_event())
     eventually(lambda: tickers() == 1, "one thread")
-    ending.set()
+    pauses.attend(own_event(), is_last=True)
     eventually(lambda: tickers() == 0, "no thread")

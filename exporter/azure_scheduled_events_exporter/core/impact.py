@@ -1,0 +1,135 @@
+"""What an event did to this VM, beside its pause: TCP segments sent again, and a step of the clock.
+
+Pure: computes from readings of the kernel's counters. ``polling.kernel`` reads them, and
+``core.observation`` decides when an event begins and ends.
+
+Theory of operation. Azure announces some seconds, and TCP connections may stall for minutes. A
+kernel sends a segment again when no acknowledgement comes, and counts it, so its counters over the
+time that an event is Started, beside those of the minute before it, say what peers noticed. The
+counters are those of the exporter's network namespace: on a VM those of the VM; in a pod without
+host network only those of the pod.
+"""
+
+from dataclasses import dataclass, replace
+
+from .timestamp import Timestamp
+
+MINUTE = 60.0
+
+SHORTEST_SECONDS = 10.0
+"""Counters over a shorter time say nothing about a minute."""
+
+KEPT_SECONDS = 10.0
+"""How often a measurement that goes on is renewed: each renewal is written to the journal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Readings:
+    """What the kernel had counted at a moment.
+
+    Attributes:
+        at: the moment, by this machine's clock.
+        retransmitted: TCP segments sent again since the boot; None if the kernel does not say.
+        timeouts: how often a TCP connection waited in vain and sent again by its timer; likewise.
+    """
+
+    at: Timestamp
+    retransmitted: int | None = None
+    timeouts: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Tcp:
+    """What TCP counted in a period: segments sent again, and timers that expired before that."""
+
+    retransmitted: int
+    timeouts: int
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What an observation may use.
+
+    Attributes:
+        now: the readings of this moment.
+        last: those of the poll before, so before whatever this poll shows; None if there are none.
+        minute_ago: those from about a minute before ``last``; None if there are none.
+    """
+
+    now: Readings
+    last: Readings | None = None
+    minute_ago: Readings | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Impact:
+    """What was measured while an event was Started, so far.
+
+    Attributes:
+        begins: the readings just before it started; ends: the newest ones.
+        before: what TCP counted in the minute before it; None if that is not known.
+        during: what TCP counted since; None if that is not known.
+        clock_step: seconds by which the wall clock was set forward, negative if backward.
+    """
+
+    begins: Readings
+    ends: Readings
+    before: Tcp | None = None
+    during: Tcp | None = None
+    clock_step: float = 0.0
+
+    def until(self, now: Readings, *, is_last: bool = False) -> "Impact":
+        """Return the impact up to ``now``; itself if nothing changes, or the last is recent.
+
+        ``is_last``: the event has ended, so nothing is left out.
+        """
+        if now.at.boot_id != self.begins.at.boot_id:
+            return self  # a boot begins all counters anew: what was measured before it stays
+        if not is_last and now.at.since(self.ends.at) < KEPT_SECONDS:
+            return self
+        during = between(self.begins, now) or self.during
+        step = round(_lead(now.at) - _lead(self.begins.at), 2)
+        if (during, step) == (self.during, self.clock_step):
+            return self
+        return replace(self, ends=now, during=during, clock_step=step)
+
+
+def beginning(counted: Counted) -> Impact:
+    """Return the impact of an event that has just been seen Started."""
+    begins = counted.last or counted.now
+    before = None
+    if counted.minute_ago is not None:
+        before = _in_a_minute(counted.minute_ago, begins)
+    impact = Impact(begins, begins, before)
+    return impact.until(counted.now, is_last=True)
+
+
+def between(earlier: Readings, later: Readings) -> Tcp | None:
+    """Return what TCP counted between two readings of one boot; None if that is not known.
+
+    In another network namespace than before, such as that of a new pod, counters are smaller.
+    """
+    if earlier.retransmitted is None or later.retransmitted is None:
+        return None
+    if earlier.timeouts is None or later.timeouts is None:
+        return None
+    retransmitted = later.retransmitted - earlier.retransmitted
+    timeouts = later.timeouts - earlier.timeouts
+    if retransmitted < 0 or timeouts < 0:
+        return None
+    return Tcp(retransmitted, timeouts)
+
+
+def _in_a_minute(earlier: Readings, later: Readings) -> Tcp | None:
+    """Return what TCP counted between two readings, as if they were a minute apart."""
+    seconds = later.at.since(earlier.at)
+    counted = between(earlier, later)
+    if counted is None or seconds < SHORTEST_SECONDS:
+        return None
+    scale = MINUTE / seconds
+    return Tcp(round(counted.retransmitted * scale), round(counted.timeouts * scale))
+
+
+def _lead(moment: Timestamp) -> float:
+    """Return by how much the wall clock is ahead of the clock since boot."""
+    return moment.wall - moment.monotonic

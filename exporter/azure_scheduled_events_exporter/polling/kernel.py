@@ -1,0 +1,77 @@
+"""Reads what the kernel counts about TCP, and keeps the readings of the last minute.
+
+``core.impact`` interprets them. Linux only: elsewhere nothing is known, and nothing fails.
+"""
+
+from collections import deque
+from dataclasses import dataclass
+from pathlib import Path
+
+from azure_scheduled_events_exporter.core.impact import MINUTE, Counted, Readings
+from azure_scheduled_events_exporter.core.timestamp import Timestamp
+
+from .clock import Clock
+
+NETWORK = Path("/proc/self/net")
+"""The counters of this process' network namespace."""
+
+LOOK_SECONDS = 5.0
+"""How often the counters are read, also while there is no event: one may start without notice."""
+
+
+def tcp_counter(text: bytes, group: bytes, name: bytes) -> int | None:
+    """Return a counter from ``/proc/net/snmp`` or ``/proc/net/netstat``; None if it is not there.
+
+    Each group has two lines that begin with its name: one of names, and one of values.
+    """
+    lines = [line.split() for line in text.splitlines() if line.startswith(group + b":")]
+    if len(lines) != 2 or name not in lines[0]:  # noqa: PLR2004 - names and values
+        return None
+    values = dict(zip(*lines, strict=False))
+    try:
+        return int(values[name])
+    except (KeyError, ValueError):
+        return None
+
+
+@dataclass(eq=False)
+class Kernel:
+    """The readings of the last minute. One thread uses it."""
+
+    clock: Clock
+    folder: Path = NETWORK
+
+    def __post_init__(self) -> None:
+        self._readings: deque[Readings] = deque()
+
+    def look(self, *, is_changed: bool) -> Counted | None:
+        """Read the counters if the document ``is_changed``, or it is time; None otherwise."""
+        now = self.clock()
+        last = self._readings[-1] if self._readings else None
+        if not is_changed and last is not None and now.since(last.at) < LOOK_SECONDS:
+            return None
+        if last is not None and last.at.boot_id != now.boot_id:
+            self._readings.clear()
+            last = None
+        readings = self._read(now)
+        minute_ago = self._minute_before(last)
+        self._readings.append(readings)
+        return Counted(readings, last, minute_ago)
+
+    def _minute_before(self, last: Readings | None) -> Readings | None:
+        """Return the newest readings that are a minute older than ``last``, or the oldest ones."""
+        if last is None:
+            return None
+        while len(self._readings) > 1 and last.at.since(self._readings[1].at) >= MINUTE:
+            self._readings.popleft()
+        return self._readings[0] if self._readings[0] is not last else None
+
+    def _read(self, now: Timestamp) -> Readings:
+        try:
+            snmp = (self.folder / "snmp").read_bytes()
+            netstat = (self.folder / "netstat").read_bytes()
+        except OSError:
+            return Readings(now)
+        retransmitted = tcp_counter(snmp, b"Tcp", b"RetransSegs")
+        timeouts = tcp_counter(netstat, b"TcpExt", b"TCPTimeouts")
+        return Readings(now, retransmitted, timeouts)

@@ -1,0 +1,124 @@
+"""What an event did to this VM's connections and clock."""
+
+from dataclasses import replace
+
+import pytest
+
+from azure_scheduled_events_exporter.core.document import Document, ScheduledEvent
+from azure_scheduled_events_exporter.core.impact import Counted, Readings, Tcp, between
+from azure_scheduled_events_exporter.core.lifecycle import (
+    Change,
+    Lifecycle,
+    Lifecycles,
+    impact_values,
+)
+from azure_scheduled_events_exporter.core.observation import ObservationContext, observe
+from azure_scheduled_events_exporter.core.spans import finished
+from azure_scheduled_events_exporter.core.statistics import Statistics
+from azure_scheduled_events_exporter.core.timestamp import Timestamp
+
+SCHEDULED = ScheduledEvent("E", "Freeze", "Scheduled", "Platform", ("vm_0",), 1900.0, "", 5.0)
+STARTED = replace(SCHEDULED, status="Started", not_before=None)
+PEER = replace(STARTED, event_id="PEER", resources=("vm_1",))
+
+
+def read(seconds: float, retransmitted: int, timeouts: int, *, step: float = 0.0) -> Readings:
+    """Return readings so many seconds after the first ones; the clock was set by ``step``."""
+    at = Timestamp(1000.0 + seconds + step, 50.0 + seconds, "boot")
+    return Readings(at, retransmitted, timeouts)
+
+
+class Watched:
+    """A VM whose event is observed."""
+
+    def __init__(self) -> None:
+        self.known = Lifecycles()
+        self.changes: list[Change] = []
+        self.readings: list[Readings] = []
+
+    def sees(self, readings: Readings, *events: ScheduledEvent) -> Lifecycle | None:
+        """Observe a document of ``events``; return the life of this VM's event."""
+        last = self.readings[-1] if self.readings else None
+        first = self.readings[0] if self.readings else None
+        counted = Counted(readings, last, None if first is last else first)
+        context = ObservationContext(readings.at, "vm_0", counted=counted)
+        self.known, changes = observe(self.known, Document(1, events), context)
+        self.changes.extend(changes)
+        self.readings.append(readings)
+        return self.known.current.get("E") or self.known.ended.get("E")
+
+
+def measured(life: Lifecycle | None) -> dict[str, float | None]:
+    """Return what was measured, without the pause."""
+    assert life is not None
+    values = impact_values(life)
+    return {name: value for name, value in values.items() if not name.startswith("observed_")}
+
+
+def test_an_event_that_cuts_connections() -> None:
+    """Counters since the start, beside those of the minute before, and the step of the clock."""
+    vm = Watched()
+    vm.sees(read(0, 100, 10), SCHEDULED)
+    vm.sees(read(30, 104, 10), SCHEDULED)
+    vm.sees(read(31, 150, 14, step=12.0), STARTED, PEER)
+    life = vm.sees(read(45, 350, 40, step=12.0), STARTED, PEER)
+    expected = {
+        "tcp_retransmitted_segments": 246,
+        "tcp_retransmitted_segments_minute_before": 8,
+        "tcp_timeouts": 30,
+        "tcp_timeouts_minute_before": 0,
+        "clock_step_seconds": 12.0,
+    }
+    assert measured(life) == expected
+    assert vm.known.current["PEER"].impact is None
+    ended = vm.sees(read(46, 351, 40, step=12.0))
+    assert measured(ended) == expected | {"tcp_retransmitted_segments": 247}
+    statistics = Statistics().plus(vm.changes)
+    assert (statistics.retransmitted, statistics.timeouts) == (
+        {("Freeze",): 247},
+        {("Freeze",): 30},
+    )
+    [started, root] = finished(vm.changes[-2])
+    for span in (started, root):
+        assert span.attributes["azure.scheduled_event.tcp_retransmitted_segments"] == 247
+        assert span.attributes["azure.scheduled_event.tcp_timeouts_minute_before"] == 0
+
+
+def test_a_quiet_event() -> None:
+    """An event during which nothing is sent again shows 0, not the absence of a measurement."""
+    vm = Watched()
+    vm.sees(read(0, 100, 10), SCHEDULED)
+    vm.sees(read(1, 100, 10), STARTED)
+    assert measured(vm.sees(read(20, 100, 10))) == {
+        "tcp_retransmitted_segments": 0,
+        "tcp_retransmitted_segments_minute_before": None,
+        "tcp_timeouts": 0,
+        "tcp_timeouts_minute_before": None,
+        "clock_step_seconds": 0.0,
+    }
+
+
+def test_a_measurement_that_goes_on_is_renewed_every_ten_seconds() -> None:
+    """Each renewal is written to the journal, and busy VMs send segments again all the time."""
+    vm = Watched()
+    vm.sees(read(0, 100, 10), STARTED)
+    lives = [vm.sees(read(second, 100 + second, 10), STARTED) for second in range(1, 25)]
+    assert len({life.tcp for life in lives if life is not None}) == 3
+
+
+def test_a_boot_and_another_network_namespace_keep_what_was_measured() -> None:
+    """Counters that begin anew say nothing about the event."""
+    vm = Watched()
+    vm.sees(read(0, 100, 10), STARTED)
+    vm.sees(read(11, 130, 12), STARTED)
+    vm.sees(read(22, 5, 0), STARTED)
+    life = vm.known.current["E"]
+    assert life.tcp == Tcp(30, 2)
+    booted = replace(read(40, 900, 90), at=Timestamp(1200.0, 5.0, "another boot"))
+    assert measured(vm.sees(booted))["tcp_retransmitted_segments"] == 30
+
+
+@pytest.mark.parametrize("unknown", [Readings(Timestamp(0.0)), read(0, 7, 7)])
+def test_what_is_not_known(unknown: Readings) -> None:
+    """Without counters, or with smaller ones than before, nothing is said."""
+    assert between(unknown, read(1, 6, 6)) is None

@@ -1,0 +1,101 @@
+"""What the kernel counts about TCP."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from azure_scheduled_events_exporter.core.timestamp import Timestamp
+from azure_scheduled_events_exporter.polling.kernel import NETWORK, Kernel, tcp_counter
+
+SNMP = """Ip: Forwarding DefaultTTL
+Ip: 1 64
+Tcp: RtoMin MaxConn RetransSegs InErrs
+Tcp: 200 -1 {} 0
+"""
+NETSTAT = """TcpExt: SyncookiesSent TCPTimeouts
+TcpExt: 0 {}
+IpExt: InOctets
+IpExt: 5
+"""
+
+
+@dataclass
+class Network:
+    """A folder as /proc/net, and a clock."""
+
+    folder: Path
+    seconds: float = 0.0
+
+    def counts(self, retransmitted: int, timeouts: int) -> None:
+        """Let the kernel have counted so much."""
+        (self.folder / "snmp").write_text(SNMP.format(retransmitted))
+        (self.folder / "netstat").write_text(NETSTAT.format(timeouts))
+
+    def now(self) -> Timestamp:
+        """Return this moment."""
+        return Timestamp(1000.0 + self.seconds, self.seconds, "boot")
+
+
+@pytest.fixture
+def network(tmp_path: Path) -> Network:
+    """Counters at 0."""
+    found = Network(tmp_path)
+    found.counts(0, 0)
+    return found
+
+
+def test_the_minute_before(network: Network) -> None:
+    """A look finds the one before, and the readings of a minute before that."""
+    kernel = Kernel(network.now, network.folder)
+    for second in range(91):
+        network.seconds = second
+        network.counts(second, second * 2)
+        counted = kernel.look(is_changed=True)
+    assert counted is not None
+    assert counted.last is not None
+    assert counted.minute_ago is not None
+    readings = (counted.now, counted.last, counted.minute_ago)
+    assert [(each.retransmitted, each.timeouts) for each in readings] == [
+        (90, 180),
+        (89, 178),
+        (29, 58),
+    ]
+
+
+def test_few_looks(network: Network) -> None:
+    """Counters are read every 5 s, so that an event without notice has a minute before it too."""
+    kernel = Kernel(network.now, network.folder)
+    looks = []
+    for second in range(121):
+        network.seconds = second
+        looks.append(kernel.look(is_changed=False))
+    assert len([each for each in looks if each is not None]) == 25
+    counted = kernel.look(is_changed=True)
+    assert counted is not None
+    assert counted.minute_ago is not None
+    assert counted.minute_ago.at.monotonic == 60
+
+
+def test_no_such_files(tmp_path: Path) -> None:
+    """Where the kernel has no such files, nothing is known, and nothing fails."""
+    counted = Kernel(Network(tmp_path).now, tmp_path).look(is_changed=True)
+    assert counted is not None
+    assert (counted.now.retransmitted, counted.now.timeouts) == (None, None)
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"Tcp: RetransSegs\n", b"Tcp: A\nTcp: 1\n", b"Tcp: RetransSegs\nTcp: x\n"]
+)
+def test_a_counter_that_is_not_there(text: bytes) -> None:
+    """A text without the counter, or cut off, has none."""
+    assert tcp_counter(text, b"Tcp", b"RetransSegs") is None
+
+
+@pytest.mark.skipif(not NETWORK.exists(), reason="no Linux")
+def test_this_machine() -> None:
+    """The kernel of this machine says both."""
+    counted = Kernel(Network(NETWORK).now).look(is_changed=True)
+    assert counted is not None
+    assert counted.now.retransmitted is not None
+    assert counted.now.timeouts is not None
