@@ -10,7 +10,7 @@ demo:  ## run the exporter on the built-in simulator; DEMO='--speed 10' passes f
 stack:  ## run the whole chain: five VMs, Prometheus, Alertmanager and the pages; SPEED=2 STACK=--free-ports, STACK=--victoria
 	@scripts/stack $(STACK)
 
-test: setup  ## run the static checks and every test; QUICK=1 unit and wire tests only; PYTEST='-k name' a part; PYTHON=python3.13
+test: setup  ## run the static checks and every test; QUICK=1 unit and wire tests only; PYTEST='-k name' a part; COVERAGE=1; PYTHON=python3.13
 	@scripts/test $(PYTEST)
 
 dependencies: setup  ## run the unit and wire tests with VERSIONS=lowest or VERSIONS=newest permitted dependencies

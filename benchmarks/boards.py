@@ -1,4 +1,4 @@
-"""How long the queries of the dashboards take on an engine that has a fleet in it, each asked alone."""
+"""How long the queries of the dashboards take on an engine with a fleet, each asked alone."""
 
 import signal
 import time
@@ -17,7 +17,8 @@ from support.programs import Program, eventually
 
 ROUNDS = 3
 _PATIENCE_SECONDS = 150  # for an answer, and for the end of what is under way
-_IDLE_SECONDS, _IDLE_SHARE = 5.0, 0.05
+_IDLE_SECONDS = 5.0
+_IDLE_SHARE = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +31,19 @@ class Asked:
 
 
 def ask(board: str, url: str, moment: float, vm: tuple[str, str]) -> Iterator[Asked]:
-    """Ask every query of a dashboard at a moment; ``vm`` is the name and the instance of the VM that is looked at."""
+    """Ask every query of a dashboard at a moment.
+
+    Args:
+        board: The name of the dashboard.
+        url: Where the engine answers.
+        moment: In seconds since 1970.
+        vm: Name and instance of the VM that the dashboard of one VM shows.
+    """
     variables = of_vm(*vm) if board == "vm" else {"$job": JOB}
     variables |= BoardReader(board, url).names()
     for where, query, path, times in BoardReader(board, url, variables, moment).queries():
-        took, found = [], 0
+        took: list[float] = []
+        found = 0
         for _ in range(ROUNDS):
             began = time.perf_counter()
             answer = requests.post(
@@ -48,7 +57,10 @@ def ask(board: str, url: str, moment: float, vm: tuple[str, str]) -> Iterator[As
 
 
 def report(stack: Stack | VictoriaStack, folder: Path, vm: tuple[str, str]) -> list[str]:
-    """Return a table with a row per dashboard, and its slowest queries; scrapes and rules end before."""
+    """Return a table with a row for each dashboard, and the slowest queries.
+
+    Scrapes and rules end before.
+    """
     moment = float(int(time.time() - 15))
     _rest(stack, folder)
     text = [
@@ -59,7 +71,8 @@ def report(stack: Stack | VictoriaStack, folder: Path, vm: tuple[str, str]) -> l
     for board in BOARDS:
         asked = sorted(ask(board, stack.url, moment, vm), key=lambda each: -each.seconds)
         worst += asked[:3]
-        total, series = sum(each.seconds for each in asked), max(each.series for each in asked)
+        total = sum(each.seconds for each in asked)
+        series = max(each.series for each in asked)
         title = load(board)["title"]
         text.append(
             f"| {title} | {len(asked)} | {total:.2f} s | {asked[0].seconds:.2f} s | {series} |"
@@ -72,7 +85,7 @@ def report(stack: Stack | VictoriaStack, folder: Path, vm: tuple[str, str]) -> l
 
 
 def _rest(stack: Stack | VictoriaStack, folder: Path) -> None:
-    """Let the engine scrape and evaluate nothing any more, so that its queries alone are measured."""
+    """Let the engine scrape and evaluate nothing, so that its queries alone are measured."""
     if isinstance(stack, VictoriaStack):
         for name, program in stack.programs.items():
             if name.startswith(("vmagent", "vmalert")):

@@ -1,4 +1,4 @@
-"""What the exporter costs beside its budgets, and how the costs grow: the tables of docs/performance.md.
+"""Measures the exporter beside its budgets, and how the costs grow: docs/performance.md.
 
 Run: ``make bench`` or ``PYTHONPATH=tests python -m benchmarks.budgets [--write] [--peer CMD
 --peer-url URL]``. With ``--write`` the page in docs is renewed between its marks. Everything stays
@@ -35,7 +35,8 @@ from support.paths import ROOT
 from support.programs import COMMAND, debian, eventually, fetch
 
 PAGE = ROOT / "docs" / "performance.md"
-BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
+BEGIN = "<!-- measured: begin -->"
+END = "<!-- measured: end -->"
 MILLI = 1000.0
 LOOK_SECONDS = 0.005  # between two looks at /metrics for a change
 QUIET = Scenario("quiet", "Nothing happens.", (VirtualMachine("vm_0"),), ())
@@ -43,10 +44,12 @@ QUIET = Scenario("quiet", "Nothing happens.", (VirtualMachine("vm_0"),), ())
 
 @dataclass(frozen=True)
 class Effort:
-    """How much to measure: runs of each figure, seconds of polls, scrapes, changes, transitions, current events."""
+    """How much to measure."""
 
     runs: int = 5
+    """Of each figure."""
     polls: int = 20
+    """Seconds of them."""
     scrapes: int = 1000
     changes: int = 100
     transitions: int = 2000
@@ -91,8 +94,12 @@ def events(count: int, changed: int = 0, first: int = 0) -> list[Mapping[str, ob
 
 
 def transitions(path: Path, count: int) -> list[float]:
-    """Return the seconds that each transition takes in the journal, with its spans: detected, started, completed."""
-    taken, known = [], Lifecycles()
+    """Return the seconds that each transition takes in the journal, with its spans.
+
+    Every event is detected, started and completed.
+    """
+    taken = []
+    known = Lifecycles()
     with closing(Journal(path, 90 * 86400.0, logging.getLogger("benchmark"))) as journal:
         for number in range(count // 3):
             (event,) = events(1, first=number)
@@ -153,18 +160,27 @@ class Bench:
 
     def rows(self, collector: str, hanging: str) -> Iterator[Row]:
         """Yield each figure that has a budget."""
+        yield from self._resting(collector)
+        yield from self._scraping()
+        text = f"a change in IMDS to `/metrics`, p99 of {self._effort.changes}, polling every 1 s"
+        yield Row(text, 1.1, "s", [percentile(list(self._changes()), 99) / MILLI])
+        yield from self._journalling()
+        ends = [self._end(hanging) for _ in range(self._effort.runs)]
+        yield Row("SIGTERM to exit, with a collector that hangs", 2, "s", ends)
+
+    def _resting(self, collector: str) -> Iterator[Row]:
+        """Yield start, memory and polls."""
         each = range(self._effort.runs)
-        yield Row(
-            "start of the process to the first answer of `/metrics`",
-            0.4,
-            "s",
-            [self._start() for _ in each],
-        )
+        starts = [self._start() for _ in each]
+        yield Row("start of the process to the first answer of `/metrics`", 0.4, "s", starts)
         for tracing, budget, flags in (("off", 42, ()), ("on", 48, ("--otlp.endpoint", collector))):
             memory = [self._at_rest(1, *flags)[1] for _ in each]
             yield Row(f"resident memory, tracing {tracing}", budget, "MiB", memory)
         polls = [self._at_rest(0)[0] for _ in each]
         yield Row("processor time of a poll, document unchanged, no event", 1.8, "ms", polls)
+
+    def _scraping(self) -> Iterator[Row]:
+        """Yield scrapes of few and many events, by one and many clients."""
         for count, clients, most, what in (
             (0, 1, 2, "idle"),
             (10, 1, 2, "10 current events"),
@@ -173,25 +189,18 @@ class Bench:
         ):
             with self.running(count) as exporter:
                 exporter.scrapes(50)
-                runs = [
-                    exporter.scrapes(self._effort.scrapes * (1 + clients // 10), clients)
-                    for _ in each
-                ]
+                scrapes = self._effort.scrapes * (1 + clients // 10)
+                runs = [exporter.scrapes(scrapes, clients) for _ in range(self._effort.runs)]
             yield Row(f"scrape, {what}, p99", most, "ms", [percentile(run, 99) for run in runs])
-        text = f"a change in IMDS to `/metrics`, p99 of {self._effort.changes}, polling every 1 s"
-        yield Row(text, 1.1, "s", [percentile(list(self._changes()), 99) / MILLI])
+
+    def _journalling(self) -> Iterator[Row]:
+        """Yield transitions on disk."""
         taken = [
             transitions(self._folder / f"transitions-{run}", self._effort.transitions)
-            for run in each
+            for run in range(self._effort.runs)
         ]
         yield Row("journalled transition, median", 3, "ms", [percentile(run, 50) for run in taken])
         yield Row("journalled transition, p99", 15, "ms", [percentile(run, 99) for run in taken])
-        yield Row(
-            "SIGTERM to exit, with a collector that hangs",
-            2,
-            "s",
-            [self._end(hanging) for _ in each],
-        )
 
     def _start(self) -> float:
         with self.running() as exporter:
@@ -202,24 +211,31 @@ class Bench:
             return exporter.end()
 
     def _at_rest(self, count: int, *flags: str) -> tuple[float, float]:
-        """Return the milliseconds of processor per second, and the MiB, of an exporter to which nothing happens."""
+        """Return what an exporter uses to which nothing happens.
+
+        Milliseconds of processor for a second, and MiB.
+        """
         with self.running(count, *flags) as exporter:
             exporter.scrapes(200)
             time.sleep(3)
-            before, begun = exporter.processor(), time.monotonic()
+            before = exporter.processor()
+            begun = time.monotonic()
             time.sleep(self._effort.polls)
             poll = (exporter.processor() - before) / (time.monotonic() - begun) * MILLI
             exporter.scrapes(10)
             return poll, exporter.memory()
 
     def _changes(self) -> Iterator[float]:
-        """Yield the seconds from each change in IMDS to ``/metrics``, late by up to ``LOOK_SECONDS``."""
+        """Yield the seconds from each change in IMDS to ``/metrics``.
+
+        They are too long by up to ``LOOK_SECONDS``.
+        """
         with self.running() as exporter:
             for number in range(self._effort.changes):
-                time.sleep(
-                    random.random()
-                )  # a change is seen right after a poll: any moment up to the next one
-                (event,) = changed = events(1, first=number)
+                # A change is seen right after a poll: any moment up to the next one.
+                time.sleep(random.random())
+                changed = events(1, first=number)
+                (event,) = changed
                 begun = time.monotonic()
                 self._simulator.set_document(changed)
                 while str(event["EventId"]).encode() not in fetch(exporter.url).body:
@@ -227,10 +243,14 @@ class Bench:
                 yield time.monotonic() - begun
 
     def growth(self, count: int) -> str:
-        """Return the costs with ``count`` current events as a row; NotBefore of all of them moves at every poll."""
+        """Return the costs with ``count`` current events as a row.
+
+        NotBefore of all of them moves at every poll.
+        """
         with self.running(count) as exporter:
             scrape = statistics.median(exporter.scrapes(100)) * MILLI
-            before, rounds = exporter.processor(), 5
+            before = exporter.processor()
+            rounds = 5
             for number in range(1, rounds + 1):
                 self._simulator.set_document(events(count, number))
                 time.sleep(max(1.1, count / 300))
@@ -282,6 +302,32 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
+def _system() -> str:
+    name = platform.freedesktop_os_release().get("PRETTY_NAME", platform.platform())
+    return f"{os.cpu_count()} shared cores, {name}, Python {platform.python_version()}"
+
+
+HEAD = (
+    "",
+    "| what | budget | median | runs | |",
+    "| --- | --- | --- | --- | --- |",
+)
+GROWTH = (
+    "",
+    "How the costs grow with the number of current events:",
+    "",
+    "| current events | scrape, median | poll in which all changed | memory |",
+    "| --- | --- | --- | --- |",
+)
+SIDE_BY_SIDE = (
+    "",
+    "Side by side, each program started once in the same run:",
+    "",
+    "| exporter | start | memory | scrape p50 / p99 | exposition |",
+    "| --- | --- | --- | --- | --- |",
+)
+
+
 def main() -> int:
     """Measure, print, and return 1 when a budget is missed."""
     options = _options()
@@ -292,38 +338,26 @@ def main() -> int:
         lines.extend(map(str, texts))
         print(*texts, sep="\n", flush=True)
 
-    system = platform.freedesktop_os_release().get("PRETTY_NAME", platform.platform())
-    note(
-        f"{os.cpu_count()} shared cores, {system}, Python {platform.python_version()}; medians, and"
-        " the spread of the"
-    )
-    note("runs.", "", "| what | budget | median | runs | |", "| --- | --- | --- | --- | --- |")
     missed = False
     with tempfile.TemporaryDirectory() as folder, Simulator(QUIET) as simulator:
         bench = Bench(simulator, Path(folder), effort)
+        note(f"{_system()}; medians, and the spread of the", "runs.", *HEAD)
         with Collector() as collector, Collector(HANG) as deaf:
             for row in bench.rows(collector.url, deaf.url):
                 note(row)
                 missed = missed or row.missed
-        note("", "How the costs grow with the number of current events:", "")
-        note(
-            "| current events | scrape, median | poll in which all changed | memory |",
-            "| --- | --- | --- | --- |",
-        )
+        note(*GROWTH)
         for count in effort.events:
             note(bench.growth(count))
-        note("", "Side by side, each program started once in the same run:", "")
-        note(
-            "| exporter | start | memory | scrape p50 / p99 | exposition |",
-            "| --- | --- | --- | --- | --- |",
-        )
+        note(*SIDE_BY_SIDE)
         with bench.running() as exporter:
             note(beside("this one, idle", exporter))
         for each in others(options.peer, options.peer_url):
             note(each)
     if options.write:
-        head, _, rest = PAGE.read_text().partition(BEGIN)
-        PAGE.write_text("\n".join((f"{head}{BEGIN}", *lines, END)) + rest.partition(END)[2])
+        before, _, rest = PAGE.read_text().partition(BEGIN)
+        after = rest.partition(END)[2]
+        PAGE.write_text("\n".join((f"{before}{BEGIN}", *lines, END)) + after)
     return int(missed)
 
 

@@ -1,4 +1,4 @@
-"""Reads what Prometheus, vmagent, VictoriaMetrics and vmalert count, and what their processes use."""
+"""Reads what Prometheus, vmagent, VictoriaMetrics and vmalert count and use."""
 
 import re
 import threading
@@ -26,7 +26,7 @@ class Metrics:
         self._text = answer.text
 
     def total(self, pattern: str) -> float:
-        """Return the sum of all series whose name and labels match from the beginning; fail if there are none."""
+        """Return the sum of all series that match from the beginning; fail if there are none."""
         found = re.findall(rf"(?m)^{pattern}(?:{{.*}})? (\S+)$", self._text)
         assert found, pattern
         return sum(map(float, found))
@@ -41,11 +41,14 @@ class Metrics:
 
 @dataclass(frozen=True, slots=True)
 class EngineSample:
-    """What an engine has counted up to a moment: stored samples, series in memory, and what went wrong."""
+    """What an engine has counted up to a moment."""
 
     samples: float
+    """Stored ones."""
     series: float
+    """In memory."""
     failures: Mapping[str, float]
+    """How often something went wrong, by what."""
 
 
 def read(stack: Stack | VictoriaStack) -> EngineSample:
@@ -65,11 +68,11 @@ def read(stack: Stack | VictoriaStack) -> EngineSample:
 
 
 def _read_victoria(stack: VictoriaStack) -> EngineSample:
-    store, vmalert, agents = (
-        Metrics(stack.url),
-        Metrics(stack.vmalert),
-        [Metrics(url) for url in stack.agents],
-    )
+    store = Metrics(stack.url)
+    vmalert = Metrics(stack.vmalert)
+    agents = [Metrics(url) for url in stack.agents]
+    lost = sum(each.total("vmagent_remotewrite_packets_dropped_total") for each in agents)
+    lost += vmalert.total("vmalert_remotewrite_dropped_rows_total")
     return EngineSample(
         store.total(r'vm_rows_inserted_total{type="promremotewrite"}'),
         store.total(r'vm_cache_entries{type="storage/hour_metric_ids"}'),
@@ -77,10 +80,7 @@ def _read_victoria(stack: VictoriaStack) -> EngineSample:
             "evaluations missed": vmalert.total("vmalert_iteration_missed_total"),
             "rules failed": vmalert.total("vmalert_execution_errors_total"),
             "alerts not sent": vmalert.total("vmalert_alerts_send_errors_total"),
-            "samples lost": sum(
-                each.total("vmagent_remotewrite_packets_dropped_total") for each in agents
-            )
-            + vmalert.total("vmalert_remotewrite_dropped_rows_total"),
+            "samples lost": lost,
         },
     )
 
@@ -104,7 +104,7 @@ def _used(program: Program) -> Used:
 
 
 class Watch:
-    """Collects what programs use, and the duration of every evaluation of each group of rules, in a thread.
+    """Collects in a thread what programs use, and how long each group of rules is evaluated.
 
     A context manager; the figures are whole when it has ended.
     """
@@ -148,12 +148,9 @@ class Watch:
             for group, ended in after[0].items():
                 new = ended - before[0].get(group, 0)
                 if new > 0:
-                    summed = self._names[1].endswith("_sum")
-                    taken = (
-                        (after[1][group] - before[1].get(group, 0)) / new
-                        if summed
-                        else after[1][group]
-                    )
+                    taken = after[1][group]
+                    if self._names[1].endswith("_sum"):
+                        taken = (taken - before[1].get(group, 0)) / new
                     self.durations.setdefault(group, []).append(taken)
             before = after
 

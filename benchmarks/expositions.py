@@ -27,7 +27,7 @@ def capture(folder: Path) -> dict[str, str]:
 
 
 def _life(event_type: str, folder: Path) -> dict[str, str]:
-    """Return what the exporters of the event's VM and of a neighbor serve before, during and after it."""
+    """Return what exporters of the VM and of a neighbor serve before, during and after it."""
     found = {}
     with ExitStack() as stack:
         simulator = stack.enter_context(Simulator(Scenario("quiet", "", VMS, ())))

@@ -1,4 +1,6 @@
-"""What monitoring a fleet costs, and how late a page comes: Prometheus, or vmagent, VictoriaMetrics and vmalert.
+"""What monitoring a fleet costs, and how late a page comes.
+
+The engines are Prometheus; and vmagent, VictoriaMetrics and vmalert.
 
 Run: ``PYTHONPATH=tests .venv/bin/python -m benchmarks.fleet --engine prometheus|victoria [--vms
 10000] [--minutes 17] [--interval 15s] [--alerts-only] [--boards] [SETTING=VALUE ...]``, with
@@ -36,6 +38,7 @@ VMS_OF_ADDRESS = 5000  # targets on one loopback address, so that client ports s
 PATIENCE = 60.0  # seconds for the last page, beyond a scrape and an evaluation
 MEBIBYTE = 1 << 20
 SERVER = "the fleet"
+ENGINES = {"prometheus": "Prometheus", "victoria": "vmagent, VictoriaMetrics, vmalert"}
 
 
 class Server(Program):
@@ -62,7 +65,10 @@ class Server(Program):
         ]
 
     def advance(self) -> tuple[str, float]:
-        """Let the rollout advance by a step; return the id of the event that is announced, and when (monotonic)."""
+        """Let the rollout advance by a step.
+
+        Return the id of the event that is announced, and when (monotonic).
+        """
         announced = json.loads(fetch(f"http://127.0.0.1:{self.port}/advance", "POST").body)
         return announced["event_id"], announced["at"]
 
@@ -89,26 +95,26 @@ def start(plan: argparse.Namespace, folder: Path, server: Server) -> Stack | Vic
 
 
 def measure(plan: argparse.Namespace, folder: Path) -> Iterator[str]:
-    """Run the fleet and the engine; yield the tables of docs/performance.md, with one row where runs are compared."""
+    """Run the fleet and the engine; yield the tables of docs/performance.md."""
     with ExitStack() as running:
         server = running.enter_context(Server(plan, folder))
         stack = start(plan, folder, server)
         running.enter_context(stack)
         roll_out(server, plan)
-        before, at = read(stack), time.monotonic()
-        with Watch(
-            stack, {**stack.programs, SERVER: server}, min(1.0, parse_duration(plan.evaluation) / 2)
-        ) as watch:
+        programs = {**stack.programs, SERVER: server}
+        evaluation = parse_duration(plan.evaluation)
+        before = read(stack)
+        at = time.monotonic()
+        with Watch(stack, programs, min(1.0, evaluation / 2)) as watch:
             changes = roll_out(server, plan)
-            after, seconds, load = read(stack), time.monotonic() - at, os.getloadavg()[0]
-        delays = wait_for_pages(
-            stack, changes, parse_duration(plan.interval) + parse_duration(plan.evaluation)
-        )
+            after = read(stack)
+            seconds = time.monotonic() - at
+            load = os.getloadavg()[0]
+        delays = wait_for_pages(stack, changes, parse_duration(plan.interval) + evaluation)
         failures = {what: count - before.failures[what] for what, count in after.failures.items()}
         failures["changes without a page"] = len(changes) - len(delays)
-        failures["targets down"] = (
-            plan.vms - query(stack.url, f'count(up{{job="{JOB}"}} == 1) or vector(0)')[0][1]
-        )
+        up = query(stack.url, f'count(up{{job="{JOB}"}} == 1) or vector(0)')[0][1]
+        failures["targets down"] = plan.vms - up
         yield from head(plan, seconds, load, len(delays))
         samples = (after.samples - before.samples) / seconds
         yield from overview(plan, (samples, after.series, seconds), watch, delays, failures)
@@ -118,7 +124,7 @@ def measure(plan: argparse.Namespace, folder: Path) -> Iterator[str]:
 
 
 def roll_out(server: Server, plan: argparse.Namespace) -> dict[str, float]:
-    """Advance the rollout for half of the run; return when each event was announced (monotonic), by its id."""
+    """Advance the rollout for half of the run; return when each event was announced."""
     changes = {}
     end = time.monotonic() + plan.minutes * 30
     while (left := end - time.monotonic()) > 0:
@@ -131,7 +137,7 @@ def roll_out(server: Server, plan: argparse.Namespace) -> dict[str, float]:
 def wait_for_pages(
     stack: Stack | VictoriaStack, changes: Mapping[str, float], interval: float
 ) -> list[float]:
-    """Return the seconds from each change to its first notification, as far as they come in time."""
+    """Return the seconds from each change to its first notification, where it came in time."""
     end = time.monotonic() + interval + PATIENCE
     told: dict[str, float] = {}
     while changes.keys() - told.keys() and time.monotonic() < end:
@@ -142,7 +148,6 @@ def wait_for_pages(
 
 
 # ---- The report
-# -----------------------------------------------------------------------------------------------------
 
 
 def head(plan: argparse.Namespace, seconds: float, load: float, changes: int) -> Iterator[str]:
@@ -168,15 +173,16 @@ def overview(
     delays: Sequence[float],
     failures: Mapping[str, float],
 ) -> Iterator[str]:
-    """Yield the table with a row for each run; ``counted`` are samples a second, series, and the seconds of the run."""
+    """Yield the table with a row for each run.
+
+    ``counted`` are samples a second, series, and the seconds of the run.
+    """
     samples, series, seconds = counted
     parts = [used for name, used in watch.used.items() if name != SERVER]
     slowest = max(watch.durations.values(), key=max)
     row = {
         "VMs": f"{plan.vms:,}",
-        "engine": (
-            "vmagent, VictoriaMetrics, vmalert" if plan.engine == "victoria" else "Prometheus"
-        ),
+        "engine": ENGINES[plan.engine],
         "series": f"{series:,.0f}, {'only alerts' if plan.alerts_only else 'all'}",
         "samples a second": f"{samples:,.0f}",
         "memory": f"{sum(used.memory for used in parts) / MEBIBYTE:,.0f} MiB",
@@ -213,9 +219,9 @@ def details(watch: Watch, seconds: float) -> Iterator[str]:
 
 
 def plan_of(arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    """Return what is to be measured; ``group`` is how many VMs of a placement group report its event."""
+    """Return what is to be measured; ``group`` VMs of a placement group report its event."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.fleet", description=__doc__)
-    parser.add_argument("--engine", choices=("prometheus", "victoria"), required=True)
+    parser.add_argument("--engine", choices=tuple(ENGINES), required=True)
     parser.add_argument("--vms", type=int, default=10_000)
     parser.add_argument("--events", type=int, default=500, help="current events (default: 500)")
     parser.add_argument(

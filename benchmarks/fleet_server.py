@@ -1,4 +1,4 @@
-"""Serves the expositions of many exporters at ``/vm/NUMBER/metrics``, in one process that leaves the cores to others.
+"""Serves the expositions of many exporters at ``/vm/NUMBER/metrics``, in one process.
 
 ``benchmarks.fleet`` starts it with the expositions of real exporters. What is the same on all VMs
 is compressed once a second; names, ids and times of one VM and its event are written anew for each
@@ -25,9 +25,8 @@ TYPES = ("Freeze", "Reboot", "Redeploy", "Preempt", "Terminate")
 NOTIFIED_AT_ONCE = ("Reboot", "Redeploy", "Preempt", "Terminate")  # a Freeze waits for `group.wait`
 UPTIME_SECONDS = 3600  # of all exporters, when the server starts
 POLL_CPU_SECONDS = 0.0016
-CONNECTIONS = (
-    8000  # kept open; more would exceed the usual limits of descriptors, here and in a scraper
-)
+# Kept open; more would exceed the usual limits of descriptors, here and in a scraper.
+CONNECTIONS = 8000
 NOTICE_SECONDS = 3600
 OWN = tuple(f"{PREFIX}{name}" for name in ("instance_info", "event_", "vm_impact_"))
 POLLS = re.compile(rf"^({PREFIX}poll(?:s_total|_duration_seconds)\S*) (\S+)$", re.MULTILINE)
@@ -36,21 +35,21 @@ MOMENTS = (
     "event_seconds_until_not_before",
 )
 # What the captured expositions contain, and every VM has in its own way.
-VM, PEER, SCALE_SET = "captured-vm-self", "captured-vm-peer", "captured-set"
+VM = "captured-vm-self"
+PEER = "captured-vm-peer"
+SCALE_SET = "captured-set"
 EVENT_ID = "0CA97C0E-AB1E-4D00-9E1D-CA97C0E0CA97"
 
 
 # ---- Expositions
-# ----------------------------------------------------------------------------------------------------
 
 
 class Exposition:
-    """What one real exporter served, as a pattern for others: a part for all VMs, and a part for each VM."""
+    """What one real exporter served, as a pattern: a part for all VMs, and one for each VM."""
 
     def __init__(self, text: str) -> None:
-        self._common: list[
-            str | tuple[str, float]
-        ] = []  # a line, or a series and what a poll adds to it
+        # A line, or a series and what a poll adds to it.
+        self._common: list[str | tuple[str, float]] = []
         own = []
         polls_line = re.search(rf'^{PREFIX}polls_total{{outcome="ok"}} (\S+)', text, re.MULTILINE)
         assert polls_line is not None
@@ -91,7 +90,8 @@ class Exposition:
                 )
                 for each in self._common
             ]
-            self._rendered, self._second = _gzip("\n".join((*lines, ""))), int(now)
+            self._rendered = _gzip("\n".join((*lines, "")))
+            self._second = int(now)
         return self._rendered
 
     def own(self, values: Mapping[str, object]) -> bytes:
@@ -122,7 +122,6 @@ def _gzip(text: str) -> bytes:
 
 
 # ---- The fleet
-# ------------------------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
@@ -139,12 +138,11 @@ class Event:
 
 
 class Fleet:
-    """Placement groups of the same number of VMs, with ``events`` current events, and what each exporter serves."""
+    """Placement groups of as many VMs each, with ``events`` current events."""
 
     def __init__(self, expositions: Mapping[str, str], vms: int, events: int, group: int) -> None:
-        polls = dict(
-            POLLS.findall(expositions["idle"])
-        )  # the same for all, or counters would go back with an event
+        # The same for all, or counters would go back with an event.
+        polls = dict(POLLS.findall(expositions["idle"]))
         self._expositions = {
             name: Exposition(POLLS.sub(lambda found: f"{found[1]} {polls[found[1]]}", text))
             for name, text in expositions.items()
@@ -162,10 +160,11 @@ class Fleet:
                 self._start()
 
     def advance(self) -> dict[str, object]:
-        """Announce an event, start one and end one; return the id of the announced event and when (monotonic)."""
+        """Announce an event, start one and end one; return which was announced, and when."""
         if self._started:
             over = self._started.popleft()
-            over.status, over.ended = "past", time.time()
+            over.status = "past"
+            over.ended = time.time()
             self._free.append(over.group)
         self._start()
         self._turn += 1
@@ -181,7 +180,8 @@ class Fleet:
     def _start(self) -> None:
         if self._scheduled:
             event = self._scheduled.popleft()
-            event.status, event.started = "Started", time.time()
+            event.status = "Started"
+            event.started = time.time()
             self._started.append(event)
 
     def body(self, vm: int) -> bytes:
@@ -206,21 +206,19 @@ class Fleet:
                 event.started,
                 event.ended,
                 event.started or not_before,
+                not_before - now,
             )
-            values |= {
-                "event_id": event.event_id,
-                **dict(zip(MOMENTS, (*moments, not_before - now), strict=True)),
-            }
+            values["event_id"] = event.event_id
+            values |= zip(MOMENTS, moments, strict=True)
         exposition = self._expositions[name]
         return exposition.common(now, self._began) + exposition.own(values)
 
 
 # ---- HTTP
-# -----------------------------------------------------------------------------------------------------------
 
 
 class Connection(asyncio.Protocol):
-    """One connection of a scraper, which sends a request only after it has the response to the one before."""
+    """One connection of a scraper, which sends a request only after the last response."""
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
@@ -239,24 +237,31 @@ class Connection(asyncio.Protocol):
             return
         self._received = b""
         method, path, _ = head.split(b" ", 2)
+        more = b""
+        closes = False
         if method == b"POST":
-            body, more, vm = json.dumps(self._fleet.advance()).encode(), b"", 0
+            body = json.dumps(self._fleet.advance()).encode()
         else:
             vm = int(path.split(b"/")[2])
-            body, more = self._fleet.body(vm), b"Content-Encoding: gzip\r\n"
-        if vm >= CONNECTIONS:
+            body = self._fleet.body(vm)
+            more += b"Content-Encoding: gzip\r\n"
+            closes = vm >= CONNECTIONS
+        if closes:
             more += b"Connection: close\r\n"
         head = (
             b"HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4\r\n%bContent-Length:"
             b" %d\r\n\r\n"
         )
         self._transport.write(head % (more, len(body)) + body)
-        if vm >= CONNECTIONS:
+        if closes:
             self._transport.close()
 
 
 async def serve(fleet: Fleet, addresses: int) -> None:
-    """Serve on ``addresses`` loopback addresses, each with its own range of client ports; print the one port."""
+    """Serve on ``addresses`` loopback addresses, and print the port, which is the same on all.
+
+    Each has its own range of client ports.
+    """
     loop = asyncio.get_running_loop()
     port = 0
     for number in range(1, addresses + 1):

@@ -1,10 +1,10 @@
-"""The time from a change in IMDS to the webhook, through the rules or pushed, and Alertmanager as shipped.
+"""The time from a change in IMDS to the webhook: through the rules, or pushed.
 
 Run: ``PYTHONPATH=tests .venv/bin/python -m benchmarks.paging [--way push] [--samples 40]
-    [--interval 5s]``. One VM is
-enough: every sample is an event that is announced at a random moment, one after another, so that
-polls, scrapes and evaluations meet it at random phases. ``--interval`` is that of scrapes. The ways
-are Prometheus; vmagent, VictoriaMetrics and vmalert; and pushes, without either.
+[--interval 5s]``. Alertmanager is as shipped. One VM is enough: every sample is an event that is
+announced at a random moment, one after another, so that polls, scrapes and evaluations meet it at
+random phases. ``--interval`` is that of scrapes. The ways are Prometheus; vmagent, VictoriaMetrics
+and vmalert; and pushes, without either.
 """
 
 import argparse
@@ -61,7 +61,7 @@ def measure(way: str, interval: str, samples: int) -> list[float]:
 
 
 def _sample(simulator: Simulator, receiver: Receiver, number: int, interval: float) -> float:
-    """Announce an event of one of the types that notify at once; return the seconds until that is told."""
+    """Announce an event of a type that notifies at once; return the seconds until then."""
     time.sleep(random.uniform(0.0, interval))
     told = pages(receiver).keys()
     event = PlannedEvent(TYPES[number % len(TYPES)], (_VM.name,), announced_at=0, notice=600)
@@ -74,9 +74,8 @@ def _sample(simulator: Simulator, receiver: Receiver, number: int, interval: flo
 def pages(receiver: Receiver) -> dict[str, float]:
     """Return when each event was told, by its id."""
     told = [each for each in receiver.webhooks() if each.body["status"] == "firing"]
-    of_events = [
-        each for each in told if "event_id" in each.body["groupLabels"]
-    ]  # a busy machine has others too
+    # A busy machine has other alerts too.
+    of_events = [each for each in told if "event_id" in each.body["groupLabels"]]
     return {each.body["groupLabels"]["event_id"]: each.at for each in reversed(of_events)}
 
 

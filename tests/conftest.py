@@ -18,6 +18,7 @@ if "sitecustomize" in sys.modules:
 import sitecustomize  # noqa: F401 - guards this process
 from azure_scheduled_events_exporter.logs import LOGGER
 from azure_scheduled_events_exporter.simulator import Simulator
+from support import apart
 from support.paths import DATA, TESTS
 from support.prepared import Prepared
 from support.programs import Exporter, Program
@@ -60,10 +61,13 @@ settings.register_profile(
 settings.load_profile("repeatable")
 
 
-def pytest_configure() -> None:
-    """Let programs that tests start end by SIGINT: a shell that runs the tests in the background
-    has it ignored.
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep this run apart from others, and let programs that tests start end by SIGINT: a shell
+    that runs the tests in the background has it ignored.
     """
+    if not hasattr(config, "workerinput"):  # workers are processes of the run
+        apart.mounts()
+        apart.temporary_folder()
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -1,4 +1,4 @@
-"""The phone of the engineer on call: a webhook that prints notifications, and shows all on a page.
+"""The phone of the engineer on call: a webhook that prints notifications and has a page.
 
 Only for the demo; uses only the standard library. Keeps notifications in memory and sends nothing.
 """  # noqa: INP001 - a program, no package

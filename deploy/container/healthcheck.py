@@ -1,4 +1,4 @@
-"""The container's HEALTHCHECK: ends with 0 when the exporter answers ``/-/healthy``, else with 1 and the reason.
+"""The container's HEALTHCHECK: ends with 0 if the exporter answers ``/-/healthy``, else with 1.
 
 It finds the address in the environment, the environment file and the configuration file; it cannot
 see flags.
@@ -41,8 +41,8 @@ def _address() -> ListenAddress:
 def _status(address: ListenAddress) -> bytes:
     """Return the status code of the answer; 401 where TLS asks for a certificate of the client.
 
-    Whether it speaks TLS is tried: it keeps its last valid web configuration, whatever the file has
-        become.
+    Whether it speaks TLS is tried: it keeps its last valid web configuration, whatever the file
+    has become.
 
     Raises:
         OSError: there is no answer.
@@ -80,11 +80,9 @@ def main() -> str | None:
         found = _status(address)
     except Exception as error:  # noqa: BLE001 - whatever it is, it is not healthy
         return f"not healthy: {error}"
-    return (
-        None
-        if found in _ALIVE
-        else f"not healthy: {address} answers {found.decode(errors='replace') or 'nothing'}"
-    )
+    if found in _ALIVE:
+        return None
+    return f"not healthy: {address} answers {found.decode(errors='replace') or 'nothing'}"
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Starts the exporter of a single-file archive: unpacks it once into this user's cache, and runs it there.
+"""Unpacks the single-file archive once into this user's cache, and runs the exporter there.
 
 Compiled libraries cannot be loaded from an archive. The folder is named by the archive's digest, so
 another version has another folder. It must not use anything besides the standard library.

@@ -36,9 +36,9 @@ def _run(
     *,
     free_ports: bool,
 ) -> None:
-    """Start what has a program here, each part when what comes before it is ready, and show it until ``ended`` is set.
+    """Start what has a program here, and show it until ``ended`` is set.
 
-    Leaves no process behind.
+    Each part starts when what comes before it is ready. Leaves no process behind.
 
     Raises:
         ExporterError: a port is taken, or a part cannot be started, ends, or does not listen in
@@ -109,7 +109,7 @@ def _ports(published: list[int], *, free: bool) -> dict[int, int]:
 
 
 def _follow(parts: Sequence[Part], ended: threading.Event) -> None:
-    """Print what the parts for people say, each line with the part's name, until ``ended`` is set."""
+    """Print what the parts for people say, with the part's name, until ``ended`` is set."""
     shown = [part for part in parts if part.service.shown]
     width = max(len(part.service.name) for part in shown)
     files = [

@@ -19,7 +19,7 @@ _VARIABLE = re.compile(r"\$\{([A-Z_]+):-([^}]*)\}")
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """Something at ``target`` in a container: a file beside the compose file, a named volume, or one of its own."""
+    """What is at ``target`` in a container: a file here, a named volume, or one of its own."""
 
     target: str
     file: Path | None = None
@@ -48,7 +48,7 @@ class Service:
 
 
 def read(path: Path, variables: Mapping[str, str], *overrides: Path) -> dict[str, Service]:
-    """Return the services of the compose file at ``path``, in an order in which each comes after what it needs.
+    """Return the services of the compose file at ``path``, each after what it needs.
 
     ``overrides`` are compose files of the same folder, which change and add services as a container
     engine merges them.

@@ -4,8 +4,12 @@ import contextlib
 import random
 import socket
 
-_FIRST, _LAST = 12_000, 32_000
-"""Below the ports that Linux gives to outgoing connections: one of those might be taken before the program starts."""
+_FIRST = 12_000
+_LAST = 32_000
+"""Below the ports that Linux gives to outgoing connections.
+
+One of those might be taken before the program starts.
+"""
 
 
 def free_port() -> int:

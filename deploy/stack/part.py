@@ -1,4 +1,4 @@
-"""Runs one service as a process of this machine: the program that replaces its image, start, requests and end."""
+"""Runs one service as a process of this machine, by the program that replaces its image."""
 
 import os
 import shutil
@@ -30,7 +30,7 @@ _TOOLS = ROOT / ".tools" / "usr" / "bin"
 
 
 def program_of(service: Service) -> list[str] | None:
-    """Return the program that replaces the service's image (and entrypoint) on this machine; None if there is none.
+    """Return the program that replaces the service's image here; None if there is none.
 
     Raises:
         ExporterError: it should be here, and is not.
@@ -86,7 +86,8 @@ class Part:
 
     def complain(self, what: str) -> ExporterError:
         """Return an error about it, with the last line of its log."""
-        last = (self.log.read_text(errors="replace").strip() or "it said nothing").splitlines()[-1]
+        said = self.log.read_text(errors="replace").strip() or "it said nothing"
+        last = said.splitlines()[-1]
         return ExporterError(f"{self.service.name} {what}: {last} [{self.log}]")
 
     def has_failed(self) -> bool:
@@ -94,7 +95,10 @@ class Part:
         return self.status is not None and (self.status != 0 or bool(self._ports))
 
     def is_ready(self) -> bool:
-        """Whether it accepts connections on all of its ports; of one without ports, whether it has done its work."""
+        """Whether it accepts connections on all of its ports.
+
+        Without ports: whether it has done its work.
+        """
         if not self._ports:
             return self.status == 0
         try:

@@ -1,4 +1,6 @@
-"""Translates the settings of containers for this machine: names become addresses of 127.0.0.1, mounts become files.
+"""Translates the settings of containers for this machine.
+
+Names become addresses of 127.0.0.1, and mounts become files.
 
 Decides; the only thing that it writes is the files that a service mounts, translated. A line that
 names a service which is not here is left out.
@@ -69,12 +71,14 @@ class Wiring:
         """Make the folders of its volumes, and write the files that it mounts, translated."""
         for mount in service.mounts:
             path = self._path(service, mount)
-            (path if mount.file is None else path.parent).mkdir(parents=True, exist_ok=True)
-            if mount.file is not None:
+            if mount.file is None:
+                path.mkdir(parents=True, exist_ok=True)
+            else:
+                path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(self._text(service, mount.file.read_text("utf-8")), "utf-8")
 
     def _text(self, service: Service, text: str) -> str:
-        """Return ``text`` as it is for ``service`` here, without the lines about absent services."""
+        """Return ``text`` for ``service`` here, without the lines about absent services."""
         lines = [line for line in text.splitlines(keepends=True) if not self._gone.search(line)]
         paths = {mount.target: str(self._path(service, mount)) for mount in service.mounts}
         listens = {f":{inside}": self._local(outside) for inside, outside in service.ports.items()}

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from PIL import Image
 from playwright.sync_api import Browser, FloatRect
 
 from support.browser import chromium
@@ -118,6 +117,8 @@ def look(picture: BoardPicture) -> Look:
 
 def crop_for_readme() -> None:
     """Make the README's picture: the upper rows of the fleet's."""
+    from PIL import Image  # noqa: PLC0415 - only drawing needs it, and not every environment has it
+
     with Image.open(IMAGES / f"{README_SOURCE}.png") as whole:
         rows = whole.convert("RGB").crop((0, 0, whole.width, _FIRST_SCREEN))
         height = _FIRST_SCREEN * _README_WIDTH // whole.width
