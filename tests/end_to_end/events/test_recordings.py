@@ -149,7 +149,7 @@ def test_documents_are_listed_and_shown(start_exporter: Start, tmp_path: Path) -
         simulator.serve_body(BODIES[0])
         exporter = start_exporter(simulator.url, *FAST, "--journal.path", str(tmp_path))
         exporter.shows("a document", lambda scrape: scrape.value("up"))
-        simulator.serve_body(b"<html>moved</html>")
+        simulator.serve_body(b"moved to another host")
         exporter.shows(
             "a refusal", lambda scrape: scrape.value("polls_total", outcome="invalid_document")
         )
@@ -160,7 +160,7 @@ def test_documents_are_listed_and_shown(start_exporter: Start, tmp_path: Path) -
         listed.splitlines()[-1].split("  ")[-2:]
     ).strip()  # the columns Bytes and Refused
     assert refused in (ROOT / "docs" / "recordings.md").read_text()
-    assert history(tmp_path, "--documents", "2") == "<html>moved</html>\n"
+    assert history(tmp_path, "--documents", "2") == "moved to another host\n"
     command = [COMMAND, "history", "--journal.path", str(tmp_path), "--documents", "1" * 5000]
     refusal = subprocess.run(
         command, env=environment(), capture_output=True, text=True, check=False
