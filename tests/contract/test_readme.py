@@ -12,7 +12,7 @@ from urllib.parse import unquote
 from azure_scheduled_events_exporter import DOCUMENTATION
 from azure_scheduled_events_exporter.commands.cli import COMMANDS
 from azure_scheduled_events_exporter.config.settings import SETTINGS
-from azure_scheduled_events_exporter.core.event_types import EventType
+from azure_scheduled_events_exporter.core.event_types import EVENT_FACTS
 from azure_scheduled_events_exporter.metrics.collector import SPECS
 from support.documented import links, pages
 from support.paths import ROOT
@@ -55,9 +55,7 @@ def test_the_usual_notice_is_the_documented_one() -> None:
     """The simulator gives each type of event the notice that the page has from Azure's table."""
     page = (DOCS / "how-scheduled-events-work.md").read_text()
     notices = {row[0]: row[2] for row in rows(page, 3, r"Freeze|Reboot|Redeploy")}
-    assert notices == {
-        name: f"{EventType(name).facts.usual_notice / 60:.0f} min" for name in notices
-    }
+    assert notices == {name: f"{EVENT_FACTS[name].usual_notice / 60:.0f} min" for name in notices}
     assert len(notices) == 3
 
 
