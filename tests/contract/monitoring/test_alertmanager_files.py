@@ -140,6 +140,22 @@ def test_as_exported(form: Any, tmp_path: Path) -> None:
     }
 
 
+def test_each_vm_that_is_not_back_is_a_page(tmp_path: Path) -> None:
+    """A second VM of a scale set rings too, though the page about the first is acknowledged."""
+    place = {"subscription_id": "s", "resource_group": "shop", "scale_set": "web"}
+    alert = {"alertname": f"{PREFIX}VmNotBack", "severity": "critical", **place}
+    with Receiver() as receiver:
+        file = as_exported(export(tmp_path, receiver.url))
+        with loaded(file) as alertmanager:
+            post(alertmanager.url, {**alert, "vm_name": "web_1"}, {**alert, "vm_name": "web_2"})
+            eventually(lambda: len(receiver.notifications) == 2, "two pages have come")
+    told = [
+        [each["labels"]["vm_name"] for each in page.body["alerts"]]
+        for page in receiver.notifications
+    ]
+    assert sorted(told) == [["web_1"], ["web_2"]]
+
+
 @pytest.mark.parametrize("form", [as_exported, fragment, stack])
 def test_mail(form: Any, tmp_path: Path) -> None:
     """Mail is sent to its own server: no file needs one in ``global``."""

@@ -115,6 +115,64 @@ def test_short_eviction_is_seen(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_texts_name_vms(tmp_path: Path) -> None:
+    """A summary names the VMs of the event and when it begins, or the VM of an exporter.
+
+    Prometheus stands in for Azure, whose templates cannot query either.
+    """
+    (tmp_path / "rules.yml").write_text(
+        yaml.safe_dump({"groups": [for_prometheus(each) for each in TEMPLATE["resources"]]})
+    )
+    event = 'event_id="1",event_type="Reboot",kind="announced",scope="self"'
+    target = 'job="azure-scheduled-events",instance="a:10169"'
+    metric = "azure_scheduled_events_"
+    series = {
+        f"{metric}event_seen_timestamp_seconds{{{event},{target}}}": "0+60x20",
+        f"{metric}event_impact_timestamp_seconds{{{event},{target}}}": "3600x20",
+        f'{metric}event_info{{{event},{target},vms="web_1, web_2",resource_group="shop"}}': "1x20",
+        f'{metric}instance_info{{{target},vm_name="web_1"}}': "1x20",
+        f"{metric}journal_up{{{target}}}": "0x20",
+        f"{metric}up{{{target}}}": "1x20",
+        f"up{{{target}}}": "1x20",
+    }
+    alerts = {
+        "AzureScheduledEventReboot": (
+            "Azure reboots web_1, web_2 (resource group shop) at 1970-01-01 01:00:00 +0000 UTC."
+        ),
+        "AzureScheduledEventJournalNotOnDisk": (
+            "The exporter of web_1 (a:10169) cannot write its journal."
+        ),
+    }
+    (tmp_path / "story.yml").write_text(
+        yaml.safe_dump(
+            {
+                "rule_files": ["rules.yml"],
+                "evaluation_interval": "1m",
+                "tests": [
+                    {
+                        "interval": "1m",
+                        "input_series": [
+                            {"series": name, "values": values} for name, values in series.items()
+                        ],
+                        "alert_rule_test": [
+                            {"eval_time": "15m", "alertname": name, "exp_alerts": [{}]}
+                            for name in alerts
+                        ],
+                    }
+                ],
+            }
+        )
+    )
+    done = subprocess.run(
+        [debian("promtool"), "test", "rules", str(tmp_path / "story.yml")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    for summary in alerts.values():  # promtool prints what it got
+        assert f'summary="{summary}"' in done.stdout + done.stderr
+
+
 def for_prometheus(group: dict[str, Any]) -> dict[str, Any]:
     """The group in the form that Prometheus reads."""
     rules = [

@@ -9,7 +9,13 @@ from typing import Any
 
 from azure_scheduled_events_exporter.alerts.groups import groups
 from azure_scheduled_events_exporter.alerts.rule import Alert, Group, Recording
-from azure_scheduled_events_exporter.alerts.series import EVENT_IMPACT, SEEN
+from azure_scheduled_events_exporter.alerts.series import (
+    EVENT_IMPACT,
+    INFO,
+    INSTANCE,
+    RECORDED_SEEN,
+    SEEN,
+)
 from azure_scheduled_events_exporter.alerts.settings import Settings
 from azure_scheduled_events_exporter.alerts.severities import notifies, pages
 from azure_scheduled_events_exporter.times import parse_duration
@@ -98,7 +104,7 @@ def _rule(rule: Alert | Recording, settings: Settings) -> dict[str, Any]:
         actions = []
     return {
         "alert": rule.name,
-        "expression": rule.expression,
+        "expression": _expression(rule, settings),
         **({"for": f"PT{round(parse_duration(rule.holds))}S"} if rule.holds else {}),
         "severity": severity,
         "labels": {"severity": rule.severity, **rule.labels},
@@ -106,6 +112,35 @@ def _rule(rule: Alert | Recording, settings: Settings) -> dict[str, Any]:
         "resolveConfiguration": {"autoResolved": True, "timeToResolve": "PT5M"},
         "actions": actions,
     }
+
+
+def _expression(alert: Alert, settings: Settings) -> str:
+    """Return the expression with the names of VMs as labels, since texts cannot query.
+
+    The last vector has each event or target, so that no alert is lost if nobody knows the names.
+    """
+    if "{vms}" in alert.summary:
+        known = f'{INFO}{{resource_group!=""}}'
+        every = f"last_over_time({RECORDED_SEEN}[1h])"
+        return _named(alert.expression, "event_id", "vms, resource_group", (known, INFO, every))
+    if "{vm}" in alert.summary:
+        every = f'last_over_time(up{{job=~"{settings.text("job")}"}}[1h])'
+        return _named(alert.expression, "job, instance", "vm_name", (INSTANCE, INSTANCE, every))
+    return alert.expression
+
+
+def _named(expression: str, keys: str, names: str, vectors: tuple[str, str, str]) -> str:
+    """Return the expression with the labels ``names``, from the first vector that has its keys."""
+    now, before, every = vectors
+    return (
+        f"({expression})\n"
+        f"* on ({keys}) group_left ({names})\n"
+        f"topk by ({keys}) (1,\n"
+        f"  {now}\n"
+        f"  or on ({keys}) last_over_time({before}[1h])\n"
+        f"  or on ({keys}) {every} * 0 + 1\n"
+        ")"
+    )
 
 
 def _action(parameter: str) -> dict[str, str]:

@@ -20,7 +20,7 @@ from azure_scheduled_events_exporter.alerts.vms import MAINTENANCE, NOT_BACK
 _OURS = f'alertname=~"{PREFIX}.+"'
 _EVENT = 'event_id!=""'
 _PLACE = ("subscription_id", "resource_group", "scale_set")
-_BESIDE = ("Overdue", "StartedTooLong", "NotApproved", "VmNotBack", "DegradedHost")
+_BESIDE = ("Overdue", "StartedTooLong", "NotApproved", "DegradedHost")
 """Alerts that say something new about an event, so that its page does not inhibit them."""
 
 
@@ -38,9 +38,9 @@ def times(settings: Settings, prefix: str = "") -> dict[str, Any]:
 def route(settings: Settings, prefix: str = "") -> dict[str, Any]:
     """Return the route of our alerts with those below it; ``prefix`` begins the receivers' names.
 
-    A group is one page, so events are grouped by nothing but their id. VmNotBack is a page of its
-    own: in the event's group it would wait for ``group_interval``, and an incident that somebody
-    has acknowledged would not ring again. A VM that is evicted has seconds, and one that went down
+    A group is one page, so events are grouped by nothing but their id. Each VM that is not back is
+    a page of its own: in a group with others it would wait for ``group_interval``, and an incident
+    that somebody has acknowledged would not ring again. A VM that is evicted has seconds, and one that went down
     without notice is down, so their tickets do not wait.
     """
     at_once = {"group_wait": "0s"}
@@ -48,7 +48,7 @@ def route(settings: Settings, prefix: str = "") -> dict[str, Any]:
     event = {"matchers": [_EVENT], **by_event}
     not_back = {
         "matchers": [f'alertname="{NOT_BACK}"'],
-        "group_by": ["alertname", "event_id", *_PLACE],
+        "group_by": ["alertname", *_PLACE, "vm_name"],
     }
     paging = {
         "matchers": [paging_matcher(settings)],
@@ -89,7 +89,7 @@ def inhibitions(settings: Settings) -> list[dict[str, Any]]:
     unreachable = full_name("ImdsUnreachable")
     target = ("job", "instance", *settings.items("maintenance.within"))
     ticket_of_page = _inhibition(
-        [_OURS, _EVENT, paging_matcher(settings), f'alertname!="{NOT_BACK}"'],
+        [_OURS, _EVENT, paging_matcher(settings)],
         [_OURS, _EVENT, other_matcher(settings), f'alertname!~"{beside}"'],
         ["event_id"],
     )

@@ -79,7 +79,8 @@ class Form:
         label: what precedes the name of a label.
         value: the value of the alert.
         escape: the function that escapes a label in an address; "" if there is none.
-        can_query: whether a template can query.
+        event_board: the end of the address of an event's dashboard.
+        event_prelude: what stands before that address.
     """
 
     facts: dict[str, str] = field(default_factory=dict)
@@ -87,7 +88,8 @@ class Form:
     label: str = "$labels."
     value: str = "$value"
     escape: str = "urlquery "
-    can_query: bool = False
+    event_board: str = "fleet"
+    event_prelude: str = ""
 
     def text(self, text: str) -> str:
         """Return the text as a template."""
@@ -98,10 +100,8 @@ class Form:
     def dashboard(self, board: str, url: str) -> str:
         """Return the address of a dashboard with its variables filled."""
         prefix = f"{url}/azure-scheduled-events-"
-        if board == "event" and self.can_query:
-            return f"{_BOARD_OF_EVENT}{prefix}{{{{ $board }}}}"
         if board == "event":
-            return f"{prefix}fleet"
+            return f"{self.event_prelude}{prefix}{self.event_board}"
         name, _, variables = board.partition("?")
         filled = [
             f"var-{variable}={{{{ {self.escape}{self.label}{label} }}}}"
@@ -132,21 +132,23 @@ FOR_RULES = Form(
         "time": f"{{{{ humanizeTimestamp $value | {_UTC} }}}}",
     },
     preludes={"vms": _EVENT, "when": _TIME, "vm": _TARGET},
-    can_query=True,
+    event_board="{{ $board }}",
+    event_prelude=_BOARD_OF_EVENT,
 )
 """Templates of Prometheus and vmalert."""
 
 FOR_AZURE_MONITOR = Form(
     facts={
-        "vms": f"{NO_VMS} {{{{ $labels.event_id }}}}",
-        "when": "(see the dashboard for the time)",
-        "vm": "{{ $labels.instance }}",
+        "vms": "{{ $labels.vms }} (resource group {{ $labels.resource_group }})",
+        "when": "at {{ $value | humanizeTimestamp }}",
+        "vm": "{{ $labels.vm_name }} ({{ $labels.instance }})",
         "place": " (resource group {{ $labels.resource_group }})",
         "time": "{{ $value | humanizeTimestamp }}",
     },
     escape="",
+    event_board="fleet?var-resource_group={{ $labels.resource_group }}",
 )
-"""The same without queries, which Azure Monitor cannot do: they name the event."""
+"""The same without queries, which Azure Monitor cannot do: its expressions add the names."""
 
 _VALUE = '(index .Values "B").Value'
 
