@@ -11,8 +11,9 @@ from collections.abc import Iterator
 import pytest
 
 from azure_scheduled_events_exporter.errors import ExporterError
-from azure_scheduled_events_exporter.http_server.app import App, Request, Response
+from azure_scheduled_events_exporter.http_server.app import App
 from azure_scheduled_events_exporter.http_server.listen_address import ListenAddress
+from azure_scheduled_events_exporter.http_server.messages import Request, Response
 from azure_scheduled_events_exporter.http_server.server import Server
 from support.servers.serving import (
     BIG,

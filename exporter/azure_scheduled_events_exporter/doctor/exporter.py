@@ -12,7 +12,7 @@ from azure_scheduled_events_exporter.config.settings import Config
 from azure_scheduled_events_exporter.errors import ExporterError
 from azure_scheduled_events_exporter.http_client.sessions import NoAnswerError
 from azure_scheduled_events_exporter.http_server.access import EXPIRES_SOON_SECONDS
-from azure_scheduled_events_exporter.http_server.app import plain
+from azure_scheduled_events_exporter.http_server.messages import plain
 from azure_scheduled_events_exporter.http_server.web_config import load
 from azure_scheduled_events_exporter.polling.schedule import HANGS
 

@@ -1,8 +1,7 @@
-"""Access control by the web configuration file, which is read at the start and again when it has changed.
+"""Access control by the web configuration file, read at the start and when it has changed.
 
 If the file is invalid, the last valid one stays in effect, and the error is logged once. Must not
-know routes or
-connections.
+know routes or connections.
 """
 
 import asyncio
@@ -16,7 +15,7 @@ from azure_scheduled_events_exporter.logs import facts
 from azure_scheduled_events_exporter.text_file import read
 from azure_scheduled_events_exporter.times import iso_time
 
-from .app import Request, Response
+from .messages import Request, Response
 from .users import Users
 from .web_config import WebConfig, load
 
@@ -50,9 +49,8 @@ class WebAccess:
         self._users = Users()
         self.config = WebConfig()
         self._apply(load(path), "web configuration loaded")
-        self._applied = self._found = self._contents(
-            self.config
-        )  # what is in effect, and what the last look has found
+        self._applied = self._contents(self.config)  # what is in effect
+        self._found = self._applied  # what the last look has found
 
     async def refuse(self, request: Request) -> Response | None:
         """Return the response that refuses ``request``, or None to answer it."""
@@ -65,7 +63,8 @@ class WebAccess:
         failure = ""
         while True:
             await asyncio.sleep(self._pause)
-            before, self._found = self._found, await asyncio.to_thread(self._contents, self.config)
+            before = self._found
+            self._found = await asyncio.to_thread(self._contents, self.config)
             if self._found != before or (self._found == self._applied and not failure):
                 # files in the middle of a change are not read: a key may be written after its
                 # certificate
@@ -73,39 +72,40 @@ class WebAccess:
             try:
                 config = await asyncio.to_thread(load, self._path)
             except Exception as error:  # noqa: BLE001 - whatever it is, access stays as it was
-                shown, failure = failure, str(error) or repr(error)
+                shown = failure
+                failure = str(error) or repr(error)
                 if failure != shown:
                     message = "invalid web configuration, the last valid one stays in effect"
                     self._log.error(message, extra=facts(error=failure))
             else:
-                failure, self._applied = (
-                    "",
-                    self._found,
-                )  # as of before: what changes from now on is loaded again
+                failure = ""
+                self._applied = self._found  # as of before: what changes from now on is loaded
                 self._apply(config, "web configuration reloaded")
                 changed()
 
     def _apply(self, config: WebConfig, message: str) -> None:
-        before, tls, self.config = self.config.tls, config.tls, config
+        before = self.config.tls
+        self.config = config
+        tls = config.tls
         self._log.info(
             message, extra=facts(file=self._path, tls=bool(tls), users=len(config.users))
         )
-        ends = tls and tls.ends
-        if (
-            tls
-            and ends
-            and ends - time.time() < EXPIRES_SOON_SECONDS
-            and ends != (before and before.ends)
-        ):
-            state = "has expired: clients refuse it" if ends <= time.time() else "expires soon"
+        if tls is None or tls.ends is None or (before and before.ends == tls.ends):
+            return
+        now = time.time()
+        if tls.ends - now < EXPIRES_SOON_SECONDS:
+            state = "has expired: clients refuse it" if tls.ends <= now else "expires soon"
             self._log.warning(
                 "the TLS certificate %s",
                 state,
-                extra=facts(file=tls.files[0], expires=iso_time(ends)),
+                extra=facts(file=tls.files[0], expires=iso_time(tls.ends)),
             )
 
     def _contents(self, config: WebConfig) -> list[bytes | None]:
-        """Return the content of the file and of those that ``config`` names; None for one that cannot be read."""
+        """Return the content of the file and of those that ``config`` names.
+
+        It is None for one that cannot be read.
+        """
         contents: list[bytes | None] = []
         for file in (self._path, *(config.tls.files if config.tls else ())):
             try:

@@ -1,8 +1,7 @@
 """The ASGI application: finds the handler of a path, and turns its response into ASGI messages.
 
 Handlers run on the event loop, so they must not block. Must not know sockets or files; ``access``
-decides who may
-read.
+decides who may read.
 """
 
 import asyncio
@@ -10,58 +9,32 @@ import gzip
 import logging
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from contextlib import suppress
-from dataclasses import dataclass
 from email.utils import formatdate
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
-if TYPE_CHECKING:
-    from .access import WebAccess
+from .messages import Request, Response, plain
+from .web_config import WebConfig
 
 _PIECE = 64 * 1024  # bytes of a body sent at once: what a client that never reads costs
 _WORTH_PACKING = 1024  # bytes; a smaller body fits into one packet as it is
-_EXPLANATIONS = {
-    401: "user name and password required",
-    403: "the client certificate has none of the allowed names",
-    404: "nothing is served at this path",
-    405: "only GET and HEAD are served here",
-    429: "too many password checks at the moment; try again",
-    500: "answering failed; see the log",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """A request: method, decoded path, headers under lower-case names, and the client's address.
-
-    Values of a repeated header are joined by a comma and a space (RFC 9110, 5.3).
-    """
-
-    method: str
-    path: str
-    headers: Mapping[str, str]
-    client: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Response:
-    """What a handler returns; the application adds Date, Content-Length and nosniff, and compresses the body."""
-
-    status: int
-    body: bytes
-    content_type: str
-    headers: tuple[tuple[str, str], ...] = ()
-
 
 Handler = Callable[[Request], Response]
 _Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
-def plain(status: int, *headers: tuple[str, str]) -> Response:
-    """Return a response of one line that explains ``status``."""
-    return Response(
-        status, f"{_EXPLANATIONS[status]}\n".encode(), "text/plain; charset=utf-8", headers
-    )
+class Access(Protocol):
+    """Decides who may read, as ``access.WebAccess`` does."""
+
+    @property
+    def config(self) -> WebConfig:
+        """The settings in effect."""
+
+    async def refuse(self, request: Request) -> Response | None:
+        """Return the response that refuses ``request``, or None to answer it."""
+
+    async def watch(self, changed: Callable[[], None]) -> None:
+        """Follow changes of the settings until cancelled, and call ``changed`` after each."""
 
 
 class App:
@@ -71,7 +44,7 @@ class App:
     """
 
     def __init__(
-        self, routes: Mapping[str, Handler], access: "WebAccess | None", log: logging.Logger
+        self, routes: Mapping[str, Handler], access: Access | None, log: logging.Logger
     ) -> None:
         self._routes = routes
         self.access = access
@@ -83,20 +56,11 @@ class App:
             await self._answer(scope, send)
 
     async def _answer(self, scope: Mapping[str, Any], send: _Send) -> None:
-        request, connection = _request(scope), scope["state"]["connection"]
-        refusal = (
-            plain(403)
-            if connection.is_forbidden
-            else self.access and await self.access.refuse(request)
-        )
-        response = refusal or self._respond(request)
+        request = _request(scope)
+        connection = scope["state"]["connection"]
+        response = await self._response(request, is_forbidden=connection.is_forbidden)
         headers, packed = self._encoded(request, response)
-        # The body of a request is never read, so no other request can follow on its connection.
-        framed = (
-            request.headers.get("content-length", "0").strip("0")
-            or "transfer-encoding" in request.headers
-        )
-        if framed or connection.is_last:
+        if connection.is_last or _has_body(request):
             headers["connection"] = "close"
         encoded = [
             (name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()
@@ -108,6 +72,12 @@ class App:
             await asyncio.sleep(0)  # others get their turn, and a lost connection can be noticed
             body = body[_PIECE:]
         await send({"type": "http.response.body", "body": body, "more_body": False})
+
+    async def _response(self, request: Request, *, is_forbidden: bool) -> Response:
+        if is_forbidden:
+            return plain(403)
+        refusal = await self.access.refuse(request) if self.access else None
+        return refusal or self._respond(request)
 
     def _respond(self, request: Request) -> Response:
         handler = self._routes.get(request.path)
@@ -129,15 +99,14 @@ class App:
             "content-type": response.content_type,
             "x-content-type-options": "nosniff",
         }
-        for name, value in (
-            *response.headers,
-            *(self.access.config.headers if self.access else ()),
-        ):
+        configured = self.access.config.headers if self.access else ()
+        for name, value in (*response.headers, *configured):
             headers[name.lower()] = value
         if len(body) >= _WORTH_PACKING:
             headers["vary"] = ", ".join(filter(None, (headers.get("vary"), "Accept-Encoding")))
             if _accepts_gzip(request.headers.get("accept-encoding", "")):
-                body, headers["content-encoding"] = _packed(body), "gzip"
+                body = _packed(body)
+                headers["content-encoding"] = "gzip"
         headers["content-length"] = str(len(body))
         return headers, body
 
@@ -158,11 +127,17 @@ def _packed(body: bytes) -> bytes:
     return gzip.compress(body, 1, mtime=0)
 
 
+def _has_body(request: Request) -> bool:
+    """Return whether a request has a body, which is never read: no other request can follow it."""
+    length = request.headers.get("content-length", "0")
+    return length.strip("0") != "" or "transfer-encoding" in request.headers
+
+
 def _request(scope: Mapping[str, Any]) -> Request:
     headers: dict[str, str] = {}
     for raw_name, raw_value in scope["headers"]:
-        name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
+        name = raw_name.decode("latin-1")
+        value = raw_value.decode("latin-1")
         headers[name] = f"{headers[name]}, {value}" if name in headers else value
-    return Request(
-        scope["method"], scope["path"], headers, scope["client"][0] if scope["client"] else ""
-    )
+    client = scope["client"][0] if scope["client"] else ""
+    return Request(scope["method"], scope["path"], headers, client)

@@ -1,13 +1,14 @@
-"""Listens and serves an application with uvicorn's HTTP/1.1 protocol, with deadlines, a limit of connections, and TLS.
+"""Listens and serves an application with uvicorn's HTTP/1.1 protocol.
 
-Must not know what is served, users or files.
+Adds what that lacks: deadlines, a limit of connections, and TLS that can change. Must not know what
+is served, users or files.
 """
 
 import asyncio
 import logging
 import socket
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -17,15 +18,12 @@ from azure_scheduled_events_exporter.errors import ExporterError
 
 from .app import App
 from .listen_address import ListenAddress
-
-if TYPE_CHECKING:
-    from .web_config import Tls
+from .tls import Tls, limit_buffers
 
 _BACKLOG = 4096  # connections that the kernel keeps
 _ACCEPTED = 16  # at most so many are accepted before open connections get their turn
-_UNSENT = (
-    64 * 1024
-)  # bytes that the kernel, and asyncio, keep of a response: they would keep megabytes
+# bytes that the kernel, and asyncio, keep of a response: they would keep megabytes
+_UNSENT = 64 * 1024
 _REPEAT_SECONDS = 60.0  # in which the log says once that there are too many connections
 
 
@@ -33,9 +31,8 @@ _REPEAT_SECONDS = 60.0  # in which the log says once that there are too many con
 class Limits:
     """Limits for all clients together, and for each connection."""
 
-    header_seconds: float = (
-        10.0  # from accept to the end of the handshake, and to a complete request header
-    )
+    # from accept to the end of the handshake, and to a complete request header
+    header_seconds: float = 10.0
     response_seconds: float = 30.0  # from a complete header until the client has taken the response
     idle_seconds: int = 130  # between two requests: two scrapes, a minute apart
     connections: int = 512
@@ -56,7 +53,8 @@ class Server(ServerState):
         self, address: ListenAddress, app: App, log: logging.Logger, limits: Limits = Limits()
     ) -> None:
         super().__init__()
-        self.connections: set[Connection] = set()  # type: ignore[assignment]  # uvicorn's, of this class only
+        # uvicorn's, of this class only
+        self.connections: set[Connection] = set()  # type: ignore[assignment]
         self.app = app
         self.limits = limits
         self.port = address.port
@@ -94,6 +92,7 @@ class Server(ServerState):
         )
         listener.listen(_BACKLOG)  # asyncio has set it to the number that it accepts at once
         if self.app.access:
+            limit_buffers()
             self.tasks.add(loop.create_task(self.app.access.watch(self._retire)))
 
     async def stop(self) -> None:
@@ -108,8 +107,12 @@ class Server(ServerState):
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def make_room(self) -> None:
-        """Close a connection if there are too many: the one that is idle for longest, else busy for longest."""
-        most, now = self.limits.connections, asyncio.get_running_loop().time()
+        """Close a connection if there are too many.
+
+        It is the one that is idle for longest, else busy for longest.
+        """
+        most = self.limits.connections
+        now = asyncio.get_running_loop().time()
         if len(self.connections) < most:
             return
         min(self.connections, key=lambda each: (each.is_busy, each.since)).shutdown()
@@ -121,7 +124,10 @@ class Server(ServerState):
             )
 
     def _listen(self) -> socket.socket:
-        """Return one listening socket, as Go does: dual-stack for all interfaces, else IPv4 before IPv6."""
+        """Return one listening socket, as Go does.
+
+        It is dual-stack for all interfaces, else IPv4 before IPv6.
+        """
         host = self._address.host or ("::" if socket.has_dualstack_ipv6() else None)
         found = socket.getaddrinfo(
             host, self._address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -129,20 +135,22 @@ class Server(ServerState):
         family, _, _, _, where = min(found, key=lambda info: info[0] != socket.AF_INET)
         both = host == "::" and socket.has_dualstack_ipv6()
         listener = socket.create_server(where, family=family, dualstack_ipv6=both)
-        listener.setsockopt(
-            socket.IPPROTO_TCP, socket.TCP_NODELAY, 1
-        )  # inherited; without it an answer waits 40 ms
+        # inherited; without it an answer waits 40 ms
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _UNSENT)
         return listener
 
     def _retire(self) -> None:
-        """Close each connection with its next response, so that clients connect with the new TLS settings."""
+        """Close each connection with its next response.
+
+        Clients then connect with the new TLS settings.
+        """
         for connection in self.connections:
             connection.is_last = True
 
 
 class Connection(H11Protocol):
-    """A connection that is closed when it is too slow, or when it has been idle for longest and there are too many.
+    """A connection that is closed when it is too slow, or when there are too many.
 
     Attributes:
         since: when it began to be idle, or busy, in seconds of the event loop's clock.
@@ -177,11 +185,10 @@ class Connection(H11Protocol):
             self._begin(transport)
             return
         transport.pause_reading()
-        self._handshake = self.loop.create_task(
-            self._start_tls(transport, tls)
-        )  # a task needs a reference
+        # a task needs a reference
+        self._handshake = self.loop.create_task(self._start_tls(transport, tls))
 
-    async def _start_tls(self, transport: asyncio.Transport, tls: "Tls") -> None:
+    async def _start_tls(self, transport: asyncio.Transport, tls: Tls) -> None:
         try:
             encrypted = await self.loop.start_tls(transport, self, tls.context, server_side=True)
         except OSError:  # also what OpenSSL raises; such a client is of no interest
@@ -203,12 +210,18 @@ class Connection(H11Protocol):
         super().connection_lost(exc)
 
     def eof_received(self) -> bool:  # type: ignore[override]  # asyncio's meaning of the result
-        """Still answer a client that closes its side after its request; TLS has no half-closed connections."""
+        """Still answer a client that closes its side after its request.
+
+        TLS has no half-closed connections.
+        """
         self.is_last = self.is_busy and self.scheme != "https"
         return self.is_last
 
     def data_received(self, data: bytes) -> None:
-        """Take received bytes; the first ones of a request start its deadline, later ones do not extend it."""
+        """Take received bytes.
+
+        The first ones of a request start its deadline, later ones do not extend it.
+        """
         if self.scheme is None:  # the handshake is not over
             self._early += data
             return
@@ -245,9 +258,8 @@ class Connection(H11Protocol):
             self.cycle.disconnected = True
         self.transport.abort()
 
-    timeout_keep_alive_handler = (
-        shutdown  # uvicorn's would wait for a client that does not read its last response
-    )
+    # uvicorn's would wait for a client that does not read its last response
+    timeout_keep_alive_handler = shutdown
 
     def _enter(self, seconds: float | None) -> None:
         """Begin to wait, or to answer: for at most ``seconds``."""

@@ -6,13 +6,14 @@ its scrapes. Must not depend on files or TLS.
 
 import asyncio
 import base64
-import hashlib
+import hmac
 import secrets
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import bcrypt
 
-from .app import Request, Response, plain
+from .messages import Request, Response, plain
 
 # bytes of a password that bcrypt looks at; longer ones are cut, as exporter-toolkit and htpasswd do
 _LONGEST = 72
@@ -21,23 +22,34 @@ _REALM = 'Basic realm="azure-scheduled-events-exporter", charset="UTF-8"'
 _WRONG = plain(401, ("WWW-Authenticate", _REALM))
 _WAITING = 16  # checks that may run or wait
 _WAITING_OF_ONE = 4  # the same of one address
+_DIGEST = "sha256"  # one that OpenSSL also allows in FIPS mode
+_KEY_BYTES = 32
+_TRIED = b"$2b$04$CCCCCCCCCCCCCCCCCCCCC.K7Qr0se1MxuggH4aP4YgB.U2Em1pGSK"
+"""The hash of the password ``U*U``."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Check:
+    """A password that is being checked, and the address that asked first."""
+
+    client: str
+    task: asyncio.Task[bool]
 
 
 class Users:
     """Checks the user and the password of each request, on one event loop."""
 
     def __init__(self) -> None:
-        self._key = secrets.token_bytes(32)
+        self._key = secrets.token_bytes(_KEY_BYTES)
         self._right: dict[bytes, bytes] = {}  # user -> digest
-        self._checks: dict[
-            bytes, tuple[str, asyncio.Task[bool]]
-        ] = {}  # digest -> who has asked first, and the check
+        self._checks: dict[bytes, _Check] = {}  # by digest
         self._turn = asyncio.Semaphore(1)
 
     async def refuse(self, request: Request, hashes: Mapping[bytes, bytes]) -> Response | None:
-        """Return 401 if user or password is not in ``hashes``, 429 if too many checks are waiting, or None to allow.
+        """Return the response to a request without a right password, or None to allow it.
 
-        ``hashes`` has the bcrypt hash of each user name.
+        It is 401, or 429 if too many checks are waiting. ``hashes`` has the bcrypt hash of each
+        user name.
         """
         given = _credentials(request.headers.get("authorization", ""))
         if given is None:
@@ -45,19 +57,23 @@ class Users:
         user, password = given
         # An unknown user costs as much as the known one with the highest bcrypt cost.
         hashed = hashes.get(user) or max(hashes.values(), key=lambda known: known[4:6])
-        digest = hashlib.blake2b(repr((user, hashed, password)).encode(), key=self._key).digest()
+        digest = _digest(self._key, user, hashed, password)
         if user in hashes and secrets.compare_digest(self._right.get(user, b""), digest):
             return None
         if digest not in self._checks:
-            clients = [client for client, _ in self._checks.values()]
-            if len(clients) >= _WAITING or clients.count(request.client) >= _WAITING_OF_ONE:
+            if self._is_busy(request.client):
                 return plain(429, ("Retry-After", "1"))
-            check = asyncio.create_task(self._check(digest, password, hashed))
-            self._checks[digest] = request.client, check
-        if not await asyncio.shield(self._checks[digest][1]) or user not in hashes:
+            task = asyncio.create_task(self._check(digest, password, hashed))
+            self._checks[digest] = _Check(request.client, task)
+        is_right = await asyncio.shield(self._checks[digest].task)
+        if not is_right or user not in hashes:
             return _WRONG
         self._right[user] = digest
         return None
+
+    def _is_busy(self, client: str) -> bool:
+        clients = [check.client for check in self._checks.values()]
+        return len(clients) >= _WAITING or clients.count(client) >= _WAITING_OF_ONE
 
     async def _check(self, digest: bytes, password: bytes, hashed: bytes) -> bool:
         try:
@@ -65,6 +81,21 @@ class Users:
                 return await asyncio.to_thread(bcrypt.checkpw, password, hashed)
         finally:
             del self._checks[digest]
+
+
+def try_out() -> None:
+    """Check a password that is known to be right, with all that a request needs.
+
+    Raises:
+        ValueError: the cryptography of this machine does not permit it.
+    """
+    _digest(bytes(_KEY_BYTES), b"user", _TRIED, b"U*U")
+    if not bcrypt.checkpw(b"U*U", _TRIED):
+        raise ValueError("bcrypt does not know a password that is right")
+
+
+def _digest(key: bytes, *parts: bytes) -> bytes:
+    return hmac.digest(key, repr(parts).encode(), _DIGEST)
 
 
 def _credentials(authorization: str) -> tuple[bytes, bytes] | None:

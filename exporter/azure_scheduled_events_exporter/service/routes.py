@@ -3,7 +3,8 @@
 import time
 from collections.abc import Callable, Mapping
 
-from azure_scheduled_events_exporter.http_server.app import Handler, Request, Response
+from azure_scheduled_events_exporter.http_server.app import Handler
+from azure_scheduled_events_exporter.http_server.messages import Request, Response
 from azure_scheduled_events_exporter.metrics.exposition import Exposition
 from azure_scheduled_events_exporter.snapshot.snapshot import Snapshot
 from azure_scheduled_events_exporter.web.events_api import events_json

@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 
 from azure_scheduled_events_exporter.http_server.access import WebAccess
-from azure_scheduled_events_exporter.http_server.app import App, Handler, Request, Response
+from azure_scheduled_events_exporter.http_server.app import App, Handler
 from azure_scheduled_events_exporter.http_server.listen_address import ListenAddress
+from azure_scheduled_events_exporter.http_server.messages import Request, Response
 from azure_scheduled_events_exporter.http_server.server import Limits, Server
 
 LOOPBACK = ListenAddress("127.0.0.1", 0)

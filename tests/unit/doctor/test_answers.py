@@ -21,7 +21,7 @@ from azure_scheduled_events_exporter.doctor.api import Api
 from azure_scheduled_events_exporter.doctor.finding import Finding, counted
 from azure_scheduled_events_exporter.doctor.metadata_service import _CLOCK_WRONG
 from azure_scheduled_events_exporter.doctor.subject import Subject
-from azure_scheduled_events_exporter.http_server.app import plain
+from azure_scheduled_events_exporter.http_server.messages import plain
 from support.doctor.doctor_chain import Canned, Reply, as_json, grafana
 from support.paths import DATA
 

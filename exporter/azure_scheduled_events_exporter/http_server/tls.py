@@ -1,0 +1,209 @@
+"""TLS of the server: reads certificates and keys, checks them with OpenSSL, and makes the context.
+
+Every error names the key of the web configuration. Must not depend on HTTP.
+
+Source: https://github.com/prometheus/exporter-toolkit/blob/master/docs/web-configuration.md
+"""
+
+import ssl
+from asyncio import sslproto
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from azure_scheduled_events_exporter.errors import UsageError
+from azure_scheduled_events_exporter.text_file import read
+from azure_scheduled_events_exporter.yaml_file import Section
+
+_BUFFER = 16 * 1024  # bytes of one TLS record
+_CLIENT_AUTH = {  # the toolkit's modes; those that verify nothing are refused
+    "NoClientCert": ssl.CERT_NONE,
+    "VerifyClientCertIfGiven": ssl.CERT_OPTIONAL,
+    "RequireAndVerifyClientCert": ssl.CERT_REQUIRED,
+}
+_VERSIONS = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLSv1_3}
+_CIPHERS = (  # by Go's names, as the toolkit takes them, and by OpenSSL's
+    ("AES_128_GCM_SHA256", "AES128-GCM-SHA256"),
+    ("AES_256_GCM_SHA384", "AES256-GCM-SHA384"),
+    ("CHACHA20_POLY1305_SHA256", "CHACHA20-POLY1305"),
+)
+_SUITES = {
+    f"TLS_ECDHE_{key}_WITH_{go}": f"ECDHE-{key}-{name}"
+    for key in ("ECDSA", "RSA")
+    for go, name in _CIPHERS
+}
+# those of TLS 1.3 stay whatever is asked for, as in Go
+_SUITES |= {f"TLS_{go}": "" for go, _ in _CIPHERS}
+_NO_CHECK_TIME = 0x200000  # X509_V_FLAG_NO_CHECK_TIME, for which Python has no name
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """What a connection needs to speak TLS.
+
+    Attributes:
+        context: for each connection.
+        files: from which it was made; the certificate is first.
+        client_names: certificate names that are accepted; if empty, every verified certificate is.
+        ends: when the certificate expires, seconds since the epoch; None if unknown.
+    """
+
+    context: ssl.SSLContext
+    files: tuple[Path, ...]
+    client_names: frozenset[str]
+    ends: float | None
+
+    def knows(self, channel: ssl.SSLObject) -> bool:
+        """Return whether the client's certificate contains one of the accepted names."""
+        certificate: dict[str, Any] = {}
+        with suppress(ValueError, ssl.SSLError):  # names that are no text
+            certificate = channel.getpeercert() or {}
+        names = {str(value).strip() for _, value in certificate.get("subjectAltName", ())}
+        return not self.client_names or not names.isdisjoint(self.client_names)
+
+
+def limit_buffers() -> None:
+    """Limit what asyncio keeps for each TLS connection, for this whole process.
+
+    It gives each a buffer of 256 KiB: 512 idle clients would cost 128 MiB. It has no parameter.
+    """
+    sslproto.SSLProtocol.max_size = _BUFFER
+
+
+def tls_of(section: Section, folder: Path) -> Tls:
+    """Return the TLS settings in ``section``, with every certificate checked.
+
+    Paths are relative to ``folder``.
+
+    Raises:
+        UsageError: a setting is impossible or unsafe, or a certificate cannot be used.
+    """
+    asked = _CLIENT_AUTH[section.choice("client_auth_type", tuple(_CLIENT_AUTH), "NoClientCert")]
+    names = section.texts("client_allowed_sans", ())
+    lowest = _VERSIONS[section.choice("min_version", tuple(_VERSIONS), "TLS12")]
+    highest = _VERSIONS[section.choice("max_version", tuple(_VERSIONS), "TLS13")]
+    suites = section.texts("cipher_suites", ())
+    ciphers = _ciphers(section, suites, lowest)
+    section.flag("prefer_server_cipher_suites", default=True)  # without a meaning in Go, too
+    keys = [key for key in ("cert_file", "key_file", "client_ca_file") if section.text(key, "")]
+    section.finish()
+    _check(section, keys, asked, names)
+    if lowest > highest:
+        raise section.error("is newer than max_version: no version is left", "min_version")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = lowest
+    context.maximum_version = highest
+    if ciphers:
+        _set_ciphers(context, section, ciphers)
+    context.options |= ssl.OP_NO_RENEGOTIATION  # costs the server more than the client
+    context.set_alpn_protocols(["http/1.1"])
+    ends = _load_pair(context, section, folder)
+    if "client_ca_file" in keys:
+        context.load_verify_locations(cadata=_certificates(section, "client_ca_file", folder))
+        context.verify_mode = asked
+        # as in Go: each one in the file is trusted, root or not
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    return Tls(context, tuple(folder / section.text(key) for key in keys), frozenset(names), ends)
+
+
+def _check(
+    section: Section, keys: Sequence[str], asked: ssl.VerifyMode, names: Sequence[str]
+) -> None:
+    """Refuse settings that are only useful together."""
+    if keys[:2] != ["cert_file", "key_file"]:
+        raise section.error("needs a certificate and its key: write cert_file and key_file")
+    if ("client_ca_file" in keys) is (asked is ssl.CERT_NONE):
+        raise section.error(
+            "verifying clients needs both: client_ca_file, and client_auth_type", "client_auth_type"
+        )
+    has_names = bool(names) and all(names) and asked is ssl.CERT_REQUIRED
+    if "client_allowed_sans" in section and not has_names:
+        raise section.error(
+            "needs a name, and client_auth_type: RequireAndVerifyClientCert", "client_allowed_sans"
+        )
+
+
+def _set_ciphers(context: ssl.SSLContext, section: Section, ciphers: str) -> None:
+    try:
+        context.set_ciphers(ciphers)
+    except ssl.SSLError:
+        raise section.error(
+            "OpenSSL on this machine permits none of them (in FIPS mode, not CHACHA20)",
+            "cipher_suites",
+        ) from None
+
+
+def _ciphers(section: Section, suites: Sequence[str], lowest: ssl.TLSVersion) -> str:
+    """Return OpenSSL's names of the suites of TLS 1.2."""
+    for unknown in sorted({*suites} - {*_SUITES}):
+        raise section.error(
+            f"{unknown[:100]!r} is not supported: known are {', '.join(_SUITES)}", "cipher_suites"
+        )
+    named = [_SUITES[name] for name in suites if _SUITES[name]]
+    if suites and not named and lowest == ssl.TLSVersion.TLSv1_2:
+        raise section.error(
+            "names no suite of TLS 1.2: name one, or write min_version: TLS13", "cipher_suites"
+        )
+    return ":".join(named)
+
+
+def _load_pair(context: ssl.SSLContext, section: Section, folder: Path) -> float | None:
+    """Load certificate and key; return when the certificate expires (Unix seconds), or None.
+
+    The ssl module shows a certificate's fields to a client only, so this makes a handshake in
+    memory. The client trusts each certificate of the chain, regardless of its issuer and dates.
+    """
+    chain = _certificates(section, "cert_file", folder)
+    if "ENCRYPTED" in _read(section, "key_file", folder):
+        raise section.error(
+            "is encrypted, and nobody can enter the passphrase: store the key without one",
+            "key_file",
+        )
+    try:
+        context.load_cert_chain(
+            folder / section.text("cert_file"), folder / section.text("key_file"), lambda: ""
+        )
+    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+        reason = str(getattr(error, "reason", None) or "no private key").replace("_", " ").lower()
+        raise section.error(
+            f"cannot be used with cert_file (OpenSSL: {reason})", "key_file"
+        ) from None
+    client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    client.check_hostname = False
+    client.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN | _NO_CHECK_TIME
+    client.load_verify_locations(cadata=chain)
+    to_server = ssl.MemoryBIO()
+    to_client = ssl.MemoryBIO()
+    near = client.wrap_bio(to_client, to_server)
+    far = context.wrap_bio(to_server, to_client, server_side=True)
+    try:
+        for _ in range(3):  # enough for both to finish
+            for side in (near, far):
+                with suppress(ssl.SSLWantReadError):
+                    side.do_handshake()
+        certificate = near.getpeercert() or {}
+        return float(ssl.cert_time_to_seconds(str(certificate["notAfter"])))
+    except (ssl.SSLError, ValueError, KeyError):  # a certificate that clients refuse at any time
+        return None
+
+
+def _certificates(section: Section, key: str, folder: Path) -> str:
+    """Return the PEM text of certificates after checking that OpenSSL can decode each one."""
+    text = _read(section, key, folder)
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_verify_locations(cadata=text)
+    except (ssl.SSLError, ValueError):
+        raise section.error(
+            "holds no certificate in PEM form, or one that cannot be decoded", key
+        ) from None
+    return text
+
+
+def _read(section: Section, key: str, folder: Path) -> str:
+    try:
+        content = read(folder / section.text(key), what="PEM file")
+    except UsageError as error:
+        raise section.error(str(error), key) from None
+    return content.decode("ascii", "ignore")  # there may be comments
