@@ -2,6 +2,7 @@
 
 import ast
 import re
+import sys
 import tomllib
 
 from support.paths import ROOT
@@ -85,3 +86,40 @@ def test_the_drawing_names_modules() -> None:
     modules = re.findall(r"\b([a-z_]+/[a-z_]+)\b", drawn)
     assert len(modules) > 6
     assert [each for each in modules if not (PACKAGE / f"{each}.py").exists()] == []
+
+
+PACKAGES = {
+    "google.protobuf": "protobuf",
+    "opentelemetry.exporter": "opentelemetry-exporter-otlp-proto-http",
+    "opentelemetry.proto": "opentelemetry-proto",
+    "opentelemetry.sdk": "opentelemetry-sdk",
+    "opentelemetry": "opentelemetry-api",
+    "prometheus_client": "prometheus-client",
+    "yaml": "PyYAML",
+}
+"""What has another name as a package than as a module; the first that fits."""
+
+
+def imported() -> set[str]:
+    """Return every module from outside the standard library that the package imports."""
+    modules = set()
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                modules |= {each.name for each in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.level == 0:
+                modules |= {f"{node.module}.{each.name}" for each in node.names}
+    ours = {*sys.stdlib_module_names, "azure_scheduled_events_exporter"}
+    return {each for each in modules if each.partition(".")[0] not in ours}
+
+
+def test_every_import_is_declared() -> None:
+    """Each package that is imported has its own range, and no module that changes without notice is."""
+    modules = imported()
+    needed = set()
+    for module in modules:
+        found = [name for start, name in PACKAGES.items() if f"{module}.".startswith(f"{start}.")]
+        needed.add(found[0] if found else module.partition(".")[0])
+    declared = {re.split("[><=]", each)[0] for each in PYPROJECT["project"]["dependencies"]}
+    assert needed == declared
+    assert [each for each in modules if "_incubating" in each] == []

@@ -1,16 +1,25 @@
-"""The command ``check-config``: validates the configuration and prints the effective settings and where each is set."""
+"""The command ``check-config``: validates the configuration.
+
+It prints the effective settings, and where each is set.
+"""
 
 import argparse
 import os
 import sys
+from collections.abc import Iterator, Mapping
 
 from azure_scheduled_events_exporter.config.flags import oversights, written_flags
 from azure_scheduled_events_exporter.config.resolution import resolve, written
 from azure_scheduled_events_exporter.config.settings import warnings
 from azure_scheduled_events_exporter.doctor.settings import check_named
-from azure_scheduled_events_exporter.errors import without_password
+from azure_scheduled_events_exporter.errors import UsageError, without_password
 from azure_scheduled_events_exporter.tracing.delivery import otlp_sender
-from azure_scheduled_events_exporter.tracing.variables import doubts, is_on
+from azure_scheduled_events_exporter.tracing.variables import (
+    doubts,
+    is_on,
+    is_wanted,
+    obstacles,
+)
 
 from .settings import take_environment
 
@@ -22,12 +31,10 @@ def run(parsed: argparse.Namespace) -> int:
         UsageError: a setting is invalid.
     """
     places = take_environment(parsed)
-    flags, environment = written_flags(parsed), os.environ
+    flags = written_flags(parsed)
+    environment = os.environ
     config = resolve(flags, environment, places)
     check_named(config)
-    traced = is_on(config.otlp_endpoint, environment)
-    if traced:
-        otlp_sender(config.otlp_endpoint)  # refuses what OpenTelemetry refuses; sends nothing
     for setting, text, place in written(flags, environment, places):
         value = text or (config.journal_path if setting.flag == "journal.path" else "(none)")
         shown = without_password(value) if setting.metavar.startswith("URL") else value
@@ -35,7 +42,24 @@ def run(parsed: argparse.Namespace) -> int:
     for warning in (
         *oversights(parsed, environment),
         *warnings(config),
-        *(doubts(environment) if traced else ()),
+        *_of_tracing(config.otlp_endpoint, environment),
     ):
         print(f"warning: {warning}", file=sys.stderr)
     return 0
+
+
+def _of_tracing(endpoint: str | None, environment: Mapping[str, str]) -> Iterator[str]:
+    """Yield warnings about OpenTelemetry's variables, if there is a collector; sends nothing."""
+    if not is_wanted(endpoint, environment):
+        return
+    yield from obstacles(environment)
+    yield from doubts(environment)
+    is_off = not is_on(endpoint, environment)
+    if not is_off:
+        try:
+            otlp_sender(endpoint)  # refuses what OpenTelemetry refuses
+        except UsageError as error:
+            yield str(error)
+            is_off = True
+    if is_off:
+        yield "tracing is off: OpenTelemetry's variables cannot be used"

@@ -2,12 +2,12 @@
 
 from typing import Final
 
-from azure_scheduled_events_exporter.errors import ExporterError, without_password
+from azure_scheduled_events_exporter.errors import UsageError, without_password
 from azure_scheduled_events_exporter.http_client.failures import WEB_PAGE
 from azure_scheduled_events_exporter.tracing.delivery import otlp_sender
-from azure_scheduled_events_exporter.tracing.variables import is_on, turned_off_by
+from azure_scheduled_events_exporter.tracing.variables import is_wanted, obstacles, turned_off_by
 
-from .finding import Findings, note, ok, warning, wrong
+from .finding import Finding, Findings, note, ok, warning, wrong
 from .subject import Subject
 
 _TIMEOUT: Final = 10.0
@@ -15,41 +15,45 @@ _TIMEOUT: Final = 10.0
 
 def examine(subject: Subject) -> Findings:
     """Yield the findings about tracing: whether the collector accepts an export."""
-    endpoint, environment = subject.config.otlp_endpoint, subject.environment
+    endpoint = subject.config.otlp_endpoint
+    environment = subject.environment
+    if not is_wanted(endpoint, environment):
+        yield _off(endpoint, turned_off_by(environment))
+        return
+    found = [] if endpoint else obstacles(environment)
     try:
-        if not is_on(endpoint, environment):
-            variable = turned_off_by(environment)
-            if endpoint and variable:
-                what = (
-                    "Tracing is off, although --otlp.endpoint is set: the environment has"
-                    f" {variable}."
-                )
-                yield warning(
-                    "otlp", what, "Remove the variable, or the endpoint if you want no traces."
-                )
-            else:
-                why = f"{variable} is set" if variable else "--otlp.endpoint is not set"
-                yield note("otlp", f"The exporter sends no traces: {why}.")
-            return
-        sender = otlp_sender(endpoint)
-    except ExporterError as error:
-        yield wrong("otlp", f"Tracing cannot start: {error}.", "Correct the OTEL_* variables.")
+        sender = None if found else otlp_sender(endpoint)
+    except UsageError as error:
+        found = [str(error)]
+    if found or sender is None:
+        hint = "Correct the OTEL_* variables, or name the collector with --otlp.endpoint."
+        yield warning("otlp", f"Tracing is off: {'; '.join(found)}.", hint)
         return
     names = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
-    where = without_password(
-        endpoint or next(environment[name] for name in names if environment.get(name, "").strip())
-    )
+    named = [environment[name] for name in names if environment.get(name, "").strip()]
+    where = without_password(endpoint or named[0])
     why = sender.probe(_TIMEOUT).reason
     if why:
-        yield wrong(
-            "otlp", f"The collector at {where} does not accept spans: {why}.", _hint(where, why)
-        )
+        sentence = f"The collector at {where} does not accept spans: {why}."
+        yield wrong("otlp", sentence, _hint(where, why))
     else:
         yield ok("otlp", f"The collector at {where} accepts an empty export.")
 
 
+def _off(endpoint: str | None, variable: str) -> Finding:
+    """Return the finding if nobody wants spans, or ``variable`` turns them off."""
+    if endpoint and variable:
+        sentence = (
+            f"Tracing is off, although --otlp.endpoint is set: the environment has {variable}."
+        )
+        hint = "Remove the variable, or the endpoint if you want no traces."
+        return warning("otlp", sentence, hint)
+    why = f"{variable} is set" if variable else "--otlp.endpoint is not set"
+    return note("otlp", f"The exporter sends no traces: {why}.")
+
+
 def _hint(where: str, why: str) -> str:
-    if ":4317" in where:
+    if ":4317" in where or "HTTP/2" in why:
         return "Port 4317 speaks gRPC; this exporter speaks OTLP over HTTP, on port 4318."
     if "answered 401" in why or "answered 403" in why:
         return "Set the collector's token: OTEL_EXPORTER_OTLP_HEADERS='authorization=Bearer TOKEN'."

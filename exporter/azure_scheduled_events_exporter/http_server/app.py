@@ -11,10 +11,12 @@ from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from contextlib import suppress
 from email.utils import formatdate
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from .messages import Request, Response, plain
-from .web_config import WebConfig
+
+if TYPE_CHECKING:  # YAML and bcrypt take 2 MiB, which an exporter without this file need not have
+    from .web_config import WebConfig
 
 _PIECE = 64 * 1024  # bytes of a body sent at once: what a client that never reads costs
 _WORTH_PACKING = 1024  # bytes; a smaller body fits into one packet as it is
@@ -27,7 +29,7 @@ class Access(Protocol):
     """Decides who may read, as ``access.WebAccess`` does."""
 
     @property
-    def config(self) -> WebConfig:
+    def config(self) -> "WebConfig":
         """The settings in effect."""
 
     async def refuse(self, request: Request) -> Response | None:

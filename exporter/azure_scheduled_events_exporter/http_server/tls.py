@@ -6,7 +6,6 @@ Source: https://github.com/prometheus/exporter-toolkit/blob/master/docs/web-conf
 """
 
 import ssl
-from asyncio import sslproto
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,7 +16,6 @@ from azure_scheduled_events_exporter.errors import UsageError
 from azure_scheduled_events_exporter.text_file import read
 from azure_scheduled_events_exporter.yaml_file import Section
 
-_BUFFER = 16 * 1024  # bytes of one TLS record
 _CLIENT_AUTH = {  # the toolkit's modes; those that verify nothing are refused
     "NoClientCert": ssl.CERT_NONE,
     "VerifyClientCertIfGiven": ssl.CERT_OPTIONAL,
@@ -62,14 +60,6 @@ class Tls:
             certificate = channel.getpeercert() or {}
         names = {str(value).strip() for _, value in certificate.get("subjectAltName", ())}
         return not self.client_names or not names.isdisjoint(self.client_names)
-
-
-def limit_buffers() -> None:
-    """Limit what asyncio keeps for each TLS connection, for this whole process.
-
-    It gives each a buffer of 256 KiB: 512 idle clients would cost 128 MiB. It has no parameter.
-    """
-    sslproto.SSLProtocol.max_size = _BUFFER
 
 
 def tls_of(section: Section, folder: Path) -> Tls:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from azure_scheduled_events_exporter.approval.scheduler import ApprovalScheduler
 from azure_scheduled_events_exporter.approval.sender import ApprovalSender
 from azure_scheduled_events_exporter.config.settings import Config, warnings
-from azure_scheduled_events_exporter.errors import ExporterError, named_by
+from azure_scheduled_events_exporter.errors import ExporterError, UsageError, named_by
 from azure_scheduled_events_exporter.http_server.app import App
 from azure_scheduled_events_exporter.http_server.server import Server
 from azure_scheduled_events_exporter.imds.api_versions import event_versions
@@ -39,7 +39,12 @@ from azure_scheduled_events_exporter.polling.poller import Poller
 from azure_scheduled_events_exporter.polling.state import State
 from azure_scheduled_events_exporter.snapshot.snapshot import Snapshot
 from azure_scheduled_events_exporter.tracing.delivery import SpanDelivery, otlp_sender
-from azure_scheduled_events_exporter.tracing.variables import doubts, is_on
+from azure_scheduled_events_exporter.tracing.variables import (
+    doubts,
+    is_on,
+    is_wanted,
+    obstacles,
+)
 from azure_scheduled_events_exporter.web.status_line import status_line
 
 from .ending import Ending
@@ -255,12 +260,22 @@ def _ignore(_: float | None) -> None:
 
 
 def _delivery(config: Config, journal: Journal, log: logging.Logger) -> SpanDelivery | None:
-    if not is_on(config.otlp_endpoint, os.environ):
+    """Return what delivers spans; None if tracing is off.
+
+    The variables of OpenTelemetry may be meant for other programs, so they stop nothing here.
+    """
+    endpoint = config.otlp_endpoint
+    if not is_wanted(endpoint, os.environ):
         return None
-    sender = otlp_sender(config.otlp_endpoint)
-    for doubt in doubts(os.environ):
+    for doubt in (*obstacles(os.environ), *doubts(os.environ)):
         log.warning("unusable OpenTelemetry variable", extra=facts(error=doubt))
-    return SpanDelivery(journal, sender, log)
+    if is_on(endpoint, os.environ):
+        try:
+            return SpanDelivery(journal, otlp_sender(endpoint), log)
+        except UsageError as error:
+            log.warning("unusable OpenTelemetry variable", extra=facts(error=str(error)))
+    log.warning("tracing is off: OpenTelemetry's variables cannot be used")
+    return None
 
 
 def run(

@@ -101,7 +101,8 @@ def otlp_sender(endpoint: str | None) -> "OtlpSender":
         UsageError: OpenTelemetry refuses its variables.
     """
     try:
-        from .otlp import OtlpSender  # noqa: PLC0415 - only with tracing; it reads some variables while it is imported
+        # only with tracing; it reads some variables while it is imported
+        from .otlp import OtlpSender  # noqa: PLC0415
 
         return OtlpSender(endpoint)
     except ImportError:  # a broken installation, whatever the variables are

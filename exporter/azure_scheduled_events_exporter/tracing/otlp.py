@@ -6,6 +6,7 @@ OpenTelemetry and protobuf take 5 to 6 MiB of memory (docs/performance.md).
 
 import json
 import logging
+import os
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -27,8 +28,6 @@ from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.id_generator import IdGenerator
 from opentelemetry.sdk.trace.sampling import Decision
-from opentelemetry.semconv._incubating.attributes import cloud_attributes, host_attributes
-from opentelemetry.semconv.attributes import service_attributes
 
 from azure_scheduled_events_exporter import __version__
 from azure_scheduled_events_exporter.core.instance import Instance
@@ -38,15 +37,21 @@ from azure_scheduled_events_exporter.http_client.deadline import DeadlineAdapter
 from azure_scheduled_events_exporter.http_client.failures import (
     NO_ANSWER_IN_TIME,
     WEB_PAGE,
+    causes_of,
     failure_reason,
     is_web_page,
 )
 from azure_scheduled_events_exporter.http_client.sessions import Session
 
 from .delivery import LONGEST_RETRY_AFTER, REFUSALS, Export, ExportResult
+from .variables import timeout_obstacle
 
 _SERVICE = "azure-scheduled-events-exporter"
 _LARGEST_ANSWER = 64 * 1024
+_USUAL_TIMEOUT = 10.0
+_HTTP_2 = "\x00\x00"
+"""What HTTP/2 begins with: the length of its first frame, SETTINGS, in three bytes."""
+
 LONGEST_EXPORT_SECONDS = 60.0
 """Time limit of one export, whatever is configured: no other span is sent in that time."""
 
@@ -67,7 +72,10 @@ class OtlpSender:
             else endpoint.rstrip("/").removesuffix("/v1/traces") + "/v1/traces"
         )
         self._adapter = CollectorAdapter(longest)
-        self._exporter = OTLPSpanExporter(endpoint=url, session=Session(self._adapter))
+        # None: as the variables have it
+        timeout = _USUAL_TIMEOUT if timeout_obstacle(os.environ) else None
+        session = Session(self._adapter)
+        self._exporter = OTLPSpanExporter(endpoint=url, timeout=timeout, session=session)
         self._ids = _Ids()
         self._identity: Instance | None = None
         # Created here, so that an invalid OTEL_* variable is reported at the start and not during
@@ -186,15 +194,23 @@ class CollectorAdapter(DeadlineAdapter):
             OSError,
             ValueError,
         ) as error:
-            why = failure_reason(error)
-            reason = why if why == NO_ANSWER_IN_TIME else f"no answer: {why}"
-            result = ExportResult(Export.LATER, reason=reason)
+            result = ExportResult(Export.LATER, reason=_no_answer(error))
         self.result = result
         reply = requests.Response()
         accepted = result.outcome is Export.ACCEPTED and not result.rejected
         reply.status_code = HTTPStatus.OK if accepted else HTTPStatus.BAD_REQUEST
         reply.request, reply.url, reply.raw = request, request.url or "", BytesIO()
         return reply
+
+
+def _no_answer(error: Exception) -> str:
+    if any(str(cause).startswith(_HTTP_2) for cause in causes_of(error)):
+        return (
+            "the server speaks HTTP/2 only, as gRPC does: use the collector's port for OTLP over"
+            " HTTP, usually 4318"
+        )
+    why = failure_reason(error)
+    return why if why == NO_ANSWER_IN_TIME else f"no answer: {why}"
 
 
 def _judge(response: requests.Response) -> ExportResult:
@@ -263,21 +279,22 @@ def _nanoseconds(seconds: float) -> int:
 
 def _resource(identity: Instance | None) -> Resource:
     """Return this VM as an OpenTelemetry resource; the standard ``OTEL_*`` variables override it."""
+    # The names are those of OpenTelemetry's semantic conventions: service, cloud and host.
     values = {
-        service_attributes.SERVICE_NAME: _SERVICE,
-        service_attributes.SERVICE_VERSION: __version__,
-        cloud_attributes.CLOUD_PROVIDER: cloud_attributes.CloudProviderValues.AZURE.value,
-        cloud_attributes.CLOUD_PLATFORM: cloud_attributes.CloudPlatformValues.AZURE_VM.value,
+        "service.name": _SERVICE,
+        "service.version": __version__,
+        "cloud.provider": "azure",
+        "cloud.platform": "azure.vm",
     }
     if identity is not None:
         values |= {
-            cloud_attributes.CLOUD_REGION: identity.location,
-            cloud_attributes.CLOUD_AVAILABILITY_ZONE: identity.zone,
-            cloud_attributes.CLOUD_ACCOUNT_ID: identity.subscription_id,
-            cloud_attributes.CLOUD_RESOURCE_ID: identity.resource_id,
-            host_attributes.HOST_ID: identity.vm_id,
-            host_attributes.HOST_NAME: identity.host_name,
-            host_attributes.HOST_TYPE: identity.vm_size,
+            "cloud.region": identity.location,
+            "cloud.availability_zone": identity.zone,
+            "cloud.account.id": identity.subscription_id,
+            "cloud.resource_id": identity.resource_id,
+            "host.id": identity.vm_id,
+            "host.name": identity.host_name,
+            "host.type": identity.vm_size,
             "azure.vm.name": identity.vm_name,
             "azure.vm.scaleset.name": identity.scale_set,
         }

@@ -1,13 +1,10 @@
 """The command ``check-config``: settings that are good, and the line that refuses each bad one."""
 
-import subprocess
 from pathlib import Path
 
-import pytest
-
 from azure_scheduled_events_exporter.config.resolution import state_folder
-from support.commands import assert_one_line, command
-from support.programs import COMMAND, environment
+from support.commands import command
+from support.programs import environment
 
 NOWHERE = (
     *(
@@ -57,17 +54,3 @@ def test_warnings() -> None:
         in command("check-config", "--poll.interval", "1m").stderr
     )
     assert command("check-config", "--poll.interval", "50s").stderr == ""
-
-
-@pytest.mark.parametrize("name", ["check-config", "run"])
-def test_variables_of_opentelemetry(name: str) -> None:
-    """A variable that OpenTelemetry refuses while it is imported is refused by both commands."""
-    variable = "OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT"
-    done = subprocess.run(
-        [COMMAND, name, *NOWHERE],
-        env=environment(OTEL_EXPORTER_OTLP_ENDPOINT="http://127.0.0.1:9", **{variable: "x"}),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert_one_line(done, 2, "OpenTelemetry cannot use its settings", variable)

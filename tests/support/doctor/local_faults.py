@@ -114,6 +114,12 @@ LOCAL_FAULTS = (
     Fault(
         "guest proxy agent refuses",
         "imds-reachable",
+        "Azure's Guest Proxy Agent",
+        imds_says(403, b""),
+    ),
+    Fault(
+        "refused, and nobody knows why",
+        "imds-reachable",
         "azure-proxy-agent",
         imds_says(403, b"not allowed"),
     ),
@@ -202,5 +208,6 @@ LOCAL_FAULTS = (
         "otlp",
         "OTEL_*",
         variables(OTEL_EXPORTER_OTLP_ENDPOINT="http://h:1", OTEL_EXPORTER_OTLP_PROTOCOL="grpc"),
+        "warning",
     ),
 )

@@ -1,5 +1,6 @@
 """What the answers of a collector mean for the spans: sent, rejected, or to be sent again."""
 
+import socket
 import time
 from email.utils import formatdate
 
@@ -9,6 +10,7 @@ from azure_scheduled_events_exporter.tracing.otlp import OtlpSender
 from support.monitoring.collector import ACCEPT, HANG, Collector, Reply
 from support.monitoring.span_delivery import CHILD, IDENTITY, ROOT, add, delivering
 from support.programs import eventually
+from support.servers.imds_peer import Peer
 
 
 class TestAnswers:
@@ -27,6 +29,22 @@ class TestAnswers:
             eventually(lambda: delivery.exported == 2, "exported")
             assert journal.spans_queued() == 0
         assert delivery.failed == 0
+
+    def test_grpc(self) -> None:
+        """A server that speaks gRPC is told, with the port that speaks HTTP."""
+        settings = bytes.fromhex("00000604 00000000 00 0005 00004000")  # the frame of grpc-go
+
+        def talk(connection: socket.socket, _: bytes) -> None:
+            connection.sendall(settings)
+            connection.shutdown(socket.SHUT_RDWR)
+
+        peer = Peer(talk)
+        try:
+            reason = OtlpSender(peer.url).probe(5.0).reason
+        finally:
+            peer.end()
+        assert "as gRPC does" in reason
+        assert "4318" in reason
 
     def test_partial_success(self, collector: Collector, caplog: pytest.LogCaptureFixture) -> None:
         """Spans that a collector rejects within a 200 count as failed, and its reason is logged."""
