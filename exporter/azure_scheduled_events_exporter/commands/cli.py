@@ -85,6 +85,9 @@ COMMANDS = {
         module="commands.hook.command",
     ),
     "history": Command("Print past and current events from the journal.", ("journal",)),
+    "report": Command(
+        "Print one event as a page for a post-mortem.", ("journal",), "EVENT_ID|--last [OPTIONS]"
+    ),
     "check-config": Command("Validate the configuration and print the settings."),
     "doctor": Command("Check the whole chain, and print what to do."),
     "assets": Command("List or export dashboards, alert rules, chart and more.", (), "ACTION"),

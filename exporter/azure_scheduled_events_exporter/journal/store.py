@@ -286,6 +286,17 @@ class Store:
             for each in decoded(ApprovalRequest, [text])
         ]
 
+    def requests(self) -> list[tuple[ApprovalRequest, str]]:
+        """Return all requests, the oldest first, each with its result; ``""`` while it has none."""
+        rows = self._db.execute(
+            "SELECT request, coalesce(result, '') FROM approval_requests ORDER BY number"
+        ).fetchall()
+        return [
+            (request, str(result))
+            for text, result in rows
+            for request in decoded(ApprovalRequest, [text])
+        ]
+
     def withdraw_requests(
         self, numbers: Iterable[int], result: str, *, sent_too: bool = False
     ) -> None:

@@ -3,6 +3,7 @@
 Pure; reads lifecycles and must not depend on the rest of the page.
 """
 
+import shlex
 from collections.abc import Mapping, Sequence
 
 from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycle, State
@@ -12,7 +13,18 @@ from azure_scheduled_events_exporter.snapshot.snapshot import Snapshot
 
 from .html import Markup, filled, joined, tag
 from .status_line import in_order
-from .wording import APPROVERS, OUTCOMES, WHOSE, foreign, length, moment, paused, standing, title
+from .wording import (
+    APPROVERS,
+    OUTCOMES,
+    WHOSE,
+    clipped,
+    foreign,
+    length,
+    moment,
+    paused,
+    standing,
+    title,
+)
 
 _CURRENT = 20  # current events shown beside those that ended
 _NARROWEST = 0.5  # percent of a bar: a phase of seconds in a life of days stays visible
@@ -44,6 +56,7 @@ def _row(life: Lifecycle, now: float) -> Markup:
         ended=foreign(ended),
         bar=_bar(life, now),
         facts=", ".join(_facts(life, now)),
+        event_id=clipped(shlex.quote(life.event_id)),
     )
 
 

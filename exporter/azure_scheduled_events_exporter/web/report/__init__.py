@@ -1,0 +1,1 @@
+"""The report of one event: what the journal knows of it, as a page for a post-mortem."""

@@ -1,0 +1,69 @@
+r"""Writes a report as Markdown, as GitHub and GitLab render it.
+
+Quoted text becomes code, in which nothing is markup: no HTML, link, image or mention.
+"""
+
+import re
+
+from azure_scheduled_events_exporter.errors import printable
+
+from .model import Line, Link, Output, Quoted, Report, Section, Table
+
+
+def markdown(report: Report, written_by: str) -> str:
+    """Return the report; ``written_by`` says which program wrote it."""
+    parts = [f"# {_line(report.title)}", _line(report.summary)]
+    for section in report.sections:
+        parts += _section(section)
+    parts.append(written_by)
+    return "\n\n".join(parts) + "\n"
+
+
+def _section(section: Section) -> list[str]:
+    parts = [f"## {section.title}"]
+    if section.facts:
+        parts.append("\n".join(f"- **{each.name}:** {_line(each.value)}" for each in section.facts))
+    if section.table is not None:
+        parts.append(_table(section.table))
+    if section.notes:
+        parts.append("\n".join(f"- {_line(note)}" for note in section.notes))
+    parts += [_output(output) for output in section.outputs]
+    return parts
+
+
+def _table(table: Table) -> str:
+    lines = [table.heads, tuple("---" for _ in table.heads)]
+    rows = [tuple(_line(cell).replace("|", r"\|") for cell in row) for row in table.rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (*lines, *rows))
+
+
+def _output(output: Output) -> str:
+    text = "\n".join(printable(line) for line in output.text.splitlines())
+    fence = _fence(text, 3)
+    return f"{_line(output.title)}:\n\n{fence}text\n{text}\n{fence}"
+
+
+def _line(line: Line) -> str:
+    return "".join(map(_part, line))
+
+
+def _part(part: str | Quoted | Link) -> str:
+    if isinstance(part, Link):
+        return f"<{part.url}>"
+    return _code(part.text) if isinstance(part, Quoted) else part
+
+
+def _code(text: str) -> str:
+    """Return a text from outside as code of one line."""
+    shown = printable(text)
+    if not shown.strip():
+        return "(empty)"
+    fence = _fence(shown, 1)
+    pad = " " if shown[0] in "` " or shown[-1] in "` " else ""
+    return f"{fence}{pad}{shown}{pad}{fence}"
+
+
+def _fence(text: str, least: int) -> str:
+    """Return more backticks than ``text`` has in a row, at least ``least``."""
+    longest = max((len(run) for run in re.findall("`+", text)), default=0)
+    return "`" * max(least, longest + 1)

@@ -1,0 +1,110 @@
+"""What a report consists of. Data only: ``markdown`` and ``page`` write it.
+
+Text from outside is a :class:`Quoted`, so that no form of the report can take it for markup.
+"""
+
+from dataclasses import dataclass
+
+from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycle
+from azure_scheduled_events_exporter.core.records import Record
+from azure_scheduled_events_exporter.snapshot.hooks import HookRun
+
+
+@dataclass(frozen=True, slots=True)
+class Quoted:
+    """A text from outside: from IMDS, from an operator or from a script."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """An address of the web that the user has given, without spaces and angle brackets."""
+
+    url: str
+
+
+Line = tuple[str | Quoted | Link, ...]
+"""A sentence or a cell, of our words and of quoted ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """A value under its name."""
+
+    name: str
+    value: Line
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows under their heads."""
+
+    heads: tuple[str, ...]
+    rows: tuple[tuple[Line, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """The last lines that a script has written."""
+
+    title: Line
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A part of a report. What it does not have is left out."""
+
+    title: str
+    facts: tuple[Fact, ...] = ()
+    table: Table | None = None
+    notes: tuple[Line, ...] = ()
+    outputs: tuple[Output, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A report: title, summary, and parts."""
+
+    title: Line
+    summary: Line
+    sections: tuple[Section, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request to approve the event.
+
+    Attributes:
+        who: the login name of the operator, or the name of the hook's script.
+        approver: operator or hook.
+        at: when it was made, Unix seconds.
+        result: what became of it; ``""`` while that is open.
+    """
+
+    who: str
+    approver: Approver
+    at: float
+    result: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """What the journal has about one event.
+
+    Attributes:
+        life: the event.
+        transitions: its transitions, the oldest first.
+        runs: what hooks ran for it, the oldest first.
+        asked: the requests to approve it, the oldest first.
+        others: events that were current at the same time.
+        trace_link: the address of its trace; ``""`` if nobody has given one.
+    """
+
+    life: Lifecycle
+    transitions: tuple[Record, ...] = ()
+    runs: tuple[HookRun, ...] = ()
+    asked: tuple[Asked, ...] = ()
+    others: tuple[Lifecycle, ...] = ()
+    trace_link: str = ""

@@ -1,0 +1,116 @@
+"""The timeline of a report: transitions, hooks and requests in the order in which they happened.
+
+Pure.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from azure_scheduled_events_exporter.core.lifecycle import Approver, State, Transition
+from azure_scheduled_events_exporter.core.records import Record
+from azure_scheduled_events_exporter.core.timestamp import Timestamp
+from azure_scheduled_events_exporter.times import iso_time
+from azure_scheduled_events_exporter.web.wording import OUTCOMES, length
+
+from .model import Line, Quoted, Sources, Table
+
+_STEPS = {
+    Transition.STARTED: "Started: the impact is possible from now on.",
+    Transition.RETURNED: "It is in the document again after its end.",
+}
+_APPROVED = {
+    Approver.EXPORTER: "Approved by the policy of this exporter.",
+    Approver.OPERATOR: "Approved by a person on this VM.",
+    Approver.HOOK: "Approved by a hook on this VM.",
+    Approver.EXTERNAL: "Approved elsewhere: it starts before NotBefore.",
+    Approver.DEADLINE: "NotBefore has come without an approval.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    at: float  # Unix seconds
+    what: Line
+
+
+def timeline(sources: Sources) -> Table:
+    """Return what happened, the oldest first."""
+    life = sources.life
+    steps = [*_transitions(sources.transitions), *_runs(sources), *_requests(sources)]
+    if life.not_before is not None and life.state is not State.ADVISORY:
+        steps.append(_Step(life.not_before, (_not_before(life.ended_at, life.not_before),)))
+    begun = life.first_seen.wall
+    rows = tuple(
+        ((_clock(step.at),), (_after(step.at - begun),), step.what)
+        for step in sorted(steps, key=lambda step: step.at)
+    )
+    return Table(("Time", "After", "What"), rows)
+
+
+def _not_before(ended: Timestamp | None, due: float) -> str:
+    if ended is not None and ended.wall < due:
+        return "NotBefore: the event was over before it."
+    return "NotBefore: without an approval, the event starts from now on."
+
+
+def _clock(seconds: float) -> str:
+    return iso_time(seconds).replace("T", " ").removesuffix("Z")
+
+
+def _after(seconds: float) -> str:
+    return "" if seconds < 0 else f"+{length(seconds)}"
+
+
+def _transitions(records: tuple[Record, ...]) -> Iterator[_Step]:
+    before = None
+    for record in records:
+        at = datetime.fromisoformat(str(record["at"])).timestamp()
+        yield _Step(at, (_text(record, before),))
+        before = record.get("not_before")
+
+
+def _text(record: Record, before: object) -> str:
+    """Return what a transition says; ``before`` is NotBefore at the one before it."""
+    transition = str(record["transition"])
+    due = record.get("not_before")
+    match transition:
+        case Transition.DETECTED:
+            when = f", NotBefore {_readable(due)}" if due else ", without a NotBefore"
+            state = record.get("state")
+            return f"First seen: {state}{when if state != State.STARTED else ''}."
+        case Transition.RESCHEDULED:
+            return f"Rescheduled: NotBefore from {_readable(before)} to {_readable(due)}."
+        case Transition.APPROVED:
+            by = record.get("approved_by")
+            return _APPROVED.get(Approver(str(by)), "Approved.") if by else "Approved."
+    if transition in _STEPS:
+        return _STEPS[Transition(transition)]
+    if transition in OUTCOMES:
+        name, said = OUTCOMES[Transition(transition)]
+        return f"{name.capitalize()}. {said}"
+    return transition
+
+
+def _readable(moment: object) -> str:
+    return str(moment).replace("T", " ").removesuffix("Z") if moment else "unknown"
+
+
+def _runs(sources: Sources) -> Iterator[_Step]:
+    for run in sources.runs:
+        if run.duration is None:
+            said = f": {run.outcome}" if run.outcome else ""
+            yield _Step(run.started, (f"Hook, {run.phase}{said}: ", Quoted(run.command)))
+            continue
+        yield _Step(run.started, (f"Hook, {run.phase} began: ", Quoted(run.command)))
+        yield _Step(
+            run.started + run.duration, (f"Hook, {run.phase} ended: {run.outcome or 'unknown'}.",)
+        )
+
+
+def _requests(sources: Sources) -> Iterator[_Step]:
+    for asked in sources.asked:
+        result = asked.result or "no result yet"
+        yield _Step(
+            asked.at, (f"The {asked.approver} ", Quoted(asked.who), " asked: ", Quoted(result))
+        )

@@ -1,0 +1,130 @@
+"""Reports of what the simulator plays, and of the bodies that operators have published.
+
+The golden files are the reports as somebody reads them: review each difference.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from dataclasses import fields, replace
+from itertools import groupby
+from pathlib import Path
+from re import sub
+
+import pytest
+
+from azure_scheduled_events_exporter.commands.report import chosen, sources_of
+from azure_scheduled_events_exporter.core.document import parse_document
+from azure_scheduled_events_exporter.core.kinds import SHORT_FREEZE_SECONDS, with_kind
+from azure_scheduled_events_exporter.core.lifecycle import Lifecycle
+from azure_scheduled_events_exporter.journal.file import read_only, writable
+from azure_scheduled_events_exporter.simulator import Scenario, Simulator, shipped
+from azure_scheduled_events_exporter.snapshot.hooks import HookRun
+from azure_scheduled_events_exporter.web.report.content import report
+from azure_scheduled_events_exporter.web.report.markdown import markdown
+from azure_scheduled_events_exporter.web.report.page import page
+from support.events.machine import START, Machine, MachineClock
+from support.paths import PAYLOADS
+
+WRITTEN_BY = "Written by a test."
+MEASURED = {"observed_pause", "pauses", "impact"}
+LINK = "https://traces.example/{}"
+Compare = Callable[[str, str], None]
+BODIES = [
+    path
+    for path in sorted(PAYLOADS.glob("*.json"))
+    if not path.name.startswith(("error", "inst")) and b'"EventId"' in path.read_bytes()
+]
+"""What IMDS has sent to operators; parts of one story have numbers at the same place."""
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Iterator[Callable[..., Machine]]:
+    """Return a VM that polls a simulator, both by one clock."""
+    with ExitStack() as stack:
+
+        def make(name: str = "vmss_0", **choices: object) -> Machine:
+            clock = MachineClock()
+            simulator = Simulator(seed="golden", clock=lambda: clock.wall, **choices)  # type: ignore[arg-type]
+            stack.enter_context(simulator)
+            return Machine(simulator, tmp_path, stack, name=name, clock=clock)
+
+        yield make
+
+
+def play(machine: Machine) -> None:
+    """Poll shortly before and after each thing that happens."""
+    machine.looks(machine.clock.wall - START + 1)
+    while (due := machine.imds._service.stage.next_at) is not None:
+        for at in (due - START - 1, due - START + 1):
+            if at > machine.clock.wall - START:
+                machine.looks(at)
+    machine.looks(machine.clock.wall - START + 30)
+
+
+def reports(machine: Machine, event_id: str | None = None) -> tuple[str, str]:
+    """Return the report of an event, or of the newest one, as Markdown and as HTML."""
+    machine.restarts(in_order=True)
+    with closing(read_only(machine.folder)) as store:
+        life = unmeasured(chosen(store, event_id))
+        content = report(sources_of(store, life, LINK.format("1f0e")))
+    return markdown(content, WRITTEN_BY), page(content, WRITTEN_BY)
+
+
+def unmeasured(life: Lifecycle) -> Lifecycle:
+    """Return the event without what the exporter measured: a clock that is set by hand jumps."""
+    defaults = {each.name: each.default for each in fields(life) if each.name in MEASURED}
+    return with_kind(
+        replace(life, **defaults),  # type: ignore[arg-type] # as its class says
+        (life.ended_at or life.first_seen).wall,
+        SHORT_FREEZE_SECONDS,
+    )
+
+
+@pytest.mark.parametrize("scenario", shipped(), ids=lambda scenario: scenario.name)
+def test_scenarios(scenario: Scenario, machine: Callable[..., Machine], golden: Compare) -> None:
+    """Each scenario of the simulator has the report that its golden file has."""
+    vm = machine(scenario=scenario)
+    play(vm)
+    text, html = reports(vm)
+    golden(f"reports/{scenario.name}.md", text)
+    if scenario.name == "live-migration":
+        golden(f"reports/{scenario.name}.html", html)
+
+
+def story(path: Path) -> str:
+    """Return the name that the parts of a story share."""
+    return sub(r"_\d_[a-z_]+(_inc\d)?$", "", path.stem)
+
+
+@pytest.mark.parametrize(
+    ("name", "paths"), [(name, list(paths)) for name, paths in groupby(BODIES, story)]
+)
+def test_published_bodies(
+    name: str, paths: list[Path], machine: Callable[..., Machine], golden: Compare
+) -> None:
+    """Each body that was published has the report that its golden file has, as seen by its VM."""
+    bodies = [path.read_bytes() for path in paths]
+    documents = [parse_document(body) for body in bodies]
+    [resources, *_] = [
+        event.resources for document in documents for event in document.events if event.resources
+    ] or [("vm",)]
+    vm = machine(resources[0])
+    for number, body in enumerate(bodies):
+        vm.polls(30.0 * number, body)
+    golden(f"reports/{name}.md", reports(vm)[0])
+
+
+def test_hooks_and_approvals(machine: Callable[..., Machine], golden: Compare) -> None:
+    """A report has who approved, and what a hook ran with its last lines of output."""
+    vm = machine(scenario="user-reboot")
+    vm.policy = "documented"
+    vm.looks(31)
+    assert vm.exporter
+    [life] = vm.exporter.poller.snapshot.current.values()
+    run = HookRun("1", "drain.sh", life.event_id, "Reboot", "prepare", START + 32)
+    output = "draining 12 connections\n`done`"
+    ended = replace(run, outcome="ok", duration=1.5, seconds_left=800.0, output=output)
+    with closing(writable(vm.folder)) as store:
+        store.put_hook_run(ended)
+    play(vm)
+    golden("reports/approved-and-prepared.md", reports(vm)[0])

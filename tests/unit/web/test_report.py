@@ -1,0 +1,147 @@
+"""Reports in both forms: nothing from outside becomes markup, and what is unknown is named."""
+
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+
+from azure_scheduled_events_exporter.core.lifecycle import Approval, Approver, Transition
+from azure_scheduled_events_exporter.snapshot.hooks import HookRun
+from azure_scheduled_events_exporter.web.report.content import report
+from azure_scheduled_events_exporter.web.report.markdown import markdown
+from azure_scheduled_events_exporter.web.report.model import Asked, Sources
+from azure_scheduled_events_exporter.web.report.page import page
+from support.events.lives import NOT_BEFORE, SCHEDULED, START, STARTED, Watch, at
+
+HOSTILE = (
+    "<script>alert(1)</script>",
+    "![x](https://evil.example/p.png)",
+    "@team #1 www.evil.example",
+    "line\n# heading\n- item",
+    "``` ```",
+    "`",
+    "a | b | c",
+    "\x1b]52;c;Zm9v\x07",
+    "\u202eright to left",
+    "  ",
+)
+
+
+class Tags(HTMLParser):
+    """Collects the tags and the text of a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.attributes: set[str] = set()
+        self.content = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Remember a tag."""
+        self.tags.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+
+    def handle_data(self, data: str) -> None:
+        """Remember text."""
+        self.content += data
+
+
+def hostile(text: str) -> Sources:
+    """Return an event whose every text from outside is ``text``."""
+    watch = Watch()
+    event = replace(SCHEDULED, resources=("vm_0", text), description=text, source=text)
+    watch.sees(at(0), event)
+    watch.sees(at(10), replace(STARTED, resources=("vm_0", text), description=text, source=text))
+    life = replace(watch.life, approval=Approval(Approver.HOOK, at(5), who=text))
+    life = replace(life, event=replace(life.event, event_type=text))
+    run = HookRun("1", text, "A", text, "prepare", START, "ok", 1.0, 5.0, output=f"{text}\n{text}")
+    asked = Asked(text, Approver.OPERATOR, START, text)
+    return Sources(life, runs=(run,), asked=(asked,), others=(life,))
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_hostile_texts_in_html(text: str) -> None:
+    """A page has our elements alone: no script, no address, no handler."""
+    found = Tags(page(report(hostile(text)), "Written by a test."))
+    assert found.tags <= {
+        *("html", "head", "meta", "title", "style", "body", "main", "section", "footer"),
+        *("h1", "h2", "p", "bdi", "dl", "dt", "dd", "div", "ul", "li", "pre"),
+        *("table", "thead", "tbody", "tr", "th", "td"),
+    }
+    assert found.attributes <= {
+        "lang",
+        "charset",
+        "name",
+        "content",
+        "http-equiv",
+        "scope",
+        "class",
+    }
+    assert "\x1b" not in found.content
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_hostile_texts_in_markdown(text: str) -> None:
+    """Text from outside stays code of one line: it makes no heading, item, link or column."""
+    written = markdown(report(hostile(text)), "Written by a test.")
+    expected = markdown(report(hostile("plain")), "Written by a test.")
+    assert "\x1b" not in written
+    without_output = re.sub(r"(?ms)^(`{3,})text$.*?^\1$", "", written)
+    lines = without_output.splitlines()
+    ours = re.sub(r"(?ms)^(`{3,})text$.*?^\1$", "", expected).splitlines()
+    assert [line[:2] for line in lines] == [line[:2] for line in ours]
+    for line in lines:
+        code = re.sub(r"(?<!`)(`+)(?!`).+?(?<!`)\1(?!`)", "", line)
+        assert not set("<>[]@#") & set(code.lstrip("#")), line
+    rows = [line for line in lines if line.startswith("|")]
+    columns = [len(re.findall(r"(?<!\\)\|", row)) for row in rows]
+    assert columns == [line.count("|") for line in ours if line.startswith("|")]
+
+
+def test_a_link_to_the_trace() -> None:
+    """The address that the user gives is a link in both forms."""
+    watch = Watch()
+    watch.sees(at(0), SCHEDULED)
+    content = report(Sources(watch.life, trace_link="https://traces.example/1"))
+    assert "<https://traces.example/1>" in markdown(content, "")
+    assert '<a href="https://traces.example/1">https://traces.example/1</a>' in page(content, "")
+
+
+def unknowns(watch: Watch) -> list[str]:
+    """Return the beginnings of the sentences about what is not known."""
+    text = markdown(report(Sources(watch.life)), "").partition("## What is not known\n")[2]
+    return [line.removeprefix("- ").partition(":")[0] for line in text.splitlines() if line]
+
+
+def test_what_is_not_known() -> None:
+    """Each thing that nobody saw or measured is named."""
+    lost = Watch()
+    lost.sees(at(0), SCHEDULED)
+    assert "How it ends" in unknowns(lost)
+    lost.sees(at(3600), watched=False)
+    assert lost.life.outcome is Transition.LOST
+    assert "Whether it happened" in unknowns(lost)
+    external = Watch()
+    external.sees(at(0), SCHEDULED)
+    external.sees(at(60), STARTED)
+    assert "Who approved it" in unknowns(external)
+    sudden = Watch()
+    sudden.sees(at(0), STARTED)
+    assert "When it was decided" in unknowns(sudden)
+    others = Watch("vm_9")
+    others.sees(at(0), SCHEDULED)
+    others.sees(at(NOT_BEFORE - START), STARTED)
+    assert "What the affected VMs noticed" in unknowns(others)
+
+
+def test_what_was_measured() -> None:
+    """The pause that was measured stands beside the one that was announced."""
+    watch = Watch()
+    watch.sees(at(0), SCHEDULED)
+    watch.sees(at(NOT_BEFORE - START), STARTED)
+    content = report(Sources(replace(watch.life, observed_pause=12.34, pauses=2)))
+    written = markdown(content, "")
+    assert "| Interruption of the VM | 30s | 12.3s, the longest of 2 |" in written
+    assert "How long the VM stood still" not in written
