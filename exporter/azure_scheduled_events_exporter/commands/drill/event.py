@@ -140,7 +140,7 @@ class Drill:
         simulator.play(Scenario("over", "", self.story.vms, ()))
         say(
             f"drill: the event is over; the metrics are served for {format_duration(after)} more,"
-            " so that Prometheus sees it. Then remove the target."
+            " so that Prometheus sees it. Then remove the target. The alert resolves in 3 minutes."
         )
         time.sleep(after)
 
