@@ -9,9 +9,7 @@ from azure_scheduled_events_exporter import DOCUMENTATION
 from .grafana import (
     DATASOURCE,
     SCHEMA_VERSION,
-    Table,
     cell_link,
-    columns,
     dashboard_link,
     datasource_variable,
     instant,
@@ -23,33 +21,29 @@ from .grafana import (
 )
 from .queries import started_events
 from .style import (
-    APPROVED,
-    BLIND,
+    FAILED,
     FINE,
-    IMPACT,
+    HAPPENING,
     NEUTRAL,
-    NO_TIME,
     QUIET,
-    STATES,
     UNKNOWN,
     WAITING,
     Json,
     between,
     by_name,
-    colors,
-    hidden,
-    pattern,
     steps,
     values,
 )
 
-FLEET, VM, EXPORTER = (f"azure-scheduled-events-{name}" for name in ("fleet", "vm", "exporter"))
+FLEET_BOARD = "azure-scheduled-events-fleet"
+VM_BOARD = "azure-scheduled-events-vm"
+EXPORTER_BOARD = "azure-scheduled-events-exporter"
 SOON_SECONDS = 300
-_RUNBOOKS = f"{DOCUMENTATION}runbooks"
+RUNBOOKS = f"{DOCUMENTATION}runbooks"
 _DESCRIPTIONS = {
-    FLEET: ("Fleet", "What Azure is about to do to which VMs"),
-    VM: ("VM", "The events of one VM"),
-    EXPORTER: ("Exporters", "Whether the exporters work"),
+    FLEET_BOARD: ("Fleet", "What Azure is about to do to which VMs"),
+    VM_BOARD: ("VM", "The events of one VM"),
+    EXPORTER_BOARD: ("Exporters", "Whether the exporters work"),
 }
 _KEPT = "${datasource:queryparam}&${__url_time_range}"
 _PORTAL = "https://portal.azure.com/#@/resource/subscriptions/${__data.fields.subscription_id}/resourceGroups"
@@ -69,7 +63,7 @@ def annotation(*matchers: str, not_on: Sequence[int] = ()) -> Json:
         "name": "Azure Scheduled Events",
         "datasource": DATASOURCE,
         "enable": True,
-        "iconColor": IMPACT,
+        "iconColor": HAPPENING,
         "expr": started_events(*matchers),
         "step": "15s",
         "titleFormat": "{{event_type}}: {{resources}}",
@@ -120,7 +114,7 @@ def board(
 
 def runbook(alert: str) -> list[Json]:
     """Return the link of a panel to the runbook of one of our alerts."""
-    return [web_link(f"Runbook: {alert}", f"{_RUNBOOKS}/{alert}.md")]
+    return [web_link(f"Runbook: {alert}", f"{RUNBOOKS}/{alert}.md")]
 
 
 def manual(part: str) -> list[Json]:
@@ -131,7 +125,9 @@ def manual(part: str) -> list[Json]:
 def vm_link(field: str) -> Json:
     """Return the link of a cell to the dashboard of the VM that another field of the row names."""
     return cell_link(
-        "Dashboard of the VM", f"/d/{VM}?{_KEPT}&var-vm=${{__data.fields.{field}}}", inside=True
+        "Dashboard of the VM",
+        f"/d/{VM_BOARD}?{_KEPT}&var-vm=${{__data.fields.{field}}}",
+        inside=True,
     )
 
 
@@ -163,8 +159,10 @@ def stat(
 def in_doubt(none: str, quiet: float = 0) -> list[Json]:
     """Return the mappings of what :func:`.queries.or_quiet` returns in place of a number."""
     return [
-        *values({quiet: (none, FINE), UNKNOWN: ("unknown", BLIND)}),
-        between(max(quiet + 1, 2e5), UNKNOWN - 1, f"{none} known, some exporters are blind", BLIND),
+        *values({quiet: (none, FINE), UNKNOWN: ("unknown", FAILED)}),
+        between(
+            max(quiet + 1, 2e5), UNKNOWN - 1, f"{none} known, some exporters are blind", FAILED
+        ),
     ]
 
 
@@ -177,89 +175,9 @@ def next_impact(query: str, description: str, width: int) -> g.Panel:
         query,
         links=manual("next-event"),
         unit="dtdhms",
-        thresholds=steps(IMPACT, (SOON_SECONDS, WAITING)),
-        mappings=[between(None, 0, "any moment", IMPACT), *in_doubt("none", QUIET)],
+        thresholds=steps(HAPPENING, (SOON_SECONDS, WAITING)),
+        mappings=[between(None, 0, "any moment", HAPPENING), *in_doubt("none", QUIET)],
     )
-
-
-def events(
-    description: str,
-    height: int,
-    queries: Sequence[str],
-    links: Sequence[Json],
-    own: Sequence[str] = (),
-) -> g.Panel:
-    """Return the table of current and past events; that of one VM has columns of its ``own``, and no VMs."""
-    no_time = values({1000 * NO_TIME: ("no time given", "")})
-    return panel(
-        Table,
-        "Events: now, next, and the last 30 days",
-        description,
-        (24, height),
-        instant(*queries),
-        links=links,
-        transformations=columns(
-            {
-                "event_status": "State",
-                "event_type": "Type",
-                "When": "When",
-                "At": "At",
-                **({} if own else {"resources": "VMs"}),
-                "Approved": "Approved",
-                "Policy": "Policy approves",
-                **{name: name for name in own},
-                "Impact": "Impact",
-                "kind": "Kind",
-                "description": "Description",
-                "trace_id": "Trace",
-            },
-            "event_id",
-            "vm",
-            needed="When",
-            again="At",
-        ),
-        defaults={
-            "noValue": "No event now, and none in the last 30 days, as far as exporters saw."
-        },
-        overrides=[
-            solid("State", mappings=colors(STATES), custom__width=105, custom__filterable=True),
-            by_name("Type", links=[_TYPE_LINK], custom__width=100, custom__filterable=True),
-            by_name("When", unit="dateTimeFromNow", mappings=no_time, custom__width=142),
-            by_name("At", unit="dateTimeAsIsoNoDateIfToday", mappings=no_time, custom__width=155),
-            *(
-                []
-                if own
-                else [
-                    wrapped(
-                        "VMs", links=[vm_link("vm")], custom__width=140, custom__filterable=True
-                    )
-                ]
-            ),
-            by_name(
-                "Approved",
-                mappings=values({code: (text, "") for code, text in APPROVED.items()}),
-                custom__width=120,
-            ),
-            by_name("Policy approves", unit="dateTimeFromNow", custom__width=140),
-            by_name("Impact", unit="s", mappings=values({0: ("none", "")}), custom__width=75),
-            by_name("Kind", mappings=pattern("(.*)_(.*)", "$1 $2"), custom__width=105),
-            wrapped("Description", custom__minWidth=170),
-            *(by_name(name, unit="s", decimals=0, custom__width=90) for name in own),
-            by_name("Trace", links=[_TRACE_LINK], mappings=pattern(".+", "open"), custom__width=70),
-            *hidden("event_id", "vm"),
-        ],
-    )
-
-
-_TYPE_LINK = cell_link(
-    "Runbook of the type", f"{_RUNBOOKS}/AzureScheduledEvent${{__data.fields.Type}}.md"
-)
-
-_TRACE_PANES = (
-    '{"t":{"datasource":"$traces","queries":[{"refId":"A","datasource":{"type":"tempo","uid":"$traces"},'
-    '"queryType":"traceql","query":"${__data.fields.trace_id}"}],"range":{"from":"now-7d","to":"now"}}}'
-)
-_TRACE_LINK = cell_link("Trace of the event", f"/explore?schemaVersion=1&panes={_TRACE_PANES}")
 
 
 def wrapped(name: str, **properties: object) -> Json:

@@ -7,10 +7,11 @@ import grafanalib.core as g  # type: ignore[import-untyped] # it carries no type
 
 from azure_scheduled_events_exporter.alerts.series import BLIND as RECORDED
 
-from .board import EXPORTER, STATUS_LINK, board, manual, runbook, solid, stat, vm_link
+from .board import EXPORTER_BOARD, STATUS_LINK, board, manual, runbook, solid, stat, vm_link
 from .grafana import Table, columns, instant, over_time, panel, variable
 from .queries import (
     APPROVED,
+    INSTANCE_INFO,
     JOB,
     MOST,
     NAMES,
@@ -22,8 +23,7 @@ from .queries import (
     selector,
     watch_variables,
 )
-from .queries import VM as IDENTITY
-from .style import BLIND, FINE, UNKNOWN, Json, between, by_name, hidden, steps, values
+from .style import FAILED, FINE, UNKNOWN, Json, between, by_name, hidden, steps, values
 
 _TARGET = JOB, 'instance=~"$instance"'
 _LAST = metric("last_success_timestamp_seconds", *_TARGET)
@@ -111,7 +111,7 @@ def _table() -> list[str]:
     At 10,000 exporters each metric read is dear, so not all rows get a name.
     """
     named = f"bottomk({MOST}, {_BLIND} or on (job, instance) {_LAST})"
-    names = f"{last(IDENTITY, NAMES, *_TARGET)} and on (job, instance) {named}"
+    names = f"{last(INSTANCE_INFO, NAMES, *_TARGET)} and on (job, instance) {named}"
     return [
         f"sort({cells('State', _ROWS)})",
         cells("Answer age", f"time() - bottomk({MOST}, {_LAST})"),
@@ -123,7 +123,7 @@ def exporter() -> Json:
     """Return the dashboard."""
     build = metric("build_info")
     return board(
-        EXPORTER,
+        EXPORTER_BOARD,
         "Whether the exporters work: polling on time, answered by IMDS, writing their journal,"
         " sending spans and alerts.",
         [*_answer(), _exporters(), _over_time()],
@@ -149,8 +149,8 @@ def _answer() -> list[g.Panel]:
             _problem(expression),
             links=runbook(alert),
             unit="suffix: affected",
-            thresholds=steps(FINE, (1, BLIND)),
-            mappings=values({0: ("fine", FINE), UNKNOWN: ("no exporter", BLIND)}),
+            thresholds=steps(FINE, (1, FAILED)),
+            mappings=values({0: ("fine", FINE), UNKNOWN: ("no exporter", FAILED)}),
         )
         for title, (expression, text, alert) in _PROBLEMS.items()
     ]
@@ -159,9 +159,9 @@ def _answer() -> list[g.Panel]:
 _STATES = [
     *values(
         {
-            _DOWN: ("down", BLIND),
-            _IMDS_FAILS: ("IMDS fails", BLIND),
-            _JOURNAL_FAILS: ("journal fails", BLIND),
+            _DOWN: ("down", FAILED),
+            _IMDS_FAILS: ("IMDS fails", FAILED),
+            _JOURNAL_FAILS: ("journal fails", FAILED),
         }
     ),
     between(_SEES, None, "sees IMDS", FINE),
@@ -224,7 +224,7 @@ def _over_time() -> g.Panel:
             "showPoints": "never",
         },
         defaults={
-            "color": {"mode": "fixed", "fixedColor": BLIND},
+            "color": {"mode": "fixed", "fixedColor": FAILED},
             "decimals": 0,
             "min": 0,
             "noValue": "No exporter was scraped in this time range.",

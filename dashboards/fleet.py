@@ -5,12 +5,11 @@ import grafanalib.core as g  # type: ignore[import-untyped] # it carries no type
 from azure_scheduled_events_exporter.metrics.spec import PREFIX
 
 from .board import (
-    FLEET,
+    FLEET_BOARD,
     PORTAL_LINK,
     STATUS_LINK,
     bars,
     board,
-    events,
     in_doubt,
     manual,
     next_impact,
@@ -19,43 +18,44 @@ from .board import (
     stat,
     vm_link,
 )
+from .events import Events, table
 from .grafana import Table, columns, hidden_variable, instant, panel, text_variable, variable
 from .queries import (
     DAY,
     ENDED,
+    EVENT_IMPACT,
+    EVENT_INFO,
     FIRST_SEEN,
-    HAPPENS_AT,
     HELD,
-    IMPACT,
-    INFO,
+    INSTANCE_INFO,
     JOB,
     MOST,
     NAMES,
+    NOT_ADVISORY,
     NOT_BEFORE,
+    OVER,
     OWN,
     PAST,
+    SEEN,
+    SELF,
     STARTED,
-    STARTED_FIRST,
-    TRACED,
-    VM,
-    approval,
+    UNENDED,
+    VM_IMPACT,
     blind,
     cells,
     countdown,
-    first_vm,
+    impacts,
     last,
     metric,
-    one,
     or_quiet,
     selector,
-    times,
     watch_variables,
     with_portal,
-    with_trace,
 )
 from .style import (
-    BLIND,
+    FAILED,
     FINE,
+    HAPPENING,
     NEUTRAL,
     UNKNOWN,
     WAITING,
@@ -66,87 +66,30 @@ from .style import (
     steps,
     values,
 )
-from .style import IMPACT as HAPPENS
+from .timeline import fleet_query, timeline
 
-_ROWS = MOST // 2
 _GROUP = 'resource_group=~"$resource_group|"'
-_ELSEWHERE = f"unless on (job, instance) {metric(VM, _GROUP.replace('=~', '!~'))}"
-_ENDED = f"unless on (event_id) {metric(ENDED)}"
-
-# ---- Events: the rows of each part of the table, and its columns
-# ----------------------------------------------------
-
-
-def _times(*matchers: str) -> str:
-    return f"min by (event_id) (({times(*matchers)}) {_ELSEWHERE})"
-
-
-_NOW = f"bottomk({_ROWS}, {_times()} {_ENDED})"
-_TIMED = f"bottomk({_ROWS}, min by (event_id) ({selector('', HAPPENS_AT)} {_ELSEWHERE}))"
-"""Those of which IMDS gives a time."""
-_AWAY = (
-    f"topk({_ROWS}, max by (event_id) ({last(IMPACT, HELD, _GROUP)}) unless on (event_id)"
-    f" {metric(FIRST_SEEN)} unless on (event_id) {last(ENDED, HELD)})"
+_ELSEWHERE = f"unless on (job, instance) {metric(INSTANCE_INFO, _GROUP.replace('=~', '!~'))}"
+_CURRENT = metric(EVENT_INFO, _GROUP)
+_EVENTS = Events(
+    current=_CURRENT,
+    few=f"bottomk({MOST}, min by (event_id) ({impacts()}) and on (event_id) {_CURRENT})",
+    few_timed=f"bottomk({MOST}, min by (event_id) ({metric(EVENT_IMPACT)} and on (event_id) {_CURRENT}))",
+    info=[_GROUP],
+    away=[_GROUP],
+    past=[OWN],
+    elsewhere=_ELSEWHERE,
 )
-"""Events that nobody shows any more and nobody saw end: their VMs may be away with them."""
-
-
-def _rows_over(*matchers: str) -> str:
-    return f"topk({_ROWS}, max by (event_id) ({last(ENDED, PAST, OWN, *matchers)} {_ELSEWHERE}))"
-
-
-_ROWS_OVER = _rows_over()
-_OVER = f"{_ROWS_OVER} unless on (event_id) ({metric(FIRST_SEEN, OWN)} {_ENDED})"
-"""Without those that have returned, as far as own exporters see."""
-_TEXTS = "group by (event_id, event_type, resources, description)"
-_SELF = 'scope="self"'
-
-
-def _of(rows: str, column: str, vector: str) -> str:
-    return cells(column, f"({vector}) and on (event_id) {rows}")
-
-
-def _when(rows: str, texts: str) -> str:
-    """Return the column When of current events, sorted by it: ``rows`` has the times, ``texts`` the value 1."""
-    return f"sort({cells('When', f'1000 * {texts} * on (event_id) group_left () {rows}')})"
-
-
-def _events() -> list[str]:
-    not_seen = f'label_replace({one(last(INFO, HELD, _SELF))}, "event_status", "not seen", "", "")'
-    outcome = (
-        f"{one(f'group by (event_id, outcome) ({last(ENDED, PAST, OWN)})')} and on (event_id)"
-        f" {_ROWS_OVER}"
-    )
-    policy = cells(
-        "Policy", f"1000 * min by (event_id) ({metric('event_approval_due_timestamp_seconds')})"
-    )
-    impact = cells("Impact", f"max by (event_id) ({metric('event_duration_seconds')})")
-    return [
-        _when(_NOW, first_vm(one(STARTED_FIRST))),
-        _when(_AWAY, not_seen),
-        f"sort_desc({cells('When', f'1000 * ({_OVER})')})",
-        _of(_ROWS_OVER, "row", first_vm(one(f"{_TEXTS} ({last(INFO, PAST, OWN)})"))),
-        f'label_replace({cells("row", outcome)}, "event_status", "$1", "outcome", "(.*)")',
-        cells("traced", with_trace(f"bottomk({_ROWS}, {_times(TRACED)})")),
-        cells("traced", with_trace(_rows_over(TRACED))),
-        _of(_TIMED, "Approved", approval()),
-        _of(_ROWS_OVER, "Approved", approval(PAST, OWN)),
-        f"({policy} or {impact}) and on (event_id) {_TIMED}",
-        _of(
-            _ROWS_OVER, "Impact", f"max by (event_id) ({last('event_duration_seconds', PAST, OWN)})"
-        ),
-    ]
-
 
 # ---- VMs
 # ------------------------------------------------------------------------------------------------------------
 
-_OWN_TIMES = selector("", f'__name__=~"{PREFIX}event_(started|first_seen).+"', _SELF)
-_OWN_EVENTS = f"count by (job, instance, event_id, event_type) ({_OWN_TIMES})"
-"""A current event has one of the times, a Started one both."""
-_QUIET = f"topk({MOST}, {metric(VM, _GROUP, JOB)})"
+_OWN_EVENTS = f"count by (job, instance, event_id, event_type) ({{__name__=~'{PREFIX}event_(started|seen).+',{SELF}}})"
+"""A current event has been seen; a Started one has two times."""
+_QUIET = f"topk({MOST}, {metric(INSTANCE_INFO, _GROUP, JOB)})"
 _OTHERS = (
-    f"(2 + ({blind(JOB)}) or on (job, instance) {_QUIET}) unless on (job, instance) {_OWN_TIMES}"
+    f"(2 + ({blind(JOB)}) or on (job, instance) {_QUIET})"
+    f" unless on (job, instance) {metric(SEEN, SELF)}"
 )
 _VMS = f"topk({MOST}, (2 + {_OWN_EVENTS} or {_OTHERS}) {_ELSEWHERE})"
 """Events are not joined by ``or on``: in VictoriaMetrics, one that has just ended would get the other side's value."""
@@ -156,18 +99,19 @@ _FIRST = (
 )
 """Without quiet VMs, which bring their names along."""
 _STATES = {
-    4: ("Started", HAPPENS),
+    4: ("Started", HAPPENING),
     3: ("Scheduled", WAITING),
-    2: ("no data", BLIND),
+    2: ("no data", FAILED),
     1: ("quiet", FINE),
 }
 
 
 def _vms() -> list[str]:
-    current = f"1000 * {last(IMPACT, HELD)} unless on (event_id, job, instance) {last(ENDED, HELD)}"
+    ended = f"unless on (event_id, job, instance) {last(ENDED, HELD)}"
+    current = f"1000 * {last(VM_IMPACT, HELD)} {ended}"
     return [
         f"sort_desc({cells('Now', _VMS)})",
-        cells("row", with_portal(f"{last(VM, NAMES)} {_FIRST}")),
+        cells("row", with_portal(f"{last(INSTANCE_INFO, NAMES)} {_FIRST}")),
         cells("When", f"topk({MOST}, {current} {_FIRST})"),
     ]
 
@@ -175,21 +119,17 @@ def _vms() -> list[str]:
 # ---- Numbers
 # --------------------------------------------------------------------------------------------------------
 
-
-def _first(name: str) -> str:
-    """One value of each event: what is combined afterwards are events, not what each of 10,000 exporters shows."""
-    return f"min by (event_id) ({metric(name)} {_ELSEWHERE})"
-
-
 _BLIND = f"(count({blind(JOB)}) or on () vector(0))"
 _ALL = f'count_values("all", sum({selector("$sees", JOB)}) + {_BLIND})'
-_WAITING = f"{_first(NOT_BEFORE)} unless on (event_id) {metric(STARTED)} {_ENDED}"
+_WAITING = (
+    f"{metric(EVENT_INFO, _GROUP, NOT_ADVISORY)} unless on (event_id) ({metric(STARTED)} or {OVER})"
+)
 
 
 def _count(of: str) -> str:
     """The number of VMs in Resources of the events ``of``."""
     return or_quiet(
-        f"sum(max by (event_id) ({metric('event_resources')}) and on (event_id) ({of}))"
+        f"sum(max by (event_id) ({metric('event_resources')} and on (event_id) ({of})))"
     )
 
 
@@ -215,21 +155,22 @@ _DAYS = (
 def fleet() -> Json:
     """Return the dashboard."""
     return board(
-        FLEET,
+        FLEET_BOARD,
         "What Azure is about to do to which VMs, when, who approved it, what happened, and whether"
         " exporters see IMDS.",
-        [*_answer(), _table_of_events(), _table_of_vms(), bars(_DAYS, 12), _types()],
+        [*_answer(), _table_of_events(), _timeline(), _table_of_vms(), bars(_DAYS, 12), _types()],
         [
             variable(
                 "resource_group",
                 "Resource group",
-                f"label_values({metric(VM)}, resource_group)",
+                f"label_values({metric(INSTANCE_INFO)}, resource_group)",
                 all_value=".*",
             ),
             hidden_variable("job", f"label_values({metric('build_info')}, job)"),
             *watch_variables(),
             text_variable("traces", "Traces (UID of Tempo)"),
         ],
+        marked=[_GROUP],
     )
 
 
@@ -237,18 +178,18 @@ def _answer() -> list[g.Panel]:
     vms = "A VM counts for each event that names it, whether it has an exporter or not."
     return [
         next_impact(
-            countdown(_WAITING),
-            "Time to the earliest NotBefore of all Scheduled events. Azure starts no event before"
-            " its NotBefore, unless it is approved.",
+            countdown(f"{metric(EVENT_IMPACT)} and on (event_id) {_WAITING}"),
+            "Time to the earliest NotBefore of all Scheduled events, or any moment once one is"
+            " approved. Azure starts no event before its NotBefore, unless it is approved.",
             6,
         ),
         stat(
             "VMs, event Started",
             f"VMs with an event that has started. {vms}",
             6,
-            _count(f"{_first(STARTED)} {_ENDED}"),
+            _count(f"{metric(STARTED)} and on (event_id) {_CURRENT} {UNENDED}"),
             links=manual("vms"),
-            thresholds=steps(NEUTRAL, (1, HAPPENS)),
+            thresholds=steps(NEUTRAL, (1, HAPPENING)),
             mappings=in_doubt("0"),
         ),
         stat(
@@ -270,20 +211,32 @@ def _answer() -> list[g.Panel]:
             text="value_and_name",
             unit="suffix: blind",
             links=runbook("AzureScheduledEventExporterDown"),
-            thresholds=steps(FINE, (1, BLIND)),
-            mappings=values({0: ("all", FINE), UNKNOWN: ("none known", BLIND)}),
+            thresholds=steps(FINE, (1, FAILED)),
+            mappings=values({0: ("all", FINE), UNKNOWN: ("none known", FAILED)}),
         ),
     ]
 
 
 def _table_of_events() -> g.Panel:
-    return events(
+    return table(
         "Current events first, the most urgent on top, then those that ended in the last 30 days."
-        " When: NotBefore of a Scheduled event, the start of a Started one, the end of a past one."
-        " not seen: no exporter shows the event, and none saw its end; its VM may be away with it.",
+        " When: the start of the impact, its approval, or NotBefore; the end of a past event."
+        " Announced, Paused: how long Azure said, and the longest pause that a VM measured."
+        " not seen: no exporter sees the event any more, and none saw its end; its VM may be away"
+        " with it.",
         11,
-        _events(),
-        manual("events"),
+        _EVENTS.queries(),
+        part="events",
+    )
+
+
+def _timeline() -> g.Panel:
+    return timeline(
+        "At most 50 VMs that had an event in the time range. An event of kind harmless is on the"
+        " board of its VM only.",
+        6,
+        fleet_query(_GROUP),
+        "{{vm_name}}",
     )
 
 

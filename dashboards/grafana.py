@@ -89,6 +89,15 @@ _LOOKS: Mapping[
         },
     },
     g.TimeSeries: {"extraJson": {"options": {"legend": {"showLegend": False}}}},
+    g.StateTimeline: {
+        "fillOpacity": 100,
+        "extraJson": {
+            "options": {
+                "legend": {"showLegend": False, "calcs": []},
+                "tooltip": {"sort": "none"},
+            }
+        },
+    },
 }
 
 

@@ -3,8 +3,8 @@
 Queries read scraped series, so that boards are right without any recording rule and in the first
 minute; recordings only make them faster (:func:`watch_variables`):
 
-- The exporters decide what is hard to know, such as the kind of an event and that it is over.
-  Queries only select.
+- The exporters decide what is hard to know, such as the kind of an event, when its impact begins,
+  and when they saw it. Queries only select; where exporters differ, the newest statement wins.
 - An event counts once, whatever the number of exporters that show it.
 - Of 10,000 VMs, at most what one sample each is read of all; over time, only events of exporters'
   own VMs are.
@@ -20,26 +20,51 @@ from .grafana import COLUMN, first_variable
 from .style import NO_TIME, QUIET, UNKNOWN
 
 MOST = 50
-"""The most rows of a table."""
+"""The most rows of a table, and series of a panel."""
 PAST = "[30d]"
 HELD = "[1h]"
-"""For how long an event is shown that nobody shows any more and whose end nobody saw: its VM may be away with it."""
+"""For how long an event is shown that nobody shows any more and whose end nobody saw.
+
+Its VM may be away with it.
+"""
+STALE_SECONDS = 120
+"""An event that no exporter saw for longer than this is not seen."""
 NAMES = "[30m]"
 """For how long the name of a VM is known whose exporter is down."""
 DAY = "[1d] offset -1d"
 """A day from its beginning on, where a bar is drawn."""
 OWN = 'scope!="peer"'
+SELF = 'scope="self"'
+NOT_ADVISORY = 'kind!="advisory"'
 JOB = 'job=~"$job"'
+
+INSTANCE_INFO = "instance_info"
+EVENT_INFO = "event_info"
+APPROVED = "event_approved"
+SEEN = "event_seen_timestamp_seconds"
+EVENT_IMPACT = "event_impact_timestamp_seconds"
+FIRST_SEEN = "event_first_seen_timestamp_seconds"
+NOT_BEFORE = "event_not_before_timestamp_seconds"
+STARTED = "event_started_timestamp_seconds"
+ENDED = "event_ended_timestamp_seconds"
+VM_IMPACT = "vm_impact_timestamp_seconds"
+ANY_VM_IMPACT = f'__name__=~"{PREFIX}(vm|peer)_impact_timestamp_seconds"'
+"""Selects when the impact of an event on a VM begins, as the VM says itself, or as its peers do."""
+PAUSE = "event_observed_pause_seconds"
 
 
 def metric(name: str, *matchers: str, **labels: str) -> str:
-    """Return the selector of one of the exporter's metrics; ``name`` is without prefix, ``labels`` are compared."""
+    """Return the selector of one of the exporter's metrics.
+
+    ``name`` is without prefix; ``labels`` are compared.
+    """
     return selector(f"{PREFIX}{name}", *matchers, **labels)
 
 
 def selector(name: str, *matchers: str, **labels: str) -> str:
     """Return the selector of any metric."""
-    every = ",".join([*matchers, *(f'{label}="{value}"' for label, value in labels.items())])
+    compared = (f'{label}="{value}"' for label, value in labels.items())
+    every = ",".join([*matchers, *compared])
     return f"{name}{{{every}}}" if every else name
 
 
@@ -48,43 +73,48 @@ def last(name: str, window: str, *matchers: str, **labels: str) -> str:
     return f"last_over_time({metric(name, *matchers, **labels)}{window})"
 
 
-INFO, APPROVED, VM = "event_info", "event_approved", "instance_info"
-FIRST_SEEN, NOT_BEFORE, STARTED, ENDED, IMPACT = (
-    f"{name}_timestamp_seconds"
-    for name in (
-        "event_first_seen",
-        "event_not_before",
-        "event_started",
-        "event_ended",
-        "vm_impact",
-    )
-)
-HAPPENS_AT = f'__name__=~"{PREFIX}event_(started|not_before).+"'
-"""Selects when each current event started, or its NotBefore; one selector is read faster than two with ``or``."""
-_BEGAN = 'event_status="Started"'
-STARTED_FIRST = f"{metric(INFO, _BEGAN)} or on (event_id) {metric(INFO)}"
-"""The texts of current events; exporters that see IMDS know of a start before others do."""
+OVER = f"{metric(ENDED)} unless on (event_id) ({metric(SEEN)} > time() - {STALE_SECONDS})"
+"""The events that one exporter saw end and no other still sees.
+
+An exporter that gets no valid document goes on showing an event, with an old time.
+"""
+UNENDED = f"unless on (event_id) ({OVER})"
 
 
-def times(*matchers: str) -> str:
-    """Return when each current event started, or its NotBefore, or that it has no time."""
-    no_time = f"{NO_TIME / 1e9:.0f}e9 * {metric(INFO, *matchers)}"
-    return f"{selector('', HAPPENS_AT, *matchers)} or on (event_id) {no_time}"
+def impacts(*matchers: str) -> str:
+    """Return when the impact of each current event begins or began, or that it has no time."""
+    no_time = f"{NO_TIME / 1e9:.0f}e9 * {metric(EVENT_INFO, *matchers)}"
+    return f"{metric(EVENT_IMPACT)} or on (event_id) {no_time}"
+
+
+def newest(*matchers: str) -> str:
+    """Return one series of each current event: its texts as those know them who saw it last.
+
+    The value is when they saw it.
+    """
+    seen = f"on (job, instance, event_id) group_left () {metric(SEEN)}"
+    return one(f"{metric(EVENT_INFO, *matchers)} * {seen}")
 
 
 def started_events(*matchers: str) -> str:
     """Return 1 for each type and list of VMs of which an event is Started."""
-    return f"group by (event_type, resources) ({metric(INFO, _BEGAN, *matchers)})"
+    started = metric(EVENT_INFO, 'event_status="Started"', *matchers)
+    return f"group by (event_type, resources) ({started})"
 
 
 def one(vector: str) -> str:
-    """Return one series of each event."""
+    """Return one series of each event, that with the highest value."""
     return f"topk by (event_id) (1, {vector})"
 
 
 def cells(column: str, vector: str) -> str:
     """Return ``vector`` as the cells of a column of a table."""
     return f'label_replace({vector}, "{COLUMN}", "{column}", "", "")'
+
+
+def with_status(status: str, vector: str) -> str:
+    """Return events with another text as their state."""
+    return f'label_replace({vector}, "event_status", "{status}", "", "")'
 
 
 def with_portal(vms: str) -> str:
@@ -139,19 +169,18 @@ def watch_variables() -> list[g.Template]:
 
 
 def or_quiet(vector: str, quiet: float = 0) -> str:
-    """Return ``vector``; while it is empty, ``quiet`` if all exporters see IMDS, :data:`.style.UNKNOWN` if none does.
+    """Return ``vector``, or why it is empty.
 
-    A number in between stands for nothing known while some do not see IMDS.
+    While it is, ``quiet`` if all exporters see IMDS, :data:`.style.UNKNOWN` if none does. A number
+    in between stands for nothing known while some do not see IMDS.
     """
     seen = f"avg(clamp_max({selector('$sees', JOB)}, 1))"
     scraped = f"clamp_max(min({selector('$scraped', JOB)}) or on () vector(1), 1)"
     some = f"(1 - {seen} * (1 + {scraped}) / 2)"
-    return (
-        f"{vector} or on () {quiet:.0f} + {UNKNOWN - quiet:.0f} * {some} or on ()"
-        f" vector({UNKNOWN:.0f})"
-    )
+    between = f"{quiet:g} + {UNKNOWN - quiet:g} * {some}"
+    return f"{vector} or on () {between} or on () vector({UNKNOWN:g})"
 
 
 def countdown(waiting: str) -> str:
-    """Return the seconds until the first of ``waiting`` NotBefores, or why there is none."""
+    """Return the seconds until the first of the moments ``waiting``, or why there is none."""
     return or_quiet(f"min({waiting}) - time()", QUIET)

@@ -15,10 +15,10 @@ Json = dict[str, Any]
 
 FINE = "#08804A"  # works as it should
 WAITING = "#2B5FC0"  # announced; happens later
-IMPACT = "#FFB92E"  # happens now, or within minutes
-BLIND = "#A8102B"  # failed, or nobody can see: do not trust
+HAPPENING = "#FFB92E"  # happens now, or within minutes
+FAILED = "#A8102B"  # failed, or nobody can see: do not trust
 NEUTRAL = "#5D6470"  # past, or a quantity: carries no judgment
-PALETTE = (FINE, WAITING, IMPACT, BLIND, NEUTRAL)
+PALETTE = (FINE, WAITING, HAPPENING, FAILED, NEUTRAL)
 
 QUIET, UNKNOWN = 1e10, 3e10
 """What queries return in place of a number: nothing to show while all exporters see IMDS, and while none does.
@@ -30,14 +30,14 @@ NO_TIME = 4e9
 """In place of a time (seconds) that IMDS does not give."""
 
 STATES: Mapping[str, str] = {
-    str(State.STARTED): IMPACT,
-    "not seen": IMPACT,
+    str(State.STARTED): HAPPENING,
+    "not seen": HAPPENING,
     str(State.SCHEDULED): WAITING,
     str(State.ADVISORY): WAITING,
     str(Transition.COMPLETED): NEUTRAL,
     str(Transition.CANCELLED): NEUTRAL,
     str(Transition.WITHDRAWN): NEUTRAL,
-    str(Transition.LOST): BLIND,
+    str(Transition.LOST): FAILED,
 }
 """The states of events: Azure's words while they are current, the exporter's words for how they ended.
 

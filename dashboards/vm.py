@@ -8,45 +8,44 @@ import grafanalib.core as g  # type: ignore[import-untyped] # it carries no type
 from .board import (
     PORTAL_LINK,
     STATUS_LINK,
-    VM,
+    VM_BOARD,
     bars,
     board,
-    events,
     in_doubt,
     manual,
     next_impact,
     runbook,
     stat,
 )
+from .events import Events, notice, table
 from .grafana import Table, columns, hidden_variable, instant, panel, text_variable, variable
 from .queries import (
     DAY,
     ENDED,
+    EVENT_IMPACT,
+    EVENT_INFO,
     FIRST_SEEN,
     HELD,
-    IMPACT,
-    INFO,
+    INSTANCE_INFO,
     MOST,
-    NOT_BEFORE,
+    NOT_ADVISORY,
+    OVER,
     PAST,
+    SEEN,
+    SELF,
     STARTED,
-    STARTED_FIRST,
-    TRACED,
-    approval,
+    UNENDED,
+    VM_IMPACT,
     cells,
-    first_vm,
     last,
     metric,
-    one,
     selector,
-    times,
     with_portal,
-    with_trace,
 )
-from .queries import VM as IDENTITY
 from .style import (
-    BLIND,
+    FAILED,
     FINE,
+    HAPPENING,
     NEUTRAL,
     QUIET,
     UNKNOWN,
@@ -58,102 +57,53 @@ from .style import (
     steps,
     values,
 )
-from .style import IMPACT as HAPPENS
+from .timeline import timeline, vm_query
 
 _NAMED = 'vm_name="$vm"'
 _AT = 'instance=~"$instance"'
-_SELF = 'scope="self"'
 # as the exporter compares names; backquotes, for escapes
 _TOUCHES = "resources=~`(?i)(.+,)?_?${vm:regex}(,.+)?`"
-_ENDED = f"unless on (event_id) {metric(ENDED)}"
-
-# ---- Events: the rows of each part of the table, and its columns
-# ----------------------------------------------------
-
-
-def _its(*matchers: str) -> str:
-    """``resources`` holds ten names; of larger events, its own exporter tells."""
-    return (
-        f"({metric(INFO, _TOUCHES, *matchers)} or on (event_id)"
-        f" {metric(IMPACT, _NAMED, *matchers)})"
-    )
-
-
-_NOW = f"topk({MOST // 2}, min by (event_id) ({times()}) {_ENDED} and on (event_id) {_its()})"
-_ROWS_NOW = f"topk({MOST}, max by (event_id) {_its()})"
-_AWAY = (
-    f"(max by (event_id) ({last(IMPACT, HELD, _NAMED)}) unless on (event_id) {metric(FIRST_SEEN)}"
-    f" unless on (event_id) {last(ENDED, HELD)})"
+# ``resources`` holds ten names; of larger events, its own exporter tells.
+_CURRENT = f"({metric(EVENT_INFO, _TOUCHES)} or on (event_id) {metric(VM_IMPACT, _NAMED)})"
+_FEW = f"topk({MOST}, max by (event_id) {_CURRENT})"
+_EVENTS = Events(
+    current=_CURRENT,
+    few=_FEW,
+    few_timed=_FEW,
+    info=[],
+    away=[_NAMED],
+    past=[_AT, SELF],
+    were=(
+        f"and on (event_id) ({last(EVENT_INFO, PAST, _AT, _TOUCHES)}"
+        f" or on (event_id) {last(VM_IMPACT, PAST, _NAMED)})"
+    ),
+    returned=f"unless on (event_id) {metric(SEEN, _AT, SELF)}",
 )
-_WERE = f"({last(INFO, PAST, _AT, _TOUCHES)} or on (event_id) {last(IMPACT, PAST, _NAMED)})"
-_ROWS_OVER = f"topk({MOST // 2}, max by (event_id) ({last(ENDED, PAST, _AT, _SELF)}))"
-_OVER = f"{_ROWS_OVER} and on (event_id) {_WERE} unless on (event_id) {metric(FIRST_SEEN)}"
-_TEXTS = "group by (event_id, event_type, resources, description)"
-
-
-def _of(rows: str, column: str, vector: str) -> str:
-    return cells(column, f"({vector}) and on (event_id) {rows}")
-
-
-def _latest(name: str) -> str:
-    return f"max by (event_id) ({last(name, PAST, _AT, _SELF)})"
 
 
 def _events() -> list[str]:
-    not_seen = (
-        f'label_replace({one(last(INFO, HELD, _AT, _SELF))}, "event_status", "not seen", "", "")'
-    )
-    outcome = (
-        f"{one(f'group by (event_id, outcome) ({last(ENDED, PAST, _AT, _SELF)})')} and on"
-        f" (event_id) {_ROWS_OVER}"
-    )
-    return [
-        f"sort({cells('When', f'1000 * {_NOW}')})",
-        cells("When", f"1000 * {_AWAY}"),
-        f"sort_desc({cells('When', f'1000 * ({_OVER})')})",
-        _of(_ROWS_NOW, "row", first_vm(one(STARTED_FIRST))),
-        _of(_AWAY, "row", not_seen),
-        _of(_ROWS_OVER, "row", first_vm(one(f"{_TEXTS} ({last(INFO, PAST, _AT)})"))),
-        f'label_replace({cells("row", outcome)}, "event_status", "$1", "outcome", "(.*)")',
-        cells("traced", with_trace(f"topk({MOST}, max by (event_id) {_its(TRACED)})")),
-        cells(
-            "traced", with_trace(f"{_ROWS_OVER} and on (event_id) {last(ENDED, PAST, _AT, TRACED)}")
-        ),
-        _of(_ROWS_NOW, "Approved", approval()),
-        _of(_ROWS_OVER, "Approved", approval(PAST, _AT)),
-        _of(
-            _ROWS_NOW,
-            "Policy",
-            f"1000 * min by (event_id) ({metric('event_approval_due_timestamp_seconds')})",
-        ),
-        _of(_ROWS_NOW, "Impact", f"max by (event_id) ({metric('event_duration_seconds')})"),
-        _of(
-            _ROWS_OVER, "Impact", f"max by (event_id) ({last('event_duration_seconds', PAST, _AT)})"
-        ),
-        _of(_ROWS_OVER, "Notice", f"clamp_min({_latest(NOT_BEFORE)} - {_latest(FIRST_SEEN)}, 0)"),
-        _of(_ROWS_OVER, "Started for", f"{_latest(ENDED)} - {_latest(STARTED)}"),
-    ]
+    lasted = f"{_EVENTS.latest(ENDED)} - {_EVENTS.latest(STARTED)}"
+    return [*_EVENTS.queries(), notice(_EVENTS), _EVENTS.of_past("Started for", lasted)]
 
 
 # ---- Numbers, identity, and what was counted
 # ------------------------------------------------------------------------
 
-_SEES = f"({metric('up', _AT)} or {selector('up', _AT)} == 0)"
-
 
 def _or_quiet(vector: str, quiet: float = 0) -> str:
     """``vector`` or why it is empty: ``quiet`` while this VM's exporter sees IMDS, else unknown."""
-    return f"{vector} or on () {quiet:.0f} + 0 * max({_SEES} == 1) or on () vector({UNKNOWN:.0f})"
+    sees = f"max({metric('up', _AT)} == 1)"
+    return f"{vector} or on () {quiet:g} + 0 * {sees} or on () vector({UNKNOWN:g})"
 
 
-_SHOWN = metric(INFO, _TOUCHES, 'kind!="advisory"')
-_BEGAN = metric(INFO, _TOUCHES, event_status="Started")
+_SHOWN = metric(EVENT_INFO, _TOUCHES, NOT_ADVISORY)
+_BEGAN = metric(EVENT_INFO, _TOUCHES, event_status="Started")
 _WAITS = (
-    f"{metric(NOT_BEFORE)} and on (event_id) {_SHOWN} unless on (event_id) {metric(STARTED)}"
-    f" {_ENDED}"
+    f"{metric(EVENT_IMPACT)} and on (event_id) {_SHOWN}"
+    f" unless on (event_id) ({metric(STARTED)} or {OVER})"
 )
 _STATE = _or_quiet(
-    f"max((3 * {_BEGAN} ^ 0 or 2 * {_SHOWN} ^ 0 or {last(IMPACT, HELD, _NAMED)} ^ 0) {_ENDED})"
+    f"max((3 * {_BEGAN} or 2 * {_SHOWN} or {last(VM_IMPACT, HELD, _NAMED)} ^ 0) {UNENDED})"
 )
 _NEXT = _or_quiet(f"min({_WAITS}) - time()", QUIET)
 _SIGHT = (
@@ -162,8 +112,8 @@ _SIGHT = (
 )
 _NO_POLICY = 'label_replace(vector(1), "policy", "unknown", "", "")'
 _POLICY = f"topk(1, {metric('approval_policy_info', _AT)}) or on () {_NO_POLICY}"
-_WHO = f"topk(3, {metric(IDENTITY, _NAMED)} or on () {last(IDENTITY, '[1d]', _NAMED)})"
-_DAYS = f"count(max by (event_id) (max_over_time({metric(FIRST_SEEN, _AT, _SELF)}{DAY})) >= time())"
+_WHO = f"topk(3, {metric(INSTANCE_INFO, _NAMED)} or on () {last(INSTANCE_INFO, '[1d]', _NAMED)})"
+_DAYS = f"count(max by (event_id) (max_over_time({metric(FIRST_SEEN, _AT, SELF)}{DAY})) >= time())"
 
 
 def _mean(name: str, **labels: str) -> str:
@@ -180,7 +130,7 @@ def _approvals(by: str) -> str:
 _COUNTED = {
     "Seen": (
         "sum by (event_type)"
-        f" ({last('transitions_total', '[1d]', _AT, _SELF, transition='detected')}) > 0"
+        f" ({last('transitions_total', '[1d]', _AT, SELF, transition='detected')}) > 0"
     ),
     "By exporter": _approvals("exporter|operator|hook"),
     "Elsewhere": _approvals("external"),
@@ -195,12 +145,12 @@ _COUNTED = {
 def vm() -> Json:
     """Return the dashboard."""
     return board(
-        VM,
+        VM_BOARD,
         "What Azure is about to do to one VM, who approves it, and what happened to it.",
-        [*_answer(), _identity(), _table(), bars(_DAYS, 10), _counted()],
+        [*_answer(), _identity(), _table(), _timeline(), bars(_DAYS, 10), _counted()],
         [
-            variable("vm", "VM", f"label_values({metric(IDENTITY)}, vm_name)", many=False),
-            hidden_variable("instance", f"label_values({metric(IDENTITY, _NAMED)}, instance)"),
+            variable("vm", "VM", f"label_values({metric(INSTANCE_INFO)}, vm_name)", many=False),
+            hidden_variable("instance", f"label_values({metric(INSTANCE_INFO, _NAMED)}, instance)"),
             text_variable("traces", "Traces (UID of Tempo)"),
         ],
         marked=[_TOUCHES],
@@ -218,7 +168,11 @@ def _answer() -> list[g.Panel]:
             links=manual("vm"),
             mappings=[
                 *values(
-                    {1: ("not seen", HAPPENS), 2: ("Scheduled", WAITING), 3: ("Started", HAPPENS)}
+                    {
+                        1: ("not seen", HAPPENING),
+                        2: ("Scheduled", WAITING),
+                        3: ("Started", HAPPENING),
+                    }
                 ),
                 *in_doubt("nothing"),
             ],
@@ -234,9 +188,9 @@ def _answer() -> list[g.Panel]:
             mappings=values(
                 {
                     0: ("yes", FINE),
-                    1: ("IMDS fails", BLIND),
-                    2: ("down", BLIND),
-                    UNKNOWN: ("no exporter", BLIND),
+                    1: ("IMDS fails", FAILED),
+                    2: ("down", FAILED),
+                    UNKNOWN: ("no exporter", FAILED),
                 }
             ),
         ),
@@ -301,14 +255,21 @@ def _identity() -> g.Panel:
 
 
 def _table() -> g.Panel:
-    return events(
+    return table(
         "Its current events first, then those that ended in the last 30 days, as its own exporter"
         " saw them. Notice: from first seen to the last NotBefore. Started for: until it ended,"
-        " which is longer than the impact.",
+        " which is longer than the impact. Announced, Paused: how long Azure said, and the longest"
+        " pause that the VM measured.",
         7,
         _events(),
-        manual("vm"),
-        ("Notice", "Started for"),
+        own=("Notice", "Started for"),
+        part="vm",
+    )
+
+
+def _timeline() -> g.Panel:
+    return timeline(
+        "The events of this VM by their type.", 4, vm_query(_NAMED, _AT), "{{event_type}}"
     )
 
 

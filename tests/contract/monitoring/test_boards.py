@@ -18,9 +18,11 @@ from azure_scheduled_events_exporter.alerts.vms import fleet_recordings, vm_reco
 from azure_scheduled_events_exporter.core.kinds import Kind
 from support.monitoring.board_reader import BOARDS, EVERYTHING, BoardReader, filled, load, of_vm
 from support.monitoring.board_story import DAY, HOUR, MINUTE, NOW, Event, StoryPrometheus, story
+from support.monitoring.board_story import PAST as STORY_PAST
 from support.monitoring.engines import answer
 
 EVENTS = "Events: now, next, and the last 30 days"
+TIMELINE = "Timeline: scheduled, started, and the pause that was measured"
 AT = float(int(time.time()))
 
 
@@ -106,10 +108,10 @@ def test_what_happens_now_stands_above_what_happened(during_events: str) -> None
         ("Scheduled", "Reboot", "web_2"),
         ("Scheduled", "Redeploy", "db-primary"),
         ("not seen", "Reboot", "db-standby"),
-        ("completed", "Reboot", "web_3"),
-        ("lost", "Reboot", "db-standby"),
+        ("completed", "Redeploy", "web_1"),
+        ("completed", "Freeze", "db-primary"),
     ]
-    assert len(states(fleet)) == 17
+    assert len(states(fleet)) == len(NOW) + len(STORY_PAST)
     assert (fleet.stat("Next event in"), fleet.stat("VMs, event Started")) == ("25", "1")
     assert fleet.stat("VMs, event Scheduled") == "3"
     assert fleet.stat("Do exporters see IMDS?") == "10 exporters: 1 blind"
@@ -157,14 +159,14 @@ def test_the_board_of_a_vm_has_its_events_alone(during_events: str) -> None:
     their case.
     """
     web = of(during_events, "web_1")
-    assert [(row["State"], row["Type"]) for row in web.table(EVENTS)] == [
+    rows = web.table(EVENTS)
+    assert [(row["State"], row["Type"]) for row in rows] == [
         ("Started", "Freeze"),
+        ("completed", "Redeploy"),
         ("completed", "Freeze"),
     ]
-    assert (
-        web.table(EVENTS)[1] | {"Notice": "900", "Started for": "480", "Impact": "5"}
-        == web.table(EVENTS)[1]
-    )
+    numbers = {"Notice": "900", "Started for": "480", "Announced": "5"}
+    assert rows[2] | numbers == rows[2]
     assert (web.stat("What happens to it?"), web.stat("Does its exporter see IMDS?")) == (
         "Started",
         "yes",
@@ -178,6 +180,64 @@ def test_the_board_of_a_vm_has_its_events_alone(during_events: str) -> None:
     )
     loud = BoardReader("vm", during_events, of_vm("WEB_1", "none"), AT)
     assert [row["State"] for row in loud.table(EVENTS)] == ["Started"]
+
+
+def test_the_timeline_has_what_was_announced_and_what_was_measured(during_events: str) -> None:
+    """A row for each VM that had an event within the day: scheduled, started, and then its pause."""
+    rows = shown(during_events).timeline(TIMELINE)
+    rows.pop("batch_1", None)  # its event is five seconds old
+    assert rows == {
+        "web_1": ["Scheduled", "Started", "Scheduled", "Started"],
+        "web_2": ["Scheduled"],
+        "web_4": ["Scheduled", "Started", "12.3"],
+        "db-primary": ["Scheduled", "Started", "4.2", "Scheduled"],
+        "db-standby": ["Scheduled", "Started"],
+    }
+    assert of(during_events, "web_4").timeline(TIMELINE) == {
+        "Freeze": ["Scheduled", "Started", "12.3"]
+    }
+    newest = of(during_events, "web_4").table(EVENTS)[0]
+    assert (newest["Type"], newest["Announced"], newest["Paused"]) == ("Freeze", "5", "12.3")
+
+
+def test_events_are_marked_with_their_type_and_vms(during_events: str) -> None:
+    """Every board marks the time in which an event was Started."""
+    for board in (shown(during_events), of(during_events, "web_1")):
+        marks = [
+            (each["metric"]["event_type"], each["metric"]["resources"])
+            for each in board.answers()["Azure Scheduled Events A"]
+        ]
+        assert ("Redeploy", "web_1") in marks
+    assert ("Freeze", "web_4") not in marks
+
+
+def test_an_event_that_nobody_sees_any_more_is_not_called_scheduled(tmp_path: Path) -> None:
+    """Exporters without IMDS go on showing it; the boards say that nobody sees it."""
+    event = Event("Reboot", ("web_0",), -HOUR, HOUR)
+    states_ = dict.fromkeys((f"web_{number}" for number in range(5)), "blind")
+    for url in _server(tmp_path, story(AT, current=(event,), states=states_)):
+        assert states(shown(url))[0] == ("not seen", "Reboot", "web_0")
+        assert of(url, "web_0").table(EVENTS)[0]["State"] == "not seen"
+
+
+def test_one_empty_document_ends_no_event_on_the_boards(tmp_path: Path) -> None:
+    """An end that one exporter saw counts only once no other sees the event."""
+    current = Event("Reboot", ("web_0",), -HOUR, HOUR)
+    text = story(AT, current=(current,))
+    ended = "azure_scheduled_events_event_ended_timestamp_seconds"
+    labels = f'event_id="{0xC7061BAC + len(STORY_PAST):08X}'
+    one = next(
+        line
+        for line in text.splitlines()
+        if line.startswith("azure_scheduled_events_event_first_seen")
+        and labels in line
+        and 'instance="web-3:10169"' in line
+    )
+    key = one[one.index("{") : one.index("}")]
+    wrong = f'{ended}{key},outcome="cancelled"}} {AT - MINUTE} {AT}'
+    for url in _server(tmp_path, f"{wrong}\n{text}"):
+        assert states(shown(url))[0] == ("Scheduled", "Reboot", "web_0")
+        assert shown(url).stat("VMs, event Scheduled") == "1"
 
 
 def test_a_vm_that_is_away_is_not_called_quiet(during_events: str) -> None:
@@ -281,11 +341,11 @@ def test_a_quiet_day_is_green_only_while_all_exporters_see_imds(tmp_path: Path) 
             "Do exporters see IMDS?",
         )
         assert [fleet.stat(title) for title in titles] == ["none", "0", "0", "10 exporters: all"]
-        assert len(states(fleet)) == 12
+        assert len(states(fleet)) == len(STORY_PAST)
         assert {row["Now"] for row in fleet.table("VMs")} == {"quiet"}
         kinds = {row["Type"]: row for row in fleet.table("By type, last 30 days")}
         assert (
-            kinds["Freeze"] | {"Completed": "4", "Cancelled": "1", "Least notice": "900"}
+            kinds["Freeze"] | {"Completed": "6", "Cancelled": "1", "Least notice": "900"}
             == kinds["Freeze"]
         )
         assert (
@@ -293,7 +353,7 @@ def test_a_quiet_day_is_green_only_while_all_exporters_see_imds(tmp_path: Path) 
             == kinds["Reboot"]
         )
         days = fleet.answers()["Events a day, last 30 days A"]
-        assert sum(float(value) for _, value in days[0]["values"]) == 12
+        assert sum(float(value) for _, value in days[0]["values"]) == len(STORY_PAST)
 
 
 def test_without_exporters_nothing_is_called_quiet(empty: str) -> None:
@@ -331,5 +391,5 @@ def test_an_event_that_returns_after_its_end_is_current(tmp_path: Path) -> None:
 def test_days_are_counted_by_when_an_event_was_first_seen(during_events: str) -> None:
     """A bar a day, each event once, though it spans midnight and several exporters show it."""
     (days,) = shown(during_events).answers()["Events a day, last 30 days A"]
-    assert sum(float(value) for _, value in days["values"]) == 12 + len(NOW)
+    assert sum(float(value) for _, value in days["values"]) == len(STORY_PAST) + len(NOW)
     assert len(days["values"]) <= 31 * DAY // DAY

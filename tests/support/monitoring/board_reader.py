@@ -20,6 +20,7 @@ JSON = ROOT / "dashboards" / "json"
 BOARDS = ("fleet", "vm", "exporter")
 DAY = 86_400
 EVERYTHING = {"$job": ".+", "$instance": ".*", "$resource_group": ".*", "$traces": ""}
+EVERYTHING["$__range"] = "86400s"
 EVERYTHING |= {"$scraped": "up", "$sees": "azure_scheduled_events_up"}  # without rules
 Json = dict[str, Any]
 Row = dict[str, str]
@@ -70,18 +71,19 @@ class BoardReader:
         """Yield the name of each query, the query, the path of the API, and the times to ask for."""
         now = self.at or time.time()
         once = {"time": f"{now}"}
-        for panel in load(self.board)["panels"]:
-            step = DAY if panel.get("interval") == "1d" else 15
-            span = 31 * DAY if step == DAY else 300
-            over_time = {
-                "start": f"{now // step * step - span}",
-                "end": f"{now // step * step}",
-                "step": f"{step}",
-            }
+        board = load(self.board)
+        values = {**EVERYTHING, **self.variables}
+        for panel in board["panels"]:
+            over_time = _times(now, *_STEPS.get(panel["type"], _SHORT))
+            if panel.get("interval") == "1d":
+                over_time = _times(now, *_DAYS)
             for target in panel["targets"]:
-                query = filled(target["expr"], {**EVERYTHING, **self.variables})
+                query = filled(target["expr"], values)
                 path, times = ("query", once) if target["instant"] else ("query_range", over_time)
                 yield f"{panel['title']} {target['refId']}", query, path, times
+        for marks in board["annotations"]["list"]:
+            query = filled(marks["expr"], values)
+            yield f"{marks['name']} A", query, "query_range", _times(now, *_MARKS)
 
     def answers(self) -> dict[str, list[Json]]:
         """Return the series of every query, by the name of the query."""
@@ -102,6 +104,20 @@ class BoardReader:
         field = panel["fieldConfig"]["defaults"]
         text = _text(float(series[0]["value"][1]), field["mappings"], field["unit"])
         return {"value": text, "name": name}.get(panel["options"]["textMode"], f"{name} {text}")
+
+    def timeline(self, title: str) -> dict[str, list[str]]:
+        """Return the different states of each row of a timeline, in their order."""
+        panel = self._panel(title)
+        field = panel["fieldConfig"]["defaults"]
+        rows: dict[str, list[str]] = {}
+        for series in self._series(title):
+            names = {f"{{{{{label}}}}}": text for label, text in series["metric"].items()}
+            states = rows.setdefault(filled(panel["targets"][0]["legendFormat"], names), [])
+            for _, value in series["values"]:
+                text = _text(float(value), field["mappings"], field["unit"])
+                if states[-1:] != [text]:
+                    states.append(text)
+        return rows
 
     def table(self, title: str) -> list[Row]:
         """Return the rows of a table: the texts of its cells by the title of the column, numbers as
@@ -160,6 +176,19 @@ class BoardReader:
             for _, query, path, times in asked
             for series in answer(self.url, path, {"query": query, **times})
         ]
+
+
+_DAYS = (31 * DAY, DAY)
+"""Span and step of what is asked day by day, in seconds."""
+_SHORT = (300, 15)
+_MARKS = (DAY, 15)
+_STEPS = {"state-timeline": (DAY, 60)}
+
+
+def _times(now: float, span: int, step: int) -> dict[str, str]:
+    """Return the parameters of a query over time, at multiples of the step."""
+    end = now // step * step
+    return {"start": f"{end - span}", "end": f"{end}", "step": f"{step}"}
 
 
 def _merge(rows: list[Row], found: Row, keys: set[str]) -> None:

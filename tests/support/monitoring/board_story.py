@@ -18,7 +18,12 @@ from azure_scheduled_events_exporter.metrics.spec import PREFIX
 from support.monitoring.latency import SERIES
 from support.programs import ConfiguredPrometheus, debian
 
-STEP, MINUTE, HOUR, DAY = 30, 60, 3600, 86_400
+STEP = 30
+MINUTE = 60
+HOUR = 3600
+DAY = 86_400
+BLIND_FOR = 20 * MINUTE
+"""For how long an exporter that is blind has been."""
 JOB = "azure-scheduled-events-exporter"
 HOST = "Host server is undergoing maintenance."
 MOVE = "Virtual machine is being paused because of a memory-preserving Live Migration operation."
@@ -65,6 +70,7 @@ class Event:
         ended: when it left the document; None while it is current.
         approved: the VM whose exporter approved it.
         unseen: since when no exporter shows it, because its VM is away and nobody else sees it.
+        pause: the longest pause that its VMs measured.
     """
 
     type: str
@@ -81,6 +87,7 @@ class Event:
     approved: str = ""
     due: float | None = None
     unseen: float | None = None
+    pause: float | None = None
 
 
 def _past(
@@ -129,6 +136,9 @@ PAST = (
     ),
     _past(3.4, "Redeploy", "web_4", 10 * MINUTE, 14 * MINUTE),
     Event("Reboot", ("db-standby",), -2.3 * DAY, -2.3 * DAY + 900, None, -2.3 * DAY + 1200, "lost"),
+    _past(0.7, "Freeze", "web_4", 15 * MINUTE, duration=5.0, description=MOVE, pause=12.3),
+    _past(0.4, "Freeze", "db-primary", 15 * MINUTE, duration=9.0, description=MOVE, pause=4.2),
+    _past(0.25, "Redeploy", "web_1", 10 * MINUTE, 14 * MINUTE),
     Event(
         "Reboot",
         ("web_3",),
@@ -198,12 +208,14 @@ class Samples:
                 f"{name}{{{written}}} {value + rate * at:.3f} {self.now + at:.0f}"
             )
 
-    def event(self, number: int, event: Event, down: tuple[str, ...]) -> None:
-        """Add what all exporters of the event's group show."""
+    def event(
+        self, number: int, event: Event, down: tuple[str, ...], blind: tuple[str, ...] = ()
+    ) -> None:
+        """Add what all exporters of the event's group show; ``blind`` ones do not see its end."""
         event_id = f"{number:08X}-AFDC-4513-B24B-AA5F13A1{number:04X}"
         group = next(vm.group for vm in FLEET if vm.name in event.vms)
         unseen = 0.0 if event.unseen is None else event.unseen
-        over = unseen if event.ended is None else event.ended
+        end = unseen if event.ended is None else event.ended
         for vm in FLEET:
             if (
                 vm.group != group
@@ -211,67 +223,103 @@ class Samples:
                 or vm.name in down
             ):
                 continue
+            sees_end = vm.name not in blind or end < -BLIND_FOR
+            over = end if sees_end else 0.0
             scope = "self" if vm.name in event.vms else "peer"
             key = {**vm.target, "event_id": event_id, "event_type": event.type, "scope": scope}
-            texts = {
-                "event_source": event.source,
-                "kind": str(event.kind),
-                "description": event.description,
-                "resources": ",".join(event.vms),
-            }
-            waiting = "Advisory" if event.kind is Kind.ADVISORY else "Scheduled"
-            begin = over if event.started is None else event.started
-            approved = float(vm.name == event.approved)
-            if begin > event.seen:
-                self.add(
-                    "event_info",
-                    {**key, **texts, "event_status": waiting},
-                    1,
-                    event.seen,
-                    begin - 1,
-                )
-                if event.not_before is not None:
-                    self.add(
-                        "event_not_before_timestamp_seconds",
-                        key,
-                        self.now + event.not_before,
-                        event.seen,
-                        begin - 1,
-                    )
-            if event.started is not None:
-                self.add(
-                    "event_info", {**key, **texts, "event_status": "Started"}, 1, begin, over - 1
-                )
-                self.add("event_started_timestamp_seconds", key, self.now + begin, begin, over - 1)
-            self.add(
-                "event_first_seen_timestamp_seconds",
-                key,
-                self.now + event.seen,
-                event.seen,
-                over - 1,
-            )
-            self.add("event_approved", key, approved, event.seen, over - 1)
-            self.add("event_resources", key, len(event.vms), event.seen, over - 1)
-            if event.duration is not None:
-                self.add("event_duration_seconds", key, event.duration, event.seen, over - 1)
-            if event.due is not None and scope == "self":
-                self.add(
-                    "event_approval_due_timestamp_seconds",
-                    key,
-                    self.now + event.due,
-                    event.seen,
-                    over - 1,
-                )
-            if event.ended is not None:
+            self._phases(event, key, vm, over)
+            self._seen(event, key, over, looks_until=0.0 if sees_end else -BLIND_FOR)
+            self._facts(event, key, vm, over)
+            if event.ended is not None and sees_end:
                 ended = {**key, "outcome": event.outcome}
                 self.add("event_ended_timestamp_seconds", ended, self.now + over, over, over + HOUR)
-            if scope == "self" and event.kind not in {Kind.HARMLESS, Kind.ADVISORY}:
-                moment = event.started if event.started is not None else event.not_before
-                labels = {"event_id": event_id, "event_type": event.type, **_place(vm, impact=True)}
-                impact = self.now + (moment or 0.0)
-                self.add(
-                    "vm_impact_timestamp_seconds", labels | vm.target, impact, event.seen, over - 1
-                )
+            if scope == "self":
+                self._own(event, key, vm, over)
+            elif event.started is not None and _is_told(event):
+                self._peer_impact(event, key, vm, over)
+
+    def _phases(self, event: Event, key: dict[str, str], vm: Vm, over: float) -> None:
+        """Add the texts of an event, and its times, while it is Scheduled and Started."""
+        texts = {
+            "event_source": event.source,
+            "kind": str(event.kind),
+            "description": event.description,
+            "resources": ",".join(event.vms),
+            "resource_group": _place(vm)["resource_group"],
+        }
+        waiting = "Advisory" if event.kind is Kind.ADVISORY else "Scheduled"
+        begin = over if event.started is None else event.started
+        if begin > event.seen:
+            labels = {**key, **texts, "event_status": waiting}
+            self.add("event_info", labels, 1, event.seen, begin - 1)
+            if event.not_before is not None:
+                moment = self.now + event.not_before
+                name = "event_not_before_timestamp_seconds"
+                self.add(name, key, moment, event.seen, begin - 1)
+        if event.started is not None:
+            labels = {**key, **texts, "event_status": "Started"}
+            self.add("event_info", labels, 1, begin, over - 1)
+            self.add("event_started_timestamp_seconds", key, self.now + begin, begin, over - 1)
+
+    def _facts(self, event: Event, key: dict[str, str], vm: Vm, over: float) -> None:
+        """Add what does not change while an event is current."""
+        first_seen = self.now + event.seen
+        facts = {
+            "event_first_seen_timestamp_seconds": first_seen,
+            "event_approved": float(vm.name == event.approved),
+            "event_resources": float(len(event.vms)),
+            "event_duration_seconds": event.duration,
+        }
+        for name, value in facts.items():
+            if value is not None:
+                self.add(name, key, value, event.seen, over - 1)
+
+    def _own(self, event: Event, key: dict[str, str], vm: Vm, over: float) -> None:
+        """Add what only an exporter on a VM of the event shows."""
+        if event.pause is not None and event.started is not None:
+            until = over if event.ended is None else over + HOUR
+            self.add("event_observed_pause_seconds", key, event.pause, event.started, until)
+        if event.due is not None:
+            name = "event_approval_due_timestamp_seconds"
+            self.add(name, key, self.now + event.due, event.seen, over - 1)
+        if _is_told(event):
+            moment = event.started if event.started is not None else event.not_before
+            own = {"event_id": key["event_id"], "event_type": event.type}
+            labels = {**own, **_place(vm, impact=True), **vm.target}
+            impact = self.now + (moment or 0.0)
+            self.add("vm_impact_timestamp_seconds", labels, impact, event.seen, over - 1)
+
+    def _seen(self, event: Event, key: dict[str, str], over: float, looks_until: float) -> None:
+        """Add when the newest document showed an event, and when its impact begins."""
+        labels = {**key, "kind": str(event.kind)}
+        name = "event_seen_timestamp_seconds"
+        until = min(over - 1, looks_until)
+        self.add(name, labels, self.now, event.seen, until, rate=1.0)
+        if until < over - 1:  # it stands still
+            self.add(name, labels, self.now + until, until + STEP, over - 1)
+        moments = ((event.not_before, event.seen), (event.started, event.started))
+        for moment, begin in moments:
+            end = over if moment is event.started or event.started is None else event.started
+            if moment is not None and begin is not None and end - 1 > begin:
+                impact = self.now + moment
+                self.add("event_impact_timestamp_seconds", labels, impact, begin, end - 1)
+
+    def _peer_impact(self, event: Event, key: dict[str, str], vm: Vm, over: float) -> None:
+        """Add when the impact of a Started event of other VMs began."""
+        assert event.started is not None
+        place = _place(vm)
+        for name in event.vms:
+            labels = {
+                "job": key["job"],
+                "instance": key["instance"],
+                "event_id": key["event_id"],
+                "event_type": event.type,
+                "vm_name": name,
+                **{each: place[each] for each in ("subscription_id", "resource_group")},
+                "scale_set": vm.scale_set,
+            }
+            begin = self.now + event.started
+            self.add("peer_impact_timestamp_seconds", labels, begin, event.started, over - 1)
 
     def exporter(self, vm: Vm, state: str, since: float) -> None:
         """Add what an exporter shows of itself in the last day; it is ok, or down or blind for
@@ -356,6 +404,11 @@ class Samples:
         return "".join(f"{line}\n" for lines in self.lines.values() for line in lines) + "# EOF\n"
 
 
+def _is_told(event: Event) -> bool:
+    """Return whether the impact of an event is told by VM."""
+    return event.kind not in {Kind.HARMLESS, Kind.ADVISORY}
+
+
 def _place(vm: Vm, *, impact: bool = False) -> dict[str, str]:
     number = FLEET.index(vm)
     place = {
@@ -390,11 +443,15 @@ def _samples(
         states |= dict.fromkeys(event.vms if event.unseen is not None else (), "down")
     unseen = {vm for event in current if event.unseen is not None for vm in event.vms}
     down = tuple(name for name, state in states.items() if state == "down" and name not in unseen)
+    blind = tuple(name for name, state in states.items() if state == "blind")
     for number, event in enumerate((*PAST, *current), 0xC7061BAC):
-        samples.event(number, event, down if event in current else ())
+        if event in current:
+            samples.event(number, event, down, blind)
+        else:
+            samples.event(number, event, ())
     for vm in FLEET:
         samples.exporter(
-            vm, states.get(vm.name, "ok"), 3 * MINUTE if vm.name in unseen else 20 * MINUTE
+            vm, states.get(vm.name, "ok"), 3 * MINUTE if vm.name in unseen else BLIND_FOR
         )
     return samples
 

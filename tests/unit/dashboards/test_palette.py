@@ -135,8 +135,8 @@ def test_the_status_page_has_the_same_colors() -> None:
     dark = {**themes[0], **_variables(CSS[CSS.index("@media") : CSS.index("* {")])}
     ours = {
         "wait": style.WAITING,
-        "impact": style.IMPACT,
-        "blind": style.BLIND,
+        "impact": style.HAPPENING,
+        "blind": style.FAILED,
         "fine": style.FINE,
         "past": style.NEUTRAL,
     }

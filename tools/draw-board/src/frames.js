@@ -52,8 +52,9 @@ function frameOf(target, { metric, values }, step) {
 /** Returns a frame for each series that the queries of a panel answer with. */
 export async function framesOf(panel, { range, variables, width, scrapeInterval }) {
   const step = stepOf(panel, range, width, scrapeInterval);
+  const span = `${Math.round((range.to.valueOf() - range.from.valueOf()) / 1000)}s`;
   const answers = panel.targets.map(async (target) => {
-    const query = fill(target.expr, variables).replaceAll('$__interval', `${step / 1000}s`);
+    const query = fill(target.expr, variables).replaceAll('$__range', span);
     const series = target.instant
       ? await askOnce(query, range.to.valueOf())
       : await askOverTime(query, range, step);

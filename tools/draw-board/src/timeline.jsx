@@ -53,6 +53,7 @@ function drawBox(plot, box, count, panel, theme) {
   ctx.fillStyle = theme.colors.getContrastText(box.color);
   ctx.font = `${TEXT} ${theme.typography.fontFamily}`;
   ctx.textBaseline = 'middle';
+  ctx.textAlign = 'left';
   ctx.fillText(box.text, from + TEXT_MARGIN, top + height / 2);
 }
 
@@ -92,12 +93,14 @@ function builderOf(rows, { panel, range, theme, timeZone, annotations }) {
     lineColor: 'transparent',
     showPoints: 'never',
   });
+  mark(builder, annotations, theme);
   builder.addHook('draw', (plot) => {
+    plot.ctx.save();
     for (const box of rows.flatMap(({ boxes }) => boxes)) {
       drawBox(plot, box, rows.length, panel, theme);
     }
+    plot.ctx.restore();
   });
-  mark(builder, annotations, theme);
   return { builder, span };
 }
 

@@ -1,0 +1,219 @@
+"""The table of events that the boards of the fleet and of a VM have: now, next, and past."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import grafanalib.core as g  # type: ignore[import-untyped] # it carries no types
+
+from .board import RUNBOOKS, manual, solid, vm_link, wrapped
+from .grafana import Table, cell_link, columns, instant, panel
+from .queries import (
+    ENDED,
+    EVENT_INFO,
+    FIRST_SEEN,
+    HELD,
+    MOST,
+    OWN,
+    PAST,
+    PAUSE,
+    SEEN,
+    SELF,
+    STALE_SECONDS,
+    TRACED,
+    UNENDED,
+    VM_IMPACT,
+    approval,
+    cells,
+    first_vm,
+    impacts,
+    last,
+    metric,
+    newest,
+    one,
+    with_status,
+    with_trace,
+)
+from .style import APPROVED, NO_TIME, STATES, Json, by_name, colors, hidden, pattern, values
+
+_ROWS = MOST // 2
+"""The most rows of current events, and of past ones."""
+_TEXTS = "group by (event_id, event_type, resources, description)"
+_TYPE_LINK = cell_link(
+    "Runbook of the type", f"{RUNBOOKS}/AzureScheduledEvent${{__data.fields.Type}}.md"
+)
+_TRACE_PANES = (
+    '{"t":{"datasource":"$traces","queries":[{"refId":"A",'
+    '"datasource":{"type":"tempo","uid":"$traces"},"queryType":"traceql",'
+    '"query":"${__data.fields.trace_id}"}],"range":{"from":"now-7d","to":"now"}}}'
+)
+_TRACE_LINK = cell_link("Trace of the event", f"/explore?schemaVersion=1&panes={_TRACE_PANES}")
+
+
+@dataclass(frozen=True, slots=True)
+class Events:
+    """Which events the table of a board has.
+
+    Attributes:
+        current: the series of the current ones; compared by event_id.
+        few: at most 50 of them, with the most urgent ones: columns need not read more.
+        few_timed: the same without those that have no time, in fewer characters.
+        info: matchers of their texts.
+        away: matchers of the impacts of its VMs.
+        past: matchers of the series of exporters whose VMs had an event.
+        elsewhere: leaves out the past series of VMs that the board does not show.
+        were: a condition of past events.
+        returned: leaves out past events that are current again.
+    """
+
+    current: str
+    few: str
+    few_timed: str
+    info: Sequence[str]
+    away: Sequence[str]
+    past: Sequence[str]
+    elsewhere: str = ""
+    were: str = ""
+    returned: str = f"unless on (event_id) ({metric(SEEN, OWN)} {UNENDED})"
+
+    @property
+    def rows_now(self) -> str:
+        """The most urgent of the current events, by when their impact begins or began."""
+        moments = f"min by (event_id) ({impacts(*self.info)})"
+        return f"bottomk({_ROWS}, {moments} {UNENDED} and on (event_id) {self.current})"
+
+    @property
+    def rows_away(self) -> str:
+        """The events that nobody shows any more and nobody saw end."""
+        moments = f"max by (event_id) ({last(VM_IMPACT, HELD, *self.away)})"
+        ended = f"unless on (event_id) {last(ENDED, HELD)}"
+        return f"topk({_ROWS}, {moments} unless on (event_id) {metric(SEEN)} {ended})"
+
+    @property
+    def rows_past(self) -> str:
+        """The events that ended last; their value is when."""
+        ended = f"{last(ENDED, PAST, *self.past)} {self.elsewhere}".strip()
+        return f"topk({_ROWS}, max by (event_id) ({ended}))"
+
+    def queries(self) -> list[str]:
+        """Return the queries of the table: first those that order its rows."""
+        gone = f"{self.rows_past} {self.were}".strip()
+        return [
+            f"sort({cells('When', f'1000 * {self.rows_now}')})",
+            cells("When", f"1000 * {self.rows_away}"),
+            f"sort_desc({cells('When', f'1000 * ({gone} {self.returned})')})",
+            *self._texts(),
+            *self._numbers(),
+        ]
+
+    def _texts(self) -> list[str]:
+        new = newest()
+        unseen = f"{new} < time() - {STALE_SECONDS} unless on (event_id) {metric(ENDED)}"
+        away = one(last(EVENT_INFO, HELD, SELF))
+        past = one(f"{_TEXTS} ({last(EVENT_INFO, PAST, *self.past)})")
+        ended = one(f"group by (event_id, outcome) ({last(ENDED, PAST, *self.past)})")
+        outcome = cells("row", f"{ended} and on (event_id) {self.rows_past}")
+        traced = f"{self.rows_past} and on (event_id) {last(ENDED, PAST, *self.past, TRACED)}"
+        current = f"max by (event_id) ({metric(EVENT_INFO, *self.info, TRACED)})"
+        return [
+            _of(self.few, "row", first_vm(f"{new} >= time() - {STALE_SECONDS}")),
+            _of(self.few_timed, "row", first_vm(with_status("not seen", unseen))),
+            _of(self.rows_away, "row", first_vm(with_status("not seen", away))),
+            _of(self.rows_past, "row", first_vm(past)),
+            f'label_replace({outcome}, "event_status", "$1", "outcome", "(.*)")',
+            cells("traced", with_trace(f"topk({MOST}, {current})")),
+            cells("traced", with_trace(traced)),
+        ]
+
+    def _numbers(self) -> list[str]:
+        due = f"1000 * min by (event_id) ({metric('event_approval_due_timestamp_seconds')})"
+        announced = f"max by (event_id) ({metric('event_duration_seconds')})"
+        was_announced = self.latest("event_duration_seconds")
+        return [
+            _of(self.few_timed, "Approved", approval()),
+            _of(self.rows_past, "Approved", approval(PAST, *self.past)),
+            _of(self.few_timed, "Policy", due),
+            _of(self.few_timed, "Announced", announced),
+            _of(self.rows_past, "Announced", was_announced),
+            _of(self.rows_past, "Paused", self.latest(PAUSE)),
+        ]
+
+    def of_past(self, column: str, vector: str) -> str:
+        """Return a column of the past events."""
+        return _of(self.rows_past, column, vector)
+
+    def latest(self, name: str) -> str:
+        """Return the last value of a metric of each past event."""
+        return f"max by (event_id) ({last(name, PAST, *self.past)})"
+
+
+def _of(rows: str, column: str, vector: str) -> str:
+    return cells(column, f"({vector}) and on (event_id) {rows}")
+
+
+def notice(events: Events) -> str:
+    """Return the column of the time from first seen to the last NotBefore."""
+    given = f"{events.latest('event_not_before_timestamp_seconds')} - {events.latest(FIRST_SEEN)}"
+    return events.of_past("Notice", f"clamp_min({given}, 0)")
+
+
+def table(
+    description: str, height: int, queries: Sequence[str], *, own: Sequence[str] = (), part: str
+) -> g.Panel:
+    """Return the table; that of one VM has columns of its ``own``, and no VMs."""
+    return panel(
+        Table,
+        "Events: now, next, and the last 30 days",
+        description,
+        (24, height),
+        instant(*queries),
+        links=manual(part),
+        transformations=columns(_titles(own), "event_id", "vm", needed="When", again="At"),
+        defaults={
+            "noValue": "No event now, and none in the last 30 days, as far as exporters saw."
+        },
+        overrides=[*_overrides(), *_own_overrides(own)],
+    )
+
+
+def _titles(own: Sequence[str]) -> Mapping[str, str]:
+    vms = {} if own else {"resources": "VMs"}
+    return {
+        "event_status": "State",
+        "event_type": "Type",
+        "When": "When",
+        "At": "At",
+        **vms,
+        "Approved": "Approved",
+        "Policy": "Policy approves",
+        **{name: name for name in own},
+        "Announced": "Announced",
+        "Paused": "Paused",
+        "kind": "Kind",
+        "description": "Description",
+        "trace_id": "Trace",
+    }
+
+
+def _overrides() -> list[Json]:
+    no_time = values({1000 * NO_TIME: ("no time given", "")})
+    approved = values({code: (text, "") for code, text in APPROVED.items()})
+    return [
+        solid("State", mappings=colors(STATES), custom__width=95, custom__filterable=True),
+        by_name("Type", links=[_TYPE_LINK], custom__width=90, custom__filterable=True),
+        by_name("When", unit="dateTimeFromNow", mappings=no_time, custom__width=130),
+        by_name("At", unit="dateTimeAsIsoNoDateIfToday", mappings=no_time, custom__width=150),
+        by_name("Approved", mappings=approved, custom__width=115),
+        by_name("Policy approves", unit="dateTimeFromNow", custom__width=118),
+        by_name("Announced", unit="s", mappings=values({0: ("none", "")}), custom__width=90),
+        by_name("Paused", unit="s", decimals=1, custom__width=70),
+        by_name("Kind", mappings=pattern("(.*)_(.*)", "$1 $2"), custom__width=95),
+        wrapped("Description", custom__minWidth=160),
+        by_name("Trace", links=[_TRACE_LINK], mappings=pattern(".+", "open"), custom__width=60),
+        *hidden("event_id", "vm"),
+    ]
+
+
+def _own_overrides(own: Sequence[str]) -> list[Json]:
+    if own:
+        return [by_name(name, unit="s", decimals=0, custom__width=90) for name in own]
+    return [wrapped("VMs", links=[vm_link("vm")], custom__width=130, custom__filterable=True)]

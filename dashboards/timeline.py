@@ -1,0 +1,72 @@
+"""The timeline that the boards of the fleet and of a VM have: when events were Scheduled and Started."""
+
+import grafanalib.core as g  # type: ignore[import-untyped] # it carries no types
+
+from .board import manual
+from .grafana import over_time, panel
+from .queries import (
+    ANY_VM_IMPACT,
+    EVENT_IMPACT,
+    MOST,
+    PAUSE,
+    SELF,
+    VM_IMPACT,
+    last,
+    metric,
+    selector,
+)
+from .style import HAPPENING, NEUTRAL, WAITING, values
+
+_SCHEDULED = -2
+_STARTED = -1
+"""Numbers from 0 on are the longest pause that was measured, in seconds."""
+_PLACE = "(resource_group, vm_name)"
+
+
+def fleet_query(group: str) -> str:
+    """Return the state of each of at most 50 VMs that had an event in the time range."""
+    names = f"(job, instance, event_id) group_left {_PLACE} 0 * {last(VM_IMPACT, '[2h]')}"
+    shown = selector("", ANY_VM_IMPACT, group)
+    latest = f"max by {_PLACE} (last_over_time({shown}[$__range] @ end()))"
+    return (
+        f"(max by {_PLACE} ({_state(selector('', ANY_VM_IMPACT))})"
+        f" or max by {_PLACE} ({metric(PAUSE)} + on {names}))"
+        f" and on {_PLACE} topk({MOST}, {latest})"
+    )
+
+
+def vm_query(name: str, instance: str) -> str:
+    """Return the state of the events of one VM, by their type."""
+    own = metric(EVENT_IMPACT, instance, SELF)
+    impacts = f"({own} or {selector('', ANY_VM_IMPACT, name)})"
+    return (
+        f"max by (event_type) ({_state(impacts)})"
+        f" or max by (event_type) ({metric(PAUSE, instance, SELF)})"
+    )
+
+
+def _state(impacts: str) -> str:
+    """An event is Started once its impact has begun."""
+    return f"{_SCHEDULED} + ({impacts} <= bool time())"
+
+
+def timeline(description: str, height: int, query: str, legend: str) -> g.Panel:
+    """Return the timeline: a row for each series of the query."""
+    states = {_SCHEDULED: ("Scheduled", WAITING), _STARTED: ("Started", HAPPENING)}
+    return panel(
+        g.StateTimeline,
+        "Timeline: scheduled, started, and the pause that was measured",
+        f"{description} Blue: scheduled. Orange: started. Gray, for an hour after the end: the"
+        " longest pause that the VM measured.",
+        (24, height),
+        over_time(query, legend),
+        links=manual("timeline"),
+        unit="s",
+        mappings=values(states),
+        maxDataPoints=1440,
+        defaults={
+            "color": {"mode": "fixed", "fixedColor": NEUTRAL},
+            "decimals": 1,
+            "noValue": "No event in this time range, as far as exporters saw.",
+        },
+    )
