@@ -66,7 +66,7 @@ def annotation(*matchers: str, not_on: Sequence[int] = ()) -> Json:
         "iconColor": HAPPENING,
         "expr": started_events(*matchers),
         "step": "15s",
-        "titleFormat": "{{event_type}}: {{resources}}",
+        "titleFormat": "{{event_type}}: {{vms}}",
         "tagKeys": "event_type",
     }
     if not_on:

@@ -51,6 +51,9 @@ VM_IMPACT = "vm_impact_timestamp_seconds"
 ANY_VM_IMPACT = f'__name__=~"{PREFIX}(vm|peer)_impact_timestamp_seconds"'
 """Selects when the impact of an event on a VM begins, as the VM says itself, or as its peers do."""
 PAUSE = "event_observed_pause_seconds"
+RETRANSMITTED = "event_tcp_retransmitted_segments"
+TIMEOUTS = "event_tcp_timeouts"
+CLOCK_STEP = "event_clock_step_seconds"
 
 
 def metric(name: str, *matchers: str, **labels: str) -> str:
@@ -97,9 +100,9 @@ def newest(*matchers: str) -> str:
 
 
 def started_events(*matchers: str) -> str:
-    """Return 1 for each type and list of VMs of which an event is Started."""
+    """Return 1 for each type and VMs of which an event is Started."""
     started = metric(EVENT_INFO, 'event_status="Started"', *matchers)
-    return f"group by (event_type, resources) ({started})"
+    return f"group by (event_type, vms) ({started})"
 
 
 def one(vector: str) -> str:

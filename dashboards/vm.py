@@ -20,6 +20,7 @@ from .board import (
 from .events import Events, notice, table
 from .grafana import Table, columns, hidden_variable, instant, panel, text_variable, variable
 from .queries import (
+    CLOCK_STEP,
     DAY,
     ENDED,
     EVENT_IMPACT,
@@ -31,9 +32,12 @@ from .queries import (
     NOT_ADVISORY,
     OVER,
     PAST,
+    PAUSE,
+    RETRANSMITTED,
     SEEN,
     SELF,
     STARTED,
+    TIMEOUTS,
     UNENDED,
     VM_IMPACT,
     cells,
@@ -147,7 +151,7 @@ def vm() -> Json:
     return board(
         VM_BOARD,
         "What Azure is about to do to one VM, who approves it, and what happened to it.",
-        [*_answer(), _identity(), _table(), _timeline(), bars(_DAYS, 10), _counted()],
+        [*_answer(), _identity(), _table(), _timeline(), _measured(), bars(_DAYS, 10), _counted()],
         [
             variable("vm", "VM", f"label_values({metric(INSTANCE_INFO)}, vm_name)", many=False),
             hidden_variable("instance", f"label_values({metric(INSTANCE_INFO, _NAMED)}, instance)"),
@@ -271,6 +275,53 @@ def _timeline() -> g.Panel:
     return timeline(
         "The events of this VM by their type.", 4, vm_query(_NAMED, _AT), "{{event_type}}"
     )
+
+
+def _measured() -> g.Panel:
+    """Return the table of what was measured; its rows are events with a pause."""
+    columns_ = {
+        "Announced": "event_duration_seconds",
+        "Paused": PAUSE,
+        "TCP segments sent again": RETRANSMITTED,
+        "TCP timeouts": TIMEOUTS,
+        "Clock set forward": CLOCK_STEP,
+    }
+    rows = f"topk({MOST // 2}, {_by_event(STARTED)} and on (event_id) {last(PAUSE, PAST, _AT)})"
+    return panel(
+        Table,
+        "What happened, last 30 days",
+        "What its exporter measured while each event was Started, beside the duration that Azure"
+        " announced: the longest pause, TCP segments sent again and retransmission timeouts, and"
+        " by how much the clock was set forward.",
+        (24, 5),
+        instant(
+            f"sort_desc({cells('Started', f'1000 * {rows}')})",
+            *(cells(title, _by_event(name)) for title, name in columns_.items()),
+        ),
+        links=manual("what-happened"),
+        transformations=columns(
+            {
+                "event_type": "Type",
+                "Started": "Started",
+                **{title: title for title in columns_},
+            },
+            "event_id",
+            needed="Started",
+        ),
+        defaults={"noValue": "Nothing was measured in the last 30 days: no event was Started."},
+        overrides=[
+            by_name("Started", unit="dateTimeAsIso"),
+            by_name("Announced", unit="s"),
+            by_name("Paused", unit="s", decimals=1),
+            by_name("Clock set forward", unit="s", decimals=1),
+            *hidden("event_id"),
+        ],
+    )
+
+
+def _by_event(name: str) -> str:
+    """Return the last value of a metric of each of its events."""
+    return f"max by (event_id, event_type) ({last(name, PAST, _AT, SELF)})"
 
 
 def _counted() -> g.Panel:

@@ -309,7 +309,6 @@ METRICS: tuple[MetricSpec, ...] = (
         "When the newest valid document showed the event, by the clock of IMDS.",
         _event_seen,
         _EVENT_KIND,
-        _FOR_RULES,
         at_scrape=lambda snapshot, event_id, _: snapshot.seen[event_id],
     ),
     _gauge(
@@ -318,7 +317,6 @@ METRICS: tuple[MetricSpec, ...] = (
         " NotBefore; whole seconds. Absent while unknown.",
         _event_impact,
         _EVENT_KIND,
-        _FOR_RULES,
     ),
     _gauge(
         "event_resources",
@@ -377,7 +375,6 @@ METRICS: tuple[MetricSpec, ...] = (
         f" {RESOURCES_SHOWN} VMs. Absent for the kinds harmless and advisory.",
         _peer_impact,
         ("event_id", "event_type", "vm_name", *_SET),
-        _FOR_RULES,
     ),
     _gauge(
         "event_observed_pause_seconds",
@@ -385,14 +382,12 @@ METRICS: tuple[MetricSpec, ...] = (
         " end.",
         _measured("observed_pause_seconds"),
         _EVENT,
-        _FOR_RULES,
     ),
     _gauge(
         "event_tcp_retransmitted_segments",
         "TCP segments sent again since this VM's event started; also for an hour after its end.",
         _measured("tcp_retransmitted_segments"),
         _EVENT,
-        _FOR_RULES,
     ),
     _gauge(
         "event_tcp_timeouts",
@@ -400,7 +395,6 @@ METRICS: tuple[MetricSpec, ...] = (
         " end.",
         _measured("tcp_timeouts"),
         _EVENT,
-        _FOR_RULES,
     ),
     _gauge(
         "event_clock_step_seconds",
@@ -408,7 +402,6 @@ METRICS: tuple[MetricSpec, ...] = (
         " also for an hour after its end.",
         _measured("clock_step_seconds"),
         _EVENT,
-        _FOR_RULES,
     ),
     _gauge(
         "event_paused_longer_seconds",

@@ -196,15 +196,28 @@ def test_the_timeline_has_what_was_announced_and_what_was_measured(during_events
     assert of(during_events, "web_4").timeline(TIMELINE) == {
         "Freeze": ["Scheduled", "Started", "12.3"]
     }
-    newest = of(during_events, "web_4").table(EVENTS)[0]
-    assert (newest["Type"], newest["Announced"], newest["Paused"]) == ("Freeze", "5", "12.3")
+
+
+def test_the_board_of_a_vm_says_what_an_event_did_to_it(during_events: str) -> None:
+    """The pause and the TCP segments that were measured stand beside what Azure announced."""
+    web = of(during_events, "web_4")
+    (measured,) = web.table("What happened, last 30 days")
+    expected = {
+        "Type": "Freeze",
+        "Announced": "5",
+        "Paused": "12.3",
+        "TCP segments sent again": "240",
+    }
+    assert measured | expected == measured
+    assert measured["TCP timeouts"] == "12"
+    assert web.table(EVENTS)[0]["Paused"] == "12.3"
 
 
 def test_events_are_marked_with_their_type_and_vms(during_events: str) -> None:
     """Every board marks the time in which an event was Started."""
     for board in (shown(during_events), of(during_events, "web_1")):
         marks = [
-            (each["metric"]["event_type"], each["metric"]["resources"])
+            (each["metric"]["event_type"], each["metric"]["vms"])
             for each in board.answers()["Azure Scheduled Events A"]
         ]
         assert ("Redeploy", "web_1") in marks

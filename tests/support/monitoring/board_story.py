@@ -70,7 +70,8 @@ class Event:
         ended: when it left the document; None while it is current.
         approved: the VM whose exporter approved it.
         unseen: since when no exporter shows it, because its VM is away and nobody else sees it.
-        pause: the longest pause that its VMs measured.
+        pause: the longest pause that its VMs measured; None if they measured nothing.
+        retransmitted: how many TCP segments they sent again.
     """
 
     type: str
@@ -88,6 +89,7 @@ class Event:
     due: float | None = None
     unseen: float | None = None
     pause: float | None = None
+    retransmitted: float = 0.0
 
 
 def _past(
@@ -136,8 +138,26 @@ PAST = (
     ),
     _past(3.4, "Redeploy", "web_4", 10 * MINUTE, 14 * MINUTE),
     Event("Reboot", ("db-standby",), -2.3 * DAY, -2.3 * DAY + 900, None, -2.3 * DAY + 1200, "lost"),
-    _past(0.7, "Freeze", "web_4", 15 * MINUTE, duration=5.0, description=MOVE, pause=12.3),
-    _past(0.4, "Freeze", "db-primary", 15 * MINUTE, duration=9.0, description=MOVE, pause=4.2),
+    _past(
+        0.7,
+        "Freeze",
+        "web_4",
+        15 * MINUTE,
+        duration=5.0,
+        description=MOVE,
+        pause=12.3,
+        retransmitted=240,
+    ),
+    _past(
+        0.4,
+        "Freeze",
+        "db-primary",
+        15 * MINUTE,
+        duration=9.0,
+        description=MOVE,
+        pause=4.2,
+        retransmitted=20,
+    ),
     _past(0.25, "Redeploy", "web_1", 10 * MINUTE, 14 * MINUTE),
     Event(
         "Reboot",
@@ -245,6 +265,7 @@ class Samples:
             "kind": str(event.kind),
             "description": event.description,
             "resources": ",".join(event.vms),
+            "vms": " and ".join(event.vms),
             "resource_group": _place(vm)["resource_group"],
         }
         waiting = "Advisory" if event.kind is Kind.ADVISORY else "Scheduled"
@@ -278,7 +299,14 @@ class Samples:
         """Add what only an exporter on a VM of the event shows."""
         if event.pause is not None and event.started is not None:
             until = over if event.ended is None else over + HOUR
-            self.add("event_observed_pause_seconds", key, event.pause, event.started, until)
+            measured = {
+                "event_observed_pause_seconds": event.pause,
+                "event_tcp_retransmitted_segments": event.retransmitted,
+                "event_tcp_timeouts": event.retransmitted / 20,
+                "event_clock_step_seconds": 0.0,
+            }
+            for name, value in measured.items():
+                self.add(name, key, value, event.started, until)
         if event.due is not None:
             name = "event_approval_due_timestamp_seconds"
             self.add(name, key, self.now + event.due, event.seen, over - 1)
@@ -419,8 +447,9 @@ def _place(vm: Vm, *, impact: bool = False) -> dict[str, str]:
         "scale_set": vm.scale_set,
         "zone": vm.zone,
     }
+    place["computer_name"] = vm.name.replace("_", "")
     if impact:
-        return {**place, "computer_name": vm.name.replace("_", "")}
+        return place
     size = {"vm_size": f"Standard_D{vm.cores}s_v5", "priority": vm.priority}
     return {**place, **size, "location": "westeurope", "fault_domain": str(number % 3)}
 

@@ -31,6 +31,7 @@ UNITS = {
     "dtdhms",
     "dateTimeFromNow",
     "dateTimeAsIsoNoDateIfToday",
+    "dateTimeAsIso",
 }
 OTHERS = {
     "up",
