@@ -73,7 +73,8 @@ def test_one_page(
         alertmanager.terminate()
         port = int(alertmanager.url.rpartition(":")[2])
         with Alertmanager(tmp_path / "am", resolve(receivers(receiver.url)), port=port) as again:
-            eventually(again.alerts, "the alert is back")
+            # A post that fails is tried again after up to a minute.
+            eventually(again.alerts, "the alert is back", 90)
             simulator.set_document(
                 [both, event("NEXT", kind="Redeploy", vm="vmss_1", not_before="")]
             )
