@@ -1,7 +1,7 @@
-"""Every setting as a flag of a command: its place in --help, the values that users wrote, and likely mistakes.
+"""Every setting as a flag of a command: its place in --help, its values, and likely mistakes.
 
 Must not know what a setting means: ``config.settings`` has the table. ``config.resolution`` parses
-    the values.
+the values.
 """
 
 import argparse

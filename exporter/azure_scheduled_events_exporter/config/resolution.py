@@ -1,4 +1,4 @@
-"""Resolves the configuration from flags, environment variables, the configuration file and defaults.
+"""Resolves the configuration from flags, environment variables, its file and defaults.
 
 A flag overrides its environment variable, the variable overrides the configuration file, and the
 file overrides the default. The error for an invalid value names the setting and where it was set.
@@ -34,21 +34,38 @@ def resolve(
     environment: Mapping[str, str],
     places: Mapping[str, str] | None = None,
 ) -> Config:
-    """Return the configuration of ``flags`` (names without dashes), ``environment`` and file, as :func:`written`.
+    """Return the configuration of ``flags``, ``environment`` and file, as :func:`written`.
+
+    ``flags`` are names without dashes.
 
     Raises:
         UsageError: a value is invalid, or a key of the file is unknown.
     """
     values: dict[str, Any] = {}
     for setting, text, place in written(flags, environment, places):
+        name = place or setting.flag
         try:
-            with named_by(place or setting.flag):
-                values[setting.field] = setting.parse(text)
+            with named_by(name):
+                values[setting.field] = setting.parse(_unquoted(text))
         except ValueError as error:
             nothing = f"has no value: write one, such as {setting.default}, or leave it out"
-            raise UsageError(f"{place or setting.flag}: {error if text else nothing}") from None
+            raise UsageError(f"{name}: {error if text else nothing}") from None
     values["journal_path"] = values["journal_path"] or state_folder(environment)
     return Config(**values)
+
+
+def _unquoted(text: str) -> str:
+    """Return ``text``, which must not be in quotes: no value of a setting begins and ends with one.
+
+    systemd, Docker Compose and shells remove them; ``docker run --env-file``, ``kubectl create
+    configmap --from-env-file`` and the YAML block scalars of Kubernetes do not.
+    """
+    if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'":
+        raise ValueError(
+            f"{text[:100]} begins and ends with a quote, which Docker's --env-file and Kubernetes"
+            " take for a part of the value: write it without quotes"
+        )
+    return text
 
 
 def written(
@@ -56,7 +73,7 @@ def written(
     environment: Mapping[str, str],
     places: Mapping[str, str] | None = None,
 ) -> Iterator[tuple[Setting, str, str]]:
-    """Yield every setting with its text and the place where it is set; the place of a default is ``""``.
+    """Yield every setting with its text and the place where it is set, ``""`` for a default.
 
     ``places`` has the origin of those variables of ``environment`` that are not variables of this
     process.
@@ -73,9 +90,8 @@ def written(
         if setting.flag in flags:
             yield setting, flags[setting.flag], f"--{setting.flag}"
         elif setting.environment in environment:
-            place = (places or {}).get(
-                setting.environment
-            ) or f"environment variable {setting.environment}"
+            file_and_line = (places or {}).get(setting.environment)
+            place = file_and_line or f"environment variable {setting.environment}"
             yield setting, environment[setting.environment], place
         elif setting.flag in from_file:
             text, line = from_file[setting.flag]
@@ -102,7 +118,9 @@ def parse_assignments(flag: str, texts: Iterable[str]) -> dict[str, str]:
 def state_folder(
     environment: Mapping[str, str], platform: str = sys.platform, user: int | None = None
 ) -> str:
-    """Return where a service keeps its state: ``$STATE_DIRECTORY`` if systemd sets it, else the platform's default.
+    """Return where a service keeps its state.
+
+    That is ``$STATE_DIRECTORY`` if systemd sets it, else the platform's default.
 
     Raises:
         UsageError: this user has no home directory.
@@ -125,7 +143,10 @@ def state_folder(
 
 
 def unknown_variables(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield the variables with the exporter's prefix that are not settings, each with the likeliest intended name."""
+    """Yield the variables with the exporter's prefix that are not settings.
+
+    Each comes with the name that was likely meant.
+    """
     # Every name has the prefix; compared with it, all are similar.
     known = [environment_name(flag).removeprefix(ENVIRONMENT_PREFIX) for flag in FLAGS]
     for name in sorted(environment):
@@ -136,7 +157,10 @@ def unknown_variables(environment: Mapping[str, str]) -> Iterator[tuple[str, str
 
 
 def _read_file(path: Path) -> Mapping[str, tuple[str, int]]:
-    """Return every setting of the file by its flag, from ``imds.timeout: 5s`` or ``imds: {timeout: 5s}``."""
+    """Return every setting of the file by its flag.
+
+    It may be written ``imds.timeout: 5s`` or ``imds: {timeout: 5s}``.
+    """
     # Few need it, and YAML takes 1.3 MiB.
     from azure_scheduled_events_exporter import yaml_file  # noqa: PLC0415
 

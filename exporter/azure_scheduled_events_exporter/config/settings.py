@@ -1,4 +1,4 @@
-"""The table of settings: the name, default, help and valid values of each, and all of them as one frozen result.
+"""The table of settings: name, default, help and valid values of each; and all as one result.
 
 To add a setting, add a field to :class:`Config`. Must not know where a value comes from
 (``config.resolution``).
@@ -358,7 +358,7 @@ SETTINGS: tuple[Setting, ...] = tuple(each.metadata["setting"] for each in field
 FLAGS = (CONFIG_FILE_FLAG, ENV_FILE_FLAG, *(setting.flag for setting in SETTINGS))
 
 _LATE_SECONDS = 10.0
-"""By how much a poll may be late, for example because the one before got no answer within its time limit."""
+"""By how much a poll may be late, for example because the one before got no answer in time."""
 
 
 def warnings(config: Config) -> list[str]:

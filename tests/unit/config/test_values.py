@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from azure_scheduled_events_exporter.config.resolution import resolve, state_folder
+from azure_scheduled_events_exporter.config.settings import environment_name
 from azure_scheduled_events_exporter.errors import UsageError
 from support.setting_values import DURATION, OTHER
 
@@ -141,7 +142,7 @@ _NOT += [
 def test_addresses_that_cannot_be(flag: str, what: str, text: str) -> None:
     """An address to which no request could be sent is refused by its flag, without its password."""
     with pytest.raises(
-        UsageError, match=rf"^--{flag}: .* is not an? {what}: write http://HOST"
+        UsageError, match=rf"^--{flag}: .* is not .*{what}: write http://HOST"
     ) as refused:
         resolve({flag: text}, {})
     assert "sesame" not in str(refused.value)
@@ -153,3 +154,12 @@ def test_an_alertmanager_that_is_named_twice() -> None:
         {"alertmanager.url": "http://a:9093, http://u:p@[::1]:9093,http://a:9093/"}, {}
     ).alertmanager_url
     assert urls == ("http://a:9093", "http://u:p@[::1]:9093")
+
+
+@pytest.mark.parametrize("text", ["'1s'", '"1s"', '"vm_0"', "''"])
+@pytest.mark.parametrize("flag", ["poll.interval", "instance.name", "web.config.file"])
+def test_quotes_that_nobody_removed(flag: str, text: str) -> None:
+    """A value in quotes is refused with what keeps them: Docker's --env-file and Kubernetes."""
+    with pytest.raises(UsageError, match=f"{environment_name(flag)}: .*Docker's --env-file"):
+        resolve({}, {environment_name(flag): text})
+    assert resolve({}, {environment_name("instance.name"): "it's"}).instance_name == "it's"

@@ -296,6 +296,12 @@ def test_states_are_azures_and_the_exporters_words() -> None:
     assert set(STATES) == current | ends | {"not seen"}
 
 
+def test_no_other_provider_reads_the_folder() -> None:
+    """The folder is outside the one that the most common provider file reads recursively."""
+    (provider,) = yaml.safe_load((JSON / "provisioning.yaml").read_text())["providers"]
+    assert not provider["options"]["path"].startswith("/var/lib/grafana/dashboards")
+
+
 def test_the_provisioning_file_is_one_that_grafana_reads() -> None:
     """The manual, the file and the folder of the dashboards speak of the same place."""
     file = yaml.safe_load((JSON / "provisioning.yaml").read_text())
