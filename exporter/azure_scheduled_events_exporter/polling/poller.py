@@ -267,6 +267,7 @@ class Poller:
             approval_statuses=dict(scheduler.statuses),
             journal=state.journal.state,
             hooks=state.journal.inbox.hooks,
+            hook_runs=state.journal.inbox.runs,
             deliveries=Deliveries(delivery.exported, delivery.failed, queued)
             if delivery
             else Deliveries(),

@@ -3,7 +3,7 @@
 Readers never lock or wait: they take the newest :class:`Snapshot` and use it for the whole answer.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from azure_scheduled_events_exporter.core.document import comparable_name
@@ -13,7 +13,7 @@ from azure_scheduled_events_exporter.core.statistics import Histogram, Statistic
 from azure_scheduled_events_exporter.errors import Outcome
 
 from .approvals import ApprovalOutcome, Decision, no_requests
-from .hooks import HookStatistics
+from .hooks import HookRun, HookStatistics
 from .journal_state import JournalState
 from .pushes import Pushes
 
@@ -88,6 +88,7 @@ class Snapshot:
         recent: the lifecycles that ended last, the newest last.
         approval_policy: what approves events: off, documented, documented-all or file.
         approval_statuses: why an event is not approved yet, by EventId.
+        hook_runs: the runs of hooks, the oldest first.
         approval_requests: number of requests to approve so far, by outcome.
     """
 
@@ -109,6 +110,7 @@ class Snapshot:
     journal: JournalState = field(default_factory=JournalState)
     deliveries: Deliveries = field(default_factory=Deliveries)
     hooks: HookStatistics = field(default_factory=HookStatistics)
+    hook_runs: Sequence[HookRun] = ()
     pushes: Pushes = field(default_factory=Pushes)
 
     @property

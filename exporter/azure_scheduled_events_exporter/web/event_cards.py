@@ -4,13 +4,15 @@ Reads lifecycles and must not depend on the rest of the page.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Sequence
 
+from azure_scheduled_events_exporter import DOCUMENTATION
 from azure_scheduled_events_exporter.core.document import ScheduledEvent, Scope, comparable_name
 from azure_scheduled_events_exporter.core.kinds import Kind
 from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycle, State
 from azure_scheduled_events_exporter.core.spans import trace_id
 from azure_scheduled_events_exporter.snapshot.approvals import Decision
+from azure_scheduled_events_exporter.snapshot.snapshot import Snapshot
 from azure_scheduled_events_exporter.times import iso_time
 
 from . import wording
@@ -30,27 +32,23 @@ _HINT = (
 _GUID = re.compile(r"[0-9A-F]{8}(-[0-9A-F]{4}){3}-[0-9A-F]{12}", re.ASCII)
 
 
-def cards(
-    lives: Iterable[Lifecycle], statuses: Mapping[str, Decision], vm_name: str | None, now: float
-) -> Markup:
-    """Return the events as cards; ``statuses`` has the reasons why events are not approved, by EventId."""
-    ordered = in_order(lives)
+def cards(snapshot: Snapshot, now: float, *, seen: bool) -> Markup:
+    """Return the current events as cards; ``seen``: whether IMDS answers, so that they are as shown."""
+    ordered = in_order(snapshot.current.values())
     beyond = len(ordered) - CARDS
     more = (
         tag("p", f"{beyond} more events are not shown; see the events as JSON.")
         if beyond > 0
         else None
     )
-    return joined(
-        *(_card(life, statuses.get(life.event_id), vm_name, now) for life in ordered[:CARDS]), more
-    )
+    return joined(*(_card(life, snapshot, now, seen=seen) for life in ordered[:CARDS]), more)
 
 
-def _card(life: Lifecycle, status: Decision | None, vm_name: str | None, now: float) -> Markup:
+def _card(life: Lifecycle, snapshot: Snapshot, now: float, *, seen: bool) -> Markup:
     event = life.event
-    kind = life.kind
     is_approved = life.approved_by is not None and life.state is State.SCHEDULED
-    when, remark = _when(life, kind, now)
+    when, remark = _when(life, now, seen=seen)
+    runs = [wording.hook_run(run) for run in snapshot.hook_runs if run.event_id == life.event_id]
     return filled(
         "card.html",
         key=f"event-{trace_id(event.event_id)}",
@@ -63,11 +61,13 @@ def _card(life: Lifecycle, status: Decision | None, vm_name: str | None, now: fl
         when=when,
         remark=remark,
         meaning=meaning(life),
-        kind=wording.KINDS[kind],
+        kind=wording.KINDS[life.kind],
         impact=impact(event.duration_seconds),
         count=str(event.resource_count),
-        names=_names(event, vm_name),
-        approval=_approval(life, status),
+        names=_names(event, snapshot.vm_name),
+        approval=_approval(life, snapshot.approval_statuses.get(life.event_id)),
+        hook_runs=_entry("Hook", runs),
+        measured=_entry("Measured so far", wording.measured(life)),
         description=foreign(event.description) if event.description else "none",
         source=foreign(wording.SOURCES.get(event.source, event.source)),
         resource_type=foreign(event.resource_type) if event.resource_type else "not given",
@@ -75,10 +75,28 @@ def _card(life: Lifecycle, status: Decision | None, vm_name: str | None, now: fl
         since=since(life.first_seen.wall, now),
         event_id=foreign(event.event_id),
         trace_id=trace_id(event.event_id),
+        more=_more(life),
     )
 
 
-def _when(life: Lifecycle, kind: Kind, now: float) -> tuple[Child, Child]:
+def _entry(name: str, texts: Sequence[str]) -> Markup | None:
+    """Return an entry of a card, or None if there is nothing to say."""
+    if not texts:
+        return None
+    return tag("div", tag("dt", name), tag("dd", "; ".join(texts)), class_="wide")
+
+
+def _more(life: Lifecycle) -> Markup:
+    """Return where to read what to do about the event, and the command that tells all of it."""
+    name = wording.runbook(life)
+    link = tag("a", "What to do", href=f"{DOCUMENTATION}runbooks/{name}.md") if name else None
+    if not _GUID.fullmatch(life.event_id):
+        return joined(link or "No alert: nobody has to do anything.")
+    command = tag("code", f"azure-scheduled-events-exporter report {life.event_id}")
+    return joined(link, ". " if link else None, "Report: ", command)
+
+
+def _when(life: Lifecycle, now: float, *, seen: bool) -> tuple[Child, Child]:
     """Return when the event begins, in the largest type of the page, and a remark."""
     not_before = life.event.not_before
     if life.state is State.STARTED:
@@ -86,31 +104,36 @@ def _when(life: Lifecycle, kind: Kind, now: float) -> tuple[Child, Child]:
         remark = "It is happening now, or has just happened. "
         if began == life.first_seen and not life.proven_by_boot:
             without_notice = "It had already started when it was first seen: no notice."
-            if kind is Kind.REQUESTED:
+            if life.kind is Kind.REQUESTED:
                 without_notice = (
                     "A user requested it, and Azure approved it at once: it was never Scheduled."
                 )
             remark += without_notice
         return joined("started ", since(began.wall, now)), remark
-    if kind is Kind.ADVISORY:
+    if life.kind is Kind.ADVISORY:
         return "nothing scheduled", "It may be withdrawn."
     if not_before is None:
         return "time unknown", "The event has no readable NotBefore. It may begin at any moment."
-    ahead, until = not_before - now, iso_time(not_before)
+    ahead = not_before - now
+    if ahead <= -1 and not seen:
+        passed = joined("NotBefore passed ", since(not_before, now))
+        return joined(passed, "; whether it began is unknown"), joined(
+            "NotBefore ", moment(not_before), "."
+        )
     when = tag(
         "time",
         left(ahead),
-        datetime=until,
+        datetime=iso_time(not_before),
         data_until=not_before,
         data_overdue=ahead <= -1,
         role="timer",
     )
-    sooner = (
-        "Approved: it may begin earlier than NotBefore, at any moment."
-        if life.approved_by
-        else None
-    )
-    return when, joined("NotBefore ", moment(not_before), ". ", sooner)
+    said = joined("NotBefore ", moment(not_before), ". ")
+    if ahead <= -1:
+        said = joined("NotBefore passed ", since(not_before, now), ", ", moment(not_before), ". ")
+    elif life.approved_by:
+        said = joined(said, "Approved: it may begin earlier than NotBefore, at any moment.")
+    return when, said
 
 
 def _names(event: ScheduledEvent, vm_name: str | None) -> Markup:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycle, State
 from azure_scheduled_events_exporter.core.spans import trace_id
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
+from azure_scheduled_events_exporter.snapshot.hooks import HookRun
 from azure_scheduled_events_exporter.snapshot.snapshot import Snapshot
 
 from .html import Markup, filled, joined, tag
@@ -19,9 +20,10 @@ from .wording import (
     WHOSE,
     clipped,
     foreign,
+    hook_run,
     length,
+    measured,
     moment,
-    paused,
     standing,
     title,
 )
@@ -36,12 +38,18 @@ def lives(snapshot: Snapshot) -> list[Lifecycle]:
     return [*current, *reversed(snapshot.recent)]
 
 
-def timeline(shown: Sequence[Lifecycle], now: float) -> Markup:
-    """Return ``shown`` as a list of bars with their legend (``lives.html``, ``life.html``)."""
-    return filled("lives.html", lives=joined(*(_row(life, now) for life in shown)))
+def timeline(shown: Sequence[Lifecycle], runs: Sequence[HookRun], now: float) -> Markup:
+    """Return ``shown`` as a list of bars with their legend (``lives.html``, ``life.html``).
+
+    ``runs``: what hooks ran.
+    """
+    rows = [
+        _row(life, [run for run in runs if run.event_id == life.event_id], now) for life in shown
+    ]
+    return filled("lives.html", lives=joined(*rows))
 
 
-def _row(life: Lifecycle, now: float) -> Markup:
+def _row(life: Lifecycle, runs: Sequence[HookRun], now: float) -> Markup:
     ended, why = OUTCOMES[life.outcome] if life.outcome else (f"{standing(life)} now", None)
     return filled(
         "life.html",
@@ -55,7 +63,7 @@ def _row(life: Lifecycle, now: float) -> Markup:
         why=why,
         ended=foreign(ended),
         bar=_bar(life, now),
-        facts=", ".join(_facts(life, now)),
+        facts=", ".join([*_facts(life, now), *(f"hook {hook_run(run)}" for run in runs)]),
         event_id=clipped(shlex.quote(life.event_id)),
     )
 
@@ -118,6 +126,5 @@ def _facts(life: Lifecycle, now: float) -> list[str]:
         )
     if life.started_at is not None or life.state is State.STARTED:
         facts.append(f"started for {length(end - begun)}")
-    if life.observed_pause is not None:
-        facts.append(f"this VM was paused for {paused(life.observed_pause)}")
+    facts += measured(life)
     return facts

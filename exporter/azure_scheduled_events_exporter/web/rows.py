@@ -3,14 +3,14 @@
 from collections.abc import Iterable
 
 from azure_scheduled_events_exporter.core.document import parse_document
-from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, State
+from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycle, State
 from azure_scheduled_events_exporter.core.records import current_record, seconds_between
 from azure_scheduled_events_exporter.errors import ExporterError
 from azure_scheduled_events_exporter.recording.file import RecordedDocument
 from azure_scheduled_events_exporter.snapshot.hooks import HookRun
 from azure_scheduled_events_exporter.times import format_duration, iso_time
 
-from .wording import paused
+from .wording import ANY_MOMENT, paused
 
 CURRENT_COLUMNS = (
     *("EventId", "Type", "Status", "Source", "Scope", "NotBefore", "Impact"),
@@ -30,7 +30,7 @@ def current_row(life: Lifecycle, now: float) -> tuple[str, ...]:
     when = str(record["not_before"] or "unknown")
     if isinstance(left, float):
         length = _length(abs(left))
-        when += f" (in {length})" if left >= 0 else f" (overdue by {length})"
+        when += f" (in {length})" if left >= 0 else f" (passed {length} ago: {ANY_MOMENT})"
     elif life.state is State.STARTED:
         when = "has begun"
     event = life.event
@@ -53,20 +53,29 @@ def current_row(life: Lifecycle, now: float) -> tuple[str, ...]:
 
 def past_row(life: Lifecycle, runs: Iterable[HookRun]) -> tuple[str, ...]:
     """Return an event of the history as a row of :data:`PAST_COLUMNS`; ``runs``: what ``hook`` ran for it."""
-    after = _length(seconds_between(life.first_seen, life.approved_at))
     return (
         iso_time(life.first_seen.wall),
         life.event.event_type,
         life.event.source,
         str(life.scope),
         _length(life.notice_seconds) or "unknown",
-        f"by {life.approved_by}{after and f' after {after}'}" if life.approved_by else "",
+        _approved(life),
         _length(seconds_between(life.started_at, life.ended_at)),
         "" if life.observed_pause is None else paused(life.observed_pause),
         ", ".join(f"{run.phase} {run.outcome or 'runs'}" for run in runs),
         str(life.outcome or f"now {life.state}"),
         life.event_id,
     )
+
+
+def _approved(life: Lifecycle) -> str:
+    """Return who approved an event, and how long after it was first seen."""
+    if life.approved_by is None:
+        return ""
+    if life.approved_by is Approver.DEADLINE:
+        return "not approved"
+    after = _length(seconds_between(life.first_seen, life.approved_at))
+    return f"by {life.approved_by} after {after}" if after else f"by {life.approved_by}"
 
 
 def document_row(number: int, document: RecordedDocument) -> tuple[str, ...]:

@@ -25,7 +25,7 @@ function length(seconds) {
 
 function countdown(seconds) {
   if (Math.abs(seconds) < 1) return "due now";
-  return seconds > 0 ? `in ${length(seconds)}` : `overdue by ${length(-seconds)}`;
+  return seconds > 0 ? `in ${length(seconds)}` : "may begin at any moment";
 }
 
 function ago(seconds) {
@@ -43,7 +43,8 @@ function setText(element, words) {
 function updateTimes(root) {
   for (const time of root.querySelectorAll("[data-until]")) {
     const seconds = time.dataset.until - now();
-    setText(time, countdown(seconds));
+    const unknown = seconds <= -1 && document.body.classList.contains("stale");
+    setText(time, unknown ? `NotBefore passed ${ago(-seconds)}; whether it began is unknown` : countdown(seconds));
     time.toggleAttribute("data-overdue", seconds <= -1);
   }
   for (const time of root.querySelectorAll("[data-since]")) setText(time, ago(now() - time.dataset.since));

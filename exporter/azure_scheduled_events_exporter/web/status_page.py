@@ -56,7 +56,8 @@ def _hash(name: str) -> str:
 def page(snapshot: Snapshot, now: float, telemetry_path: str) -> bytes:
     """Return the body of ``/`` at ``now``, wall-clock seconds."""
     seen = _is_seen(snapshot, now)
-    shown, current = lives(snapshot), list(snapshot.current.values())
+    shown = lives(snapshot)
+    current = list(snapshot.current.values())
     sight, imds = _sight(snapshot, now, seen=seen)
     return filled(
         "status.html",
@@ -71,13 +72,9 @@ def page(snapshot: Snapshot, now: float, telemetry_path: str) -> bytes:
         vm=_vm(snapshot),
         doubtful=None if seen else "doubtful",
         as_of=None if seen or not current else ", as last known",
-        events=(
-            cards(current, snapshot.approval_statuses, snapshot.vm_name, now)
-            if current
-            else _none(snapshot, seen=seen)
-        ),
+        events=(cards(snapshot, now, seen=seen) if current else _none(snapshot, seen=seen)),
         history=(
-            timeline(shown, now)
+            timeline(shown, snapshot.hook_runs, now)
             if shown
             else tag("p", "The history of this exporter has no event.")
         ),

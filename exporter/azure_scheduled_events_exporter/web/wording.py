@@ -10,6 +10,7 @@ from azure_scheduled_events_exporter.core.event_types import EVENT_FACTS, NO_INT
 from azure_scheduled_events_exporter.core.kinds import Kind
 from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycle, State, Transition
 from azure_scheduled_events_exporter.core.statistics import PAUSE_BOUNDS
+from azure_scheduled_events_exporter.snapshot.hooks import HookRun, RunOutcome
 from azure_scheduled_events_exporter.times import iso_time
 
 from .html import Markup, tag
@@ -51,6 +52,26 @@ APPROVERS: Mapping[Approver, str] = {
     Approver.DEADLINE: "not approved: it started at NotBefore",
 }
 
+ANY_MOMENT = "may begin at any moment"
+"""When an event begins whose NotBefore has passed."""
+
+HOOK_OUTCOMES: Mapping[str, str] = {
+    RunOutcome.OK: "done",
+    RunOutcome.FAILED: "failed",
+    RunOutcome.TIMEOUT: "stopped at its deadline",
+    RunOutcome.TOO_LATE: "too late",
+}
+
+RUNBOOKS: Mapping[Kind, str] = {
+    Kind.REQUESTED: "AzureScheduledEventRequested",
+    Kind.WITHOUT_NOTICE: "AzureScheduledEventWithoutNotice",
+    Kind.HARMLESS: "",
+    Kind.FAR_AHEAD: "AzureScheduledEventDegradedHost",
+    Kind.ADVISORY: "AzureScheduledEventEvictionRisk",
+    Kind.UNKNOWN_TYPE: "AzureScheduledEventUnknownType",
+}
+"""The alerts of the kinds whose alert is not one of the type; harmless events raise none."""
+
 KINDS: Mapping[Kind, str] = {
     Kind.ANNOUNCED: "announced by Azure",
     Kind.REQUESTED: "requested by a user",
@@ -60,6 +81,42 @@ KINDS: Mapping[Kind, str] = {
     Kind.ADVISORY: "advice: nothing is scheduled",
     Kind.UNKNOWN_TYPE: "of an unknown type",
 }
+
+
+def runbook(life: Lifecycle) -> str:
+    """Return the name of the alert for an event, which is also that of its runbook; ``""`` for none."""
+    if life.kind is Kind.ANNOUNCED:
+        known = life.event.event_type in EVENT_FACTS
+        return f"AzureScheduledEvent{life.event.event_type if known else 'UnknownType'}"
+    return RUNBOOKS[life.kind]
+
+
+def hook_run(run: HookRun) -> str:
+    """Return what a hook did for an event."""
+    text = f"{run.phase}: {HOOK_OUTCOMES.get(run.outcome or '', run.outcome or 'running')}"
+    if run.duration is not None:
+        text += f" after {length(run.duration)}"
+    if run.seconds_left is not None and run.seconds_left >= 0:
+        text += f", {length(run.seconds_left)} before NotBefore"
+    elif run.seconds_left is not None:
+        text += f", {length(-run.seconds_left)} after NotBefore"
+    return text
+
+
+def measured(life: Lifecycle) -> list[str]:
+    """Return what an event did to this VM, each in a few words; nothing if nobody measured."""
+    found = []
+    if life.observed_pause is not None:
+        found.append(f"this VM was paused for {paused(life.observed_pause)}")
+    if life.impact is not None and life.tcp is not None:
+        before = life.impact.before
+        beside = "" if before is None else f" ({before.retransmitted} in the minute before)"
+        found.append(f"{life.tcp.retransmitted} TCP segments were sent again{beside}")
+        if life.tcp.timeouts:
+            found.append(f"{life.tcp.timeouts} TCP timeouts")
+    if life.impact is not None and abs(life.impact.clock_step) >= _NOISE:
+        found.append(f"the clock was set by {life.impact.clock_step:+.1f}s")
+    return found
 
 
 def meaning(life: Lifecycle) -> str:
@@ -119,7 +176,7 @@ def left(seconds: float) -> str:
     """Return the time until NotBefore."""
     if abs(seconds) < 1:
         return "due now"
-    return f"in {length(seconds)}" if seconds > 0 else f"overdue by {length(-seconds)}"
+    return f"in {length(seconds)}" if seconds > 0 else ANY_MOMENT
 
 
 def ago(seconds: float) -> str:

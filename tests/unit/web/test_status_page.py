@@ -12,8 +12,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from azure_scheduled_events_exporter import DOCUMENTATION
+from azure_scheduled_events_exporter.alerts.pushed import pushed_alerts
+from azure_scheduled_events_exporter.alerts.settings import resolve
 from azure_scheduled_events_exporter.core.document import ScheduledEvent, Scope
 from azure_scheduled_events_exporter.core.event_types import EventType
+from azure_scheduled_events_exporter.core.impact import Impact, Readings, Tcp
 from azure_scheduled_events_exporter.core.instance import Instance
 from azure_scheduled_events_exporter.core.lifecycle import (
     Approval,
@@ -25,11 +28,13 @@ from azure_scheduled_events_exporter.core.lifecycle import (
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.errors import Outcome
 from azure_scheduled_events_exporter.snapshot.approvals import Decision
+from azure_scheduled_events_exporter.snapshot.hooks import HookRun
 from azure_scheduled_events_exporter.snapshot.snapshot import Polls, Snapshot
 from azure_scheduled_events_exporter.web.event_cards import CARDS
 from azure_scheduled_events_exporter.web.events_api import events_json
 from azure_scheduled_events_exporter.web.history import phases
 from azure_scheduled_events_exporter.web.status_page import page, page_headers
+from azure_scheduled_events_exporter.web.wording import runbook
 from support.events.status_scene import (
     BLIND,
     BUSY,
@@ -201,7 +206,7 @@ def test_a_document_that_is_partly_unreadable() -> None:
         (freeze(state=State.ADVISORY, status="Advisory"), "Kindadvice: nothing is scheduled"),
         (freeze(resource_type="Moon"), "Resource typeMoon"),
         (freeze(), "in 14m 32s"),
-        (freeze(not_before=NOW - 75), "overdue by 1m 15s"),
+        (freeze(not_before=NOW - 75), "may begin at any momentNotBefore passed 1m 15s ago"),
         (freeze(not_before=NOW - 0.9), "due now"),
         (freeze(not_before=None), "time unknown"),
         (freeze(state=State.STARTED, started_at=Timestamp(NOW - 8)), "started 8s ago"),
@@ -215,6 +220,50 @@ def test_card(life: Lifecycle, words: str) -> None:
     knows.
     """
     assert words in Page(replace(QUIET, current={life.event_id: life})).text
+
+
+def test_an_event_whose_begin_is_unknown() -> None:
+    """While IMDS fails, nobody knows whether an event whose NotBefore has passed has begun."""
+    life = freeze(not_before=NOW - 51)
+    shown = Page(replace(BLIND, current={life.event_id: life}))
+    assert "NotBefore passed 51s ago; whether it began is unknown" in shown.text
+    assert "any moment" not in shown.text.partition("Current events")[2].partition("Kind")[0]
+
+
+def test_where_to_read_more() -> None:
+    """A card has the runbook of the alert that its event raises, and the command of its report."""
+    pushed = pushed_alerts(resolve({}))
+    for alert in pushed:
+        for event_type in alert.events.types or ("Vaporize",):
+            life = replace(freeze(event_type=str(event_type)), kind=alert.events.kind)
+            assert runbook(life) == alert.alert.name
+    life = freeze()
+    shown = Page(replace(QUIET, current={life.event_id: life}))
+    assert f"azure-scheduled-events-exporter report {life.event_id}" in shown.text
+    assert "What to do" not in shown.text
+
+
+def test_what_hooks_did_and_what_was_measured() -> None:
+    """The card and the history say what a hook did for the event, and what the event did to the VM."""
+    begins = Readings(Timestamp(NOW - 60))
+    life = freeze(
+        state=State.STARTED,
+        started_at=Timestamp(NOW - 60),
+        observed_pause=12.0,
+        impact=Impact(begins, begins, Tcp(4, 0), Tcp(350, 7), 11.5),
+    )
+    run = HookRun("r", "drain", life.event_id, "Freeze", "prepare", NOW - 90, "ok", 12.0, 18.0)
+    shown = Page(replace(QUIET, current={life.event_id: life}, hook_runs=(run,))).text
+    card, _, history = shown.partition("History")
+    for text in (
+        "prepare: done after 12s, 18s before NotBefore",
+        "this VM was paused for 12.0s",
+        "350 TCP segments were sent again (4 in the minute before)",
+        "7 TCP timeouts",
+        "the clock was set by +11.5s",
+    ):
+        assert text in card
+        assert text in history
 
 
 def test_what_is_not_known() -> None:
@@ -409,7 +458,8 @@ def test_links() -> None:
     """
     links = Page(BUSY, telemetry_path="/a:b").links
     pages = [link.removeprefix(DOCUMENTATION) for link in links if link.startswith("https:")]
-    assert pages == ["status-page.md", "runbooks/"]
+    runbooks = ["runbooks/AzureScheduledEventWithoutNotice.md"]  # the Freeze of 5 s is harmless
+    assert sorted(pages) == [*("runbooks/",), *runbooks, "status-page.md"]
     assert all((ROOT / "docs" / each).exists() for each in pages)
     assert [link for link in links if not link.startswith("https:")] == [
         *("#events", "./a:b", "./api/v1/events", "./-/healthy", "./-/ready")
