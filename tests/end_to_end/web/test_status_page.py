@@ -216,7 +216,7 @@ def test_keyboard_and_screen_reader(
     page.keyboard.press("Enter")
     expect(page.locator("#events")).to_be_focused()
     page.keyboard.press("Tab")
-    expect(page.get_by_role("link", name="What to do")).to_be_focused()
+    expect(page.get_by_role("link", name="What to do", exact=True)).to_be_focused()
     page.keyboard.press("Tab")
     focused = page.get_by_role("navigation").get_by_role("link", name="Metrics")
     expect(focused).to_be_focused()
