@@ -25,7 +25,7 @@ class ExporterError(Exception):
 
 
 class UsageError(ExporterError):
-    """A flag, environment variable or file has an impossible value; the command exits with status 2."""
+    """A flag, variable or file has an impossible value; the command exits with status 2."""
 
     exit_status = 2
 
@@ -103,7 +103,7 @@ class InvalidDocumentError(ExporterError):
 
 
 class CodecError(ExporterError):
-    """A value has no JSON form for the journal (a bug), or JSON from the journal does not fit its class."""
+    """A value has no JSON form (a bug), or JSON from the journal does not fit its class."""
 
 
 class DamagedTextError(ValueError):
@@ -123,14 +123,14 @@ class Stopped(Exception):  # noqa: N818 - not an error
 
 
 def printable(text: str) -> str:
-    """Return ``text`` from outside for a terminal: line breaks and control characters are escaped."""
+    """Return ``text`` for a terminal: line breaks and control characters are escaped."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def one_line(text: str, length: int = 160) -> str:
-    """Return ``text`` from outside as one printable line of at most ``length`` characters, for use in a message."""
+    """Return ``text`` as one printable line of at most ``length`` characters, for a message."""
     line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
     return line if len(line) <= length else line[: length - 3] + "..."
 

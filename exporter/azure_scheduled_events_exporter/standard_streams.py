@@ -1,4 +1,4 @@
-"""Standard output and error of a command: what cannot be written is reported, and never lost in silence.
+"""Standard output and error of a command: what cannot be written is reported.
 
 Must not know any command, or decide its exit status.
 """
@@ -14,7 +14,10 @@ from typing import TextIO
 
 @contextlib.contextmanager
 def checked() -> Iterator[None]:
-    """Within the block, the standard streams are open and take any text; at its end, nothing is left to be written."""
+    """Within the block, the standard streams are open and take any text.
+
+    At its end, nothing is left to be written.
+    """
     before = sys.stdout, sys.stderr
     _open_closed()
     for stream in (sys.stdout, sys.stderr):
@@ -53,7 +56,7 @@ def say(text: str) -> None:
 
 
 def has_reader() -> bool:
-    """Return whether somebody can still read standard output; False if it is a pipe whose reader has ended."""
+    """Return whether standard output has a reader; False if it is a pipe without one."""
     if sys.platform == "win32":  # has no poll
         return True
     pipe = select.poll()
@@ -70,7 +73,9 @@ def discard(stream: TextIO) -> None:
 
 
 def _open_closed() -> None:
-    """Open the standard streams that are closed: other files would get their numbers, and the output written to them.
+    """Open the standard streams that are closed.
+
+    Other files would get their numbers, and the output written to them.
 
     Standard output is opened so that every write fails, because a command must not lose its output
     in silence.

@@ -1,4 +1,4 @@
-"""Reads the files that people hand to a command, in the same way and with the same errors for all of them.
+"""Reads the files that people hand to a command, with the same errors for all of them.
 
 Must not know what a file is for, or in which format it is.
 """

@@ -1,4 +1,4 @@
-"""Operators' requests to approve events: which events, which are still to be sent, and the results' texts. Pure.
+"""Operators' requests to approve events: which are still to be sent, and their results. Pure.
 
 The journal holds them (``journal.requests``); ``approval.sender`` sends them and writes the
 results.
@@ -63,7 +63,7 @@ def is_approved(result: str) -> bool:
 
 
 def may_be_approved(result: str) -> bool:
-    """Return whether IMDS may have accepted the request with this ``result``, although no answer said so."""
+    """Return whether IMDS may have accepted a request with this ``result``, without an answer."""
     return result == UNKNOWN_RESULT or result.startswith((_NO_ANSWER, _UNCERTAIN_ANSWER))
 
 
@@ -83,7 +83,7 @@ def summary(error: ImdsError) -> str:
 
 
 def result_of(life: Lifecycle, error: ImdsError | None) -> str:
-    """Return the result of a request that was sent, when the event was ``life``; ``error`` is why it failed."""
+    """Return the result of a request that was sent for ``life``; ``error`` is why it failed."""
     if error is None:
         return _ACCEPTED
     if is_not_accepted(error) and life.request is not None:  # an earlier request had no answer
@@ -92,7 +92,7 @@ def result_of(life: Lifecycle, error: ImdsError | None) -> str:
 
 
 def expired_unsent(throttled: int) -> str:
-    """Return the result of a request that has expired; ``throttled``: how often IMDS answered 429."""
+    """Return the result of an expired request; ``throttled``: how often IMDS answered 429."""
     if throttled:
         tries = "the only try" if throttled == 1 else f"all {throttled} tries"
         return f"not approved: it was sent, and IMDS throttled {tries} (429): try again"

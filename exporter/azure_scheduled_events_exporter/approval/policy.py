@@ -1,4 +1,4 @@
-"""Which events to approve, and when: a policy is an ordered list of rules, and the first one that matches decides.
+"""Which events to approve, and when: the first rule of a policy that matches decides.
 
 Pure: from an event's lifecycle, this VM's name and the time, a policy decides to approve, wait or
 hold. It sends nothing and uses no clock, network or disk: ``approval.policy_file`` reads policy
@@ -26,7 +26,10 @@ from azure_scheduled_events_exporter.snapshot.approvals import Decision
 from azure_scheduled_events_exporter.times import iso_time
 
 _STEPS = 30
-"""Points of a turn at which VMs outside Resources may approve: 2 s apart, so that the next VM sees an approval."""
+"""Points of a turn at which VMs outside Resources may approve.
+
+They are 2 s apart, so that the next VM sees an approval.
+"""
 
 TAKEOVER_SECONDS = 60.0
 """How long each VM of Resources waits for the one before it, unless the rule sets ``takeover``."""
@@ -41,7 +44,10 @@ class Action(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Numbers that are ``at_least`` one bound and ``below`` another; without bounds, any number, and also none."""
+    """Numbers that are ``at_least`` one bound and ``below`` another.
+
+    Without bounds, any number, and also none.
+    """
 
     at_least: float = -math.inf
     below: float = math.inf
@@ -76,7 +82,7 @@ class Match:
     notice_left: Range = Range()
 
     def matches(self, life: Lifecycle, now: float, *, any_scope: bool = False) -> bool:
-        """Return whether the rule matches ``life`` at ``now``, seconds since the epoch by the clock of IMDS.
+        """Return whether the rule matches ``life`` at ``now``, by the clock of IMDS.
 
         An event that has been this VM's keeps the scope ``self``, whatever the last document names.
         With ``any_scope``, one of its scopes matches; otherwise all have to.
@@ -93,7 +99,7 @@ class Match:
         )
 
     def allows_duration(self, seconds: float | None) -> bool:
-        """Return whether the rule matches events with this announced duration; None if they announce none."""
+        """Return whether the rule matches events with this announced duration, or with None."""
         return seconds is None if self.unknown_duration else self.duration.holds(seconds)
 
     @property
@@ -102,7 +108,7 @@ class Match:
         return 1 if self.scope == {Scope.SELF} else 0
 
     def opens_at(self, life: Lifecycle) -> float:
-        """Return from when on this matches ``life`` by its notice, seconds since the epoch; -inf if always."""
+        """Return from when on this matches ``life`` by its notice; -inf if always."""
         return -math.inf if life.not_before is None else life.not_before - self.notice_left.below
 
 
@@ -175,7 +181,10 @@ class Policy:
 def _timed(
     rule: Rule, life: Lifecycle, vm_name: str | None, now: float, seen_for: float
 ) -> Decision:
-    """Return the decision of ``rule``, which approves ``life``: now or when; ``now`` is by the clock of IMDS."""
+    """Return whether ``rule``, which approves ``life``, does so now or when.
+
+    ``now`` is by the clock of IMDS.
+    """
     name = f"rule '{rule.name}'"
     turn = _turn(rule, life, vm_name)
     # With notice_left, the turns of all VMs begin when that much notice is left.
@@ -217,7 +226,7 @@ OFF = Policy("off")
 
 
 def _sample(name: str, scope: frozenset[Scope], *, turns: bool | None) -> Policy:
-    """Return Microsoft's sample for events of ``scope``: approve events by users, and each Freeze below 9 s.
+    """Return Microsoft's sample for events of ``scope``: users' events, and a Freeze below 9 s.
 
     An event of a type that is in no table is not approved, because nobody knows what it does.
     """
@@ -236,7 +245,9 @@ DOCUMENTED = _sample("documented", frozenset({Scope.SELF}), turns=None)
 """Microsoft's sample for events of this VM. Other events are not approved."""
 
 DOCUMENTED_ALL = _sample("documented-all", frozenset(Scope), turns=True)
-"""Microsoft's sample for every event of the document, of any VM, so that a secondary approves when the primary hangs.
+"""Microsoft's sample for every event of the document, of any VM.
+
+So a secondary approves when the primary hangs.
 It also approves events that another VM holds on purpose."""
 
 BUILT_IN: Mapping[str, Policy] = {

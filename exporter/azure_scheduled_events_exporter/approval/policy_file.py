@@ -151,7 +151,7 @@ def _range(section: Section, key: str, *, durations: bool) -> Range:
 
 
 def covers(one: Match, other: Match) -> bool:
-    """Return whether ``one`` matches every event that ``other`` matches, as far as each key alone shows it."""
+    """Return whether ``one`` matches every event that ``other`` matches, by each key alone."""
     return (
         _includes(one.event_type, other.event_type)
         and _includes(one.event_source, other.event_source)

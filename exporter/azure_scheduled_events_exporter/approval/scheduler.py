@@ -1,4 +1,4 @@
-"""Schedules approvals: what is due, when to retry after a failure, and why an event is not approved.
+"""Schedules approvals: what is due, when to retry, and why an event is not approved.
 
 Keeps the state that a policy must not have. Decides nothing about events (``approval.policy``) and
 sends nothing (``approval.sender`` does).
@@ -55,7 +55,7 @@ class _Retry:
 
 
 class ApprovalScheduler:
-    """Collects what ``policy`` and operators want approved; after each failure of an event, its backoff doubles.
+    """Collects what ``policy`` and operators want approved; a failure doubles an event's backoff.
 
     Attributes:
         policy: the policy, which changes with its file.
@@ -131,7 +131,7 @@ class ApprovalScheduler:
     def failed(
         self, attempted: Due, now: Timestamp, *, is_refusal: bool, throttled: bool = False
     ) -> None:
-        """Count a request that IMDS refused or did not answer, and schedule the retry; ``throttled`` means a 429."""
+        """Count a request that failed, and schedule the retry; ``throttled`` means a 429."""
         event_id = attempted.life.event_id
         if is_refusal and not throttled:
             self._refused = event_id
@@ -144,7 +144,7 @@ class ApprovalScheduler:
         self._retries[event_id] = _Retry(now, pause, throttled)
 
     def _count_refusal(self, known: Lifecycles) -> None:
-        """Count the refused request as rejected if its event still waits for an approval, else as too late."""
+        """Count the refused request: rejected if its event still waits, else too late."""
         if self._refused is None:
             return
         life = known.current.get(self._refused)
@@ -157,7 +157,7 @@ class ApprovalScheduler:
         self._refused = None
 
     def _may_send_for_rule(self, life: Lifecycle, decision: Decision, now: Timestamp) -> bool:
-        """Return whether the request of a rule may be sent: not in a dry run, and not while it backs off.
+        """Return whether a rule's request may be sent: not in a dry run, nor while it backs off.
 
         Sets the status of ``life``. If no rule approves it, a new reason is logged once, and a dry
         run counted with it.
@@ -184,6 +184,9 @@ class ApprovalScheduler:
         return False
 
     def _may_send_for_operator(self, life: Lifecycle, now: Timestamp) -> bool:
-        """Return whether an operator's request may be sent: it skips the policy's backoff, except after a 429."""
+        """Return whether an operator's request may be sent.
+
+        It skips the policy's backoff, except after a 429.
+        """
         retry = self._retries.get(life.event_id)
         return retry is None or not retry.throttled or retry.is_due(now, _FIRST_RETRY_SECONDS)

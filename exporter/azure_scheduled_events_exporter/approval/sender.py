@@ -119,7 +119,7 @@ class ApprovalSender:
         threading.Thread(target=send, name="approval", daemon=True).start()
 
     def answer(self, seconds: float = 0.0) -> tuple[Due, ImdsError | None] | None:
-        """Return what was sent and why IMDS did not accept it, once; None if there is no answer in ``seconds``.
+        """Return what was sent and why it failed, once; None without an answer in ``seconds``.
 
         Raises:
             Stopped: the process is to end.
@@ -156,7 +156,7 @@ class ApprovalSender:
             self.journal.set_request_results({due.request: result_of(due.life, error)})
 
     def _open_requests(self, wall: float, unanswered: int | None) -> list[ApprovalRequest]:
-        """Return the operators' requests that are still valid; write "expired" as the result of the others."""
+        """Return the operators' requests that are still valid, and write the results of the others."""
         requests = self.journal.inbox.requests
         expired = [
             request.number

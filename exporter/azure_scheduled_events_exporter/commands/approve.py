@@ -161,7 +161,10 @@ class _Asker:
 def _journal(
     config: Config, log: logging.Logger, limiter: RateLimiter, *, says: bool = False
 ) -> Iterator[Store]:
-    """Open the journal, while an exporter sends what is requested in it: the one that runs, or one of this process."""
+    """Open the journal while an exporter sends what is requested in it.
+
+    It is the one that runs, or one of this process.
+    """
     path = Path(config.journal_path)
     # It pushes no alerts, which it would not live to resolve.
     own = replace(config, poll_interval=_POLL_SECONDS, alertmanager_url=())
@@ -248,7 +251,7 @@ def _requested(store: Store, chosen: Sequence[Lifecycle], asker: _Asker, config:
 
 
 def _withdrawn(store: Store, numbers: Sequence[int], seconds: float) -> Mapping[int, str]:
-    """Withdraw requests without a result; wait for those being sent, because they cannot be withdrawn."""
+    """Withdraw requests without a result; wait for those that are being sent."""
 
     def all_have_results() -> bool:
         store.withdraw_requests(
@@ -262,7 +265,7 @@ def _withdrawn(store: Store, numbers: Sequence[int], seconds: float) -> Mapping[
 
 
 def _question(chosen: Sequence[Lifecycle]) -> str:
-    """Return the events and, if any of them waits for an approval, what approving does to which VMs."""
+    """Return the events and, if one waits for an approval, what approving does to which VMs."""
     rows = table([CURRENT_COLUMNS, *(current_row(life, time.time()) for life in chosen)])
     events = [life.event for life in chosen if life.is_open_to_approval]
     if not events:
@@ -299,7 +302,7 @@ def _agreed() -> bool:
 
 
 def _operator() -> str:
-    """Return the operator's login name, for the exporter's log: with sudo, of the person and not root."""
+    """Return the operator's login name: with sudo, that of the person and not root."""
     return printable(os.environ.get("SUDO_USER") or _login_name())
 
 

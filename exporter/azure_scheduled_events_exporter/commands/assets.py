@@ -111,7 +111,7 @@ def _export(target: Path, parsed: argparse.Namespace) -> None:
 
 
 def _lost(target: Path, chosen: dict[str, str]) -> list[str]:
-    """Return the settings of an earlier export into ``target`` that are neither defaults nor ``chosen`` again."""
+    """Return the settings of an earlier export into ``target`` that this one would reset."""
     there = target / _VALUES
     if not os.path.isfile(there):  # noqa: PTH113 - Path.is_file raises for a folder that this user cannot read
         return []
@@ -125,6 +125,6 @@ def _lost(target: Path, chosen: dict[str, str]) -> list[str]:
 
 
 def _rendered(settings: Settings) -> dict[str, str]:
-    """Return the alerts by their path below the exported folder, and the chart's copies of rules and settings."""
+    """Return the alerts by their path below the exported folder, and the chart's copies."""
     files = {f"alerts/{name}": text for name, text in render(settings).items()}
     return files | {f"{_CHART}/{name}": text for name, text in chart_files(settings).items()}

@@ -1,4 +1,4 @@
-"""The command ``demo``: runs the exporter and the built-in simulator in one process, and prints what happens."""
+"""The command ``demo``: the exporter and a simulator in one process, and what happens."""
 
 import argparse
 import os

@@ -63,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(parsed: argparse.Namespace) -> int:
-    """Print the current events to standard output; return the exit status: 1 if some of them cannot be read.
+    """Print the current events; return the exit status: 1 if some of them cannot be read.
 
     Raises:
         ExporterError: IMDS gave no valid answer.
@@ -137,7 +137,9 @@ def _identity(client: ImdsClient, timeout: float) -> Instance | None:
 
 
 def _seen_before(config: Config, document: Document) -> Lifecycles:
-    """Return the events of ``document`` as the running exporter knows them; none without a journal that can be read.
+    """Return the events of ``document`` as the running exporter knows them.
+
+    Without a journal that can be read, there are none.
 
     Without it, they count as first seen now, so the time at which a rule with ``after`` approves is
     not known.

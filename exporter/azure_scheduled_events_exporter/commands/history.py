@@ -1,4 +1,4 @@
-"""The command ``history``: prints the events of the journal, or prints or saves the documents that IMDS sent.
+"""The command ``history``: prints events, and prints or saves the documents that IMDS sent.
 
 Reads the files of the journal, also while an exporter writes them.
 """
@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(parsed: argparse.Namespace) -> int:
-    """Print every event in the journal, the oldest first, or print or save the documents; return the exit status.
+    """Print the events, the oldest first, or print or save the documents; return the exit status.
 
     Raises:
         UsageError: flags are impossible, or there is a file in the place of the recording.
@@ -131,7 +131,7 @@ def _print_document(documents: Sequence[RecordedDocument], number: str) -> None:
 
 
 def _record(documents: Sequence[RecordedDocument], target: Path, *, redacted: bool) -> None:
-    """Write all documents as a recording to ``target``: a new file for this user alone, or a pipe."""
+    """Write all documents to ``target``: a new file for this user alone, or a pipe."""
     if not documents:
         raise ExporterError(
             "the journal has kept no document yet: let the exporter run and poll once"

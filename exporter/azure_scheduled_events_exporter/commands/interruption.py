@@ -38,7 +38,10 @@ def interruptible() -> Iterator[None]:
 
 
 def ignore_signals() -> None:
-    """Ignore these signals until the process ends: a late one must not change the exit status of what is done."""
+    """Ignore these signals until the process ends.
+
+    A late one must not change the exit status of what is done.
+    """
     for number in _NUMBERS:
         signal.signal(number, signal.SIG_IGN)
 

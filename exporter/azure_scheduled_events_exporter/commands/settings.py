@@ -15,11 +15,11 @@ from azure_scheduled_events_exporter.config.resolution import resolve
 from azure_scheduled_events_exporter.config.settings import ENV_FILE_FLAG, Config, environment_name
 
 _WITHOUT_UNIT_FILE = ("run", "demo")
-"""Commands that do not read the unit's environment file by default: to ``run``, systemd passes it."""
+"""Commands that do not read the unit's environment file: to ``run``, systemd passes it."""
 
 
 def take_environment(parsed: argparse.Namespace) -> Mapping[str, str]:
-    """Add to the environment what only the environment file has; return where each of these variables is set."""
+    """Add what only the environment file has; return where each of these variables is set."""
     flag = written_flags(parsed).get(ENV_FILE_FLAG) or os.environ.get(
         environment_name(ENV_FILE_FLAG)
     )
@@ -49,5 +49,8 @@ def config_of(parsed: argparse.Namespace, **fixed: str) -> Config:
 
 
 def config_without_policy(parsed: argparse.Namespace) -> Config:
-    """Return the settings with the policy off: a broken policy file must not stop a command that does not use it."""
+    """Return the settings with the policy off.
+
+    A broken policy file must not stop a command that does not use it.
+    """
     return config_of(parsed, **{"approval.policy": "off"})

@@ -78,7 +78,7 @@ def from_line(line: str | bytes) -> RecordedDocument | None:
 
 
 def parse(text: str, source: str) -> tuple[RecordedDocument, ...]:
-    """Return the documents of the recording in ``text``, at least one; ``source`` names it in error messages.
+    """Return the documents of a recording, at least one; ``source`` names it in errors.
 
     Raises:
         UsageError: it is not a recording.

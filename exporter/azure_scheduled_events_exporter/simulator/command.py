@@ -108,7 +108,7 @@ def speed(text: str) -> float:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Play until SIGINT or SIGTERM ends the process with status 0, or return the exit status of ``--list``.
+    """Play until a signal ends the process with status 0; return the exit status of ``--list``.
 
     Raises:
         UsageError: a flag or a scenario file has an impossible value.
@@ -129,7 +129,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _end(*_: object) -> NoReturn:
-    """End at once: there is nothing to save, and a thread may wait for somebody who reads what happens."""
+    """End at once: there is nothing to save, and a thread may wait for a reader."""
     os._exit(0)
 
 

@@ -1,4 +1,4 @@
-"""The simulator's own endpoints under ``/simulator/``: play, begin and end faults, and read what happened."""
+"""The simulator's own endpoints under ``/simulator/``: play, faults, and what happened."""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -50,12 +50,12 @@ NEWEST: Final = "2025-04-07"
 
 
 def is_version(text: str) -> bool:
-    """Return whether ``text`` is a date on which a version of Scheduled Events or instance metadata may be."""
+    """Return whether ``text`` is a date, as every api-version is."""
     return bool(_DATE.fullmatch(text)) and text >= PREVIEW
 
 
 def version_invalid(newest: str) -> Mapping[str, object]:
-    """Return the error for an unknown version from an IMDS whose newest one is ``newest``; it names three."""
+    """Return the error for an unknown version of an IMDS whose newest one is ``newest``."""
     known = sorted({newest, *VERSIONS}, reverse=True)
     return {
         "error": "Bad request. api-version is invalid or was not specified in the request. "
@@ -65,7 +65,7 @@ def version_invalid(newest: str) -> Mapping[str, object]:
 
 
 def to_json(value: object) -> bytes:
-    """Return ``value`` as compact JSON; half a surrogate pair, which UTF-8 cannot have, becomes ``?``."""
+    """Return ``value`` as compact JSON; half a surrogate pair becomes ``?``."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode(errors="replace")
 
 

@@ -44,7 +44,7 @@ It is put in the way of a connection when that is made: one from before still re
 
 @dataclass(frozen=True, slots=True)
 class FaultPlan:
-    """A fault that begins ``at`` so many seconds of scenario time, or of Unix time once :meth:`placed`."""
+    """A fault that begins ``at`` so many seconds of the scenario; once placed, Unix seconds."""
 
     fault: Fault
     at: float = 0.0
@@ -69,7 +69,7 @@ def fault_named(name: str) -> Fault:
 
 
 def parse_plan(text: str) -> FaultPlan:
-    """Read ``NAME[@START[+DURATION]]``, such as ``throttle@2m+30s``; UsageError describes an error."""
+    """Read ``NAME[@START[+DURATION]]``, such as ``throttle@2m+30s``. Raises UsageError."""
     name, _, when = text.partition("@")
     fault = fault_named(name)
     if not when:

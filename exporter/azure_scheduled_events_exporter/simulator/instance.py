@@ -1,4 +1,7 @@
-"""Writes the body of ``/metadata/instance`` for a simulated VM: all simple values are strings, as in IMDS. Pure."""
+"""Writes the body of ``/metadata/instance`` for a simulated VM. Pure.
+
+All simple values are strings, as in IMDS.
+"""
 
 import re
 from typing import Final
@@ -10,7 +13,7 @@ _MEMBER: Final = re.compile(r"(?P<scale_set>.+)_(?P<number>\d+)")
 
 
 def instance(vm: VirtualMachine, *, is_partial: bool = False) -> dict[str, object]:
-    """Return the answer to ``/metadata/instance`` for ``vm``; with ``is_partial`` only its name, as in a fault of IMDS.
+    """Return the answer for ``vm``; with ``is_partial`` only its name, as in a fault of IMDS.
 
     Azure gives ``issue_0`` of a scale set the host name ``issue000000``.
     """

@@ -18,7 +18,7 @@ _NOT_BEFORE: Final = re.compile(rb'("NotBefore"\s*:\s*")([^"\\]*)(")')
 
 
 class Replay:
-    """Plays the documents of ``recording`` from the moment ``at`` on, ``speed`` times as fast as it was recorded.
+    """Plays ``recording`` from the moment ``at`` on, ``speed`` times as fast as recorded.
 
     ``ended_at`` is when its last document was served first; None until then.
     """
@@ -47,7 +47,7 @@ class Replay:
         return _NOT_BEFORE.sub(self._moved, self._documents[self._shown].body)
 
     def knows(self, event_id: str) -> bool:
-        """Return whether ``event_id``, in upper or lower case, is an event of the current document."""
+        """Return whether ``event_id``, in any case, is an event of the current document."""
         try:
             events = parse_document(self._documents[self._shown].body).events
         except InvalidDocumentError:
@@ -58,7 +58,10 @@ class Replay:
         return self._at + (recorded - self._recorded_at) / self._speed
 
     def _moved(self, found: re.Match[bytes]) -> bytes:
-        """Return NotBefore moved to the time of the playback, in its original format; out of range, it stays."""
+        """Return NotBefore moved to the time of the playback, in its original format.
+
+        Out of the range of a date, it stays.
+        """
         text = found[2].decode("utf-8", "replace")
         moment = parse_not_before(text)
         if moment is None:

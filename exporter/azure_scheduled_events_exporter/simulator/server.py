@@ -29,7 +29,7 @@ _LONGEST_WAIT = 3600.0
 
 
 class Simulator:
-    """A server that answers as IMDS does, on a TCP port; a context manager that serves while it is open.
+    """A server that answers as IMDS does; a context manager that serves while it is open.
 
     ``scenario`` is played from :meth:`start` on, ``speed`` times as fast as written, in a ``loop``
     if asked. ``faults`` are plans or their text (``throttle@2m+30s``), in scenario time from the
@@ -109,7 +109,7 @@ class Simulator:
         self._run(partial(self._server.serve_forever, 0.02))
 
     def report(self, on_happening: Callable[[Happening], None]) -> None:
-        """Call ``on_happening`` with everything that happens from the start on, in a thread of its own."""
+        """Call ``on_happening`` with all that happens from the start on, in a thread of its own."""
         self._run(partial(self._follow, on_happening))
 
     def stop(self) -> None:
@@ -172,7 +172,7 @@ class Simulator:
             return tuple(self._service.seen)
 
     def now(self) -> float:
-        """Return the moment on the simulator's clock, in Unix seconds; the record's times are of this clock."""
+        """Return the moment by the simulator's clock, Unix seconds; the record has its times."""
         return self._clock()
 
     def serve_body(self, body: bytes | None) -> None:
@@ -181,7 +181,7 @@ class Simulator:
             self._service.body = body
 
     def set_document(self, events: Sequence[WireEvent] | None) -> int:
-        """Serve ``events`` instead of the scenario's, in the newest form; None returns to the scenario.
+        """Serve ``events`` in place of the scenario's; None returns to the scenario.
 
         Returns the incarnation, which increases if the events differ from those before.
         """
@@ -190,7 +190,10 @@ class Simulator:
             return stage.place(events, self._clock())
 
     def inject(self, fault: str, seconds: float | None = None) -> None:
-        """Fail as ``fault`` from now on, for ``seconds`` of real time or until :meth:`heal`; UsageError: unknown."""
+        """Fail as ``fault`` for ``seconds`` of real time, or until :meth:`heal`.
+
+        Raises UsageError: there is no such fault.
+        """
         kind = fault_named(fault)
         with self._changed:
             self._service.inject(
@@ -218,7 +221,10 @@ class Simulator:
 
     @contextlib.contextmanager
     def _as_of_now(self) -> Iterator[Stage]:
-        """During the block, no other thread uses the stage; afterwards, a thread that reports looks what is next."""
+        """During the block, no other thread uses the stage.
+
+        Afterwards, a thread that reports looks what is next.
+        """
         with self._changed:
             self._service.stage.advance(self._clock())
             yield self._service.stage
@@ -255,6 +261,9 @@ class Simulator:
 
 
 def steady_clock() -> Callable[[], float]:
-    """Return a clock in Unix seconds that follows the monotonic clock, so that a corrected clock moves no event."""
+    """Return a clock in Unix seconds that follows the monotonic clock.
+
+    So a correction of the wall clock moves no event.
+    """
     ahead = time.time() - time.monotonic()
     return lambda: time.monotonic() + ahead

@@ -81,7 +81,10 @@ class Seen:
 
 
 Route = tuple[str, str, str]
-"""A request's VM, the first one unless the target has the prefix ``/vm/NAME``; the path there; the api-version."""
+"""A request's VM, the path there, and the api-version.
+
+It is the first VM unless the target has the prefix ``/vm/NAME``.
+"""
 
 
 def _error(status: HTTPStatus, message: str) -> Answer:
@@ -137,7 +140,7 @@ class Service:
     )  # of each VM, during the last second
 
     def arrived(self, request: Request, now: float) -> float:
-        """Count a ``request`` under ``/metadata``; return by how many seconds to delay the answer, while enabling."""
+        """Count a request under ``/metadata``; return by how many seconds to delay the answer."""
         route = self._route(request.target)
         if route is None:
             return 0.0
@@ -175,7 +178,7 @@ class Service:
         self.stage.stop_faults(now)
 
     def _route(self, target: str) -> Route | None:
-        """Return where ``target`` leads; None unless that is under ``/metadata`` of a VM that there is."""
+        """Return where ``target`` leads; None unless that is under ``/metadata`` of a VM."""
         try:
             parts = urlsplit(target)
             version = parse_qs(parts.query).get("api-version", [""])[0]
@@ -209,7 +212,7 @@ class Service:
     def _refusal(
         self, headers: Mapping[str, str], path: str, version: str, fault: Fault | None
     ) -> Answer | None:
-        """Return the refusal that IMDS gives for these headers and this api-version; None if they are valid."""
+        """Return IMDS' refusal of these headers and this api-version; None if they are valid."""
         is_preview = path == _EVENTS and version == PREVIEW
         if headers.get("metadata", "").strip().lower() != "true" and not is_preview:
             return _error(

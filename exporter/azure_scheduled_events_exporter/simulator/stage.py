@@ -75,7 +75,10 @@ class Stage:
 
     @property
     def vms(self) -> Mapping[str, VirtualMachine]:
-        """All VMs of the playlist by name; the first is the one at the root, the first description wins."""
+        """All VMs of the playlist by name, the one at the root first.
+
+        The first description of a VM counts.
+        """
         found: dict[str, VirtualMachine] = {}
         for vm in (vm for scenario in self.playlist.scenarios for vm in scenario.vms):
             found.setdefault(vm.name, vm)
@@ -119,20 +122,26 @@ class Stage:
         self._begin(0, self._reached)
 
     def place(self, events: Sequence[WireEvent] | None, now: float) -> int:
-        """Serve ``events`` instead of the scenario's (None: the scenario's again); return the incarnation."""
+        """Serve ``events`` instead of the scenario's; return the incarnation.
+
+        None returns to the scenario.
+        """
         self.advance(now)
         self._placed = None if events is None else tuple(dict(event) for event in events)
         self._show()
         return self.incarnation
 
     def knows(self, event_id: str) -> bool:
-        """Return whether ``event_id``, in upper or lower case, is a current event; only those can be approved."""
+        """Return whether ``event_id``, in any case, is a current event, which can be approved."""
         if self._replay is not None and self._placed is None:
             return self._replay.knows(event_id)
         return self._find(event_id) is not None
 
     def approve(self, event_id: str, vm: str, now: float) -> None:
-        """Receive an approval from the simulated VM ``vm``; an event placed by hand is recorded but not started."""
+        """Receive an approval from the simulated VM ``vm``.
+
+        That of an event placed by hand is recorded, and starts nothing.
+        """
         if self._placed is None:  # a recording has no lives: it continues unchanged
             for life in self._lives:
                 if life.event_id == event_id.upper() and life.approve(now):

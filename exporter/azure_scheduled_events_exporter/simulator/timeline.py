@@ -47,7 +47,7 @@ class Happening:
 
 @dataclass(slots=True)
 class Life:
-    """One event: its EventStatus (``""`` outside the document), its NotBefore, and its future changes in order."""
+    """One event: its EventStatus (``""`` outside the document), NotBefore and future changes."""
 
     event_id: str
     plan: PlannedEvent
@@ -67,7 +67,7 @@ class Life:
         return due
 
     def approve(self, at: float) -> bool:
-        """Let it begin soon, and at NotBefore at the latest; return whether this is the first approval it can take."""
+        """Let it begin soon, at NotBefore at the latest; return whether it could be approved."""
         if self.is_approved or self.status != "Scheduled":
             return False
         self.is_approved = True
@@ -110,7 +110,7 @@ class Life:
 
 
 def agenda_of(plan: PlannedEvent, began: float, speed: float) -> list[tuple[float, What]]:
-    """Return the changes of an event in their order: ``scenario`` has checked that their moments are in it too."""
+    """Return the changes of an event in order; ``scenario`` has checked that of their moments."""
     agenda = [(plan.announced_at, What.ANNOUNCED)]
     if plan.rescheduled_at is not None:
         agenda.append((plan.rescheduled_at, What.RESCHEDULED))

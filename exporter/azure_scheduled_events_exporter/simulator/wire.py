@@ -36,7 +36,7 @@ Respond = Callable[[Request], Answer]
 
 
 class Server(socketserver.ThreadingTCPServer):
-    """A server that answers with ``respond``; :meth:`end` closes it and every connection at once."""
+    """A server that answers with ``respond``; :meth:`end` closes it with all connections."""
 
     daemon_threads = True
     request_queue_size = 128

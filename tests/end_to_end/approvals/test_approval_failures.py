@@ -109,7 +109,7 @@ def test_failures(stack: ExitStack, start_exporter: Callable[..., Exporter]) -> 
 
 
 def _check_audit(exporter: Exporter, gate: Gate) -> None:
-    """The log has the operator or rule, the events and VMs of each request, and the answer of IMDS."""
+    """The log has who approves, the event and VMs of each request, and the answer of IMDS."""
     (event_id,) = gate.posts[0].event_ids
     said = (
         f"event_id={event_id} event_type=Reboot approved_by=exporter who=user-asked"

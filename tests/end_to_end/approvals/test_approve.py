@@ -132,7 +132,7 @@ def test_without_an_exporter(
 
 
 def test_question(simulator: Simulator, state: Path) -> None:
-    """On a terminal, ``--all-mine`` asks, and takes only a yes for a yes; the end of input is a no."""
+    """On a terminal, ``--all-mine`` asks; anything but a yes, and the end of input, is a no."""
     for typed, status in ((b"\x04", 1), (b"n\n", 1), (b"YES\n", 0)):
         returned, said = on_terminal(simulator.url, state, typed)
         assert (returned, bool(approved(simulator))) == (status, status == 0), said

@@ -37,7 +37,7 @@ def test_imds_refuses(
     state: Path,
     start_exporter: Callable[..., Exporter],
 ) -> None:
-    """A refusal is printed with the answer of IMDS; nothing is counted as approved or sent twice."""
+    """A refusal is printed with the answer of IMDS; nothing is approved or sent twice."""
     with Gate(simulator.url, 409) as gate:
         exporter = start(start_exporter, gate.url, state)
         event_id = event_ids(simulator)["Reboot"]
@@ -147,7 +147,7 @@ def test_imds_is_away(
 def test_operators_request_survives_a_kill(
     state: Path, start_exporter: Callable[..., Exporter]
 ) -> None:
-    """A request that was being sent at a kill is sent again after it, and is still the operator's."""
+    """A request that was being sent at a kill is sent again, and is still the operator's."""
     with ExitStack() as stack:
         simulator = stack.enter_context(Simulator(group()))
         gate = stack.enter_context(Gate(simulator.url, Way.HANG, Way.PASS))

@@ -117,7 +117,7 @@ def test_keys_are_for_the_own_user(flags: tuple[str, ...], tmp_path: Path) -> No
 
 
 def test_links_are_replaced(tmp_path: Path) -> None:
-    """An export writes into the folder that it is given, not through a symbolic link that is in it."""
+    """An export writes into the folder that it is given, not through a link that is in it."""
     rendered, elsewhere = tmp_path / "rendered", tmp_path / "elsewhere"
     (rendered / "alerts" / "alertmanager").mkdir(parents=True)
     (elsewhere / "folder").mkdir(parents=True)

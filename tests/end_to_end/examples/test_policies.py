@@ -21,7 +21,7 @@ POLICIES = ("stateless-web-tier", "database-primary", "spot-batch-workers", "pri
 
 
 def test_policies_of_the_page() -> None:
-    """The page shows an example policy just as its file has it, and links the others; all are good."""
+    """The page shows an example policy as its file has it, and links the others; all are valid."""
     assert [(EXAMPLES / "policies" / "stateless-web-tier.yaml").read_text()] == re.findall(
         r"(?ms)^```yaml\n(.*?)^```$", PAGE.read_text()
     )

@@ -59,7 +59,7 @@ def test_refused(error: ImdsError, result: str, known: Lifecycles) -> None:
 
 
 def test_no_answer(known: Lifecycles) -> None:
-    """Without an answer the approval stays under way, also if IMDS refuses another request later."""
+    """Without an answer, the approval stays under way, also after a later refusal."""
     silent, _ = answered(requested(known), due(known), SILENT, NOW)
     refused, _ = answered(requested(silent), due(silent), REFUSED, NOW)
     for after in (silent, refused):

@@ -74,7 +74,7 @@ def test_file_becomes_readable(file: Path, caplog: pytest.LogCaptureFixture) -> 
 
 
 def test_edit_before_the_first_look(file: Path) -> None:
-    """An edit between the start, which reads the policy, and the first look at the file is found."""
+    """An edit between the start, which reads the policy, and the first look is found."""
     policy = load(file)
     file.write_text(HOLD)
     assert rule(ReloadingPolicy(policy, LOG)) == "wait"

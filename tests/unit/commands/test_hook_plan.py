@@ -104,7 +104,7 @@ def recover(runs: Sequence[HookRun], missing: int = 3) -> list[tuple[str, str, s
 
 
 def test_a_failure_is_repeated_until_the_event_starts() -> None:
-    """A preparation that failed runs again after 5 s, then after 10 s, until the event has started."""
+    """A preparation that failed runs again after 5 s, then 10 s, until the event has started."""
     runs = [ran("A", Phase.PREPARE, NOW - 4, "failed")]
     assert begin([life()], runs, Rules()) == []
     assert len(begin([life()], runs, Rules(), NOW + 1)) == 1
@@ -114,7 +114,7 @@ def test_a_failure_is_repeated_until_the_event_starts() -> None:
 
 
 def test_recovery_comes_once_after_the_last_event() -> None:
-    """The command recovers when three documents show no event that it prepared for, and not again."""
+    """The command recovers once, when three documents show no event that it prepared for."""
     runs = [ran("B", Phase.PREPARE, 1.0), ran("A", Phase.PREPARE, 2.0)]
     assert recover(runs, missing=2) == []
     [(_, phase, outcome)] = recover(runs)

@@ -93,7 +93,7 @@ def test_a_speed_that_is_no_number(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_address_in_use_ends_with_status_1() -> None:
-    """A port in use is reported in one line, for exit status 1, and signal handlers are restored."""
+    """A port in use is one line, for exit status 1, and signal handlers are restored."""
     before = signal.getsignal(signal.SIGTERM)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"

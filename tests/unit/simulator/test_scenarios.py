@@ -42,7 +42,7 @@ def test_scenario_plays_to_its_end(name: str) -> None:
 
 
 def test_every_file_is_listed() -> None:
-    """A scenario file in the package is a scenario one can name, and has a description of one line."""
+    """A scenario file in the package can be named, and has a description of one line."""
     folder = Path(scenario_module.__file__).parent / "scenarios"
     assert sorted(SHIPPED) == sorted(path.stem for path in folder.glob("*.yaml"))
     assert all(each.description and "\n" not in each.description for each in shipped())

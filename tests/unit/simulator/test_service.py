@@ -203,7 +203,7 @@ def test_empty_body_mode_says_nothing_when_there_is_nothing() -> None:
 
 
 def test_approval_takes_several_ids_in_any_case() -> None:
-    """One POST approves several events; the answer is an empty 200, again when they have started."""
+    """One POST approves several events; the answer is an empty 200, also when they have started."""
     client = Client(*EVENTS)
     ids = [str(event["EventId"]) for event in client.document()]
     body = json.dumps(

@@ -154,7 +154,7 @@ def test_loop_gives_fresh_event_ids_each_round() -> None:
 
 
 def test_scenarios_follow_one_another() -> None:
-    """The second scenario begins when the first is over; after the last one nothing more happens."""
+    """The second scenario begins when the first is over; after the last one, nothing happens."""
     first, second = (
         scenario(FREEZE, name="first"),
         scenario(replace(FREEZE, notice=10), name="second"),
@@ -187,7 +187,7 @@ def test_play_begins_another_scenario_now() -> None:
 
 
 def test_placed_document_hides_the_scenario_until_it_is_taken_away() -> None:
-    """Events placed by hand replace the scenario's; the incarnation increases only if they differ."""
+    """Events placed by hand replace the scenario's; the incarnation grows if they differ."""
     played = stage(FREEZE)
     mine: list[dict[str, object]] = [{"EventId": "A", "EventType": "Freeze", "Resources": ["vm_0"]}]
     assert played.place(mine, START + 1) == 2

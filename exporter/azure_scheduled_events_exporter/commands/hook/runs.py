@@ -120,7 +120,7 @@ class Runs:
                     self._changed.notify_all()
 
     def _write_file(self) -> int:
-        """Write the file, after it was read once; return the version that it has. Raises OSError."""
+        """Write the file, after it was read once; return its version. Raises OSError."""
         if not self._is_loaded:
             self._load()
         with self._changed:
