@@ -106,11 +106,14 @@ def needs_no_request(life: Lifecycle | None, request: ApprovalRequest) -> str:
     if life.state is State.STARTED:
         return _STARTED
     if not life.is_open_to_approval:
-        return (
-            f"not approved: {NOTHING_SCHEDULED}"
-            if life.state is State.ADVISORY
-            else f"{_APPROVED}{life.approved_by}"
-        )
+        if life.state is State.ADVISORY:
+            return f"not approved: {NOTHING_SCHEDULED}"
+        return f"{_APPROVED}{life.approved_by}"
+    return _difference(life, request)
+
+
+def _difference(life: Lifecycle, request: ApprovalRequest) -> str:
+    """Return what has changed since the operator looked, as a result; ``""`` if nothing has."""
     now = _shown(life)
     for name, seen in _shown(request.life).items():
         if seen != now[name]:
@@ -120,11 +123,9 @@ def needs_no_request(life: Lifecycle | None, request: ApprovalRequest) -> str:
             )
     known = set(map(comparable_name, request.life.event.resources))
     added = [name for name in life.event.resources if comparable_name(name) not in known]
-    return (
-        f"not approved: Resources also has {printable(', '.join(added))} now; {_LOOK}"
-        if added
-        else ""
-    )
+    if not added:
+        return ""
+    return f"not approved: Resources also has {printable(', '.join(added))} now; {_LOOK}"
 
 
 def _shown(life: Lifecycle) -> dict[str, str]:

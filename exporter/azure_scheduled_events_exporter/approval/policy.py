@@ -87,15 +87,19 @@ class Match:
         An event that has been this VM's keeps the scope ``self``, whatever the last document names.
         With ``any_scope``, one of its scopes matches; otherwise all have to.
         """
-        scopes = {life.scope, Scope.SELF} if life.is_mine else {life.scope}
         event = life.event
+        scopes = {life.scope, Scope.SELF} if life.is_mine else {life.scope}
+        is_in_scope = scopes <= self.scope
+        if any_scope:
+            is_in_scope = bool(scopes & self.scope)
+        left = None if life.not_before is None else life.not_before - now
         return (
             (self.event_type is None or event.event_type in self.event_type)
             and (self.event_source is None or event.source in self.event_source)
-            and (bool(scopes & self.scope) if any_scope else scopes <= self.scope)
+            and is_in_scope
             and self.allows_duration(event.duration_seconds)
             and self.resources.holds(max(life.most_resources, event.resource_count))
-            and self.notice_left.holds(None if life.not_before is None else life.not_before - now)
+            and self.notice_left.holds(left)
         )
 
     def allows_duration(self, seconds: float | None) -> bool:
@@ -198,24 +202,26 @@ def _timed(
     when = f"at {iso_time(due)}" if wait > 0 else "now"
     if rule.dry_run:
         reason = f"{name} would approve it {when} (dry run)"
-    elif wait > 0:
+        return Decision(reason, None, wait <= 0, rule.name, dry_run=True)
+    if wait > 0:
         waits = "waiting for its turn" if turn else "waiting"
         reason = f"{waits}: {name} approves it {when} if nobody else has"
     else:
         reason = f"due now by {name}"
-    return Decision(reason, None if rule.dry_run else due, wait <= 0, rule.name, rule.dry_run)
+    return Decision(reason, due, wait <= 0, rule.name)
 
 
 def _turn(rule: Rule, life: Lifecycle, vm_name: str | None) -> float:
     """Return when it is this VM's turn: its place in Resources.
 
-    A VM that is not listed comes after all that are.
-
-    It is 0 if VMs take no turns.
+    A VM that is not listed comes after all that are. It is 0 if VMs take no turns.
     """
     names = [comparable_name(name) for name in life.event.resources]
     own = comparable_name(vm_name or "")
-    if not (len(names) > 1 if rule.leader_only is None else rule.leader_only):
+    takes_turns = rule.leader_only
+    if takes_turns is None:
+        takes_turns = len(names) > 1
+    if not takes_turns:
         return 0.0
     if own in names:
         return float(names.index(own))

@@ -45,7 +45,8 @@ class ReloadingPolicy:
 
         path = Path(self.policy.name)
         try:
-            text, before = read_text(path), self._found
+            text = read_text(path)
+            before = self._found
             self._found = text
             if text != before or text == self._read:
                 return

@@ -50,8 +50,8 @@ class _Retry:
     pause: float
     throttled: bool
 
-    def is_due(self, now: Timestamp, pause: float | None = None) -> bool:
-        return now.monotonic >= self.at.monotonic + (self.pause if pause is None else pause)
+    def is_due(self, now: Timestamp, pause: float) -> bool:
+        return now.monotonic >= self.at.monotonic + pause
 
 
 class ApprovalScheduler:
@@ -89,12 +89,12 @@ class ApprovalScheduler:
         now: Timestamp,
     ) -> tuple[list[Due], dict[int, str]]:
         """Return what to approve now, and results for operators' requests that are not sent."""
-        policy, current = self.policy.policy, known.current
+        policy = self.policy.policy
+        current = known.current
         self._count_refusal(known)
         self._retries = {name: retry for name, retry in self._retries.items() if name in current}
-        self._reasons.keep(
-            current if policy is self._logged_policy else ()
-        )  # those of a changed policy are logged
+        # The reasons of a changed policy are logged again.
+        self._reasons.keep(current if policy is self._logged_policy else ())
         self._logged_policy = policy
         if any(rule.dry_run for rule in policy.rules):
             self.counts.setdefault(ApprovalOutcome.DRY_RUN, 0)
@@ -135,12 +135,14 @@ class ApprovalScheduler:
         event_id = attempted.life.event_id
         if is_refusal and not throttled:
             self._refused = event_id
+        elif is_refusal:
+            self.counts[ApprovalOutcome.REJECTED] += 1
         else:
-            self.counts[ApprovalOutcome.REJECTED if is_refusal else ApprovalOutcome.ERROR] += 1
+            self.counts[ApprovalOutcome.ERROR] += 1
+        pause = _FIRST_RETRY_SECONDS
         before = self._retries.get(event_id)
-        pause = (
-            _FIRST_RETRY_SECONDS if before is None else min(before.pause * 2, _LAST_RETRY_SECONDS)
-        )
+        if before is not None:
+            pause = min(before.pause * 2, _LAST_RETRY_SECONDS)
         self._retries[event_id] = _Retry(now, pause, throttled)
 
     def _count_refusal(self, known: Lifecycles) -> None:
@@ -148,12 +150,12 @@ class ApprovalScheduler:
         if self._refused is None:
             return
         life = known.current.get(self._refused)
-        waits = life is not None and life.is_open_to_approval
-        outcome = ApprovalOutcome.REJECTED if waits else ApprovalOutcome.TOO_LATE
-        self.counts[outcome] = self.counts.get(outcome, 0) + 1
-        if not waits:
+        outcome = ApprovalOutcome.REJECTED
+        if life is None or not life.is_open_to_approval:
+            outcome = ApprovalOutcome.TOO_LATE
             message = "refused approval was too late: its event has started or is gone"
             self._log.info(message, extra=facts(event_id=self._refused))
+        self.counts[outcome] = self.counts.get(outcome, 0) + 1
         self._refused = None
 
     def _may_send_for_rule(self, life: Lifecycle, decision: Decision, now: Timestamp) -> bool:
@@ -166,13 +168,13 @@ class ApprovalScheduler:
         self.statuses[life.event_id] = decision
         if decision.approve and not decision.dry_run:
             if retry is not None:
-                why = (
-                    "IMDS throttles" if retry.throttled else "IMDS has not accepted the request of"
-                )
+                why = "IMDS has not accepted the request of"
+                if retry.throttled:
+                    why = "IMDS throttles"
                 again = f"next try at {iso_time(retry.at.wall + retry.pause)}"
                 reason = f"backing off: {why} rule '{decision.rule}'; {again}"
                 self.statuses[life.event_id] = replace(decision, reason=reason)
-            return retry is None or retry.is_due(now)
+            return retry is None or retry.is_due(now, retry.pause)
         if self.policy.policy.rules and self._reasons.is_new(life.event_id, decision.reason):
             message = "approval held back" if decision.rule else "event not approved"
             if decision.approve:

@@ -129,7 +129,8 @@ class ApprovalSender:
         due, future = self._sent
         if not wait([future], seconds).done:
             return None
-        self._sent, error = None, future.exception()
+        error = future.exception()
+        self._sent = None
         if error is None:
             self.scheduler.accepted(due)
             self.log.info("approval accepted", extra=_request_facts(due))

@@ -203,17 +203,14 @@ def _wait_for_poll(exporter: daemon.Exporter) -> None:
     def result() -> Polls | None:
         polls = exporter.latest().polls
         throttled = polls.outcomes[Outcome.THROTTLED]
-        return (
-            polls
-            if sum(polls.outcomes.values()) > throttled or throttled == _THROTTLED_POLLS
-            else None
-        )
+        is_over = sum(polls.outcomes.values()) > throttled or throttled == _THROTTLED_POLLS
+        return polls if is_over else None
 
     polls = until(result, math.inf)
     if polls is not None and not (polls.up or polls.partial):
-        raise ExporterError(
-            f"{polls.failure}; try again" if polls.outcomes[Outcome.THROTTLED] else polls.failure
-        )
+        if polls.outcomes[Outcome.THROTTLED]:
+            raise ExporterError(f"{polls.failure}; try again")
+        raise ExporterError(polls.failure)
 
 
 def _requested(store: Store, chosen: Sequence[Lifecycle], asker: _Asker, config: Config) -> int:
@@ -280,11 +277,9 @@ def _question(chosen: Sequence[Lifecycle]) -> str:
     gone = dict.fromkeys(
         f"{name} ({each.event_type})" for each in deleting for name in each.resources or [_NO_NAME]
     )
-    return (
-        f"{text}\nApproving deletes or evicts now, and this cannot be undone: {_list(gone)}"
-        if gone
-        else text
-    )
+    if not gone:
+        return text
+    return f"{text}\nApproving deletes or evicts now, and this cannot be undone: {_list(gone)}"
 
 
 def _list(names: Iterable[str]) -> str:

@@ -7,6 +7,7 @@ import argparse
 import contextlib
 import importlib
 import re
+import signal
 import sqlite3
 import sys
 from collections.abc import Collection, Sequence
@@ -118,8 +119,8 @@ commands ('COMMAND --help' shows the options of one):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command that ``arguments`` name; return the exit status.
 
-    It is 0, 1 for failure, 2 for usage, 128 and the number of a signal that ended it, or 141:
-        nobody reads its output.
+    It is 0, 1 for failure, 2 for usage, 128 and the number of a signal that ended it, or 141 if
+    nobody reads its output.
     """
     with standard_streams.checked():
         try:
@@ -130,7 +131,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except (sqlite3.Error, DamagedTextError) as error:
             return _failed(f"cannot read the journal: {error}")
         except (Interrupted, KeyboardInterrupt) as interrupted:
-            return interrupted.exit_status if isinstance(interrupted, Interrupted) else 130
+            return getattr(interrupted, "exit_status", 128 + signal.SIGINT)
         except BrokenPipeError:
             return 128 + 13  # as a shell reports a program that SIGPIPE ended
         except OSError as error:

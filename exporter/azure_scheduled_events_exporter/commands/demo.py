@@ -19,8 +19,9 @@ from .settings import take_environment
 
 DESCRIPTION = """\
 Run the exporter with simulated events, off Azure: all scenarios in a loop.
-The journal is in memory unless --journal.path is given. The demo takes --journal.path, --alertmanager.url,
---otlp.endpoint and --approval.policy only as flags, not from environment variables or the configuration file.
+The journal is in memory unless --journal.path is given. The demo takes --journal.path,
+--alertmanager.url, --otlp.endpoint and --approval.policy only as flags, not from environment
+variables or the configuration file.
 """
 # At speed 60 a Spot VM's notice of 30 s lasts half a second, which polls a second apart would miss.
 # What the simulator does is printed for people; of the exporter's log only warnings and errors are
@@ -60,7 +61,8 @@ def run(parsed: argparse.Namespace) -> int:
         ExporterError: the address is taken.
     """
     take_environment(parsed)
-    flags, environment = written_flags(parsed), os.environ
+    flags = written_flags(parsed)
+    environment = os.environ
     if "imds.endpoint" in flags:
         raise UsageError(
             "--imds.endpoint: 'demo' has its own simulator: use 'run' for another endpoint"
@@ -70,9 +72,8 @@ def run(parsed: argparse.Namespace) -> int:
     for name in _COLLECTOR:
         environment.pop(name, None)
     config = resolve({**defaults, **_ONLY_FLAGS, **flags}, environment)
-    give_up(
-        config.process_user, config.web_listen_address.port, None
-    )  # before the simulator has threads
+    # Before the simulator has threads.
+    give_up(config.process_user, config.web_listen_address.port, None)
     with Simulator("all", speed=parsed.speed, loop=True) as simulator:
         config = replace(config, imds_endpoint=simulator.url)
 
@@ -85,9 +86,8 @@ def run(parsed: argparse.Namespace) -> int:
 
 
 def _introduction(base: str, metrics: str, simulator: Simulator, speed: float) -> str:
-    curl = (
-        "curl -sk" if base.startswith("https") else "curl -s"
-    )  # few certificates contain a loopback address
+    # Few certificates contain a loopback address.
+    curl = "curl -sk" if base.startswith("https") else "curl -s"
     return (
         "This is a demo: the exporter watches simulated VMs. Nothing is sent to Azure.\nIt takes"
         f" {', '.join(f'--{flag}' for flag in _ONLY_FLAGS)} as flags alone.\n\n  page      "

@@ -79,12 +79,12 @@ def run(parsed: argparse.Namespace) -> int:
 
 def _once(config: Config, *, as_json: bool) -> int:
     log = logs.set_up("error", "logfmt")
-    endpoint, versions = (
+    client = ImdsClient(
         with_endpoint(config, log, SHORT_SEARCH).imds_endpoint,
         event_versions(config.imds_api_version),
-    )
-    client = ImdsClient(
-        endpoint, versions, RateLimiter(), threading.Event().wait, config.imds_timeout
+        RateLimiter(),
+        threading.Event().wait,
+        config.imds_timeout,
     )
     # First the events, so that an IMDS that cannot be reached is reported once.
     document = _document(client, config.imds_timeout, log)

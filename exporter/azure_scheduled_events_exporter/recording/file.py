@@ -63,16 +63,14 @@ def from_line(line: str | bytes) -> RecordedDocument | None:
     """Return the document of one line of a recording; None if the line is none."""
     try:
         values = json.loads(line)
-        time, name = float(values["time"]), str(values.get("vm_name", ""))
+        time = float(values["time"])
+        name = str(values.get("vm_name", ""))
         body = values["body"].encode("utf-8", "surrogateescape")
         headers = {str(key): str(value) for key, value in values.get("headers", {}).items()}
         name.encode()  # ValueError: half a surrogate pair, which no name of a VM contains
-        is_sound = values["recording"] == _FORM and math.isfinite(time)
-        return (
-            RecordedDocument(time, body, headers, str(values.get("refused", "")), name)
-            if is_sound
-            else None
-        )
+        if values["recording"] != _FORM or not math.isfinite(time):
+            return None
+        return RecordedDocument(time, body, headers, str(values.get("refused", "")), name)
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         return None
 
@@ -87,7 +85,6 @@ def parse(text: str, source: str) -> tuple[RecordedDocument, ...]:
     sound = [each for each in documents if each is not None]
     if not sound or len(sound) < len(documents):
         raise UsageError(f"{source}: is no recording: 'history --record FILE' writes one")
-    times = itertools.accumulate(
-        (each.time for each in sound), max
-    )  # the VM's clock may have been set back
+    # The VM's clock may have been set back.
+    times = itertools.accumulate((each.time for each in sound), max)
     return tuple(replace(each, time=time) for each, time in zip(sound, times, strict=True))

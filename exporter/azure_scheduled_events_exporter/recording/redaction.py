@@ -64,22 +64,22 @@ class _StandIns:
 
     def document(self, document: RecordedDocument) -> RecordedDocument:
         """Return ``document`` with all names, ids and texts replaced."""
-        headers = {
-            name: (
-                value
-                if _KEPT_HEADERS[name.lower()].fullmatch(value)
-                else self._for("text {}", value)
-            )
-            for name, value in document.headers.items()
-            if name.lower() in _KEPT_HEADERS
-        }
         return RecordedDocument(
-            document.time,
-            self._body(document.body),
-            headers,
-            "could not be read" if document.refused else "",
-            self._name(document.vm_name) if document.vm_name else "",
+            time=document.time,
+            body=self._body(document.body),
+            headers={
+                name: self._header(name, value)
+                for name, value in document.headers.items()
+                if name.lower() in _KEPT_HEADERS
+            },
+            refused="could not be read" if document.refused else "",
+            vm_name=self._name(document.vm_name) if document.vm_name else "",
         )
+
+    def _header(self, name: str, value: str) -> str:
+        if _KEPT_HEADERS[name.lower()].fullmatch(value):
+            return value
+        return self._for("text {}", value)
 
     def _body(self, body: bytes) -> bytes:
         if not body:
@@ -91,10 +91,7 @@ class _StandIns:
 
     def _value(self, key: str, value: Any) -> Any:
         if isinstance(value, dict):
-            names = {
-                name: name if name in _KNOWN_KEYS else self._for("Field{}", name) for name in value
-            }
-            return {names[name]: self._value(name, inner) for name, inner in value.items()}
+            return {self._key(name): self._value(name, inner) for name, inner in value.items()}
         if isinstance(value, list):
             return [self._value(key, inner) for inner in value]
         if (
@@ -104,6 +101,9 @@ class _StandIns:
         ):
             return value
         return self._text(key, value if isinstance(value, str) else clean_text(value))
+
+    def _key(self, name: str) -> str:
+        return name if name in _KNOWN_KEYS else self._for("Field{}", name)
 
     def _text(self, key: str, text: str) -> str:
         is_kept = (key in _WORDS and _WORD.fullmatch(text)) or (
@@ -116,7 +116,9 @@ class _StandIns:
             return text if _TIME.fullmatch(text) else iso_time(moment)
         if key == "Resources":
             return self._name(text)
-        return self._for(_ID, text.upper()) if key == "EventId" else self._for("text {}", text)
+        if key == "EventId":
+            return self._for(_ID, text.upper())
+        return self._for("text {}", text)
 
     def _name(self, text: str) -> str:
         """Replace a VM's name; keep the underscore that api-version 2017-03-01 puts in front."""

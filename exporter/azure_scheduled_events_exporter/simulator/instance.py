@@ -17,13 +17,24 @@ def instance(vm: VirtualMachine, *, is_partial: bool = False) -> dict[str, objec
 
     Azure gives ``issue_0`` of a scale set the host name ``issue000000``.
     """
+    compute = _compute(vm)
+    if is_partial:
+        names = (key for key, value in compute.items() if isinstance(value, str))
+        return {"compute": {**dict.fromkeys(names, ""), "name": vm.name}, "network": {}}
+    return {"compute": compute, "network": {"interface": []}}
+
+
+def _compute(vm: VirtualMachine) -> dict[str, object]:
     member = _MEMBER.fullmatch(vm.name)
-    computer_name = f"{member['scale_set']}{int(member['number']):06d}" if member else vm.name
-    resource = f"virtualMachines/{member['number'] if member and vm.scale_set else vm.name}"
+    computer_name = vm.name
+    if member:
+        computer_name = f"{member['scale_set']}{int(member['number']):06d}"
+    resource = f"virtualMachines/{vm.name}"
     if vm.scale_set:
-        resource = f"virtualMachineScaleSets/{vm.scale_set}/{resource}"
+        number = member["number"] if member else vm.name
+        resource = f"virtualMachineScaleSets/{vm.scale_set}/virtualMachines/{number}"
     group = f"/subscriptions/{vm.subscription_id}/resourceGroups/{vm.resource_group}"
-    compute = {
+    return {
         "azEnvironment": "AzurePublicCloud",
         "evictionPolicy": "Delete" if vm.priority == "Spot" else "",
         "isHostCompatibilityLayerVm": "false",
@@ -50,7 +61,3 @@ def instance(vm: VirtualMachine, *, is_partial: bool = False) -> dict[str, objec
         "vmSize": vm.size,
         "zone": vm.zone,
     }
-    if is_partial:
-        names = (key for key, value in compute.items() if isinstance(value, str))
-        return {"compute": {**dict.fromkeys(names, ""), "name": vm.name}, "network": {}}
-    return {"compute": compute, "network": {"interface": []}}

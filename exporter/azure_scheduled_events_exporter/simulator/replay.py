@@ -40,7 +40,8 @@ class Replay:
             and following < len(self._documents)
             and self._due(self._documents[following].time) <= now
         ):
-            self._shown, self._served = following, False
+            self._shown = following
+            self._served = False
         self._served = True
         if self.ended_at is None and self._shown == len(self._documents) - 1:
             self.ended_at = now

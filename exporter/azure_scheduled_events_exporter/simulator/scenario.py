@@ -166,11 +166,9 @@ def find(choice: Choice | Sequence[Choice]) -> tuple[Scenario, ...]:
         return (choice,)
     if isinstance(choice, Path):
         return (load(choice),)
-    return (
-        _named(choice)
-        if isinstance(choice, str)
-        else tuple(each for one in choice for each in find(one))
-    )
+    if isinstance(choice, str):
+        return _named(choice)
+    return tuple(each for one in choice for each in find(one))
 
 
 def _named(name: str) -> tuple[Scenario, ...]:

@@ -114,7 +114,8 @@ class Simulator:
 
     def stop(self) -> None:
         """Stop immediately: hanging connections are closed. May be called twice."""
-        server, self._server = self._server, None
+        server = self._server
+        self._server = None
         if server is None:
             return
         self._stopping.set()
@@ -251,10 +252,13 @@ class Simulator:
             with self._changed:
                 stage = self._service.stage
                 stage.advance(self._clock())
-                count, reported = stage.happened - reported, stage.happened
+                count = stage.happened - reported
+                reported = stage.happened
                 fresh = stage.record[-count:] if count else ()
                 if not fresh and not self._stopping.is_set():
-                    wait = _LONGEST_WAIT if stage.next_at is None else stage.next_at - self._clock()
+                    wait = _LONGEST_WAIT
+                    if stage.next_at is not None:
+                        wait = stage.next_at - self._clock()
                     self._changed.wait(min(max(wait, 0.001), _LONGEST_WAIT))
             for happening in fresh:
                 on_happening(happening)

@@ -32,8 +32,10 @@ _INSTANCE: Final = "/metadata/instance"
 _KEPT: Final = 20_000  # requests
 
 DISABLED_AFTER_SECONDS: Final = 86_400.0
-"""Azure disables Scheduled Events of a service (a scale set, an availability set) after so long without a request of
-any of its VMs; the next request enables them again."""
+"""Azure disables Scheduled Events of a service after so long without a request of any of its VMs.
+
+A service is a scale set or an availability set. The next request enables them again.
+"""
 REQUESTS_PER_SECOND: Final = 5
 """How many requests IMDS answers a VM in any second."""
 
@@ -185,11 +187,15 @@ class Service:
         except ValueError:
             return None
         vms = self.stage.vms
-        vm, path = next(iter(vms)), parts.path
+        vm = next(iter(vms))
+        path = parts.path
         if path.startswith("/vm/"):
             name, slash, rest = path.removeprefix("/vm/").partition("/")
-            vm, path = unquote(name), slash + rest
-        return (vm, path, version) if vm in vms and path.startswith("/metadata/") else None
+            vm = unquote(name)
+            path = slash + rest
+        if vm not in vms or not path.startswith("/metadata/"):
+            return None
+        return vm, path, version
 
     def _healthy(self, request: Request, route: Route, now: float, fault: Fault | None) -> Answer:
         vm, path, version = route

@@ -99,7 +99,9 @@ class Stage:
 
     def recorded(self, now: float) -> bytes | None:
         """Return the body to serve at ``now`` while a recording is played, else None."""
-        return self._replay.body(now) if self._replay is not None and self._placed is None else None
+        if self._replay is None or self._placed is not None:
+            return None
+        return self._replay.body(now)
 
     def advance(self, now: float) -> None:
         """Apply all changes due at ``now``, each at its own time."""
@@ -159,7 +161,8 @@ class Stage:
         self._place = place % len(self.playlist.scenarios)
         self._plays += 1
         self._began = self._changed_at = at
-        scenario, speed = self.playlist.scenarios[self._place], self.playlist.speed
+        scenario = self.playlist.scenarios[self._place]
+        speed = self.playlist.speed
         self.scenario = scenario
         self._lives = [
             Life(
@@ -176,9 +179,18 @@ class Stage:
         self._show()
 
     def _note(self, life: Life, what: What, at: float, vm: str = "") -> None:
-        plan, name = life.plan, self.scenario.name
-        about = (life.event_id, plan.event_type, plan.source, plan.resources)
-        self._record.append(Happening(*about, what, at, vm, name, life.not_before))
+        happening = Happening(
+            event_id=life.event_id,
+            event_type=life.plan.event_type,
+            event_source=life.plan.source,
+            resources=life.plan.resources,
+            what=what,
+            at=at,
+            vm=vm,
+            scenario=self.scenario.name,
+            not_before=life.not_before,
+        )
+        self._record.append(happening)
         self.happened += 1
 
     def _show(self) -> None:
@@ -200,5 +212,12 @@ class Stage:
 def _approval(event: WireEvent, vm: str, at: float) -> Happening:
     resources = event.get("Resources")
     names = tuple(map(str, resources)) if isinstance(resources, list | tuple) else ()
-    kind, source = str(event.get("EventType", "")), str(event.get("EventSource", ""))
-    return Happening(str(event["EventId"]).upper(), kind, source, names, What.APPROVED, at, vm)
+    return Happening(
+        event_id=str(event["EventId"]).upper(),
+        event_type=str(event.get("EventType", "")),
+        event_source=str(event.get("EventSource", "")),
+        resources=names,
+        what=What.APPROVED,
+        at=at,
+        vm=vm,
+    )

@@ -94,11 +94,8 @@ class Life:
         notice = None
         if what is What.ANNOUNCED:
             self.status = "Advisory" if self.plan.is_advice else "Scheduled"
-            notice = (
-                None
-                if self.plan.is_advice or self.plan.starts is Starts.AT_ONCE
-                else self.plan.notice
-            )
+            if not self.plan.is_advice and self.plan.starts is not Starts.AT_ONCE:
+                notice = self.plan.notice
         elif what is What.RESCHEDULED:
             notice = self.plan.new_notice
         elif what is What.STARTED:
