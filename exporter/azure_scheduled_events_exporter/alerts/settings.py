@@ -18,7 +18,10 @@ from azure_scheduled_events_exporter.times import format_duration, parse_duratio
 PLACEHOLDERS = ("REPLACE", "example.com")
 """The placeholders of addresses and keys that only the owner of a fleet knows."""
 _NAME = r"[a-zA-Z_][a-zA-Z0-9_]*"
-_RESERVED = "alertname|severity|component|scope|kind|drill|vm_id|vm_name|computer_name|job|instance|__.*|event_.*"
+_RESERVED = (
+    "alertname|severity|component|scope|kind|drill|vm_id|vm_name|computer_name|job|instance|__.*"
+    "|event_.*"
+)
 """Labels that the rules use themselves, so that a label of a target cannot have their place."""
 _LABEL = rf"(?!(?:{_RESERVED})(?:=|$)){_NAME}"
 _NOT_RESERVED = "but none of those that the rules set themselves"
@@ -26,7 +29,7 @@ _ALERT = r"[A-Za-z]+"
 _URL = (r"(https?://\S+)?", "an address that begins with http:// or https://")
 
 EQUAL_SOURCE = re.compile(_NAME)
-"""The part of a form of ``maintenance.equal`` that is replaced by a value of the VM; a suffix may follow."""
+"""The part of a form of ``maintenance.equal`` that stands for a value of the VM."""
 _EQUAL = rf"{_NAME}(={_NAME}([^a-zA-Z0-9_\s\"'\\{{}}$,][^\s\"'\\{{}}$,]*)?)?"
 MATCHER = re.compile(
     r"\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*(=~|!~|!=|=)\s*(?:\"([^\"\\]*)\"|([^\s\"\\{},=~!]+))\s*"
@@ -341,7 +344,9 @@ def _check_sources(settings: Settings) -> None:
 
 
 def load(path: Path, more: Mapping[str, str] | None = None) -> Settings:
-    """Return the settings of the values file at ``path`` (YAML, dotted or nested keys), ``more`` over them.
+    """Return the settings of the values file at ``path``, ``more`` over them.
+
+    Its keys are dotted or nested.
 
     Raises:
         UsageError: the file cannot be read, a key is unknown or a value impossible.

@@ -1,7 +1,8 @@
 """Checks whether a Prometheus answers and scrapes this exporter.
 
-``rules`` looks at what it evaluates. A store that only implements Prometheus' API, such as VictoriaMetrics, Mimir or Thanos, is checked
-by the same samples. Only a Prometheus has targets, which say why a scrape fails.
+``rules`` looks at what it evaluates. A store that only implements Prometheus' API, such as
+VictoriaMetrics, Mimir or Thanos, is checked by the same samples. Only a Prometheus has targets,
+which say why a scrape fails.
 """
 
 import json
@@ -67,7 +68,7 @@ _SCRAPE_ERRORS: Final[tuple[tuple[str, str], ...]] = (
         "Open the port in the VM's firewall and the network security group.",
     ),
 )
-"""Patterns of the errors of Prometheus and vmagent, and what to do. The first that is found holds."""
+"""Patterns of the errors of Prometheus and vmagent, and what to do; the first that fits counts."""
 
 
 def examine(subject: Subject, api: Api) -> Findings:
@@ -123,7 +124,10 @@ class _Target:
 
 
 def _series(subject: Subject, api: Api) -> Sequence[Mapping[str, str]]:
-    """Return the labels of the series with this VM's name, also where the target has a label of that name."""
+    """Return the labels of the series with this VM's name.
+
+    A label of the target with that name may have taken its place.
+    """
     name = "".join(
         each if each.isalnum() or each in "-_" else f"[{each}]" for each in subject.vm_name
     )

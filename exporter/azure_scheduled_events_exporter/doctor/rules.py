@@ -58,11 +58,9 @@ def _version(rules: Sequence[Mapping[str, Any]]) -> Finding:
     loaded = next(_versions(rules), "unknown")
     if loaded == installed:
         return ok("rules-version", f"The rules are those of this version ({installed}).")
-    return warning(
-        "rules-version",
-        f"The loaded rules have version {loaded}, installed is {installed}.",
-        "Export them again: azure-scheduled-events-exporter assets export DIR --values values.yaml.",
-    )
+    sentence = f"The loaded rules have version {loaded}, installed is {installed}."
+    command = "azure-scheduled-events-exporter assets export DIR --values values.yaml"
+    return warning("rules-version", sentence, f"Export them again: {command}.")
 
 
 def _versions(rules: Sequence[Mapping[str, Any]]) -> Iterator[str]:

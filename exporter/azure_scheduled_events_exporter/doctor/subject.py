@@ -77,7 +77,7 @@ class Subject:
 
 
 def url_of(config: Config) -> str:
-    """Return the address at which programs on this machine reach an exporter with the settings ``config``."""
+    """Return the address at which programs on this machine reach an exporter with ``config``."""
     scheme = "http"
     if config.web_config_file is not None:
         with suppress(ExporterError):

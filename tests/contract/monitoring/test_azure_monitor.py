@@ -207,7 +207,7 @@ def test_scraping() -> None:
 
 
 def test_remote_write(tmp_path: Path) -> None:
-    """The configuration scrapes VMs as the example of Azure's discovery does, and evaluates nothing.
+    """The configuration scrapes VMs as the example with Azure does, and evaluates no rule.
 
     Debian's Prometheus does not know ``azuread``, which came with version 2.45.
     """

@@ -368,7 +368,7 @@ def test_samples_of_a_store(ages: Sequence[int], mark: str, words: str) -> None:
 
 
 def test_an_exporter_that_refuses_the_certificate() -> None:
-    """An exporter that allows other names of client certificates is no other program to be ended."""
+    """An exporter that allows other names of client certificates is not another program."""
     replies = {**exporter(), "/-/healthy": (403, {}, plain(403).body)}
     served = the("served", examined("Exporter", replies))
     assert served.mark == "warning"

@@ -1,12 +1,15 @@
-"""A Prometheus that scrapes VMs and writes to an Azure Monitor workspace, which evaluates the rules."""
+"""A Prometheus that scrapes VMs and writes to an Azure Monitor workspace."""
 
 from azure_scheduled_events_exporter.alerts.settings import Settings
 
 from .scrape import DISCOVERIES, scrape_job
 from .yaml_text import to_yaml
 
-_WRITE = "streams/Microsoft-PrometheusMetrics/api/v1/write?api-version=2023-04-24"
-_URL = f"https://REPLACE-WITH-METRICS-INGESTION-ENDPOINT/dataCollectionRules/REPLACE/{_WRITE}"
+_URL = (
+    "https://WORKSPACE.REGION.metrics.ingest.monitor.azure.com"
+    "/dataCollectionRules/dcr-00000000000000000000000000000000"
+    "/streams/Microsoft-PrometheusMetrics/api/v1/write?api-version=2023-04-24"
+)
 
 
 def prometheus_remote_write(settings: Settings) -> str:

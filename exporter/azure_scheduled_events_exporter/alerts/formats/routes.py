@@ -40,8 +40,8 @@ def route(settings: Settings, prefix: str = "") -> dict[str, Any]:
 
     A group is one page, so events are grouped by nothing but their id. Each VM that is not back is
     a page of its own: in a group with others it would wait for ``group_interval``, and an incident
-    that somebody has acknowledged would not ring again. A VM that is evicted has seconds, and one that went down
-    without notice is down, so their tickets do not wait.
+    that somebody has acknowledged would not ring again. A VM that is evicted has seconds, and one
+    that went down without notice is down, so their tickets do not wait.
     """
     at_once = {"group_wait": "0s"}
     by_event = {"group_by": ["event_id"]}

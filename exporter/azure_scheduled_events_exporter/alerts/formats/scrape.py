@@ -163,7 +163,7 @@ def additional_scrape_config(name: str, settings: Settings) -> str:
     """Return a list with the job, to append to one of a Prometheus that runs in a cluster."""
     head = (
         "For VMs outside the cluster: append this item to the list",
-        "prometheus.prometheusSpec.additionalScrapeConfigs of your values of kube-prometheus-stack,",
+        "prometheus.prometheusSpec.additionalScrapeConfigs of the values of kube-prometheus-stack,",
         "or to the Secret that the Prometheus object names in additionalScrapeConfigs.",
         "Helm replaces lists: a values file with this list alone would remove jobs of yours.",
     )
