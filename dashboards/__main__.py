@@ -1,4 +1,7 @@
-"""``python -m dashboards`` writes the JSON of the dashboards; ``--check`` only fails if it differs from the code."""
+"""``python -m dashboards`` writes the JSON of the dashboards.
+
+``--check`` writes nothing, and fails if a file differs from the code.
+"""
 
 import argparse
 import json

@@ -46,11 +46,12 @@ _DESCRIPTIONS = {
     EXPORTER_BOARD: ("Exporters", "Whether the exporters work"),
 }
 _KEPT = "${datasource:queryparam}&${__url_time_range}"
-_PORTAL = "https://portal.azure.com/#@/resource/subscriptions/${__data.fields.subscription_id}/resourceGroups"
-PORTAL_LINK = cell_link(
-    "VM in the Azure portal",
-    f"{_PORTAL}/${{__data.fields.resource_group}}/providers/Microsoft.Compute/${{__data.fields.portal}}",
+_PORTAL = (
+    "https://portal.azure.com/#@/resource/subscriptions/${__data.fields.subscription_id}"
+    "/resourceGroups/${__data.fields.resource_group}"
+    "/providers/Microsoft.Compute/${__data.fields.portal}"
 )
+PORTAL_LINK = cell_link("VM in the Azure portal", _PORTAL)
 STATUS_LINK = cell_link("Status page of the exporter", "http://${__data.fields.instance}/")
 
 
@@ -142,8 +143,11 @@ def stat(
     text: str = "value",
     **look: object,
 ) -> g.Panel:
-    """Return a panel with one number, with the name of its series, or with both, as Grafana's ``textMode`` says."""
-    queries, options = instant(query, legend=legend), {"textMode": text}
+    """Return a panel with one number.
+
+    ``text`` is Grafana's ``textMode``: it shows the number, the name of its series, or both.
+    """
+    queries = instant(query, legend=legend)
     return panel(
         g.Stat,
         title,
@@ -151,7 +155,7 @@ def stat(
         (width, 4),
         queries,
         links=links,
-        options=options,
+        options={"textMode": text},
         **look,  # type: ignore[arg-type]
     )
 
@@ -181,7 +185,10 @@ def next_impact(query: str, description: str, width: int) -> g.Panel:
 
 
 def wrapped(name: str, **properties: object) -> Json:
-    """Return the override of a column with lines of text; 12.2 and newer read the second property."""
+    """Return the override of a column with lines of text.
+
+    Grafana 12.2 and newer read the second property.
+    """
     return by_name(
         name,
         custom__cellOptions={"type": "auto", "wrapText": True},

@@ -134,6 +134,7 @@ class Events:
             _of(self.few_timed, "Policy", due),
             _of(self.few_timed, "Announced", announced),
             _of(self.rows_past, "Announced", was_announced),
+            _of(self.few_timed, "Paused", f"max by (event_id) ({metric(PAUSE)})"),
             _of(self.rows_past, "Paused", self.latest(PAUSE)),
         ]
 

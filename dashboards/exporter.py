@@ -31,7 +31,6 @@ _NO_JOURNAL = f"{metric('journal_up', *_TARGET)} == 0"
 _DUE = metric("event_approval_due_timestamp_seconds", *_TARGET)
 
 # ---- Numbers: how many exporters have each problem
-# ------------------------------------------------------------------
 
 _PROBLEMS = {
     "IMDS": (
@@ -80,7 +79,9 @@ _PROBLEMS = {
 
 
 def _problem(expression: str) -> str:
-    """Return the query of how many exporters have a problem, 0 if others are known, and else that none is known.
+    """Return the query of how many exporters have a problem.
+
+    It is 0 if others are known, and else says that none is known.
 
     The recording behind $sees counts by job and knows no single instance. For a chosen one, ``up``
     is read: no series has the label ``all``, so its matcher selects nothing while ``$instance`` is
@@ -93,7 +94,6 @@ def _problem(expression: str) -> str:
 
 
 # ---- The table: the exporters that are down, those that fail, and those whose answers are oldest
-# -------------------
 
 _DOWN, _IMDS_FAILS, _JOURNAL_FAILS, _SEES = range(4)
 _BLIND = (
@@ -102,7 +102,10 @@ _BLIND = (
 )
 _FAILING = f"{_BLIND} or on (job, instance) {_JOURNAL_FAILS} + ({_NO_JOURNAL})"
 _ROWS = f"bottomk({MOST}, {_FAILING} or on (job, instance) {_LAST})"
-"""The state of each row; of exporters that work, the time of the last answer, so that the oldest come first."""
+"""The state of each row.
+
+Of exporters that work, it is the time of the last answer, so that the oldest come first.
+"""
 
 
 def _table() -> list[str]:

@@ -1,4 +1,4 @@
-"""The dashboard of the fleet: what happens now and next, to which VMs and when, and what happened."""
+"""The dashboard of the fleet: what happens now and next, to which VMs, and what happened."""
 
 import grafanalib.core as g  # type: ignore[import-untyped] # it carries no types
 
@@ -71,10 +71,11 @@ from .timeline import fleet_query, timeline
 _GROUP = 'resource_group=~"$resource_group|"'
 _ELSEWHERE = f"unless on (job, instance) {metric(INSTANCE_INFO, _GROUP.replace('=~', '!~'))}"
 _CURRENT = metric(EVENT_INFO, _GROUP)
+_TIMED = f"{metric(EVENT_IMPACT)} and on (event_id) {_CURRENT}"
 _EVENTS = Events(
     current=_CURRENT,
     few=f"bottomk({MOST}, min by (event_id) ({impacts()}) and on (event_id) {_CURRENT})",
-    few_timed=f"bottomk({MOST}, min by (event_id) ({metric(EVENT_IMPACT)} and on (event_id) {_CURRENT}))",
+    few_timed=f"bottomk({MOST}, min by (event_id) ({_TIMED}))",
     info=[_GROUP],
     away=[_GROUP],
     past=[OWN],
@@ -82,9 +83,9 @@ _EVENTS = Events(
 )
 
 # ---- VMs
-# ------------------------------------------------------------------------------------------------------------
 
-_OWN_EVENTS = f"count by (job, instance, event_id, event_type) ({{__name__=~'{PREFIX}event_(started|seen).+',{SELF}}})"
+_OWN_TIMES = selector("", f'__name__=~"{PREFIX}event_(started|seen).+"', SELF)
+_OWN_EVENTS = f"count by (job, instance, event_id, event_type) ({_OWN_TIMES})"
 """A current event has been seen; a Started one has two times."""
 _QUIET = f"topk({MOST}, {metric(INSTANCE_INFO, _GROUP, JOB)})"
 _OTHERS = (
@@ -92,7 +93,10 @@ _OTHERS = (
     f" unless on (job, instance) {metric(SEEN, SELF)}"
 )
 _VMS = f"topk({MOST}, (2 + {_OWN_EVENTS} or {_OTHERS}) {_ELSEWHERE})"
-"""Events are not joined by ``or on``: in VictoriaMetrics, one that has just ended would get the other side's value."""
+"""Events are not joined by ``or on``.
+
+In VictoriaMetrics, one that has just ended would get the other side's value.
+"""
 _FIRST = (
     f"and on (job, instance) topk({MOST}, ({_OWN_EVENTS} or on (job, instance) {blind(JOB)})"
     f" {_ELSEWHERE})"
@@ -117,7 +121,6 @@ def _vms() -> list[str]:
 
 
 # ---- Numbers
-# --------------------------------------------------------------------------------------------------------
 
 _BLIND = f"(count({blind(JOB)}) or on () vector(0))"
 _ALL = f'count_values("all", sum({selector("$sees", JOB)}) + {_BLIND})'
@@ -240,6 +243,19 @@ def _timeline() -> g.Panel:
     )
 
 
+_VM_COLUMNS = {
+    "Now": "Now",
+    "vm_name": "VM",
+    "event_type": "Event",
+    "When": "When",
+    "scale_set": "Scale set",
+    "zone": "Zone",
+    "resource_group": "Resource group",
+    "instance": "Status page",
+    "portal": "Azure portal",
+}
+
+
 def _table_of_vms() -> g.Panel:
     return panel(
         Table,
@@ -249,22 +265,7 @@ def _table_of_vms() -> g.Panel:
         (24, 9),
         instant(*_vms()),
         links=manual("vms"),
-        transformations=columns(
-            {
-                "Now": "Now",
-                "vm_name": "VM",
-                "event_type": "Event",
-                "When": "When",
-                "scale_set": "Scale set",
-                "zone": "Zone",
-                "resource_group": "Resource group",
-                "instance": "Status page",
-                "portal": "Azure portal",
-            },
-            "subscription_id",
-            "event_id",
-            needed="Now",
-        ),
+        transformations=columns(_VM_COLUMNS, "subscription_id", "event_id", needed="Now"),
         defaults={
             "noValue": (
                 "No exporter is known: Prometheus scrapes none, or none of the chosen resource"

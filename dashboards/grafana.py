@@ -1,4 +1,4 @@
-"""Builds the JSON of dashboards for Grafana 11 to 13 with grafanalib's public classes and their ``extraJson``.
+"""Builds the JSON of dashboards for Grafana 11 to 13 with grafanalib's public classes.
 
 grafanalib also writes keys that Grafana dropped long ago. Serialization leaves those out, as well
 as what is not set. Must not know metrics.
@@ -46,7 +46,7 @@ class Query(g.Target):  # type: ignore[misc] # untyped
 
 
 class Table(g.Table):  # type: ignore[misc] # untyped
-    """A table without the old way to choose the look of cells: Grafana would ignore ``cellOptions``."""
+    """A table without ``displayMode``, the old look of cells: it hides ``cellOptions``."""
 
     def to_json_data(self) -> Json:
         """Return the panel."""
@@ -56,7 +56,10 @@ class Table(g.Table):  # type: ignore[misc] # untyped
 
 
 class Variable(g.Template):  # type: ignore[misc] # untyped
-    """A variable, written as Grafana writes it; where one may choose several values, All is chosen at first."""
+    """A variable, written as Grafana writes it.
+
+    Where one may choose several values, All is chosen at first.
+    """
 
     def to_json_data(self) -> Json:
         """Return the variable."""
@@ -129,34 +132,30 @@ def panel(
     options: Mapping[str, object] | None = None,
     **more: object,
 ) -> g.Panel:
-    """Return a panel of one of grafanalib's classes; ``size`` is its width, of 24 columns, and its height."""
+    """Return a panel of one of grafanalib's classes.
+
+    ``size`` is its width, of 24 columns, and its height.
+    """
     look = dict(_LOOKS[kind])
     extra = look.pop("extraJson", {})
-    shared_custom = extra.get("fieldConfig", {}).get("defaults", {}).get("custom", {})
+    shared = extra.get("fieldConfig", {}).get("defaults", {}).get("custom", {})
     field = {
         "unit": unit,
         "color": {"mode": "thresholds"},
         "thresholds": thresholds or steps("transparent" if kind is Table else FINE),
         "mappings": list(mappings),
         **(defaults or {}),
-        "custom": {**shared_custom, **(custom or {})},
+        "custom": {**shared, **(custom or {})},
     }
-    if kind is Table:  # the text of an empty panel does not belong into its empty cells
-        blank = {
-            "matcher": {"id": "byRegexp", "options": ".*"},
-            "properties": [{"id": "noValue", "value": " "}],
-        }
-        overrides = [blank, *overrides]
-    for index, query in enumerate(queries):
-        query.refId = chr(ord("A") + index)
+    blank = [_BLANK] if kind is Table else []
     return kind(
         title=title,
         description=description,
         dataSource=DATASOURCE,
         gridPos=g.GridPos(w=size[0], h=size[1], x=0, y=0),
-        targets=list(queries),
+        targets=_lettered(queries),
         links=list(links),
-        overrides=list(overrides),
+        overrides=[*blank, *overrides],
         transformations=list(transformations),
         **look,
         **more,
@@ -167,11 +166,25 @@ def panel(
     )
 
 
-def columns(names: Mapping[str, str], *kept: str, needed: str = "", again: str = "") -> list[Json]:
-    """Return the transformations that make one table of all queries, with the columns ``names`` in their order.
+_BLANK = {
+    "matcher": {"id": "byRegexp", "options": ".*"},
+    "properties": [{"id": "noValue", "value": " "}],
+}
+"""The text of an empty table does not belong into its empty cells."""
 
-    A series is a cell: its label :data:`COLUMN` names the column, its other labels are columns,
-    too. Rows stand in the order of the first queries. ``names`` are labels and values of
+
+def _lettered(queries: Sequence[Query]) -> list[Query]:
+    """Give the queries A, B and so on as their ids, and return them."""
+    for number, query in enumerate(queries):
+        query.refId = chr(ord("A") + number)
+    return list(queries)
+
+
+def columns(names: Mapping[str, str], *kept: str, needed: str = "", again: str = "") -> list[Json]:
+    """Return the transformations that make one table of all queries.
+
+    The columns ``names`` are in their order. A series is a cell: its label :data:`COLUMN` names the
+    column, and its other labels are columns, too. Rows stand in the order of the first queries. ``names`` are labels and values of
     :data:`COLUMN` with their titles; ``kept`` are those that only links read. Rows without a value
     in the column ``needed`` are left out; ``again`` is a column with the same value, for another
     unit.
@@ -209,20 +222,23 @@ def columns(names: Mapping[str, str], *kept: str, needed: str = "", again: str =
 
 def laid_out(panels: Iterable[g.Panel]) -> list[g.Panel]:
     """Return the panels placed from left to right, in lines from top to bottom."""
-    placed, x, y = [], 0, 0
+    placed = []
+    x = 0
+    y = 0
     for each in panels:
         size = each.gridPos
         placed.append(attr.evolve(each, gridPos=attr.evolve(size, x=x, y=y)))
         x += size.w
         if x >= _COLUMNS:
-            x, y = 0, y + size.h
+            x = 0
+            y += size.h
     return placed
 
 
 def variable(
     name: str, label: str, query: str, *, all_value: str | None = None, many: bool = True
 ) -> g.Template:
-    """Return a variable of label values; of ``many`` one may choose several, and All is chosen at first."""
+    """Return a variable of label values; of ``many``, one may choose several."""
     return Variable(
         name=name,
         label=label,
@@ -280,7 +296,7 @@ def web_link(title: str, url: str) -> Json:
 
 
 def cell_link(title: str, url: str, *, inside: bool = False) -> Json:
-    """Return a link of a cell, in a tab of its own unless it leads to a page ``inside`` of Grafana."""
+    """Return a link of a cell; only a page ``inside`` of Grafana opens in the same tab."""
     return {"title": title, "url": url, **({} if inside else {"targetBlank": True})}
 
 
@@ -291,16 +307,20 @@ def plain(dashboard: g.Dashboard) -> Json:
 
 
 def _current(thing: object) -> object:
-    """Return the output of a class of grafanalib, without the keys that Grafana no longer supports."""
+    """Return the output of a class of grafanalib, without keys that Grafana has dropped."""
     obsolete = {
         key for known, keys in _OBSOLETE.items() if isinstance(thing, known) for key in keys
     }
-    written = thing.to_json_data()  # type: ignore[attr-defined] # each of grafanalib's classes has it
+    # Each of grafanalib's classes has this method.
+    written = thing.to_json_data()  # type: ignore[attr-defined]
     return _set({key: value for key, value in written.items() if key not in obsolete})
 
 
 def _set(value: object) -> object:
-    """The value without unset keys; the lowest step of thresholds and open ranges of mappings have null as value."""
+    """Return the value without unset keys.
+
+    The lowest step of thresholds and open ranges of mappings have null as value.
+    """
     if isinstance(value, dict):
         return {
             key: _set(each)

@@ -1,4 +1,4 @@
-"""The palette of the dashboards and the status page, and Grafana's ways to write texts and colors of values.
+"""The palette of the dashboards and the status page, and texts and colors of values.
 
 A color has one meaning. Every text is drawn on one of these colors or in the theme's own color,
 never in a color, so that its contrast is at least 4.5:1 in both themes; Grafana chooses a light or
@@ -20,8 +20,10 @@ FAILED = "#A8102B"  # failed, or nobody can see: do not trust
 NEUTRAL = "#5D6470"  # past, or a quantity: carries no judgment
 PALETTE = (FINE, WAITING, HAPPENING, FAILED, NEUTRAL)
 
-QUIET, UNKNOWN = 1e10, 3e10
-"""What queries return in place of a number: nothing to show while all exporters see IMDS, and while none does.
+QUIET = 1e10
+"""What queries return in place of a number if nothing is known while all exporters see IMDS."""
+UNKNOWN = 3e10
+"""What they return while no exporter sees IMDS.
 
 Numbers in between stand for nothing known while some see IMDS. All are far above every countdown
 and count.
@@ -39,7 +41,7 @@ STATES: Mapping[str, str] = {
     str(Transition.WITHDRAWN): NEUTRAL,
     str(Transition.LOST): FAILED,
 }
-"""The states of events: Azure's words while they are current, the exporter's words for how they ended.
+"""The states of events: Azure's words for current ones, the exporter's for how they ended.
 
 not seen: no exporter shows the event any more, and none saw its end.
 """
@@ -53,7 +55,10 @@ APPROVED: Mapping[float, str] = {
 
 
 def values(table: Mapping[float, tuple[str, str]] | Mapping[int, tuple[str, str]]) -> list[Json]:
-    """Return Grafana's mapping of numbers to texts and colors; without a color ("") the text is in the theme's."""
+    """Return Grafana's mapping of numbers to texts and colors.
+
+    Without a color (""), the text has the theme's.
+    """
     options = {
         f"{number:.15g}": {"text": text, "index": index, **({"color": color} if color else {})}
         for index, (number, (text, color)) in enumerate(table.items())
@@ -84,7 +89,10 @@ def pattern(regex: str, text: str) -> list[Json]:
 
 
 def by_name(name: str, **properties: object) -> Json:
-    """Return the override of one field: ``unit="s"``, and ``custom__width=80`` for ``custom.width``."""
+    """Return the override of one field.
+
+    Its properties are written as ``unit="s"``, and ``custom__width=80`` for ``custom.width``.
+    """
     return {
         "matcher": {"id": "byName", "options": name},
         "properties": [
@@ -94,7 +102,10 @@ def by_name(name: str, **properties: object) -> Json:
 
 
 def hidden(*names: str) -> list[Json]:
-    """Return overrides that hide table columns but keep them for links; 12.2 and newer read the second property."""
+    """Return overrides that hide table columns but keep them for links.
+
+    Grafana 12.2 and newer read the second property.
+    """
     return [by_name(name, custom__hidden=True, custom__hideFrom__viz=True) for name in names]
 
 

@@ -1,4 +1,4 @@
-"""The timeline that the boards of the fleet and of a VM have: when events were Scheduled and Started."""
+"""The timeline on the boards of the fleet and of a VM: when events were Scheduled and Started."""
 
 import grafanalib.core as g  # type: ignore[import-untyped] # it carries no types
 

@@ -1,4 +1,4 @@
-"""The dashboard of one VM: what happens to it, who can do what, what happened, and what its exporter counted.
+"""The dashboard of one VM: what happens to it, who can do what, and what happened.
 
 Its neighbors show its events too, also while its own exporter cannot.
 """
@@ -91,7 +91,6 @@ def _events() -> list[str]:
 
 
 # ---- Numbers, identity, and what was counted
-# ------------------------------------------------------------------------
 
 
 def _or_quiet(vector: str, quiet: float = 0) -> str:
@@ -163,56 +162,85 @@ def vm() -> Json:
 
 def _answer() -> list[g.Panel]:
     return [
-        stat(
-            "What happens to it?",
-            "The furthest of its current events. not seen: nobody shows its event any more, and"
-            " nobody saw its end; the VM may be away with it.",
-            6,
-            _STATE,
-            links=manual("vm"),
-            mappings=[
-                *values(
-                    {
-                        1: ("not seen", HAPPENING),
-                        2: ("Scheduled", WAITING),
-                        3: ("Started", HAPPENING),
-                    }
-                ),
-                *in_doubt("nothing"),
-            ],
+        _state(),
+        next_impact(
+            _NEXT, "Time to the earliest NotBefore of its events, or to their approval.", 6
         ),
-        next_impact(_NEXT, "Time to the earliest NotBefore of its Scheduled events.", 6),
-        stat(
-            "Does its exporter see IMDS?",
-            "Whether Prometheus can scrape the exporter on this VM, and IMDS answers it. If not,"
-            " other VMs of its scale set may still show its events.",
-            6,
-            _SIGHT,
-            links=runbook("AzureScheduledEventImdsUnreachable"),
-            mappings=values(
-                {
-                    0: ("yes", FINE),
-                    1: ("IMDS fails", FAILED),
-                    2: ("down", FAILED),
-                    UNKNOWN: ("no exporter", FAILED),
-                }
-            ),
-        ),
-        stat(
-            "Approval policy",
-            "Which events the exporter on this VM approves by itself. off: people or programs"
-            " approve, or nobody. unknown: it does not answer.",
-            6,
-            _POLICY,
-            legend="{{policy}}",
-            links=manual("vm"),
-            thresholds=steps(NEUTRAL),
-            text="name",
-        ),
+        _sight(),
+        _policy(),
     ]
 
 
+def _state() -> g.Panel:
+    states = {1: ("not seen", HAPPENING), 2: ("Scheduled", WAITING), 3: ("Started", HAPPENING)}
+    return stat(
+        "What happens to it?",
+        "The furthest of its current events. not seen: nobody shows its event any more, and"
+        " nobody saw its end; the VM may be away with it.",
+        6,
+        _STATE,
+        links=manual("vm"),
+        mappings=[*values(states), *in_doubt("nothing")],
+    )
+
+
+def _sight() -> g.Panel:
+    answers = {
+        0: ("yes", FINE),
+        1: ("IMDS fails", FAILED),
+        2: ("down", FAILED),
+        UNKNOWN: ("no exporter", FAILED),
+    }
+    return stat(
+        "Does its exporter see IMDS?",
+        "Whether Prometheus can scrape the exporter on this VM, and IMDS answers it. If not,"
+        " other VMs of its scale set may still show its events.",
+        6,
+        _SIGHT,
+        links=runbook("AzureScheduledEventImdsUnreachable"),
+        mappings=values(answers),
+    )
+
+
+def _policy() -> g.Panel:
+    return stat(
+        "Approval policy",
+        "Which events the exporter on this VM approves by itself. off: people or programs"
+        " approve, or nobody. unknown: it does not answer.",
+        6,
+        _POLICY,
+        legend="{{policy}}",
+        links=manual("vm"),
+        thresholds=steps(NEUTRAL),
+        text="name",
+    )
+
+
+_IDENTITY = {
+    "vm_name": "VM",
+    "instance": "Status page",
+    "portal": "Azure portal",
+    "scale_set": "Scale set",
+    "resource_group": "Resource group",
+    "zone": "Zone",
+    "fault_domain": "Fault domain",
+    "vm_size": "Size",
+    "priority": "Priority",
+    "version": "Exporter",
+}
+_MIN_WIDTHS = {
+    "VM": 90,
+    "Resource group": 115,
+    "Size": 130,
+    "Zone": 60,
+    "Priority": 60,
+    "Exporter": 60,
+    "Scale set": 60,
+}
+
+
 def _identity() -> g.Panel:
+    opens = pattern(".+", "open")
     return panel(
         Table,
         "This VM",
@@ -221,38 +249,13 @@ def _identity() -> g.Panel:
         (24, 4),
         instant(cells("row", with_portal(_WHO)), cells("row", metric("build_info", _AT))),
         links=manual("vm"),
-        transformations=columns(
-            {
-                "vm_name": "VM",
-                "instance": "Status page",
-                "portal": "Azure portal",
-                "scale_set": "Scale set",
-                "resource_group": "Resource group",
-                "zone": "Zone",
-                "fault_domain": "Fault domain",
-                "vm_size": "Size",
-                "priority": "Priority",
-                "version": "Exporter",
-            },
-            "subscription_id",
-        ),
+        transformations=columns(_IDENTITY, "subscription_id"),
         defaults={"noValue": "No exporter reported this VM in the last day."},
         overrides=[
-            by_name("VM", custom__minWidth=90),
             by_name("Status page", links=[STATUS_LINK], custom__minWidth=130),
-            by_name("Resource group", custom__minWidth=115),
-            by_name(
-                "Azure portal",
-                links=[PORTAL_LINK],
-                mappings=pattern(".+", "open"),
-                custom__width=110,
-            ),
-            *(
-                by_name(name, custom__minWidth=60)
-                for name in ("Zone", "Priority", "Exporter", "Scale set")
-            ),
+            by_name("Azure portal", links=[PORTAL_LINK], mappings=opens, custom__width=110),
             by_name("Fault domain", custom__width=110),
-            by_name("Size", custom__minWidth=130),
+            *(by_name(name, custom__minWidth=width) for name, width in _MIN_WIDTHS.items()),
             *hidden("subscription_id"),
         ],
     )
@@ -279,7 +282,7 @@ def _timeline() -> g.Panel:
 
 def _measured() -> g.Panel:
     """Return the table of what was measured; its rows are events with a pause."""
-    columns_ = {
+    measured = {
         "Announced": "event_duration_seconds",
         "Paused": PAUSE,
         "TCP segments sent again": RETRANSMITTED,
@@ -296,14 +299,14 @@ def _measured() -> g.Panel:
         (24, 5),
         instant(
             f"sort_desc({cells('Started', f'1000 * {rows}')})",
-            *(cells(title, _by_event(name)) for title, name in columns_.items()),
+            *(cells(title, _by_event(name)) for title, name in measured.items()),
         ),
         links=manual("what-happened"),
         transformations=columns(
             {
                 "event_type": "Type",
                 "Started": "Started",
-                **{title: title for title in columns_},
+                **{title: title for title in measured},
             },
             "event_id",
             needed="Started",

@@ -183,7 +183,7 @@ def test_the_board_of_a_vm_has_its_events_alone(during_events: str) -> None:
 
 
 def test_the_timeline_has_what_was_announced_and_what_was_measured(during_events: str) -> None:
-    """A row for each VM that had an event within the day: scheduled, started, and then its pause."""
+    """A row for each VM that had an event: scheduled, started, and then its pause."""
     rows = shown(during_events).timeline(TIMELINE)
     rows.pop("batch_1", None)  # its event is five seconds old
     assert rows == {

@@ -54,7 +54,7 @@ class BoardReader:
     at: float = 0.0
 
     def names(self) -> dict[str, str]:
-        """Return the values of the variables that are names of metrics: the first in the alphabet."""
+        """Return the values of variables that are names of metrics: the first of each."""
         found = {}
         for each in load(self.board)["templating"]["list"]:
             if match := re.fullmatch(
@@ -68,7 +68,7 @@ class BoardReader:
         return found
 
     def queries(self) -> Iterator[tuple[str, str, str, dict[str, str]]]:
-        """Yield the name of each query, the query, the path of the API, and the times to ask for."""
+        """Yield name and text of each query, the path of the API, and the times to ask for."""
         now = self.at or time.time()
         once = {"time": f"{now}"}
         board = load(self.board)

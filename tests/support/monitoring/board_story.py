@@ -170,7 +170,17 @@ PAST = (
     ),
 )
 NOW = (
-    Event("Freeze", ("web_1",), -16 * MINUTE, -60, -60, duration=9.0, description=MOVE),
+    Event(
+        "Freeze",
+        ("web_1",),
+        -16 * MINUTE,
+        -60,
+        -60,
+        duration=9.0,
+        description=MOVE,
+        pause=11.8,
+        retransmitted=130,
+    ),
     Event(
         "Reboot",
         ("web_2",),

@@ -105,7 +105,7 @@ class BoardPainter:
         self._url = url
 
     def open(self, board: Mapping[str, Any], look: Look) -> tuple[Page, list[DrawnPanel]]:
-        """Return the page of a dashboard, as high as the dashboard, and what became of its panels."""
+        """Return the page of a dashboard, as high as it is, and what became of its panels."""
         size = {"width": look.width, "height": 1000}
         page = self._browser.new_page(viewport=size, timezone_id="UTC")  # type: ignore[arg-type]
         page.clock.set_fixed_time(datetime.fromtimestamp(look.at, UTC))

@@ -15,7 +15,8 @@ const CELL = 30;
 const GAP = 8;
 const MARGIN = 16;
 const HEADER = 56;
-const SETTLED = 1000; // milliseconds in which components measure themselves and icons arrive
+const QUIET = 1500; // milliseconds without a change, after which everything is drawn
+const PATIENCE = 30_000;
 
 /** Returns a panel with its data and what it says about them. */
 async function loaded(panel, stage) {
@@ -134,6 +135,19 @@ async function loadFonts() {
   }
 }
 
+/** Waits until nothing changes any more: components measure themselves, and icons arrive. */
+function settled() {
+  return new Promise((resolve) => {
+    let quiet = setTimeout(resolve, QUIET);
+    const observer = new MutationObserver(() => {
+      clearTimeout(quiet);
+      quiet = setTimeout(resolve, QUIET);
+    });
+    observer.observe(document.body, { attributes: true, childList: true, subtree: true });
+    setTimeout(resolve, PATIENCE);
+  });
+}
+
 async function draw({ dashboard, values, from, to, width, theme: mode, scrapeInterval }) {
   registerTransformations();
   await loadFonts();
@@ -158,7 +172,7 @@ async function draw({ dashboard, values, from, to, width, theme: mode, scrapeInt
       <Board items={items} stage={stage} height={height} />
     </d.ThemeContext.Provider>,
   );
-  await new Promise((resolve) => { setTimeout(resolve, SETTLED); });
+  await settled();
   const panels = items.map(({ panel, status }) => ({
     title: panel.title,
     type: panel.type,
