@@ -17,6 +17,7 @@ from azure_scheduled_events_exporter.journal.documents import read_documents
 from azure_scheduled_events_exporter.journal.file import MEMORY, file_path, read_only, reason
 from azure_scheduled_events_exporter.recording.file import RecordedDocument, to_text
 from azure_scheduled_events_exporter.recording.redaction import LEFT, redact
+from azure_scheduled_events_exporter.service.folder_owner import as_folder_owner
 from azure_scheduled_events_exporter.web.events_api import past_record
 from azure_scheduled_events_exporter.web.rows import (
     DOCUMENT_COLUMNS,
@@ -84,7 +85,7 @@ def run(parsed: argparse.Namespace) -> int:
 
 
 def _print_events(path: Path, *, as_json: bool) -> None:
-    with closing(read_only(path)) as store:
+    with as_folder_owner(path), closing(read_only(path)) as store:
         runs = store.hook_runs()
         lives = [
             (life, [run for run in runs if run.event_id == life.event_id])
@@ -106,7 +107,8 @@ def _documents(path: Path) -> list[RecordedDocument]:
             raise ExporterError(
                 f"there is no journal at {file}: has an exporter run here? (--journal.path)"
             )
-        return read_documents(file)
+        with as_folder_owner(path):
+            return read_documents(file)
     except OSError as error:
         raise ExporterError(
             f"the documents of the journal {file} cannot be read: {reason(error)}"

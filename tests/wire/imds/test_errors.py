@@ -90,6 +90,7 @@ class TestErrors:
         assert str(error).startswith(error.reason)
         for word in words:
             assert word in str(error)
+        assert "<" not in str(error), "markup is no help"
         assert_one_line(str(error))
 
     def test_refused_approval(self) -> None:

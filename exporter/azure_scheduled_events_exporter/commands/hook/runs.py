@@ -106,7 +106,7 @@ class Runs:
             try:
                 with as_folder_owner(self._journal):
                     version = self._write_file()
-            except OSError as error:
+            except (OSError, ExporterError) as error:
                 self._complain(
                     failures,
                     "the hook cannot use its file: after a restart, it does not know what it has"

@@ -96,7 +96,7 @@ def _event(life: Lifecycle) -> Section:
     facts = [
         Fact("EventId", (Quoted(life.event_id),)),
         Fact("Type", (Quoted(title(life)), f". {meaning(life)}")),
-        Fact("Kind", (f"{KINDS[life.kind]} ({life.kind})",)),
+        Fact("Kind", (KINDS[life.kind],)),
         Fact("Requested by", (source,) if source else (Quoted(event.source),)),
         Fact("VMs", _vms(life)),
         Fact("This VM", _this_vm(life)),

@@ -25,10 +25,16 @@ def _section(section: Section) -> list[str]:
         parts.append("\n".join(f"- **{each.name}:** {_line(each.value)}" for each in section.facts))
     if section.table is not None:
         parts.append(_table(section.table))
-    if section.notes:
-        parts.append("\n".join(f"- {_line(note)}" for note in section.notes))
+    parts += _notes(section.notes)
     parts += [_output(output) for output in section.outputs]
     return parts
+
+
+def _notes(notes: tuple[Line, ...]) -> list[str]:
+    """Return one note as a paragraph, several as a list."""
+    if len(notes) == 1:
+        return [_line(notes[0])]
+    return ["\n".join(f"- {_line(note)}" for note in notes)] if notes else []
 
 
 def _table(table: Table) -> str:

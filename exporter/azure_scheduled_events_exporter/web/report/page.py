@@ -51,9 +51,16 @@ def _section(section: Section) -> Markup:
         tag("h2", section.title),
         tag("dl", *facts) if facts else None,
         _table(section.table) if section.table is not None else None,
-        tag("ul", *(tag("li", _line(note)) for note in section.notes)) if section.notes else None,
+        _notes(section.notes),
         *map(_output, section.outputs),
     )
+
+
+def _notes(notes: tuple[Line, ...]) -> Markup | None:
+    """Return one note as a paragraph, several as a list."""
+    if len(notes) == 1:
+        return tag("p", _line(notes[0]))
+    return tag("ul", *(tag("li", _line(note)) for note in notes)) if notes else None
 
 
 def _table(table: Table) -> Markup:
