@@ -101,6 +101,8 @@ def transitions(path: Path, count: int) -> list[float]:
     taken = []
     known = Lifecycles()
     with closing(Journal(path, 90 * 86400.0, logging.getLogger("benchmark"))) as journal:
+        journal.wait_until_read(10.0)
+        journal.adopt()
         for number in range(count // 3):
             (event,) = events(1, first=number)
             for at, current in (

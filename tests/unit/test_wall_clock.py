@@ -80,7 +80,7 @@ def test_countdown_across_a_change_of_local_time(moment: str) -> None:
         assert isinstance(clock, freezer.FrozenDateTimeFactory)
         known = seen(document)
         (life,) = known.current.values()
-        snapshot = Snapshot(vm_name="vm_0").showing(known, time.time())
+        snapshot = Snapshot(vm_name="vm_0").with_events(known, time.time())
         exposition = Exposition(lambda: snapshot, time.time)
         for left in (NOTICE, NOTICE - 600, -60):
             clock.move_to(not_before - timedelta(seconds=left))

@@ -46,11 +46,11 @@ from azure_scheduled_events_exporter.journal.file import (
     is_written,
     writable,
 )
+from azure_scheduled_events_exporter.journal.folder_owner import as_folder_owner
 from azure_scheduled_events_exporter.journal.inbox import ApprovalRequest
 from azure_scheduled_events_exporter.journal.store import Store
 from azure_scheduled_events_exporter.service import daemon
 from azure_scheduled_events_exporter.service.endpoint import with_endpoint
-from azure_scheduled_events_exporter.service.folder_owner import as_folder_owner
 from azure_scheduled_events_exporter.snapshot.snapshot import Polls
 from azure_scheduled_events_exporter.standard_streams import say
 from azure_scheduled_events_exporter.web.rows import CURRENT_COLUMNS, current_row
@@ -172,6 +172,9 @@ def _journal(
         with suppress(JournalInUseError):
             exporter = daemon.Exporter(own, log, rate_limiter=limiter)
             stack.callback(exporter.stop)
+            exporter.journal.wait_until_read(_STARTING_SECONDS)
+            if exporter.journal.refusal is not None:
+                raise exporter.journal.refusal
             if says:
                 with suppress(OSError):
                     print(_NO_EXPORTER.format(path), file=sys.stderr, flush=True)

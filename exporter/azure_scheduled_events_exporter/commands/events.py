@@ -111,7 +111,7 @@ def _once(config: Config, *, as_json: bool) -> int:
         incarnation=document.incarnation,
         approval_policy=approvals.policy_name,
         approval_statuses=approvals.statuses,
-    ).showing(known, moment.wall)
+    ).with_events(known, moment.wall)
     if as_json:
         sys.stdout.write(events_json(snapshot, moment.wall).decode())
     elif snapshot.current:

@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from azure_scheduled_events_exporter import logs, standard_streams
@@ -28,10 +29,33 @@ _LOOK_SECONDS = 0.1
 _CHECK_SECONDS = 1.0  # how often to look whether an exporter runs
 _OLDER_SECONDS = 5.0
 """For how long a journal that lacks what was printed is not believed: a running exporter replaces it within a poll."""
+# A journal's id, if known, a number as SQLite has them, and the time of that transition.
 _POSITION = re.compile(
-    "(?:([0-9a-f]*):)?([0-9]{1,18})"
-)  # a journal's id, if known, and a number as SQLite has them
+    r"(?:(?P<epoch>[0-9a-f]*):)?(?P<seq>[0-9]{1,18})(?:@(?P<at>[0-9]{1,12}(?:\.[0-9]{1,9})?))?"
+)
 _UNREADABLE = (ExporterError, sqlite3.Error, OSError)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A place in a journal: directly after a transition.
+
+    Attributes:
+        seq: the number of the transition; 0 at the beginning.
+        epoch: the id of the journal; ``""`` if it is not known.
+        at: the time of the transition, Unix seconds; None if it is not known.
+    """
+
+    seq: int
+    epoch: str = ""
+    at: float | None = None
+
+    @property
+    def cursor(self) -> str:
+        """The place as a text for ``--since``."""
+        epoch = f"{self.epoch}:" if self.epoch else ""
+        at = "" if self.at is None else f"@{self.at:.6f}"
+        return f"{epoch}{self.seq}{at}"
 
 
 def run(config: Config, *, since: str | None, mine: bool) -> int:
@@ -61,8 +85,8 @@ def run(config: Config, *, since: str | None, mine: bool) -> int:
 
 def _looks(config: Config, since: str | None) -> Iterator[list[Record]]:
     """Yield the transitions after ``since``, or from now on, repeatedly."""
-    position = _POSITION.fullmatch("0" if since is None else since)
-    if position is None:
+    given = _POSITION.fullmatch("0" if since is None else since)
+    if given is None:
         raise UsageError(
             f"--since: {one_line(str(since))!r} is not a position: use the 'cursor' or the 'seq' of"
             " the last line that you handled"
@@ -70,58 +94,83 @@ def _looks(config: Config, since: str | None) -> Iterator[list[Record]]:
     path = Path(config.journal_path)
     if config.journal_path == MEMORY or (since is None and not is_written(path)):
         return _polled(config)
-    return _journalled(path, None if since is None else int(position[2]), position[1] or "")
+    if since is None:
+        return _journalled(path, None)
+    at = None if given["at"] is None else float(given["at"])
+    return _journalled(path, _Place(int(given["seq"]), given["epoch"] or "", at))
 
 
-def _journalled(path: Path, seq: int | None, epoch: str) -> Iterator[list[Record]]:
-    """Yield the transitions after number ``seq`` of the journal ``epoch`` (``""``: any), whatever becomes of its file.
+def _journalled(path: Path, place: _Place | None) -> Iterator[list[Record]]:
+    """Yield the transitions after ``place``, whatever becomes of the journal's file.
 
-    Without ``seq``, the transitions from now on. Opens the file for each look: somebody may remove
-        or replace it.
+    Without a place, the transitions from now on. Opens the file for each look: somebody may remove
+    or replace it.
     """
-    was_written, check_at, older_until = True, 0.0, math.inf
+    was_written = True
+    check_at = 0.0
+    older_until = math.inf
     while True:
         if time.monotonic() >= check_at:
-            check_at, written = time.monotonic() + _CHECK_SECONDS, is_written(path)
+            check_at = time.monotonic() + _CHECK_SECONDS
+            written = is_written(path)
             if was_written and not written:
-                print(
-                    "no exporter writes the journal: waiting for one", file=sys.stderr, flush=True
-                )
+                _say("no exporter writes the journal: waiting for one")
             was_written = written
-        rows: list[tuple[int, Record]] = []
-        with (
-            suppress(*_UNREADABLE),
-            closing(read_only(path)) as store,
-        ):  # the exporter replaces what is damaged
-            last, found = _position_in(store, seq, epoch)
-            is_older = last < (seq or 0) and found == epoch
-            older_until = (
-                min(older_until, time.monotonic() + _OLDER_SECONDS) if is_older else math.inf
-            )
-            if not is_older or time.monotonic() >= older_until:
-                rows = store.transitions(last, PAGE)
-                seq, epoch = (rows[-1][0] if rows else last), found
-        cursor = f"{epoch}:" if epoch else ""
-        yield [{"seq": number, "cursor": f"{cursor}{number}", **record} for number, record in rows]
-        if len(rows) < PAGE:
+        lines: list[Record] = []
+        # The exporter replaces what is damaged.
+        with suppress(*_UNREADABLE), closing(read_only(path)) as store:
+            if place is None:
+                place = _newest_in(store)
+                _say(f"following the journal from {place.cursor} on")
+            if _is_older(store, place):
+                older_until = min(older_until, time.monotonic() + _OLDER_SECONDS)
+            else:
+                older_until = math.inf
+            if older_until == math.inf or time.monotonic() >= older_until:
+                begin = _place_in(store, place)
+                for number, record in store.transitions(begin.seq, PAGE):
+                    begin = _Place(number, begin.epoch, store.time_of(number))
+                    lines.append({"seq": number, "cursor": begin.cursor, **record})
+                place = begin
+        yield lines
+        if len(lines) < PAGE:
             time.sleep(_LOOK_SECONDS)
 
 
-def _position_in(store: Store, seq: int | None, epoch: str) -> tuple[int, str]:
-    """Return number and epoch after which ``store`` has what is new.
+def _newest_in(store: Store) -> _Place:
+    """Return the place of the last transition."""
+    found = store.position()
+    return _Place(found.last_number, found.epoch, store.time_of(found.last_number))
+
+
+def _is_older(store: Store, place: _Place) -> bool:
+    """Return whether ``store`` is of the same journal, and lacks what was printed."""
+    found = store.position()
+    return found.last_number < place.seq and found.epoch == place.epoch
+
+
+def _place_in(store: Store, place: _Place) -> _Place:
+    """Return after which transition ``store`` has what is new.
 
     Repeating a line is better than a gap.
     """
-    found, last = store.position()
-    if (
-        last == 0
-    ):  # a new journal, whose epoch may still change: an exporter that goes on with an old one writes it
-        return seq or 0, epoch
-    if seq is None:
-        return last, found
-    if found == epoch:
-        return min(seq, last), epoch  # less than before in an older copy of this journal
-    return (0 if epoch or seq > last else seq), found  # another journal has numbers of its own
+    found = store.position()
+    if found.last_number == 0:
+        # A new journal, whose epoch may still change: an exporter that goes on with an old one
+        # writes it.
+        return place
+    if found.epoch != place.epoch:  # another journal has numbers of its own
+        is_from_start = bool(place.epoch) or place.seq > found.last_number
+        return _Place(0 if is_from_start else place.seq, found.epoch)
+    if place.at is None or store.time_of(place.seq) in {place.at, None}:
+        return _Place(min(place.seq, found.last_number), found.epoch, place.at)
+    # An older copy of the journal was put back, and an exporter went on with it: the number is that
+    # of another transition by now.
+    return _Place(store.last_before(place.at), found.epoch, place.at)
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 def _polled(config: Config) -> Iterator[list[Record]]:

@@ -7,6 +7,9 @@ SQLite writes the journal in WAL mode, so no reader delays the writer. Two preca
 that mode. It maps the file ``-shm`` into memory, and a mapped page that finds no room on a full
 file system ends the process with SIGBUS. So nothing writes while less than :data:`ROOM_BYTES` are
 free, and readers map the file read-only.
+
+A file that cannot be read now may be sound. It is renamed only if a check that read all of it has
+found damage, or if it is another VM's, another program's or another version's.
 """
 
 import errno
@@ -14,9 +17,12 @@ import logging
 import os
 import shutil
 import sqlite3
+import stat
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -25,17 +31,24 @@ from azure_scheduled_events_exporter.errors import (
     ExporterError,
     JournalInUseError,
     NotUsableError,
+    UsageError,
 )
 from azure_scheduled_events_exporter.logs import facts
 
+from .folder_owner import as_folder_owner, follows
 from .inbox import Inbox
-from .store import NothingWrittenError, State, Store
+from .store import NothingWrittenError, Remembered, Store
 
 FILE_NAME = "journal.sqlite"
 MEMORY = "memory"
 """The value of ``--journal.path`` for a journal without a file."""
 ROOM_BYTES = 256 << 10
-"""With less free space, the disk counts as full: a write may map 32 KiB, and other programs write too."""
+"""With less free space, the disk counts as full.
+
+A write may map 32 KiB, and other programs write too.
+"""
+LARGEST_LOG_BYTES = 64 << 20
+"""The most that the write-ahead log may take: while a process reads, it cannot be merged."""
 
 FAILURES = (sqlite3.Error, OSError, DamagedTextError, UnicodeDecodeError)
 """Errors of reads and writes that a file or a disk can cause.
@@ -49,41 +62,83 @@ _LOGS = ("-wal", "-shm")
 The content of the first may not be in the database yet.
 """
 _LOCK = ".lock"
+_DOCUMENTS = (".documents", ".documents.old")
 # How SQLite opens a file. Only the first and the third may write -shm, which the third makes anew.
-_WRITING, _BESIDE_A_WRITER, _COPY, _CLOSED = "rw", "ro&readonly_shm=1", "ro", "ro&immutable=1"
-# SQLITE_ERROR is what a missing table gives. All other codes mean trouble with the disk, which may
-# pass.
+_WRITING = "rw"
+_BESIDE_A_WRITER = "ro&readonly_shm=1"
+_COPY = "ro"
+_CLOSED = "ro&immutable=1"
+# SQLITE_ERROR is what a missing table or column gives. All other codes mean trouble with the disk,
+# which may pass.
 _DAMAGED = frozenset({sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 
 
 def file_path(path: Path) -> Path:
     """Return the journal's file for ``--journal.path``: a file, or a folder to put it in.
 
-    Symbolic links are followed, so that different paths to one journal use the same lock.
+    Symbolic links are followed, so that different paths to one journal use the same lock. Root
+    follows no link of another user to the file.
     """
     # Not Path's methods, which raise if it cannot be reached: opening it reports that.
     is_folder = os.path.isdir(path) or not (path.suffix or os.path.isfile(path))  # noqa: PTH112, PTH113
-    return Path(os.path.realpath(path / FILE_NAME if is_folder else path))
+    named = path / FILE_NAME if is_folder else path
+    file = Path(os.path.realpath(named.parent), named.name)
+    return Path(os.path.realpath(file)) if follows(file) else file
 
 
-def _identity(path: Path | str) -> tuple[int, int] | None:
-    """Return device and inode of the file at ``path``; None if there is none.
+@dataclass(frozen=True, slots=True)
+class _Identity:
+    """Which file is at a path."""
 
-    Raises OSError: it cannot be reached.
+    device: int
+    inode: int
+
+
+def _identity(path: Path | str) -> _Identity | None:
+    """Return which file is at ``path``; None if there is none.
+
+    Raises:
+        OSError: it cannot be reached.
     """
     try:
-        found = os.stat(path)  # noqa: PTH116 - at every poll, where making a Path costs more than asking the system
+        found = os.stat(path)  # noqa: PTH116 - at every poll, where making a Path costs more
     except (FileNotFoundError, NotADirectoryError):
         return None
-    return found.st_dev, found.st_ino
+    return _Identity(found.st_dev, found.st_ino)
 
 
-def is_damage(error: Exception) -> bool:
-    """Return whether a file's content is damaged; otherwise the disk failed, and may work again later."""
-    return (
-        isinstance(error, NotUsableError | DamagedTextError | UnicodeDecodeError)
-        or _code(error) in _DAMAGED
-    )
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """What was read from a file at the start.
+
+    Attributes:
+        remembered: what earlier runs have left.
+        inbox: what the file has for the exporter's other threads.
+        problem: why the file cannot be written now, ``""`` if it can.
+    """
+
+    remembered: Remembered = field(default_factory=Remembered)
+    inbox: Inbox = field(default_factory=Inbox)
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Files:
+    """Which files are at the paths of a journal."""
+
+    journal: _Identity | None = None
+    log: _Identity | None = None
+    log_index: _Identity | None = None
+    lock: _Identity | None = None
+
+
+def may_be_damage(error: Exception) -> bool:
+    """Return whether the content of a file may have caused ``error``: a check has to prove it.
+
+    Otherwise the disk failed, and may work again later.
+    """
+    is_content = isinstance(error, NotUsableError | DamagedTextError | UnicodeDecodeError)
+    return is_content or _code(error) in _DAMAGED
 
 
 def reason(error: Exception) -> str:
@@ -108,33 +163,56 @@ def _closed_on_failure(connection: sqlite3.Connection) -> Iterator[None]:
 
 def _check_room(folder: Path) -> None:
     """Raise OSError if the file system of ``folder`` is full."""
-    found = shutil.disk_usage(
-        folder
-    )  # what is reserved for root does not count: a mapped page may not get it
+    # What is reserved for root does not count: a mapped page may not get it.
+    found = shutil.disk_usage(folder)
     if found.free < ROOM_BYTES and found.total:  # some network file systems do not say
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))
 
 
-def _open(file: Path, how: str, seconds: float = 5.0) -> Store:
-    """Return the tables.
+def _open(file: Path, how: str, seconds: float = 5.0, *, creates: bool = True) -> Store:
+    """Return the tables, which wait so long for locks.
 
-    They wait so long for locks, and read a text that is not UTF-8 as a damaged one.
+    Text that is not UTF-8 is read as damaged text. If the file is opened for writing, its tables
+    are created if it ``creates`` and there are none.
     """
     if how in {_WRITING, _COPY}:
         _check_room(file.parent)
     uri = f"{file.absolute().as_uri()}?mode={how}"
-    connection = sqlite3.connect(uri, uri=True, timeout=seconds, check_same_thread=False)
-    connection.text_factory = lambda content: content.decode(errors="replace")
-    with _closed_on_failure(connection):
-        return Store(connection, writes=how == _WRITING)
+    with as_folder_owner(file.parent):
+        connection = sqlite3.connect(uri, uri=True, timeout=seconds, check_same_thread=False)
+        connection.text_factory = lambda content: content.decode(errors="replace")
+        with _closed_on_failure(connection):
+            return Store(connection, writes=creates and how == _WRITING)
 
 
 def _open_to_read(file: Path) -> Store:
-    """Return the tables, so opened that a full or read-only disk can be read: nothing is written beside the file."""
+    """Return the tables, so opened that a full or read-only disk can be read.
+
+    Nothing is written beside the file.
+    """
     if Path(f"{file}-shm").exists():
         return _open(file, _BESIDE_A_WRITER)
     has_log = any(Path(f"{file}{suffix}").exists() for suffix in ("-wal", "-journal"))
     return _open(file, _COPY if has_log else _CLOSED)
+
+
+def proven_damage(file: Path) -> str:
+    """Read all of ``file`` over a new connection; return why it cannot be used.
+
+    Returns:
+        ``""`` if it is sound, or if it could not be read to the end: then nothing is proven.
+    """
+    for how in (_WRITING, _BESIDE_A_WRITER, _COPY):
+        try:
+            with closing(_open(file, how, 1.0, creates=False)) as store:
+                store.check()
+                return ""
+        except NothingWrittenError:
+            return ""
+        except FAILURES as error:
+            if may_be_damage(error):
+                return reason(error)
+    return ""
 
 
 def read_only(path: Path) -> Store:
@@ -156,15 +234,22 @@ def read_only(path: Path) -> Store:
 def check_may_be_opened(path: Path) -> None:
     """Refuse a file that is no journal of this version: an exporter that opened it would rename it.
 
-    Raises ExporterError: it is another program's, of another version, or damaged in its first
-        bytes.
+    Raises:
+        ExporterError: it is another program's, of another version, or damaged in its first bytes.
+        UsageError: it is a pipe or a device.
     """
     file = file_path(path)
+    with suppress(OSError):  # what cannot be reached now may be later
+        mode = file.stat().st_mode
+        if not stat.S_ISREG(mode):  # SQLite would wait for a pipe's other end
+            raise UsageError(
+                f"--journal.path: {file}: is a pipe or a device: name a regular file or a folder"
+            )
     try:
         with suppress(NothingWrittenError):
             _open_to_read(file).close()
     except FAILURES as error:
-        if is_damage(error):
+        if may_be_damage(error):
             raise ExporterError(
                 f"{file} cannot be used as --journal.path: {reason(error)}"
             ) from None
@@ -214,32 +299,69 @@ def create(path: Path) -> None:
         os.close(descriptor)
 
 
-def writer_lock(file: Path) -> sqlite3.Connection:
-    """Take the lock that makes this process the only writer of the journal's ``file``; closing the result releases it.
+def prepare(path: Path) -> None:
+    """Create the journal at ``path`` if it is missing, and no exporter writes it.
 
-    The system releases it too, when the process ends. It is SQLite's exclusive lock on an empty
-    file beside the journal, because that works on every platform.
+    Whatever fails is no error: the exporter does the same.
+    """
+    with suppress(JournalInUseError, *FAILURES):
+        file = file_path(path)
+        with closing(writer_lock(file)), as_folder_owner(file.parent):
+            create(file)
+            _open(file, _WRITING).close()
+
+
+def writer_lock(file: Path) -> sqlite3.Connection:
+    """Take the lock that makes this process the only writer of the journal's ``file``.
+
+    Closing the result releases it. The system releases it too, when the process ends. It is
+    SQLite's exclusive lock on an empty file beside the journal, because that works on every
+    platform.
 
     Raises:
         JournalInUseError: another process holds it.
-        sqlite3.Error, OSError: the file of the lock cannot be used.
+        sqlite3.Error, OSError: the file of the lock cannot be used, or the file system has no
+            locks.
     """
     path = Path(f"{file}{_LOCK}")
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    create(path)
-    # Waits a moment, because is_written() reads the file.
-    lock = sqlite3.connect(path, timeout=1, check_same_thread=False, isolation_level=None)
-    with _closed_on_failure(lock):
+    with as_folder_owner(path.parent):
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        create(path)
         try:
-            lock.execute("BEGIN EXCLUSIVE")
+            return _locked(path, 0.5)  # waits a moment, because is_written() reads the file
         except sqlite3.OperationalError as error:
             if _code(error) != sqlite3.SQLITE_BUSY:
                 raise
-            raise JournalInUseError(
-                f"another exporter, or 'approve', writes the journal {file}: "
-                "stop it or let it end, or give this one its own --journal.path"
-            ) from None
+        if not _has_locks(path.parent):
+            why = (
+                "this file system grants no lock, not even on a new file (a share: mount it with"
+                " the option nobrl, or put the journal on a local disk)"
+            )
+            raise OSError(errno.ENOLCK, why, str(path))
+    raise JournalInUseError(
+        f"another exporter, or 'approve', writes the journal {file}: "
+        "stop it or let it end, or give this one its own --journal.path"
+    )
+
+
+def _locked(path: Path, seconds: float) -> sqlite3.Connection:
+    """Take SQLite's exclusive lock on the file at ``path`` within ``seconds``."""
+    lock = sqlite3.connect(path, timeout=seconds, check_same_thread=False, isolation_level=None)
+    with _closed_on_failure(lock):
+        lock.execute("BEGIN EXCLUSIVE")
         return lock
+
+
+def _has_locks(folder: Path) -> bool:
+    """Return whether a file in ``folder`` that nobody else knows can be locked."""
+    try:
+        with tempfile.NamedTemporaryFile(dir=folder, prefix=".lock-test-") as file:
+            _locked(Path(file.name), 0.0).close()
+    except sqlite3.OperationalError:
+        return False
+    except OSError:
+        return True  # it cannot be tried
+    return True
 
 
 def is_written(path: Path) -> bool:
@@ -256,69 +378,97 @@ def is_written(path: Path) -> bool:
 
 
 class JournalFile:
-    """The file of one exporter's journal. Once it is constructed, one thread uses it.
+    """The file of one exporter's journal. One thread uses it.
 
     Attributes:
-        state: what earlier runs have left, also on a disk that cannot be written; nothing if it
-            cannot be used.
-        inbox: what the file had for the exporter's other threads then.
+        path: of the file; set by :meth:`locate`.
         unusable: why the file that is there is to be renamed, ``""`` if it is not.
     """
 
     def __init__(self, path: Path, log: logging.Logger) -> None:
-        """Take the lock, or leave that to :meth:`opened` if the disk does not work now, and read the file.
-
-        Raises:
-            JournalInUseError: another process holds it.
-            ExporterError: somebody named a file that is none of ours.
-        """
-        if path.name != FILE_NAME and not Path(f"{path}{_LOCK}").exists():
-            check_may_be_opened(path)  # such as /etc/passwd, which must not be renamed
+        """Take note of the value of ``--journal.path``. Nothing is opened before :meth:`locate`."""
         self.path = path
-        self.state, self.inbox, self.unusable = State(), Inbox(), ""
+        self.unusable = ""
         self._log = log
         self._store: Store | None = None
-        self._files: list[tuple[int, int] | None] = [
-            None
-        ]  # what was at the paths when they were last in use
+        self._files = _Files()  # what was at the paths when they were last in use
         self._lock: sqlite3.Connection | None = None
-        with suppress(sqlite3.Error, OSError):
-            self._lock = writer_lock(path)
-        try:
-            self._files = self._found()
-            if self._files[0]:
-                with suppress(NothingWrittenError), closing(_open_to_read(self.path)) as store:
-                    store.check()
-                    self.state, self.inbox = store.restore(), store.inbox()
-        except FAILURES as error:
-            self.unusable = (
-                reason(error)
-                if is_damage(error)
-                else f"it could not be read at the start: {reason(error)}"
-            )
 
-    def opened(self) -> Store:
-        """Return the tables, opened for writing if they are not; what is :attr:`unusable` is renamed before that.
-
-        Call :meth:`failed` after any failure.
+    def locate(self) -> None:
+        """Find the file.
 
         Raises:
-            JournalInUseError: another process has taken the lock. sqlite3.Error,
-            UnicodeDecodeError: it cannot be used; :func:`is_damage` returns whether it is damaged.
+            ExporterError: somebody named a file that is none of ours, such as /etc/passwd, which
+                must not be renamed.
+        """
+        path = file_path(self.path)
+        if path.name != FILE_NAME and not Path(f"{path}{_LOCK}").exists():
+            check_may_be_opened(path)
+        self.path = path
+
+    def restored(self) -> Restored:
+        """Take the lock, and return what the file has.
+
+        It is read through the connection that writes: SQLite does not open every sound file
+        read-only. Only if the disk cannot be written, the file is read without writing.
+
+        Raises:
+            JournalInUseError: another process holds the lock.
+            sqlite3.Error, OSError, DamagedTextError, UnicodeDecodeError: it cannot be read now.
+        """
+        try:
+            if self._lock is None:
+                self._lock = writer_lock(self.path)
+            if not self._has_content():  # to create it takes time, and there is nothing to read
+                return Restored()
+            store = self.opened()
+            return Restored(store.restore(), store.inbox())
+        except FAILURES as error:
+            problem = reason(error)
+            self.failed(error)
+            if may_be_damage(error):
+                raise
+        if self.unusable or not self._has_content():
+            return Restored(problem=problem)
+        self._files = self._found()
+        with closing(_open_to_read(self.path)) as store:
+            return Restored(store.restore(), store.inbox(), problem)
+
+    def _has_content(self) -> bool:
+        """Return whether there is a file with at least one byte.
+
+        Raises:
+            OSError: that cannot be known now.
+        """
+        try:
+            return self.path.stat().st_size > 0
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+
+    def opened(self) -> Store:
+        """Return the tables, opened for writing if they are not.
+
+        What is :attr:`unusable` is renamed before that. Call :meth:`failed` after any failure.
+
+        Raises:
+            JournalInUseError: another process has taken the lock.
+            sqlite3.Error, UnicodeDecodeError: it cannot be used.
             OSError: it cannot be reached, was removed or replaced, or the disk is full.
         """
-        found, before = self._found(), self._files
+        found = self._found()
+        before = self._files
         if self._store is not None and not self.unusable:
             _check_room(self.path.parent)
+            self._check_log(self._store)
             if found != before:
-                self._store.connection.execute(
-                    "PRAGMA wal_checkpoint(FULL)"
-                )  # its log alone may have been removed
+                # Its log alone may have been removed.
+                self._store.connection.execute("PRAGMA wal_checkpoint(FULL)")
                 raise OSError(errno.ESTALE, "its files were removed or replaced")
             return self._store
-        self.close(keeps_lock=found[-1] == before[-1])
+        self.close(keeps_lock=found.lock == before.lock)
         folder = next(each for each in self.path.parents if each.exists())
-        if before[0] and not found[0] and before[0][0] != folder.stat().st_dev:
+        was_there = before.journal is not None and found.journal is None
+        if was_there and before.journal and before.journal.device != folder.stat().st_dev:
             raise OSError(
                 errno.ENODEV,
                 "the file system that the journal was on is not mounted",
@@ -332,6 +482,17 @@ class JournalFile:
         self._store = _open(self.path, _WRITING, 1.0)
         self._files = self._found()
         return self._store
+
+    def _check_log(self, store: Store) -> None:
+        """Raise OSError if the write-ahead log is too large, and cannot be merged now."""
+        log = Path(f"{self.path}-wal")
+        with suppress(FileNotFoundError):
+            if log.stat().st_size <= LARGEST_LOG_BYTES:
+                return
+            store.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            if log.stat().st_size > LARGEST_LOG_BYTES:
+                why = "its -wal file is too large: end the process that keeps the journal open"
+                raise OSError(errno.EFBIG, why, str(log))
 
     def close(self, *, keeps_lock: bool = False) -> None:
         """Close the file, and release the lock unless it is kept."""
@@ -351,11 +512,10 @@ class JournalFile:
 
     def _set_aside(self) -> None:
         """Rename the file with its logs and documents, so that no data is lost. Raises OSError."""
-        aside = self.path.with_name(
-            f"{self.path.name}.set-aside-{datetime.now(UTC):%Y%m%dT%H%M%S.%f}"
-        )
-        if any(self._found()[:-1]):  # not the lock
-            for suffix in ("", *_LOGS, ".documents", ".documents.old"):
+        moment = f"{datetime.now(UTC):%Y%m%dT%H%M%S.%f}"
+        aside = self.path.with_name(f"{self.path.name}.set-aside-{moment}")
+        if any(_identity(f"{self.path}{suffix}") for suffix in ("", *_LOGS)):
+            for suffix in ("", *_LOGS, *_DOCUMENTS):
                 with suppress(FileNotFoundError):
                     Path(f"{self.path}{suffix}").replace(f"{aside}{suffix}")
             message = "journal cannot be used: set aside, and a new one begun"
@@ -364,5 +524,7 @@ class JournalFile:
             )
         self.unusable = ""
 
-    def _found(self) -> list[tuple[int, int] | None]:
-        return [_identity(f"{self.path}{suffix}") for suffix in ("", *_LOGS, _LOCK)]
+    def _found(self) -> _Files:
+        """Return which files are there now."""
+        found = [_identity(f"{self.path}{suffix}") for suffix in ("", *_LOGS, _LOCK)]
+        return _Files(*found)

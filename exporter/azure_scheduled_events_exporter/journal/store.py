@@ -3,40 +3,48 @@
 Handles rows and transactions. Must not handle files, failures or threads (``journal.file``,
 ``journal.journal``).
 
-The tables and their content, of which every value is JSON by ``journal.codec``:
+The tables; every value in them is JSON by ``journal.codec``:
 
-======================
-=================================================================================== ``transitions``
-one row for each transition: number, time, and the record for ``events --follow`` ``lives``
-one row for each event: a :class:`Lifecycle` ``spans``               :class:`SpanFacts` that wait
-for delivery ``approval_requests``   operators' requests, and their results: none, ``""`` while one
-is being sent, or a text ``hook_runs``           runs of ``hook``'s command ``state``
-one row: what :class:`State` has besides events ======================
-===================================================================================
+- ``transitions``: one row for each transition: number, time, and the record for
+  ``events --follow``.
+- ``lives``: one row for each event: a :class:`Lifecycle`.
+- ``spans``: :class:`SpanFacts` that wait for delivery.
+- ``approval_requests``: operators' requests and their results: none, ``""`` while one is being
+  sent, or a text.
+- ``hook_runs``: runs of ``hook``'s command.
+- ``state``: one row: what :class:`Remembered` has besides events.
 
 Other processes add rows to the tables of ``journal.inbox`` while the exporter runs.
 """
 
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
 from azure_scheduled_events_exporter.core.lifecycle import (
     REMEMBERED_ENDS,
-    Change,
     Lifecycle,
     Lifecycles,
 )
-from azure_scheduled_events_exporter.core.records import Record, change_record
-from azure_scheduled_events_exporter.core.spans import SpanFacts
+from azure_scheduled_events_exporter.core.records import Record
 from azure_scheduled_events_exporter.core.statistics import Statistics
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.errors import CodecError, DamagedTextError, NotUsableError
 from azure_scheduled_events_exporter.snapshot.hooks import HookRun, counted
 
 from .codec import decode, decoded, encode
+from .entries import (
+    EndedSpan,
+    Entry,
+    Expiry,
+    NewLife,
+    NewSpan,
+    NewTransition,
+    RequestResult,
+    life_entry,
+)
 from .inbox import ApprovalRequest, Inbox
 
 _Value = TypeVar("_Value")
@@ -44,6 +52,7 @@ _Value = TypeVar("_Value")
 _APPLICATION_ID: Final = 0x41534531
 """``ASE1``: marks the journals of this exporter."""
 _SCHEMA_VERSION: Final = 1
+_TABLES: Final = {"transitions", "lives", "spans", "approval_requests", "hook_runs", "state"}
 
 PAGE: Final = 500
 """How many transitions are read at once."""
@@ -51,6 +60,13 @@ _SPANS: Final = 256
 """How many of the spans on disk are known in memory: two batches of ``tracing.delivery``."""
 _PRUNED: Final = 50_000
 """How many transitions are removed at once, which takes less than a second."""
+LARGEST_BYTES: Final = 128 << 20
+"""The most that the tables may take: some 25,000 events, far more than Azure has for one VM.
+
+Whoever poses as IMDS could fill the disk otherwise.
+"""
+_STEPS_BETWEEN_LOOKS: Final = 10_000
+"""After how many steps of SQLite's machine a check looks whether it is to stop: a millisecond."""
 
 # A damaged file can hold any value in any column. CHECK would not help: SQLite ignores it in a file
 # that is only read.
@@ -62,17 +78,26 @@ _SCHEMA: Final = f"""
         wall REAL NOT NULL,
         record TEXT NOT NULL
     );
-    CREATE TABLE lives (event_id TEXT PRIMARY KEY, first_seen REAL NOT NULL, ended REAL, life TEXT NOT NULL)
-        WITHOUT ROWID;
+    CREATE TABLE lives (
+        event_id TEXT PRIMARY KEY,
+        first_seen REAL NOT NULL,
+        ended REAL,
+        life TEXT NOT NULL
+    ) WITHOUT ROWID;
     CREATE INDEX lives_ended ON lives (ended);
-    CREATE TABLE spans (span_id TEXT PRIMARY KEY, span TEXT NOT NULL);  -- a newer version has a larger rowid
+    -- a newer version of a span has a larger rowid
+    CREATE TABLE spans (span_id TEXT PRIMARY KEY, span TEXT NOT NULL);
     CREATE TABLE approval_requests (
         number INTEGER PRIMARY KEY AUTOINCREMENT,
         created REAL NOT NULL,
         request TEXT NOT NULL,
         result TEXT
     );
-    CREATE TABLE hook_runs (run TEXT PRIMARY KEY, started REAL NOT NULL, content TEXT NOT NULL) WITHOUT ROWID;
+    CREATE TABLE hook_runs (
+        run TEXT PRIMARY KEY,
+        started REAL NOT NULL,
+        content TEXT NOT NULL
+    ) WITHOUT ROWID;
     CREATE TABLE state (
         one INTEGER PRIMARY KEY CHECK (one = 1),
         epoch TEXT NOT NULL,
@@ -85,26 +110,43 @@ _SCHEMA: Final = f"""
     PRAGMA user_version = {_SCHEMA_VERSION};
     COMMIT;
 """
-PUT_TRANSITION: Final = "REPLACE INTO transitions VALUES (?, ?, ?)"
-PUT_SPAN: Final = "REPLACE INTO spans VALUES (?, ?)"
-_PUT_LIFE: Final = "REPLACE INTO lives VALUES (?, ?, ?, ?)"
-_PUT_STATE: Final = "REPLACE INTO state VALUES (1, ?, ?, ?, ?, ?)"
-END_SPAN: Final = "DELETE FROM spans WHERE span_id = ? AND span = coalesce(?, span)"
-SET_IF_UNSENT: Final = "UPDATE approval_requests SET result = ? WHERE number = ? AND result IS NULL"
-SET_RESULT: Final = (
+_SET_IF_UNSENT: Final = (
+    "UPDATE approval_requests SET result = ? WHERE number = ? AND result IS NULL"
+)
+_SET_RESULT: Final = (
     "UPDATE approval_requests SET result = ? WHERE number = ? AND coalesce(result, '') = ''"
+)
+_EXPIRED_TRANSITIONS: Final = (
+    "DELETE FROM transitions WHERE wall < ?"
+    f" AND seq < (SELECT min(seq) FROM transitions) + {_PRUNED}"
+)
+_EXPIRED: Final = (
+    _EXPIRED_TRANSITIONS,
+    "DELETE FROM lives WHERE ended < ?",
+    "DELETE FROM approval_requests WHERE created < ?",
 )
 
 
-class Row(NamedTuple):
-    """A statement with its values."""
+def _oldest_tenth(table: str, column: str) -> str:
+    """Return the statement that removes the oldest tenth of a table; ``column`` has the order."""
+    rows = f"{table} WHERE {column} IS NOT NULL"  # a current event has no end, and stays
+    count = f"SELECT count(*) / 10 FROM {rows}"
+    oldest = f"SELECT {column} FROM {rows} ORDER BY {column} LIMIT 1 OFFSET ({count})"
+    return f"DELETE FROM {table} WHERE {column} <= ({oldest})"
 
-    statement: str
-    values: tuple[Any, ...]
+
+_OLDEST_TENTHS: Final = (
+    _oldest_tenth("transitions", "seq"),
+    _oldest_tenth("lives", "ended"),
+    _oldest_tenth("spans", "rowid"),
+    _oldest_tenth("approval_requests", "number"),
+    _oldest_tenth("hook_runs", "started"),
+)
+"""What makes room when the tables are too large: the oldest tenth of each goes."""
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class Remembered:
     """What a journal knows, which a new file begins with.
 
     Attributes:
@@ -123,6 +165,17 @@ class State:
     epoch: str = field(default_factory=lambda: os.urandom(4).hex())
     vm_id: str = ""
     heartbeat: Timestamp | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where a journal is: the id of its numbers and the last number given.
+
+    ``""`` and 0 before the first write.
+    """
+
+    epoch: str = ""
+    last_number: int = 0
 
 
 class NothingWrittenError(NotUsableError):
@@ -144,7 +197,8 @@ class Store:
         Raises:
             NotUsableError: it is refused.
         """
-        self.connection = self._db = connection
+        self.connection = connection
+        self._db = connection
         self._data_version = 0
         if not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
             if not writes:
@@ -171,54 +225,115 @@ class Store:
         """Close the connection. This merges the write-ahead log into the file."""
         self._db.close()
 
-    def check(self) -> None:
-        """Raise NotUsableError if the file is damaged.
+    def check(self, is_to_stop: Callable[[], bool] = lambda: False) -> None:
+        """Read the whole file; raise if it is damaged. ``is_to_stop`` is called again and again.
 
         Not by quick_check: it does not compare indexes with tables.
+
+        Raises:
+            NotUsableError, DamagedTextError: the check is complete, and the file is damaged.
+            sqlite3.Error: the check could not be completed, or was stopped (SQLITE_INTERRUPT).
         """
-        problem = self._db.execute("PRAGMA integrity_check(1)").fetchone()[0]
+        self._db.set_progress_handler(is_to_stop, _STEPS_BETWEEN_LOOKS)
+        try:
+            problem = self._db.execute("PRAGMA integrity_check(1)").fetchone()[0]
+        finally:
+            self._db.set_progress_handler(None, 0)
         if problem != "ok":
             raise NotUsableError(problem)
+        found = {name for (name,) in self._db.execute("SELECT name FROM sqlite_master")}
+        missing = sorted(_TABLES - found)
+        if missing:
+            raise NotUsableError(f"it is damaged: there is no table {missing[0]}")
+        self.restore()
+        self.inbox()
 
-    def write(self, rows: Iterable[Row], state: State, *, whole: bool = False) -> None:
-        """Write ``rows`` and the properties of ``state``, which is the state after them.
+    def write(
+        self, entries: Iterable[Entry], remembered: Remembered, *, whole: bool = False
+    ) -> None:
+        """Write ``entries`` and the properties of ``remembered``, which is the state after them.
 
         With ``whole``, its events are written too, in place of the current ones that the tables
-        have.
+        have. Tables that are larger than :data:`LARGEST_BYTES` lose their oldest rows.
         """
-        heartbeat = encode(state.heartbeat) if state.heartbeat else ""
-        values = (state.epoch, state.last_number, state.vm_id, encode(state.statistics), heartbeat)
-        lives = (
-            (*state.lifecycles.ended.values(), *state.lifecycles.current.values()) if whole else ()
-        )
         with self._db:
             if whole:
                 self._db.execute("DELETE FROM lives WHERE ended IS NULL")
-            for row in (*map(_life_row, lives), *rows, Row(_PUT_STATE, values)):
-                self._db.execute(row.statement, row.values)
+                for life in remembered.lifecycles.ended.values():
+                    self._put(life_entry(life))
+                for life in remembered.lifecycles.current.values():
+                    self._put(life_entry(life))
+            for entry in entries:
+                self._put(entry)
+            self._put_properties(remembered)
+            if self._used_bytes() > LARGEST_BYTES:
+                for statement in _OLDEST_TENTHS:
+                    self._db.execute(statement)
 
-    def restore(self) -> State:
-        """Return the state in the tables; a new one before the first write."""
+    def _put(self, entry: Entry) -> None:
+        """Write one entry."""
+        match entry:
+            case NewTransition(number, wall, record):
+                self._db.execute(
+                    "REPLACE INTO transitions VALUES (?, ?, ?)", (number, wall, record)
+                )
+            case NewLife(event_id, first_seen, ended, life):
+                row = (event_id, first_seen, ended, life)
+                self._db.execute("REPLACE INTO lives VALUES (?, ?, ?, ?)", row)
+            case NewSpan(span_id, span):
+                self._db.execute("REPLACE INTO spans VALUES (?, ?)", (span_id, span))
+            case EndedSpan(span_id, text):
+                sql = "DELETE FROM spans WHERE span_id = ? AND span = coalesce(?, span)"
+                self._db.execute(sql, (span_id, text))
+            case RequestResult(number, result, if_unsent):
+                sql = _SET_IF_UNSENT if if_unsent else _SET_RESULT
+                self._db.execute(sql, (result, number))
+            case Expiry(before):
+                for sql in _EXPIRED:
+                    self._db.execute(sql, (before,))
+
+    def _put_properties(self, remembered: Remembered) -> None:
+        values = (
+            remembered.epoch,
+            remembered.last_number,
+            remembered.vm_id,
+            encode(remembered.statistics),
+            encode(remembered.heartbeat) if remembered.heartbeat else "",
+        )
+        self._db.execute("REPLACE INTO state VALUES (1, ?, ?, ?, ?, ?)", values)
+
+    def _used_bytes(self) -> int:
+        """Return how much of the file is in use, also by the transaction that is open."""
+        (pages,) = self._db.execute("PRAGMA page_count").fetchone()
+        (free,) = self._db.execute("PRAGMA freelist_count").fetchone()
+        (page_size,) = self._db.execute("PRAGMA page_size").fetchone()
+        return int((pages - free) * page_size)
+
+    def restore(self) -> Remembered:
+        """Return what the tables remember; a new one before the first write."""
         row = self._db.execute(
             "SELECT epoch, last_number, vm_id, statistics, heartbeat FROM state"
         ).fetchone()
         if row is None:
-            return State()
+            return Remembered()
         epoch, number, vm_id, statistics, heartbeat = row
-        if [type(each) for each in (epoch, number, vm_id)] != [
-            str,
-            int,
-            str,
-        ] or number not in range(1 << 61):
+        types = [type(epoch), type(number), type(vm_id)]
+        if types != [str, int, str] or number not in range(1 << 61):
             raise NotUsableError(
                 "it is damaged: a value of the table state has the wrong type, or is out of range"
             )
-        lives = self._lives(
+        newest_ends = self._lives(
             "WHERE ended IS NOT NULL ORDER BY ended DESC LIMIT ?", (REMEMBERED_ENDS,)
         )
-        last_beat = _sound(Timestamp, heartbeat) if heartbeat else None
-        known = Lifecycles(self.current(), {life.event_id: life for life in reversed(list(lives))})
-        return State(known, _sound(Statistics, statistics), number, epoch, vm_id, last_beat)
+        ended = {life.event_id: life for life in reversed(list(newest_ends))}
+        return Remembered(
+            lifecycles=Lifecycles(self.current(), ended),
+            statistics=_sound(Statistics, statistics),
+            last_number=number,
+            epoch=epoch,
+            vm_id=vm_id,
+            heartbeat=_sound(Timestamp, heartbeat) if heartbeat else None,
+        )
 
     def current(self) -> dict[str, Lifecycle]:
         """Return the current events by EventId, the oldest first."""
@@ -235,32 +350,52 @@ class Store:
         return (_sound(Lifecycle, text) for (text,) in rows)
 
     def transitions(self, after: int = 0, limit: int = PAGE) -> list[tuple[int, Record]]:
-        """Return at most ``limit`` transitions after number ``after``, each with its number, the oldest first."""
-        sql = "SELECT seq, record FROM transitions WHERE seq > ? ORDER BY seq LIMIT ?"
-        return [
-            (number, _sound(dict, text))
-            for number, text in self._db.execute(sql, (after, limit)).fetchall()
-        ]
+        """Return at most ``limit`` transitions after number ``after``, the oldest first.
 
-    def position(self) -> tuple[str, int]:
-        """Return the id of this journal's numbers and the last number given; ``""`` and 0 before the first write."""
-        return self._db.execute("SELECT epoch, last_number FROM state").fetchone() or ("", 0)
+        Each comes with its number.
+        """
+        sql = "SELECT seq, record FROM transitions WHERE seq > ? ORDER BY seq LIMIT ?"
+        rows = self._db.execute(sql, (after, limit)).fetchall()
+        return [(number, _sound(dict, text)) for number, text in rows]
+
+    def time_of(self, number: int) -> float | None:
+        """Return when the transition ``number`` was, to the microsecond; None if there is none."""
+        sql = "SELECT wall FROM transitions WHERE seq = ?"
+        row = self._db.execute(sql, (number,)).fetchone()
+        return round(float(row[0]), 6) if row else None
+
+    def last_before(self, wall: float) -> int:
+        """Return the number of the last transition that was not after ``wall``, 0 if there is none."""
+        sql = "SELECT max(seq) FROM transitions WHERE round(wall, 6) <= ?"
+        return int(self._db.execute(sql, (wall,)).fetchone()[0] or 0)
+
+    def position(self) -> Position:
+        """Return where the journal is."""
+        row = self._db.execute("SELECT epoch, last_number FROM state").fetchone()
+        return Position() if row is None else Position(*row)
 
     def queued_spans(self, limit: int) -> list[tuple[str, str]]:
-        """Return ids and texts of undelivered spans, the newest first, because they are urgent; -1 means all."""
+        """Return ids and texts of undelivered spans, the newest first, because they are urgent.
+
+        A ``limit`` of -1 means all.
+        """
         return self._db.execute(
             "SELECT span_id, span FROM spans ORDER BY rowid DESC LIMIT ?", (limit,)
         ).fetchall()
 
     def inbox(self, before: Inbox | None = None, *, is_written: bool = True) -> Inbox:
-        """Return what the tables have for others: as ``before``, unless this connection or another one has written."""
+        """Return what the tables have for others.
+
+        It is ``before``, unless this connection or another one has written.
+        """
         version = self._db.execute("PRAGMA data_version").fetchone()[0]
         if before is None or version != self._data_version:
             self._data_version = version
             runs: Sequence[HookRun] = self.hook_runs()
             hooks = counted(runs)
         elif is_written:
-            runs, hooks = before.runs, before.hooks
+            runs = before.runs
+            hooks = before.hooks
         else:
             return before
         count = self._db.execute("SELECT count(*) FROM spans").fetchone()[0]
@@ -268,18 +403,17 @@ class Store:
 
     def add_requests(self, requests: Iterable[ApprovalRequest]) -> list[int]:
         """Queue requests to approve events; return the numbers that they get."""
-        texts = [(request.created, encode(request)) for request in requests]
+        sql = "INSERT INTO approval_requests (created, request) VALUES (?, ?)"
+        rows = [(request.created, encode(request)) for request in requests]
         with self._db:
-            sql = "INSERT INTO approval_requests (created, request) VALUES (?, ?)"
-            return [int(self._db.execute(sql, row).lastrowid or 0) for row in texts]
+            return [int(self._db.execute(sql, row).lastrowid or 0) for row in rows]
 
     def open_requests(self) -> list[ApprovalRequest]:
         """Return the requests without a result."""
-        sql = (
-            "SELECT number, request FROM approval_requests WHERE coalesce(result, '') = '' ORDER BY"
-            " number"
-        )
-        rows = self._db.execute(sql).fetchall()
+        rows = self._db.execute(
+            "SELECT number, request FROM approval_requests WHERE coalesce(result, '') = ''"
+            " ORDER BY number"
+        ).fetchall()
         return [
             replace(each, number=number)
             for number, text in rows
@@ -300,9 +434,12 @@ class Store:
     def withdraw_requests(
         self, numbers: Iterable[int], result: str, *, sent_too: bool = False
     ) -> None:
-        """Write ``result`` to open requests, so that they are not sent; with ``sent_too``, also to those being sent."""
+        """Write ``result`` to open requests, so that they are not sent.
+
+        With ``sent_too``, also to those that are being sent.
+        """
+        statement = _SET_RESULT if sent_too else _SET_IF_UNSENT
         with self._db:
-            statement = SET_RESULT if sent_too else SET_IF_UNSENT
             self._db.executemany(statement, [(result, number) for number in numbers])
 
     def request_results(self, numbers: Iterable[int]) -> dict[int, str]:
@@ -314,10 +451,9 @@ class Store:
 
     def put_hook_run(self, run: HookRun) -> None:
         """Write a run, new or changed; writing it again changes nothing."""
+        row = (run.run, run.started, encode(run))
         with self._db:
-            self._db.execute(
-                "REPLACE INTO hook_runs VALUES (?, ?, ?)", (run.run, run.started, encode(run))
-            )
+            self._db.execute("REPLACE INTO hook_runs VALUES (?, ?, ?)", row)
 
     def hook_runs(self) -> list[HookRun]:
         """Return every run of a hook's command, the oldest first."""
@@ -326,42 +462,12 @@ class Store:
 
 
 def _sound(kind: type[_Value], text: str) -> _Value:
-    """Return what ``text`` holds, of which nothing can be left out: what does not fit its class is damage."""
+    """Return what ``text`` holds, of which nothing can be left out.
+
+    Raises:
+        DamagedTextError: it does not fit its class.
+    """
     try:
         return decode(kind, text)
     except CodecError as error:
         raise DamagedTextError(str(error)) from error
-
-
-def entry_rows(
-    last_number: int,
-    changes: Iterable[Change],
-    lives: Iterable[Lifecycle],
-    spans: Iterable[SpanFacts],
-) -> list[Row]:
-    """Return the rows of what an observation adds; its transitions are numbered on.
-
-    Raises CodecError: a bug.
-    """
-    numbered = enumerate(changes, last_number + 1)
-    texts = (
-        Row(PUT_TRANSITION, (number, each.at.wall, encode(change_record(each))))
-        for number, each in numbered
-    )
-    return [
-        *texts,
-        *map(_life_row, lives),
-        *(Row(PUT_SPAN, (span.span_id, encode(span))) for span in spans),
-    ]
-
-
-def _life_row(life: Lifecycle) -> Row:
-    ended = life.ended_at and life.ended_at.wall
-    return Row(_PUT_LIFE, (life.event_id, life.first_seen.wall, ended, encode(life)))
-
-
-def prune_rows(before: float) -> list[Row]:
-    """Return the rows that remove what is from before ``before`` (Unix seconds); the statistics still count it."""
-    some = f"transitions WHERE wall < ? AND seq < (SELECT min(seq) FROM transitions) + {_PRUNED}"
-    old = (some, "lives WHERE ended < ?", "approval_requests WHERE created < ?")
-    return [Row(f"DELETE FROM {each}", (before,)) for each in old]

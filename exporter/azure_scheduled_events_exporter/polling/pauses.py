@@ -34,7 +34,7 @@ class Pauses:
 
     Attributes:
         clock: this machine's clock; since_boot: the part of it that each tick reads.
-        journal: where the previous run left its last heartbeat.
+        journal: where heartbeats are written.
         sleep: waits so many seconds. An event that could end the wait would cost twice as much CPU
             time.
     """
@@ -45,14 +45,17 @@ class Pauses:
     sleep: Callable[[float], None] = time.sleep
 
     def __post_init__(self) -> None:
-        last = self.journal.restore().heartbeat
         # Kept until a document shows which events it belongs to; until then the heartbeat stays
         # too, for the next run.
-        self._before_this_run = between_runs(last, self.clock()) if last else None
+        self._before_this_run: Pause | None = None
         self._lock = threading.Lock()
         self._taken: Timestamp | None = None  # when it was last taken; None while nobody measures
         self._ticked = 0.0  # when the last tick was
         self._largest = 0.0
+
+    def restore(self, heartbeat: Timestamp | None) -> None:
+        """Begin with the last heartbeat of the previous run; None if it left none."""
+        self._before_this_run = between_runs(heartbeat, self.clock()) if heartbeat else None
 
     def take(self) -> Pause | None:
         """Return the longest pause since the last call; None if nobody measured."""
@@ -82,7 +85,7 @@ class Pauses:
         states = {life.state for life in known.current.values() if life.scope is Scope.SELF}
         self._sample(is_wanted=bool(states) and not is_last)
         lives = State.STARTED in states or (is_last and bool(states))
-        if self._before_this_run is None and (lives or self.journal.restore().heartbeat):
+        if self._before_this_run is None and (lives or self.journal.remembered.heartbeat):
             self.journal.record_heartbeat(self.clock() if lives else None)
 
     def _sample(self, *, is_wanted: bool) -> None:

@@ -23,7 +23,7 @@ from azure_scheduled_events_exporter.times import iso_time
 
 from .document_reader import DocumentReader
 from .schedule import HANGS, Liveness, PollSchedule
-from .state import State
+from .state import JOURNAL_SECONDS, QUICK_JOURNAL_SECONDS, ExporterState
 
 if TYPE_CHECKING:
     from azure_scheduled_events_exporter.alertmanager.push import AlertPush
@@ -38,7 +38,39 @@ One that comes later is recorded by the next poll.
 """
 
 ANSWER_POLL_SECONDS = 1.0
-"""While IMDS has not answered an approval, polls are at most so far apart, even if the interval is longer."""
+"""While IMDS has not answered an approval, or the journal is not read, polls are at most so far apart.
+
+The interval may be longer.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class PollResult:
+    """How a poll ended.
+
+    Attributes:
+        outcome: OK, or what failed.
+        reason: the part of ``failure`` that stays the same while the cause does; ``""`` if all is
+            well.
+        failure: what failed, for people.
+        has_read: whether a document was read, of which a part may be unreadable.
+        bug: an error of this program, whose traceback is logged.
+    """
+
+    outcome: Outcome = Outcome.OK
+    reason: str = ""
+    failure: str = ""
+    has_read: bool = False
+    bug: Exception | None = None
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether a part of the document could not be read or used."""
+        return self.has_read and self.outcome is not Outcome.OK
+
+
+def _failed(error: ImdsError, *, has_read: bool) -> PollResult:
+    return PollResult(error.outcome, error.reason, str(error), has_read)
 
 
 @dataclass(eq=False)
@@ -49,13 +81,17 @@ class Poller:
         state: what is known; with the configuration, the journal and the clock.
         approvals: sends what a policy or an operator wants approved.
         alerts: pushes the alerts of this VM's events; None without an Alertmanager.
+        identity: returns this VM in the instance metadata, as far as IMDS has told; any thread may
+            learn it. Each poll uses what is known at its beginning.
         correct_clock: corrects the state's clock to the time that IMDS has just sent.
+        snapshot: what was published last. Any thread may read it.
     """
 
-    state: State
+    state: ExporterState
     client: ImdsClient
     approvals: ApprovalSender
     alerts: "AlertPush | None"
+    identity: Callable[[], Instance | None]
     correct_clock: Callable[[float | None], None]
 
     def __post_init__(self) -> None:
@@ -69,30 +105,12 @@ class Poller:
             state.journal.keep_document,
             state.log,
         )
-        self._identity: Instance | None = None  # for the next poll
-        self._approved = False
-        self._reason, self._failed_at = (
-            "",
-            self._clock(),
-        )  # why polls fail, and since when; "" while they succeed
-        if state.delivery is not None and state.config.instance_name is not None:
-            state.delivery.identity = Instance(state.config.instance_name)
-        self._show()
-
-    @property
-    def snapshot(self) -> Snapshot:
-        """The snapshot of the last poll. Any thread may read it."""
-        return self.state.snapshot
-
-    def learn(self, identity: Instance) -> None:
-        """Set this VM's identity; the next poll uses it to decide which events are this VM's.
-
-        Any thread may call.
-        """
-        self._identity = identity
-        if self.state.delivery is not None:
-            name = self.state.config.instance_name or identity.vm_name
-            self.state.delivery.identity = replace(identity, vm_name=name)
+        self._polls = Polls()
+        self._approved = False  # whether IMDS has accepted an approval in this poll
+        self._reason = ""  # why polls fail, "" while they succeed
+        self._failed_at = self._clock()  # since when they do
+        self.snapshot = Snapshot()
+        self._publish()
 
     def run(self) -> None:
         """Poll at the configured rate until the process is to end."""
@@ -105,31 +123,33 @@ class Poller:
             except Stopped:
                 return
             now = self._clock().monotonic
-            schedule.polled(now, throttled=outcome is Outcome.THROTTLED)
+            is_throttled = outcome is Outcome.THROTTLED
+            schedule.polled(now, throttled=is_throttled)
             if self._approved:  # its effects may follow immediately
                 schedule.at_latest(now)
-            elif self.approvals.is_waiting and outcome is not Outcome.THROTTLED:
+            elif self._awaits_something and not is_throttled:
                 schedule.at_latest(now + ANSWER_POLL_SECONDS)
+
+    @property
+    def _awaits_something(self) -> bool:
+        """Whether the next poll is to come soon."""
+        return self.approvals.is_waiting or not self.state.has_journal
 
     def latest(self) -> Snapshot:
         """Return the snapshot of the last poll, with what was pushed since. Any thread may call.
 
         While the next poll hangs, ``up`` is False. The journal is not asked: its lock may be what
-            the poll waits for.
+        the poll waits for.
         """
-        snapshot = (
-            self.snapshot
-            if self.alerts is None
-            else self.snapshot.having(pushes=self.alerts.pushes)
-        )
+        snapshot = self.snapshot
+        if self.alerts is not None:
+            snapshot = replace(snapshot, pushes=self.alerts.pushes).sharing(snapshot)
         if not self.liveness.hangs:
             return snapshot
         ended = round(self._clock().wall - self.liveness.overdue_seconds())
         failure = f"a poll should have ended at {iso_time(ended)}: {HANGS}"
-        return replace(
-            snapshot,
-            polls=replace(snapshot.polls, up=False, failure=failure, partial=False, hanging=True),
-        )
+        polls = replace(snapshot.polls, up=False, failure=failure, partial=False, hanging=True)
+        return replace(snapshot, polls=polls)
 
     def poll(self) -> Outcome:
         """Poll IMDS once, record what changed, and publish a snapshot.
@@ -138,82 +158,96 @@ class Poller:
             Stopped: the process is to end.
         """
         began = self._clock()
-        outcome, failure, has_read = Outcome.OK, "", False
         self._approved = False
-        self._keep_journal(began)
+        if self.state.take_journal(QUICK_JOURNAL_SECONDS):
+            self._publish()  # IMDS may not answer for two minutes
+        self.state.identify(self.identity())
+        self.state.journal.maintain(began, lambda: self._clock_confirmed(began))
+        result = self._result()
+        self._report(result)
+        # Not before: a write of the journal would have to wait for it.
+        self._reader.store(self.state.vm_name or "")
+        self.state.keep_kinds()
+        self.state.pauses.attend(self.state.known)
+        self.state.trace_hooks()
+        self._count(result, began)
+        self._publish()
+        self._push()
+        return result.outcome
+
+    def _result(self) -> PollResult:
+        """Read a document, record what changed, and send a due approval; return how that ended."""
+        has_read = False
         try:
             document = self._take_in()
             has_read = True  # readable events are recorded, whatever follows
             if document is not None:
-                self._approve(document)
-                if document.unreadable:
-                    message = "IMDS sent a document that is partly unreadable"
-                    raise ImdsError(Outcome.INVALID_DOCUMENT, message, document.unreadable[0])  # noqa: TRY301 - as a failed poll
-            self._report(outcome)
+                self._approve()
         except Stopped:
             raise
         except ImdsError as error:
-            outcome, failure = error.outcome, str(error)
-            self._report(outcome, error.reason, failure)
-        except Exception:  # noqa: BLE001 - whatever it is, the next poll must come
-            outcome, failure = (
-                Outcome.INVALID_DOCUMENT,
-                "the exporter failed on this answer; its log has the traceback",
-            )
-            self._report(outcome, "poll failed", failure, is_bug=True)
-        self._reader.store(
-            self.state.vm_name or ""
-        )  # not before: a write of the journal would have to wait for it
-        self.state.keep_kinds()
-        self.state.pauses.attend(self.state.known)
-        self._publish(outcome, failure, began, is_partial=has_read and outcome is not Outcome.OK)
-        return outcome
+            return _failed(error, has_read=has_read)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the next poll must come
+            failure = "the exporter failed on this answer; its log has the traceback"
+            return PollResult(Outcome.INVALID_DOCUMENT, "poll failed", failure, has_read, error)
+        if document is not None and document.unreadable:
+            message = "IMDS sent a document that is partly unreadable"
+            reason = document.unreadable[0]
+            return _failed(ImdsError(Outcome.INVALID_DOCUMENT, message, reason), has_read=True)
+        return PollResult(has_read=True)
 
-    def _report(
-        self, outcome: Outcome, reason: str = "", error: str = "", *, is_bug: bool = False
-    ) -> None:
-        """Log a failure when it begins, when its ``reason`` changes, and when it ends: then ``reason`` is ``""``."""
-        before, self._reason = self._reason, reason
-        if reason == before:
+    def _report(self, result: PollResult) -> None:
+        """Log a failure when it begins, when its reason changes, and when it ends."""
+        before = self._reason
+        self._reason = result.reason
+        if result.reason == before:
             return
-        self._failed_at, log = self._failed_at if before else self._clock(), self.state.log
-        if not reason:
-            log.info(
-                "IMDS answers again",
-                extra=facts(seconds=round(self._clock().since(self._failed_at), 3)),
-            )
+        if not before:
+            self._failed_at = self._clock()
+        log = self.state.log
+        if not result.reason:
+            seconds = round(self._clock().since(self._failed_at), 3)
+            log.info("IMDS answers again", extra=facts(seconds=seconds))
             return
         what = "IMDS poll still failing, new cause" if before else "IMDS poll failed"
-        fields = facts(
-            outcome=outcome,
-            error=f"{error}; polling slower" if outcome is Outcome.THROTTLED else error,
-        )
-        log.log(logging.ERROR if is_bug else logging.WARNING, what, extra=fields, exc_info=is_bug)
+        is_throttled = result.outcome is Outcome.THROTTLED
+        error = f"{result.failure}; polling slower" if is_throttled else result.failure
+        level = logging.WARNING if result.bug is None else logging.ERROR
+        fields = facts(outcome=result.outcome, error=error)
+        log.log(level, what, extra=fields, exc_info=result.bug)
 
     def _take_in(self) -> Document | None:
         """Read the document and record what changed; after a failure, the known events stay unchanged."""
         self._take_answer()
         document = self._reader.read(has_events=bool(self.state.known.current))
         self.correct_clock(self.client.server_time())
+        self.state.take_journal(JOURNAL_SECONDS)
         self._take_answer()  # before the document, which may show what the approval has started
         if document is not None:
             self.state.take_in(document)
+            self._publish()
         return document
 
-    def _approve(self, document: Document) -> None:
+    def _approve(self) -> None:
         """Send a due approval, which is written to the journal before it is sent."""
         state = self.state
-        shown = {event.event_id for event in document.events}
         is_confirmed = state.vm_name is not None or state.knows_owner
-        due = self.approvals.due(state.known, shown, state.vm_name, is_name_confirmed=is_confirmed)
-        if due is not None:
-            state.record(
-                mark_requested(
-                    state.known, due.life.event_id, due.approver, self._clock(), who=due.who
-                )
-            )
-            self.approvals.send(due)
-            self._take_answer(ANSWER_SECONDS)
+        due = self.approvals.due(
+            state.known,
+            state.approvable,
+            state.vm_name,
+            is_name_confirmed=is_confirmed,
+        )
+        if due is None:
+            return
+        now = self._clock()
+        event_id = due.life.event_id
+        state.apply(
+            lambda known: (mark_requested(known, event_id, due.approver, now, who=due.who), ())
+        )
+        self.approvals.send(due)
+        self._publish()
+        self._take_answer(ANSWER_SECONDS)
 
     def _take_answer(self, wait: float = 0.0) -> None:
         """Record the answer of IMDS to the last approval, if it comes within ``wait`` seconds."""
@@ -221,55 +255,65 @@ class Poller:
         if answer is None:
             return
         due, error = answer
+        now = self._clock()
         self._approved = error is None
-        self.state.record(*answered(self.state.known, due, error, self._clock()))
+        self.state.apply(lambda known: answered(known, due, error, now))
         self.approvals.store_result(due, error)
-        self._show()  # with the approval: the next request may be sent at once
-
-    def _keep_journal(self, now: Timestamp) -> None:
-        """Maintain the journal: check its file and its owner, and remove old entries."""
-        self.state.identify(self._identity)
-        self.state.journal.maintain(now, lambda: self._clock_confirmed(now))
+        self._publish()  # with the approval: the next request may be sent at once
 
     def _clock_confirmed(self, now: Timestamp) -> bool:
         """Return whether IMDS' clock (the Date header of its last answer) agrees with this machine's."""
-        answered = self.client.server_time()
-        return answered is not None and abs(answered - now.wall) <= CLOCK_TOLERANCE_SECONDS
+        answered_at = self.client.server_time()
+        return answered_at is not None and abs(answered_at - now.wall) <= CLOCK_TOLERANCE_SECONDS
 
-    def _publish(
-        self, outcome: Outcome, failure: str, began: Timestamp, *, is_partial: bool
-    ) -> None:
-        before, ended = self.snapshot.polls, self._clock()
-        polls = Polls(
-            outcomes={**before.outcomes, outcome: before.outcomes[outcome] + 1},
+    def _count(self, result: PollResult, began: Timestamp) -> None:
+        """Count a poll that began then."""
+        before = self._polls
+        ended = self._clock()
+        is_ok = result.outcome is Outcome.OK
+        self._polls = Polls(
+            outcomes={**before.outcomes, result.outcome: before.outcomes[result.outcome] + 1},
             durations=before.durations.observe(ended.since(began)),
-            up=outcome is Outcome.OK,
-            partial=is_partial,
-            last_success=ended.wall if outcome is Outcome.OK else before.last_success,
-            failure=failure,
+            up=is_ok,
+            partial=result.is_partial,
+            last_success=ended.wall if is_ok else before.last_success,
+            failure=result.failure,
         )
-        self.state.trace_hooks()
-        self._show(polls=polls)
+
+    def _publish(self) -> None:
+        """Let everybody see what is known now."""
+        state = self.state
+        scheduler = self.approvals.scheduler
+        published = Snapshot(
+            poll_interval=state.config.poll_interval,
+            polls=self._polls,
+            vm_name=state.vm_name,
+            identity=state.identity,
+            incarnation=None if state.document is None else state.document.incarnation,
+            document_changes=state.document_changes,
+            events_dropped=state.events_dropped,
+            statistics=state.statistics,
+            approval_policy=scheduler.policy_name,
+            approval_statuses=dict(scheduler.statuses),
+            approval_requests=dict(scheduler.counts),
+            journal=state.journal.state,
+            deliveries=self._deliveries(),
+            hooks=state.journal.inbox.hooks,
+            hook_runs=state.journal.inbox.runs,
+        )
+        published = published.with_events(state.known, self._clock().wall)
+        self.snapshot = published.sharing(self.snapshot)
+
+    def _deliveries(self) -> Deliveries:
+        """Return how many spans were delivered, and how many wait."""
+        delivery = self.state.delivery
+        if delivery is None:
+            return Deliveries()
+        queued = self.state.journal.spans_queued()  # first: what is no longer queued was counted
+        return Deliveries(delivery.exported, delivery.failed, queued)
+
+    def _push(self) -> None:
+        """Wake what pushes alerts, if there is something new for it."""
         if self.alerts is not None:
             now = self.snapshot
             self.alerts.update(now.shown, now.ended, now.identity, now.polls.up)
-
-    def _show(self, **fields: object) -> None:
-        """Let the snapshot have ``fields``, the events as they are now, and what the other parts say of themselves."""
-        state, scheduler, delivery = self.state, self.approvals.scheduler, self.state.delivery
-        queued = (
-            state.journal.spans_queued()
-        )  # asked first: what is no longer queued has been counted
-        state.show(
-            self._clock(),
-            approval_policy=scheduler.policy_name,
-            approval_requests=dict(scheduler.counts),
-            approval_statuses=dict(scheduler.statuses),
-            journal=state.journal.state,
-            hooks=state.journal.inbox.hooks,
-            hook_runs=state.journal.inbox.runs,
-            deliveries=Deliveries(delivery.exported, delivery.failed, queued)
-            if delivery
-            else Deliveries(),
-            **fields,
-        )

@@ -1,15 +1,23 @@
-"""What the exporter knows: events, statistics, and the documents that they come from; and how a document changes it.
+"""What the exporter knows: events, statistics, and the documents that they come from.
 
-Writes each change to the journal before anybody is shown it. Must not ask IMDS, or decide when to:
-    ``polling.poller``.
+Decides how a document changes it, and writes each change to the journal before anybody is shown it.
+Must not ask IMDS, or decide when to: ``polling.poller``.
+
+What is known begins with what the journal has of earlier runs. A disk that hangs must not hide an
+event, so documents are taken in without the journal after :data:`JOURNAL_SECONDS`. Each change of
+the known events is a :data:`Step`, a pure function. When the journal has been read, the steps so
+far are applied again to what it has. So an event that it knows is not detected a second time, and
+an approval that it knows is not forgotten.
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import Final
 
 from azure_scheduled_events_exporter.config.settings import Config
+from azure_scheduled_events_exporter.core.document import MOST_NAMES, Document, ScheduledEvent
+from azure_scheduled_events_exporter.core.instance import Instance
 from azure_scheduled_events_exporter.core.kinds import with_kinds
 from azure_scheduled_events_exporter.core.lifecycle import Change, Lifecycle, Lifecycles, Transition
 from azure_scheduled_events_exporter.core.observation import (
@@ -17,7 +25,7 @@ from azure_scheduled_events_exporter.core.observation import (
     ObservationContext,
     observe,
 )
-from azure_scheduled_events_exporter.core.records import change_record
+from azure_scheduled_events_exporter.core.records import Record, change_record
 from azure_scheduled_events_exporter.core.spans import (
     SpanFacts,
     finished,
@@ -25,24 +33,51 @@ from azure_scheduled_events_exporter.core.spans import (
     is_traced,
     unfinished,
 )
+from azure_scheduled_events_exporter.core.statistics import Statistics
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.journal.journal import OWNER_WAIT_SECONDS, Journal
+from azure_scheduled_events_exporter.journal.store import Remembered
 from azure_scheduled_events_exporter.logs import facts
-from azure_scheduled_events_exporter.snapshot.snapshot import Snapshot
+from azure_scheduled_events_exporter.snapshot.hooks import HookRun
 from azure_scheduled_events_exporter.tracing.delivery import SpanDelivery
 
 from .clock import Clock
 from .kernel import Kernel
 from .pauses import Pauses
 
-if TYPE_CHECKING:
-    from azure_scheduled_events_exporter.core.document import Document
-    from azure_scheduled_events_exporter.core.instance import Instance
+Step = Callable[[Lifecycles], tuple[Lifecycles, Sequence[Change]]]
+"""Returns the known events after a document or an approval, and the changes. Pure."""
+
+QUICK_JOURNAL_SECONDS: Final = 0.2
+"""How long after the start the first request waits for the journal: a disk that works takes 0.02 s."""
+JOURNAL_SECONDS: Final = 1.0
+"""How long after the start the first document waits for the journal."""
+
+APPROVALS_WAIT_SECONDS: Final = 60.0
+"""For how long an event of the first document is not approved while the journal is not read.
+
+An earlier run may have approved it already. IMDS starts an approved event sooner than that.
+"""
+
+MOST_PEERS: Final = 1000
+"""How many current events of other VMs are known. Azure shows one VM a few at a time."""
+MOST_OWN: Final = 1000
+"""How many current events of this VM are known."""
+_MOST_WEIGHT: Final = 1000
+"""How many events the documents have together whose steps are kept for the journal."""
+
+
+@dataclass(frozen=True, slots=True)
+class _KeptStep:
+    """A step that is applied again to what the journal has; its weight counts events."""
+
+    step: Step
+    weight: int
 
 
 @dataclass(eq=False)
-class State:
-    """The state, restored from the journal. One thread uses it; ``snapshot`` may be read by any.
+class ExporterState:
+    """What is known. One thread uses it.
 
     Attributes:
         clock: the time by the clock of IMDS.
@@ -51,8 +86,13 @@ class State:
         delivery: delivers the spans that the journal holds; None without tracing.
         wait: waits so many seconds, or until the process is to end; returns whether it is.
         log: where transitions are logged.
-        snapshot: what others may see.
-        identity: this VM in the instance metadata; None while unknown.
+        known: the current events, and those that ended last.
+        statistics: of all transitions.
+        identity: this VM in the instance metadata, as of this poll; None while unknown.
+        document: the newest one whose changes are in the journal; None before the first.
+        document_changes: how many documents differed from the one before.
+        events_dropped: how many events of documents were left out, because there were too many.
+        has_journal: whether what the journal has of earlier runs is known.
     """
 
     config: Config
@@ -65,28 +105,27 @@ class State:
     log: logging.Logger
 
     def __post_init__(self) -> None:
+        self.known = Lifecycles()
+        self.statistics = Statistics()
         self.identity: Instance | None = None
-        self.snapshot = Snapshot(poll_interval=self.config.poll_interval)
+        self.document: Document | None = None
+        self.document_changes = 0
+        self.events_dropped = 0
+        self.has_journal = False
         self._began = self.clock()
-        self._document: Document | None = None  # the last one whose changes are in the journal
-        self._observed_at: Timestamp | None = None  # when the last one came
-        # The runs of hooks whose spans are in the journal.
-        self._traced_runs = {run.run for run in self.journal.inbox.runs if run.outcome is not None}
-        self._restore()
-
-    def _restore(self) -> None:
-        """Begin with what the journal has.
-
-        Its events stay current until a document shows otherwise.
-        """
-        restored = self.journal.restore()
-        self.known = replace(restored.lifecycles, seen={})
-        self.show(self.clock(), statistics=restored.statistics)
+        self._observed_at: Timestamp | None = None  # when the last document came
+        self._sent: Document | None = None  # the last document, with all of its events
+        self._kept_steps: list[_KeptStep] = []  # until the journal is known
+        self._logged: set[tuple[str, Transition]] = set()  # by EventId, until then
+        self._first_events: frozenset[str] = frozenset()  # EventIds of the first document
+        self._traced_runs: set[str] = set()  # the runs of hooks whose spans are in the journal
 
     @property
     def vm_name(self) -> str | None:
         """This VM's name as Resources spell it; None while unknown."""
-        return self.config.instance_name or (self.identity.vm_name if self.identity else None)
+        if self.config.instance_name:
+            return self.config.instance_name
+        return self.identity.vm_name if self.identity else None
 
     @property
     def knows_owner(self) -> bool:
@@ -94,62 +133,130 @@ class State:
 
         Until then, they end only if a document has shown them.
         """
-        return (
-            not self.journal.awaits_vm_id or self.clock().since(self._began) >= OWNER_WAIT_SECONDS
-        )
+        has_waited = self.clock().since(self._began) >= OWNER_WAIT_SECONDS
+        return has_waited or not self.journal.awaits_vm_id
 
-    def identify(self, identity: "Instance | None") -> None:
+    def take_journal(self, seconds: float = 0.0) -> bool:
+        """Begin with what the journal has, as soon as it is read; return whether that is now.
+
+        Waits for it until so many seconds have passed since the start. Its events stay current
+        until a document shows otherwise.
+        """
+        if self.has_journal:
+            return False
+        left = seconds - self.clock().since(self._began)
+        if left > 0 and not self.journal.wait_until_read(left) and seconds >= JOURNAL_SECONDS:
+            self.journal.report_hanging(seconds)
+        remembered = self.journal.adopt()
+        if remembered is None:
+            return False
+        self.has_journal = True
+        kept_steps = self._kept_steps
+        self._kept_steps = []
+        self._restore(remembered)
+        for kept in kept_steps:
+            self._record(*kept.step(self.known))
+        self._logged.clear()
+        return True
+
+    def _restore(self, remembered: Remembered) -> None:
+        lives = remembered.lifecycles
+        self.known = replace(lives, seen={})
+        self.statistics = remembered.statistics
+        self.pauses.restore(remembered.heartbeat)
+        self._traced_runs = {run.run for run in self.journal.inbox.runs if run.outcome is not None}
+
+    def identify(self, identity: Instance | None) -> None:
         """Set this VM's identity. Forget a journal that came with the image of another VM."""
         self.identity = identity
         if identity is not None and self.journal.claim(identity.vm_id):
-            self.pauses.take()
-            self._restore()
+            self._restore(self.journal.remembered)
 
-    def show(self, now: Timestamp, **values: object) -> None:
-        """Let the snapshot have the events as they are at ``now``, and ``values`` of further fields."""
-        names = {"vm_name": self.vm_name, "identity": self.identity}
-        self.snapshot = self.snapshot.showing(self.known, now.wall, **names, **values)
-
-    def take_in(self, document: "Document") -> None:
+    def take_in(self, document: Document) -> None:
         """Derive transitions from the document, write them to the journal, and log them."""
-        before, now = self._document or replace(document, remarks=()), self.clock()
-        watched = (
-            self._observed_at is not None and now.since(self._observed_at) <= WATCHED_WITHIN_SECONDS
-        )
+        now = self.clock()
+        observed_at = self._observed_at
         self._observed_at = now
         context = ObservationContext(
-            now,
-            self.vm_name,
-            watched,
-            self.pauses.take(),
-            keeps_unshown=not self.knows_owner,
-            counted=self.kernel.look(is_changed=document is not self._document),
+            now=now,
+            vm_name=self.vm_name,
+            watched=observed_at is not None and now.since(observed_at) <= WATCHED_WITHIN_SECONDS,
+            pause=self.pauses.take(),
+            counted=self.kernel.look(is_changed=document is not self._sent),
             harmless_below=self.config.freeze_harmless_below,
         )
-        self.record(*observe(self.known, document, context))
-        changed = (document.incarnation, document.events) != (before.incarnation, before.events)
-        self.snapshot = self.snapshot.having(
-            incarnation=document.incarnation,
-            document_changes=self.snapshot.document_changes + changed,
-        )
-        for remark in (each for each in document.remarks if each not in before.remarks):
-            self.log.warning(
-                "unexpected content in Scheduled Events document", extra=facts(remark=remark)
-            )
-        self._document = document
+        before = self.document
+        if before is not None and document is self._sent:
+            bounded = before  # the same document again, at most polls
+        else:
+            bounded = self._bounded(document)
+            self._sent = document
+
+        def step(known: Lifecycles) -> tuple[Lifecycles, Sequence[Change]]:
+            # Whether the owner is known may change when the journal is read.
+            return observe(known, bounded, replace(context, keeps_unshown=not self.knows_owner))
+
+        self.apply(step, weight=sum(map(_weight, bounded.events)))
+        if before is None:
+            self._first_events = frozenset(event.event_id for event in bounded.events)
+        elif (document.incarnation, bounded.events) != (before.incarnation, before.events):
+            self.document_changes += 1
+        remarked = before.remarks if before is not None else ()
+        for remark in bounded.remarks:
+            if remark not in remarked:
+                self.log.warning(
+                    "unexpected content in Scheduled Events document", extra=facts(remark=remark)
+                )
+        self.document = bounded
 
     def keep_kinds(self) -> None:
         """Let the events have the kinds of this moment, also while no document comes."""
         known = with_kinds(self.known, self.clock().wall, self.config.freeze_harmless_below)
-        self.record(known)
+        self._record(known, ())
 
-    def record(self, known: Lifecycles, changes: Sequence[Change] = ()) -> None:
-        """Write ``changes`` and the new state ``known`` to the journal, log them and show them, in this order."""
-        pairs = [
-            (life, self.known.current.get(event_id)) for event_id, life in known.current.items()
-        ]
-        lives = [life for life, before in pairs if life is not before and life != before]
-        lives += [change.lifecycle for change in changes if change.lifecycle.outcome]
+    def _bounded(self, document: Document) -> Document:
+        """Return ``document`` without the events that are too many.
+
+        Those that are known stay, so no event seems to end because others are new.
+        """
+        if len(document.events) <= MOST_PEERS:
+            return document
+        own = [event for event in document.events if event.spelling(self.vm_name)]
+        peers = [event for event in document.events if not event.spelling(self.vm_name)]
+        left = {*self._known_first(own, MOST_OWN), *self._known_first(peers, MOST_PEERS)}
+        events = tuple(event for event in document.events if event.event_id in left)
+        self.events_dropped += len(document.events) - len(events)
+        if len(events) == len(document.events):
+            return document
+        # Without a number of them: a remark that changes is logged again.
+        remark = f"more than {MOST_PEERS} events: new ones are left out"
+        return replace(document, events=events, remarks=(*document.remarks, remark))
+
+    def _known_first(self, events: Sequence[ScheduledEvent], at_most: int) -> list[str]:
+        """Return the EventIds of at most so many of ``events``: those that are current before others."""
+        ids = [event.event_id for event in events]
+        return sorted(ids, key=lambda event_id: event_id not in self.known.current)[:at_most]
+
+    def apply(self, step: Step, *, weight: int = 1) -> None:
+        """Change the known events, write the changes to the journal and log them."""
+        before = self.known
+        known, changes = step(before)
+        self._record(known, changes)
+        if not self.has_journal and _changed_lives(before, known, changes):
+            self._keep(_KeptStep(step, weight))
+
+    def _keep(self, kept: _KeptStep) -> None:
+        """Keep a step until the journal is known; the oldest ones go if there are too many."""
+        self._kept_steps.append(kept)
+        while len(self._kept_steps) > 1 and self._kept_weight() > _MOST_WEIGHT:
+            self._kept_steps.pop(0)
+
+    def _kept_weight(self) -> int:
+        return sum(kept.weight for kept in self._kept_steps)
+
+    def _record(self, known: Lifecycles, changes: Sequence[Change]) -> None:
+        """Write ``changes`` and the new state ``known`` to the journal, and log them, in this order."""
+        lives = _changed_lives(self.known, known, changes)
         if not lives:
             self.known = known
             return
@@ -159,29 +266,45 @@ class State:
             if self.is_traced(change.lifecycle)
             for span in finished(change)
         ]
-        statistics = self.snapshot.statistics.plus(changes) if changes else self.snapshot.statistics
-        self.journal.record(changes, lives, spans, statistics=statistics, lifecycles=known)
+        if changes:
+            self.statistics = self.statistics.plus(changes)
+        self.journal.record(changes, lives, spans, statistics=self.statistics, lifecycles=known)
         self.known = known
         for change in changes:
             self._log(change)
         if spans and self.delivery is not None:
             self.delivery.wake()
         self.pauses.attend(known)  # before anyone is shown a start: the pause may follow at once
-        self.show(self.clock(), statistics=statistics)
 
     def _log(self, change: Change) -> None:
-        """Log a transition with the fields of its JSON record that have a value."""
+        """Log a transition, once, with the fields of its JSON record that have a value."""
+        what = (change.lifecycle.event_id, change.transition)
+        if what in self._logged:  # before the journal was read
+            return
+        if not self.has_journal:
+            self._logged.add(what)
         level = logging.WARNING if change.transition is Transition.LOST else logging.INFO
-        record = change_record(change)
         notice = change.lifecycle.notice_seconds
-        record |= {
-            "resources": ",".join(change.lifecycle.event.resources),
-            "transition": None,
-            "at": None,
-        }
-        record |= {"notice_seconds": None if notice is None else round(notice, 3)}
+        record: Record = {**change_record(change)}
+        record["resources"] = ",".join(change.lifecycle.event.resources)
+        record["notice_seconds"] = None if notice is None else round(notice, 3)
+        del record["transition"]
+        del record["at"]
         known = {name: value for name, value in record.items() if value not in {None, ""}}
         self.log.log(level, "event %s", change.transition, extra=facts(**known))
+
+    @property
+    def approvable(self) -> frozenset[str]:
+        """The EventIds that may be approved now: those of the newest document.
+
+        While the journal is not known, those of the first document wait for
+        :data:`APPROVALS_WAIT_SECONDS`, because an earlier run may have approved them.
+        """
+        if self.document is None:
+            return frozenset()
+        shown = frozenset(event.event_id for event in self.document.events)
+        waits = self.clock().since(self._began) < APPROVALS_WAIT_SECONDS
+        return shown - self._first_events if waits and not self.has_journal else shown
 
     def is_traced(self, life: Lifecycle) -> bool:
         """Return whether this VM sends the spans of an event."""
@@ -191,9 +314,8 @@ class State:
 
     def open_spans(self) -> tuple[SpanFacts, ...]:
         """Return the unfinished spans of current events, for a shutdown during an event."""
-        lives = (
-            self.known.shown if self.journal.awaits_vm_id else self.known.current
-        )  # others may be another VM's
+        # Others may be another VM's.
+        lives = self.known.shown if self.journal.awaits_vm_id else self.known.current
         return unfinished(filter(self.is_traced, lives.values()), self.clock())
 
     def trace_hooks(self) -> None:
@@ -202,19 +324,37 @@ class State:
             return
         spans = []
         for run in self.journal.inbox.runs:
-            life = self.known.current.get(run.event_id) or self.known.ended.get(run.event_id)
-            if (
-                run.outcome is None
-                or run.run in self._traced_runs
-                or life is None
-                or not self.is_traced(life)
-            ):
+            if run.outcome is None or run.run in self._traced_runs:
                 continue
-            start, end = Timestamp(run.started), Timestamp(run.started + (run.duration or 0.0))
-            spans.append(
-                hook_run(life, run.run, start, end, {"phase": run.phase, "outcome": run.outcome})
-            )
-            self._traced_runs.add(run.run)
+            life = self.known.current.get(run.event_id) or self.known.ended.get(run.event_id)
+            if life is not None and self.is_traced(life):
+                spans.append(_span_of(run, life))
+                self._traced_runs.add(run.run)
         if spans:
             self.journal.record(spans=spans)
             self.delivery.wake()
+
+
+def _changed_lives(
+    before: Lifecycles, after: Lifecycles, changes: Iterable[Change]
+) -> list[Lifecycle]:
+    """Return the lives that are new or different, and those that have ended."""
+    lives = []
+    for event_id, life in after.current.items():
+        earlier = before.current.get(event_id)
+        if life is not earlier and life != earlier:
+            lives.append(life)
+    lives += [change.lifecycle for change in changes if change.lifecycle.outcome]
+    return lives
+
+
+def _weight(event: ScheduledEvent) -> int:
+    """Return how much memory an event takes, in events with few names."""
+    return 1 + len(event.resources) // MOST_NAMES
+
+
+def _span_of(run: HookRun, life: Lifecycle) -> SpanFacts:
+    start = Timestamp(run.started)
+    end = Timestamp(run.started + (run.duration or 0.0))
+    attributes = {"phase": run.phase, "outcome": run.outcome or ""}
+    return hook_run(life, run.run, start, end, attributes)

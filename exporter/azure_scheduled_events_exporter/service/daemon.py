@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 from azure_scheduled_events_exporter.approval.scheduler import ApprovalScheduler
 from azure_scheduled_events_exporter.approval.sender import ApprovalSender
 from azure_scheduled_events_exporter.config.settings import Config, warnings
+from azure_scheduled_events_exporter.core.instance import Instance
 from azure_scheduled_events_exporter.errors import ExporterError, UsageError, named_by
 from azure_scheduled_events_exporter.http_server.app import App
 from azure_scheduled_events_exporter.http_server.server import Server
@@ -36,7 +37,7 @@ from azure_scheduled_events_exporter.polling.clock import Clock, ImdsClock, sinc
 from azure_scheduled_events_exporter.polling.kernel import Kernel
 from azure_scheduled_events_exporter.polling.pauses import Pauses
 from azure_scheduled_events_exporter.polling.poller import Poller
-from azure_scheduled_events_exporter.polling.state import State
+from azure_scheduled_events_exporter.polling.state import ExporterState
 from azure_scheduled_events_exporter.snapshot.snapshot import Snapshot
 from azure_scheduled_events_exporter.tracing.delivery import SpanDelivery, otlp_sender
 from azure_scheduled_events_exporter.tracing.variables import (
@@ -111,7 +112,8 @@ class Exporter:
         ]
         path = None if config.journal_path == MEMORY else Path(config.journal_path)
         self.journal = journal or Journal(path, config.journal_retention, log)
-        self._delivery = _delivery(config, self.journal, log) if reports else None
+        self._instance_name = config.instance_name
+        self._delivery = self._span_delivery(config) if reports else None
         machine_clock = clock or system_clock()
         monotonic = (lambda: clock().monotonic) if clock else since_boot()
         self.clock = ImdsClock(machine_clock)
@@ -132,13 +134,48 @@ class Exporter:
         self._approval_policy = scheduler.policy
         pauses = Pauses(machine_clock, monotonic, self.journal)
         kernel = Kernel(machine_clock)
-        state = State(
+        self.identification = Identification(
+            asking, config.imds_timeout, config.instance_name, self._wait, log
+        )
+        state = ExporterState(
             config, self.journal, self._delivery, self.clock, pauses, kernel, self._wait, log
         )
-        self.poller = Poller(state, self._polling_client, approvals, self._alerts, correct_clock)
-        self.identification = Identification(
-            asking, config.imds_timeout, config.instance_name, self.poller.learn, self._wait, log
+        self.poller = Poller(
+            state,
+            self._polling_client,
+            approvals,
+            self._alerts,
+            lambda: self.identification.identity,
+            correct_clock,
         )
+
+    def _span_delivery(self, config: Config) -> SpanDelivery | None:
+        """Return what delivers spans; None if tracing is off.
+
+        The variables of OpenTelemetry may be meant for other programs, so they stop nothing here.
+        """
+        endpoint = config.otlp_endpoint
+        message = "unusable OpenTelemetry variable"
+        if not is_wanted(endpoint, os.environ):
+            return None
+        for doubt in (*obstacles(os.environ), *doubts(os.environ)):
+            self._log.warning(message, extra=facts(error=doubt))
+        if is_on(endpoint, os.environ):
+            try:
+                sender = otlp_sender(endpoint)
+                return SpanDelivery(self.journal, sender, self._traced_instance, self._log)
+            except UsageError as error:
+                self._log.warning(message, extra=facts(error=str(error)))
+        self._log.warning("tracing is off: OpenTelemetry's variables cannot be used")
+        return None
+
+    def _traced_instance(self) -> Instance | None:
+        """Return this VM as its spans show it: ``--instance.name`` overrides the name in IMDS."""
+        found = self.identification.identity
+        name = self._instance_name
+        if name is None:
+            return found
+        return Instance(name) if found is None else replace(found, vm_name=name)
 
     def _alert_push(self, config: Config, clock: Clock) -> "AlertPush":
         from .alert_push import alert_push  # noqa: PLC0415 - only with an Alertmanager
@@ -173,6 +210,7 @@ class Exporter:
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
         state = self.poller.state
+        state.take_journal()  # it may have been read since the last poll
         state.pauses.attend(state.known, is_last=True)
         self.journal.close()
 
@@ -259,25 +297,6 @@ def _ignore(_: float | None) -> None:
     """Do not correct a clock."""
 
 
-def _delivery(config: Config, journal: Journal, log: logging.Logger) -> SpanDelivery | None:
-    """Return what delivers spans; None if tracing is off.
-
-    The variables of OpenTelemetry may be meant for other programs, so they stop nothing here.
-    """
-    endpoint = config.otlp_endpoint
-    if not is_wanted(endpoint, os.environ):
-        return None
-    for doubt in (*obstacles(os.environ), *doubts(os.environ)):
-        log.warning("unusable OpenTelemetry variable", extra=facts(error=doubt))
-    if is_on(endpoint, os.environ):
-        try:
-            return SpanDelivery(journal, otlp_sender(endpoint), log)
-        except UsageError as error:
-            log.warning("unusable OpenTelemetry variable", extra=facts(error=str(error)))
-    log.warning("tracing is off: OpenTelemetry's variables cannot be used")
-    return None
-
-
 def run(
     config: Config,
     log: logging.Logger,
@@ -295,8 +314,8 @@ def run(
     signals already.
 
     Raises:
-        ExporterError: the endpoint cannot be discovered, root cannot be given up, or listening
-            fails.
+        ExporterError: the endpoint cannot be discovered, root cannot be given up, listening fails,
+            or the journal must not be used.
     """
     if ending is None:
         ending = Ending()
@@ -331,6 +350,7 @@ async def _serve(
     exporter = Exporter(config, log, rate_limiter=rate_limiter)
     poller = exporter.poller
     exporter.failed = ending.fail
+    exporter.journal.when_refused(ending.fail)
     pages = routes(poller.latest, config.web_telemetry_path, lambda: exporter.clock().wall)
     server = Server(config.web_listen_address, App(pages, access, log), log)
     await server.start()
@@ -360,6 +380,8 @@ async def _serve(
     # survives a kill.
     await server.stop()  # first, so that no client takes time from the others
     exporter.stop()
+    if exporter.journal.refusal is not None:
+        raise exporter.journal.refusal
     log.info("exporter stopped")
     return ending.status
 

@@ -1,6 +1,6 @@
 """Asks IMDS who this VM is: until its name is known, until nothing is missing, and then now and then again.
 
-Must not know what follows from the identity: ``learn`` hands it on.
+Must not know what follows from the identity.
 """
 
 import logging
@@ -32,35 +32,35 @@ _RETRY_SECONDS = 60.0
 
 @dataclass(eq=False)
 class Identification:
-    """Asks for the instance metadata, and hands each new answer to ``learn``.
+    """Asks for the instance metadata.
 
     Attributes:
         client: sends requests to IMDS; nobody else uses it.
         timeout: of a request, seconds.
         given: the value of ``--instance.name``, which overrides the name in IMDS.
-        learn: is called with this VM's identity when it is known and whenever it changes.
         wait: waits so many seconds, or until the process is to end; returns whether it is.
         log: where it is logged.
         asked: is set when IMDS was asked for the first time.
         complete: is set when nothing is missing.
+        identity: this VM, as far as IMDS has told; None before that. Any thread may read it.
     """
 
     client: ImdsClient
     timeout: float
     given: str | None
-    learn: Callable[[Instance], None]
     wait: Callable[[float], bool]
     log: logging.Logger
 
     def __post_init__(self) -> None:
-        self._identity: Instance | None = None
-        self.asked, self.complete = threading.Event(), threading.Event()
+        self.identity: Instance | None = None
+        self.asked = threading.Event()
+        self.complete = threading.Event()
 
     def run(self) -> None:
         """Ask until the process is to end."""
         failed = 0  # attempts since something new was learnt
         while True:
-            before = self._identity
+            before = self.identity
             try:
                 failure = self.ask()
             except Stopped:
@@ -68,8 +68,8 @@ class Identification:
             self.asked.set()
             if failure and before is None and not failed:
                 self._warn(failure)
-            failed = 0 if self._identity is not before else failed + 1
-            longest = _LABELS_SECONDS if self.given or self._identity else _NAME_SECONDS
+            failed = 0 if self.identity is not before else failed + 1
+            longest = _LABELS_SECONDS if self.given or self.identity else _NAME_SECONDS
             pause = min(longest, max(1.0, failed))
             if self.complete.is_set():
                 pause = _RETRY_SECONDS if failure else _AGAIN_SECONDS
@@ -85,14 +85,13 @@ class Identification:
             identity = parse_instance(self.client.instance(self.timeout))
         except ExporterError as error:
             return str(error)
-        before = self._identity
+        before = self.identity
         if before is not None and not identity.is_complete:  # what is missing now has not changed
             identity = replace(
                 before, **{name: value for name, value in asdict(identity).items() if value}
             )
         if identity != before:
-            self._identity = identity
-            self.learn(identity)
+            self.identity = identity
             if identity.is_complete:
                 self.complete.set()
             self._report(before, identity)

@@ -4,7 +4,8 @@ Readers never lock or wait: they take the newest :class:`Snapshot` and use it fo
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 from azure_scheduled_events_exporter.core.document import comparable_name
 from azure_scheduled_events_exporter.core.instance import Instance
@@ -78,6 +79,8 @@ class Snapshot:
         identity: this VM in the instance metadata; None while unknown.
         incarnation: of the newest document; None if it carried none.
         document_changes: number of documents that differed from the one before.
+        events_dropped: number of events of documents that were left out, because there were more
+            than ``polling.state`` takes.
         current: the current events by EventId.
         shown: those of them that documents of this run have shown; the others are known from the
             journal only.
@@ -98,6 +101,7 @@ class Snapshot:
     identity: Instance | None = None
     incarnation: int | None = None
     document_changes: int = 0
+    events_dropped: int = 0
     current: Mapping[str, Lifecycle] = field(default_factory=dict)
     shown: Mapping[str, Lifecycle] = field(default_factory=dict)
     seen: Mapping[str, float] = field(default_factory=dict)
@@ -119,18 +123,23 @@ class Snapshot:
         names = (self.vm_name, self.identity.vm_name if self.identity else None)
         return all(names) and len({comparable_name(name) for name in names if name}) > 1
 
-    def having(self, **values: object) -> "Snapshot":
-        """Return the snapshot with ``values`` of its fields; what is equal to them stays the same object."""
-        new = {name: value for name, value in values.items() if value != getattr(self, name)}
-        return replace(self, **new) if new else self  # type: ignore[arg-type] # as its class says
-
-    def showing(self, known: Lifecycles, now: float, **values: object) -> "Snapshot":
-        """Return the snapshot with the events of ``known`` as they are at ``now``, and ``values`` of further fields."""
-        return self.having(
+    def with_events(self, known: Lifecycles, now: float) -> "Snapshot":
+        """Return the snapshot with the events of ``known`` as they are at ``now``, Unix seconds."""
+        return replace(
+            self,
             current=known.current,
             shown=known.shown,
             seen=known.seen,
             ended=known.ended_since(now - ENDED_SECONDS, MOST_ENDED),
             recent=tuple(known.ended.values())[-RECENT:],
-            **values,
         )
+
+    def sharing(self, before: "Snapshot") -> "Snapshot":
+        """Return the same snapshot, in which what is equal in ``before`` is the same object as there."""
+        same: dict[str, Any] = {}
+        for each in fields(self):
+            old = getattr(before, each.name)
+            new = getattr(self, each.name)
+            if new is not old and new == old:
+                same[each.name] = old
+        return replace(self, **same) if same else self

@@ -9,7 +9,7 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 from http import HTTPStatus
@@ -124,12 +124,20 @@ class SpanDelivery:
     Args:
         journal: holds the spans until they are delivered.
         sender: sends batches to the collector.
+        identity: returns this VM; None while it is unknown.
         log: where failures of the collector are logged.
     """
 
-    def __init__(self, journal: Journal, sender: Sender, log: logging.Logger) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        sender: Sender,
+        identity: Callable[[], Instance | None],
+        log: logging.Logger,
+    ) -> None:
         self._journal = journal
         self._sender = sender
+        self._identity = identity
         self._log = log
         self._woken = threading.Event()
         self._stopping = threading.Event()
@@ -141,7 +149,6 @@ class SpanDelivery:
         self._troubles = Changes()
         self._size = BATCH  # of the next batch, at most
         self._began = time.monotonic()
-        self.identity: Instance | None = None
         self.exported = 0
         self.failed = 0
 
@@ -188,7 +195,7 @@ class SpanDelivery:
         """Send the unfinished spans of current events, then one queued batch, before the deadline of :meth:`stop`."""
         batch, (open_spans, deadline) = self._next_batch(), self._last
         if open_spans and (left := deadline - time.monotonic()) > 0:
-            self._count(len(open_spans), self._sender.send(open_spans, self.identity, left))
+            self._count(len(open_spans), self._sender.send(open_spans, self._identity(), left))
         if batch and (left := deadline - time.monotonic()) > 0:
             self._deliver(batch, left)
 
@@ -205,7 +212,7 @@ class SpanDelivery:
 
         One bad span must not block others.
         """
-        result = self._sender.send(list(batch.values()), self.identity, timeout)
+        result = self._sender.send(list(batch.values()), self._identity(), timeout)
         if result.outcome is Export.DIVISIBLE and len(batch) > 1:
             self._size = len(batch) // 2
             return result

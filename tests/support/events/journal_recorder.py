@@ -3,20 +3,20 @@
 import contextlib
 import logging
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from azure_scheduled_events_exporter.core.document import Document, ScheduledEvent
-from azure_scheduled_events_exporter.core.lifecycle import Lifecycles
+from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, Lifecycles
 from azure_scheduled_events_exporter.core.observation import ObservationContext, observe
 from azure_scheduled_events_exporter.core.spans import finished
 from azure_scheduled_events_exporter.core.statistics import Statistics
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.journal.file import read_only
 from azure_scheduled_events_exporter.journal.journal import Journal
-from azure_scheduled_events_exporter.journal.store import State
+from azure_scheduled_events_exporter.journal.store import Remembered
 from support.programs import eventually
 
 DAY = 86400.0
@@ -36,9 +36,16 @@ class Recorder:
     statistics: Statistics = field(default_factory=Statistics)
 
     def __post_init__(self) -> None:
-        self.take(self.journal.restore())
+        restored = eventually(self._restored, "the journal")
+        assert restored
+        self.take(restored)
 
-    def take(self, restored: State) -> None:
+    def _restored(self) -> Remembered | None:
+        if self.journal.refusal is not None:
+            raise self.journal.refusal
+        return self.journal.adopt()
+
+    def take(self, restored: Remembered) -> None:
         """Begin with what the journal remembers."""
         self.known, self.statistics = restored.lifecycles, restored.statistics
 
@@ -68,6 +75,11 @@ class Recorder:
         self.journal.record(
             changes, lives, spans, statistics=self.statistics, lifecycles=self.known
         )
+
+    @property
+    def lives(self) -> tuple[Mapping[str, Lifecycle], Mapping[str, Lifecycle]]:
+        """The current and the ended events, which a journal keeps."""
+        return self.known.current, self.known.ended
 
     def regains_disk(self) -> None:
         """Wait until everything is on disk."""
@@ -100,6 +112,13 @@ def recorders() -> Iterator[Open]:
             return Recorder(journal)
 
         yield open_journal
+
+
+def adopted(path: Path | None, log: logging.Logger = LOG) -> Journal:
+    """Return a journal that has been read and goes on with what it has; the caller closes it."""
+    journal = Journal(path, 90 * DAY, log)
+    eventually(journal.adopt, "the journal")
+    return journal
 
 
 def history(path: Path) -> list[str]:

@@ -116,7 +116,7 @@ def _scrape(
         polls=polls, vm_name=VM, identity=known_vm, incarnation=1, statistics=statistics
     )
     return Scrape(
-        Exposition(lambda: snapshot.showing(known, now.wall), lambda: now.wall)
+        Exposition(lambda: snapshot.with_events(known, now.wall), lambda: now.wall)
         .render()
         .body.decode()
     )

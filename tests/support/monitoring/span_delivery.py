@@ -10,6 +10,7 @@ from azure_scheduled_events_exporter.core.spans import SpanFacts
 from azure_scheduled_events_exporter.journal.journal import Journal
 from azure_scheduled_events_exporter.tracing.delivery import ExportResult, SpanDelivery
 from azure_scheduled_events_exporter.tracing.otlp import OtlpSender
+from support.events.journal_recorder import adopted
 from support.monitoring.collector import Collector
 from support.programs import PATIENCE
 
@@ -56,9 +57,8 @@ def send(collector: Collector, *spans: SpanFacts) -> ExportResult:
 @contextmanager
 def delivering(sender: OtlpSender) -> Iterator[tuple[Journal, SpanDelivery]]:
     """Deliver from a journal in memory, until the end."""
-    journal = Journal(None, 90 * 86400.0, LOG)
-    delivery = SpanDelivery(journal, sender, LOG)
-    delivery.identity = IDENTITY
+    journal = adopted(None)
+    delivery = SpanDelivery(journal, sender, lambda: IDENTITY, LOG)
     thread = threading.Thread(target=delivery.run, daemon=True)
     thread.start()
     yield journal, delivery

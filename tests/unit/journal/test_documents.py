@@ -73,7 +73,7 @@ def test_damage_costs_no_fact(folder: Path, start: Open) -> None:
     with files(path)[0].open("ab") as file:
         file.write(b'\xff\x00\n[]\n{"body": 5}\n{"recording": 1, "time": 5')
     after = start(folder)
-    assert after.known == recorder.known
+    assert after.lives == recorder.lives
     assert after.statistics == recorder.statistics
     after.journal.keep_document(RecordedDocument(2.0, b"after"))
     after.sees("A", "B")

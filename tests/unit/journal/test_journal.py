@@ -25,7 +25,7 @@ class TestFile:
         before.after(5).sees("A")
         before.journal.close()
         after = start(folder)
-        assert after.known == before.known
+        assert after.lives == before.lives
         assert after.statistics == before.statistics
         assert {span.name for span in after.journal.queued_spans(256).values()} == {
             "detected",
@@ -48,11 +48,10 @@ class TestFile:
 
     def test_power_cuts_are_provided_for(self, folder: Path, start: Open) -> None:
         """The file is in WAL mode, and every commit waits for the disk."""
-        file = start(folder).journal._file
-        assert file
-        assert file._store
-        assert file._store.connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
-        assert file._store.connection.execute("PRAGMA synchronous").fetchone() == (2,)
+        start(folder).sees("A")
+        with closing(writable(folder)) as store:
+            assert store.connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+            assert store.connection.execute("PRAGMA synchronous").fetchone() == (2,)
 
     @pytest.mark.parametrize(
         ("given", "file"),
@@ -88,7 +87,7 @@ class TestFile:
         """
         recorder = start(None)
         recorder.sees("A")
-        assert recorder.journal.restore().statistics == recorder.statistics
+        assert recorder.journal.remembered.statistics == recorder.statistics
         assert not recorder.is_up()
         assert recorder.journal.state.errors == 0
         assert list(tmp_path.iterdir()) == []

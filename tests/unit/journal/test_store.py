@@ -29,13 +29,8 @@ from azure_scheduled_events_exporter.core.spans import SpanFacts
 from azure_scheduled_events_exporter.core.statistics import Statistics
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.journal.codec import decode
-from azure_scheduled_events_exporter.journal.store import (
-    END_SPAN,
-    Row,
-    Store,
-    entry_rows,
-    prune_rows,
-)
+from azure_scheduled_events_exporter.journal.entries import EndedSpan, Expiry, entries_of
+from azure_scheduled_events_exporter.journal.store import Store
 
 PATIENCE = settings(
     deadline=None, suppress_health_check=[HealthCheck.too_slow]
@@ -124,7 +119,7 @@ def write(
 ) -> None:
     """Write one entry as the journal's thread does."""
     before = store.restore()
-    rows = entry_rows(before.last_number, changes, lives, spans)
+    rows = list(entries_of(before.last_number, changes, lives, spans))
     number = before.last_number + len(changes)
     store.write(
         rows, replace(before, statistics=before.statistics.plus(changes), last_number=number)
@@ -133,7 +128,7 @@ def write(
 
 def end(store: Store, spans: list[tuple[str, str]]) -> None:
     """Remove spans, by their ids and texts."""
-    store.write([Row(END_SPAN, span) for span in spans], store.restore())
+    store.write([EndedSpan(*span) for span in spans], store.restore())
 
 
 def life(event_id: str, *, first_seen: float = 0.0, ended: float | None = None) -> Lifecycle:
@@ -246,7 +241,7 @@ class TestPrune:
                 write(store, changes=[change])
             statistics = store.restore().statistics
             for cut in cuts:
-                store.write(prune_rows(float(cut)), store.restore())
+                store.write([Expiry(float(cut))], store.restore())
                 assert store.restore().statistics == statistics
             left = [change for change in changes if change.at.wall >= max([0, *cuts])]
             assert kept(store) == [change_record(change) for change in left]

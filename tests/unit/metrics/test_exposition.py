@@ -51,7 +51,7 @@ def lived(
                 )
                 statistics = statistics.plus(changes)
     snapshot = Snapshot(vm_name=vm_name, incarnation=7, statistics=statistics)
-    return snapshot.showing(known, NOON + documents[-1][0])
+    return snapshot.with_events(known, NOON + documents[-1][0])
 
 
 def full_life() -> Snapshot:
@@ -352,7 +352,7 @@ def test_when_an_event_was_seen_and_when_its_impact_begins() -> None:
     known, _ = observe(Lifecycles(), Document(1, events), ObservationContext(at(0.5), "web_0"))
     partial = Document(2, events[1:], unreadable=("Events[0] is no object",))
     known, _ = observe(known, partial, ObservationContext(at(60.5), "web_0"))
-    scrape = Scrape(exposition(Snapshot().showing(known, NOON + 60)).render().body.decode())
+    scrape = Scrape(exposition(Snapshot().with_events(known, NOON + 60)).render().body.decode())
     seen = scrape.series("event_seen_timestamp_seconds", event_type="Redeploy", scope="self")
     assert {(have["event_id"], have["kind"]): value - NOON for have, value in seen} == {
         ("WAITS", "requested"): 0.5,

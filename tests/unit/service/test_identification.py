@@ -26,6 +26,8 @@ def learnt(*answers: bytes) -> tuple[list[Instance], list[float]]:
     pauses: list[float] = []
 
     def wait(seconds: float) -> bool:
+        if asking.identity is not None and asking.identity not in found[-1:]:
+            found.append(asking.identity)
         pauses.append(seconds)
         return len(pauses) >= len(answers)
 
@@ -34,9 +36,8 @@ def learnt(*answers: bytes) -> tuple[list[Instance], list[float]]:
         client = ImdsClient(
             peer.url, ApiVersions("2020-07-01"), RateLimiter(100), lambda _: False, LONG
         )
-        Identification(
-            client, LONG, None, found.append, wait, logging.getLogger("identification")
-        ).run()
+        asking = Identification(client, LONG, None, wait, logging.getLogger("identification"))
+        asking.run()
     finally:
         peer.end()
     return found, pauses

@@ -22,6 +22,7 @@ from azure_scheduled_events_exporter.tracing.delivery import (
     SpanDelivery,
 )
 from azure_scheduled_events_exporter.tracing.variables import doubts, is_on, obstacles
+from support.events.journal_recorder import adopted
 from support.programs import eventually
 
 LOG = logging.getLogger("tests.tracing")
@@ -59,7 +60,7 @@ def span(name: str) -> SpanFacts:
 @pytest.fixture
 def journal() -> Iterator[Journal]:
     """A journal in memory."""
-    with closing(Journal(None, 90 * 86400.0, LOG)) as opened:
+    with closing(adopted(None)) as opened:
         yield opened
 
 
@@ -86,7 +87,7 @@ class TestDelivery:
         """Spans of the last run are delivered without a new event."""
         script = Script(YES)
         add(journal, "a", "b")
-        delivery = SpanDelivery(journal, script, LOG)
+        delivery = SpanDelivery(journal, script, lambda: None, LOG)
         with running(delivery):
             eventually(lambda: journal.spans_queued() == 0, "nothing waits")
             add(journal, "c")
@@ -99,12 +100,12 @@ class TestDelivery:
         """What a journal that may be an image's holds waits until it is known whose it is."""
         for vm_id, sent in (("THIS", [["old"], ["new"]]), ("ANOTHER", [["new"]])):
             path = tmp_path / vm_id
-            with closing(Journal(path, 90 * 86400.0, LOG)) as before:
+            with closing(adopted(path)) as before:
                 before.claim("THIS")
                 add(before, "old")
             script = Script(YES)
-            with closing(Journal(path, 90 * 86400.0, LOG)) as journal:
-                delivery = SpanDelivery(journal, script, LOG)
+            with closing(adopted(path)) as journal:
+                delivery = SpanDelivery(journal, script, lambda: None, LOG)
                 with running(delivery):
                     assert not script.sent
                     journal.claim(vm_id)
@@ -122,7 +123,7 @@ class TestDelivery:
         script = Script(YES)
         names = [f"s{number}" for number in range(3 * BATCH + 7)]
         add(journal, *names)
-        delivery = SpanDelivery(journal, script, LOG)
+        delivery = SpanDelivery(journal, script, lambda: None, LOG)
         with running(delivery):
             eventually(lambda: delivery.exported == len(names), "all exported")
         assert max(map(len, script.names)) == BATCH
@@ -135,7 +136,7 @@ class TestDelivery:
         divisible = ExportResult(Export.DIVISIBLE, reason="413")
         script = Script(divisible, divisible, YES)
         add(journal, "a", "b")
-        delivery = SpanDelivery(journal, script, LOG)
+        delivery = SpanDelivery(journal, script, lambda: None, LOG)
         with running(delivery):
             eventually(lambda: journal.spans_queued() == 0, "nothing waits")
         assert (script.names, delivery.exported, delivery.failed) == (
@@ -148,7 +149,7 @@ class TestDelivery:
         """The span of an event that appears while a retry waits is sent immediately."""
         script = Script(LATER)
         add(journal, "a")
-        delivery = SpanDelivery(journal, script, LOG)
+        delivery = SpanDelivery(journal, script, lambda: None, LOG)
         with running(delivery):
             eventually(lambda: len(script.sent) == 4, "a pause of some seconds")
             add(journal, "new")
@@ -164,7 +165,7 @@ class TestDelivery:
         caplog.set_level(logging.INFO)
         script = Script(LATER, LATER, YES)
         add(journal, "a")
-        delivery = SpanDelivery(journal, script, LOG)
+        delivery = SpanDelivery(journal, script, lambda: None, LOG)
         with running(delivery):
             eventually(lambda: delivery.exported == 1, "exported")
         assert [(record.message, record.facts) for record in caplog.records] == [  # type: ignore[attr-defined]
@@ -182,7 +183,7 @@ class TestEnd:
         """
         script = Script(LATER, YES)
         add(journal, "queued")
-        delivery = SpanDelivery(journal, script, LOG)
+        delivery = SpanDelivery(journal, script, lambda: None, LOG)
         with running(delivery):
             eventually(lambda: script.sent, "the first try")
             delivery.stop([span("open")], 5.0)
@@ -196,7 +197,7 @@ class TestEnd:
         """The end comes at once in the middle of any pause."""
         script = Script(ExportResult(Export.LATER, reason="429", retry_after=pause), YES)
         add(journal, "a")
-        delivery = SpanDelivery(journal, script, LOG)
+        delivery = SpanDelivery(journal, script, lambda: None, LOG)
         with running(delivery) as thread:
             eventually(lambda: script.sent, "the first try")
             delivery.stop([span("open")], 5.0)

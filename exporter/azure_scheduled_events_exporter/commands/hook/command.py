@@ -23,9 +23,9 @@ from azure_scheduled_events_exporter.journal.file import (
     check_may_be_opened,
     writer_lock,
 )
+from azure_scheduled_events_exporter.journal.folder_owner import as_folder_owner
 from azure_scheduled_events_exporter.own_program import own_command
 from azure_scheduled_events_exporter.service import daemon
-from azure_scheduled_events_exporter.service.folder_owner import as_folder_owner
 from azure_scheduled_events_exporter.times import parse_duration
 
 from .loop import Hook

@@ -24,7 +24,7 @@ from azure_scheduled_events_exporter import logs
 from azure_scheduled_events_exporter.errors import CodecError, DamagedTextError, ExporterError
 from azure_scheduled_events_exporter.journal.codec import decode, encode
 from azure_scheduled_events_exporter.journal.file import file_path, writable
-from azure_scheduled_events_exporter.service.folder_owner import as_folder_owner
+from azure_scheduled_events_exporter.journal.folder_owner import as_folder_owner
 from azure_scheduled_events_exporter.snapshot.hooks import HookRun
 
 from .plan import unrecovered

@@ -34,14 +34,24 @@ def as_folder_owner(journal: Path) -> Iterator[None]:
         return
     uid, gid = owner
     libc = ctypes.CDLL(None, use_errno=True)
-    libc.setfsgid(ctypes.c_uint(gid))
-    libc.setfsuid(ctypes.c_uint(uid))
+    gid_before = libc.setfsgid(ctypes.c_uint(gid))
+    uid_before = libc.setfsuid(ctypes.c_uint(uid))
     _keep_reading(libc)
     try:
         yield
     finally:
-        libc.setfsuid(ctypes.c_uint(0))
-        libc.setfsgid(ctypes.c_uint(os.getegid()))
+        libc.setfsuid(ctypes.c_uint(uid_before))
+        libc.setfsgid(ctypes.c_uint(gid_before))
+
+
+def follows(link: Path) -> bool:
+    """Return whether to follow the link at ``link``: root follows none that others have made."""
+    if sys.platform == "win32" or os.geteuid() != 0:
+        return True
+    try:
+        return os.lstat(link).st_uid == 0
+    except OSError:
+        return True  # there is none
 
 
 def _owner(journal: Path) -> tuple[int, int] | None:

@@ -1,0 +1,118 @@
+"""What waits to be written to the journal: one class for each kind of row.
+
+Data only. An entry has its text already, so that a bug in a class is found where the entry is made,
+and so that its size is known. Must not know SQL: ``journal.store`` writes entries.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from azure_scheduled_events_exporter.core.lifecycle import Change, Lifecycle
+from azure_scheduled_events_exporter.core.records import change_record
+from azure_scheduled_events_exporter.core.spans import SpanFacts
+
+from .codec import encode
+
+_FIXED_BYTES = 200
+"""What an entry takes besides its text."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewTransition:
+    """A transition, with its number in the journal and its JSON record."""
+
+    number: int
+    wall: float
+    record: str
+
+
+@dataclass(frozen=True, slots=True)
+class NewLife:
+    """An event that is new or has changed; ``ended`` is None while it is current."""
+
+    event_id: str
+    first_seen: float
+    ended: float | None
+    life: str
+
+
+@dataclass(frozen=True, slots=True)
+class NewSpan:
+    """A span to be delivered, in place of an older version of it."""
+
+    span_id: str
+    span: str
+
+
+@dataclass(frozen=True, slots=True)
+class EndedSpan:
+    """A span that needs no delivery any more: of this text, or any version of it if that is None."""
+
+    span_id: str
+    span: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class RequestResult:
+    """The result of a request to approve an event.
+
+    Attributes:
+        number: of the request, which has no result yet.
+        result: a text, ``""`` while the request is being sent, None if it is to be sent again.
+        if_unsent: whether a request that is being sent stays as it is.
+    """
+
+    number: int
+    result: str | None
+    if_unsent: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Expiry:
+    """What is from before ``before`` (Unix seconds) is removed; the statistics still count it."""
+
+    before: float
+
+
+Entry = NewTransition | NewLife | NewSpan | EndedSpan | RequestResult | Expiry
+
+
+def size(entry: Entry) -> int:
+    """Return about how many bytes ``entry`` takes in memory."""
+    match entry:
+        case NewTransition():
+            text = entry.record
+        case NewLife():
+            text = entry.life
+        case NewSpan() | EndedSpan():
+            text = entry.span or ""
+        case RequestResult():
+            text = entry.result or ""
+        case Expiry():
+            text = ""
+    return _FIXED_BYTES + len(text)
+
+
+def entries_of(
+    last_number: int,
+    changes: Iterable[Change],
+    lives: Iterable[Lifecycle],
+    spans: Iterable[SpanFacts],
+) -> Iterator[Entry]:
+    """Yield what an observation adds; its transitions are numbered on from ``last_number``.
+
+    Raises:
+        CodecError: a bug.
+    """
+    for number, change in enumerate(changes, last_number + 1):
+        yield NewTransition(number, change.at.wall, encode(change_record(change)))
+    for life in lives:
+        yield life_entry(life)
+    for span in spans:
+        yield NewSpan(span.span_id, encode(span))
+
+
+def life_entry(life: Lifecycle) -> NewLife:
+    """Return the entry of an event."""
+    ended = None if life.ended_at is None else life.ended_at.wall
+    return NewLife(life.event_id, life.first_seen.wall, ended, encode(life))
