@@ -15,9 +15,9 @@ from pathlib import Path
 from azure_scheduled_events_exporter.errors import ExporterError, UsageError, printable
 from azure_scheduled_events_exporter.journal.documents import read_documents
 from azure_scheduled_events_exporter.journal.file import MEMORY, file_path, read_only, reason
+from azure_scheduled_events_exporter.journal.folder_owner import as_folder_owner
 from azure_scheduled_events_exporter.recording.file import RecordedDocument, to_text
 from azure_scheduled_events_exporter.recording.redaction import LEFT, redact
-from azure_scheduled_events_exporter.service.folder_owner import as_folder_owner
 from azure_scheduled_events_exporter.web.events_api import past_record
 from azure_scheduled_events_exporter.web.rows import (
     DOCUMENT_COLUMNS,

@@ -22,7 +22,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -417,8 +417,7 @@ class JournalFile:
             sqlite3.Error, OSError, DamagedTextError, UnicodeDecodeError: it cannot be read now.
         """
         try:
-            if self._lock is None:
-                self._lock = writer_lock(self.path)
+            self._take_lock()
             if not self._has_content():  # to create it takes time, and there is nothing to read
                 return Restored()
             store = self.opened()
@@ -433,6 +432,12 @@ class JournalFile:
         self._files = self._found()
         with closing(_open_to_read(self.path)) as store:
             return Restored(store.restore(), store.inbox(), problem)
+
+    def _take_lock(self) -> None:
+        """Become the only writer of the file, if this process is not."""
+        if self._lock is None:
+            self._lock = writer_lock(self.path)
+            self._files = replace(self._files, lock=_identity(f"{self.path}{_LOCK}"))
 
     def _has_content(self) -> bool:
         """Return whether there is a file with at least one byte.
@@ -474,8 +479,7 @@ class JournalFile:
                 "the file system that the journal was on is not mounted",
                 str(self.path),
             )
-        if self._lock is None:
-            self._lock = writer_lock(self.path)
+        self._take_lock()
         if self.unusable:
             self._set_aside()
         create(self.path)

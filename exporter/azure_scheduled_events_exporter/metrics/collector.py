@@ -254,6 +254,12 @@ METRICS: tuple[MetricSpec, ...] = (
         lambda snapshot: snapshot.document_changes,
         not_shown="For diagnosis: the events that changed are shown.",
     ),
+    _counter(
+        "events_dropped_total",
+        "Events left out of documents with more than 1,000 events of other VMs, or of this VM.",
+        lambda snapshot: snapshot.events_dropped,
+        not_shown="For diagnosis: Azure shows one VM a few events at a time.",
+    ),
     _gauge(
         "instance_info",
         "This VM, as the instance metadata describes it; always 1.",
@@ -522,7 +528,7 @@ METRICS: tuple[MetricSpec, ...] = (
     ),
     _gauge(
         "journal_up",
-        "1 while transitions are written to disk before they are reported.",
+        "1 while transitions are written to disk before they are reported, and none was lost lately.",
         lambda snapshot: snapshot.journal.up,
     ),
     _counter(

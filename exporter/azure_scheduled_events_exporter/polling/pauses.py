@@ -9,17 +9,14 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from azure_scheduled_events_exporter.core.document import Scope
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycles, State
 from azure_scheduled_events_exporter.core.pause import Pause, between_runs, gap
+from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.journal.journal import Journal
 
 from .clock import Clock
-
-if TYPE_CHECKING:
-    from azure_scheduled_events_exporter.core.timestamp import Timestamp
 
 TICK_SECONDS = 0.05
 """Time between two samples: a pause may be up to so much longer than measured.

@@ -3,6 +3,7 @@ and restarts.
 """
 
 import json
+import re
 import sqlite3
 import subprocess
 from collections.abc import Callable, Iterator
@@ -232,12 +233,12 @@ def test_a_damaged_transition(
 def test_ends_quietly(
     simulator: Simulator, run: Callable[..., Exporter], follow: Callable[..., Follower]
 ) -> None:
-    """A follower ends without a message on SIGTERM, and when its reader ends."""
+    """A follower says where it begins, and ends without a message on SIGTERM and with its reader."""
     run()
     follower = follow()
     settled(follower)
     follower.terminate()
-    assert follower.log == ""
+    assert re.fullmatch(r"following the journal from [0-9a-f]+:0 on\n", follower.log)
     simulator.set_document([event("A")])
     command = [COMMAND, "events", "--follow", "--since", "0", "--imds.endpoint", simulator.url]
     reader = subprocess.Popen(

@@ -64,33 +64,6 @@ class Follower(Program):
         assert self.transitions == list(expected)
 
 
-def has_opened_the_journal(follower: Follower) -> bool:
-    """Return whether the follower has the journal's file open."""
-    folder = Path(f"/proc/{follower.process.pid}/fd")
-
-    def target(link: Path) -> str:
-        try:
-            return str(link.readlink())
-        except FileNotFoundError:  # closed meanwhile
-            return ""
-
-    return any("journal.sqlite" in target(link) for link in folder.iterdir())
-
-
-def pauses(follower: Follower) -> int:
-    """Return how often the follower has slept, as it does between two looks into the journal."""
-    status = Path(f"/proc/{follower.process.pid}/status").read_text()
-    return int(status.partition("\nvoluntary_ctxt_switches:")[2].split()[0])
-
-
 def settled(follower: Follower) -> None:
-    """Wait until the follower has looked into the journal several times: it must print every later
-    transition.
-    """
-    eventually(lambda: has_opened_the_journal(follower), "the follower reads the journal")
-    # It first opens the journal to read where it ends.
-    before = pauses(follower)
-    eventually(
-        lambda: pauses(follower) >= before + 5 and has_opened_the_journal(follower),
-        "repeated looks",
-    )
+    """Wait until the follower has found its place: it must print every later transition."""
+    follower.wait_for_line("following the journal from ")

@@ -249,7 +249,7 @@ def test_series_stay_within_their_budget() -> None:
     )
     context = ObservationContext(at(1), "vmss_0", pause=Pause(0.2), counted=tcp)
     known, _ = observe(known, Document(7, started), context)
-    snapshot = Snapshot(vm_name="vmss_0", incarnation=7).showing(known, NOON + 1)
+    snapshot = Snapshot(vm_name="vmss_0", incarnation=7).with_events(known, NOON + 1)
     assert count(snapshot) - idle <= 13 * len(events)
     types = ("Freeze", "Reboot", "Redeploy", "Preempt", "Terminate")
     statistics = lived(
@@ -416,7 +416,7 @@ def test_a_pause_that_was_longer_than_announced(pause: float, is_longer: bool) -
     for seconds, event in ((0, freeze), (1, started), (20, started)):
         context = ObservationContext(at(seconds), "web_0", pause=Pause(pause if seconds else 0.0))
         known, _ = observe(known, Document(7, (event,)), context)
-    snapshot = Snapshot(vm_name="web_0", identity=WEB).showing(known, NOON + 20)
+    snapshot = Snapshot(vm_name="web_0", identity=WEB).with_events(known, NOON + 20)
     scrape = Scrape(exposition(snapshot).render().body.decode())
     labels = {
         "event_id": "E",
