@@ -35,6 +35,9 @@ HOOKS = (
     "checkpoint-before-eviction",
     "patroni-switchover",
     "mysql-switchover",
+    "load-balancer-admin-state",
+    "pacemaker-node-health",
+    "cloudnative-pg-switchover",
 )
 LIBRARY = "/usr/local/lib/azure-scheduled-events"
 INSTALLED = "/opt/azure-scheduled-events-exporter/bin/azure-scheduled-events-exporter"
@@ -67,6 +70,9 @@ class Stage:
             "undrain",
             "patronictl",
             "mysql",
+            "crm_attribute",
+            "crm_node",
+            "crm_resource",
         ):
             (programs / name).write_text(SUBSTITUTE)
             (programs / name).chmod(0o755)
@@ -273,6 +279,68 @@ def test_mysql(stage: Stage) -> None:
     )
     stage.answers({**members, "*set_as_primary*": (1, "")})
     assert stage.hook(HOOKS[4], "prepare")[0] == 1
+
+
+def test_load_balancer_admin_state(stage: Stage) -> None:
+    """The state is Down during an event and the probe's again after it; another's Down stays."""
+    quick = {"DRAIN_SECONDS": "0"}
+    stage.answers({"az*show*": (0, "Down")})
+    status, calls, said = stage.hook(HOOKS[5], "prepare", **quick)
+    assert (status, len(calls), said) == (0, 1, "the state is Down already, and stays so\n")
+    assert stage.hook(HOOKS[5], "recover") == (0, [], "")
+    stage.answers({"az*show*": (0, "None")})
+    (_, down) = stage.hook(HOOKS[5], "prepare", **quick)[1]
+    assert down == (
+        "az network lb address-pool address update --output none --admin-state Down"
+        " --resource-group production --lb-name web --pool-name web-vms --name web-0"
+    )
+    stage.answers({"az*show*": (0, "Down")})
+    assert len(stage.hook(HOOKS[5], "prepare", **quick)[1]) == 2, "it is ours, also the second time"
+    (up,) = stage.hook(HOOKS[5], "recover")[1]
+    assert up == down.replace("Down", "None")
+    assert stage.hook(HOOKS[5], "recover") == (0, [], "")
+
+
+def test_pacemaker(stage: Stage) -> None:
+    """The node's health is red until the event is over, and resources have time to move."""
+    stage.answers({"crm_node*": (0, "vm-0")})
+    health = "crm_attribute --node vm-0 --name #health-azure-event --lifetime reboot --update"
+    who = "crm_node --name"
+    moved = "crm_resource --wait --timeout=60s"
+    assert stage.hook(HOOKS[6], "prepare") == (0, [who, f"{health} red", moved], "")
+    assert stage.hook(HOOKS[6], "recover") == (0, [who, f"{health} green"], "")
+    stage.answers({"crm_node*": (0, "vm-0"), "crm_resource*": (124, "")})
+    assert stage.hook(HOOKS[6], "prepare")[0] == 124, "resources are still here"
+
+
+CNPG = """\
+#!/bin/sh
+echo "$(basename "$0") $*" >>"$CALLS"
+case $* in
+*promote*) [ -e "$CALLS.refuses" ] || touch "$CALLS.promoted" ;;
+*currentPrimary*) [ -e "$CALLS.promoted" ] && echo main-2 || echo main-1 ;;
+*nodeName}) echo "$PRIMARY_NODE" ;;
+*get\\ pods*) printf 'main-1 here\\nmain-2 there\\nmain-3 elsewhere\\n' ;;
+esac
+"""
+
+
+def test_cloudnative_pg(stage: Stage) -> None:
+    """Another ready instance is promoted only if the primary runs here, and until it is one."""
+    (stage.folder / "bin" / "kubectl").write_text(CNPG)
+    quick = {"NODE": "here", "PRIMARY_NODE": "there", "SWITCHOVER_TIMEOUT": "1"}
+    status, calls, said = stage.hook(HOOKS[7], "prepare", **quick)
+    assert (status, said) == (0, "the primary main-1 runs on there: no switchover\n")
+    quick["PRIMARY_NODE"] = "here"
+    stage.file.with_name("calls.refuses").touch()
+    status, calls, said = stage.hook(HOOKS[7], "prepare", **quick)
+    assert (status, said) == (1, "main-1 is still the primary 1 s after the promotion\n")
+    stage.file.with_name("calls.refuses").unlink()
+    status, calls, _ = stage.hook(HOOKS[7], "prepare", **quick)
+    assert status == 0
+    promote = "kubectl --namespace databases --request-timeout=30s cnpg promote main main-2"
+    assert promote in calls
+    assert stage.hook(HOOKS[7], "recover") == (0, [], "")
 
 
 VMS = (VirtualMachine("vmss_0", scale_set="vmss"), VirtualMachine("vmss_1", scale_set="vmss"))
