@@ -41,7 +41,9 @@ def _life(event_type: str, folder: Path) -> dict[str, str]:
             exporter.shows("a poll and its VM", _ready)
         found["idle"] = _text(exporters["self"])
         for status in ("Scheduled", "Started", "past"):
-            simulator.set_document([] if status == "past" else [_event(event_type, status)])
+            is_past = status == "past"
+            document = [] if is_past else [_event(event_type, status)]
+            simulator.set_document(document)
             for scope, exporter in exporters.items():
                 exporter.shows(f"{event_type} {status}", partial(_shows, status))
                 found[f"{event_type} {status} {scope}"] = _text(exporter)
@@ -49,7 +51,9 @@ def _life(event_type: str, folder: Path) -> dict[str, str]:
 
 
 def _ready(scrape: Scrape) -> bool:
-    return scrape.value("up") == 1 and bool(scrape.series("instance_info", scale_set=SCALE_SET))
+    if scrape.value("up") != 1:
+        return False
+    return bool(scrape.series("instance_info", scale_set=SCALE_SET))
 
 
 def _shows(status: str, scrape: Scrape) -> bool:
@@ -63,11 +67,15 @@ def _text(exporter: Exporter) -> str:
 
 
 def _event(event_type: str, status: str) -> Mapping[str, object]:
+    not_before = ""
+    if status == "Scheduled":
+        not_before = formatdate(time.time() + 900, usegmt=True)
+    seconds = 5 if event_type == "Freeze" else -1
     return entry(
         EventId=EVENT_ID,
         EventStatus=status,
         EventType=event_type,
         Resources=[VM],
-        NotBefore=formatdate(time.time() + 900, usegmt=True) if status == "Scheduled" else "",
-        DurationInSeconds=5 if event_type == "Freeze" else -1,
+        NotBefore=not_before,
+        DurationInSeconds=seconds,
     )

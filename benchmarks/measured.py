@@ -31,11 +31,12 @@ class Measurement:
     """
 
     def __init__(self, command: Sequence[str], url: str) -> None:
-        self.url, parts = url, urlsplit(url)
+        self.url = url
+        parts = urlsplit(url)
         self._address = (parts.hostname or "127.0.0.1", parts.port or 80)
-        self._request = (
-            f"GET {parts.path or '/'} HTTP/1.1\r\nHost: x\r\nAccept-Encoding: gzip\r\n\r\n".encode()
-        )
+        path = parts.path or "/"
+        head = f"GET {path} HTTP/1.1\r\nHost: x\r\nAccept-Encoding: gzip\r\n\r\n"
+        self._request = head.encode()
         # Bytecode as an installation has it: without, every start compiles everything anew.
         env = {
             name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"

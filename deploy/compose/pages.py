@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -167,48 +168,53 @@ def _link(url: str, text: str) -> str:
     return f'<a href="{html.escape(url)}">{html.escape(text)}</a>'
 
 
-def handler_of(phone: Phone, runbooks: Path) -> type[BaseHTTPRequestHandler]:
-    """Return what answers the requests."""
+class Handler(BaseHTTPRequestHandler):
+    """Answers the requests of a connection."""
 
-    class _Handler(BaseHTTPRequestHandler):
-        timeout = 10
+    timeout = 10
 
-        def do_POST(self) -> None:
-            try:
-                body = self.rfile.read(min(int(self.headers["Content-Length"]), _LONGEST))
-                phone.notified(_KINDS[self.path], json.loads(body))
-            except (ValueError, AttributeError, LookupError, TypeError) as error:
-                text = f"This is no notification of Alertmanager: {error!r}\n"
-                self._answer(HTTPStatus.BAD_REQUEST, text)
-            else:
-                self._answer(HTTPStatus.OK, "")
+    def __init__(self, *arguments: Any, phone: Phone, runbooks: Path) -> None:
+        self._phone = phone
+        self._runbooks = runbooks
+        super().__init__(*arguments)  # answers the requests of a connection
 
-        def do_GET(self) -> None:
-            found = _RUNBOOK.fullmatch(self.path)
-            if self.path == "/":
-                self._answer(HTTPStatus.OK, phone.page(), "text/html", Refresh="3")
-            elif found and (runbooks / found[1]).is_file():
-                self._answer(HTTPStatus.OK, (runbooks / found[1]).read_text("utf-8"))
-            else:
-                self._answer(HTTPStatus.NOT_FOUND, "There is / and /runbooks/NAME.md here.\n")
+    def do_POST(self) -> None:
+        """Take a notification of Alertmanager."""
+        try:
+            body = self.rfile.read(min(int(self.headers["Content-Length"]), _LONGEST))
+            self._phone.notified(_KINDS[self.path], json.loads(body))
+        except (ValueError, AttributeError, LookupError, TypeError) as error:
+            text = f"This is no notification of Alertmanager: {error!r}\n"
+            self._answer(HTTPStatus.BAD_REQUEST, text)
+        else:
+            self._answer(HTTPStatus.OK, "")
 
-        def _answer(
-            self, status: HTTPStatus, text: str, form: str = "text/plain", **headers: str
-        ) -> None:
-            body = text.encode()
-            self.send_response(status)
-            self.send_header("Content-Type", f"{form}; charset=utf-8")
-            self.send_header("X-Content-Type-Options", "nosniff")
-            self.send_header("Content-Length", str(len(body)))
-            for name, value in headers.items():
-                self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(body)
+    def do_GET(self) -> None:
+        """Show the page, or a runbook."""
+        found = _RUNBOOK.fullmatch(self.path)
+        runbook = self._runbooks / found[1] if found else self._runbooks
+        if self.path == "/":
+            self._answer(HTTPStatus.OK, self._phone.page(), "text/html", Refresh="3")
+        elif runbook.is_file():
+            self._answer(HTTPStatus.OK, runbook.read_text("utf-8"))
+        else:
+            self._answer(HTTPStatus.NOT_FOUND, "There is / and /runbooks/NAME.md here.\n")
 
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name of the base class
-            """Say nothing: only notifications are worth a line."""
+    def _answer(
+        self, status: HTTPStatus, text: str, form: str = "text/plain", **headers: str
+    ) -> None:
+        body = text.encode()
+        self.send_response(status)
+        self.send_header("Content-Type", f"{form}; charset=utf-8")
+        self.send_header("X-Content-Type-Options", "nosniff")
+        self.send_header("Content-Length", str(len(body)))
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
 
-    return _Handler
+    def log_message(self, *_: object) -> None:
+        """Say nothing: only notifications are worth a line."""
 
 
 def _addresses(text: str) -> list[Address]:
@@ -233,7 +239,7 @@ def main() -> None:
     arguments = parser.parse_args()
     host, _, port = arguments.listen.rpartition(":")
     addresses = _addresses(os.environ.get("ADDRESSES", ""))
-    handler = handler_of(Phone(addresses), arguments.runbooks)
+    handler = partial(Handler, phone=Phone(addresses), runbooks=arguments.runbooks)
     with ThreadingHTTPServer((host, int(port)), handler) as server:
         server.daemon_threads = True
         for number in (signal.SIGINT, signal.SIGTERM):

@@ -55,14 +55,21 @@ def read(path: Path, variables: Mapping[str, str], *overrides: Path) -> dict[str
     """
     written: Any = {}
     for file in (path, *overrides):
-        text = _VARIABLE.sub(
-            lambda found: variables.get(found[1]) or found[2], file.read_text("utf-8")
-        )
-        written = _merged(written, yaml.safe_load(text)["services"])
-    order = TopologicalSorter(
-        {name: body.get("depends_on", ()) for name, body in written.items()}
-    ).static_order()
+        text = _with_variables(file.read_text("utf-8"), variables)
+        parsed = yaml.safe_load(text)
+        written = _merged(written, parsed["services"])
+    needs = {name: body.get("depends_on", ()) for name, body in written.items()}
+    order = TopologicalSorter(needs).static_order()
     return {name: _service(path.parent, name, written[name]) for name in order}
+
+
+def _with_variables(text: str, variables: Mapping[str, str]) -> str:
+    """Replace each ``${NAME:-default}``."""
+
+    def value(found: re.Match[str]) -> str:
+        return variables.get(found[1]) or found[2]
+
+    return _VARIABLE.sub(value, text)
 
 
 def _merged(base: Any, over: Any) -> Any:
@@ -70,24 +77,31 @@ def _merged(base: Any, over: Any) -> Any:
 
     No file here adds volumes or ports to a service.
     """
-    merges = {key for key, value in over.items() if isinstance(value, dict) and key in base}
-    return base | {
-        key: _merged(base[key], value) if key in merges else value for key, value in over.items()
-    }
+    merged = dict(base)
+    for key, value in over.items():
+        if isinstance(value, dict) and key in base:
+            merged[key] = _merged(base[key], value)
+        else:
+            merged[key] = value
+    return merged
 
 
 def _service(folder: Path, name: str, body: Mapping[str, Any]) -> Service:
+    image, _, _ = body["image"].rpartition(":")
+    variables = body.get("environment", {})
+    volumes = body.get("volumes", ())
+    ports = {}
+    for port in body.get("ports", ()):
+        _, outside, inside = port.split(":")
+        ports[int(inside)] = int(outside)
     return Service(
         name=name,
-        image=body["image"].rpartition(":")[0],
+        image=image,
         entrypoint=tuple(body.get("entrypoint", ())),
         command=tuple(map(str, body.get("command", ()))),
-        environment={key: str(value) for key, value in body.get("environment", {}).items()},
-        mounts=tuple(_mount(folder, str(volume)) for volume in body.get("volumes", ())),
-        ports={
-            int(inside): int(outside)
-            for _, outside, inside in (port.split(":") for port in body.get("ports", ()))
-        },
+        environment={key: str(value) for key, value in variables.items()},
+        mounts=tuple(_mount(folder, str(volume)) for volume in volumes),
+        ports=ports,
         shown=body.get("attach", True),
     )
 

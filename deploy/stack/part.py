@@ -70,7 +70,8 @@ class Part:
             if not name.startswith(("AZURE_", "OTEL_"))
         }
         with self.log.open("wb") as log:
-            self._process = subprocess.Popen(  # noqa: S603 - the commands of this project's compose file
+            # The commands are those of this project's compose file.
+            self._process = subprocess.Popen(  # noqa: S603
                 [*dies_with_us, *_command(wiring.command(service), program)],
                 env=ours | wiring.environment(service),
                 stdin=subprocess.DEVNULL,

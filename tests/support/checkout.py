@@ -111,4 +111,5 @@ def _make_environment(folder: Path) -> None:
             content = program.read_bytes()
             copy.write_bytes(content.replace(bytes(ours), bytes(folder / ".venv")))
             copy.chmod(0o755)
-    shutil.copy(ours / ".set-up-from", folder / ".venv")
+    for stamp in ours.glob(".*set-up-from"):
+        shutil.copy(stamp, folder / ".venv")
