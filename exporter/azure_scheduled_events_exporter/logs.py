@@ -11,6 +11,7 @@ import logging
 import select
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Container, Mapping
 from contextlib import suppress
 from typing import Any, TextIO
@@ -20,6 +21,7 @@ LEVELS = ("debug", "info", "warning", "error")
 FORMATS = ("logfmt", "json")
 _REPEAT_SECONDS = 60.0  # in which a library's message is logged once
 _REPEAT_MOST = 10  # different messages of a library in that time
+_MOST_LINES = 300  # with one message, whatever its fields, in that time
 _READ_SECONDS = 0.2  # for which a line, however long, waits until the log's reader has made space
 _CHUNK = 1024  # characters, at most 4096 bytes: a pipe that is ready takes so many without waiting
 
@@ -30,6 +32,7 @@ def set_up(level: str, form: str, stream: TextIO | None = None) -> logging.Logge
     handler = _Handler(stream or sys.stderr)
     handler.setFormatter(_Formatter(json_lines=form == "json"))
     log.handlers = [handler]
+    log.filters = [Repetition()]
     log.setLevel(level.upper())
     log.propagate = False
     for name in ("asyncio", "uvicorn.error"):
@@ -59,6 +62,37 @@ class RateLimit(logging.Filter):
         if text in self._logged or len(self._logged) >= _REPEAT_MOST:
             return False
         self._logged[text] = now
+        return True
+
+
+class Repetition(logging.Filter):
+    """Logs each message at most :data:`_MOST_LINES` times a minute, whatever its fields are.
+
+    Whoever answers as IMDS could fill the disk otherwise. The next line with that message says how
+    many were left out.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._clock = clock
+        self._minute = 0
+        self._lines: Counter[str] = Counter()  # by message, in this minute
+        self._left_out: Counter[str] = Counter()  # by message, since the last line with it
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return whether to log ``record``."""
+        minute = int(self._clock() // _REPEAT_SECONDS)
+        if minute != self._minute:
+            self._minute = minute
+            self._lines.clear()
+        message = str(record.msg)  # without its arguments
+        self._lines[message] += 1
+        if self._lines[message] > _MOST_LINES:
+            self._left_out[message] += 1
+            return False
+        left_out = self._left_out.pop(message, 0)
+        if left_out:
+            record.facts = {**getattr(record, "facts", {}), "lines_left_out": left_out}
         return True
 
 

@@ -12,7 +12,7 @@ from freezegun import freeze_time
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from azure_scheduled_events_exporter.logs import facts, set_up
+from azure_scheduled_events_exporter.logs import Repetition, facts, set_up
 
 NASTY = [
     "two\nlines",
@@ -151,3 +151,21 @@ def test_a_line_longer_than_the_space_for_it() -> None:
         "short",
         "",
     )
+
+
+def test_repetition_is_bounded() -> None:
+    """One message is logged 300 times a minute at most; the next line says how many were left out."""
+    now = [0.0]
+    limit = Repetition(lambda: now[0])
+    records = [
+        logging.LogRecord("log", logging.INFO, __file__, 0, "event %s", ("detected",), None)
+        for _ in range(1000)
+    ]
+    assert [limit.filter(record) for record in records] == [True] * 300 + [False] * 700
+    other = logging.LogRecord("log", logging.INFO, __file__, 0, "exporter stopped", (), None)
+    assert limit.filter(other)
+    now[0] = 60.0
+    assert limit.filter(records[0])
+    assert getattr(records[0], "facts", {}) == {"lines_left_out": 700}
+    assert limit.filter(records[1])
+    assert not hasattr(records[1], "facts")

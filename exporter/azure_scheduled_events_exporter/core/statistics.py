@@ -6,7 +6,7 @@ not depend on a metric library or on polls.
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from .document import Scope
@@ -137,6 +137,44 @@ _BOUNDS: Mapping[str, tuple[float, ...]] = {
 }
 
 
+_MOST_VALUES = 30
+"""How many event types, and how many sources, have series of their own.
+
+Counters stay when an event is gone, and whoever answers as IMDS can invent types.
+"""
+OTHER = "other"
+"""The value of a label for what has no series of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Values:
+    """The event types and sources that have series."""
+
+    types: set[str]
+    sources: set[str]
+
+    @classmethod
+    def of(cls, transitions: Mapping[TransitionKey, int]) -> "_Values":
+        return cls({key[0] for key in transitions}, {key[1] for key in transitions})
+
+    def bounded(self, change: Change) -> Change:
+        """Return ``change`` as it is counted: with a type and a source that have, or get, series."""
+        event = change.lifecycle.event
+        event_type = _own_or_other(event.event_type, self.types)
+        source = _own_or_other(event.source, self.sources)
+        if (event_type, source) == (event.event_type, event.source):
+            return change
+        counted = replace(event, event_type=event_type, source=source)
+        return replace(change, lifecycle=replace(change.lifecycle, event=counted))
+
+
+def _own_or_other(value: str, values: set[str]) -> str:
+    if value not in values and len(values) >= _MOST_VALUES:
+        return OTHER
+    values.add(value)
+    return value
+
+
 @dataclass(frozen=True, slots=True)
 class Statistics:
     """Counters and histograms of all transitions. Immutable: :meth:`plus` returns a new object.
@@ -166,7 +204,9 @@ class Statistics:
         transitions = dict(self.transitions)
         counters: dict[str, Any] = {name: dict(getattr(self, name)) for name in _COUNTERS}
         histograms: dict[str, Any] = {name: dict(getattr(self, name)) for name in _BOUNDS}
-        for change in changes:
+        values = _Values.of(transitions)
+        for each in changes:
+            change = values.bounded(each)
             _count_transition(transitions, change)
             for name, labels, value in _observed(change):
                 before = histograms[name].get(labels, Histogram.empty(_BOUNDS[name]))

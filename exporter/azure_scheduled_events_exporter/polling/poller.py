@@ -112,6 +112,11 @@ class Poller:
         self.snapshot = Snapshot()
         self._publish()
 
+    def begin(self) -> None:
+        """Show what the journal has, if it is read soon. Call it before anybody reads the snapshot."""
+        if self.state.take_journal(QUICK_JOURNAL_SECONDS):
+            self._publish()
+
     def run(self) -> None:
         """Poll at the configured rate until the process is to end."""
         spacing = self.client.rate_limiter.spacing
@@ -159,7 +164,7 @@ class Poller:
         """
         began = self._clock()
         self._approved = False
-        if self.state.take_journal(QUICK_JOURNAL_SECONDS):
+        if self.state.take_journal():
             self._publish()  # IMDS may not answer for two minutes
         self.state.identify(self.identity())
         self.state.journal.maintain(began, lambda: self._clock_confirmed(began))

@@ -48,8 +48,11 @@ from .pauses import Pauses
 Step = Callable[[Lifecycles], tuple[Lifecycles, Sequence[Change]]]
 """Returns the known events after a document or an approval, and the changes. Pure."""
 
-QUICK_JOURNAL_SECONDS: Final = 0.2
-"""How long after the start the first request waits for the journal: a disk that works takes 0.02 s."""
+QUICK_JOURNAL_SECONDS: Final = 0.5
+"""How long the start waits for the journal, so that the first scrape shows no counter that has fallen.
+
+A disk that works takes 0.02 s.
+"""
 JOURNAL_SECONDS: Final = 1.0
 """How long after the start the first document waits for the journal."""
 

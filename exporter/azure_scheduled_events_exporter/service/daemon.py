@@ -148,6 +148,7 @@ class Exporter:
             lambda: self.identification.identity,
             correct_clock,
         )
+        self.poller.begin()
 
     def _span_delivery(self, config: Config) -> SpanDelivery | None:
         """Return what delivers spans; None if tracing is off.

@@ -32,6 +32,7 @@ def test_what_was_known_is_shown_before_the_first_answer(machine: Machine) -> No
     machine.restarts()
     machine.begins()
     assert machine.exporter
+    assert list(machine.exporter.poller.snapshot.current) == [ID]
     machine.imds.inject("503")
     assert machine.outcome() is not Outcome.OK
     assert list(machine.exporter.poller.snapshot.current) == [ID]

@@ -199,3 +199,13 @@ def running(counts: tuple[int, ...]) -> list[int]:
 def test_bounds_ascend(bounds: tuple[float, ...]) -> None:
     """Bounds that do not ascend would count into the wrong buckets."""
     assert list(bounds) == sorted(set(bounds))
+
+
+def test_invented_types_are_bounded() -> None:
+    """Of many unknown types, and of many sources, most are counted together, and none is lost."""
+    events = [replace(LIFE.event, event_type=f"Type{n}", source=f"Source{n}") for n in range(500)]
+    changes = [Change(Transition.DETECTED, replace(LIFE, event=event), at(1)) for event in events]
+    result = counted(statistics(*changes[:250]).plus(changes[250:]))
+    assert sum(result.values()) == 500
+    assert len({key[0] for key in result}) <= 30
+    assert result["other", "other", "self", "detected"] > 400
