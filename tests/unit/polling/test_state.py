@@ -1,0 +1,136 @@
+"""What is known when the journal is read late, and how much of what IMDS sends is known at all."""
+
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from azure_scheduled_events_exporter.errors import Outcome
+from azure_scheduled_events_exporter.polling.state import JOURNAL_SECONDS, MOST_PEERS
+from azure_scheduled_events_exporter.simulator import Simulator, What
+from support.events.journal_contents import rows
+from support.events.machine import ID, Machine, event
+from support.programs import eventually
+from support.quiet import QUIET
+
+
+@pytest.fixture
+def disk_works(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """While this is not set, no journal can be opened: each attempt is a disk error."""
+    works = threading.Event()
+    works.set()
+    connect = sqlite3.connect
+
+    def connect_on_the_disk(database: str | Path, **more: object) -> sqlite3.Connection:
+        if "journal.sqlite" in str(database) and not works.is_set():
+            error = sqlite3.OperationalError("disk I/O error")
+            error.sqlite_errorcode = sqlite3.SQLITE_IOERR
+            raise error
+        return connect(database, **more)  # type: ignore[call-overload,no-any-return]
+
+    monkeypatch.setattr(sqlite3, "connect", connect_on_the_disk)
+    return works
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Iterator[Machine]:
+    """A VM with a simulator of its own."""
+    with ExitStack() as stack, Simulator(QUIET, requests_per_second=1000) as simulator:
+        yield Machine(simulator, tmp_path / "state", stack)
+
+
+def reads_its_journal(machine: Machine, at: float, *events: dict[str, object]) -> None:
+    """Poll until the journal is known."""
+    assert machine.exporter
+    state = machine.exporter.poller.state
+
+    def polls() -> bool:
+        machine.polls(at, None, *events)
+        return state.has_journal
+
+    eventually(polls, "the journal")
+
+
+def test_nothing_is_detected_twice(machine: Machine, disk_works: threading.Event) -> None:
+    """An event that the journal knows is shown before the journal is read, and counted once."""
+    machine.polls(0, None, event())
+    machine.restarts(in_order=True)
+    disk_works.clear()
+    machine.polls(10, None, event())
+    assert machine.exporter
+    snapshot = machine.exporter.poller.snapshot
+    assert list(snapshot.current) == [ID]
+    assert not snapshot.journal.up
+    disk_works.set()
+    reads_its_journal(machine, 11, event())
+    assert machine.transitions == {"detected": 1}
+    machine.polls(12, None, event(status="Started"))
+    assert machine.transitions == {"detected": 1, "approved": 1, "started": 1}
+    machine.restarts(in_order=True)
+    assert [what for _, what in rows(machine.folder)] == ["detected", "approved", "started"]
+
+
+def test_what_happens_before_it_is_read_is_kept(
+    machine: Machine, disk_works: threading.Event
+) -> None:
+    """Transitions of the time before are in the journal in their order, after those of earlier runs."""
+    machine.polls(0, None, event())
+    machine.restarts(in_order=True)
+    disk_works.clear()
+    other = {**event(), "EventId": "OTHER"}
+    machine.polls(10, None, event(), other)
+    machine.polls(11, None, event(status="Started"), other)
+    machine.polls(12, None, event(status="Started"))
+    disk_works.set()
+    reads_its_journal(machine, 13, event(status="Started"))
+    machine.restarts(in_order=True)
+    assert rows(machine.folder) == [
+        (ID, "detected"),
+        ("OTHER", "detected"),
+        (ID, "approved"),
+        (ID, "started"),
+        ("OTHER", "cancelled"),
+    ]
+
+
+def test_no_approval_is_sent_twice(machine: Machine, disk_works: threading.Event) -> None:
+    """An approval that only the journal knows is not sent again while the journal is not read."""
+    machine.policy = "documented"
+    machine.polls(0, None, event(EventSource="User"))
+    sent = [each for each in machine.imds.record if each.what is What.APPROVED]
+    machine.restarts(in_order=True)
+    disk_works.clear()
+    machine.polls(10, None, event(EventSource="User"))
+    disk_works.set()
+    reads_its_journal(machine, 11, event(EventSource="User"))
+    machine.polls(12, None, event(EventSource="User"))
+    assert [each for each in machine.imds.record if each.what is What.APPROVED] == sent
+
+
+def test_a_disk_that_fails_delays_no_poll(machine: Machine, disk_works: threading.Event) -> None:
+    """The first poll has an event while no journal can be opened, and soon."""
+    disk_works.clear()
+    began = time.monotonic()
+    machine.polls(0, None, event())
+    assert time.monotonic() - began < JOURNAL_SECONDS + 1
+    assert machine.transitions == {"detected": 1}
+
+
+def test_events_are_bounded(machine: Machine) -> None:
+    """Of very many events of other VMs, those that are known stay, and further ones are counted."""
+    peers = [{**event(), "EventId": f"P{n}", "Resources": ["vmss_1"]} for n in range(1500)]
+    machine.polls(0, None, *peers[:10])
+    machine.polls(1, None, *reversed(peers), event())
+    assert machine.exporter
+    snapshot = machine.exporter.poller.snapshot
+    assert len(snapshot.current) == MOST_PEERS + 1
+    assert {f"P{n}" for n in range(10)} | {ID} <= snapshot.current.keys()
+    assert snapshot.events_dropped == 500
+    assert machine.transitions == {"detected": MOST_PEERS + 1}
+    machine.polls(2, None)
+    assert not snapshot.statistics.pauses
+    assert machine.outcome() is Outcome.OK
