@@ -11,9 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import Enum, auto
-from http import HTTPStatus
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from azure_scheduled_events_exporter.core.instance import Instance
 from azure_scheduled_events_exporter.core.spans import SpanFacts
@@ -21,7 +19,10 @@ from azure_scheduled_events_exporter.errors import UsageError
 from azure_scheduled_events_exporter.journal.journal import OWNER_WAIT_SECONDS, Journal
 from azure_scheduled_events_exporter.logs import Changes, facts
 
+from .export import Export, ExportResult, Sender
+
 if TYPE_CHECKING:
+
     from .otlp import OtlpSender
 
 BATCH = 128
@@ -31,65 +32,6 @@ _LOOK_AGAIN_SECONDS = 60.0
 _OWNER_LOOK_SECONDS = 1.0  # how often to look whether the journal is known to be this VM's
 _FIRST_RETRY_SECONDS = 1.0
 _LAST_RETRY_SECONDS = 60.0
-LONGEST_RETRY_AFTER = 300.0
-REFUSALS = {
-    HTTPStatus.BAD_REQUEST,
-    HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-    HTTPStatus.UNPROCESSABLE_ENTITY,
-}
-"""Answers about the spans themselves.
-
-Any other, such as 401 or 404, is about settings that somebody will correct.
-"""
-
-
-class Export(Enum):
-    """What became of a batch."""
-
-    ACCEPTED = auto()  # by the collector, except for the spans that its answer rejects
-    REFUSED = auto()  # a span alone
-    LATER = auto()  # no final answer: it is sent again
-    DIVISIBLE = (
-        auto()
-    )  # refused, too large, or one span cannot be encoded: sent again in smaller batches
-
-
-@dataclass(frozen=True, slots=True)
-class ExportResult:
-    """The result of sending a batch.
-
-    Attributes:
-        outcome: what became of it.
-        rejected: how many of its spans the collector rejected in an answer that accepts the others.
-        unsampled: how many were not sent, because the configured sampler drops them.
-        reason: for people; ``""`` when all is well.
-        retry_after: seconds that the collector asks to wait.
-    """
-
-    outcome: Export
-    rejected: int = 0
-    unsampled: int = 0
-    reason: str = ""
-    retry_after: float = 0.0
-
-    @property
-    def is_final(self) -> bool:
-        """Whether the batch is not sent again."""
-        return self.outcome in {Export.ACCEPTED, Export.REFUSED}
-
-    def failed(self, spans: int) -> int:
-        """Return how many of a batch of ``spans`` the collector did not accept, whatever number it claims."""
-        sent = spans - self.unsampled
-        return sent if self.outcome is Export.REFUSED else min(sent, max(0, self.rejected))
-
-
-class Sender(Protocol):
-    """Sends one batch and interprets the answer; never raises."""
-
-    def send(
-        self, spans: Sequence[SpanFacts], identity: Instance | None, timeout: float | None
-    ) -> ExportResult:
-        """Send ``spans`` of the VM ``identity``; give up after ``timeout`` seconds (None: as configured)."""
 
 
 def otlp_sender(endpoint: str | None) -> "OtlpSender":
@@ -111,6 +53,14 @@ def otlp_sender(endpoint: str | None) -> "OtlpSender":
         raise UsageError(
             f"OpenTelemetry cannot use its settings (OTEL_* variables): {error}"
         ) from None
+
+
+@dataclass(frozen=True, slots=True)
+class _Last:
+    """What is sent at the end: unfinished spans, and by when (monotonic time)."""
+
+    spans: Sequence[SpanFacts]
+    deadline: float
 
 
 class SpanDelivery:
@@ -142,10 +92,7 @@ class SpanDelivery:
         self._woken = threading.Event()
         self._stopping = threading.Event()
         self._ended = threading.Event()
-        self._last: tuple[Sequence[SpanFacts], float] = (
-            (),
-            0.0,
-        )  # unfinished spans to send, and by when
+        self._last = _Last((), 0.0)
         self._troubles = Changes()
         self._size = BATCH  # of the next batch, at most
         self._began = time.monotonic()
@@ -161,10 +108,8 @@ class SpanDelivery:
         pause = _FIRST_RETRY_SECONDS
         while not self._stopping.is_set():
             self._woken.clear()
-            if (
-                self._stopping.is_set()
-            ):  # stop() was called before clear(), so the event would be lost
-                break
+            if self._stopping.is_set():
+                break  # stop() was called before clear(), so the event would be lost
             batch = self._next_batch()
             if not batch:
                 self._woken.wait(_OWNER_LOOK_SECONDS if self._awaits_owner else _LOOK_AGAIN_SECONDS)
@@ -186,17 +131,23 @@ class SpanDelivery:
 
         Unsent spans stay in the journal.
         """
-        self._last = (open_spans, time.monotonic() + seconds)
+        self._last = _Last(open_spans, time.monotonic() + seconds)
         self._stopping.set()
         self._woken.set()
         self._ended.wait(seconds)
 
     def _send_open_spans(self) -> None:
-        """Send the unfinished spans of current events, then one queued batch, before the deadline of :meth:`stop`."""
-        batch, (open_spans, deadline) = self._next_batch(), self._last
-        if open_spans and (left := deadline - time.monotonic()) > 0:
-            self._count(len(open_spans), self._sender.send(open_spans, self._identity(), left))
-        if batch and (left := deadline - time.monotonic()) > 0:
+        """Send the unfinished spans of current events, then one queued batch.
+
+        Both before the deadline of :meth:`stop`.
+        """
+        batch = self._next_batch()
+        spans = self._last.spans
+        left = self._last.deadline - time.monotonic()
+        if spans and left > 0:
+            self._count(len(spans), self._sender.send(spans, self._identity(), left))
+        left = self._last.deadline - time.monotonic()
+        if batch and left > 0:
             self._deliver(batch, left)
 
     @property
@@ -219,9 +170,8 @@ class SpanDelivery:
         if result.outcome is Export.DIVISIBLE:
             result = replace(result, outcome=Export.REFUSED)
         self._report(len(batch), result)
-        self._count(
-            len(batch), result
-        )  # first, so that a span that is not queued any more is counted
+        # First, so that a span that is not queued any more is counted.
+        self._count(len(batch), result)
         if result.is_final:
             self._journal.end_spans(batch)
         if result.outcome is Export.ACCEPTED and not result.rejected:
@@ -238,7 +188,8 @@ class SpanDelivery:
         """Log a failure when it begins, changes and ends."""
         if not self._troubles.is_new("collector", result.reason):
             return
-        failed, why = result.failed(spans), {"error": result.reason}
+        failed = result.failed(spans)
+        why = {"error": result.reason}
         if not result.reason:
             self._log.info(
                 "collector accepts spans again", extra=facts(queued=self._journal.spans_queued())

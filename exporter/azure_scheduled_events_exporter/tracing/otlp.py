@@ -1,7 +1,8 @@
-"""The HTTP client of a collector: OpenTelemetry's SDK and OTLP/HTTP exporter, and the interpretation of answers.
+"""The HTTP client of a collector: OpenTelemetry's SDK and its OTLP/HTTP exporter.
 
-Must not decide about retries and removal (``tracing.delivery``). Imported only when tracing is on:
-OpenTelemetry and protobuf take 5 to 6 MiB of memory (docs/performance.md).
+Interprets the collector's answers. Must not decide about retries and removal
+(``tracing.delivery``). Imported only when tracing is on: OpenTelemetry and protobuf take 5 to 6 MiB
+of memory (docs/performance.md).
 """
 
 import json
@@ -43,7 +44,7 @@ from azure_scheduled_events_exporter.http_client.failures import (
 )
 from azure_scheduled_events_exporter.http_client.sessions import Session
 
-from .delivery import LONGEST_RETRY_AFTER, REFUSALS, Export, ExportResult
+from .export import LONGEST_RETRY_AFTER, REFUSALS, Export, ExportResult
 from .variables import timeout_obstacle
 
 _SERVICE = "azure-scheduled-events-exporter"
@@ -57,9 +58,10 @@ LONGEST_EXPORT_SECONDS = 60.0
 
 
 class OtlpSender:
-    """Sends spans to ``endpoint`` (base address), or to the address in the ``OTEL_*`` variables when it is None.
+    """Sends spans to ``endpoint``, a base address.
 
-    No export takes more than ``longest`` seconds.
+    If it is None, the address is that in the ``OTEL_*`` variables. No export takes more than
+    ``longest`` seconds.
     """
 
     def __init__(self, endpoint: str | None, longest: float = LONGEST_EXPORT_SECONDS) -> None:
@@ -85,7 +87,10 @@ class OtlpSender:
     def send(
         self, spans: Sequence[SpanFacts], identity: Instance | None, timeout: float | None
     ) -> ExportResult:
-        """Send ``spans`` of the VM ``identity``, within ``timeout`` seconds (None: configured); return the result."""
+        """Send ``spans`` of the VM ``identity``; return the result.
+
+        ``timeout``: seconds that it may take; None as configured.
+        """
         if identity != self._identity:
             self._identity = identity
             self._provider = self._provider_for(identity)
@@ -114,8 +119,12 @@ class OtlpSender:
         )
 
     def _make(self, facts: SpanFacts) -> ReadableSpan | None:
-        """Return the SDK's span for ``facts``, within its limits; None if the configured sampler drops the trace."""
-        self._ids.trace, self._ids.span = int(facts.trace_id, 16), int(facts.span_id, 16)
+        """Return the SDK's span for ``facts``, within its limits.
+
+        None if the configured sampler drops the trace.
+        """
+        self._ids.trace = int(facts.trace_id, 16)
+        self._ids.span = int(facts.span_id, 16)
         # A sampler gets only the trace id, so all spans of a trace, on all VMs, are kept or dropped
         # together.
         sampled = (
@@ -161,27 +170,26 @@ class CollectorAdapter(DeadlineAdapter):
     OpenTelemetry's exporter treats redirects and partial successes as success, and retries for
     seconds, whereas the journal can retry for days. So the adapter returns 200 if the collector has
     accepted the spans. In all other cases, also without any answer, it returns 400, which the
-    exporter neither retries nor follows. :attr:`result` has the
-    interpretation.
+    exporter neither retries nor follows. :attr:`result` has the interpretation.
     """
 
     def __init__(self, longest: float) -> None:
         super().__init__()
         self._longest = longest
-        self.timeout: float | None = (
-            None  # seconds for the whole exchange; None as the exporter is configured
-        )
+        # seconds for the whole exchange; None as the exporter is configured
+        self.timeout: float | None = None
         self.result: ExportResult | None = None
 
     def send(
         self, request: requests.PreparedRequest, *args: Any, **kwargs: Any
     ) -> requests.Response:
-        """Send ``request`` and return an answer for the exporter; network and collector errors do not raise."""
+        """Send ``request`` and return an answer for the exporter.
+
+        Errors of the network and the collector do not raise.
+        """
         seconds = min(self.timeout or kwargs.get("timeout") or self._longest, self._longest)
-        timeout = (
-            seconds / 2,
-            seconds,
-        )  # to connect to one address, so that a name's second address has its turn
+        # Half of it to connect to one address, so that a name's second address has its turn.
+        timeout = (seconds / 2, seconds)
         self.begin(seconds)
         try:
             with super().send(
@@ -199,7 +207,9 @@ class CollectorAdapter(DeadlineAdapter):
         reply = requests.Response()
         accepted = result.outcome is Export.ACCEPTED and not result.rejected
         reply.status_code = HTTPStatus.OK if accepted else HTTPStatus.BAD_REQUEST
-        reply.request, reply.url, reply.raw = request, request.url or "", BytesIO()
+        reply.request = request
+        reply.url = request.url or ""
+        reply.raw = BytesIO()
         return reply
 
 
@@ -260,13 +270,12 @@ def _without_secrets(response: requests.Response) -> str:
 
 
 def _retry_after(text: str) -> float:
-    """Return the seconds of Retry-After, from a number or a date (RFC 9110, 10.2.3); 0 if it is neither."""
+    """Return the seconds of Retry-After, a number or a date (RFC 9110, 10.2.3); 0 for neither."""
     try:
-        seconds = (
-            float(text)
-            if text.strip().isdigit()
-            else parsedate_to_datetime(text).timestamp() - time.time()
-        )
+        if text.strip().isdigit():
+            seconds = float(text)
+        else:
+            seconds = parsedate_to_datetime(text).timestamp() - time.time()
     except (ValueError, TypeError, OverflowError):
         return 0.0
     return min(max(0.0, seconds), LONGEST_RETRY_AFTER)
@@ -278,7 +287,7 @@ def _nanoseconds(seconds: float) -> int:
 
 
 def _resource(identity: Instance | None) -> Resource:
-    """Return this VM as an OpenTelemetry resource; the standard ``OTEL_*`` variables override it."""
+    """Return this VM as an OpenTelemetry resource; ``OTEL_*`` variables override it."""
     # The names are those of OpenTelemetry's semantic conventions: service, cloud and host.
     values = {
         "service.name": _SERVICE,

@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from azure_scheduled_events_exporter.core.instance import Instance
 from azure_scheduled_events_exporter.core.spans import SpanFacts
 from azure_scheduled_events_exporter.journal.journal import Journal
-from azure_scheduled_events_exporter.tracing.delivery import ExportResult, SpanDelivery
+from azure_scheduled_events_exporter.tracing.delivery import SpanDelivery
+from azure_scheduled_events_exporter.tracing.export import ExportResult
 from azure_scheduled_events_exporter.tracing.otlp import OtlpSender
 from support.events.journal_recorder import adopted
 from support.monitoring.collector import Collector

@@ -17,10 +17,9 @@ from azure_scheduled_events_exporter.core.spans import SpanFacts, span_id
 from azure_scheduled_events_exporter.journal.journal import Journal
 from azure_scheduled_events_exporter.tracing.delivery import (
     BATCH,
-    Export,
-    ExportResult,
     SpanDelivery,
 )
+from azure_scheduled_events_exporter.tracing.export import Export, ExportResult
 from azure_scheduled_events_exporter.tracing.variables import doubts, is_on, obstacles
 from support.events.journal_recorder import adopted
 from support.programs import eventually

@@ -3,7 +3,7 @@
 import pytest
 
 from azure_scheduled_events_exporter import __version__
-from azure_scheduled_events_exporter.tracing.delivery import Export, ExportResult
+from azure_scheduled_events_exporter.tracing.export import Export, ExportResult
 from azure_scheduled_events_exporter.tracing.otlp import OtlpSender
 from support.monitoring.collector import Collector
 from support.monitoring.span_delivery import CHILD, IDENTITY, ROOT, TRACE, send

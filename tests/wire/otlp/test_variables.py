@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from azure_scheduled_events_exporter.tracing.delivery import Export, ExportResult
+from azure_scheduled_events_exporter.tracing.export import Export, ExportResult
 from azure_scheduled_events_exporter.tracing.otlp import OtlpSender
 from support.monitoring.collector import Collector
 from support.monitoring.span_delivery import CHILD, IDENTITY, ROOT, send

@@ -1,0 +1,81 @@
+"""One export: what is sent to a collector, and what became of it.
+
+Knows neither how it is sent (``tracing.otlp``) nor when (``tracing.delivery``).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from http import HTTPStatus
+from typing import Protocol
+
+from azure_scheduled_events_exporter.core.instance import Instance
+from azure_scheduled_events_exporter.core.spans import SpanFacts
+
+LONGEST_RETRY_AFTER = 300.0
+"""For how many seconds a collector may ask to wait."""
+
+REFUSALS = {
+    HTTPStatus.BAD_REQUEST,
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    HTTPStatus.UNPROCESSABLE_ENTITY,
+}
+"""Answers about the spans themselves.
+
+Any other, such as 401 or 404, is about settings that somebody will correct.
+"""
+
+
+class Export(Enum):
+    """What became of a batch."""
+
+    ACCEPTED = auto()  # by the collector, except for the spans that its answer rejects
+    REFUSED = auto()  # a span alone
+    LATER = auto()  # no final answer: it is sent again
+    DIVISIBLE = auto()  # refused, too large or not to be encoded: sent again in smaller batches
+
+
+@dataclass(frozen=True, slots=True)
+class ExportResult:
+    """The result of sending a batch.
+
+    Attributes:
+        outcome: what became of it.
+        rejected: how many of its spans the collector rejected in an answer that accepts the others.
+        unsampled: how many were not sent, because the configured sampler drops them.
+        reason: for people; ``""`` when all is well.
+        retry_after: seconds that the collector asks to wait.
+    """
+
+    outcome: Export
+    rejected: int = 0
+    unsampled: int = 0
+    reason: str = ""
+    retry_after: float = 0.0
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the batch is not sent again."""
+        return self.outcome in {Export.ACCEPTED, Export.REFUSED}
+
+    def failed(self, spans: int) -> int:
+        """Return how many of a batch of ``spans`` the collector did not accept.
+
+        It is never more than were sent, whatever number the collector claims.
+        """
+        sent = spans - self.unsampled
+        if self.outcome is Export.REFUSED:
+            return sent
+        return min(sent, max(0, self.rejected))
+
+
+class Sender(Protocol):
+    """Sends one batch and interprets the answer; never raises."""
+
+    def send(
+        self, spans: Sequence[SpanFacts], identity: Instance | None, timeout: float | None
+    ) -> ExportResult:
+        """Send ``spans`` of the VM ``identity``; give up after ``timeout`` seconds.
+
+        None: after the time that is configured.
+        """
