@@ -9,6 +9,8 @@ from importlib.metadata import metadata
 from pathlib import Path
 from urllib.parse import unquote
 
+import pytest
+
 from azure_scheduled_events_exporter import DOCUMENTATION
 from azure_scheduled_events_exporter.commands.cli import COMMANDS
 from azure_scheduled_events_exporter.config.settings import SETTINGS
@@ -187,3 +189,19 @@ def test_licences_are_those_of_the_libraries() -> None:
             re.findall(r"Apache|BSD|MIT|MPL|PSF", said["License-Expression"] or said["License"])
         )
         assert named == set(re.findall(r"Apache|BSD|MIT|MPL|PSF", licence)), name
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "how-scheduled-events-work.md",
+        "approvals.md",
+        "how-the-rules-work.md",
+        "alerts.md",
+        "simulator.md",
+    ],
+)
+def test_pages_name_every_event_type(page: str) -> None:
+    """What CONTRIBUTING's recipe for an event type lists to be written by hand has been written."""
+    text = (DOCS / page).read_text()
+    assert [event_type for event_type in EVENT_FACTS if event_type not in text] == []
