@@ -22,7 +22,6 @@ from azure_scheduled_events_exporter.logs import Changes, facts
 from .export import Export, ExportResult, Sender
 
 if TYPE_CHECKING:
-
     from .otlp import OtlpSender
 
 BATCH = 128
