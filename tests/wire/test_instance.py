@@ -26,12 +26,12 @@ PLACES = (
 
 
 def labels_of(body: Path) -> dict[str, str]:
-    """Return the labels of a captured answer about a VM, the resource group in lower case."""
-    known = {
-        name: getattr(INSTANCES[body.name], name)
-        for name in ("vm_name", "vm_id", "scale_set", *PLACES)
-    }
-    return {**known, "resource_group": known["resource_group"].lower()}
+    """Return the labels of a captured answer about a VM; those of its set are in lower case."""
+    instance = INSTANCES[body.name]
+    known = {name: getattr(instance, name) for name in ("vm_name", "vm_id", "scale_set", *PLACES)}
+    known["computer_name"] = instance.host_name
+    in_lower_case = ("scale_set", "resource_group", "subscription_id")
+    return {**known, **{name: known[name].lower() for name in in_lower_case}}
 
 
 Start = Callable[..., Exporter]

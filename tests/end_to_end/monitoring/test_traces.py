@@ -125,6 +125,8 @@ def test_a_live_migration(collector: Collector, start_exporter: Start, tmp_path:
     )
     assert facts.pop("notice_seconds") == pytest.approx(not_before - root.start / 1e9, abs=0.01)
     assert 0 <= facts.pop("observed_pauses") < 15.0, "the same"
+    assert abs(facts.pop("clock_step_seconds")) < 1.0
+    assert {facts.pop("tcp_retransmitted_segments") >= 0, facts.pop("tcp_timeouts") >= 0} == {True}
     assert facts == {
         "id": event_id,
         "type": "Freeze",
