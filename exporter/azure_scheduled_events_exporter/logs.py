@@ -2,8 +2,7 @@
 
 A record's fields are passed as ``extra={"facts": {...}}``; the message is a fixed text that can be
 found with grep. No poll and no scrape waits for the reader of the pipe that the log may be. Lines
-are lost instead, and the log says how
-many.
+are lost instead, and the log says how many.
 """
 
 import json
@@ -27,7 +26,10 @@ _CHUNK = 1024  # characters, at most 4096 bytes: a pipe that is ready takes so m
 
 
 def set_up(level: str, form: str, stream: TextIO | None = None) -> logging.Logger:
-    """Return the exporter's logger, writing records of ``level`` and above to ``stream`` (standard error)."""
+    """Return the exporter's logger, which writes records of ``level`` and above to ``stream``.
+
+    Without ``stream``, it is standard error.
+    """
     log = logging.getLogger(LOGGER)
     handler = _Handler(stream or sys.stderr)
     handler.setFormatter(_Formatter(json_lines=form == "json"))
@@ -37,17 +39,18 @@ def set_up(level: str, form: str, stream: TextIO | None = None) -> logging.Logge
     log.propagate = False
     for name in ("asyncio", "uvicorn.error"):
         library = logging.getLogger(name)
-        library.handlers, library.filters = (
-            [handler],
-            [RateLimit()],
-        )  # clients can cause these messages
+        library.handlers = [handler]
+        library.filters = [RateLimit()]  # clients can cause these messages
         library.setLevel(max(log.level, logging.WARNING))
         library.propagate = False
     return log
 
 
 class RateLimit(logging.Filter):
-    """Logs each message once a minute, and few different ones; messages are equal if their first lines are."""
+    """Logs each message once a minute, and few different ones.
+
+    Messages are equal if their first lines are.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
@@ -103,8 +106,12 @@ class Changes:
         self._last: dict[str, str] = {}
 
     def is_new(self, subject: str, text: str) -> bool:
-        """Remember ``text`` (``""``: nothing to log), and return whether it differs from the last one."""
-        before, self._last[subject] = self._last.get(subject, ""), text
+        """Remember ``text``, and return whether it differs from the last one.
+
+        ``""`` is nothing to log.
+        """
+        before = self._last.get(subject, "")
+        self._last[subject] = text
         return text != before
 
     def keep(self, subjects: Container[str]) -> None:
@@ -161,8 +168,9 @@ class _Handler(logging.StreamHandler[TextIO]):
 
 
 def _space_in(stream: TextIO) -> Callable[[int], object]:
-    """Return a function that waits up to so many milliseconds for space in ``stream``, and returns whether there is.
+    """Return a function that waits for space in ``stream``, and returns whether there is.
 
+    It waits up to so many milliseconds.
     It always returns True for a stream in memory, and on Windows, which has no poll.
     """
     if sys.platform != "win32":

@@ -12,7 +12,7 @@ from freezegun import freeze_time
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from azure_scheduled_events_exporter.logs import Repetition, facts, set_up
+from azure_scheduled_events_exporter.logs import RateLimit, Repetition, facts, set_up
 
 NASTY = [
     "two\nlines",
@@ -169,3 +169,31 @@ def test_repetition_is_bounded() -> None:
     assert getattr(records[0], "facts", {}) == {"lines_left_out": 700}
     assert limit.filter(records[1])
     assert not hasattr(records[1], "facts")
+
+
+@pytest.mark.parametrize("library", ["asyncio", "uvicorn.error"])
+def test_what_clients_can_cause(library: str) -> None:
+    """A message of a library is logged once, and ten different ones; ours always are."""
+    stream = io.StringIO()
+    log = set_up("debug", "logfmt", stream)
+    for _ in range(3):
+        logging.getLogger(library).warning("Invalid HTTP request received.\nwith a detail")
+        log.info("ours")
+    for number in range(30):
+        logging.getLogger(library).error("%d", number)
+    said = stream.getvalue()
+    assert said.count("Invalid HTTP request") == 1
+    assert said.count("msg=ours") == 3
+    assert said.count("level=error") == 9
+
+
+def test_a_minute_later() -> None:
+    """After a minute, a message of a library is logged again."""
+    now = [0.0]
+    limit = RateLimit(lambda: now[0])
+    record = logging.LogRecord("asyncio", logging.ERROR, __file__, 0, "again", (), None)
+    assert [limit.filter(record) for _ in range(2)] == [True, False]
+    now[0] = 59.9
+    assert not limit.filter(record)
+    now[0] = 60.0
+    assert limit.filter(record)

@@ -15,6 +15,7 @@ import logging
 import math
 import os
 import sys
+import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
@@ -28,16 +29,19 @@ from azure_scheduled_events_exporter.approval.operator_requests import (
     may_be_approved,
     to_approve,
 )
-from azure_scheduled_events_exporter.config.settings import Config
+from azure_scheduled_events_exporter.config.settings import DISCOVER, Config
 from azure_scheduled_events_exporter.core.event_types import EVENT_FACTS
 from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycle
 from azure_scheduled_events_exporter.errors import (
     ExporterError,
+    ImdsError,
     JournalInUseError,
     Outcome,
     UsageError,
     printable,
 )
+from azure_scheduled_events_exporter.imds.api_versions import event_versions
+from azure_scheduled_events_exporter.imds.client import ImdsClient
 from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
 from azure_scheduled_events_exporter.journal.file import (
     MEMORY,
@@ -245,9 +249,27 @@ def _requested(store: Store, chosen: Sequence[Lifecycle], asker: _Asker, config:
     # None if it was interrupted before they were queued.
     for life, result in zip(chosen, final, strict=False):
         say(printable(f"{life.event_id}: {result}"))
+    if _WITHDRAWN in final:
+        _say_why(config)
     if final and all(map(is_approved, final)):
         return 0
     return _MAY_BE_APPROVED if any(map(may_be_approved, final)) else status
+
+
+def _say_why(config: Config) -> None:
+    """Ask IMDS once, and report on standard error why the running exporter may not have sent it."""
+    if config.imds_endpoint == DISCOVER:
+        return
+    versions = event_versions(config.imds_api_version)
+    wait = threading.Event().wait
+    client = ImdsClient(config.imds_endpoint, versions, RateLimiter(), wait, config.imds_timeout)
+    reason = "its log, and 'doctor', say why: IMDS answers this command"
+    try:
+        client.scheduled_events(config.imds_timeout)
+    except ImdsError as error:
+        reason = str(error)
+    with suppress(OSError):
+        print(f"approve: the running exporter did not send it: {reason}", file=sys.stderr)
 
 
 def _withdrawn(store: Store, numbers: Sequence[int], seconds: float) -> Mapping[int, str]:
