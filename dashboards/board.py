@@ -6,6 +6,7 @@ import grafanalib.core as g  # type: ignore[import-untyped] # it carries no type
 
 from azure_scheduled_events_exporter import DOCUMENTATION
 
+from . import titles
 from .grafana import (
     DATASOURCE,
     SCHEMA_VERSION,
@@ -173,7 +174,7 @@ def in_doubt(none: str, quiet: float = 0) -> list[Json]:
 def next_impact(query: str, description: str, width: int) -> g.Panel:
     """Return the countdown to the next event."""
     return stat(
-        "Next event in",
+        titles.NEXT_EVENT,
         description,
         width,
         query,
@@ -208,7 +209,7 @@ def bars(query: str, width: int) -> g.Panel:
     """Return the events of the last 30 days, a bar a day."""
     return panel(
         g.TimeSeries,
-        "Events a day, last 30 days",
+        titles.EVENTS_A_DAY,
         "Events by the day (UTC) on which they were first seen, each once, as the exporters of"
         " their own VMs saw them.",
         (width, 8),

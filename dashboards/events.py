@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import grafanalib.core as g  # type: ignore[import-untyped] # it carries no types
 
+from . import titles
 from .board import RUNBOOKS, manual, solid, vm_link, wrapped
 from .grafana import Table, cell_link, columns, instant, panel
 from .queries import (
@@ -163,7 +164,7 @@ def table(
     """Return the table; that of one VM has columns of its ``own``, and no VMs."""
     return panel(
         Table,
-        "Events: now, next, and the last 30 days",
+        titles.EVENTS,
         description,
         (24, height),
         instant(*queries),

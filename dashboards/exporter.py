@@ -7,6 +7,7 @@ import grafanalib.core as g  # type: ignore[import-untyped] # it carries no type
 
 from azure_scheduled_events_exporter.alerts.series import BLIND as RECORDED
 
+from . import titles
 from .board import EXPORTER_BOARD, STATUS_LINK, board, manual, runbook, solid, stat, vm_link
 from .grafana import Table, columns, instant, over_time, panel, variable
 from .queries import (
@@ -33,12 +34,12 @@ _DUE = metric("event_approval_due_timestamp_seconds", *_TARGET)
 # ---- Numbers: how many exporters have each problem
 
 _PROBLEMS = {
-    "IMDS": (
+    titles.IMDS: (
         blind(*_TARGET),
         "Exporters that Prometheus cannot scrape, or whose last poll of IMDS failed or hangs.",
         "AzureScheduledEventExporterDown",
     ),
-    "Throttling": (
+    titles.THROTTLING: (
         f"increase({metric('polls_total', *_TARGET, outcome='throttled')}[5m]) > 0",
         (
             "Exporters whose polls IMDS refused in the last five minutes: something else on the VM"
@@ -46,7 +47,7 @@ _PROBLEMS = {
         ),
         "AzureScheduledEventThrottled",
     ),
-    "Journal": (
+    titles.JOURNAL: (
         _NO_JOURNAL,
         (
             "Exporters that cannot write their journal now. Entries wait in memory; a restart loses"
@@ -54,17 +55,17 @@ _PROBLEMS = {
         ),
         "AzureScheduledEventJournalNotOnDisk",
     ),
-    "Spans": (
+    titles.SPANS: (
         f"{metric('spans_queued', *_TARGET)} > 100",
         "Exporters with more than 100 trace spans that no collector accepted.",
         "AzureScheduledEventSpansNotDelivered",
     ),
-    "Alert pushes": (
+    titles.PUSHES: (
         f"{metric('alertmanager_up', *_TARGET)} == 0",
         "Exporters whose last push of alerts was not accepted by every Alertmanager.",
         "AzureScheduledEventAlertsNotPushed",
     ),
-    "Approvals": (
+    titles.APPROVALS: (
         (
             f"{_DUE} < time() - 60 unless on (event_id) {metric(APPROVED)} == 1 unless on"
             f" (event_id) {metric(STARTED)}"
@@ -174,7 +175,7 @@ _STATES = [
 def _exporters() -> g.Panel:
     return panel(
         Table,
-        "Exporters",
+        titles.EXPORTERS,
         "At most 50 exporters: first those that are down, then those that do not see IMDS, those"
         " that cannot write their journal, and those whose last answer of IMDS is oldest.",
         (24, 14),
@@ -210,7 +211,7 @@ def _exporters() -> g.Panel:
 def _over_time() -> g.Panel:
     return panel(
         g.TimeSeries,
-        "Exporters without current data",
+        titles.NOT_CURRENT,
         "How many exporters Prometheus could not scrape, or did not see IMDS.",
         (24, 6),
         over_time(

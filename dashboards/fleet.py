@@ -4,6 +4,7 @@ import grafanalib.core as g  # type: ignore[import-untyped] # it carries no type
 
 from azure_scheduled_events_exporter.metrics.spec import PREFIX
 
+from . import titles
 from .board import (
     FLEET_BOARD,
     PORTAL_LINK,
@@ -187,7 +188,7 @@ def _answer() -> list[g.Panel]:
             6,
         ),
         stat(
-            "VMs, event Started",
+            titles.VMS_STARTED,
             f"VMs with an event that has started. {vms}",
             6,
             _count(f"{metric(STARTED)} and on (event_id) {_CURRENT} {UNENDED}"),
@@ -196,7 +197,7 @@ def _answer() -> list[g.Panel]:
             mappings=in_doubt("0"),
         ),
         stat(
-            "VMs, event Scheduled",
+            titles.VMS_SCHEDULED,
             f"VMs with an event that has not started. {vms}",
             6,
             _count(_WAITING),
@@ -205,7 +206,7 @@ def _answer() -> list[g.Panel]:
             mappings=in_doubt("0"),
         ),
         stat(
-            "Do exporters see IMDS?",
+            titles.ALL_SEE_IMDS,
             "Exporters that Prometheus cannot scrape, or whose last poll of IMDS failed. Their VMs'"
             " events may be missing.",
             6,
@@ -259,7 +260,7 @@ _VM_COLUMNS = {
 def _table_of_vms() -> g.Panel:
     return panel(
         Table,
-        "VMs",
+        titles.VMS,
         "VMs with an event first, then those whose exporter has no current data, then quiet ones;"
         " at most 50 rows. When: the start of the event, its approval, or NotBefore.",
         (24, 9),
@@ -295,7 +296,7 @@ def _types() -> g.Panel:
     outcomes = ("Completed", "Cancelled", "Lost")
     return panel(
         Table,
-        "By type, last 30 days",
+        titles.BY_TYPE,
         "Events that ended in the last 30 days, each once, by how they ended: lost means that"
         " nobody was polling when it disappeared. Least notice: from first seen to NotBefore.",
         (12, 8),

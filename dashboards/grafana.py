@@ -184,10 +184,10 @@ def columns(names: Mapping[str, str], *kept: str, needed: str = "", again: str =
     """Return the transformations that make one table of all queries.
 
     The columns ``names`` are in their order. A series is a cell: its label :data:`COLUMN` names the
-    column, and its other labels are columns, too. Rows stand in the order of the first queries. ``names`` are labels and values of
-    :data:`COLUMN` with their titles; ``kept`` are those that only links read. Rows without a value
-    in the column ``needed`` are left out; ``again`` is a column with the same value, for another
-    unit.
+    column, and its other labels are columns, too. Rows stand in the order of
+    the first queries. ``names`` are labels and values of :data:`COLUMN` with their titles; ``kept``
+    are those that only links read. Rows without a value in the column ``needed`` are left out;
+    ``again`` is a column with the same value, for another unit.
     """
     shown = [*names, *kept]
     filled = {"fieldName": needed, "config": {"id": "isNotNull", "options": {}}}

@@ -2,6 +2,7 @@
 
 import grafanalib.core as g  # type: ignore[import-untyped] # it carries no types
 
+from . import titles
 from .board import manual
 from .grafana import over_time, panel
 from .queries import (
@@ -55,7 +56,7 @@ def timeline(description: str, height: int, query: str, legend: str) -> g.Panel:
     states = {_SCHEDULED: ("Scheduled", WAITING), _STARTED: ("Started", HAPPENING)}
     return panel(
         g.StateTimeline,
-        "Timeline: scheduled, started, and the pause that was measured",
+        titles.TIMELINE,
         f"{description} Blue: scheduled. Orange: started. Gray, for an hour after the end: the"
         " longest pause that the VM measured.",
         (24, height),

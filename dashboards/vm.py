@@ -5,6 +5,7 @@ Its neighbors show its events too, also while its own exporter cannot.
 
 import grafanalib.core as g  # type: ignore[import-untyped] # it carries no types
 
+from . import titles
 from .board import (
     PORTAL_LINK,
     STATUS_LINK,
@@ -174,7 +175,7 @@ def _answer() -> list[g.Panel]:
 def _state() -> g.Panel:
     states = {1: ("not seen", HAPPENING), 2: ("Scheduled", WAITING), 3: ("Started", HAPPENING)}
     return stat(
-        "What happens to it?",
+        titles.STATE,
         "The furthest of its current events. not seen: nobody shows its event any more, and"
         " nobody saw its end; the VM may be away with it.",
         6,
@@ -192,7 +193,7 @@ def _sight() -> g.Panel:
         UNKNOWN: ("no exporter", FAILED),
     }
     return stat(
-        "Does its exporter see IMDS?",
+        titles.SEES_IMDS,
         "Whether Prometheus can scrape the exporter on this VM, and IMDS answers it. If not,"
         " other VMs of its scale set may still show its events.",
         6,
@@ -204,7 +205,7 @@ def _sight() -> g.Panel:
 
 def _policy() -> g.Panel:
     return stat(
-        "Approval policy",
+        titles.POLICY,
         "Which events the exporter on this VM approves by itself. off: people or programs"
         " approve, or nobody. unknown: it does not answer.",
         6,
@@ -243,7 +244,7 @@ def _identity() -> g.Panel:
     opens = pattern(".+", "open")
     return panel(
         Table,
-        "This VM",
+        titles.THIS_VM,
         "The VM as its instance metadata describes it, and where to act on it. VMs with the same"
         " name have a row each.",
         (24, 4),
@@ -267,7 +268,7 @@ def _table() -> g.Panel:
         " saw them. Notice: from first seen to the last NotBefore. Started for: until it ended,"
         " which is longer than the impact. Announced, Paused: how long Azure said, and the longest"
         " pause that the VM measured.",
-        7,
+        8,
         _events(),
         own=("Notice", "Started for"),
         part="vm",
@@ -292,7 +293,7 @@ def _measured() -> g.Panel:
     rows = f"topk({MOST // 2}, {_by_event(STARTED)} and on (event_id) {last(PAUSE, PAST, _AT)})"
     return panel(
         Table,
-        "What happened, last 30 days",
+        titles.MEASURED,
         "What its exporter measured while each event was Started, beside the duration that Azure"
         " announced: the longest pause, TCP segments sent again and retransmission timeouts, and"
         " by how much the clock was set forward.",
@@ -330,7 +331,7 @@ def _by_event(name: str) -> str:
 def _counted() -> g.Panel:
     return panel(
         Table,
-        "What its exporter counted since its journal began",
+        titles.COUNTED,
         "Events of this VM by type, who approved them, and means: of the notice, of the time"
         " Scheduled and Started, and of the longest pause that the VM measured.",
         (14, 8),

@@ -16,13 +16,12 @@ from azure_scheduled_events_exporter.alerts import resolve
 from azure_scheduled_events_exporter.alerts.series import BLIND, EXPORTERS
 from azure_scheduled_events_exporter.alerts.vms import fleet_recordings, vm_recordings
 from azure_scheduled_events_exporter.core.kinds import Kind
+from dashboards import titles
 from support.monitoring.board_reader import BOARDS, EVERYTHING, BoardReader, filled, load, of_vm
 from support.monitoring.board_story import DAY, HOUR, MINUTE, NOW, Event, StoryPrometheus, story
 from support.monitoring.board_story import PAST as STORY_PAST
 from support.monitoring.engines import answer
 
-EVENTS = "Events: now, next, and the last 30 days"
-TIMELINE = "Timeline: scheduled, started, and the pause that was measured"
 AT = float(int(time.time()))
 
 
@@ -79,7 +78,7 @@ def of(url: str, vm: str) -> BoardReader:
 
 def states(reader: BoardReader) -> list[tuple[str, str, str]]:
     """Return state, type and VMs of the rows of events, in their order."""
-    return [(row["State"], row["Type"], row.get("VMs", "")) for row in reader.table(EVENTS)]
+    return [(row["State"], row["Type"], row.get("VMs", "")) for row in reader.table(titles.EVENTS)]
 
 
 def told(reader: BoardReader) -> dict[str, object]:
@@ -112,14 +111,14 @@ def test_what_happens_now_stands_above_what_happened(during_events: str) -> None
         ("completed", "Freeze", "db-primary"),
     ]
     assert len(states(fleet)) == len(NOW) + len(STORY_PAST)
-    assert (fleet.stat("Next event in"), fleet.stat("VMs, event Started")) == ("25", "1")
-    assert fleet.stat("VMs, event Scheduled") == "3"
-    assert fleet.stat("Do exporters see IMDS?") == "10 exporters: 1 blind"
+    assert (fleet.stat(titles.NEXT_EVENT), fleet.stat(titles.VMS_STARTED)) == ("25", "1")
+    assert fleet.stat(titles.VMS_SCHEDULED) == "3"
+    assert fleet.stat(titles.ALL_SEE_IMDS) == "10 exporters: 1 blind"
 
 
 def test_each_event_says_who_approved_it_and_when_it_happens(during_events: str) -> None:
     """An approval counts from the moment that an exporter gave it; a policy announces its own."""
-    rows = {(row["State"], row["VMs"]): row for row in shown(during_events).table(EVENTS)}
+    rows = {(row["State"], row["VMs"]): row for row in shown(during_events).table(titles.EVENTS)}
     assert rows["Started", "web_1"]["Approved"] == "not by exporter"
     assert rows["Scheduled", "batch_1"]["Approved"] == "by exporter"
     assert rows["Scheduled", "web_2"]["Approved"] == "not yet"
@@ -131,7 +130,7 @@ def test_each_event_says_who_approved_it_and_when_it_happens(during_events: str)
 
 def test_vms_with_an_event_stand_above_those_without_data(during_events: str) -> None:
     """Every VM has a row with its state, its place, and a link to where one can act on it."""
-    rows = {row["VM"]: row for row in shown(during_events).table("VMs")}
+    rows = {row["VM"]: row for row in shown(during_events).table(titles.VMS)}
     assert [row["Now"] for row in rows.values()] == [
         "Started",
         *["Scheduled"] * 3,
@@ -147,11 +146,13 @@ def test_a_resource_group_hides_what_is_known_to_be_in_another(during_events: st
     """The event of a VM that is away goes by the place that it had."""
     data = shown(during_events, resource_group="data")
     assert {vms for _, _, vms in states(data)} == {"db-primary", "db-standby"}
-    assert [row["VM"] for row in data.table("VMs") if row["Now"] != "no data"] == ["db-primary"]
+    assert [row["VM"] for row in data.table(titles.VMS) if row["Now"] != "no data"] == [
+        "db-primary"
+    ]
     assert ("not seen", "Reboot", "db-standby") not in states(
         shown(during_events, resource_group="production")
     )
-    assert data.stat("VMs, event Started") == "0 known, some exporters are blind"
+    assert data.stat(titles.VMS_STARTED) == "0 known, some exporters are blind"
 
 
 def test_the_board_of_a_vm_has_its_events_alone(during_events: str) -> None:
@@ -159,7 +160,7 @@ def test_the_board_of_a_vm_has_its_events_alone(during_events: str) -> None:
     their case.
     """
     web = of(during_events, "web_1")
-    rows = web.table(EVENTS)
+    rows = web.table(titles.EVENTS)
     assert [(row["State"], row["Type"]) for row in rows] == [
         ("Started", "Freeze"),
         ("completed", "Redeploy"),
@@ -167,24 +168,24 @@ def test_the_board_of_a_vm_has_its_events_alone(during_events: str) -> None:
     ]
     numbers = {"Notice": "900", "Started for": "480", "Announced": "5"}
     assert rows[2] | numbers == rows[2]
-    assert (web.stat("What happens to it?"), web.stat("Does its exporter see IMDS?")) == (
+    assert (web.stat(titles.STATE), web.stat(titles.SEES_IMDS)) == (
         "Started",
         "yes",
     )
-    assert web.stat("Approval policy") == "documented"
-    (identity,) = web.table("This VM")
+    assert web.stat(titles.POLICY) == "documented"
+    (identity,) = web.table(titles.THIS_VM)
     assert (identity["VM"], identity["Scale set"], identity["Azure portal"]) == (
         "web_1",
         "web",
         "open",
     )
     loud = BoardReader("vm", during_events, of_vm("WEB_1", "none"), AT)
-    assert [row["State"] for row in loud.table(EVENTS)] == ["Started"]
+    assert [row["State"] for row in loud.table(titles.EVENTS)] == ["Started"]
 
 
 def test_the_timeline_has_what_was_announced_and_what_was_measured(during_events: str) -> None:
     """A row for each VM that had an event: scheduled, started, and then its pause."""
-    rows = shown(during_events).timeline(TIMELINE)
+    rows = shown(during_events).timeline(titles.TIMELINE)
     rows.pop("batch_1", None)  # its event is five seconds old
     assert rows == {
         "web_1": ["Scheduled", "Started", "Scheduled", "Started"],
@@ -193,7 +194,7 @@ def test_the_timeline_has_what_was_announced_and_what_was_measured(during_events
         "db-primary": ["Scheduled", "Started", "4.2", "Scheduled"],
         "db-standby": ["Scheduled", "Started"],
     }
-    assert of(during_events, "web_4").timeline(TIMELINE) == {
+    assert of(during_events, "web_4").timeline(titles.TIMELINE) == {
         "Freeze": ["Scheduled", "Started", "12.3"]
     }
 
@@ -201,7 +202,7 @@ def test_the_timeline_has_what_was_announced_and_what_was_measured(during_events
 def test_the_board_of_a_vm_says_what_an_event_did_to_it(during_events: str) -> None:
     """The pause and the TCP segments that were measured stand beside what Azure announced."""
     web = of(during_events, "web_4")
-    (measured,) = web.table("What happened, last 30 days")
+    (measured,) = web.table(titles.MEASURED)
     expected = {
         "Type": "Freeze",
         "Announced": "5",
@@ -210,7 +211,7 @@ def test_the_board_of_a_vm_says_what_an_event_did_to_it(during_events: str) -> N
     }
     assert measured | expected == measured
     assert measured["TCP timeouts"] == "12"
-    assert web.table(EVENTS)[0]["Paused"] == "12.3"
+    assert web.table(titles.EVENTS)[0]["Paused"] == "12.3"
 
 
 def test_events_are_marked_with_their_type_and_vms(during_events: str) -> None:
@@ -230,7 +231,7 @@ def test_an_event_that_nobody_sees_any_more_is_not_called_scheduled(tmp_path: Pa
     states_ = dict.fromkeys((f"web_{number}" for number in range(5)), "blind")
     for url in _server(tmp_path, story(AT, current=(event,), states=states_)):
         assert states(shown(url))[0] == ("not seen", "Reboot", "web_0")
-        assert of(url, "web_0").table(EVENTS)[0]["State"] == "not seen"
+        assert of(url, "web_0").table(titles.EVENTS)[0]["State"] == "not seen"
 
 
 def test_one_empty_document_ends_no_event_on_the_boards(tmp_path: Path) -> None:
@@ -250,7 +251,7 @@ def test_one_empty_document_ends_no_event_on_the_boards(tmp_path: Path) -> None:
     wrong = f'{ended}{key},outcome="cancelled"}} {AT - MINUTE} {AT}'
     for url in _server(tmp_path, f"{wrong}\n{text}"):
         assert states(shown(url))[0] == ("Scheduled", "Reboot", "web_0")
-        assert shown(url).stat("VMs, event Scheduled") == "1"
+        assert shown(url).stat(titles.VMS_SCHEDULED) == "1"
 
 
 def test_a_vm_that_is_away_is_not_called_quiet(during_events: str) -> None:
@@ -258,14 +259,18 @@ def test_a_vm_that_is_away_is_not_called_quiet(during_events: str) -> None:
     unknown.
     """
     standby = of(during_events, "db-standby")
-    assert [row["State"] for row in standby.table(EVENTS)] == ["not seen", "lost", "completed"]
-    titles = (
-        "What happens to it?",
-        "Next event in",
-        "Does its exporter see IMDS?",
-        "Approval policy",
+    assert [row["State"] for row in standby.table(titles.EVENTS)] == [
+        "not seen",
+        "lost",
+        "completed",
+    ]
+    asked = (
+        titles.STATE,
+        titles.NEXT_EVENT,
+        titles.SEES_IMDS,
+        titles.POLICY,
     )
-    assert [standby.stat(title) for title in titles] == ["not seen", "unknown", "down", "unknown"]
+    assert [standby.stat(title) for title in asked] == ["not seen", "unknown", "down", "unknown"]
 
 
 def test_what_a_rule_records_changes_no_answer(strange: str, tmp_path: Path) -> None:
@@ -302,14 +307,14 @@ def test_an_end_that_one_exporter_saw_counts(strange: str) -> None:
 
 def test_events_without_a_time_stand_below_the_others(strange: str) -> None:
     """Advice, and an event whose NotBefore cannot be read, are current events, too."""
-    rows = of(strange, "batch_1").table(EVENTS)
+    rows = of(strange, "batch_1").table(titles.EVENTS)
     assert (rows[0]["State"], rows[0]["Kind"], rows[0]["When"]) == (
         "Advisory",
         "advisory",
         "no time given",
     )
-    assert of(strange, "web_2").table(EVENTS)[0]["When"] == "no time given"
-    assert of(strange, "batch_1").stat("What happens to it?") == "nothing"
+    assert of(strange, "web_2").table(titles.EVENTS)[0]["When"] == "no time given"
+    assert of(strange, "batch_1").stat(titles.STATE) == "nothing"
 
 
 def test_a_table_has_at_most_fifty_rows(strange: str) -> None:
@@ -326,12 +331,12 @@ def test_a_table_has_at_most_fifty_rows(strange: str) -> None:
 def test_the_exporters_with_a_problem_stand_above_the_others(strange: str) -> None:
     """Each number counts the exporters with a problem; the table names them."""
     board = shown(strange, "exporter")
-    assert (board.stat("IMDS"), board.stat("Throttling"), board.stat("Journal")) == (
+    assert (board.stat(titles.IMDS), board.stat(titles.THROTTLING), board.stat(titles.JOURNAL)) == (
         "2 affected",
         "fine",
         "fine",
     )
-    rows = board.table("Exporters")
+    rows = board.table(titles.EXPORTERS)
     assert [(row["State"], row["VM"]) for row in rows[:2]] == [
         ("down", "web_4"),
         ("IMDS fails", "web_1"),
@@ -339,7 +344,7 @@ def test_the_exporters_with_a_problem_stand_above_the_others(strange: str) -> No
     assert {row["State"] for row in rows[2:]} == {"sees IMDS"}
     chosen = {"web-0:10169": "fine", "web-4:10169": "1 affected", "gone:10169": "no exporter"}
     assert {
-        name: shown(strange, "exporter", instance=name).stat("IMDS") for name in chosen
+        name: shown(strange, "exporter", instance=name).stat(titles.IMDS) for name in chosen
     } == chosen
 
 
@@ -347,16 +352,16 @@ def test_a_quiet_day_is_green_only_while_all_exporters_see_imds(tmp_path: Path) 
     """Nothing happens now; the history and the VMs fill the tables."""
     for quiet in _server(tmp_path, story(AT, current=())):
         fleet = shown(quiet)
-        titles = (
-            "Next event in",
-            "VMs, event Started",
-            "VMs, event Scheduled",
-            "Do exporters see IMDS?",
+        asked = (
+            titles.NEXT_EVENT,
+            titles.VMS_STARTED,
+            titles.VMS_SCHEDULED,
+            titles.ALL_SEE_IMDS,
         )
-        assert [fleet.stat(title) for title in titles] == ["none", "0", "0", "10 exporters: all"]
+        assert [fleet.stat(title) for title in asked] == ["none", "0", "0", "10 exporters: all"]
         assert len(states(fleet)) == len(STORY_PAST)
-        assert {row["Now"] for row in fleet.table("VMs")} == {"quiet"}
-        kinds = {row["Type"]: row for row in fleet.table("By type, last 30 days")}
+        assert {row["Now"] for row in fleet.table(titles.VMS)} == {"quiet"}
+        kinds = {row["Type"]: row for row in fleet.table(titles.BY_TYPE)}
         assert (
             kinds["Freeze"] | {"Completed": "6", "Cancelled": "1", "Least notice": "900"}
             == kinds["Freeze"]
@@ -365,23 +370,28 @@ def test_a_quiet_day_is_green_only_while_all_exporters_see_imds(tmp_path: Path) 
             kinds["Reboot"] | {"Completed": "2", "Lost": "1", "Least notice": "240"}
             == kinds["Reboot"]
         )
-        days = fleet.answers()["Events a day, last 30 days A"]
+        days = fleet.answers()[f"{titles.EVENTS_A_DAY} A"]
         assert sum(float(value) for _, value in days[0]["values"]) == len(STORY_PAST)
 
 
 def test_without_exporters_nothing_is_called_quiet(empty: str) -> None:
     """No number is green, and no table has a row."""
     fleet, exporters = shown(empty), shown(empty, "exporter", job="none")
-    titles = ("Next event in", "VMs, event Started", "VMs, event Scheduled")
-    assert {fleet.stat(title) for title in titles} <= {
+    asked = (titles.NEXT_EVENT, titles.VMS_STARTED, titles.VMS_SCHEDULED)
+    assert {fleet.stat(title) for title in asked} <= {
         "unknown",
         "0 known, some exporters are blind",
     }
     fleet = shown(empty, job="none")
-    assert [fleet.stat(title) for title in titles] == ["unknown"] * 3
-    assert fleet.stat("Do exporters see IMDS?").strip().endswith("none known")
-    assert exporters.stat("IMDS") == "no exporter"
-    assert fleet.table(EVENTS) == fleet.table("VMs") == exporters.table("Exporters") == []
+    assert [fleet.stat(title) for title in asked] == ["unknown"] * 3
+    assert fleet.stat(titles.ALL_SEE_IMDS).strip().endswith("none known")
+    assert exporters.stat(titles.IMDS) == "no exporter"
+    assert (
+        fleet.table(titles.EVENTS)
+        == fleet.table(titles.VMS)
+        == exporters.table(titles.EXPORTERS)
+        == []
+    )
 
 
 def test_an_event_that_returns_after_its_end_is_current(tmp_path: Path) -> None:
@@ -396,13 +406,13 @@ def test_an_event_that_returns_after_its_end_is_current(tmp_path: Path) -> None:
     ]
     moments = [line for line in before if float(line.split()[-1]) < AT - 25 * MINUTE]
     for url in _server(tmp_path, "\n".join([*moments, again])):
-        current = [row for row in shown(url).table(EVENTS) if row["VMs"] == "web_0"]
+        current = [row for row in shown(url).table(titles.EVENTS) if row["VMs"] == "web_0"]
         assert current[0]["State"] == "Scheduled"
         assert len(current) == 2  # and its own past one
 
 
 def test_days_are_counted_by_when_an_event_was_first_seen(during_events: str) -> None:
     """A bar a day, each event once, though it spans midnight and several exporters show it."""
-    (days,) = shown(during_events).answers()["Events a day, last 30 days A"]
+    (days,) = shown(during_events).answers()[f"{titles.EVENTS_A_DAY} A"]
     assert sum(float(value) for _, value in days["values"]) == len(STORY_PAST) + len(NOW)
     assert len(days["values"]) <= 31 * DAY // DAY

@@ -103,7 +103,9 @@ def ended(
     """Return a life that began so many seconds before ``NOW``; the other times are seconds after
     that.
     """
-    event = ScheduledEvent(f"0000-{began:g}", event_type, "Started", "Platform", (VM,))
+    event = ScheduledEvent(
+        f"{began:08.0f}-AFDC-4513-B24B-AA5F13A16123", event_type, "Started", "Platform", (VM,)
+    )
     return Lifecycle(
         event,
         State.STARTED if started is not None else State.SCHEDULED,

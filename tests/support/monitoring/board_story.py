@@ -179,7 +179,7 @@ NOW = (
         duration=9.0,
         description=MOVE,
         pause=11.8,
-        retransmitted=130,
+        retransmitted=140,
     ),
     Event(
         "Reboot",

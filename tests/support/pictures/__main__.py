@@ -33,6 +33,7 @@ from support.pictures.catalog import (
 )
 
 _PAGE_WIDTH = 900
+_MARGIN = 12
 _README_WIDTH = 900
 _FIRST_SCREEN = 620
 DAY = 86_400
@@ -70,8 +71,9 @@ def draw_page(browser: Browser, picture: PagePicture) -> None:
         page.set_content(picture.html().decode())
         box = page.locator(picture.part).bounding_box()
         assert box is not None, f"{picture.name}: the page has no {picture.part}"
-        height = min(box["height"], picture.height)
-        clip = FloatRect(x=0, y=box["y"], width=_PAGE_WIDTH, height=height)
+        top = max(0.0, box["y"] - _MARGIN)
+        height = min(box["height"] + 2 * _MARGIN, picture.height)
+        clip = FloatRect(x=0, y=top, width=_PAGE_WIDTH, height=height)
         page.screenshot(path=IMAGES / f"{picture.name}.png", clip=clip)
 
 

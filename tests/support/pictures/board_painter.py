@@ -4,6 +4,7 @@ Grafana itself does not run: a bundle of Grafana's published components draws th
 module bundles it, opens it, and answers its questions from a Prometheus.
 """
 
+import filecmp
 import json
 import os
 import shutil
@@ -84,10 +85,11 @@ def bundle(folder: Path) -> None:
     """Install the pinned packages where they are missing, and write the bundle into ``folder``."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     environment = os.environ | {"PATH": path}
-    installed = _MODULES / ".package-lock.json"
-    lock = PROGRAM / "package-lock.json"
+    is_installed = (_MODULES / ".package-lock.json").exists() and filecmp.cmp(
+        PROGRAM / "package-lock.json", _WORKSHOP / "package-lock.json", shallow=False
+    )
     shutil.copytree(PROGRAM, _WORKSHOP, dirs_exist_ok=True)
-    if not installed.exists() or installed.stat().st_mtime < lock.stat().st_mtime:
+    if not is_installed:
         sys.stderr.write("Installing Grafana's components from npm (650 MB, 1 to 2 minutes).\n")
         install = ["npm", "ci", "--ignore-scripts", "--silent"]
         subprocess.run(install, cwd=_WORKSHOP, env=environment, check=True)

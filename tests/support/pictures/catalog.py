@@ -90,7 +90,7 @@ BOARDS = (
     BoardPicture("latency-freeze", LATENCY, "slow", 900, "dark"),
 )
 PAGES = (
-    PagePicture("status-events", "busy", "light", "#main", 860),
+    PagePicture("status-events", "busy", "light", "#main", 885),
     PagePicture("status-history", "busy", "dark", "#history", 1200),
 )
 

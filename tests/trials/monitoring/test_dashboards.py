@@ -19,11 +19,11 @@ import yaml
 
 from azure_scheduled_events_exporter import simulator
 from azure_scheduled_events_exporter.simulator import Simulator
+from dashboards import titles
 from support.monitoring.board_reader import BOARDS, BoardReader, Row, load, of_vm
 from support.monitoring.engines import VictoriaMetrics
 from support.programs import Exporter, Prometheus, eventually, fetch
 
-EVENTS = "Events: now, next, and the last 30 days"
 SPEED = 60
 ENDED = ("completed", "cancelled", "lost", "withdrawn")
 RATES = {"CPU", "Time of a poll", "Memory", "Answer age"}
@@ -61,7 +61,7 @@ class Stage:
 
     def shown(self) -> Counter[tuple[str, str]]:
         """Return the current events, by id and state, as the board of the fleet shows them now."""
-        rows = BoardReader("fleet", self.prometheus.url).table(EVENTS)
+        rows = BoardReader("fleet", self.prometheus.url).table(titles.EVENTS)
         states = [
             (row["event_id"], row.get("State", "")) for row in rows
         ]  # none if it ends between two queries
@@ -70,7 +70,8 @@ class Stage:
     def past(self) -> set[str]:
         """Return the outcomes that the board of the fleet shows."""
         return {
-            row.get("State", "") for row in BoardReader("fleet", self.prometheus.url).table(EVENTS)
+            row.get("State", "")
+            for row in BoardReader("fleet", self.prometheus.url).table(titles.EVENTS)
         } & set(ENDED)
 
 
@@ -119,7 +120,9 @@ def _number(text: str) -> str:
         number = float(text)
     except ValueError:
         return text
-    return f"{number / 1000:.0f} s" if number > 1e12 else f"{number:.2f}"
+    if number > 1e12:
+        return f"{number / 1000:.0f} s"
+    return f"{round(number, 2) + 0.0:.2f}"  # no negative zero
 
 
 def _panels(reader: BoardReader) -> dict[str, object]:
@@ -131,6 +134,8 @@ def _panels(reader: BoardReader) -> dict[str, object]:
             found[title] = reader.stat(title)
         elif panel["type"] == "table":
             found[title] = _comparable(reader.table(title))
+        elif panel["type"] == "state-timeline":
+            found[title] = sorted(reader.timeline(title))  # engines take samples at other moments
     return found
 
 
@@ -180,14 +185,14 @@ def test_exporters_that_are_killed_are_no_quiet_ones(stage: Stage) -> None:
     """The board counts them, and both engines agree about what is left."""
     fleet = BoardReader("fleet", stage.prometheus.url)
     count = len(stage.exporters)
-    assert fleet.stat("Do exporters see IMDS?") == f"{count} exporters: all"
+    assert fleet.stat(titles.ALL_SEE_IMDS) == f"{count} exporters: all"
     for name in ("rollout", "cancelled"):
         stage.exporters[name].kill()
     eventually(
-        lambda: fleet.stat("Do exporters see IMDS?") == f"{count} exporters: 2 blind",
+        lambda: fleet.stat(titles.ALL_SEE_IMDS) == f"{count} exporters: 2 blind",
         "two are down",
     )
     _agree(stage, "rollout_0")
     port = stage.exporters["rollout"].port
     vm = BoardReader("vm", stage.prometheus.url, of_vm("rollout_0", f"127.0.0.1:{port}"))
-    assert vm.stat("Next event in") != "none"
+    assert vm.stat(titles.NEXT_EVENT) != "none"

@@ -105,6 +105,16 @@ def test_no_null_but_the_first_step_of_thresholds(board: Json) -> None:
             assert rest == sorted(rest)
 
 
+def test_alerts_fill_in_variables_that_the_boards_have() -> None:
+    """A variable that a link of an alert fills in can be set by a link: it exists and is shown."""
+    rules = ROOT / "alerts" / "generated" / "prometheus" / "prometheus-rules.yml"
+    filled_in = re.findall(r"\bvar-(\w+)=", rules.read_text("utf-8"))
+    variables = [each for board in BOARDS for each in load(board)["templating"]["list"]]
+    linkable = {each["name"] for each in variables if "skipUrlSync" not in each}
+    assert filled_in
+    assert set(filled_in) <= linkable
+
+
 def test_cells_of_tables_keep_their_colors(board: Json) -> None:
     """Grafana 11 and newer ignore ``cellOptions`` of a table that has the old ``displayMode``."""
     tables = [panel for panel in board["panels"] if panel["type"] == "table"]
