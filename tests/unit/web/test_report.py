@@ -6,6 +6,7 @@ from html.parser import HTMLParser
 
 import pytest
 
+from azure_scheduled_events_exporter.core.impact import Impact, Readings, Tcp
 from azure_scheduled_events_exporter.core.lifecycle import Approval, Approver, Transition
 from azure_scheduled_events_exporter.snapshot.hooks import HookRun
 from azure_scheduled_events_exporter.web.report.content import report
@@ -137,11 +138,20 @@ def test_what_is_not_known() -> None:
 
 
 def test_what_was_measured() -> None:
-    """The pause that was measured stands beside the one that was announced."""
+    """What was measured stands beside what was announced, and what was usual before."""
     watch = Watch()
     watch.sees(at(0), SCHEDULED)
     watch.sees(at(NOT_BEFORE - START), STARTED)
-    content = report(Sources(replace(watch.life, observed_pause=12.34, pauses=2)))
-    written = markdown(content, "")
-    assert "| Interruption of the VM | 30s | 12.3s, the longest of 2 |" in written
+    readings = Readings(at(0))
+    impact = Impact(readings, readings, before=Tcp(1, 0), during=Tcp(120, 7), clock_step=11.9)
+    life = replace(watch.life, observed_pause=12.34, pauses=2, impact=impact)
+    written = markdown(report(Sources(life)), "")
+    for row in (
+        "| Interruption of the VM | 30s | 12.3s, the longest of 2 |",
+        "| TCP segments sent again | 1 in the minute before | 120 |",
+        "| TCP retransmission timeouts | 0 in the minute before | 7 |",
+        "| Step of the clock |  | +11.9 s |",
+    ):
+        assert row in written
     assert "How long the VM stood still" not in written
+    assert "What happened to TCP connections" not in written

@@ -4,11 +4,20 @@ Pure. Each statement has its evidence in the journal; what it does not have is n
 with the reason.
 """
 
+from collections.abc import Mapping
+
 from azure_scheduled_events_exporter.core.document import EventSource, comparable_name
 from azure_scheduled_events_exporter.core.event_types import EVENT_FACTS, URGENT_NOTICE_SECONDS
-from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycle, State, Transition
-from azure_scheduled_events_exporter.core.records import life_record, seconds_between
+from azure_scheduled_events_exporter.core.lifecycle import (
+    Approver,
+    Lifecycle,
+    State,
+    Transition,
+    impact_values,
+)
+from azure_scheduled_events_exporter.core.records import seconds_between
 from azure_scheduled_events_exporter.core.spans import trace_id
+from azure_scheduled_events_exporter.snapshot.hooks import HookRun
 from azure_scheduled_events_exporter.times import iso_time
 from azure_scheduled_events_exporter.web.wording import (
     KINDS,
@@ -32,6 +41,11 @@ _ABOUT_IMPACT = (
     "An event stays Started for longer than its impact. What applications noticed, only their own"
     " metrics tell."
 )
+_ABOUT_TCP = (
+    "TCP counts all connections of the exporter's network namespace: of the VM, or, in a pod"
+    " without host network, of that pod."
+)
+_NOT_MEASURED = "not measured"
 _APPROVERS = {
     Approver.EXPORTER: "the policy of this exporter",
     Approver.OPERATOR: "a person on this VM",
@@ -68,9 +82,10 @@ def _vms(life: Lifecycle) -> Line:
         return ("no VM that IMDS names",)
     line: list[str | Quoted] = []
     for name in names[:_MOST_NAMED]:
-        line += [", ", Quoted(name)] if line else [Quoted(name)]
-    more = len(names) - _MOST_NAMED
-    return (*line, f" and {more} more") if more > 0 else tuple(line)
+        line += [", ", Quoted(name)]
+    if len(names) > _MOST_NAMED:
+        line.append(f" and {len(names) - _MOST_NAMED} more")
+    return tuple(line[1:])  # without the first comma
 
 
 def _summary(life: Lifecycle) -> Line:
@@ -92,15 +107,20 @@ def _summary(life: Lifecycle) -> Line:
 
 def _event(life: Lifecycle) -> Section:
     event = life.event
-    source = SOURCES.get(event.source)
+    source: Line = (Quoted(event.source),)
+    if event.source in SOURCES:
+        source = (SOURCES[event.source],)
+    description: Line = ("none",)
+    if event.description:
+        description = (Quoted(event.description),)
     facts = [
         Fact("EventId", (Quoted(life.event_id),)),
         Fact("Type", (Quoted(title(life)), f". {meaning(life)}")),
         Fact("Kind", (KINDS[life.kind],)),
-        Fact("Requested by", (source,) if source else (Quoted(event.source),)),
+        Fact("Requested by", source),
         Fact("VMs", _vms(life)),
         Fact("This VM", _this_vm(life)),
-        Fact("Description", (Quoted(event.description),) if event.description else ("none",)),
+        Fact("Description", description),
     ]
     return Section("The event", facts=tuple(facts))
 
@@ -167,50 +187,54 @@ def _approver(life: Lifecycle) -> Line:
 
 
 def _impact(life: Lifecycle) -> Section:
-    record = life_record(life)
-    measured = "not measured"
-    if life.observed_pause is not None:
-        measured = f"{paused(life.observed_pause)}, the longest of {life.pauses}"
-    started = seconds_between(life.started_at, life.ended_at)
-    rows = [
-        ("Interruption of the VM", impact(life.event.duration_seconds), measured),
-        ("Time Started", "", "not known" if started is None else length(started)),
-    ]
-    for name, key in (
-        ("TCP segments sent again", "tcp_retransmitted_segments"),
-        ("TCP retransmission timeouts", "tcp_timeouts"),
-    ):
-        before = record.get(f"{key}_minute_before")
-        usual = "" if before is None else f"{before} in the minute before"
-        rows.append((name, usual, _measured(record.get(key))))
-    step = record.get("clock_step_seconds")
-    rows.append(("Step of the clock", "", _measured(step, " s")))
-    lines = tuple(tuple((cell,) for cell in row) for row in rows)
-    return Section(
-        "Impact",
-        table=Table(("", "Announced, or before", "Measured on this VM"), lines),
-        notes=((_ABOUT_IMPACT,),),
+    measured = impact_values(life)
+    rows = (
+        _row("Interruption of the VM", impact(life.event.duration_seconds), _pause(life)),
+        _row("Time Started", "", _started(life)),
+        _tcp("TCP segments sent again", "tcp_retransmitted_segments", measured),
+        _tcp("TCP retransmission timeouts", "tcp_timeouts", measured),
+        _row("Step of the clock", "", _step(measured["clock_step_seconds"])),
     )
+    heads = ("", "Announced, or before", "Measured on this VM")
+    notes: tuple[Line, ...] = ((_ABOUT_IMPACT,),)
+    if measured["tcp_timeouts"] is not None:
+        notes += ((_ABOUT_TCP,),)
+    return Section("Impact", table=Table(heads, rows), notes=notes)
 
 
-def _measured(value: object, unit: str = "") -> str:
-    return "not measured" if value is None else f"{value}{unit}"
+def _row(*cells: str) -> tuple[Line, ...]:
+    return tuple((cell,) for cell in cells)
+
+
+def _pause(life: Lifecycle) -> str:
+    if life.observed_pause is None:
+        return _NOT_MEASURED
+    return f"{paused(life.observed_pause)}, the longest of {life.pauses}"
+
+
+def _started(life: Lifecycle) -> str:
+    seconds = seconds_between(life.started_at, life.ended_at)
+    return "not known" if seconds is None else length(seconds)
+
+
+def _tcp(name: str, key: str, measured: Mapping[str, float | None]) -> tuple[Line, ...]:
+    """Return the row of a counter of TCP, beside what it was in the minute before."""
+    before = measured[f"{key}_minute_before"]
+    usual = "" if before is None else f"{before} in the minute before"
+    during = measured[key]
+    return _row(name, usual, _NOT_MEASURED if during is None else str(during))
+
+
+def _step(seconds: float | None) -> str:
+    if seconds is None:
+        return _NOT_MEASURED
+    return f"{seconds:+.1f} s" if seconds else "none"
 
 
 def _hooks(sources: Sources) -> Section:
     if not sources.runs:
         return Section("Hooks", notes=(("No hook of this VM ran a script for it.",),))
-    rows = tuple(
-        (
-            (run.phase,),
-            (Quoted(run.command),),
-            (_time(run.started),),
-            ("" if run.duration is None else f"{run.duration:.1f} s",),
-            ("" if run.seconds_left is None else _left(run.seconds_left),),
-            (run.outcome or "no end is known",),
-        )
-        for run in sources.runs
-    )
+    rows = tuple(map(_run, sources.runs))
     heads = ("Phase", "Command", "Began", "Took", "Left to NotBefore", "Outcome")
     outputs = tuple(
         Output((f"Last output of {run.phase} at {_time(run.started)}",), run.output)
@@ -220,7 +244,21 @@ def _hooks(sources: Sources) -> Section:
     return Section("Hooks", table=Table(heads, rows), outputs=outputs)
 
 
-def _left(seconds: float) -> str:
+def _run(run: HookRun) -> tuple[Line, ...]:
+    took = "" if run.duration is None else f"{run.duration:.1f} s"
+    return (
+        (run.phase,),
+        (Quoted(run.command),),
+        (_time(run.started),),
+        (took,),
+        (_left(run.seconds_left),),
+        (run.outcome or "no end is known",),
+    )
+
+
+def _left(seconds: float | None) -> str:
+    if seconds is None:
+        return ""
     return length(seconds) if seconds >= 0 else f"{length(-seconds)} too late"
 
 

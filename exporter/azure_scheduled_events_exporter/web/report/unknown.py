@@ -9,7 +9,6 @@ from azure_scheduled_events_exporter.core.lifecycle import (
     State,
     Transition,
 )
-from azure_scheduled_events_exporter.core.records import life_record
 
 from .model import Line, Sources
 
@@ -67,7 +66,7 @@ def _of_its_impact(life: Lifecycle) -> Iterator[str]:
             "How long the VM stood still: no exporter measured on it from the start of the event"
             " on."
         )
-    if has_begun and life_record(life).get("tcp_retransmitted_segments") is None:
+    if has_begun and life.tcp is None:
         yield "What happened to TCP connections: it was not measured."
     if life.event.duration_seconds is None and life.state is not State.ADVISORY:
         yield "How long Azure expected the interruption to be: it announced no duration."
