@@ -5,7 +5,9 @@ Polls the metadata service itself, so that no other process or disk delays it.
 
 import argparse
 import sqlite3
+import threading
 from collections.abc import Iterable
+from concurrent.futures import Future
 from contextlib import ExitStack, closing, suppress
 from functools import partial
 from logging import Logger
@@ -39,6 +41,7 @@ DESCRIPTION = (
     " and the event as JSON on standard input. It is stopped before NotBefore. Prepare must be"
     " safe to run twice; recover undoes it, also if the event was cancelled."
 )
+_LOCK_SECONDS = 2.0
 _TYPES = ", ".join(EventType)
 _KINDS = ", ".join(Kind)
 _DEFAULT_KINDS = ",".join(DEFAULT_KINDS)
@@ -135,9 +138,9 @@ def run(parsed: argparse.Namespace) -> int:
     log = logs.set_up(config.log_level, config.log_format)
     journal = Path(config.journal_path)
     with ExitStack() as stack:
-        with as_folder_owner(journal):
-            check_may_be_opened(journal)
-            _lock(journal, rules.command, stack, log)
+        lock = _lock(journal, rules.command, log)
+        if lock is not None:
+            stack.callback(lock.close)
         runs = Runs(journal, rules.command, log)
         hook = Hook(runs, rules, command, _approve_command(parsed, command[0]), log)
         with suppress(Interrupted), interruptible(), closing(hook):
@@ -145,25 +148,42 @@ def run(parsed: argparse.Namespace) -> int:
     return 0
 
 
-def _lock(journal: Path, command: str, stack: ExitStack, log: Logger) -> None:
-    """Take the lock that makes this hook the only one of its command; ``stack`` releases it.
+def _lock(journal: Path, command: str, log: Logger) -> sqlite3.Connection | None:
+    """Take the lock that makes this hook the only one of its command; closing it releases it.
+
+    Returns None if the disk fails, or does not answer in time: that must not keep an event from the
+    command.
 
     Raises:
-        ExporterError: another hook has it.
+        ExporterError: another hook has it, or the file is no journal.
     """
-    file = state_file(journal, command)
+    found: Future[sqlite3.Connection] = Future()
+
+    def take() -> None:
+        try:
+            with as_folder_owner(journal):
+                check_may_be_opened(journal)
+                found.set_result(writer_lock(state_file(journal, command)))
+        except Exception as error:  # noqa: BLE001 - raised again below
+            found.set_exception(error)
+
+    threading.Thread(target=take, name="hook-lock", daemon=True).start()
+    failure: Exception
     try:
-        stack.callback(writer_lock(file).close)
+        return found.result(_LOCK_SECONDS)
     except JournalInUseError:
         raise ExporterError(
             f"hook: another hook with the journal {journal} runs {command}"
         ) from None
+    except TimeoutError:
+        failure = TimeoutError(f"the disk has not answered for {_LOCK_SECONDS:g} s")
     except (sqlite3.Error, OSError) as error:
-        # A disk that fails must not keep an event from the command.
-        log.warning(
-            "the hook's lock cannot be taken: a second hook is not noticed",
-            extra=logs.facts(error=error),
-        )
+        failure = error
+    log.warning(
+        "the hook's lock cannot be taken: a second hook is not noticed",
+        extra=logs.facts(error=failure),
+    )
+    return None
 
 
 def _approve_command(parsed: argparse.Namespace, script: str) -> list[str]:
