@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from azure_scheduled_events_exporter.core.kinds import SHORT_FREEZE_SECONDS
 from azure_scheduled_events_exporter.times import format_duration
 
 from .rule import PREFIX, Alert, promql
@@ -9,8 +10,10 @@ from .series import (
     APPROVAL_DUE,
     APPROVED,
     BLIND,
+    DURATION,
     METRIC,
     NOT_BEFORE,
+    PAUSE,
     RECORDED_END,
     RECORDED_SEEN,
     STARTED,
@@ -88,6 +91,30 @@ def late_alerts() -> Iterator[Alert]:
             " event has not started."
         ),
         ends="Ends when the event is approved, starts or ends.",
+    )
+
+
+def pause_alert() -> Alert:
+    """Return the alert of a VM that stood still for longer than announced."""
+    return _late(
+        "PausedLonger",
+        expression=promql(f"""
+            max by (event_id, event_type, job, instance) (
+              {PAUSE} > {SHORT_FREEZE_SECONDS:g}
+              > last_over_time({DURATION}[2h])
+            )
+        """),
+        summary="{paused_vm} stood still for {seconds}; Azure had announced {announced}.",
+        description="What ran on it did not answer for so long: sessions and leases may be lost.",
+        advice=(
+            "Check the services of the VM. If they do not survive such a pause, do not rely on"
+            " announced durations."
+        ),
+        meaning=(
+            f"A VM was paused for longer than announced, and for more than"
+            f" {format_duration(SHORT_FREEZE_SECONDS)}."
+        ),
+        ends="Ends an hour after the event has ended.",
     )
 
 

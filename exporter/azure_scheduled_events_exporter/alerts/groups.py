@@ -8,7 +8,7 @@ from azure_scheduled_events_exporter.errors import UsageError, closest
 from azure_scheduled_events_exporter.times import format_duration, parse_duration
 
 from .events import event_alerts, event_recordings
-from .exporters import exporter_alerts, late_alerts
+from .exporters import exporter_alerts, late_alerts, pause_alert
 from .rule import PREFIX, Alert, Group
 from .settings import Settings
 from .vms import fleet_recordings, vm_alerts, vm_recordings
@@ -45,7 +45,7 @@ def groups(settings: Settings) -> tuple[Group, ...]:
             name=f"{_NAME}-life",
             interval=every(6),
             recordings=fleet_recordings(),
-            alerts=_chosen(late_alerts(), settings),
+            alerts=_chosen((*late_alerts(), pause_alert()), settings),
         ),
         Group(
             name=f"{_NAME}-exporters",

@@ -135,6 +135,8 @@ class Journal:
     @property
     def state(self) -> JournalState:
         """Whether everything is on disk now, and the number of failures."""
+        if self._file is None:
+            return JournalState(None, self._errors)
         has_lost = self._lost_at is not None and time.monotonic() < self._lost_at + LOSS_SECONDS
         is_alive = self._thread is not None and self._thread.is_alive()
         return JournalState(not self._problem and not has_lost and is_alive, self._errors)

@@ -528,7 +528,8 @@ METRICS: tuple[MetricSpec, ...] = (
     ),
     _gauge(
         "journal_up",
-        "1 while transitions are written to disk before they are reported, and none was lost lately.",
+        "1 while transitions are written to disk before they are reported, and none was lost"
+        " lately; absent if the journal was asked to be in memory.",
         lambda snapshot: snapshot.journal.up,
     ),
     _counter(

@@ -31,7 +31,7 @@ def events_json(snapshot: Snapshot, now: float) -> bytes:
             "interval_seconds": snapshot.poll_interval,
             "outcomes": {str(outcome): count for outcome, count in polls.outcomes.items()},
         },
-        "journal": {"up": snapshot.journal.up, "errors": snapshot.journal.errors},
+        "journal": {"up": bool(snapshot.journal.up), "errors": snapshot.journal.errors},
         "spans": asdict(snapshot.deliveries),
         "vm_name": snapshot.vm_name,
         "identity": asdict(snapshot.identity) if snapshot.identity else None,

@@ -184,6 +184,7 @@ OTHERS = (  # alert, at which minute, summary, board
         "A Redeploy of c (resource group rg) has not started 12m 0s after its NotBefore.",
         "vm?var-vm=c",
     ),
+    ("PausedLonger", 22, "c stood still for 12 s; Azure had announced 5 s.", "vm?var-vm=c"),
     (
         "ExporterDown",
         40,
@@ -218,6 +219,8 @@ def test_other_texts(name: str, minute: int, summary: str, board: str, tmp_path:
         *scraped("c", "1x200"),
         *hit("c", "1x200", 0, "O", "Redeploy")[:1],
         moment("not_before_timestamp_seconds", "c", "O", "Redeploy", "600x200"),
+        moment("duration_seconds", "c", "O", "Redeploy", "5x200"),
+        moment("observed_pause_seconds", "c", "O", "Redeploy", "12x200"),
         target("d", "1x200"),
         of("up", "d", "0x200"),
     )

@@ -312,6 +312,27 @@ LATE = (
         {"NotApproved": "1m:0 2m30s:1 5m:1"},
     ),
 )
+PAUSES = (
+    Story(
+        "A VM stood still for longer than announced; one that did so for as long is quiet.",
+        (
+            *(info(vm, vm, "Freeze", "announced", "1x40 stale") for vm in "ab"),
+            *(moment("duration_seconds", vm, vm, "Freeze", "5x40 stale") for vm in "a"),
+            *(moment("duration_seconds", vm, vm, "Freeze", "30x40 stale") for vm in "b"),
+            *(moment("observed_pause_seconds", vm, vm, "Freeze", "_x10 12x230 stale") for vm in "ab"),
+        ),
+        {"PausedLonger": "2m:0 3m:1 11m:1 50m:1 62m:0"},
+    ),
+    Story(
+        "A pause that is over the announced duration and shorter than 9 s is quiet.",
+        (
+            info("a", "a", "Freeze", "announced", "1x40 stale"),
+            moment("duration_seconds", "a", "a", "Freeze", "5x40 stale"),
+            moment("observed_pause_seconds", "a", "a", "Freeze", "_x10 7x230"),
+        ),
+        {"PausedLonger": "never"},
+    ),
+)
 _POLLS = 'outcome="{}"'
 VM_A = 'vm_id="a",vm_name="a",subscription_id="s",resource_group="rg",scale_set="web"'
 
@@ -705,12 +726,12 @@ FLAKY = (
         {"ApprovalRefused": "never"},
     ),
 )
-ALL = (*LIVES, *EVENTS, *IMPACTS, *LATE, *EXPORTERS, *WITNESSES, *VMS, *FLAKY)
+ALL = (*LIVES, *EVENTS, *IMPACTS, *LATE, *PAUSES, *EXPORTERS, *WITNESSES, *VMS, *FLAKY)
 
 
 @pytest.mark.parametrize(
     "stories",
-    [LIVES, EVENTS, IMPACTS, LATE, EXPORTERS, WITNESSES, VMS, FLAKY],
+    [LIVES, EVENTS, IMPACTS, LATE, PAUSES, EXPORTERS, WITNESSES, VMS, FLAKY],
     ids=lambda some: some[0].name,
 )
 def test_stories(stories: Sequence[Story], tmp_path: Path) -> None:

@@ -3,13 +3,12 @@
 The same story on VictoriaMetrics is a trial: ``tests/trials/monitoring/test_victoria.py``.
 """
 
-import time
 from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
 
 from support.monitoring.paging import Stack
-from support.monitoring.stand_in import StandIn
+from support.monitoring.stand_in import StandIn, imds_time
 from support.monitoring.victoria import VictoriaStack
 from support.programs import eventually
 
@@ -93,18 +92,18 @@ def follow_events(play: Play) -> None:
     )
     evicted.go_away()
     rebooted.go_away()
-    called_off.show(f"C ended {time.time():.0f}")
+    called_off.show(f"C ended {imds_time()}")
     moved.show("D Redeploy announced")
     play.expect("firing", "Redeploy critical")
     play.expect("resolved", "Freeze warning", "DegradedHost warning")
     play.wait_while_away(rebooted)
     assert play.told() == play.expected  # Preempt and Reboot are held
-    now = f"{time.time():.0f}"
+    now = f"{imds_time()}"
     rebooted.show(f"R ended {now}", f"P ended {now}")
     moved.show(f"D ended {now}")
     play.expect("resolved", "Preempt warning", "Reboot critical", "Redeploy critical")
     moved.show("D Redeploy announced")
     play.expect("firing", "Redeploy critical")
-    moved.show(f"D ended {time.time():.0f}")
+    moved.show(f"D ended {imds_time()}")
     play.expect("resolved", "Redeploy critical")
     assert play.told() == play.expected

@@ -5,6 +5,8 @@ In the table, facts stand in braces:
 - ``{vms}``: the VMs of the event and their resource group; ``{when}``: when its impact begins or
   began, with the word that fits. Exporters that push alerts fill them in with the same words.
 - ``{vm}``: the VM of an exporter, with its address.
+- ``{paused_vm}``, ``{announced}``: the VM of an exporter, and the pause that Azure announced for
+  the event; ``{seconds}``: the alert's value, in seconds.
 - ``{place}``: the resource group of a VM, in parentheses; ``{time}``: the alert's value as a time.
 - ``{value FORMAT}``: the value of the expression; another word: the label with that name.
 
@@ -16,7 +18,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Final
 
-from azure_scheduled_events_exporter.alerts.series import INFO, INSTANCE
+from azure_scheduled_events_exporter.alerts.series import DURATION, INFO, INSTANCE
 
 LONGEST_GROUP = 32
 """Characters of a resource group in a title, which must fit into the subject of a mail."""
@@ -55,6 +57,15 @@ _TARGET = f"""\
  $labels.job $labels.instance | query -}}}}
 {{{{ with label "vm_name" . }}}}{{{{ $vm = printf "%s (%s)" . $labels.instance }}}}{{{{ end -}}}}
 {{{{ end -}}}}
+"""
+
+_PAUSED = f"""\
+{{{{ $vm := $labels.instance }}}}{{{{ $announced := "less" -}}}}
+{{{{ range printf "last_over_time({DURATION}{{event_id=%[1]q,job=%[2]q,instance=%[3]q}}[2h])\
+ * on (job, instance) group_left (vm_name)\
+ topk(1, last_over_time({INSTANCE}{{job=%[2]q,instance=%[3]q}}[1h]))"\
+ $labels.event_id $labels.job $labels.instance | query -}}}}
+{{{{ $vm = label "vm_name" . }}}}{{{{ $announced = printf "%.0f s" (value .) }}}}{{{{ end -}}}}
 """
 
 _BOARD_OF_EVENT = f"""\
@@ -128,10 +139,13 @@ FOR_RULES = Form(
         "vms": "{{ $vms }}",
         "when": "{{ $when }}",
         "vm": "{{ $vm }}",
+        "paused_vm": "{{ $vm }}",
+        "announced": "{{ $announced }}",
+        "seconds": '{{ printf "%.0f s" $value }}',
         "place": _place("$labels."),
         "time": f"{{{{ humanizeTimestamp $value | {_UTC} }}}}",
     },
-    preludes={"vms": _EVENT, "when": _TIME, "vm": _TARGET},
+    preludes={"vms": _EVENT, "when": _TIME, "vm": _TARGET, "paused_vm": _PAUSED},
     event_board="{{ $board }}",
     event_prelude=_BOARD_OF_EVENT,
 )
@@ -142,6 +156,9 @@ FOR_AZURE_MONITOR = Form(
         "vms": "{{ $labels.vms }} (resource group {{ $labels.resource_group }})",
         "when": "at {{ $value | humanizeTimestamp }}",
         "vm": "{{ $labels.vm_name }} ({{ $labels.instance }})",
+        "paused_vm": "{{ $labels.instance }}",
+        "announced": "less",
+        "seconds": "{{ $value | humanizeDuration }}",
         "place": " (resource group {{ $labels.resource_group }})",
         "time": "{{ $value | humanizeTimestamp }}",
     },
@@ -160,6 +177,9 @@ FOR_GRAFANA = Form(
             f"{{{{ else }}}}{UNKNOWN_TIME}{{{{ end }}}}"
         ),
         "vm": "{{ .Labels.instance }}",
+        "paused_vm": "{{ .Labels.instance }}",
+        "announced": "less",
+        "seconds": f'{{{{ printf "%.0f s" {_VALUE} }}}}',
         "place": _place(".Labels."),
         "time": f"{{{{ humanizeTimestamp {_VALUE} | {_UTC} }}}}",
     },
