@@ -319,7 +319,10 @@ PAUSES = (
             *(info(vm, vm, "Freeze", "announced", "1x40 stale") for vm in "ab"),
             *(moment("duration_seconds", vm, vm, "Freeze", "5x40 stale") for vm in "a"),
             *(moment("duration_seconds", vm, vm, "Freeze", "30x40 stale") for vm in "b"),
-            *(moment("observed_pause_seconds", vm, vm, "Freeze", "_x10 12x230 stale") for vm in "ab"),
+            *(
+                moment("observed_pause_seconds", vm, vm, "Freeze", "_x10 12x230 stale")
+                for vm in "ab"
+            ),
         ),
         {"PausedLonger": "2m:0 3m:1 11m:1 50m:1 62m:0"},
     ),

@@ -87,7 +87,7 @@ class Recorder:
 
     def is_up(self) -> bool:
         """Whether transitions are on disk now."""
-        return self.journal.state.up
+        return bool(self.journal.state.up)
 
     @property
     def detected(self) -> int:
