@@ -135,11 +135,11 @@ class Journal:
     @property
     def state(self) -> JournalState:
         """Whether everything is on disk now, and the number of failures."""
-        if self._file is None:
+        if self._thread is None:
             return JournalState(None, self._errors)
         has_lost = self._lost_at is not None and time.monotonic() < self._lost_at + LOSS_SECONDS
-        is_alive = self._thread is not None and self._thread.is_alive()
-        return JournalState(not self._problem and not has_lost and is_alive, self._errors)
+        is_up = not self._problem and not has_lost and self._thread.is_alive()
+        return JournalState(is_up, self._errors)
 
     def when_refused(self, call: Callable[[], None]) -> None:
         """Let ``call`` be called if the file must not be used, from any thread; at once if so now."""
