@@ -190,7 +190,8 @@ _TABLE = (
         "evaluation.interval",
         "5s",
         "Time between evaluations of the rules about events. Those about VMs are evaluated every"
-        " third time, late ones every sixth, those about exporters every twelfth.",
+        " third time, late ones every sixth, those about exporters every twelfth, but each minute"
+        " at least.",
         limits=(1, 60),
     ),
     Setting(
