@@ -1,8 +1,9 @@
 """Decides what is due to one Alertmanager: firing alerts repeatedly, and resolves of ended ones.
 
 Alertmanager keeps alerts in memory, and believes the newest post of each. So a firing alert is
-posted repeatedly. Its resolve is posted only when everybody else has had time to see the end of the
-event, and three times. Pure: times are arguments, in monotonic seconds.
+posted repeatedly. When its event has ended, it is posted with an ``endsAt`` three minutes later:
+Alertmanager resolves it then, unless another VM or the rules still see the event and say so
+meanwhile. Pure: times are arguments, in monotonic seconds.
 """
 
 import math
@@ -21,13 +22,17 @@ Half of it is random, so that a fleet does not post at once.
 """
 
 RESOLVE_AFTER_SECONDS = float(RESOLVE_AFTER)
-"""How long after the end the resolve is posted, as by the rules.
-
-A Prometheus or another VM's exporter may still post the alert until then.
-"""
+"""How long after the end of its event an alert resolves, as by the rules."""
 
 RESOLVES = 3
-"""How often a resolve is posted: an Alertmanager may be restarted just after it has accepted one."""
+"""How often an end is posted: an Alertmanager may be restarted just after it has accepted one."""
+
+REPEAT_AFTER_SECONDS = 300.0
+"""How long after the end it is posted as often again.
+
+An Alertmanager that was restarted before the resolve has forgotten the alert. Rules whose exporters
+saw the end two minutes later are not contradicted.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,20 +54,34 @@ class Entry:
 
     Attributes:
         due_at: when to post it next.
-        ended_at: when it stopped firing; None while it fires.
-        resolves: how many resolves are still to be posted.
-        is_accepted: whether Alertmanager has accepted its present state, firing or resolved.
+        ended_at: when its event ended; None while it fires.
+        ends: how often its end has been accepted.
+        is_accepted: whether Alertmanager has accepted its present state, firing or ended.
     """
 
     alert: Alert
     due_at: float
     ended_at: float | None = None
-    resolves: int = RESOLVES
+    ends: int = 0
     is_accepted: bool = False
 
     def ends_in(self, now: float) -> float:
         """Return the seconds from ``now`` to the end that is posted; negative if it has ended."""
-        return self.alert.hold_seconds if self.ended_at is None else self.ended_at - now
+        if self.ended_at is None:
+            return self.alert.hold_seconds
+        return self.ended_at + RESOLVE_AFTER_SECONDS - now
+
+    def accepted(self, now: float) -> None:
+        """Record that Alertmanager accepted it, and decide when it is due again."""
+        self.is_accepted = True
+        self.due_at = now + RESEND_SECONDS * random.uniform(0.5, 1.0)  # noqa: S311 - no secret
+        if self.ended_at is None:
+            return
+        self.ends += 1
+        if self.ends == RESOLVES:
+            self.due_at = max(self.due_at, self.ended_at + REPEAT_AFTER_SECONDS)
+        if self.ends >= 2 * RESOLVES:
+            self.due_at = math.inf
 
 
 class Outbox:
@@ -85,12 +104,13 @@ class Outbox:
                 entry.alert = alert
         for identity, entry in list(self._entries.items()):
             if entry.ended_at is None and identity not in firing:
-                self._entries[identity] = _ended(entry.alert, now)
+                self._entries[identity] = Entry(entry.alert, due_at=now, ended_at=now)
             elif entry.ended_at is not None and now - entry.ended_at > entry.alert.hold_seconds:
                 del self._entries[identity]  # Alertmanager has ended it by itself
         for alert, seconds_ago in wanted.ended:  # of an earlier run: those of this run have entries
             if seconds_ago < alert.hold_seconds:
-                self._entries.setdefault(alert.identity, _ended(alert, now - seconds_ago))
+                entry = Entry(alert, due_at=now, ended_at=now - seconds_ago)
+                self._entries.setdefault(alert.identity, entry)
 
     def due(self, now: float, most: int) -> list[Entry]:
         """Return up to ``most`` entries to post ``now``, firing ones first."""
@@ -103,15 +123,13 @@ class Outbox:
 
     @staticmethod
     def accepted(entries: Iterable[Entry], now: float) -> list[Entry]:
-        """Record that Alertmanager accepted ``entries``; return those whose present state it had not accepted."""
+        """Record that Alertmanager accepted ``entries``.
+
+        Return those whose present state it had not accepted before.
+        """
         news = [entry for entry in entries if not entry.is_accepted]
         for entry in entries:
-            entry.is_accepted = True
-            entry.due_at = now + RESEND_SECONDS * random.uniform(0.5, 1.0)  # noqa: S311 - no secret
-            if entry.ended_at is not None:
-                entry.resolves -= 1
-                if not entry.resolves:
-                    entry.due_at = math.inf
+            entry.accepted(now)
         return news
 
     @staticmethod
@@ -119,7 +137,3 @@ class Outbox:
         """Record that ``entries`` were not accepted, and are to be posted again ``at``."""
         for entry in entries:
             entry.due_at = at
-
-
-def _ended(alert: Alert, at: float) -> Entry:
-    return Entry(alert, at + RESOLVE_AFTER_SECONDS, ended_at=at)

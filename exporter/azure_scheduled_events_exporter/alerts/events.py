@@ -187,10 +187,10 @@ def event_recordings(settings: Settings) -> tuple[Recording, ...]:
 
     They come before the alerts in the same group.
     """
-    last = f"last_over_time({RECORDED_SEEN}[1h])"
+    last = f"max_over_time({RECORDED_SEEN}[1h])"
     # That an event came without notice is what an exporter says that saw no announcement: another
     # one may have seen it.
-    told = f'last_over_time({RECORDED_SEEN}{{kind!="{Kind.WITHOUT_NOTICE}"}}[1h])'
+    told = f'max_over_time({RECORDED_SEEN}{{kind!="{Kind.WITHOUT_NOTICE}"}}[1h])'
     remembered = f"last_over_time({RECORDED_END}[5m])"
     outdated = promql(f"""
         {last}
@@ -198,13 +198,15 @@ def event_recordings(settings: Settings) -> tuple[Recording, ...]:
         (max by (event_id) ({told}) - {_OUTDATED_AFTER})
     """)
     ended = promql(f"""
-        max by (event_id) (
-          {ENDED}
-          or {remembered} > time() - 3600
-          or {remembered} and on (event_id) {RECORDED_SEEN}
+        min by (event_id) (
+          (
+            {ENDED}
+            or {remembered} > time() - 3600
+            or {remembered} and on (event_id) {RECORDED_SEEN}
+          )
+          >= on (event_id) group_left ()
+          max by (event_id) ({last})
         )
-        >= on (event_id)
-        max by (event_id) ({last})
     """)
     return (
         Recording(
@@ -225,7 +227,7 @@ def event_recordings(settings: Settings) -> tuple[Recording, ...]:
         Recording(
             RECORDED_END,
             ended,
-            "when an event ended, unless somebody has seen it since; known for 1h",
+            "when somebody first saw an event end and nobody has seen it since; known for 1h",
         ),
     )
 
@@ -269,7 +271,7 @@ def _expression(events: Events, kept: tuple[str, ...]) -> str:
             last_over_time({EVENT_IMPACT}{of_own}[1m])
             or last_over_time({RECORDED_IMPACT}{of_kind}[{held}])
             and on (event_id, kind)
-            ({RECORDED_SEEN} or last_over_time({RECORDED_SEEN}[{held}]) > time() - {events.hold})
+            ({RECORDED_SEEN} or max_over_time({RECORDED_SEEN}[{held}]) > time() - {events.hold})
           )
           unless on (event_id, kind) {OUTDATED}
         )

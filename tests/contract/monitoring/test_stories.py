@@ -533,6 +533,18 @@ WITNESSES = (
         {"Reboot": "6m:1 8m:1 11m:1 17m45s:1 18m30s:0"},
     ),
     Story(
+        "An exporter that had lost IMDS sees the end minutes later: the page does not return.",
+        (
+            *scraped("a", "1x108"),
+            *scraped("b", "1x108", imds="1x20 0x19 1x67"),
+            info("a", "E", "Reboot", "announced", "_x4 1x23 stale"),
+            info("a", "E", "Reboot", "announced", "_x4 1x35 stale", "peer", by="b"),
+            ended("a", "E", "_x28 1x80"),
+            ended("b", "E", "_x40 1x60"),
+        ),
+        {"Reboot": "7m:1 9m45s:1 10m15s:0 11m:0 13m:0"},
+    ),
+    Story(
         "A Redeploy that is moved three days ahead stays a degraded host over a missed scrape.",
         (
             *scraped("a", "1x39 0 1x40"),
