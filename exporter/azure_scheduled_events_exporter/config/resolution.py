@@ -27,6 +27,7 @@ from .settings import (
 # Kubernetes adds variables of every Service to every pod; a Service with the exporter's name would
 # look like settings.
 _NOT_OURS = "AZURE_SCHEDULED_EVENTS_EXPORTER_"
+_OF_WEB_CONFIG = ("tls_server_config", "http_server_config", "basic_auth_users")
 
 
 def resolve(
@@ -171,6 +172,11 @@ def _read_file(path: Path) -> Mapping[str, tuple[str, int]]:
             raise UsageError(
                 f"{path}:{line}: {key}: has no settings: write them below it, indented, or leave"
                 " it out"
+            )
+        if key.partition(".")[0] in _OF_WEB_CONFIG:
+            raise UsageError(
+                f"{path}:{line}: unknown key '{key}': it belongs in the file that web.config.file"
+                " names"
             )
         if key not in known:
             meant = closest(key, known)

@@ -77,7 +77,8 @@ def examine(subject: Subject) -> Findings:
 
 def _finding_of(error: ExporterError) -> str:
     """Return what was found, without what to do."""
-    return error.finding if isinstance(error, ImdsError) else str(error)
+    found = error.finding if isinstance(error, ImdsError) else str(error)
+    return found.rstrip(".")
 
 
 def _hint(error: ExporterError, endpoint: str) -> str:
@@ -94,7 +95,8 @@ def _hint(error: ExporterError, endpoint: str) -> str:
         return advice
     where = (
         f"Let this VM reach {endpoint}: look for a firewall (iptables-save, nft list ruleset), a"
-        " proxy, azure-proxy-agent, and IPAddressAllow= of the unit."
+        " proxy, azure-proxy-agent, and IPAddressAllow= of the unit. IMDS answers only the primary"
+        " address of the primary network interface."
     )
     if error.status:
         return f"{advice} {where}"

@@ -44,16 +44,25 @@ def _other_cloud(answer: Answer) -> str:
 
 
 def _other_server(answer: Answer) -> str:
-    if _is_redirect(answer.status):
-        return f"{_OTHER_SERVER} with a redirect, which is never followed; {_CHECK}"
-    if is_web_page(answer):
-        return f"{_OTHER_CLOUD}, or {_OTHER_SERVER} with a web page; {_CHECK}"
-    if _is_xml(answer):
-        return f"{_OTHER_SERVER} with XML; {_CHECK}"
+    via = one_line(answer.headers.get("Via", ""), _LONGEST_NAME)
     server = answer.headers.get("Server", "").strip()
-    if server and not server.lower().startswith(_AZURE_SERVERS):
-        shown = one_line(server, _LONGEST_NAME)
-        return f"{_OTHER_CLOUD}, or {_OTHER_SERVER} (header Server: {shown}); {_CHECK}"
+    is_azures = not server or server.lower().startswith(_AZURE_SERVERS)
+    rows = (
+        (_is_redirect(answer.status), "", " with a redirect, which is never followed"),
+        # IMDS' own answers come past no proxy
+        (bool(via), "", f" (header Via: {via})"),
+        (answer.status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED, "", ", and wants a user"),
+        (is_web_page(answer), f"{_OTHER_CLOUD}, or ", " with a web page"),
+        (_is_xml(answer), "", " with XML"),
+        (
+            not is_azures,
+            f"{_OTHER_CLOUD}, or ",
+            f" (header Server: {one_line(server, _LONGEST_NAME)})",
+        ),
+    )
+    for is_evident, before, evidence in rows:
+        if is_evident:
+            return f"{before}{_OTHER_SERVER}{evidence}; {_CHECK}"
     return ""
 
 

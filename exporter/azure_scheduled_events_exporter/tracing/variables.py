@@ -11,11 +11,12 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 from azure_scheduled_events_exporter.http_client.address import checked
 
 _PROTOCOL = "http/protobuf"
+_TRACES_PATH = "/v1/traces"
 _LONGEST_TIMEOUT = 3600.0
 _EXPORTERS = ("otlp", "otlp_proto_http", "none")
 _COMPRESSIONS = ("none", "gzip", "deflate")
@@ -139,7 +140,12 @@ def doubts(environment: Mapping[str, str]) -> list[str]:
 
     They have no effect here or in OpenTelemetry's SDK, or name a file that does not exist.
     """
-    return [*_unknown(environment), *_without_effect(environment), *_missing(environment)]
+    return [
+        *_unknown(environment),
+        *_without_effect(environment),
+        *_paths(environment),
+        *_missing(environment),
+    ]
 
 
 def _unknown(environment: Mapping[str, str]) -> Iterator[str]:
@@ -167,6 +173,26 @@ def _without_effect(environment: Mapping[str, str]) -> Iterator[str]:
                 f"environment variable {name} has no effect: spans wait in the journal, and in no"
                 " batch processor"
             )
+
+
+def _paths(environment: Mapping[str, str]) -> Iterator[str]:
+    """Yield what OpenTelemetry's SDK makes of an address: the path is added to one variable only."""
+    traces = environment.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "").strip()
+    base = environment.get("OTEL_EXPORTER_OTLP_ENDPOINT", "").strip()
+    try:
+        path = urlsplit(traces or base).path.rstrip("/")
+    except ValueError:
+        return  # no address: one of the obstacles
+    if traces and not path:
+        yield (
+            "environment variable OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: nothing is added to it, so"
+            f" spans go to {_TRACES_PATH} only if you write that"
+        )
+    if base and not traces and path.endswith(_TRACES_PATH):
+        yield (
+            f"environment variable OTEL_EXPORTER_OTLP_ENDPOINT: {_TRACES_PATH} is added to it, so"
+            " leave it out"
+        )
 
 
 def _missing(environment: Mapping[str, str]) -> Iterator[str]:

@@ -301,6 +301,16 @@ def test_variables_that_are_meant_for_others(variables: dict[str, str], complain
             {"OTEL_METRICS_EXPORTER": "otlp"},
             "OTEL_METRICS_EXPORTER has no effect: only traces are sent",
         ),
+        (
+            {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:4318/v1/traces"},
+            "OTLP_ENDPOINT: /v1/traces is added to it, so leave it out",
+        ),
+        (
+            {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://c:4318"},
+            "OTLP_TRACES_ENDPOINT: nothing is added to it",
+        ),
+        ({"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://c:4318/v1/traces"}, ""),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:4318/tenant"}, ""),
         ({"OTEL_LOGS_EXPORTER": "none"}, ""),
         ({"OTEL_TRACES_SAMPLER": "Always_On", "OTEL_EXPORTER_OTLP_COMPRESSION": "gzip"}, ""),
         ({"OTEL_TRACES_EXPORTER": "otlp", "OTEL_BSP_SCHEDULE_DELAY": ""}, ""),

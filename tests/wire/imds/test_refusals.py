@@ -73,6 +73,9 @@ def test_other_cloud(case: str, evidence: str, serve: Serve) -> None:
         (answer(XML, "400 Bad Request"), "with XML"),
         (answer(b"", "302 Found", "Location: http://login.example.org/"), "with a redirect"),
         (answer(b"no", "404 Not Found", "Server: nginx"), "(header Server: nginx)"),
+        (answer(b"", "204 No Content", "Via: 1.1 bc01 (squid/3.5.27)"), "(header Via: 1.1 bc01"),
+        (answer(b"", "403 Forbidden", "Via: 1.1 proxy"), "(header Via: 1.1 proxy)"),
+        (answer(b"", "407 Proxy Authentication Required"), "and wants a user"),
         (answer(b"", "403 Forbidden", "Server: squid/5.7"), "(header Server: squid/5.7)"),
     ],
 )
