@@ -45,7 +45,11 @@ def downloaded(architecture: Architecture, requirements: Path, kept: Path) -> Pa
         with tempfile.TemporaryDirectory(dir=kept) as scratch:
             wheels = Path(scratch) / "wheels"
             _download(architecture, requirements, wheels)
-            wheels.rename(folder)
+            try:
+                wheels.rename(folder)
+            except OSError:
+                if not folder.is_dir():  # another build may have been quicker
+                    raise
     return folder
 
 
