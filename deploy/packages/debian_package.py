@@ -134,8 +134,12 @@ def _put_documents(root: Path, version: str, moment: int) -> None:
         maintainer=_MAINTAINER,
         date=formatdate(moment),
     )
-    packed = gzip.compress(changelog.encode(), compresslevel=9, mtime=0)
-    (documents / "changelog.gz").write_bytes(packed)
+    # gzip.compress names the operating system in one version of Python, and not in another.
+    with (
+        (documents / "changelog.gz").open("wb") as file,
+        gzip.GzipFile("", "wb", 9, file, mtime=0) as packed,
+    ):
+        packed.write(changelog.encode())
     overrides = root / "usr" / "share" / "lintian" / "overrides" / NAME
     overrides.parent.mkdir(parents=True)
     shutil.copyfile(sources / "lintian-overrides", overrides)
