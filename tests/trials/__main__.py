@@ -24,6 +24,7 @@ from trials.trial import FAILURES, Order, Row
 _MODULES = {
     "imds": "imds",
     "kills": "kills",
+    "start": "storage.start",
     "pushes": "monitoring.pushes",
     "disk": "storage.disk",
     "hang": "storage.hang",

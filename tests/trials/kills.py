@@ -4,6 +4,7 @@ the end.
 
 import random
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -48,11 +49,12 @@ class Ordeal:
     kills: int = 0
     began: float = 0.0
     rounds: int = 0
+    environment: Mapping[str, str] = field(default_factory=dict)
 
     def starts(self) -> None:
         """Start it again; no counter may be less than before."""
         flags = (*POLL, "--instance.name", "vm_0", "--journal.path", str(self.journal))
-        self.exporter = self.crew.start(self.simulator.url, *flags)
+        self.exporter = self.crew.start(self.simulator.url, *flags, **self.environment)
         # Only now: the last request of the killed process may arrive after its end.
         self.began = self.simulator.now()
         self.looks_at(self.exporter.scrape())
@@ -63,10 +65,11 @@ class Ordeal:
         assert not self.counted - now, f"counters fell from {self.counted} to {now}"
         self.counted = now
 
-    def dies(self) -> None:
-        """Let it live for a moment, and kill it."""
+    def dies(self, pause: float | None = None) -> None:
+        """Let it live for a moment, or for so many seconds, and kill it."""
         assert self.exporter
-        pause = self.chance.choice([self.chance.uniform(0, 0.2), self.chance.uniform(0, 1.2)])
+        if pause is None:
+            pause = self.chance.choice([self.chance.uniform(0, 0.2), self.chance.uniform(0, 1.2)])
         until = self.simulator.now() + pause
         if self.chance.random() < 0.3:
             self.looks_at(self.exporter.scrape())
