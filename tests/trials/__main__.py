@@ -25,6 +25,7 @@ _MODULES = {
     "imds": "imds",
     "kills": "kills",
     "start": "storage.start",
+    "flood": "storage.flood",
     "pushes": "monitoring.pushes",
     "disk": "storage.disk",
     "hang": "storage.hang",

@@ -1,0 +1,82 @@
+"""Somebody poses as IMDS and floods the exporter: memory, disk and log stay bounded."""
+
+import json
+import threading
+import time
+import uuid
+from pathlib import Path
+
+import psutil
+
+from azure_scheduled_events_exporter.journal.documents import LARGEST as DOCUMENTS
+from azure_scheduled_events_exporter.journal.file import LARGEST_LOG_BYTES
+from azure_scheduled_events_exporter.journal.store import LARGEST_BYTES
+from azure_scheduled_events_exporter.simulator import Simulator
+from trials.trial import QUIET, Crew, Order, Row, passes, polls
+
+MEMORY_MIB = 100.0
+LOG_MIB_A_MINUTE = 2.0
+_EVENTS = 4000
+
+
+def body(chance: float) -> bytes:
+    """Return a document of new events, of types that nobody knows, close to the largest body."""
+    events = [
+        {
+            "EventId": str(uuid.uuid4()),
+            "EventType": f"Type{uuid.uuid4().hex[:8]}",
+            "EventStatus": "Scheduled",
+            "ResourceType": "VirtualMachine",
+            "Resources": ["vmss_0" if chance < 0.5 else "vmss_1"],
+            "NotBefore": "",
+            "Description": "",
+        }
+        for _ in range(_EVENTS)
+    ]
+    return json.dumps({"DocumentIncarnation": time.time_ns(), "Events": events}).encode()
+
+
+def size(folder: Path) -> int:
+    """Return the bytes of all files of a folder."""
+    return sum(path.stat().st_size for path in folder.iterdir() if path.is_file())
+
+
+def run(order: Order) -> Row:
+    """Send new events with each answer."""
+    seconds = order.pick(1200, 30)
+    state = order.folder / "state"
+    ending = threading.Event()
+    with Simulator(QUIET) as simulator, Crew(order.folder / "logs") as crew:
+
+        def floods() -> None:
+            while not ending.wait(0.2):
+                simulator.serve_body(body(order.chance.random()))
+
+        flags = ("--instance.name", "vmss_0", "--journal.path", str(state))
+        exporter = crew.start(simulator.url, *flags)
+        thread = threading.Thread(target=floods, daemon=True)
+        thread.start()
+        memory = 0.0
+        disk = 0
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            passes(1.0)
+            memory = max(memory, psutil.Process(exporter.process.pid).memory_info().rss / (1 << 20))
+            disk = max(disk, size(state))
+        ending.set()
+        thread.join()
+        scrape = exporter.scrape()
+        current = len(scrape.series("event_info"))
+        log = len(exporter.log) / (1 << 20)
+        assert scrape.value("events_dropped_total")
+    assert memory < MEMORY_MIB, f"{memory:.0f} MiB of memory"
+    assert disk < LARGEST_BYTES * 1.1 + LARGEST_LOG_BYTES + DOCUMENTS, f"{disk >> 20} MiB on disk"
+    assert current <= 2000, current
+    assert log < LOG_MIB_A_MINUTE * (seconds / 60 + 1), f"{log:.1f} MiB of log"
+    return Row(
+        "flood",
+        f"{seconds} s of an IMDS that sends {_EVENTS:,} new events of new types with each answer,"
+        f" seed {order.seed}",
+        f"{polls(scrape):.0f} polls; at most {memory:.0f} MiB of memory, {disk >> 20} MiB on disk,"
+        f" {log:.1f} MiB of log, {current} current events",
+    )
