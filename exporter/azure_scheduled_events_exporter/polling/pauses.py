@@ -5,6 +5,8 @@ poll reads the wall clock. ``core.pause`` interprets what they say, and ``core.o
 which events a pause belongs.
 """
 
+import select
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -25,6 +27,18 @@ TICK_SECONDS = 0.05
 """
 
 
+def _sleep(seconds: float) -> None:
+    """Wait so many seconds.
+
+    Python's own function sleeps until a moment of the monotonic clock. libfaketime, with which the
+    trials set the clock, refuses that now and then.
+    """
+    if sys.platform == "win32":
+        time.sleep(seconds)
+    else:
+        select.select((), (), (), seconds)
+
+
 @dataclass(eq=False)
 class Pauses:
     """Remembers the largest delay of a tick since :meth:`take` was last called.
@@ -39,7 +53,7 @@ class Pauses:
     clock: Clock
     since_boot: Callable[[], float]
     journal: Journal
-    sleep: Callable[[float], None] = time.sleep
+    sleep: Callable[[float], object] = _sleep
 
     def __post_init__(self) -> None:
         # Kept until a document shows which events it belongs to; until then the heartbeat stays
