@@ -196,7 +196,7 @@ def test_licences_are_those_of_the_libraries() -> None:
     [
         "how-scheduled-events-work.md",
         "approvals.md",
-        "how-the-rules-work.md",
+        "kinds.md",
         "alerts.md",
         "simulator.md",
     ],

@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Self
+from typing import Any, Self
 
 from azure_scheduled_events_exporter.alerts import resolve
 from azure_scheduled_events_exporter.simulator import (
@@ -26,6 +26,7 @@ from azure_scheduled_events_exporter.simulator import (
     find,
 )
 from deploy.stack.free_port import free_port
+from support.monitoring.notification_text import complaints
 from support.monitoring.paging import Alertmanager, Receiver, RuledPrometheus, Stack, receivers
 from support.monitoring.victoria import VictoriaStack
 from support.programs import Exporter, eventually
@@ -224,6 +225,15 @@ def _check(plays: Sequence[Play], receiver: Receiver, order: Order) -> int:
         (each, expected[each], found[each]) for each in expected if found[each] != wanted[each]
     ]
     assert not wrong, wrong
+    vms = {
+        each.event_id.upper(): {vm.name for vm in play.scenario.vms}
+        for play in plays
+        for each in play.simulator.record
+    }
+    incomplete = [
+        each for alert in first_told(receiver) for each in complaints(alert, vms[event_of(alert)])
+    ]
+    assert not incomplete, incomplete
     return sum(map(bool, wanted.values()))
 
 
@@ -242,6 +252,21 @@ def told(receiver: Receiver) -> Mapping[str, Counter[tuple[str, str]]]:
             if "vm_name" not in labels:  # VmNotBack is about a VM
                 found[labels.get("event_id", "")][labels["alertname"], alert["status"]] += 1
     return found
+
+
+def event_of(alert: Mapping[str, Any]) -> str:
+    """Return the id of the event that an alert is about."""
+    return str(alert["labels"].get("event_id", ""))
+
+
+def first_told(receiver: Receiver) -> list[Mapping[str, Any]]:
+    """Return what was said first about each event by each alert."""
+    first: dict[tuple[str, str], Mapping[str, Any]] = {}
+    for notification in receiver.webhooks():
+        for alert in notification.body["alerts"]:
+            if event_of(alert) and alert["status"] == "firing":
+                first.setdefault((event_of(alert), alert["labels"]["alertname"]), alert)
+    return list(first.values())
 
 
 def _kill(plays: list[Play], kills: int, order: Order) -> None:
