@@ -58,8 +58,8 @@ def alert_of(
 ) -> Alert | None:
     """Return the alert of the event ``life``, None if it raises none.
 
-    Labels of ``extra`` replace none of its own. ``instance`` describes this VM, if that is known. Only texts depend on it: labels must not
-    change.
+    Labels of ``extra`` replace none of its own. ``instance`` describes this VM, if that is known:
+    only texts depend on it, since labels must not change.
     """
     event_type = life.event.event_type
     row = next((each for each in catalog if each.events.has(kind, event_type)), None)

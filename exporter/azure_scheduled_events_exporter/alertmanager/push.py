@@ -20,9 +20,13 @@ BATCH = 64
 """Alerts in one request, as Prometheus sends them."""
 
 _PROBE_SECONDS = 300.0
-"""Interval of empty posts while there is no alert; they show whether the next one would be accepted."""
+"""Interval of empty posts while there is no alert.
 
-_FIRST_RETRY_SECONDS, _LAST_RETRY_SECONDS = 1.0, 15.0
+They show whether the next alert would be accepted.
+"""
+
+_FIRST_RETRY_SECONDS = 1.0
+_LAST_RETRY_SECONDS = 15.0
 
 
 class Worker:
@@ -61,7 +65,10 @@ class Worker:
         self.counts = no_alerts()
 
     def wake(self) -> None:
-        """Report a change: what it makes due is posted immediately, without the backoff of earlier failures."""
+        """Report a change.
+
+        What it makes due is posted immediately, without the backoff of earlier failures.
+        """
         self._failures = 0
         self._woken.set()
 
@@ -87,7 +94,8 @@ class Worker:
 
     def deliver(self) -> float:
         """Post what is due; return how many seconds to wait before the next call."""
-        now, wanted = self._clock().monotonic, self._look()
+        now = self._clock().monotonic
+        wanted = self._look()
         due: list[Entry] = []
         if wanted is not None:
             self._outbox.update(wanted, now)
@@ -100,11 +108,13 @@ class Worker:
 
     def _post(self, due: Sequence[Entry]) -> None:
         alerts = [self._posted(each) for each in due]
-        outcome, reason = PushOutcome.ACCEPTED, ""
+        outcome = PushOutcome.ACCEPTED
+        reason = ""
         try:
             self._client.post(alerts)
         except AlertmanagerError as error:
-            outcome, reason = error.outcome, str(error)
+            outcome = error.outcome
+            reason = str(error)
         if self._stopping:
             return
         self.up = not reason
@@ -129,7 +139,10 @@ class Worker:
         )
 
     def _backoff(self) -> float:
-        """Return how long to wait; half of it is random, so that the VMs of a fleet do not retry together."""
+        """Return how long to wait.
+
+        Half of it is random, so that the VMs of a fleet do not retry together.
+        """
         pause = min(_FIRST_RETRY_SECONDS * 2.0**self._failures, _LAST_RETRY_SECONDS)
         self._failures = min(self._failures + 1, 10)
         return pause * random.uniform(0.5, 1.0)  # noqa: S311 - no secret
@@ -170,7 +183,7 @@ class AlertPush:
 
     @property
     def pushes(self) -> Pushes:
-        """How many alerts were pushed, and whether the last push was accepted by every Alertmanager."""
+        """How many alerts were pushed, and whether every Alertmanager accepted the last push."""
         alerts = {
             outcome: sum(worker.counts[outcome] for worker in self.workers)
             for outcome in PushOutcome
@@ -178,7 +191,10 @@ class AlertPush:
         return Pushes(all(worker.up for worker in self.workers), alerts)
 
     def update(self, *state: object) -> None:
-        """Wake the workers if a part of ``state``, on which alerts depend, is another object than at the last call."""
+        """Wake the workers if something has changed on which alerts depend.
+
+        That is so if a part of ``state`` is another object than at the last call.
+        """
         if len(state) != len(self._state) or any(
             new is not old for new, old in zip(state, self._state, strict=True)
         ):

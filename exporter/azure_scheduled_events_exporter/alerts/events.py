@@ -256,7 +256,9 @@ def _impact(kept: tuple[str, ...]) -> str:
 
 
 def _expression(events: Events, kept: tuple[str, ...]) -> str:
-    """Return the PromQL of an alert: shown or held, until ended. Its value is the time of the impact.
+    """Return the PromQL of an alert: shown or held, until ended.
+
+    Its value is the time of the impact.
 
     What the event's own VMs show is read as scraped, so that no page waits for a recording. What
     peers show is read as recorded, since the same event from 10,000 VMs is read once.

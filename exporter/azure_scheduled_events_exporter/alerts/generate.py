@@ -65,7 +65,10 @@ def chart_files(settings: Settings) -> dict[str, str]:
 
 
 def render(settings: Settings | None = None, *, grafana: bool = True) -> dict[str, str]:
-    """Return the text of every generated file by its path; without ``grafana``, all but Grafana's rules."""
+    """Return the text of every generated file by its path.
+
+    Without ``grafana``, all but Grafana's rules.
+    """
     chosen = settings or Settings()
     wanted = (name for name in GENERATED if grafana or not name.startswith("grafana/"))
     return {name: GENERATED[name](chosen) for name in wanted}

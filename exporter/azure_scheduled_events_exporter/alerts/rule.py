@@ -79,7 +79,7 @@ class Alert:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Rules that are evaluated one after another, so that each sees what the ones before it recorded."""
+    """Rules that are evaluated one after another: each sees what the ones before it recorded."""
 
     name: str
     interval: str

@@ -1,4 +1,4 @@
-"""The alerts of VMs: half of a scale set is away at once, one has not come back, Azure works on one.
+"""The alerts of VMs: half of a scale set is away, one has not come back, Azure works on one.
 
 A VM is known by subscription, resource group, scale set and name, which survive a new address, port
 or job. What a VM that is down cannot say, its peers do.
@@ -37,7 +37,7 @@ _SET = "subscription_id, resource_group, scale_set"
 VM_KEY = f"{_SET}, vm_name"
 _KEY_AND_EVENT = f"{VM_KEY}, event_id"
 _BEFORE = 60
-"""Seconds before an impact from which its VM counts as away: countdowns and clocks are not exact."""
+"""Seconds before an impact from which its VM counts as away: clocks are not exact."""
 _AFTER = 120
 """Seconds after the beginning of an impact, after which a VM that answers counts as present."""
 _LONGEST = 6900
@@ -256,7 +256,7 @@ def _maintenance(settings: Settings) -> Alert:
         description="It may be away for minutes. Your own alerts about it can be inhibited.",
         advice="Nothing: nobody is notified of it.",
         dashboard="vm?vm=vm_name",
-        meaning=f"From {_BEFORE} s before the impact of an event on a VM.",
+        meaning=f"Azure works on a VM: from {_BEFORE} s before the impact of an event.",
         ends=(
             f"Ends 5 minutes after the VM answers {_AFTER} s into the event, shows it no longer,"
             " or others saw it end; at most 35 minutes (Preempt, Terminate 15) after anybody last"

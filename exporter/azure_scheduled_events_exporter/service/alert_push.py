@@ -35,7 +35,8 @@ def alert_push(
     Raises:
         ExporterError: a file cannot be read or is invalid.
     """
-    catalog, labels = check(config), config.alertmanager_labels
+    catalog = check(config)
+    labels = config.alertmanager_labels
 
     def look() -> Wanted | None:
         return wanted(latest(), catalog, labels, clock())
@@ -53,7 +54,9 @@ def alert_push(
 def wanted(
     snapshot: Snapshot, catalog: Catalog, labels: Mapping[str, str], now: Timestamp
 ) -> Wanted | None:
-    """Return the alerts of this VM's events in ``snapshot``; None unless the last poll has read a document.
+    """Return the alerts of this VM's events in ``snapshot``.
+
+    None unless the last poll has read a document.
 
     Events that only the journal knows are left out until a document has shown whether they go on.
     """
@@ -76,7 +79,7 @@ def wanted(
 
 
 def check(config: Config) -> Catalog:
-    """Check the files for pushed alerts that ``config`` names; return the texts and labels of each alert.
+    """Check the files for pushed alerts that ``config`` names; return these alerts.
 
     Raises:
         ExporterError: a file cannot be read or is invalid.

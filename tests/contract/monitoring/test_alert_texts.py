@@ -116,7 +116,7 @@ EVENTS = (
 def test_rules_and_pushes_say_the_same(
     event: Lifecycle, kind: Kind, summary: str, board: str, tmp_path: Path
 ) -> None:
-    """From one scrape, the first evaluation has the text that the exporter pushes, whole and short."""
+    """From one scrape, the first evaluation has the text that the exporter pushes, in short."""
     pushed = alert_of(event, kind, VM, pushed_alerts(Settings()), {})
     assert pushed is not None
     assert pushed.annotations["summary"] == summary

@@ -341,7 +341,7 @@ VM_A = 'vm_id="a",vm_name="a",subscription_id="s",resource_group="rg",scale_set=
 
 
 def _each_minute(off: int) -> str:
-    """Return the time of the last poll at each step, a poll a minute, by a clock that is ``off``."""
+    """Return the time of the last poll at each step, once a minute, by a clock that is ``off``."""
     return " ".join(str(15 * step // 60 * 60 + off) for step in range(80))
 
 
@@ -554,7 +554,7 @@ WITNESSES = (
         {"Redeploy": "4m:1 7m:0 9m45s:0 10m:0 15m:0", "DegradedHost": "4m:0 5m:1 10m:1 15m:1"},
     ),
     Story(
-        "A peer without IMDS that shows an event far ahead hides no page of those that see it near.",
+        "A peer without IMDS that shows an event far ahead hides no page of others.",
         (
             of("up", "b", "1x13 0x200"),
             *(of("up", vm, "1x200") for vm in "cd"),
@@ -685,7 +685,7 @@ VMS = (
 SEED = random.Random("scrapes")
 FLAKY = (
     Story(
-        "A crash loop, every second scrape and random scrapes that fail are exporters that are down.",
+        "A crash loop, every second scrape or random scrapes that fail: the exporter is down.",
         (
             target("a", "1x40 " + "1 0 0 " * 50),
             target("b", "1x40 " + "1 0 " * 75),

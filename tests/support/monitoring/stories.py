@@ -36,8 +36,12 @@ def info(
     more: str = "",
     by: str = "",
 ) -> Row:
-    """Return an event of ``vm`` that its exporter shows, or that of ``by``; ``more``: further labels."""
-    labels = f'event_id="{event}",event_type="{event_type}",kind="{kind}",scope="{scope}",resources="{vm}",resource_group="rg"'
+    """Return an event of ``vm`` that its exporter shows, or that of ``by``.
+
+    ``more``: further labels.
+    """
+    of_event = f'event_id="{event}",event_type="{event_type}",kind="{kind}",scope="{scope}"'
+    labels = f'{of_event},resources="{vm}",resource_group="rg"'
     return f"azure_scheduled_events_event_info{{{labels},{_JOB.format(by or vm)}{more}}}", values
 
 

@@ -244,7 +244,7 @@ def _once(alert: str) -> Counter[tuple[str, str]]:
 
 
 def told(receiver: Receiver) -> Mapping[str, Counter[tuple[str, str]]]:
-    """Return how often each event was told, by its id: alert, and whether it fires or is resolved."""
+    """Return how often each event was told, by its id: alert, and whether it fires or not."""
     found: dict[str, Counter[tuple[str, str]]] = defaultdict(Counter)
     for notification in receiver.webhooks():
         for alert in notification.body["alerts"]:

@@ -62,7 +62,7 @@ def test_end() -> None:
 
 
 def test_ends_of_two_vms() -> None:
-    """The VM that sees the end last has the last word: two exporters never contradict each other."""
+    """The VM that sees the end last has the last word: no exporter contradicts another."""
     first, last = Outbox(), Outbox()
     posts(first, Wanted([alert()]), 0.0)
     posts(last, Wanted([alert()]), 0.0)

@@ -220,7 +220,7 @@ def test_slow_evaluations() -> None:
 
 
 def test_maintenance_in_the_words_of_a_team() -> None:
-    """A label in another form is made beside the others, and overwrites none that tells VMs apart."""
+    """A label in another form is made beside the others, and overwrites none of a VM's."""
     changed = rules({"maintenance.equal": "instance=vm_name\nnode=host:9100\ncluster"})
     expression = changed["AzureScheduledEventMaintenance"]["expr"]
     assert "max by (vm_id, vm_name, maintenance_instance, maintenance_node, cluster)" in expression

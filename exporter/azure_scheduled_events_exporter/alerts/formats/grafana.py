@@ -66,7 +66,10 @@ def _rule(alert: Alert, settings: Settings) -> dict[str, Any]:
 
 
 def _queries(alert: Alert, settings: Settings) -> Iterator[dict[str, Any]]:
-    """Yield the query, its last values, and a condition per series: one for all would lose their labels."""
+    """Yield the query, its last values, and a condition per series.
+
+    One condition for all series would lose their labels.
+    """
     source = settings.text("grafana.datasource")
     prometheus = {
         "datasource": {"type": "prometheus", "uid": source},

@@ -15,7 +15,10 @@ from .yaml_text import to_yaml
 
 _RECORD = re.compile(r"^( *)- record: (\S+)$", re.MULTILINE)
 VERSION_ANNOTATION = "rules_version"
-"""The annotation of NoExporters that tells ``doctor`` which rules are loaded; settings do not change it."""
+"""The annotation of NoExporters that tells ``doctor`` which rules are loaded.
+
+Settings do not change it.
+"""
 
 
 def annotations(alert: Alert, settings: Settings, form: Form = FOR_RULES) -> dict[str, str]:
@@ -29,7 +32,7 @@ def annotations(alert: Alert, settings: Settings, form: Form = FOR_RULES) -> dic
 
 
 def rules_version() -> str:
-    """Return the version of the exporter with a hash of the rules that it ships, such as ``1.2.3+0a1b2c3d``."""
+    """Return the version of the exporter with a hash of its rules, such as ``1.2.3+0a1b2c3d``."""
     content = to_yaml([_group(group, Settings()) for group in groups(Settings())])
     return f"{__version__}+{hashlib.sha256(content.encode()).hexdigest()[:8]}"
 

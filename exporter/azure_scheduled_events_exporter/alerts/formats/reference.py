@@ -87,7 +87,10 @@ def values_file(settings: Settings) -> str:
 
 
 def exporter_values_file(settings: Settings) -> str:
-    """Return a values file for ``--alerts.values``: without receivers, whose keys no exporter and no VM needs."""
+    """Return a values file for ``--alerts.values``.
+
+    It is without receivers, whose keys no exporter and no VM needs.
+    """
     return _values(
         settings, "azure-scheduled-events-exporter run --alerts.values THIS-FILE", _RECEIVERS
     )

@@ -38,7 +38,8 @@ _THIS_EVENT = (
 _EVENT = f"""\
 {{{{ $vms := printf "{NO_VMS} %s" $labels.event_id }}}}{{{{ $word := "at" -}}}}
 {{{{ range {_THIS_EVENT} -}}}}
-{{{{ with or (label "vms" .) (label "resources" . | reReplaceAll "," ", ") }}}}{{{{ $vms = . }}}}{{{{ end -}}}}
+{{{{ with or (label "vms" .) (label "resources" . | reReplaceAll "," ", ") }}}}\
+{{{{ $vms = . }}}}{{{{ end -}}}}
 {{{{ with label "resource_group" . | reReplaceAll "^(.{{{LONGEST_GROUP}}}).+" "${{1}}…" }}}}\
 {{{{ $vms = printf "%s (resource group %s)" $vms . }}}}{{{{ end -}}}}
 {{{{ if eq (label "event_status" .) "Started" }}}}{{{{ $word = "since" }}}}{{{{ end -}}}}
