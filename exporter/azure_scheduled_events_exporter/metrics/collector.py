@@ -39,7 +39,7 @@ _INSTANCE = (
     "priority",
 )
 _VM = ("vm_id", "vm_name", "computer_name", *_SET, "zone")
-_FOR_RULES = "For alert rules."
+_FOR_QUERIES = "For queries over a fleet: docs/observed-pause.md."
 _EVENTS_SHOWN = "Dashboards show the events themselves."
 _NOT_TOLD = frozenset({Kind.HARMLESS, Kind.ADVISORY})
 """Kinds of events during which nobody has to expect that a VM goes away."""
@@ -415,7 +415,7 @@ METRICS: tuple[MetricSpec, ...] = (
         " 'announced', seconds) and than --freeze.harmless-below; also for an hour after its end.",
         _paused_longer,
         (*_EVENT, "vm_name", "resource_group", "announced"),
-        _FOR_RULES,
+        "For an alert rule.",
     ),
     _gauge(
         "event_approved",
@@ -466,14 +466,14 @@ METRICS: tuple[MetricSpec, ...] = (
         "TCP segments that this VM sent again while an event of it was Started.",
         lambda snapshot: snapshot.statistics.retransmitted,
         _TYPE,
-        _FOR_RULES,
+        _FOR_QUERIES,
     ),
     _counter(
         "tcp_timeouts_total",
         "TCP retransmission timeouts of this VM while an event of it was Started.",
         lambda snapshot: snapshot.statistics.timeouts,
         _TYPE,
-        _FOR_RULES,
+        _FOR_QUERIES,
     ),
     _gauge(
         "event_approval_due_timestamp_seconds",
