@@ -1,4 +1,4 @@
-"""Reads environment files as systemd does (``EnvironmentFile=``), so that a shell sees the settings of the unit.
+"""Reads environment files as systemd does, so that a shell sees the settings of the unit.
 
 Must not interpret the variables. Before version 254, systemd also continued a comment that ends in
 a backslash.
@@ -56,7 +56,10 @@ def load(path: Path) -> Mapping[str, tuple[str, int]]:
 
 
 def _value(text: str, at: int, place: str) -> tuple[str, int]:
-    """Return the value that begins at ``at``, and where the next line begins; UsageError: a quote is not closed."""
+    """Return the value that begins at ``at``, and where the next line begins.
+
+    Raises UsageError: a quote is not closed.
+    """
     value = ""
     while found := _QUOTED.match(text, at):
         value += _ESCAPED_IN_DOUBLE_QUOTES.sub(r"\1", found[2]) if found[1] is None else found[1]

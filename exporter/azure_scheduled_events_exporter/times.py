@@ -37,7 +37,7 @@ def parse_duration(text: str) -> float:
 
 
 def format_duration(seconds: float) -> str:
-    """Return ``seconds`` as :func:`parse_duration` reads them, to the millisecond, largest unit first."""
+    """Return ``seconds`` as :func:`parse_duration` reads them, to the millisecond."""
     if seconds < 0:
         return "-" + format_duration(-seconds)
     milliseconds = round(seconds * 1000)

@@ -30,8 +30,9 @@ _Node = TypeVar("_Node", bound=yaml.Node)
 
 
 class Section:
-    """One mapping of a YAML file, read key by key; :meth:`finish` then refuses the keys that were not read.
+    """One mapping of a YAML file, read key by key.
 
+    :meth:`finish` then refuses the keys that were not read.
     Every reading method takes a default for a key that is not there; without one, that is an error.
     """
 
@@ -62,7 +63,7 @@ class Section:
         return iter(self._nodes)
 
     def error(self, message: str, key: str | None = None) -> UsageError:
-        """Return (not raise) an error with ``message`` about ``key``, or about the section as a whole."""
+        """Return (not raise) an error with ``message`` about ``key``, or about the section."""
         line = self.line if key is None else self._lines.get(key, self.line)
         subject = ".".join(part for part in (self.name, key) if part)
         return UsageError(f"{self.source}:{line}: {subject + ': ' if subject else ''}{message}")
@@ -132,7 +133,9 @@ class Section:
         return tuple(Section(self.source, item, f"{key}[{i}]") for i, item in enumerate(items))
 
     def flat(self, *, lists: bool = False) -> Mapping[str, tuple[str, int]]:
-        """Return every scalar below this section by its dotted key, with its line; marks all as known.
+        """Return every scalar below this section by its dotted key, with its line.
+
+        All are then known.
 
         With ``lists``, a list of plain values is one text with a line for each value; otherwise it
         is refused.
@@ -235,7 +238,10 @@ def parse(text: str, source: str) -> Section:
 
 
 def _check_tokens(text: str, source: str) -> None:
-    """Refuse what this module does not read, and deep nesting, which would overflow Python's stack in the composer."""
+    """Refuse what this module does not read, and deep nesting.
+
+    That would overflow Python's stack in the composer.
+    """
     depth = 0
     for token in yaml.scan(text, Loader=yaml.SafeLoader):
         depth += isinstance(token, _OPENING) - isinstance(token, _CLOSING)

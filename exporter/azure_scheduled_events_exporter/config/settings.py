@@ -370,10 +370,8 @@ def warnings(config: Config) -> list[str]:
         )
     longest = WATCHED_WITHIN_SECONDS - _LATE_SECONDS
     if config.poll_interval > longest:
-        given, apart = (
-            format_duration(config.poll_interval),
-            format_duration(WATCHED_WITHIN_SECONDS),
-        )
+        given = format_duration(config.poll_interval)
+        apart = format_duration(WATCHED_WITHIN_SECONDS)
         found.append(
             f"--poll.interval {given} is longer than {format_duration(longest)}: "
             f"an event that leaves between two documents more than {apart} apart is 'lost'"

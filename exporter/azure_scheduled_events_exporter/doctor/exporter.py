@@ -25,7 +25,8 @@ _ACCEPTED: Final = re.compile(r"^azure_scheduled_events_alertmanager_up\{.*\} (\
 
 def examine(subject: Subject) -> Findings:
     """Yield the findings about the exporter."""
-    api, config = subject.exporter, subject.config
+    api = subject.exporter
+    config = subject.config
     served = _served(api)
     yield served
     if api.shown.startswith("https:"):
@@ -125,15 +126,11 @@ def _journal(config: Config, state: Mapping[str, Any]) -> Finding:
 def _pushes(config: Config, accepted: list[float]) -> Finding:
     """Report whether each Alertmanager has ``accepted`` the last push."""
     if 0 in accepted:
-        sentence, hint = (
-            "cannot push alerts to Alertmanager",
-            "Correct --alertmanager.url; the log has the reason.",
-        )
+        sentence = "cannot push alerts to Alertmanager"
+        hint = "Correct --alertmanager.url; the log has the reason."
     elif config.alertmanager_url and not accepted:
-        sentence, hint = (
-            "pushes no alerts, although --alertmanager.url is set",
-            "Restart it to read that.",
-        )
+        sentence = "pushes no alerts, although --alertmanager.url is set"
+        hint = "Restart it to read that."
     elif accepted:
         return ok("exporter-deliveries", "Alertmanager accepted the last push.")
     else:

@@ -139,8 +139,9 @@ def _events(document: Document, version: str) -> Finding:
 
 
 def _name(subject: Subject, document: Document | None, why: str) -> Finding:
-    """Check whether the name that the exporter uses is the one in Resources, which may be that of the host."""
-    instance, name = subject.instance, subject.vm_name
+    """Check whether the exporter uses the name in Resources, which may be that of the host."""
+    instance = subject.instance
+    name = subject.vm_name
     if not name:
         sentence = f"This VM's name is unknown, so every event has the scope 'unknown': {why}."
         return wrong(

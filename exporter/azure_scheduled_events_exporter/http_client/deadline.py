@@ -1,4 +1,4 @@
-"""Connections of requests whose exchanges end by a deadline in total, and that another thread can end.
+"""Connections whose exchanges end by one deadline, and that another thread can end.
 
 The time limit of a socket starts again with each byte, so a server that sends byte by byte never
 meets it. Must not know what is requested, or what an answer means.
@@ -45,7 +45,7 @@ class DeadlineAdapter(requests.adapters.HTTPAdapter):
         self._has_answer = False
 
     def begin(self, seconds: float) -> None:
-        """Begin an exchange: at most so many seconds, and over no connection that was idle for long."""
+        """Begin an exchange of at most so many seconds, not over a long idle connection."""
         now = time.monotonic()
         if now - self._used_at > self._idle_seconds:
             self.drop()

@@ -1,4 +1,7 @@
-"""Why an HTTP request failed, in a few words: the message of the system, without the text that libraries add."""
+"""Why an HTTP request failed, in a few words.
+
+It is the message of the system, without the text that libraries add.
+"""
 
 import socket
 from codecs import BOM_UTF8
@@ -12,7 +15,7 @@ NO_ANSWER_IN_TIME = "no answer in time"
 """The reason of every request that took too long, whichever time limit ended it."""
 
 WEB_PAGE = "a web page (text/html)"
-"""What answers instead of a program: a proxy's sign-in page, or the default page of a web server."""
+"""What answers instead of a program: a sign-in page, or the default page of a web server."""
 
 
 def is_web_page(headers: Mapping[str, str], body: bytes) -> bool:
@@ -64,7 +67,10 @@ def _is_about_header(error: BaseException) -> bool:
 
 
 def causes_of(error: BaseException) -> Iterator[BaseException]:
-    """Yield the error and its causes, outermost first; urllib3 puts some causes into ``reason`` or the arguments."""
+    """Yield the error and its causes, outermost first.
+
+    urllib3 puts some causes into ``reason`` or the arguments.
+    """
     cause: BaseException | None = error
     for _ in range(10):  # the libraries wrap three or four times
         if cause is None:

@@ -1,4 +1,4 @@
-"""Reads credentials for Prometheus, Alertmanager and Grafana, in the format of Prometheus' HTTP client configuration.
+"""Reads credentials for other servers, in the format of Prometheus' HTTP client configuration.
 
 Reads ``basic_auth``, ``authorization`` and ``tls_config``; sends nothing. Error messages contain no
 secrets.
@@ -42,11 +42,14 @@ class HttpConfig:
 
 
 def session_for(url: str, http: HttpConfig | None, adapter: DeadlineAdapter) -> Session:
-    """Return a session for the server at ``url``; credentials in ``http`` override those of the address."""
-    session, http = Session(adapter), http or HttpConfig()
-    session.auth = basic(http.user) or (
-        Authorization(http.authorization) if http.authorization else user_of(url)
-    )
+    """Return a session for the server at ``url``.
+
+    Credentials in ``http`` override those of the address.
+    """
+    session = Session(adapter)
+    http = http or HttpConfig()
+    named = Authorization(http.authorization) if http.authorization else user_of(url)
+    session.auth = basic(http.user) or named
     session.verify = False if http.insecure else http.ca_file or True
     session.cert = http.certificate
     pools = adapter.poolmanager.connection_pool_kw
@@ -107,7 +110,10 @@ def load(path: Path) -> HttpConfig:
 
 
 def _secret(section: Section, key: str, folder: Path) -> str:
-    """Return the text at ``key``, or the content of the file at ``<key>_file``, without line breaks at its end."""
+    """Return the text at ``key``, or the content of the file at ``<key>_file``.
+
+    Line breaks at its end are left out.
+    """
     name = section.text(f"{key}_file", "")
     if not name:
         return _one_line(section, key, section.text(key))

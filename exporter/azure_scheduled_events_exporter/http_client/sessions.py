@@ -1,4 +1,4 @@
-"""Sessions of requests that use the configured certificate authorities and credentials, whatever the environment has.
+"""Sessions of requests whose certificates and credentials are those of the configuration.
 
 Must not decide which server is asked, or what its answer means.
 """
@@ -32,7 +32,7 @@ class Answer:
 
 
 class Session(requests.Session):
-    """A session that follows no redirect, and whose certificate authorities hold also where the environment has others.
+    """A session that follows no redirect, and keeps its own certificate authorities.
 
     ``REQUESTS_CA_BUNDLE`` and ``CURL_CA_BUNDLE`` would replace them otherwise; they hold where
     ``verify`` is True. ``adapter`` makes its connections.
@@ -47,7 +47,9 @@ class Session(requests.Session):
     def exchange(
         self, method: str, url: str, timeout: float, largest: int, **content: Any
     ) -> Answer:
-        """Return the answer to one request, within ``timeout`` seconds in total; a body is cut at ``largest`` bytes.
+        """Return the answer to one request, within ``timeout`` seconds in total.
+
+        A body is cut at ``largest`` bytes.
 
         Raises:
             NoAnswerError: none came, or not all of it.
@@ -71,7 +73,10 @@ class Session(requests.Session):
         return Answer(response.status_code, response.headers, body)
 
     def get_redirect_target(self, resp: Any) -> str | None:  # noqa: ARG002 - as requests calls it
-        """Return None: for a redirect, requests would read the whole body into memory, also if it is not followed."""
+        """Return None.
+
+        For a redirect, requests would read the whole body into memory, also if it is not followed.
+        """
         return None
 
     def merge_environment_settings(
@@ -99,12 +104,18 @@ class Authorization(requests.auth.AuthBase):
 
 
 def basic(user: tuple[str, str] | None) -> Authorization | None:
-    """Return Basic authentication of ``user`` and password in UTF-8 (RFC 7617); requests would send Latin-1."""
+    """Return Basic authentication of ``user`` and password in UTF-8 (RFC 7617).
+
+    requests would send Latin-1.
+    """
     return user and Authorization("Basic " + base64.b64encode(":".join(user).encode()).decode())
 
 
 def user_of(url: str) -> Authorization | None:
-    """Return Basic authentication of the user and the password in the address ``url``; None if there are none."""
+    """Return Basic authentication of user and password in the address ``url``.
+
+    It is None if there are none.
+    """
     parts = urlsplit(url)
     return (
         basic((unquote(parts.username), unquote(parts.password or ""))) if parts.username else None

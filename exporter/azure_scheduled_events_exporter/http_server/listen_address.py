@@ -33,7 +33,7 @@ class ListenAddress:
 
 
 def parse_listen_address(text: str) -> ListenAddress:
-    """Read ``host:port`` as Prometheus and Go write it; IPv6 in brackets, no host for all interfaces.
+    """Read ``host:port`` as Go writes it: IPv6 in brackets, no host for all interfaces.
 
     Raises:
         ValueError: ``text`` is no such address; the message says what one looks like.

@@ -22,17 +22,18 @@ from azure_scheduled_events_exporter.logs import facts
 
 ENDPOINT_OPTION = 245
 _HEADER = struct.Struct("!4s I 2H 16s 16s 192s 4s")  # RFC 2131, section 2, and the cookie after it
-_REQUEST, _REPLY = (
-    bytes((1, 1, 6, 0)),
-    bytes((2, 1, 6)),
-)  # operation, Ethernet, length of its addresses (and hops)
+# operation, Ethernet, length of its addresses (and hops)
+_REQUEST = bytes((1, 1, 6, 0))
+_REPLY = bytes((2, 1, 6))
 _COOKIE = b"\x63\x82\x53\x63"
 _BROADCAST = 0x8000  # so that the answer reaches every socket on port 68, a DHCP client's and ours
-_WANTED = bytes(
-    (53, 1, 1, 55, 1, ENDPOINT_OPTION, 255)
-)  # DHCPDISCOVER, the parameter list, the end
+# DHCPDISCOVER, the parameter list, the end
+_WANTED = bytes((53, 1, 1, 55, 1, ENDPOINT_OPTION, 255))
 _SMALLEST = 300  # relays drop shorter messages: BOOTP's fixed size, RFC 1542, section 2.1
-_PAD, _END, _MAC_LENGTH, _ADDRESS_LENGTH = 0, 255, 6, 4
+_PAD = 0
+_END = 255
+_MAC_LENGTH = 6
+_ADDRESS_LENGTH = 4
 _SLICE_SECONDS = 0.2  # how often a wait for an answer checks whether to stop
 _FLAG = "--imds.endpoint discover"
 _ALTERNATIVE = "or give the address itself, such as --imds.endpoint http://168.63.129.16"
@@ -40,7 +41,10 @@ _ALTERNATIVE = "or give the address itself, such as --imds.endpoint http://168.6
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """How the DHCPDISCOVER is sent, and how long each try pauses and waits; the defaults are of Microsoft's sample."""
+    """How the DHCPDISCOVER is sent, and how long each try pauses and waits.
+
+    The defaults are those of Microsoft's sample.
+    """
 
     bind: tuple[str, int] = ("0.0.0.0", 68)  # noqa: S104 - a broadcast answer arrives nowhere else
     destination: tuple[str, int] = ("255.255.255.255", 67)
@@ -56,13 +60,17 @@ def build_discover(xid: int, mac: bytes) -> bytes:
 
 
 def parse_answer(message: bytes, *, xid: int, mac: bytes) -> bytes | None:
-    """Return option 245 of an answer to the request with this ``xid`` and ``mac``; ValueError: it is no such answer."""
+    """Return option 245 of an answer to the request with this ``xid`` and ``mac``.
+
+    Raises ValueError: it is no such answer.
+    """
     if len(message) < _HEADER.size:
         raise ValueError("too short for a DHCP message")
     head, its_xid, _, _, _, hardware, _, cookie = _HEADER.unpack_from(message)
     if (head[:3], its_xid, hardware[: len(mac)], cookie) != (_REPLY, xid, mac, _COOKIE):
         raise ValueError("not an answer to this request")
-    options, found = iter(message[_HEADER.size :]), None
+    options = iter(message[_HEADER.size :])
+    found = None
     for code in takewhile(lambda code: code != _END, options):
         length = 0 if code == _PAD else next(options, 1)
         value = bytes(islice(options, length))
@@ -73,7 +81,10 @@ def parse_answer(message: bytes, *, xid: int, mac: bytes) -> bytes | None:
 
 
 def endpoint_address(value: bytes | None) -> IPv4Address:
-    """Return the address in the ``value`` of option 245; ValueError, to follow "the answer": no service can have it."""
+    """Return the address in the ``value`` of option 245.
+
+    Raises ValueError: no service can have it. The message follows "the answer".
+    """
     if value is None or len(value) != _ADDRESS_LENGTH:
         raise ValueError(
             "has no option 245" if value is None else f"has {len(value)} bytes in option 245, not 4"
@@ -107,8 +118,10 @@ def ask_dhcp(
     All tries use one transaction id, so that a late answer still counts. Raises as
     ``discovery.discover`` does.
     """
-    xid, mac = int.from_bytes(os.urandom(4), "big"), mac or _hardware_address()
-    reason, tries = "no DHCP server answered", len(exchange.pauses)
+    xid = int.from_bytes(os.urandom(4), "big")
+    mac = mac or _hardware_address()
+    reason = "no DHCP server answered"
+    tries = len(exchange.pauses)
     with _bound(exchange.bind) as dhcp:
         for number, pause in enumerate(exchange.pauses, start=1):
             if wait(pause):
@@ -137,12 +150,15 @@ def ask_dhcp(
 def _answer(
     dhcp: socket.socket, wait: Callable[[float], bool], xid: int, mac: bytes, seconds: float
 ) -> tuple[IPv4Address, str] | None:
-    """Return the address that a server names, and the server; None if no answer to this request came in time.
+    """Return the address that a server names, and the server.
+
+    It is None if no answer to this request came in time.
 
     An answer without a usable option does not end the wait, because another server may answer. It
     ends the tries.
     """
-    useless, end = "", time.monotonic() + seconds
+    useless = ""
+    end = time.monotonic() + seconds
     while (left := end - time.monotonic()) > 0:
         if wait(0):
             raise Stopped
@@ -166,7 +182,10 @@ def _answer(
 
 
 def _bound(address: tuple[str, int]) -> socket.socket:
-    """Return a socket on ``address`` that may broadcast; it shares the port with a DHCP client that allows it."""
+    """Return a socket on ``address`` that may broadcast.
+
+    It shares the port with a DHCP client that allows it.
+    """
     dhcp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     try:
         for option in (socket.SO_BROADCAST, socket.SO_REUSEADDR):

@@ -88,9 +88,11 @@ def address_from_lease(text: str, now: float) -> bytes | None:
     networkd = _NETWORKD_OPTION.findall(text)
     if networkd:
         return bytes.fromhex(networkd[-1])
-    found, moment = None, time.strftime("%Y/%m/%d %H:%M:%S", time.gmtime(now))
+    found = None
+    moment = time.strftime("%Y/%m/%d %H:%M:%S", time.gmtime(now))
     for lease in _LEASE.findall(text):
-        option, expiry = _OPTION.search(lease), _EXPIRY.search(lease)
+        option = _OPTION.search(lease)
+        expiry = _EXPIRY.search(lease)
         if option and expiry and (expiry[1] is None or expiry[1] > moment):
             found = bytes(int(part, 16) for part in option[1].split(":"))
     return found
