@@ -96,7 +96,9 @@ def _past(
     days: float, type_: str, vm: str, notice: float, lasted: float = 8 * MINUTE, **more: object
 ) -> Event:
     seen = -days * DAY
-    return Event(type_, (vm,), seen, seen + notice, seen + notice, seen + notice + lasted, **more)  # type: ignore[arg-type]
+    begun = seen + notice
+    times = (seen, begun, begun, begun + lasted)
+    return Event(type_, (vm,), *times, **more)  # type: ignore[arg-type]
 
 
 PAST = (

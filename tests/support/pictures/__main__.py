@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from playwright.sync_api import Browser, FloatRect
+from playwright.sync_api import Browser, FloatRect, ViewportSize
 
 from support.browser import chromium
 from support.events import status_scene
@@ -65,9 +65,10 @@ def main() -> int:
 def draw_page(browser: Browser, picture: PagePicture) -> None:
     """Draw a part of the status page."""
     sys.stderr.write(f"{picture.name}\n")
-    size = {"width": _PAGE_WIDTH, "height": 4000}
-    with browser.new_context(viewport=size, color_scheme=picture.theme) as context:  # type: ignore[arg-type]
+    size = ViewportSize(width=_PAGE_WIDTH, height=4000)
+    with browser.new_context(viewport=size) as context:
         page = context.new_page()
+        page.emulate_media(color_scheme=picture.theme)
         page.set_content(picture.html().decode())
         box = page.locator(picture.part).bounding_box()
         assert box is not None, f"{picture.name}: the page has no {picture.part}"

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from azure_scheduled_events_exporter import __version__
 from azure_scheduled_events_exporter.web.status_page import page
@@ -68,7 +68,7 @@ class PagePicture:
 
     name: str
     scene: str
-    theme: str
+    theme: Literal["light", "dark"]
     part: str
     height: int
 
