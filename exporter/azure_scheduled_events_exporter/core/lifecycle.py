@@ -287,12 +287,18 @@ class Lifecycles:
         """The current events that documents of this run have shown."""
         return {event_id: life for event_id, life in self.current.items() if event_id in self.seen}
 
-    def ended_since(self, wall: float, at_most: int) -> tuple[Lifecycle, ...]:
-        """Return the events that ended after ``wall``, seconds since the epoch: the newest ones, oldest end first."""
-        newest = list(self.ended.values())[-at_most:]
-        return tuple(
-            life for life in newest if life.ended_at is not None and life.ended_at.wall > wall
-        )
+    def ended_since(self, wall: float, at_most: int, all_since: float) -> tuple[Lifecycle, ...]:
+        """Return the events that ended after ``wall``, seconds since the epoch, oldest end first.
+
+        These are the newest ``at_most``, and all that ended after ``all_since``.
+        """
+        found = [
+            life
+            for life in self.ended.values()
+            if life.ended_at is not None and life.ended_at.wall > wall
+        ]
+        newest = [life for life in found if life.ended_at and life.ended_at.wall > all_since]
+        return tuple(found[-max(at_most, len(newest)) :])
 
     def updated(self, lives: Iterable[Lifecycle]) -> "Lifecycles":
         """Return a copy in which these current lifecycles replace those with the same EventId."""

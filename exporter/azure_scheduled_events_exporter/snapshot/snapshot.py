@@ -25,6 +25,9 @@ POLL_BOUNDS = (0.01, 0.1, 1.0, 10.0, 130.0)
 ENDED_SECONDS = 3600.0
 """For how long metrics show that an event has ended: rules hold an event of a VM that is away for at most as long."""
 
+ALL_ENDED_SECONDS = 300.0
+"""For how long metrics show every end, however many came at once: so that rules know of each."""
+
 MOST_ENDED = 100
 """How many ended events metrics show at most, the newest ones."""
 
@@ -130,7 +133,7 @@ class Snapshot:
             current=known.current,
             shown=known.shown,
             seen=known.seen,
-            ended=known.ended_since(now - ENDED_SECONDS, MOST_ENDED),
+            ended=known.ended_since(now - ENDED_SECONDS, MOST_ENDED, now - ALL_ENDED_SECONDS),
             recent=tuple(known.ended.values())[-RECENT:],
         )
 

@@ -433,8 +433,8 @@ def test_a_pause_that_was_longer_than_announced(pause: float, is_longer: bool) -
 
 
 def test_ended_events_for_an_hour() -> None:
-    """The end of an event is shown for an hour, of the newest hundred events, and not if the event
-    returns.
+    """The end of an event is shown for an hour, not if the event returns; of more than a hundred,
+    all for five minutes, so that rules know of each.
     """
     events = [
         ScheduledEvent(f"E{i}", "Freeze", "Scheduled", "User", ("vmss_0",), NOON + 900)
@@ -450,7 +450,9 @@ def test_ended_events_for_an_hour() -> None:
         return [labels["event_id"] for labels, _ in series]
 
     assert shown((0, events)) == []
-    assert shown((0, events), (60, events[:1])) == [f"E{i}" for i in range(20, 120)]
+    assert len(shown((0, events), (60, events[:1]))) == 119
+    newest = [f"E{i}" for i in range(20, 120)]
+    assert shown((0, events), (60, events[:1]), (361, events[:1])) == newest
     assert shown((0, events), (60, events[2:]), (70, events[1:])) == ["E0"]
     assert shown((0, events[:1]), (60, []), (3659, [])) == ["E0"]
     assert shown((0, events[:1]), (60, []), (3661, [])) == []
