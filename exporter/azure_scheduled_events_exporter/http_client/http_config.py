@@ -6,6 +6,7 @@ secrets.
 Source: https://prometheus.io/docs/prometheus/latest/configuration/configuration/#http_config
 """
 
+import re
 import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +19,8 @@ from azure_scheduled_events_exporter.yaml_file import Section
 
 from .deadline import DeadlineAdapter
 from .sessions import Authorization, Session, basic, user_of
+
+_BCRYPT = re.compile(r"\$2[abxy]\$\d\d\$[./A-Za-z0-9]{53}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,34 +82,48 @@ def load(path: Path) -> HttpConfig:
         )
     top.flag("enable_http2", default=False)  # HTTP/1.1 does for a few requests
     top.finish()
-    user = None
     if basic and authorization:
         raise top.error("basic_auth and authorization exclude each other: keep one")
-    if basic:
-        user = (_secret(basic, "username", path.parent), _secret(basic, "password", path.parent))
-        basic.finish()
-    header = ""
-    if authorization:
-        kind = _one_line(authorization, "type", authorization.text("type", "Bearer"))
-        header = f"{kind} {_secret(authorization, 'credentials', path.parent)}"
-        if not header.isascii():
-            raise authorization.error("has a character outside ASCII: write credentials in ASCII")
-        authorization.finish()
+    user = _user(basic, path.parent) if basic else None
+    header = _header(authorization, path.parent) if authorization else ""
     if tls is None:
         return HttpConfig(user, header)
+    return _with_tls(tls, path.parent, user, header)
+
+
+def _user(basic: Section, folder: Path) -> tuple[str, str]:
+    user = _secret(basic, "username", folder)
+    password = _secret(basic, "password", folder)
+    if _BCRYPT.fullmatch(password):
+        key = "password" if "password" in basic else "password_file"
+        raise basic.error("is a bcrypt hash, which only a server has: write the password", key)
+    basic.finish()
+    return user, password
+
+
+def _header(authorization: Section, folder: Path) -> str:
+    kind = _one_line(authorization, "type", authorization.text("type", "Bearer"))
+    header = f"{kind} {_secret(authorization, 'credentials', folder)}"
+    if not header.isascii():
+        raise authorization.error("has a character outside ASCII: write credentials in ASCII")
+    authorization.finish()
+    return header
+
+
+def _with_tls(tls: Section, folder: Path, user: tuple[str, str] | None, header: str) -> HttpConfig:
     names = ("ca_file", "cert_file", "key_file")
-    ca_file, certificate, key = (_file(tls.text(name, ""), path.parent) for name in names)
+    files = [_file(tls.text(name, ""), folder) for name in names]
     insecure = tls.flag("insecure_skip_verify", default=False)
     server_name = tls.text("server_name", "")
     tls.finish()
-    for name, file in zip(names, (ca_file, certificate, key), strict=True):
+    for name, file in zip(names, files, strict=True):
         if file:
             _check_readable(tls, name, file)
+    ca_file, certificate, key = files
     if bool(certificate) != bool(key):
         raise tls.error("cert_file and key_file belong together: write both")
-    return HttpConfig(
-        user, header, ca_file, insecure, (certificate, key) if certificate else None, server_name
-    )
+    pair = (certificate, key) if certificate else None
+    return HttpConfig(user, header, ca_file, insecure, pair, server_name)
 
 
 def _secret(section: Section, key: str, folder: Path) -> str:

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import bcrypt
 import pytest
 
 from azure_scheduled_events_exporter.errors import UsageError
@@ -95,3 +96,16 @@ def test_bad_http_config(text: str, message: str, tmp_path: Path) -> None:
         load(tmp_path / "http.yaml")
     assert "sesame" not in str(raised.value)
     assert "ses\u00e4me" not in str(raised.value)
+
+
+@pytest.mark.parametrize("kind", ["password", "password_file"])
+def test_a_hash_for_a_password(kind: str, tmp_path: Path) -> None:
+    """A bcrypt hash is a server's; where a client needs the password, it is refused, and not shown."""
+    hashed = bcrypt.hashpw(b"sesame", bcrypt.gensalt(4)).decode()
+    (tmp_path / "secret").write_text(f"{hashed}\n")
+    given = {"password": hashed, "password_file": "secret"}[kind]
+    file = tmp_path / "http.yaml"
+    file.write_text(f"basic_auth:\n  username: me\n  {kind}: {given}\n")
+    with pytest.raises(UsageError, match=f":3: basic_auth.{kind}: is a bcrypt hash") as refused:
+        load(file)
+    assert hashed not in str(refused.value)
