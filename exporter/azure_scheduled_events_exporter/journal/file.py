@@ -231,6 +231,16 @@ def read_only(path: Path) -> Store:
     )
 
 
+def _check_kind(path: Path) -> None:
+    """Raise UsageError if ``path`` is a pipe or a device: SQLite would wait for its other end."""
+    with suppress(OSError):  # what cannot be reached now may be later
+        mode = path.stat().st_mode
+        if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+            raise UsageError(
+                f"--journal.path: {path}: is a pipe or a device: name a regular file or a folder"
+            )
+
+
 def check_may_be_opened(path: Path) -> None:
     """Refuse a file that is no journal of this version: an exporter that opened it would rename it.
 
@@ -238,13 +248,8 @@ def check_may_be_opened(path: Path) -> None:
         ExporterError: it is another program's, of another version, or damaged in its first bytes.
         UsageError: it is a pipe or a device.
     """
+    _check_kind(path)
     file = file_path(path)
-    with suppress(OSError):  # what cannot be reached now may be later
-        mode = file.stat().st_mode
-        if not stat.S_ISREG(mode):  # SQLite would wait for a pipe's other end
-            raise UsageError(
-                f"--journal.path: {file}: is a pipe or a device: name a regular file or a folder"
-            )
     try:
         with suppress(NothingWrittenError):
             _open_to_read(file).close()
@@ -328,7 +333,7 @@ def writer_lock(file: Path) -> sqlite3.Connection:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         create(path)
         try:
-            return _locked(path, 0.5)  # waits a moment, because is_written() reads the file
+            return _locked(path, 0.3)  # waits a moment, because is_written() reads the file
         except sqlite3.OperationalError as error:
             if _code(error) != sqlite3.SQLITE_BUSY:
                 raise
@@ -401,6 +406,7 @@ class JournalFile:
             ExporterError: somebody named a file that is none of ours, such as /etc/passwd, which
                 must not be renamed.
         """
+        _check_kind(self.path)
         path = file_path(self.path)
         if path.name != FILE_NAME and not Path(f"{path}{_LOCK}").exists():
             check_may_be_opened(path)

@@ -24,7 +24,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import ceil
 from pathlib import Path
 from typing import Final
 
@@ -55,7 +54,10 @@ from .store import Remembered, Store
 WAIT_SECONDS: Final = 2.0
 """For how long an entry is waited for. Then it waits for the disk by itself."""
 _SLICE_SECONDS: Final = 0.1
-"""Waits are made of so long ones: a pause of the VM, which is no fault of the disk, ends only one."""
+"""Waits are made of so long ones, and none counts as more than two of them.
+
+So a pause of the VM, which is no fault of the disk, costs a wait 0.2 s at most.
+"""
 MOST_BYTES: Final = 8 << 20
 """The most that the entries that wait may take. Above it, the oldest ones are lost."""
 _MOST_DOCUMENTS: Final = 32
@@ -281,9 +283,11 @@ class Journal:
 
     def _wait_for(self, is_done: Callable[[], object], seconds: float) -> None:
         """Wait until ``is_done``, for at most ``seconds`` in which this VM runs; the lock is held."""
-        for _ in range(ceil(seconds / _SLICE_SECONDS)):
-            if self._changed.wait_for(is_done, _SLICE_SECONDS):
-                return
+        left = seconds
+        while left > 0 and not is_done():
+            began = time.monotonic()
+            self._changed.wait_for(is_done, min(left, _SLICE_SECONDS))
+            left -= min(time.monotonic() - began, 2 * _SLICE_SECONDS)
 
     def _wake(self) -> None:
         with self._changed:

@@ -110,7 +110,7 @@ class Exporter:
             ImdsClient(config.imds_endpoint, versions, limiter, self._wait, config.imds_timeout)
             for _ in range(3)
         ]
-        path = None if config.journal_path == MEMORY else Path(config.journal_path)
+        path = None if config.journal_path == MEMORY else Path(config.journal_path).absolute()
         self.journal = journal or Journal(path, config.journal_retention, log)
         self._instance_name = config.instance_name
         self._delivery = self._span_delivery(config) if reports else None
@@ -349,6 +349,8 @@ async def _serve(
     ending.attach()
     access = _access(config, log)
     exporter = Exporter(config, log, rate_limiter=rate_limiter)
+    if exporter.journal.refusal is not None:
+        raise exporter.journal.refusal
     poller = exporter.poller
     exporter.failed = ending.fail
     exporter.journal.when_refused(ending.fail)
