@@ -111,7 +111,10 @@ class ScheduledEvent:
         return ", ".join(shown) + (f" and {more} more" if more else "")
 
     def bounded(self, vm_name: str | None) -> "ScheduledEvent":
-        """Return the event with the first :data:`MOST_NAMES` names, or one less and that of the VM ``vm_name``."""
+        """Return the event with the first :data:`MOST_NAMES` names.
+
+        If the VM ``vm_name`` is a later one, its name replaces the last of them.
+        """
         if len(self.resources) <= MOST_NAMES:
             return self
         names, own = self.resources[:MOST_NAMES], comparable_name(vm_name or "")
@@ -132,7 +135,10 @@ class ScheduledEvent:
         )
 
     def scope(self, vm_name: str | None) -> Scope:
-        """Return whose event this is for the VM ``vm_name``: its own, a peer's, or unknown while its name is None."""
+        """Return whose event this is for the VM ``vm_name``: its own, or a peer's.
+
+        It is unknown while the name is None.
+        """
         if not vm_name:
             return Scope.UNKNOWN
         return Scope.SELF if self.spelling(vm_name) else Scope.PEER
@@ -187,7 +193,7 @@ _EARLIEST_YEAR = 1970
 _LONGEST_WORD = 128
 _LONGEST_NAME = 256
 _LONGEST_DESCRIPTION = 4096
-"""Ended events are kept in memory, and each transition is logged and stored with the description."""
+"""Ended events are kept in memory; each transition is logged and stored with the description."""
 _MOST_EVENTS = 10_000
 """The largest body has room for a third as many real events.
 
@@ -368,7 +374,9 @@ def _event(entry: Mapping[str, Any]) -> tuple[ScheduledEvent, list[str]]:
 
 
 def _merged(same: Sequence[ScheduledEvent]) -> ScheduledEvent:
-    """Return the entries with one EventId as one event: a Started entry, else the first, with the VMs of all.
+    """Return the entries with one EventId as one event, with the VMs of all.
+
+    The other values are those of a Started entry, else of the first.
 
     If entries differ in more than their VMs, no policy approves the event, and its duration is
     unknown.
@@ -421,7 +429,10 @@ _CONTROLS = {
 
 
 def clean_text(value: object) -> str:
-    """Return text that any exposition, log or database accepts: no lone surrogates, no control characters."""
+    """Return text that any exposition, log or database accepts.
+
+    It has no lone surrogates and no control characters.
+    """
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode().translate(_CONTROLS)
     if isinstance(value, int | float) and not isinstance(value, bool):
@@ -446,7 +457,10 @@ def _duration(value: object) -> float | None:
 
 
 def _number(digits: str) -> int | str:
-    """A whole number; as text if it is so long that Python refuses to convert it: it must not cost the document."""
+    """Return a whole number; as text if it is so long that Python refuses to convert it.
+
+    Such a number must not cost the document.
+    """
     return int(digits) if len(digits) < 100 else digits  # noqa: PLR2004 - any length far over _HUGE's
 
 

@@ -1,4 +1,4 @@
-"""The table of documented event types: what each does to a VM, and the defaults that follow from it.
+"""The table of documented event types: what each does to a VM, and the defaults that follow.
 
 Facts about Azure that pages, alerts, dashboards and the simulator state are here, once, with their
 source and date.
@@ -70,7 +70,7 @@ class EventFacts(NamedTuple):
 
     @property
     def restarts(self) -> bool:
-        """Whether the VM goes down and comes back, as it does when its host fails without notice."""
+        """Whether the VM goes down and comes back, as when its host fails without notice."""
         return self.reboots and not self.deletes
 
 

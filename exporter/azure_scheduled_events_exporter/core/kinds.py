@@ -64,7 +64,10 @@ def with_kind(life: Lifecycle, now: float, harmless_below: float) -> Lifecycle:
 
 
 def with_kinds(known: Lifecycles, now: float, harmless_below: float) -> Lifecycles:
-    """Return ``known`` with the kinds of the current events at ``now``; ``known`` if none changed."""
+    """Return ``known`` with the kinds of the current events at ``now``.
+
+    If none has changed, it is ``known`` itself.
+    """
     lives = [(life, with_kind(life, now, harmless_below)) for life in known.current.values()]
     changed = [after for before, after in lives if after is not before]
     return known.updated(changed) if changed else known
@@ -82,7 +85,7 @@ def _is_far_ahead(life: Lifecycle, now: float) -> bool:
 
 
 def _is_without_notice(life: Lifecycle) -> bool:
-    """Return whether a restart had begun when it was first seen, and not by an approval from here."""
+    """Return whether a restart had begun when it was first seen, without an approval from here."""
     facts = EVENT_FACTS.get(life.event.event_type)
     if facts is None or not facts.restarts:
         return False

@@ -20,7 +20,10 @@ REMEMBERED_MOVES = 50
 """How many reschedules and returns of one event are remembered for its trace."""
 
 POSTPONED_SECONDS = 60.0
-"""How much later than at its approval NotBefore must be for a new approval: it may move a little in each document."""
+"""How much later than at its approval NotBefore must be for a new approval.
+
+It may move a little in each document.
+"""
 
 
 class State(StrEnum):
@@ -81,7 +84,10 @@ class Approver(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A reschedule or a return of an event, with its NotBefore before and after (seconds since the epoch)."""
+    """A reschedule or a return of an event.
+
+    With its NotBefore before and after, in seconds since the epoch.
+    """
 
     transition: Transition
     at: Timestamp
@@ -202,7 +208,10 @@ class Lifecycle:
 
     @property
     def impact_at(self) -> float | None:
-        """When the impact begins or began, wall-clock seconds; None if that is unknown, and for advice."""
+        """When the impact begins or began, wall-clock seconds.
+
+        None if that is unknown, and for advice.
+        """
         if self.started_at is not None:
             return self.started_at.wall
         if self.approved_at is not None and not self.is_postponed:
@@ -216,12 +225,15 @@ class Lifecycle:
 
     @property
     def approved_here(self) -> bool:
-        """Whether IMDS accepted an approval by this exporter, or by an operator or a hook on this VM."""
+        """Whether IMDS accepted an approval by this exporter, an operator or a hook on this VM."""
         return self.approved_by in {Approver.EXPORTER, Approver.OPERATOR, Approver.HOOK}
 
     @property
     def is_postponed(self) -> bool:
-        """Whether NotBefore is at least :data:`POSTPONED_SECONDS` later than when the approval from here was sent."""
+        """Whether NotBefore is later than when the approval from here was sent.
+
+        By at least :data:`POSTPONED_SECONDS`.
+        """
         sent_for = self.approval.not_before if self.approval else None
         if self.not_before is None or sent_for is None:
             return False
@@ -235,7 +247,10 @@ class Lifecycle:
     def with_move(
         self, transition: Transition, at: Timestamp, previous: float | None
     ) -> "Lifecycle":
-        """Return the life with one more entry in :attr:`moves`; ``previous`` is NotBefore before it."""
+        """Return the life with one more entry in :attr:`moves`.
+
+        ``previous`` is NotBefore before it.
+        """
         move = Move(transition, at, self.not_before, previous)
         return replace(self, moves=(*self.moves, move)[-REMEMBERED_MOVES:])
 
@@ -269,7 +284,9 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Lifecycles:
-    """The known events by EventId: the current ones, and the last ones that ended, oldest end first.
+    """The known events by EventId: the current ones, and the last ones that ended.
+
+    The oldest end comes first.
 
     Attributes:
         current: the current events.

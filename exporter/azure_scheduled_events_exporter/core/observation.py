@@ -36,7 +36,10 @@ from .pause import NOISE_SECONDS, Pause
 from .timestamp import Timestamp
 
 APPROVAL_MARGIN_SECONDS = 5.0
-"""An event that starts earlier than this before NotBefore was approved: without approval, Azure never starts early."""
+"""An event that starts earlier than this before NotBefore was approved.
+
+Without approval, Azure never starts early.
+"""
 
 WATCHED_WITHIN_SECONDS = 60.0
 """If two documents are further apart, an event can have started and ended unseen in between."""
@@ -123,7 +126,7 @@ class ObservationContext:
 def observe(
     known: Lifecycles, document: Document, context: ObservationContext
 ) -> tuple[Lifecycles, tuple[Change, ...]]:
-    """Return the known events after ``document``, and the changes, in the order in which they are counted.
+    """Return the known events after ``document``, and the changes in the order of counting.
 
     The same document again changes nothing. Never raises, whatever the content of the document.
     """
@@ -167,7 +170,10 @@ def _with_kind(change: Change, context: ObservationContext) -> Change:
 
 
 def record_pause(known: Lifecycles, pause: Pause | None) -> Lifecycles:
-    """Return ``known`` with ``pause`` added to the Started events; ``known`` itself if nothing changes."""
+    """Return ``known`` with ``pause`` added to the Started events.
+
+    If nothing changes, it is ``known`` itself.
+    """
     started = (
         [life for life in known.current.values() if life.state is State.STARTED] if pause else []
     )
@@ -207,7 +213,10 @@ def _returned(
 
 
 def _shown(life: Lifecycle, event: ScheduledEvent, context: ObservationContext) -> Lifecycle:
-    """Return ``life`` with what ``event`` says of this VM, whose name may have become known since."""
+    """Return ``life`` with what ``event`` says of this VM.
+
+    The name of the VM may have become known since.
+    """
     vm_name = context.vm_name or life.vm_name
     event = event.bounded(vm_name)
     is_same_vm = comparable_name(life.own_name) == comparable_name(vm_name or "")
@@ -301,7 +310,10 @@ def _absence(life: Lifecycle, context: ObservationContext, *, watched: bool) -> 
 
 
 def _boot_proves(life: Lifecycle, context: ObservationContext, *, watched: bool) -> bool:
-    """Return whether the last boot of this VM proves that the event happened: it can have begun by then."""
+    """Return whether the last boot of this VM proves that the event happened.
+
+    It does if the event can have begun by then.
+    """
     booted_at = context.now.booted_at
     if booted_at is None or life.scope is not Scope.SELF or not is_reboot(life.event.event_type):
         return False

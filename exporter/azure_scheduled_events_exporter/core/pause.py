@@ -31,7 +31,9 @@ No Freeze takes 15 minutes.
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """The longest pause of this VM in a period, in seconds to the millisecond; ``is_boot``: it has booted in between.
+    """The longest pause of this VM in a period, in seconds to the millisecond.
+
+    ``is_boot``: the VM has booted in between.
 
     A boot takes so long that whatever else paused the VM does not matter.
     """
@@ -41,7 +43,9 @@ class Pause:
 
 
 def gap(before: Timestamp, now: Timestamp, planned: float) -> float:
-    """Return by how many seconds ``now`` is later than ``planned`` seconds after ``before``; 0 if it is not later.
+    """Return by how many seconds ``now`` is later than ``planned`` seconds after ``before``.
+
+    It is 0 if it is not later.
 
     The wall clock is ignored if it was set back, or set forward by more than
     :data:`WALL_TRUSTED_SECONDS`.
@@ -52,7 +56,7 @@ def gap(before: Timestamp, now: Timestamp, planned: float) -> float:
 
 
 def between_runs(last: Timestamp, first: Timestamp) -> Pause | None:
-    """Return the pause between the ``last`` moment of one process and the ``first`` one of the next.
+    """Return the pause between the ``last`` moment of a process and the ``first`` one of the next.
 
     None if it cannot be known: the VM rebooted and the wall clock went back. Within one boot, the
     process may just have been stopped, so only what the wall clock advanced more than the monotonic

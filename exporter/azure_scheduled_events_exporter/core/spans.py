@@ -17,7 +17,10 @@ from .lifecycle import Approver, Change, Lifecycle, Move, State, Transition, imp
 from .timestamp import Timestamp
 
 ROOT = "scheduled_event"
-"""The span of the whole life; the other names are detected, scheduled, approval, started and hook."""
+"""The span of the whole life.
+
+The others are detected, scheduled, approval, started and hook.
+"""
 
 _MEASURED = frozenset({"started", ROOT})
 """The spans during which the event may have had an impact on this VM."""
@@ -100,7 +103,10 @@ def finished(change: Change) -> tuple[SpanFacts, ...]:
 
 
 def unfinished(lives: Iterable[Lifecycle], now: Timestamp) -> tuple[SpanFacts, ...]:
-    """Return the open spans of ``lives``, ended at ``now``, for an exporter that is stopped during an event."""
+    """Return the open spans of ``lives``, ended at ``now``.
+
+    They are for an exporter that is stopped during an event.
+    """
     return tuple(span for life in lives for span in _open(life, now))
 
 
@@ -167,7 +173,10 @@ def _span(life: Lifecycle, name: str, start: Timestamp, end: Timestamp) -> SpanF
 
 
 def _span_event(move: Move) -> SpanEvent:
-    """Return a reschedule or a return as an event of the root span, with NotBefore before and after."""
+    """Return a reschedule or a return as an event of the root span.
+
+    With NotBefore before and after.
+    """
     times = {"not_before": move.not_before, "previous_not_before": move.previous_not_before}
     attributes = {
         f"{_PREFIX}{name}": iso_time(seconds)

@@ -29,7 +29,10 @@ PAUSE_BOUNDS = (0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 120.0)
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """The number of values in each bucket; ``counts`` has one more entry than ``bounds``, for larger values."""
+    """The number of values in each bucket.
+
+    ``counts`` has one more entry than ``bounds``, for larger values.
+    """
 
     bounds: tuple[float, ...]
     counts: tuple[int, ...]
@@ -61,7 +64,9 @@ Only advice is withdrawn, and nothing alerts on it.
 
 
 def _initial_transitions() -> dict[TransitionKey, int]:
-    """Return the series that exist from the start as 0: ``increase()`` misses a counter's step from nothing to 1.
+    """Return the series that exist from the start as 0.
+
+    ``increase()`` misses a counter's step from nothing to 1.
 
     Each type with each transition, but only of the type's usual source: every series costs each VM
     of a fleet. Those of another source exist once an event of it was seen
@@ -158,7 +163,7 @@ class _Values:
         return cls({key[0] for key in transitions}, {key[1] for key in transitions})
 
     def bounded(self, change: Change) -> Change:
-        """Return ``change`` as it is counted: with a type and a source that have, or get, series."""
+        """Return ``change`` as it is counted: its type and source have, or get, series."""
         event = change.lifecycle.event
         event_type = _own_or_other(event.event_type, self.types)
         source = _own_or_other(event.source, self.sources)

@@ -25,7 +25,9 @@ class Timestamp:
 
     @property
     def booted_at(self) -> "Timestamp | None":
-        """When this boot began, by the wall clock of this moment; None if only the wall clock is known.
+        """When this boot began, by the wall clock of this moment.
+
+        None if only the wall clock is known.
 
         It may move when the wall clock is corrected, so boots are distinguished by their id.
         """

@@ -53,7 +53,7 @@ class _Line:
 
 @dataclass(frozen=True, slots=True)
 class _Text:
-    """The text of one metric, what it was made from, and lines that are completed at each scrape."""
+    """The text of one metric, what it was made from, and lines completed at each scrape."""
 
     made_from: Reading
     text: bytes

@@ -21,7 +21,10 @@ from .status_line import in_order
 from .wording import clipped, foreign, impact, left, meaning, moment, since, standing, title
 
 CARDS = 20
-"""Maximum number of cards: a VM has a few events, and a document of thousands must not slow down the page."""
+"""Maximum number of cards.
+
+A VM has a few events, and a document of thousands must not slow down the page.
+"""
 
 _NAMES = 10
 _HINT = (
@@ -33,7 +36,10 @@ _GUID = re.compile(r"[0-9A-F]{8}(-[0-9A-F]{4}){3}-[0-9A-F]{12}", re.ASCII)
 
 
 def cards(snapshot: Snapshot, now: float, *, seen: bool) -> Markup:
-    """Return the current events as cards; ``seen``: whether IMDS answers, so that they are as shown."""
+    """Return the current events as cards.
+
+    ``seen``: whether IMDS answers, so that they are as shown.
+    """
     ordered = in_order(snapshot.current.values())
     beyond = len(ordered) - CARDS
     more = (

@@ -1,4 +1,6 @@
-"""``/api/v1/events``: the snapshot as JSON, described in ``docs/status-page.md``; and an event of ``history --json``.
+"""``/api/v1/events``: the snapshot as JSON; and an event of ``history --json``.
+
+``docs/status-page.md`` describes both.
 
 ``core.records`` defines how events and lives are written.
 """
@@ -19,7 +21,10 @@ from .history import lives
 
 
 def events_json(snapshot: Snapshot, now: float) -> bytes:
-    """Return the body of ``/api/v1/events``: the last document, whether IMDS still answers, and the history."""
+    """Return the body of ``/api/v1/events``.
+
+    It has the last document, whether IMDS still answers, and the history.
+    """
     polls = snapshot.polls
     content = {
         "version": __version__,

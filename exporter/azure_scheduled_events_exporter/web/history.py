@@ -33,7 +33,7 @@ _NARROWEST = 0.5  # percent of a bar: a phase of seconds in a life of days stays
 
 
 def lives(snapshot: Snapshot) -> list[Lifecycle]:
-    """Return the lives of the history: current ones first, then those that ended, the latest first."""
+    """Return the lives of the history: current ones, then those that ended, the latest first."""
     current = in_order(snapshot.current.values())[:_CURRENT]
     return [*current, *reversed(snapshot.recent)]
 

@@ -50,7 +50,10 @@ def joined(*children: Child, between: str = "") -> Markup:
 
 
 def filled(template: str, **values: Child) -> Markup:
-    """Return the file ``template`` beside this module with ``values`` in the place of its names; None is no text."""
+    """Return the file ``template`` beside this module with ``values`` in place of its names.
+
+    None is no text.
+    """
     return Markup(
         _template(template).substitute({name: joined(value).text for name, value in values.items()})
     )

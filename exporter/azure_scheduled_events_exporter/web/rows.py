@@ -13,12 +13,29 @@ from azure_scheduled_events_exporter.times import format_duration, iso_time
 from .wording import ANY_MOMENT, paused
 
 CURRENT_COLUMNS = (
-    *("EventId", "Type", "Status", "Source", "Scope", "NotBefore", "Impact"),
-    *("ResourceType", "Resources", "Description"),
+    "EventId",
+    "Type",
+    "Status",
+    "Source",
+    "Scope",
+    "NotBefore",
+    "Impact",
+    "ResourceType",
+    "Resources",
+    "Description",
 )
 PAST_COLUMNS = (
-    *("First seen", "Type", "Source", "Scope", "Notice", "Approved", "Took", "Paused", "Hook"),
-    *("Outcome", "EventId"),
+    "First seen",
+    "Type",
+    "Source",
+    "Scope",
+    "Notice",
+    "Approved",
+    "Took",
+    "Paused",
+    "Hook",
+    "Outcome",
+    "EventId",
 )
 DOCUMENT_COLUMNS = ("Number", "Came", "Incarnation", "Events", "Bytes", "Refused")
 
@@ -34,25 +51,26 @@ def current_row(life: Lifecycle, now: float) -> tuple[str, ...]:
     elif life.state is State.STARTED:
         when = "has begun"
     event = life.event
-    impact = (
-        "unknown" if event.duration_seconds is None else format_duration(event.duration_seconds)
-    )
+    seconds = event.duration_seconds
     return (
-        *(
-            life.event_id,
-            event.event_type,
-            str(record["event_status"]),
-            event.source,
-            str(life.scope),
-            when,
-            impact,
-        ),
-        *(event.resource_type, ", ".join(event.resources), event.description),
+        life.event_id,
+        event.event_type,
+        str(record["event_status"]),
+        event.source,
+        str(life.scope),
+        when,
+        "unknown" if seconds is None else format_duration(seconds),
+        event.resource_type,
+        ", ".join(event.resources),
+        event.description,
     )
 
 
 def past_row(life: Lifecycle, runs: Iterable[HookRun]) -> tuple[str, ...]:
-    """Return an event of the history as a row of :data:`PAST_COLUMNS`; ``runs``: what ``hook`` ran for it."""
+    """Return an event of the history as a row of :data:`PAST_COLUMNS`.
+
+    ``runs``: what ``hook`` ran for it.
+    """
     return (
         iso_time(life.first_seen.wall),
         life.event.event_type,

@@ -14,7 +14,10 @@ from .wording import standing, title
 
 
 def in_order(lives: Iterable[Lifecycle]) -> list[Lifecycle]:
-    """Return the events by importance: those of this VM, then those that have started, then by NotBefore."""
+    """Return the events by importance.
+
+    Those of this VM come first, then those that have started, then by NotBefore.
+    """
     never = float("inf")
     return sorted(
         lives,
@@ -46,14 +49,16 @@ def outlook(snapshot: Snapshot, *, seen: bool) -> str:
     ordered = in_order(snapshot.current.values())
     if not ordered:
         return "no events" if seen else "it is unknown whether there are events"
-    first, many = _event(ordered[0]), len(ordered)
+    first = _event(ordered[0])
+    many = len(ordered)
     count = f"{many} events: {first}, …" if many > 1 else f"1 event: {first}"
     return count if seen else f"as last known {count}"
 
 
 def status_line(snapshot: Snapshot) -> str:
     """Return whether IMDS answers, since when and why not, and the most important event."""
-    polls, why = snapshot.polls, ""
+    polls = snapshot.polls
+    why = ""
     if not polls.up and is_starting(polls):
         why = " (the first answer may take two minutes)"
     elif not polls.up:

@@ -152,7 +152,10 @@ def _vm(snapshot: Snapshot) -> Markup:
 
 
 def _none(snapshot: Snapshot, *, seen: bool) -> Markup:
-    """Return the text for no events, and the one that the script shows when the exporter cannot be reached."""
+    """Return the text for no events.
+
+    With the one that the script shows when the exporter cannot be reached.
+    """
     last = snapshot.polls.last_success
     unsure = Markup("Unknown.")
     if last is not None:

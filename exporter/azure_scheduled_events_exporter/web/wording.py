@@ -84,7 +84,7 @@ KINDS: Mapping[Kind, str] = {
 
 
 def runbook(life: Lifecycle) -> str:
-    """Return the name of the alert for an event, which is also that of its runbook; ``""`` for none."""
+    """Return the name of the alert for an event, which is that of its runbook; ``""`` for none."""
     if life.kind is Kind.ANNOUNCED:
         known = life.event.event_type in EVENT_FACTS
         return f"AzureScheduledEvent{life.event.event_type if known else 'UnknownType'}"
@@ -155,7 +155,10 @@ def impact(seconds: float | None) -> str:
 
 
 def length(seconds: float) -> str:
-    """Return ``seconds`` in up to three units: ``2d 3h 14m``, ``14m 32s``; fractions of a second are cut off."""
+    """Return ``seconds`` in up to three units: ``2d 3h 14m``, ``14m 32s``.
+
+    Fractions of a second are cut off.
+    """
     rest = int(seconds)
     parts = []
     for unit, size in _UNITS:
@@ -190,7 +193,10 @@ def clipped(text: str) -> str:
 
 
 def foreign(text: str) -> Markup:
-    """Return a text from IMDS, isolated so that its writing direction cannot affect the text around it."""
+    """Return a text from IMDS, isolated.
+
+    Its writing direction cannot affect the text around it.
+    """
     return tag("bdi", clipped(text))
 
 
