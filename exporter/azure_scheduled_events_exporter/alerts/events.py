@@ -64,8 +64,9 @@ def _row(
 ) -> Alert:
     """Return a row of the table; its expression depends on settings."""
     ends = (
-        f"Ends {format_duration(RESOLVE_AFTER)} after the event has ended, at the latest"
-        f" {format_duration(events.hold)} after an exporter last saw it."
+        f"Resolves {RESOLVE_AFTER // MINUTE} minutes after an exporter has seen the end of the"
+        f" event. If none sees it, the alert resolves {events.hold // MINUTE} minutes after an"
+        " exporter last saw the event."
     )
     return Alert(
         name=PREFIX + name,
@@ -137,15 +138,15 @@ _EVENT_ALERTS = (
         "warning",
         "A user requested an event, such as a restart in the portal or a scale-in.",
         "User-requested {event_type}: {vms} {when}.",
-        "Azure does it as it does its own events of this type.",
-        "Nothing, if you know of the request. Otherwise look in the activity log of the resource"
-        " group for who made it.",
+        "It has the same effect as an event of this type that Azure starts itself.",
+        "If you know of the request, do nothing. Otherwise, look in the activity log of the"
+        " resource group for who made it.",
     ),
     _row(
         Events(Kind.UNKNOWN_TYPE, (), OTHER_HOLD),
         "UnknownType",
         "warning",
-        "An event within 24 h has a type that this version does not know.",
+        "An event that is less than 24 hours ahead has a type that this version does not know.",
         "Azure announces an unknown {event_type}: {vms} {when}.",
         "This version of the exporter does not know what it does.",
         "Treat it as a Redeploy: drain the VM.",
@@ -154,11 +155,11 @@ _EVENT_ALERTS = (
         Events(Kind.FAR_AHEAD, (), NO_IMPACT_HOLD, but=EventType.TERMINATE),
         "DegradedHost",
         "warning",
-        "An event other than Terminate is more than 24 h ahead, as for a host that Azure predicts"
-        " to fail.",
+        "An event other than a Terminate is more than 24 hours ahead. Azure announces events so"
+        " early for a host that it predicts to fail.",
         "Azure plans a {event_type} of {vms} {when}.",
         "The host may fail sooner: then the VM goes down without notice.",
-        "A Freeze: be ready for a pause of seconds. Any other type: redeploy the VM soon, at a"
+        "If it is a Freeze, be ready for a pause of seconds. Otherwise, redeploy the VM soon, at a"
         " quiet hour, or drain it and approve the event, which then begins at once.",
     ),
     _row(

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 
 from azure_scheduled_events_exporter.core.kinds import SHORT_FREEZE_SECONDS
-from azure_scheduled_events_exporter.times import format_duration
 
 from .rule import PREFIX, Alert, promql
 from .series import (
@@ -55,8 +54,8 @@ def late_alerts() -> Iterator[Alert]:
         ),
         description="It may start at any moment.",
         advice="Keep the VM drained.",
-        meaning=f"An event is still Scheduled {format_duration(_OVERDUE)} after its NotBefore.",
-        ends="Ends when the event starts, is moved, or ends.",
+        meaning=f"An event is still Scheduled {_OVERDUE // 60} minutes after its NotBefore.",
+        ends="Resolves when the event starts, gets a later NotBefore, or ends.",
     )
     yield _late(
         "StartedTooLong",
@@ -68,10 +67,10 @@ def late_alerts() -> Iterator[Alert]:
         description="The VM may be stuck, or another impact may follow.",
         advice="Check that the VM works. If it does not, restart it.",
         meaning=(
-            "An exporter with access to IMDS has shown an event as Started for"
-            f" {format_duration(_TOO_LONG)}."
+            f"An exporter that can read IMDS has shown an event as Started for {_TOO_LONG // 60}"
+            " minutes."
         ),
-        ends="Ends when the event has ended.",
+        ends="Resolves when the event has ended.",
     )
     yield _late(
         "NotApproved",
@@ -87,10 +86,10 @@ def late_alerts() -> Iterator[Alert]:
         description="Without an approval it starts at its NotBefore or later.",
         advice="If the VM is drained, approve the event yourself.",
         meaning=(
-            f"The approval that a policy gives is {format_duration(_NOT_APPROVED)} late, and the"
-            " event has not started."
+            f"The approval policy should have approved an event {_NOT_APPROVED} s ago. The event"
+            " is not approved, and has not started."
         ),
-        ends="Ends when the event is approved, starts or ends.",
+        ends="Resolves when the event is approved, starts, or ends.",
     )
 
 
@@ -111,10 +110,10 @@ def pause_alert() -> Alert:
             " announced durations."
         ),
         meaning=(
-            f"A VM was paused for longer than announced, and for more than"
-            f" {format_duration(SHORT_FREEZE_SECONDS)}."
+            f"An event paused a VM for more than {SHORT_FREEZE_SECONDS:g} s, and for longer than"
+            " Azure had announced."
         ),
-        ends="Ends an hour after the event has ended.",
+        ends="Resolves an hour after the event has ended.",
     )
 
 
@@ -138,10 +137,10 @@ def _about_polls() -> Iterator[Alert]:
         description="It sees no new events, and shows the last known ones.",
         advice="Wait five minutes. If it stays, run doctor on the VM.",
         meaning=(
-            "Two fifths or more of the polls have failed, for 3 minutes. The first answer after"
-            " Scheduled Events were enabled may take 2."
+            "More than 40 % of the polls of IMDS have failed for 3 minutes. The first answer after"
+            " Scheduled Events were enabled can take 2 minutes."
         ),
-        ends="Ends when most polls of 2 minutes succeed.",
+        ends="Resolves when 60 % of the polls of the last 2 minutes have succeeded.",
         holds="3m",
     )
     yield _alert(
@@ -154,8 +153,8 @@ def _about_polls() -> Iterator[Alert]:
         summary="The exporter of {vm} cannot read the answer of IMDS.",
         description="It sees no new events, and shows the last known ones.",
         advice="Read the reason in the log of the exporter.",
-        meaning="IMDS answers, but not with a document that can be read, for 2 minutes.",
-        ends="Ends when most polls of 2 minutes succeed.",
+        meaning="IMDS has answered for 2 minutes, but the exporter cannot read its answers.",
+        ends="Resolves when 60 % of the polls of the last 2 minutes have succeeded.",
         holds="2m",
     )
     # With native histograms with custom buckets there is no _count.
@@ -172,8 +171,8 @@ def _about_polls() -> Iterator[Alert]:
         summary="IMDS throttles {value humanizePercentage} of the polls of {vm}.",
         description=("All clients of IMDS on this VM together send more than 5 requests a second."),
         advice="Find the other clients, and have them ask less often.",
-        meaning="More than 20 % of the polls of 5 minutes are throttled, for 5 minutes.",
-        ends="Ends when less than 20 % of the polls of 5 minutes are throttled.",
+        meaning="IMDS has refused more than 20 % of the polls for 5 minutes, with status 429.",
+        ends="Resolves when IMDS has refused at most 20 % of the polls of the last 5 minutes.",
         holds="5m",
     )
 
@@ -195,10 +194,13 @@ def _about_targets(settings: Settings) -> Iterator[Alert]:
         description="Events of its VM are not seen, unless other VMs of its set show them.",
         advice="Check that the VM is up, then restart the exporter.",
         meaning=(
-            "More than 20 % of the scrapes of a target have failed, for 10 minutes, while its VM is"
-            " not away with an event or missing after one."
+            "More than 20 % of the scrapes of an exporter have failed for 10 minutes. The alert"
+            " leaves out VMs that are away because of an event, or have not come back from one."
         ),
-        ends="Ends when most scrapes of 3 minutes succeed, or its target is removed.",
+        ends=(
+            "Resolves when 80 % of the scrapes of the last 3 minutes have succeeded, or when the"
+            " scrape target is removed."
+        ),
         holds="10m",
     )
     yield _alert(
@@ -208,9 +210,10 @@ def _about_targets(settings: Settings) -> Iterator[Alert]:
         description="No event is seen.",
         advice="Check the scrape job, and the setting job of these rules.",
         meaning=(
-            "No target of the scrape job exists for 10 minutes, and no VM is away with an event."
+            "The scrape job has had no target for 10 minutes, and no VM is away because of an"
+            " event."
         ),
-        ends="Ends when there is a target.",
+        ends="Resolves when the scrape job has a target.",
         holds="10m",
     )
 
@@ -224,8 +227,8 @@ def _about_deliveries() -> Iterator[Alert]:
             "Entries wait in memory until the disk works again. A restart before that loses them."
         ),
         advice="Free space on the disk, or mount it again.",
-        meaning="The journal could not be written for 5 minutes.",
-        ends="Ends when the journal has been written for 2 minutes.",
+        meaning="The exporter has not been able to write its journal for 5 minutes.",
+        ends="Resolves when the exporter has been able to write its journal for 2 minutes.",
         holds="5m",
     )
     yield _alert(
@@ -244,8 +247,13 @@ def _about_deliveries() -> Iterator[Alert]:
             "The policy asks again. Without an approval the event starts at its NotBefore or later."
         ),
         advice="Read the answer of IMDS in the log of the exporter.",
-        meaning="IMDS refused an approval within 5 minutes, and nobody has approved the event.",
-        ends="Ends 5 minutes after the last refusal, or when the event is approved or starts.",
+        meaning=(
+            "IMDS has refused an approval in the last 5 minutes, and the event is still not"
+            " approved."
+        ),
+        ends=(
+            "Resolves 5 minutes after the last refusal, or when the event is approved or starts."
+        ),
     )
     yield _alert(
         "AlertsNotPushed",
@@ -253,8 +261,8 @@ def _about_deliveries() -> Iterator[Alert]:
         summary="The exporter of {vm} cannot push alerts to an Alertmanager.",
         description="What that Alertmanager does not get is raised by the rules only.",
         advice="Run doctor on the VM: it tests the connection.",
-        meaning="Pushes have failed for 5 minutes.",
-        ends="Ends when pushes have succeeded for 2 minutes.",
+        meaning="Alertmanager has not accepted the alerts of an exporter for 5 minutes.",
+        ends="Resolves when Alertmanager has accepted the alerts for 2 minutes.",
         holds="5m",
     )
     refused = f'increase({METRIC}spans_total{{outcome="failed"}}[20m]) > 0'
@@ -269,8 +277,11 @@ def _about_deliveries() -> Iterator[Alert]:
             "Spans that wait are delivered later. Those that the collector refused are lost."
         ),
         advice="Check the collector, and the address in --otlp.endpoint.",
-        meaning="Spans wait, or the collector refused some within 20 minutes, for 15 minutes.",
-        ends="Ends when no span waits, 20 minutes after the last refusal.",
+        meaning=(
+            "Trace spans have waited for the collector for 15 minutes, or the collector refuses"
+            " them."
+        ),
+        ends="Resolves when no span waits, and the last refusal was 20 minutes ago.",
         holds="15m",
     )
 
@@ -291,9 +302,10 @@ def _about_the_vm() -> Iterator[Alert]:
         description="Times of events in the log of this VM are wrong by as much.",
         advice="Check the time service of the VM.",
         meaning=(
-            f"The clock of a VM differs from Prometheus' by more than {_CLOCK} s, for 5 minutes."
+            f"The clock of a VM has differed from that of Prometheus by more than {_CLOCK} s for"
+            " 5 minutes."
         ),
-        ends="Ends when the clocks agree.",
+        ends=f"Resolves when the clocks differ by at most {_CLOCK} s.",
         holds="5m",
     )
     # The first failure is the first sample of its series, which ``increase`` of Prometheus does not
@@ -310,8 +322,11 @@ def _about_the_vm() -> Iterator[Alert]:
         summary="The hook of {vm} ended with {outcome}.",
         description="A {event_type} began, or will begin, with the work of the hook undone.",
         advice="If the event has not started, do the work by hand.",
-        meaning="A run of the command hook failed, timed out or came too late within 15 minutes.",
-        ends="Ends 15 minutes after the last failed run.",
+        meaning=(
+            "A run of the command `hook` failed, timed out, or came too late in the last 15"
+            " minutes."
+        ),
+        ends="Resolves 15 minutes after the last run that failed.",
     )
 
 

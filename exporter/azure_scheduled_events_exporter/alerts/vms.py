@@ -215,10 +215,11 @@ def _scale_set_hit() -> Alert:
         advice="Add capacity elsewhere, and shed load before the other VMs are overloaded.",
         dashboard="fleet?resource_group=resource_group",
         meaning=(
-            "At least two events together take half of the VMs of a scale set: these are away, or"
-            f" will be within {_BEFORE} s. Events that follow each other do not raise it."
+            "Two or more events together take at least half of the VMs of a scale set: these VMs"
+            f" are away now, or will be within {_BEFORE} s. Events that follow one another do not"
+            " raise this alert."
         ),
-        ends="Ends when less than half of the set is away.",
+        ends="Resolves when less than half of the VMs of the scale set are away.",
     )
 
 
@@ -239,10 +240,14 @@ def _not_back(settings: Settings) -> Alert:
         advice="Look at the VM's state in Azure, then start, redeploy or replace it.",
         dashboard="vm?vm=vm_name",
         meaning=(
-            "The impact of an event has begun, and its VM has not answered for 15 minutes. One"
-            " alert a VM, however many events hit it."
+            "The impact of an event on a VM has begun, and the VM has not answered for 15 minutes."
+            " A VM raises one alert, however many events hit it. A Preempt or Terminate does not"
+            " raise it, because the VM does not come back."
         ),
-        ends="Ends when the VM answers, is deleted by an event, or its target is removed.",
+        ends=(
+            "Resolves when the VM answers, when an event deletes the VM, or when its scrape target"
+            " is removed."
+        ),
         holds="15m",
     )
 
@@ -256,11 +261,15 @@ def _maintenance(settings: Settings) -> Alert:
         description="It may be away for minutes. Your own alerts about it can be inhibited.",
         advice="Nothing: nobody is notified of it.",
         dashboard="vm?vm=vm_name",
-        meaning=f"Azure works on a VM: from {_BEFORE} s before the impact of an event.",
+        meaning=(
+            f"Azure is working on a VM, or will within {_BEFORE} s. This alert only mutes alerts"
+            " of your own."
+        ),
         ends=(
-            f"Ends 5 minutes after the VM answers {_AFTER} s into the event, shows it no longer,"
-            " or others saw it end; at most 35 minutes (Preempt, Terminate 15) after anybody last"
-            " saw it."
+            f"Resolves 5 minutes after the VM answers {_AFTER} s into the event, after the VM no"
+            " longer shows the event, or after another exporter has seen it end. If none of"
+            " these happens, the alert resolves 35 minutes after an exporter last saw the event,"
+            " or 15 minutes for a Preempt or Terminate."
         ),
     )
 
