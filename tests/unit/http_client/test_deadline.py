@@ -3,7 +3,7 @@
 import pytest
 import requests
 
-from azure_scheduled_events_exporter.http_client.deadline import DeadlineAdapter
+from azure_scheduled_events_exporter.http_client.deadline import IDLE_SECONDS, DeadlineAdapter
 from support.programs import PATIENCE
 from support.servers.http_peer import Peer
 
@@ -21,3 +21,8 @@ def test_idle_connection(idle_seconds: float, connections: int) -> None:
             adapter.begin(PATIENCE)
             assert session.get(peer.url, timeout=PATIENCE).status_code == 200
         assert len(peer.clients) == connections
+
+
+def test_agents_and_load_balancers_wait_longer() -> None:
+    """A connection is given up before the Guest Proxy Agent closes it, which it does after 60 s."""
+    assert IDLE_SECONDS == 50

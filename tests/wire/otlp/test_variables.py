@@ -71,6 +71,14 @@ class TestVariables:
         assert request.headers["authorization"] == "Bearer abc"
         assert request.headers["x-tenant"] == "7"
 
+    @pytest.mark.parametrize("timeout", ["soon", "0", "10000"])
+    def test_a_time_limit_of_others(
+        self, timeout: str, collector: Collector, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """With --otlp.endpoint, a time limit that cannot be used is set aside."""
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", timeout)
+        assert send(collector, ROOT) == ExportResult(Export.ACCEPTED)
+
     @pytest.mark.parametrize("sampler", ["traceidratio", "parentbased_traceidratio"])
     def test_a_sampler_keeps_traces_whole(
         self, sampler: str, collector: Collector, monkeypatch: pytest.MonkeyPatch
