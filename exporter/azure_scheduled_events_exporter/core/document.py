@@ -117,7 +117,8 @@ class ScheduledEvent:
         """
         if len(self.resources) <= MOST_NAMES:
             return self
-        names, own = self.resources[:MOST_NAMES], comparable_name(vm_name or "")
+        names = self.resources[:MOST_NAMES]
+        own = comparable_name(vm_name or "")
         later = [name for name in self.resources[MOST_NAMES:] if comparable_name(name) == own]
         return replace(
             self,
@@ -407,9 +408,11 @@ def _bounded_id(event_id: str) -> str:
 
 
 def _names(value: object) -> tuple[str, ...]:
-    items: Iterable[object] = (
-        [value] if isinstance(value, str) else value if isinstance(value, list) else ()
-    )
+    items: Iterable[object] = ()
+    if isinstance(value, list):
+        items = value
+    elif isinstance(value, str):
+        items = [value]
     return _each_once(name[:_LONGEST_NAME] for name in map(clean_text, items) if name)
 
 

@@ -86,7 +86,8 @@ def is_traced(life: Lifecycle, *, peers_too: bool) -> bool:
 
 def finished(change: Change) -> tuple[SpanFacts, ...]:
     """Return the spans that are complete with ``change``."""
-    life, at = change.lifecycle, change.at
+    life = change.lifecycle
+    at = change.at
     match change.transition:
         case Transition.DETECTED:
             # Sent immediately, so that the trace exists before the VM goes away.

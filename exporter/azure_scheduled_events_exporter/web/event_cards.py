@@ -150,11 +150,9 @@ def _names(event: ScheduledEvent, vm_name: str | None) -> Markup:
         tag("strong" if comparable_name(name) == own else "span", foreign(name)) for name in first
     ]
     beyond = event.resource_count - len(shown)
-    return (
-        joined(*shown, f"and {beyond} more" if beyond else None, between=", ")
-        if shown
-        else Markup("none")
-    )
+    if not shown:
+        return Markup("none")
+    return joined(*shown, f"and {beyond} more" if beyond else None, between=", ")
 
 
 def _approval(life: Lifecycle, status: Decision | None) -> Markup:

@@ -50,7 +50,10 @@ def timeline(shown: Sequence[Lifecycle], runs: Sequence[HookRun], now: float) ->
 
 
 def _row(life: Lifecycle, runs: Sequence[HookRun], now: float) -> Markup:
-    ended, why = OUTCOMES[life.outcome] if life.outcome else (f"{standing(life)} now", None)
+    ended = f"{standing(life)} now"
+    why = None
+    if life.outcome:
+        ended, why = OUTCOMES[life.outcome]
     return filled(
         "life.html",
         trace_id=trace_id(life.event_id),
@@ -106,24 +109,26 @@ def _bar(life: Lifecycle, now: float) -> Markup:
     return tag("svg", *pieces, class_="bar", width="100%", height="16", aria_hidden="true")
 
 
+def _notice(life: Lifecycle) -> str:
+    """Return the notice of an event in words."""
+    if life.notice_seconds is None:
+        return "notice unknown" if life.announced else "requested by a user, started at once"
+    return f"notice {length(life.notice_seconds)}" if life.notice_seconds else "no notice"
+
+
 def _facts(life: Lifecycle, now: float) -> list[str]:
-    notice, end = life.notice_seconds, _until(life, life.ended_at, now)
+    end = _until(life, life.ended_at, now)
     if life.state is State.ADVISORY:
         return [f"advice, given for {length(end)}"]
-    facts = [
-        "no notice" if notice == 0 else f"notice {length(notice)}" if notice else "notice unknown"
-    ]
-    if notice is None and not life.announced:
-        facts = ["requested by a user, started at once"]
+    facts = [_notice(life)]
     begun, _ = phases(life, now).get("started", (end, end))
     if begun > 0:
         facts.append(f"scheduled for {length(begun)}")
     if life.approved_by is not None:
         after = life.approved_at.since(life.first_seen) if life.approved_at else 0.0
-        facts.append(
-            APPROVERS[life.approved_by]
-            + ("" if life.approved_by is Approver.DEADLINE else f", after {length(after)}")
-        )
+        is_by_nobody = life.approved_by is Approver.DEADLINE
+        said = APPROVERS[life.approved_by]
+        facts.append(said if is_by_nobody else f"{said}, after {length(after)}")
     if life.started_at is not None or life.state is State.STARTED:
         facts.append(f"started for {length(end - begun)}")
     facts += measured(life)

@@ -70,7 +70,9 @@ def status_line(snapshot: Snapshot) -> str:
 
 def _event(life: Lifecycle) -> str:
     names = life.event.resources
-    hit = "this VM" if life.scope is Scope.SELF else names[0] if names else "no VM by name"
+    hit = names[0] if names else "no VM by name"
+    if life.scope is Scope.SELF:
+        hit = "this VM"
     if len(names) > 1:
         hit = f"{hit} and {life.event.resource_count - 1} more VM{'s' if len(names) > 2 else ''}"  # noqa: PLR2004 - one is named
     if life.state is State.SCHEDULED and life.event.not_before is not None:
