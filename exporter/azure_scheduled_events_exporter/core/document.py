@@ -217,7 +217,7 @@ def parse_document(body: bytes) -> Document:
     """Parse ``body``, the body of a 200.
 
     An empty body is a document without events: some nodes never answer anything else when nothing
-        is planned.
+    is planned.
 
     Raises:
         InvalidDocumentError: not JSON, not an object, no list of Events, or one that is longer than
@@ -241,19 +241,22 @@ def parse_document(body: bytes) -> Document:
         ) from None
     if not isinstance(content, dict):
         raise InvalidDocumentError(f"the JSON is {_kind(content)} instead of an object")
+    return _document(content, _entries(content, body))
+
+
+def _entries(content: Mapping[str, Any], body: bytes) -> list[Any]:
+    """Return Events. Raises InvalidDocumentError: there is no list of them, or it is too long."""
     entries = content.get("Events")
     if not isinstance(entries, list):
-        what = (
-            "no Events"
-            if "Events" not in content
-            else f"Events is {_kind(entries)} instead of an array"
-        )
+        what = "no Events"
+        if "Events" in content:
+            what = f"Events is {_kind(entries)} instead of an array"
         raise InvalidDocumentError(f"{what}; it begins {_excerpt(body)}")
     if len(entries) > _MOST_EVENTS:
         raise InvalidDocumentError(
             f"Events has {len(entries)} entries, and {_MOST_EVENTS} are the most that are read"
         )
-    return _document(content, entries)
+    return entries
 
 
 def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:

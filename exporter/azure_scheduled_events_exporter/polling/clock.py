@@ -72,7 +72,10 @@ class ImdsClock:
 
 
 def _boot_id() -> str:
-    """Random on Linux, elsewhere derived from the time of boot; ``""`` where the system does not say it."""
+    """Return which boot this is: random on Linux, elsewhere derived from the time of the boot.
+
+    ``""`` where the system does not say it.
+    """
     with contextlib.suppress(OSError):
         return _BOOT_ID.read_text(encoding="ascii").strip()
     seconds = _seconds_since_boot()
