@@ -112,6 +112,8 @@ def _moving(line: str, name: str, polls: float) -> str | tuple[str, float]:
         return series, POLL_CPU_SECONDS
     elif name == f"{PREFIX}last_success_timestamp_seconds":
         return f"{series} {{now}}"
+    elif name == f"{PREFIX}event_seen_timestamp_seconds":
+        return f"{series.replace('{', '{{').replace('}', '}}')} {{now}}"
     elif name == "process_start_time_seconds":
         return f"{series} {{start}}"
     return line.replace("{", "{{").replace("}", "}}")
