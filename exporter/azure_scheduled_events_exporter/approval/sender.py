@@ -157,7 +157,7 @@ class ApprovalSender:
             self.journal.set_request_results({due.request: result_of(due.life, error)})
 
     def _open_requests(self, wall: float, unanswered: int | None) -> list[ApprovalRequest]:
-        """Return the operators' requests that are still valid, and write the results of the others."""
+        """Return the operators' requests that are valid; write the results of the others."""
         requests = self.journal.inbox.requests
         expired = [
             request.number

@@ -19,6 +19,7 @@ from azure_scheduled_events_exporter.core.document import Document
 from azure_scheduled_events_exporter.core.instance import Instance, parse_instance
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycles
 from azure_scheduled_events_exporter.core.observation import ObservationContext, observe
+from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.errors import (
     ExporterError,
     ImdsError,
@@ -88,22 +89,41 @@ def _once(config: Config, *, as_json: bool) -> int:
     )
     # First the events, so that an IMDS that cannot be reached is reported once.
     document = _document(client, config.imds_timeout, log)
-    identity = None if config.instance_name else _identity(client, config.imds_timeout)
-    vm_name = config.instance_name or (identity.vm_name if identity else None)
     clock = ImdsClock(system_clock())
     clock.correct(client.server_time())
     moment = clock()
+    snapshot = _snapshot(config, client, document, moment, log)
+    if as_json:
+        sys.stdout.write(events_json(snapshot, moment.wall).decode())
+    elif snapshot.current:
+        _print_table(snapshot, moment.wall)
+    elif not document.unreadable:
+        print("No events.")
+    for complaint in (*document.unreadable, *document.remarks):
+        print(complaint, file=sys.stderr)
+    return 1 if document.unreadable else 0
+
+
+def _snapshot(
+    config: Config,
+    client: ImdsClient,
+    document: Document,
+    moment: Timestamp,
+    log: logging.Logger,
+) -> Snapshot:
+    """Return what an exporter would show of ``document``."""
+    identity = None if config.instance_name else _identity(client, config.imds_timeout)
+    vm_name = config.instance_name or (identity.vm_name if identity else None)
     known, _ = observe(
         _seen_before(config, document),
         document,
         ObservationContext(moment, vm_name, harmless_below=config.freeze_harmless_below),
     )
-    approvals = ApprovalScheduler(
-        config.approval_policy, log
-    )  # used only for the reasons: nothing is sent
+    # Used only for the reasons: nothing is sent.
+    approvals = ApprovalScheduler(config.approval_policy, log)
     approvals.due(known, vm_name, (), moment)
     failure = "; ".join(document.unreadable)
-    snapshot = Snapshot(
+    return Snapshot(
         polls=Polls(up=not failure, last_success=moment.wall, failure=failure),
         poll_interval=config.poll_interval,
         vm_name=vm_name,
@@ -112,20 +132,15 @@ def _once(config: Config, *, as_json: bool) -> int:
         approval_policy=approvals.policy_name,
         approval_statuses=approvals.statuses,
     ).with_events(known, moment.wall)
-    if as_json:
-        sys.stdout.write(events_json(snapshot, moment.wall).decode())
-    elif snapshot.current:
-        reasons = {event_id: status.reason for event_id, status in approvals.statuses.items()}
-        rows = [
-            (*current_row(life, moment.wall), reasons.get(name, ""))
-            for name, life in snapshot.current.items()
-        ]
-        sys.stdout.write(table([(*CURRENT_COLUMNS, "Approval"), *rows]))
-    elif not failure:
-        print("No events.")
-    for complaint in (*document.unreadable, *document.remarks):
-        print(complaint, file=sys.stderr)
-    return 1 if failure else 0
+
+
+def _print_table(snapshot: Snapshot, now: float) -> None:
+    statuses = snapshot.approval_statuses
+    rows = [
+        (*current_row(life, now), statuses[event_id].reason if event_id in statuses else "")
+        for event_id, life in snapshot.current.items()
+    ]
+    sys.stdout.write(table([(*CURRENT_COLUMNS, "Approval"), *rows]))
 
 
 def _identity(client: ImdsClient, timeout: float) -> Instance | None:

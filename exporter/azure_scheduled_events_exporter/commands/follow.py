@@ -1,4 +1,4 @@
-"""The command ``events --follow``: prints every transition as one JSON line, as soon as it is in the journal.
+"""The command ``events --follow``: prints every transition as one JSON line, at once.
 
 If an exporter is running, or a position is given, the command reads the journal, also over restarts
 of the exporter. Otherwise it polls IMDS itself, in memory. It decides this once, and must never
@@ -28,7 +28,10 @@ from azure_scheduled_events_exporter.service import daemon
 _LOOK_SECONDS = 0.1
 _CHECK_SECONDS = 1.0  # how often to look whether an exporter runs
 _OLDER_SECONDS = 5.0
-"""For how long a journal that lacks what was printed is not believed: a running exporter replaces it within a poll."""
+"""For how long a journal that lacks what was printed is not believed.
+
+A running exporter replaces it within a poll.
+"""
 # A journal's id, if known, a number as SQLite has them, and the time of that transition.
 _POSITION = re.compile(
     r"(?:(?P<epoch>[0-9a-f]*):)?(?P<seq>[0-9]{1,18})(?:@(?P<at>[0-9]{1,12}(?:\.[0-9]{1,9})?))?"

@@ -45,7 +45,8 @@ def test_imds_refuses(
         assert done.returncode == 1
         assert (
             done.stdout.splitlines()[-1]
-            == f"{event_id}: approval refused: {gate.url} answered 409: not today; the cause is unknown"
+            == f"{event_id}: approval refused: {gate.url} answered 409: not today;"
+            " the cause is unknown"
         )
         assert done.stderr == ""
         gate.treat(Way.PASS)

@@ -66,7 +66,7 @@ def run(
 
 
 def test_blind_follower_says_so(follow: Callable[..., Follower], simulator: Simulator) -> None:
-    """Silence means that nothing happens: a follower on its own that cannot ask IMDS warns of it."""
+    """Silence means that nothing happens: a follower that cannot ask IMDS itself warns of it."""
     simulator.inject("500")
     follower = follow()
     follower.wait_for_line("IMDS poll failed")
@@ -216,7 +216,7 @@ def test_removed_logs_repeat_nothing(
 def test_a_damaged_transition(
     simulator: Simulator, state: Path, run: Callable[..., Exporter]
 ) -> None:
-    """A follower that cannot read a transition ends with an error: to wait would look like silence."""
+    """A follower that cannot read a transition ends with an error: waiting looks like silence."""
     simulator.set_document([event("A")])
     exporter = run()
     exporter.shows("A", lambda scrape: scrape.total("event_info") == 1)
@@ -233,7 +233,7 @@ def test_a_damaged_transition(
 def test_ends_quietly(
     simulator: Simulator, run: Callable[..., Exporter], follow: Callable[..., Follower]
 ) -> None:
-    """A follower says where it begins, and ends without a message on SIGTERM and with its reader."""
+    """A follower says where it begins, and ends in silence, on SIGTERM and with its reader."""
     run()
     follower = follow()
     settled(follower)

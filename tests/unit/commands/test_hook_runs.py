@@ -76,7 +76,7 @@ def test_a_damaged_run_costs_no_other(tmp_path: Path, caplog: pytest.LogCaptureF
 
 
 def test_a_disk_that_fails(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """While the file cannot be used, a run waits for it a second and goes on; then it is written."""
+    """While the file cannot be used, a run waits a second and goes on; then it is written."""
     (tmp_path / "folder").touch()
     folder = tmp_path / "folder" / "journal"
     runs = Runs(folder, COMMAND, LOG)

@@ -75,6 +75,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=_DEFAULT_KINDS,
         help=f"Only events of these kinds: {_KINDS}. (default {_DEFAULT_KINDS})",
     )
+    _add_times(parser)
+    parser.add_argument(
+        "--approve",
+        choices=("never", "own"),
+        default="never",
+        help=(
+            "After success, approve events of this VM alone (own). Never a Preempt or Terminate."
+            " (default never)"
+        ),
+    )
+    parser.add_argument("command_line", nargs="*", help=argparse.SUPPRESS)
+
+
+def _add_times(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say when a run begins and ends."""
     parser.add_argument(
         "--lead",
         type=argument(parse_duration),
@@ -96,16 +111,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="5s",
         help="SIGTERM so long before NotBefore, SIGKILL at it. (default 5s)",
     )
-    parser.add_argument(
-        "--approve",
-        choices=("never", "own"),
-        default="never",
-        help=(
-            "After success, approve events of this VM alone (own). Never a Preempt or Terminate."
-            " (default never)"
-        ),
-    )
-    parser.add_argument("command_line", nargs="*", help=argparse.SUPPRESS)
 
 
 def run(parsed: argparse.Namespace) -> int:
