@@ -32,7 +32,7 @@ soak: setup  ## run at fifty polls a second for MINUTES=60 and report what grows
 	@PYTHONPATH=tests $(BIN)/python -m trials.load.soak --minutes $(or $(MINUTES),60) --write $(or $(WRITE),docs/images)
 
 torture: setup  ## kills, power cuts, failing disks, collectors, IMDS, clocks, clients: up to an hour; TORTURE='--only kills --seed 7'
-	@scripts/torture --write docs/reliability.md $(TORTURE)
+	@scripts/torture --write docs/fault-injection.md $(TORTURE)
 
 fuzz: setup  ## break what reads documents, files and values with EXAMPLES=5000 made-up inputs for each property
 	@scripts/fuzz $(FUZZ)

@@ -14,8 +14,16 @@ import pytest
 from azure_scheduled_events_exporter import DOCUMENTATION
 from azure_scheduled_events_exporter.commands.cli import COMMANDS
 from azure_scheduled_events_exporter.config.settings import SETTINGS
+from azure_scheduled_events_exporter.core.document import Scope
 from azure_scheduled_events_exporter.core.event_types import EVENT_FACTS
+from azure_scheduled_events_exporter.core.lifecycle import Approver, Kind, Transition
+from azure_scheduled_events_exporter.core.statistics import OTHER
+from azure_scheduled_events_exporter.errors import Outcome
 from azure_scheduled_events_exporter.metrics.collector import SPECS
+from azure_scheduled_events_exporter.simulator.document import ADVICE
+from azure_scheduled_events_exporter.snapshot.approvals import ApprovalOutcome
+from azure_scheduled_events_exporter.snapshot.hooks import Phase, RunOutcome
+from azure_scheduled_events_exporter.snapshot.pushes import PushOutcome
 from support.documented import links, pages
 from support.paths import ROOT
 
@@ -42,6 +50,33 @@ def test_every_metric_is_documented_as_it_is() -> None:
         (f"`{spec.name}`", spec.type, ", ".join(spec.labels), spec.help) for spec in SPECS.values()
     ]
     assert rows(METRICS, 4, r"`[a-z_]+`") == expected
+
+
+LABEL_VALUES: dict[tuple[str, str], set[str]] = {
+    ("scope", "all metrics that have it"): set(Scope),
+    ("event_type", "all metrics that have it"): {*EVENT_FACTS, ADVICE, OTHER},
+    ("kind", "`event_info`, `event_seen_…`, `event_impact_…`"): set(Kind),
+    ("transition", "`transitions_total`"): set(Transition),
+    ("outcome", "`event_ended_timestamp_seconds`"): {"completed", "cancelled", "lost", "withdrawn"},
+    ("approved_by", "`approval_latency_seconds`"): set(Approver),
+    ("phase", "`phase_duration_seconds`"): {"scheduled", "started"},
+    ("outcome", "`polls_total`"): set(Outcome),
+    ("outcome", "`approval_requests_total`"): set(ApprovalOutcome),
+    ("outcome", "`alertmanager_alerts_total`"): set(PushOutcome),
+    ("outcome", "`spans_total`"): {"exported", "failed"},
+    ("phase", "`hook_runs_total`, `hook_duration_seconds`"): set(Phase),
+    ("outcome", "`hook_runs_total`"): set(RunOutcome),
+}
+
+
+def test_values_of_labels_are_documented_as_they_are() -> None:
+    """The table of label values has exactly the values that the exporter uses."""
+    section = METRICS.partition("## Labels\n")[2].partition("\n## ")[0]
+    table = {
+        (label.strip("`"), metrics): set(re.findall("`([^`]+)`", values)) - {"approve"}
+        for label, metrics, values in rows(section, 3, r"`[a-z_]+`")
+    }
+    assert table == LABEL_VALUES
 
 
 def test_every_flag_is_documented_as_it_is() -> None:

@@ -29,7 +29,7 @@ _Size = TypeVar("_Size", int, float)
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A trial as a row of docs/reliability.md: its name, what was done, and the result."""
+    """A trial as a row of docs/fault-injection.md: its name, what was done, and the result."""
 
     name: str
     what: str

@@ -164,7 +164,7 @@ def verdict(watch: Watch) -> list[str]:
 
 
 def row(watch: Watch) -> str:
-    """Return the run as a row of docs/reliability.md."""
+    """Return the run as a row of docs/fault-injection.md."""
     samples = watch.samples
     last, half = samples[-1], samples[len(samples) // 2 :]
 
