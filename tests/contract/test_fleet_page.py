@@ -1,4 +1,7 @@
-"""docs/fleet.md and docs/kubernetes.md are correct, and their configurations are loaded unchanged."""
+"""docs/fleet.md, docs/rollout.md and docs/kubernetes.md are correct.
+
+Their configurations are loaded unchanged.
+"""
 
 import json
 import os
@@ -18,6 +21,7 @@ from support.paths import ROOT
 from support.programs import COMMAND, PATIENCE, debian
 
 FLEET = (ROOT / "docs" / "fleet.md").read_text()
+MANY_VMS = (ROOT / "docs" / "rollout.md").read_text()
 KUBERNETES = (ROOT / "docs" / "kubernetes.md").read_text()
 CHART = ROOT / "deploy" / "helm" / "azure-scheduled-events-exporter"
 ROLLOUT = ROOT / "deploy" / "examples" / "rollout"
@@ -218,7 +222,7 @@ def test_vm_extension() -> None:
     """
     template = json.loads((ROLLOUT / "vm-extension.json").read_text())
     check_template(template, "Microsoft.Compute/virtualMachineScaleSets/extensions")
-    (command,) = [block for block in blocks(FLEET, "sh") if "deployment group" in block]
+    (command,) = [block for block in blocks(MANY_VMS, "sh") if "deployment group" in block]
     required = {name for name, each in template["parameters"].items() if "defaultValue" not in each}
     assert set(re.findall(r"(\w+)=\S+", command)) == required
 
@@ -246,7 +250,7 @@ def test_azure_policy() -> None:
         key = condition["field"].rpartition("/")[2]
         assert condition["field"].startswith(f"{details['type']}/")
         assert key == "provisioningState" or template_properties[key] == condition["equals"]
-    (command,) = [block for block in blocks(FLEET, "sh") if "policy assignment" in block]
+    (command,) = [block for block in blocks(MANY_VMS, "sh") if "policy assignment" in block]
     given = json.loads(re.search(r"--params '(.*)'", command)[1])  # type: ignore[index]  # found, or the test fails
     assert set(given) == {
         name for name, each in policy["parameters"].items() if "defaultValue" not in each

@@ -1,5 +1,6 @@
-"""The hooks of deploy/examples, and the drains of docs/approvals.md: what they call around an
-event.
+"""The hooks of deploy/examples, and the drains of docs/approvals.md and docs/follow.md.
+
+What they call around an event.
 
 Programs of somebody else are substitutes, which write down how they were called and answer what a
 test says.
@@ -41,7 +42,7 @@ HOOKS = (
 )
 LIBRARY = "/usr/local/lib/azure-scheduled-events"
 INSTALLED = "/opt/azure-scheduled-events-exporter/bin/azure-scheduled-events-exporter"
-PAGE = (ROOT / "docs" / "approvals.md").read_text()
+PAGE = "".join((ROOT / "docs" / page).read_text() for page in ("approvals.md", "follow.md"))
 FAST = ("--poll.interval", "250ms")
 SUBSTITUTE = """\
 #!/bin/sh
