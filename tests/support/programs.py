@@ -311,7 +311,7 @@ class Prometheus(ConfiguredPrometheus):
     """A Prometheus that scrapes ``targets`` (host:port) every ``interval``.
 
     ``copy_to``: the URL of a VictoriaMetrics that it writes all series to. ``jobs``: further scrape
-        configurations.
+    configurations.
     """
 
     def __init__(

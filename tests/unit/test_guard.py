@@ -1,7 +1,7 @@
 """The guard that keeps tests from a real metadata service.
 
 The event that Python raises before it connects is raised here by hand: even with a broken guard
-    nothing is sent.
+nothing is sent.
 """
 
 import subprocess

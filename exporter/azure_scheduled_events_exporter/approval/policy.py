@@ -8,7 +8,7 @@ An approval starts the event before NotBefore on every VM in its Resources. So a
 matches is not approved, and an event that does not affect this VM needs a rule with that scope.
 
 Source: https://learn.microsoft.com/azure/virtual-machines/linux/scheduled-events (Approve events,
-    and its sample)
+and its sample)
 """
 
 import hashlib

@@ -178,7 +178,7 @@ def answered(
     """Return the known events after IMDS' answer to a request, and the changes. Pure.
 
     Without an answer, an event stays marked as requested: an early start means that the request was
-        accepted.
+    accepted.
     """
     if error is None:
         return mark_approved(known, due.life.event_id, due.approver, now, due.life, who=due.who)

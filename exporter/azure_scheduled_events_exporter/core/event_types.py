@@ -9,7 +9,7 @@ type, such as the runbook. Azure may send a type before this table has it: every
 any text.
 
 Source: https://learn.microsoft.com/azure/virtual-machines/linux/scheduled-events (Event properties,
-    Event scheduling)
+Event scheduling)
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """Computes from two moments how long this VM was paused in between.
 
 Pure: ``polling.pauses`` decides when to read the clocks, and ``core.observation`` which events a
-    pause belongs to.
+pause belongs to.
 
 Theory of operation. A paused program cannot time the pause. But if a program plans to read the
 clocks at a certain time and reads them later, it was paused. Which clock shows the length depends

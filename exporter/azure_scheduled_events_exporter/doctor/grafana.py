@@ -1,7 +1,7 @@
 """Checks that a Grafana has the dashboards of this version, and a data source that works.
 
 Sources: https://grafana.com/docs/grafana/latest/developers/http_api/ (other, dashboard,
-    data_source).
+data_source).
 """
 
 import json

@@ -24,7 +24,7 @@ def is_web_page(headers: Mapping[str, str], body: bytes) -> bool:
     ``headers`` are looked up in any case.
 
     The type alone tells too little: some web frameworks give it to an empty answer, and some
-        servers give none.
+    servers give none.
     """
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
     return kind in ("", "text/html", "application/xhtml+xml") and body.removeprefix(

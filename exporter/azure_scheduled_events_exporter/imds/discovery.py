@@ -5,7 +5,7 @@ server names it in option 245. Lease files of a DHCP client are read first; with
 DHCPDISCOVER is broadcast.
 
 Must not use HTTP or decide when to look. Nothing in a DHCP answer is signed: docs/discovery.md has
-    what is trusted.
+what is trusted.
 """
 
 import glob

@@ -42,7 +42,7 @@ class RateLimiter:
         """Move ``slot`` to ``now``, when its request has arrived for certain.
 
         IMDS counts arrivals: of two requests that are sent a second apart, the first may be delayed
-            on its way.
+        on its way.
         """
         with self._lock:
             if slot in self._sent:

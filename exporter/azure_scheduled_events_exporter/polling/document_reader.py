@@ -69,7 +69,7 @@ class DocumentReader:
         """Ask IMDS once; return the document, or None for an empty body that is not believed yet.
 
         A document that has not changed is the same object as before. ``has_events``: whether events
-            are current.
+        are current.
 
         Raises:
             ImdsError: it sends no Scheduled Events document.

@@ -308,8 +308,7 @@ def run(
     """Serve and poll until SIGTERM or SIGINT; return the exit status.
 
     The process must end then: within 2 s of the signal it does so by itself. ``started`` is called
-        with scheme and
-    port.
+    with scheme and port.
 
     Pass another ``rate_limiter`` only if the endpoint is not IMDS, and ``ending`` if it handles
     signals already.

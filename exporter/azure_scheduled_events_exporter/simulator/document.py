@@ -79,7 +79,7 @@ def not_before_text(moment: float | None) -> str:
     """Return NotBefore in RFC 1123 GMT; ``""`` for None (started).
 
     Cut to whole seconds, never rounded up: the event does not begin before the NotBefore people
-        read.
+    read.
     """
     return "" if moment is None else formatdate(floor(moment), usegmt=True)
 

@@ -2,7 +2,7 @@
 real Prometheus.
 
 No rule is loaded: boards are right on scraped series alone, and show the same of what a rule
-    records.
+records.
 """
 
 import time

@@ -135,7 +135,7 @@ def stopped(exporter: Exporter, state: Path) -> Iterator[None]:
     """Stop the exporter's process during the block, while it is not writing to its journal.
 
     A poll may have begun: it goes on with a document from before the block. For new documents there
-        is ``HeldPolls``.
+    is ``HeldPolls``.
     """
     eventually(lambda: _stops_between_writes(exporter, state), "an exporter that is not writing")
     try:
