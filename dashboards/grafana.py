@@ -67,9 +67,8 @@ class Variable(g.Template):  # type: ignore[misc] # untyped
             {"selected": True, "text": ["All"], "value": ["$__all"]} if self.includeAll else None
         )
         query = {"query": self.query, "refId": self.name} if self.type == "query" else self.query
-        own = (
-            True if self.hide == g.HIDE_VARIABLE else None
-        )  # what follows from the data does not belong into links
+        # What follows from the data does not belong into links.
+        own = True if self.hide == g.HIDE_VARIABLE else None
         return {**super().to_json_data(), "query": query, "current": chosen, "skipUrlSync": own}
 
 

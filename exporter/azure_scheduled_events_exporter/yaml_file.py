@@ -225,9 +225,8 @@ def parse(text: str, source: str) -> Section:
         raise UsageError(f"{source}:{line}: is not valid YAML: {problem}") from None
     except yaml.YAMLError as error:
         raise UsageError(f"{source}: is not valid YAML: {' '.join(str(error).split())}") from None
-    nothing = (
-        isinstance(node, yaml.ScalarNode) and node.value == "" and node.style is None
-    )  # after a lone "---"
+    # After a lone "---".
+    nothing = isinstance(node, yaml.ScalarNode) and node.value == "" and node.style is None
     if node is None or nothing:
         node = yaml.MappingNode("tag:yaml.org,2002:map", [], yaml.Mark(source, 0, 0, 0, "", 0))
     if not isinstance(node, yaml.MappingNode):

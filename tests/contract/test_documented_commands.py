@@ -254,8 +254,7 @@ def check_ours(command: Command) -> None:
     assert not unknown, f"{command.place}: {unknown}"
     for setting in SETTINGS:
         text = vars(parsed).get(setting.flag)
-        text = (
-            text[-1] if isinstance(text, list) else text
-        )  # of a setting, as often as it is written
+        # Of a setting, as often as it is written.
+        text = text[-1] if isinstance(text, list) else text
         if text is not None and not re.search(r"[A-Z]{2}|…|\$|^/", text):
             setting.parse(text)

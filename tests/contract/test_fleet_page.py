@@ -99,9 +99,8 @@ def test_scrape_job_of_the_page(tmp_path: Path) -> None:
     (text,) = [text for text in blocks(KUBERNETES, "yaml") if text.startswith("- job_name")]
     (job,) = yaml.safe_load(text)
     assert re.fullmatch(Settings().text("job"), job["job_name"])
-    assert job.pop("kubernetes_sd_configs") == [
-        {"role": "node"}
-    ]  # Debian builds Prometheus without it
+    # Debian builds Prometheus without it.
+    assert job.pop("kubernetes_sd_configs") == [{"role": "node"}]
     (tmp_path / "prometheus.yml").write_text(yaml.safe_dump({"scrape_configs": [job]}))
     assert "SUCCESS" in tool("promtool", "check", "config", str(tmp_path / "prometheus.yml"))
 

@@ -276,9 +276,8 @@ class Server(Program):
         )
         try:
             self.wait_for_line(ready)
-            (listening,) = eventually(
-                self._ports, "a port to listen on"
-            )  # some log that they start before they listen
+            # Some log that they start before they listen.
+            (listening,) = eventually(self._ports, "a port to listen on")
         except BaseException:
             self.kill()
             raise

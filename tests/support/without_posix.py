@@ -89,9 +89,8 @@ def _ticks() -> int:
 VIEWS = {
     "os": View(os, name="nt"),
     "socket": View(socket),
-    "signal": View(
-        signal, SIGBREAK=signal.SIGUSR1
-    ),  # Ctrl-Break comes as a signal of this system's
+    # Ctrl-Break comes as a signal of this system's.
+    "signal": View(signal, SIGBREAK=signal.SIGUSR1),
     "time": View(time),
     "sys": View(sys, platform="win32"),
     "ctypes": View(ctypes, windll=SimpleNamespace(kernel32=SimpleNamespace(GetTickCount64=_ticks))),

@@ -30,24 +30,17 @@ SCENARIOS = (
     "degraded-host",
 )
 SPEED = 240.0
-HASTE = (
-    "--poll.interval",
-    "100ms",
-)  # twice as often as IMDS bears; its own budget makes it POLL_SECONDS
+# Twice as often as IMDS bears; its own budget makes it POLL_SECONDS.
+HASTE = ("--poll.interval", "100ms")
 TIMEOUT_SECONDS = 3.0
 SLOWEST_SECONDS = 5.0  # between two polls, however throttled
 THROTTLED_FAULTS = 4  # after so many faults the pace is surely what it was before IMDS throttled
 BUSY_SECONDS = 2.0  # by which a busy machine may be late
-LONG_SECONDS = (
-    11.0,
-    16.0,
-)  # of some faults and pauses: longer than any time after which ``up`` is judged
+# Of some faults and pauses: longer than any time after which ``up`` is judged.
+LONG_SECONDS = (11.0, 16.0)
 MOST_IN_A_SECOND = 5
-ANSWERED = (
-    Fault.EMPTY_BODY,
-    Fault.PARTIAL_INSTANCE,
-    Fault.VERSION_404,
-)  # polls in the version of the flag succeed
+# Polls in the version of the flag succeed.
+ANSWERED = (Fault.EMPTY_BODY, Fault.PARTIAL_INSTANCE, Fault.VERSION_404)
 DAY = 86_400.0
 
 

@@ -147,9 +147,8 @@ def test_load_of_what_cannot_be_read(name: str, reason: str, tmp_path: Path) -> 
 def test_load_of_what_is_too_large(tmp_path: Path) -> None:
     """A file of more than 1 MiB is not read; one of just 1 MiB is."""
     path = tmp_path / "f.yaml"
-    largest = b"a: 1\n###" + "\U0001f600".encode() * (
-        (1 << 18) - 2
-    )  # four bytes each: PyYAML's time is by characters
+    # Four bytes each: PyYAML's time is by characters.
+    largest = b"a: 1\n###" + "\U0001f600".encode() * ((1 << 18) - 2)
     assert len(largest) == 1 << 20
     path.write_bytes(largest)
     assert load(path).text("a") == "1"

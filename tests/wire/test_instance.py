@@ -42,9 +42,8 @@ class Service(Peer):
 
     def __init__(self) -> None:
         self.instance: bytes | None = None  # None: 404
-        self.refusal = answer(
-            b"", "404 Not Found"
-        )  # the whole answer to a version that is not known
+        # The whole answer to a version that is not known.
+        self.refusal = answer(b"", "404 Not Found")
         self.versions: tuple[str, ...] = ("2021-02-01",)  # those that are known
         self.hang = False
         self.asked = 0  # how often it was asked about the VM
@@ -170,9 +169,8 @@ def test_captured_answer(body: Path, service: Service, start_exporter: Start) ->
     service.resources = [name, name.upper(), "aks-nodepool1-22790412-vmss000000", name + "1"]
     service.may_poll.clear()
     exporter = start_exporter(service.url)
-    exporter.wait_for_line(
-        "this VM's name is known"
-    )  # on a busy machine, not within the second that a poll waits
+    # On a busy machine, not within the second that a poll waits.
+    exporter.wait_for_line("this VM's name is known")
     service.may_poll.set()
     scrape = once(exporter, "event_info")
     assert not service.polled_unnamed

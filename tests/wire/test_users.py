@@ -76,9 +76,8 @@ def test_password(guarded: Guarded) -> None:
                 b"user name and password required\n",
                 REALM,
             )
-        assert (
-            running.get("/%2D/healthy")[0] == 404
-        )  # nothing is served there in this test, but everybody may ask
+        # Nothing is served there in this test, but everybody may ask.
+        assert running.get("/%2D/healthy")[0] == 404
         assert running.get("/nowhere", Authorization=basic("alice", "secret"))[0] == 404
         assert [record for record in running.records if record.levelno > logging.INFO] == []
 
@@ -95,11 +94,8 @@ def test_prefix(prefix: str, guarded: Guarded) -> None:
     [
         ("p:ss: wörd".encode(), "p:ss: wörd".encode(), b"p:ss: word"),
         (b"", b"", b" "),
-        (
-            b"x" * 72,
-            b"x" * 72 + b"y",
-            b"x" * 71 + b"y",
-        ),  # bcrypt sees no further: as in the toolkit
+        # Bcrypt sees no further: as in the toolkit.
+        (b"x" * 72, b"x" * 72 + b"y", b"x" * 71 + b"y"),
         (b"a", b"a", b"a\0"),
     ],
 )

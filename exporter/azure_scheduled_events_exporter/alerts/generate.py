@@ -54,9 +54,8 @@ GENERATED: Mapping[str, Callable[[Settings], str]] = {
 
 def chart_files(settings: Settings) -> dict[str, str]:
     """Return the files of the Helm chart that come from the alerts, by name."""
-    keeping = Settings(
-        {**settings.values, "labels.keep": "KEPT_LABELS\n"}
-    )  # Helm replaces the word
+    # Helm replaces the word.
+    keeping = Settings({**settings.values, "labels.keep": "KEPT_LABELS\n"})
     return {
         "prometheus-rules.yml": prometheus_rules(settings),
         "prometheus-rules-keep.yml": prometheus_rules(keeping),

@@ -276,9 +276,8 @@ def _withdrawn(store: Store, numbers: Sequence[int], seconds: float) -> Mapping[
     """Withdraw requests without a result; wait for those that are being sent."""
 
     def all_have_results() -> bool:
-        store.withdraw_requests(
-            numbers, _WITHDRAWN
-        )  # again and again: what IMDS refused may be sent again
+        # Again and again: what IMDS refused may be sent again.
+        store.withdraw_requests(numbers, _WITHDRAWN)
         return len(store.request_results(numbers)) == len(numbers)
 
     if not until(all_have_results, time.monotonic() + seconds):

@@ -295,9 +295,8 @@ def parse_not_before(text: str) -> float | None:
                 return None
             if moment.tzinfo is None:
                 moment = moment.replace(tzinfo=UTC)
-            return (
-                moment.timestamp() if moment.timestamp() >= 0 else None
-            )  # a zone may put it before the epoch
+            # A zone may put it before the epoch.
+            return moment.timestamp() if moment.timestamp() >= 0 else None
         except (ValueError, TypeError, OverflowError, IndexError):
             continue
     return None

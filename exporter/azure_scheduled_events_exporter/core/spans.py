@@ -26,9 +26,8 @@ _MEASURED = frozenset({"started", ROOT})
 """The spans during which the event may have had an impact on this VM."""
 
 _PREFIX = "azure.scheduled_event."
-_GUID = re.compile(
-    r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
-)  # Azure's spelling; uuid.UUID reads others too
+# Azure's spelling; uuid.UUID reads others too.
+_GUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 AttributeValue = str | float | tuple[str, ...]
 
 

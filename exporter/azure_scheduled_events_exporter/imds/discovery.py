@@ -30,15 +30,15 @@ DEFAULT_LEASE_FILES = (
     "/var/lib/NetworkManager/dhclient-*.lease",
 )
 _NETWORKD_OPTION = re.compile(r"^OPTION_245=([0-9a-fA-F]{8})[ \t\r]*$", re.MULTILINE)
-_LEASE = re.compile(
-    r"^lease\s*\{\n((?:[ \t].*\n)*)\}", re.MULTILINE
-)  # dhclient.leases(5), as dhclient writes it
+# Dhclient.leases(5), as dhclient writes it.
+_LEASE = re.compile(r"^lease\s*\{\n((?:[ \t].*\n)*)\}", re.MULTILINE)
 _OPTION = re.compile(
     r"^\s+option\s+unknown-245\s+([0-9a-fA-F]{1,2}(?::[0-9a-fA-F]{1,2}){3})\s*;", re.MULTILINE
 )
+# UTC.
 _EXPIRY = re.compile(
     r"^\s+expire\s+(?:\d (\d{4}/\d\d/\d\d \d\d:\d\d:\d\d)|never)\s*;", re.MULTILINE
-)  # UTC
+)
 
 
 def discover(

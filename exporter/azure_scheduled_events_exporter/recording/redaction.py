@@ -36,9 +36,8 @@ _KEPT_HEADERS: Final = {
     ),
 }
 """The headers that are kept if their value has this form; another one may hold a name."""
-_WORD: Final = re.compile(
-    r"[A-Za-z]{1,24}"
-)  # of an event type that nobody has seen yet; a longer text may be a name
+# Of an event type that nobody has seen yet; a longer text may be a name.
+_WORD: Final = re.compile(r"[A-Za-z]{1,24}")
 _WORDS: Final = frozenset({"EventType", "EventStatus", "EventSource", "ResourceType"})
 _NUMBERS: Final = frozenset({"DurationInSeconds", "DocumentIncarnation"})
 _KNOWN_KEYS: Final = (

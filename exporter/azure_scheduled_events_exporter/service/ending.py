@@ -47,9 +47,8 @@ class Ending:
     def on_signals(self) -> Iterator[None]:
         """During the block, a signal ends the process: by SystemExit, or after :meth:`attach` by :meth:`wait`."""
         handlers: dict[str, Handler] = dict.fromkeys(_ENDING, self._signalled)
-        handlers |= dict.fromkeys(
-            _WITHOUT_EFFECT, lambda *_: None
-        )  # not SIG_IGN, which programs that are run inherit
+        # Not SIG_IGN, which programs that are run inherit.
+        handlers |= dict.fromkeys(_WITHOUT_EFFECT, lambda *_: None)
         handlers["SIGHUP"] = self._hung_up
         before = {}
         for name, handler in handlers.items():

@@ -118,9 +118,8 @@ def _hand_over(journal: Path, uid: int, gid: int) -> None:
     if not folder.exists() or folder.name == _FOLDER:
         for missing in [each for each in reversed((folder, *folder.parents)) if not each.exists()]:
             missing.mkdir()
-            missing.chmod(
-                0o700 if missing == folder else 0o755
-            )  # whatever the umask: the user must reach the folder
+            # Whatever the umask: the user must reach the folder.
+            missing.chmod(0o700 if missing == folder else 0o755)
         os.chown(folder, uid, gid, follow_symlinks=False)
     for each in folder.glob(f"{glob.escape(file.name)}*"):
         with suppress(OSError):  # a symbolic link is not followed
@@ -137,9 +136,8 @@ def _reduce_capabilities(kept: int) -> None:
     """Drop all capabilities except the bits in ``kept``, of the first 32; child processes cannot regain them."""
     _libc("prctl", _PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     header = ctypes.create_string_buffer(struct.pack("=Ii", _CAPABILITY_VERSION_3, 0), 8)
-    sets = ctypes.create_string_buffer(
-        24
-    )  # effective, permitted, inheritable: of the first 32, then of the rest
+    # Effective, permitted, inheritable: of the first 32, then of the rest.
+    sets = ctypes.create_string_buffer(24)
     _libc("capget", header, sets)
     kept &= struct.unpack("=6I", sets.raw)[1]
     _libc("capset", header, struct.pack("=6I", kept, kept, 0, 0, 0, 0))

@@ -33,9 +33,8 @@ class ServiceManager:
     """
 
     def __init__(self, environment: Mapping[str, str]) -> None:
-        name = environment.get(
-            "NOTIFY_SOCKET", ""
-        )  # a path, or ``@name`` in the abstract namespace
+        # A path, or ``@name`` in the abstract namespace.
+        name = environment.get("NOTIFY_SOCKET", "")
         self._address = (
             name.replace("@", "\0", 1) if name[:1] == "@" else name if name[:1] == "/" else ""
         )

@@ -137,9 +137,8 @@ class Service:
     seen: deque[Seen] = field(default_factory=lambda: deque(maxlen=_KEPT))
     _enabled_at: float = -math.inf  # of the service, not of a VM
     _asked_at: float = -math.inf
-    _answered: dict[str, deque[float]] = field(
-        default_factory=dict
-    )  # of each VM, during the last second
+    # Of each VM, during the last second.
+    _answered: dict[str, deque[float]] = field(default_factory=dict)
 
     def arrived(self, request: Request, now: float) -> float:
         """Count a request under ``/metadata``; return by how many seconds to delay the answer."""

@@ -157,9 +157,8 @@ def test_the_exporter_takes_its_configuration(
 
     for file, text in only(manifests, "ConfigMap")["data"].items():
         (tmp_path / file).write_text(here(text))
-    (tmp_path / "web-config.yml").write_text(
-        "http_server_config: {http2: false}\n"
-    )  # in the user's Secret
+    # In the user's Secret.
+    (tmp_path / "web-config.yml").write_text("http_server_config: {http2: false}\n")
     (tmp_path / "http-config.yml").write_text("basic_auth: {username: vm, password: test}\n")
     env = {
         each["name"]: here(each["value"]) for each in container(manifests)["env"] if "value" in each

@@ -132,9 +132,8 @@ def test_grafana_rules() -> None:
         assert [each["model"]["type"] for each in (reduced, decided)] == ["reduce", "threshold"]
         assert decided["model"]["conditions"][0]["evaluator"] == {"params": [-1e15], "type": "gt"}
         assert (rule["condition"], decided["refId"], rule["noDataState"]) == ("C", "C", "OK")
-        assert (
-            rule["execErrState"] == "KeepLast"
-        )  # a Prometheus that does not answer neither pages nor resolves
+        # A Prometheus that does not answer neither pages nor resolves.
+        assert rule["execErrState"] == "KeepLast"
         assert rule["labels"]["severity"] == alert.severity
 
 

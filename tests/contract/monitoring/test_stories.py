@@ -34,9 +34,8 @@ def run(folder: Path, stories: Sequence[Story], values: Mapping[str, str]) -> st
     content = yaml.safe_load(
         render(resolve(values), grafana=False)["prometheus/prometheus-rules.yml"]
     )
-    checked = {PREFIX + name for story in stories for name in story.alerts} | {
-        NOT_BACK
-    }  # ExporterDown waits for it
+    # ExporterDown waits for it.
+    checked = {PREFIX + name for story in stories for name in story.alerts} | {NOT_BACK}
     for group in content[
         "groups"
     ]:  # rules that no check needs, and queries of texts, take most of the time

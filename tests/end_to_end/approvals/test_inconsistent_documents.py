@@ -139,9 +139,8 @@ def test_a_document_that_contradicts_itself(
     """
     exporter = start("documented")
     freeze = event(EventType="Freeze", DurationInSeconds=5)
-    shows(
-        simulator, exporter, freeze | {"EventStatus": "Paused"}
-    )  # known as a Freeze, and not approved yet
+    # Known as a Freeze, and not approved yet.
+    shows(simulator, exporter, freeze | {"EventStatus": "Paused"})
     both = [freeze, {**freeze, "EventId": "a", "EventType": "Redeploy", "Resources": ["vm_1"]}]
     for document in (both, both[::-1]):
         shows(simulator, exporter, *document)

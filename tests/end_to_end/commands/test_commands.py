@@ -225,9 +225,8 @@ class TestDemo:
 
     def test_all_event_types_move(self, tmp_path: Path) -> None:
         """The demo prints its addresses, and its metrics move through all five event types."""
-        address = {
-            "AZURE_SCHEDULED_EVENTS_WEB_LISTEN_ADDRESS": "127.0.0.1:0"
-        }  # wins over the demo's own default
+        # Wins over the demo's own default.
+        address = {"AZURE_SCHEDULED_EVENTS_WEB_LISTEN_ADDRESS": "127.0.0.1:0"}
         flags = ("--speed", "600", "--poll.interval", "250ms")
         with Program([COMMAND, "demo", *flags], tmp_path / "demo.log", **address) as demo:
             url = demo.wait_for_line(r"metrics +(http://127\.0\.0\.1:\d+/metrics)\n")[1]

@@ -71,10 +71,8 @@ def test_ready_when_the_port_answers(
 @pytest.mark.parametrize(
     ("fault", "status"),
     [
-        (
-            "timeout",
-            "IMDS answers, no events",
-        ),  # that was the last word: it still waits for the next answer
+        # That was the last word: it still waits for the next answer.
+        ("timeout", "IMDS answers, no events"),
         ("throttle", "IMDS gives no valid answer since 2"),
     ],
 )

@@ -81,9 +81,8 @@ def test_a_live_migration(collector: Collector, start_exporter: Start, tmp_path:
             str(tmp_path / "journal"),
         )
         exporter.shows("a poll", lambda scrape: scrape.value("up"))
-        simulator.play(
-            "live-migration", 150
-        )  # not before the exporter polls: a busy machine starts it slowly
+        # Not before the exporter polls: a busy machine starts it slowly.
+        simulator.play("live-migration", 150)
         eventually(lambda: simulator.record, "announced")
         event_id = simulator.record[0].event_id
         trace = trace_id(event_id)

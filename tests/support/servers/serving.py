@@ -129,9 +129,8 @@ def serving(
         await stop.wait()
         await server.stop()
 
-    thread = threading.Thread(
-        target=asyncio.run, args=(serve(),), daemon=True
-    )  # one that hangs ends with the tests
+    # One that hangs ends with the tests.
+    thread = threading.Thread(target=asyncio.run, args=(serve(),), daemon=True)
     thread.start()
     try:
         assert started.wait(PATIENCE)

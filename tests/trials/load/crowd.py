@@ -167,9 +167,8 @@ async def _closed(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) ->
 async def main(options: dict[str, object]) -> None:
     """Let the crowd come, and leave with the process."""
     loop = asyncio.get_running_loop()
-    loop.set_exception_handler(
-        lambda _loop, _context: None
-    )  # what happens to them is no concern of theirs
+    # What happens to them is no concern of theirs.
+    loop.set_exception_handler(lambda _loop, _context: None)
     crowd = Crowd(
         int(str(options["port"])),
         str(options["authority"]),

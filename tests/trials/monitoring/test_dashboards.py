@@ -62,9 +62,8 @@ class Stage:
     def shown(self) -> Counter[tuple[str, str]]:
         """Return the current events, by id and state, as the board of the fleet shows them now."""
         rows = BoardReader("fleet", self.prometheus.url).table(titles.EVENTS)
-        states = [
-            (row["event_id"], row.get("State", "")) for row in rows
-        ]  # none if it ends between two queries
+        # None if it ends between two queries.
+        states = [(row["event_id"], row.get("State", "")) for row in rows]
         return Counter(each for each in states if each[1] not in {*ENDED, "not seen"})
 
     def past(self) -> set[str]:

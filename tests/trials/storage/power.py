@@ -122,9 +122,8 @@ class Cutter:
             for event_id, transition in said
             if transition == "detected"
         }
-        delivered |= {
-            span.span_id for span in self.collector.accepted
-        }  # those that were struck off since
+        # Those that were struck off since.
+        delivered |= {span.span_id for span in self.collector.accepted}
         assert due <= waiting | delivered, "a span was lost"
         self.count.spans += len(due)
 

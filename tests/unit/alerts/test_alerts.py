@@ -181,9 +181,8 @@ def test_every_setting_changes_something(name: str) -> None:
     """No setting is without effect."""
     value = _OTHER.get(name, "http://other.test" if name.endswith("url") else "other")
     changed = resolve({**_BEFORE, name: value})
-    files = sorted(
-        file for file in GENERATED if not file.endswith("values.yaml")
-    )  # Alertmanager's are made fastest
+    # Alertmanager's are made fastest.
+    files = sorted(file for file in GENERATED if not file.endswith("values.yaml"))
     assert any(GENERATED[file](changed) != _unchanged(file) for file in files)
 
 

@@ -121,9 +121,8 @@ def test_recovery_comes_once_after_the_last_event() -> None:
     assert (phase, outcome) == (Phase.RECOVER, None)
     runs.append(ran("A", Phase.RECOVER, 4.0, "failed"))
     assert recover(runs) == []
-    assert [run.event_id for run in begin([life()], runs, Rules())] == [
-        "A"
-    ]  # an event that returns is prepared again
+    # An event that returns is prepared again.
+    assert [run.event_id for run in begin([life()], runs, Rules())] == ["A"]
 
 
 def test_what_was_interrupted_with_its_hook() -> None:

@@ -33,11 +33,8 @@ UNITS = {
     "dateTimeAsIsoNoDateIfToday",
     "dateTimeAsIso",
 }
-OTHERS = {
-    "up",
-    "process_cpu_seconds_total",
-    "process_resident_memory_bytes",
-}  # Prometheus' own, and of the process
+# Prometheus' own, and of the process.
+OTHERS = {"up", "process_cpu_seconds_total", "process_resident_memory_bytes"}
 WINDOWS = {"rate": {"5m"}, "increase": {"5m"}}
 
 
@@ -343,8 +340,7 @@ def test_one_blind_exporter_of_a_large_fleet_is_doubt() -> None:
     values = [value for board in BOARDS for value in walk(load(board)) if isinstance(value, dict)]
     ranges = [value["options"] for value in values if value.get("type") == "range"]
     told = [each for each in ranges if "some exporters are blind" in each["result"]["text"]]
-    doubts = [
-        each for each in told if each["from"] < QUIET
-    ]  # that of a countdown is no number of VMs
+    # That of a countdown is no number of VMs.
+    doubts = [each for each in told if each["from"] < QUIET]
     assert all(each["from"] <= UNKNOWN / 100_000 <= each["to"] for each in doubts)
     assert doubts

@@ -39,9 +39,8 @@ def sound() -> bytes:
             store.put_hook_run(run)
             store.add_requests(ApprovalRequest(event, "ada", wall, wall + 60) for event in events)
         recorder.journal.record_heartbeat(Timestamp(wall, 3.0, "boot"))
-        recorder.journal.maintain(
-            recorder.after(90 * DAY - 100).now, lambda: True
-        )  # writes the sums of the older half
+        # Writes the sums of the older half.
+        recorder.journal.maintain(recorder.after(90 * DAY - 100).now, lambda: True)
         recorder.journal.close()
         return (Path(folder) / "journal.sqlite").read_bytes()
 

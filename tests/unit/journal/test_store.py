@@ -32,9 +32,8 @@ from azure_scheduled_events_exporter.journal.codec import decode
 from azure_scheduled_events_exporter.journal.entries import EndedSpan, Expiry, entries_of
 from azure_scheduled_events_exporter.journal.store import Store
 
-PATIENCE = settings(
-    deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)  # the machine may be busy
+# The machine may be busy.
+PATIENCE = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 FINITE = st.floats(min_value=-4e9, max_value=4e9)
 
 

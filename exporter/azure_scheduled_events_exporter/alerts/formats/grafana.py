@@ -20,9 +20,8 @@ _LEAST_SECONDS = (
     10  # Grafana's default min_interval: it evaluates no group more often, and in steps of it
 )
 _WINDOW = 600  # seconds
-_ANY_VALUE = (
-    -1e15
-)  # the PromQL has decided already: any value, 0 and negative ones too, is an alert
+# The PromQL has decided already: any value, 0 and negative ones too, is an alert.
+_ANY_VALUE = -1e15
 _LONGEST_UID = 40
 _EXPRESSION = "__expr__"
 

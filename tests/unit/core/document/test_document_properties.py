@@ -18,9 +18,8 @@ from azure_scheduled_events_exporter.errors import InvalidDocumentError
 from support.events.imds_bodies import CAPTURED, SOME_ID
 from support.paths import PAYLOADS
 
-PATIENT = settings(
-    deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)  # the machine may be busy
+# The machine may be busy.
+PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 WORDS = st.sampled_from(
     [

@@ -37,9 +37,8 @@ from azure_scheduled_events_exporter.core.pause import Pause
 from azure_scheduled_events_exporter.core.statistics import Histogram, Statistics
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 
-PATIENCE = settings(
-    deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)  # the machine may be busy
+# The machine may be busy.
+PATIENCE = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 VM = "vm_0"
 START = 1_700_000_000.0
 ENDS = {Transition.COMPLETED, Transition.CANCELLED, Transition.LOST}
