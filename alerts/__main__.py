@@ -1,4 +1,7 @@
-"""``python -m alerts`` writes every generated file; ``--check`` only reports whether one differs."""
+"""``python -m alerts`` writes every generated file.
+
+``--check`` only reports whether one differs.
+"""
 
 import argparse
 import sys

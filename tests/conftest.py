@@ -199,7 +199,7 @@ def simulator() -> Iterator[Simulator]:
 
 @pytest.fixture
 def start_exporter(tmp_path: Path) -> Iterator[Callable[..., Exporter]]:
-    """Start exporters, ``start_exporter(endpoint, *flags, **environment)``, that end with the test."""
+    """Return ``start_exporter(endpoint, *flags, **environment)``; exporters end with the test."""
     with ExitStack() as stack:
         count = 0
 

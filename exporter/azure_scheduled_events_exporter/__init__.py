@@ -1,4 +1,4 @@
-"""Azure VM maintenance, evictions and host failures as Prometheus metrics and OpenTelemetry traces."""
+"""Azure VM maintenance, evictions and host failures as Prometheus metrics and traces."""
 
 from typing import Final
 

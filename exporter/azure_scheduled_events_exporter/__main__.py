@@ -1,4 +1,4 @@
-"""``python -m azure_scheduled_events_exporter`` is the command ``azure-scheduled-events-exporter``."""
+"""Runs the command line for ``python -m azure_scheduled_events_exporter``."""
 
 import sys
 

@@ -103,7 +103,10 @@ def _make_folder(target: Path, folder: Path) -> None:
 
 
 def _replace(path: Path, content: bytes, mode: int) -> None:
-    """Write beside ``path`` and rename, so that a failure leaves the old file, and a link is replaced."""
+    """Write a new file beside ``path`` and rename it.
+
+    A failure leaves the old file. A symbolic link is replaced, not followed.
+    """
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     new = Path(name)
     try:

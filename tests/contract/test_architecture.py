@@ -44,7 +44,9 @@ def test_the_picture_shows_the_layers() -> None:
 
 
 def test_the_table_says_what_the_docstrings_say() -> None:
-    """Each package and module has one row in CONTRIBUTING.md, with the first line of its docstring."""
+    """Each package and module has one row in CONTRIBUTING.md, with the first line of its
+    docstring.
+    """
     wanted = [
         f"| `{name}` | {summary(name)} |"
         for layer in layers()
@@ -114,7 +116,9 @@ def imported() -> set[str]:
 
 
 def test_every_import_is_declared() -> None:
-    """Each package that is imported has its own range, and no module that changes without notice is."""
+    """Each package that is imported has its own range, and no module is imported that may change
+    without notice.
+    """
     modules = imported()
     needed = set()
     for module in modules:

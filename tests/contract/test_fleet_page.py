@@ -114,10 +114,9 @@ def test_queries_of_the_page(tmp_path: Path) -> None:
     assert int(node[-6:], 36) == int(vm.rpartition("_")[2])
     own = f'node="{node}", job="azure-scheduled-events-exporter"'
     event = f'event_id="E", event_type="Preempt", scope="self", {own}'
+    instance = f'vm_name="{vm}", scale_set="pool", zone="1", {own}'
     series = {
-        f'azure_scheduled_events_instance_info{{vm_name="{vm}", scale_set="pool", zone="1", {own}}}': (
-            1
-        ),
+        f"azure_scheduled_events_instance_info{{{instance}}}": 1,
         f"azure_scheduled_events_event_info{{{event}}}": 1,
         f"azure_scheduled_events_event_seconds_until_not_before{{{event}}}": 5,
         f'kube_pod_info{{pod="web", node="{node}"}}': 1,
@@ -282,7 +281,9 @@ esac
 
 
 def test_install(tmp_path: Path) -> None:
-    """The script installs the given version and its unit, and restarts it; run again, it upgrades."""
+    """The script installs the given version and its unit, and restarts it; run again, it
+    upgrades.
+    """
     for folder in ("bin", "opt", "etc/systemd/system", "usr/local/bin"):
         (tmp_path / folder).mkdir(parents=True)
     calls = tmp_path / "calls"

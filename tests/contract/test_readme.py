@@ -34,7 +34,7 @@ METRICS = (DOCS / "metrics.md").read_text()
 
 
 def rows(page: str, columns: int, first: str) -> list[tuple[str, ...]]:
-    """The rows of all tables of ``page`` with so many columns whose first cell matches ``first``."""
+    """Return the rows of tables with so many columns whose first cell matches ``first``."""
     cells = [
         [cell.strip() for cell in line.strip("|").split(" | ")]
         for line in page.splitlines()

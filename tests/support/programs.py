@@ -78,7 +78,7 @@ def environment(**more: str) -> dict[str, str]:
 
 
 def debian(program: str) -> str:
-    """Return the path of a program of a Debian package, unpacked by scripts/tools or on the PATH."""
+    """Return the path of a program: unpacked by scripts/tools, or on the PATH."""
     unpacked = TOOLS / program
     path = str(unpacked) if unpacked.exists() else shutil.which(program)
     if path is None:
@@ -338,7 +338,7 @@ class Prometheus(ConfiguredPrometheus):
         super().__init__(folder / "prometheus.yml", folder)
 
     def query(self, expression: str) -> dict[str, float]:
-        """Return the instant vector of ``expression``: each value under its labels as ``a=b,c=d``."""
+        """Return the values of ``expression`` now, each under its labels as ``a=b,c=d``."""
         result = self._api("query", query=expression)
         return {
             ",".join(f"{name}={value}" for name, value in sorted(series["metric"].items())): float(

@@ -7,7 +7,8 @@ from azure_scheduled_events_exporter.http_server.listen_address import ListenAdd
 
 KNOWN = (
     "imds.endpoint, imds.api-version, imds.timeout, poll.interval, instance.name,"
-    " freeze.harmless-below, web.listen-address, web.telemetry-path, web.config.file, journal.path, journal.retention,"
+    " freeze.harmless-below, web.listen-address, web.telemetry-path, web.config.file,"
+    " journal.path, journal.retention,"
     " approval.policy, otlp.endpoint, tracing.scope, alertmanager.url, alertmanager.labels,"
     " alertmanager.http-config.file, alerts.values, process.user, log.level, log.format"
 )

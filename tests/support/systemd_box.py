@@ -41,7 +41,9 @@ with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
     fcntl.ioctl(s, 0x8914, struct.pack("16sh14x", b"lo", 1))
     for number, address in enumerate(sys.argv[1:]):
         name = b"lo:%d" % number
-        fcntl.ioctl(s, 0x8916, struct.pack("16sHH4s8x", name, socket.AF_INET, 0, socket.inet_aton(address)))
+        number = socket.inet_aton(address)
+        request = struct.pack("16sHH4s8x", name, socket.AF_INET, 0, number)
+        fcntl.ioctl(s, 0x8916, request)
 """
 
 
@@ -159,7 +161,7 @@ class Box:
         return "".join(file.read_text() for file in files if file.exists())
 
     def _install(self) -> str:
-        """Lay out what is seen as /opt: the interpreter, unless it is the system's, and this tree."""
+        """Lay out /opt: this tree, and the interpreter unless it is the system's."""
         sources = {"source": str(ROOT / "exporter"), "site": sysconfig.get_path("purelib")}
         python = f"/usr/bin/python3.{sys.version_info.minor}"
         if sys.base_prefix != "/usr":

@@ -39,34 +39,28 @@ READINESS = ("add_reader", "remove_reader", "add_writer", "remove_writer")
 # Of the names that docs.python.org marks as "Availability: Unix", those that programs like this one
 # use.
 UNIX: Mapping[ModuleType, str] = {
-    os: (
-        """
-    WNOHANG chown chroot ctermid confstr fchdir fchmod fchown fdatasync fork forkpty getegid geteuid getgid getgroups
-    getloadavg getpgid getpgrp getpriority getresuid getsid getuid initgroups killpg lchown lockf major minor mkfifo
-    mknod nice pathconf pipe2 posix_fadvise posix_spawn pread pwrite sched_getaffinity sched_yield sendfile set_blocking
-    setegid seteuid setgid setgroups setpgid setpriority setsid setuid statvfs sync sysconf tcgetpgrp uname wait wait3
-    wait4 O_CLOEXEC O_DIRECTORY O_DSYNC O_NOCTTY O_NOFOLLOW O_NONBLOCK O_SYNC
-    """
-    ),
-    socket: (
-        """
-    AF_NETLINK AF_PACKET AF_UNIX CMSG_LEN MSG_DONTWAIT MSG_NOSIGNAL SCM_RIGHTS SO_BINDTODEVICE SO_PEERCRED SO_REUSEPORT
-    TCP_QUICKACK TCP_USER_TIMEOUT
-    """
-    ),
-    signal: (
-        """
-    SIGALRM SIGBUS SIGCHLD SIGCONT SIGHUP SIGIO SIGKILL SIGPIPE SIGPROF SIGQUIT SIGSTOP SIGTSTP SIGTTIN SIGTTOU SIGURG
-    SIGUSR1 SIGUSR2 SIGWINCH alarm getitimer pause pthread_kill pthread_sigmask setitimer siginterrupt sigpending
-    sigtimedwait sigwait sigwaitinfo
-    """
-    ),
-    time: (
-        """
-    CLOCK_BOOTTIME CLOCK_MONOTONIC CLOCK_MONOTONIC_RAW CLOCK_PROCESS_CPUTIME_ID CLOCK_REALTIME CLOCK_TAI
-    CLOCK_THREAD_CPUTIME_ID clock_getres clock_gettime clock_gettime_ns clock_settime tzset
-    """
-    ),
+    os: """
+    WNOHANG chown chroot ctermid confstr fchdir fchmod fchown fdatasync fork forkpty getegid geteuid
+    getgid getgroups getloadavg getpgid getpgrp getpriority getresuid getsid getuid initgroups
+    killpg lchown lockf major minor mkfifo mknod nice pathconf pipe2 posix_fadvise posix_spawn pread
+    pwrite sched_getaffinity sched_yield sendfile set_blocking setegid seteuid setgid setgroups
+    setpgid setpriority setsid setuid statvfs sync sysconf tcgetpgrp uname wait wait3 wait4
+    O_CLOEXEC O_DIRECTORY O_DSYNC O_NOCTTY O_NOFOLLOW O_NONBLOCK O_SYNC
+    """,
+    socket: """
+    AF_NETLINK AF_PACKET AF_UNIX CMSG_LEN MSG_DONTWAIT MSG_NOSIGNAL SCM_RIGHTS SO_BINDTODEVICE
+    SO_PEERCRED SO_REUSEPORT TCP_QUICKACK TCP_USER_TIMEOUT
+    """,
+    signal: """
+    SIGALRM SIGBUS SIGCHLD SIGCONT SIGHUP SIGIO SIGKILL SIGPIPE SIGPROF SIGQUIT SIGSTOP SIGTSTP
+    SIGTTIN SIGTTOU SIGURG SIGUSR1 SIGUSR2 SIGWINCH alarm getitimer pause pthread_kill
+    pthread_sigmask setitimer siginterrupt sigpending sigtimedwait sigwait sigwaitinfo
+    """,
+    time: """
+    CLOCK_BOOTTIME CLOCK_MONOTONIC CLOCK_MONOTONIC_RAW CLOCK_PROCESS_CPUTIME_ID CLOCK_REALTIME
+    CLOCK_TAI CLOCK_THREAD_CPUTIME_ID clock_getres clock_gettime clock_gettime_ns clock_settime
+    tzset
+    """,
 }
 
 

@@ -29,7 +29,8 @@ def library() -> Path:
     found = sorted((TOOLS.parent / "lib").glob("*/faketime/libfaketime.so.1"))
     found += sorted(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))
     assert found, (
-        "libfaketime is missing: run scripts/tools faketime, or install Debian's package libfaketime"
+        "libfaketime is missing: run scripts/tools faketime,"
+        " or install Debian's package libfaketime"
     )
     return found[0]
 

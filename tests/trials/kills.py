@@ -22,10 +22,12 @@ STORY = parse(
     events:
       - {type: Freeze, announced_at: 1s, notice: 5s, started_for: 4s}
       - {type: Reboot, announced_at: 2s, notice: 9s, started_for: 300ms, resources: [vm_0]}
-      - {type: Redeploy, source: User, announced_at: 2s, notice: 3s, started_for: 6s, resources: [vm_1]}
+      - {type: Redeploy, source: User, announced_at: 2s, notice: 3s, started_for: 6s,
+         resources: [vm_1]}
       - {type: Preempt, announced_at: 3s, notice: 400ms, started_for: 300ms}
       - {type: Reboot, announced_at: 4s, starts: at once, started_for: 5s}
-      - {type: Freeze, announced_at: 1s, notice: 30s, rescheduled_at: 4s, new_notice: 20s, cancelled_at: 10s}
+      - {type: Freeze, announced_at: 1s, notice: 30s, rescheduled_at: 4s, new_notice: 20s,
+         cancelled_at: 10s}
       - {type: Terminate, announced_at: 5s, notice: 12s, cancelled_at: 9s}
       - {type: Freeze, announced_at: 6s, notice: 4s, started_for: 2s}
     """,

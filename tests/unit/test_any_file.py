@@ -23,20 +23,21 @@ from support.paths import DATA
 HASH = "$2y$10$X0h1gDsPszWURQaxFh.zoubFi6DXncSjhoQNJgRrnGs7EsimhC7zG"
 USERS = f"basic_auth_users:\n  prometheus: {HASH}\n"
 YAML = [
-    "\n", "  ", "- ", ": ", "{", "}", "[", "]", ",", "'", '"', "&a ", "*a", "!!int ", "<<: ", "? ", "|\n", ">", "~",
-    "---\n", "#", "%", "@", "\t", "\0", "\x1b", "\ufeff", "\u2028",
+    "\n", "  ", "- ", ": ", "{", "}", "[", "]", ",", "'", '"', "&a ", "*a", "!!int ", "<<: ", "? ",
+    "|\n", ">", "~", "---\n", "#", "%", "@", "\t", "\0", "\x1b", "\ufeff", "\u2028",
 ]  # fmt: skip
 POLICY = """\
-rules: dry_run: name: match: action: approve hold after: 5s leader_only: true takeover: 1m event_type: Freeze
-event_source: User scope: self peer unknown duration: resources: notice_left: {at_least:1,below:5} 0s 1e309"""
+rules: dry_run: name: match: action: approve hold after: 5s leader_only: true takeover: 1m
+event_type: Freeze event_source: User scope: self peer unknown duration: resources:
+notice_left: {at_least:1,below:5} 0s 1e309"""
 POLICIES = [
     path.read_text()
     for name in ("good", "bad")
     for path in sorted((DATA / f"{name}_policy").iterdir())
 ]
 WEB = """\
-basic_auth_users: tls_server_config: cert_file: key_file: client_auth_type: NoClientCert http_server_config: http2:
-headers: X-Frame-Options: deny"""
+basic_auth_users: tls_server_config: cert_file: key_file: client_auth_type: NoClientCert
+http_server_config: http2: headers: X-Frame-Options: deny"""
 LIFE = Lifecycle(
     ScheduledEvent("A", "Freeze", "Scheduled", "Platform", ("vm_0",)),
     State.SCHEDULED,

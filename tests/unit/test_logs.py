@@ -82,7 +82,9 @@ def test_json() -> None:
 
 @pytest.mark.parametrize("value", NASTY)
 def test_no_value_forges_a_field(value: str) -> None:
-    """No value can end a line, add a field or control a terminal, and every value can be read back."""
+    """No value can end a line, add a field or control a terminal, and every value can be read
+    back.
+    """
     line = written("logfmt", description=value, after="x")
     assert line.endswith("\n")
     assert line[:-1].isprintable()
@@ -154,7 +156,9 @@ def test_a_line_longer_than_the_space_for_it() -> None:
 
 
 def test_repetition_is_bounded() -> None:
-    """One message is logged 300 times a minute at most; the next line says how many were left out."""
+    """One message is logged 300 times a minute at most; the next line says how many were left
+    out.
+    """
     now = [0.0]
     limit = Repetition(lambda: now[0])
     records = [

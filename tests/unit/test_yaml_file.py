@@ -16,8 +16,8 @@ def read(text: str) -> Section:
 
 @pytest.mark.parametrize(
     "written",
-    ["off", "no", "yes", "on", "y", "true", "2020-07-01", "0o17", "017", "1e3", "1_000", "12:30", "0x1f",
-     ".inf", "=", "2022-04-11 22:26:58"],
+    ["off", "no", "yes", "on", "y", "true", "2020-07-01", "0o17", "017", "1e3", "1_000", "12:30",
+     "0x1f", ".inf", "=", "2022-04-11 22:26:58"],
 )  # fmt: skip
 def test_scalars_are_text(written: str) -> None:
     """Values that YAML treats as a boolean, a date or a number are read as the text that was

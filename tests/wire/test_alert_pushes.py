@@ -1,4 +1,4 @@
-"""What the exporter posts to an Alertmanager that is away, slow or refuses, and with which times."""
+"""What the exporter posts, with which times, to an Alertmanager that fails or is slow."""
 
 import logging
 import socket

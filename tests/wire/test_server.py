@@ -100,7 +100,9 @@ class TestAnswers:
         )
 
     def test_gzip(self, server: Running) -> None:
-        """A page is compressed for a client that accepts gzip, again and again; a small one is not."""
+        """A page is compressed for a client that accepts gzip, at each request; a small one is
+        not.
+        """
         for _ in range(2):
             _, body, headers = server.get("/medium", **{"Accept-Encoding": "deflate, gzip"})
             assert (headers["content-encoding"], headers["vary"]) == ("gzip", "Accept-Encoding")

@@ -120,7 +120,9 @@ def test_parts_are_not_confused(guarded: Guarded) -> None:
 
 
 def test_guessing_stops_no_scrape(guarded: Guarded) -> None:
-    """Guesses of one address get 401 or 429; a verified scraper and another address read meanwhile."""
+    """Guesses of one address get 401 or 429; a verified scraper and another address read
+    meanwhile.
+    """
     with guarded(
         f"basic_auth_users: {{alice: {hashed(b'secret', 7)}, bob: {hashed(b'hidden', 7)}}}"
     ) as running:
@@ -157,7 +159,9 @@ def test_guessing_stops_no_scrape(guarded: Guarded) -> None:
 
 
 def test_many_scrapers_with_one_password(guarded: Guarded) -> None:
-    """Scrapers that come at once with the same user and password wait for one check, and all read."""
+    """Scrapers that come at once with the same user and password wait for one check, and all
+    read.
+    """
     with (
         guarded(f"basic_auth_users: {{alice: {hashed(b'secret', 10)}}}") as running,
         ThreadPoolExecutor(30) as pool,

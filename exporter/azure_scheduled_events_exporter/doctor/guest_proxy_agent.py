@@ -1,8 +1,9 @@
-"""Checks Azure's Guest Proxy Agent, if it is on this VM: whether it refuses the exporter's requests.
+"""Checks whether Azure's Guest Proxy Agent refuses the exporter's requests.
 
 Reads the status file that the agent writes once a minute; asks nobody.
 
-Source: https://github.com/Azure/GuestProxyAgent (proxy_agent_shared/src/proxy_agent_aggregate_status.rs)
+Source: https://github.com/Azure/GuestProxyAgent
+(proxy_agent_shared/src/proxy_agent_aggregate_status.rs)
 """
 
 import json

@@ -56,7 +56,10 @@ def _content(path: Path) -> Finding:
 
 
 def _disk(path: Path) -> Finding:
-    """Return whether the file at ``path``, which need not exist, survives a reboot and a redeploy."""
+    """Return whether a file at ``path`` survives a reboot and a redeploy.
+
+    The file need not exist.
+    """
     folder = next(each for each in path.parents if os.path.exists(each))  # noqa: PTH110 - Path.exists raises without rights
     kind = _file_system(folder)
     lost = f"{kind}, {_LOST[kind]}" if kind in _LOST else ""
@@ -76,7 +79,10 @@ def _disk(path: Path) -> Finding:
 
 
 def _file_system(folder: Path) -> str:
-    """Return the type of file system that has ``folder``, by proc_pid_mountinfo(5); ``""`` if it is not listed."""
+    """Return the type of the file system that has ``folder``; ``""`` if it is not listed.
+
+    Source: proc_pid_mountinfo(5)
+    """
     if sys.platform == "win32" or not _MOUNTS.exists():
         return ""
     device = folder.stat().st_dev

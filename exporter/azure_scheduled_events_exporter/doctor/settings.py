@@ -1,4 +1,4 @@
-"""Checks the settings: the account and files that they name, and environment variables that interfere."""
+"""Checks the settings, what they name, and the environment variables that interfere."""
 
 from pathlib import Path
 
@@ -15,7 +15,9 @@ from .subject import Subject
 
 
 def check_named(config: Config) -> None:
-    """Load the account and files that the settings name; of these, ``resolve`` has loaded the policy file only.
+    """Load the account and the files that the settings name.
+
+    Of these, ``resolve`` has loaded only the policy file.
 
     Raises:
         ExporterError: the exporter could not use one of them.

@@ -70,7 +70,10 @@ def decode(kind: type[_Value], text: str) -> _Value:
 
 
 def decoded(kind: type[_Value], texts: Iterable[str]) -> Iterator[_Value]:
-    """Yield the values of ``texts`` that fit the class: another version of this program may have written some."""
+    """Yield the values of those ``texts`` that fit the class ``kind``.
+
+    Another version of this program may have written the others.
+    """
     for text in texts:
         with suppress(CodecError):
             yield decode(kind, text)
@@ -78,7 +81,10 @@ def decoded(kind: type[_Value], texts: Iterable[str]) -> Iterator[_Value]:
 
 @cache
 def _reader(hint: Any) -> Callable[[Any], Any]:
-    """Return a function that converts parsed JSON to a value of the type ``hint``; it raises if that does not fit."""
+    """Return a function that converts parsed JSON to a value of the type ``hint``.
+
+    It raises TypeError if the JSON does not fit.
+    """
     if isinstance(hint, type) and is_dataclass(hint):
         by_name = {name: _reader(each) for name, each in get_type_hints(hint).items()}
         return lambda values: hint(**{name: by_name[name](value) for name, value in values.items()})
@@ -96,7 +102,10 @@ def _reader(hint: Any) -> Callable[[Any], Any]:
 
 
 def _any_of(readers: list[Callable[[Any], Any]], value: Any, *, is_optional: bool) -> Any:
-    """Return what the first of ``readers`` that accepts ``value`` makes of it, or raise the last one's error."""
+    """Return the result of the first of ``readers`` that accepts ``value``.
+
+    If none does, the error of the last one is raised.
+    """
     if value is None and is_optional:
         return None
     for reader in readers[:-1]:
@@ -111,7 +120,10 @@ def _each(readers: Iterable[Callable[[Any], Any]], values: Any) -> Iterator[Any]
 
 
 def _plain(kind: type, value: Any) -> Any:
-    """Return ``value`` if it is of the type ``kind`` and in range: any JSON can be in a damaged file."""
+    """Return ``value`` if it is of the type ``kind`` and in range.
+
+    A damaged file can contain any JSON.
+    """
     found = type(value)
     fits = found is kind or (kind is float and found is int)
     if (

@@ -1,4 +1,6 @@
-"""The bodies that the metadata service sent, unchanged: a recording beside the journal, limited in age and size.
+"""The bodies that IMDS sent, in files beside the journal.
+
+They are stored unchanged, and limited in age and size.
 
 They are for people who look for a fault, so a failure here costs no fact: what cannot be written is
 dropped, and a line that is cut or damaged is skipped. When the file is large or old, it takes the
@@ -19,14 +21,17 @@ LARGEST: Final = 10 << 20
 
 
 def files(journal: Path) -> tuple[Path, Path]:
-    """Return the files with the documents of the journal in the file ``journal``: the newer and the older ones."""
+    """Return the files with the newer and with the older documents of ``journal``."""
     return journal.with_name(f"{journal.name}.documents"), journal.with_name(
         f"{journal.name}.documents.old"
     )
 
 
 def keep(journal: Path, document: RecordedDocument, oldest: float = 0.0) -> None:
-    """Append ``document``, if the disk works, to a newer file if this one is full or begins before ``oldest``."""
+    """Append ``document`` to the newer file, if the disk works.
+
+    A file that is full, or that begins before ``oldest``, becomes the older file first.
+    """
     path, older = files(journal)
     text = f"\n{to_text([document])}".encode()  # the line break ends a line that was cut
     with suppress(OSError):

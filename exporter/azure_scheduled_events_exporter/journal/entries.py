@@ -46,7 +46,10 @@ class NewSpan:
 
 @dataclass(frozen=True, slots=True)
 class EndedSpan:
-    """A span that needs no delivery any more: of this text, or any version of it if that is None."""
+    """A span that needs no delivery any more.
+
+    Only the version with the text ``span``; every version if that is None.
+    """
 
     span_id: str
     span: str | None

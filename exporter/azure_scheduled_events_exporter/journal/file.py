@@ -1,4 +1,4 @@
-"""The journal's file: where it is, who may write it, and when it is renamed because it cannot be used.
+"""The journal's file: where it is, who may write it, and when it is set aside.
 
 Opens SQLite databases and handles files and the lock. Must not read or write tables
 (``journal.store``), or decide when to try again (``journal.journal``).
@@ -281,7 +281,9 @@ def writable(path: Path) -> Store:
 
 
 def create(path: Path) -> None:
-    """Create the file if missing, for its owner only: other users must not read the events of this VM.
+    """Create the file if it is missing, readable by its owner only.
+
+    Other users must not read the events of this VM.
 
     It belongs to the folder's owner: a service must be able to use what root created. SQLite gives
     its other files the same mode.

@@ -1,4 +1,4 @@
-"""What other processes write for a running exporter: operators' requests to approve, and runs of a hook's command.
+"""What other processes write for a running exporter: approval requests and hook runs.
 
 ``approve`` and ``hook`` open the journal with ``journal.file.writable`` and add rows in short
 transactions. The exporter's thread sees that another connection has committed, and leaves an

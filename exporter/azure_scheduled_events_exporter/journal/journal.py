@@ -1,4 +1,4 @@
-"""The journal as the exporter uses it: a thread that owns the file, and a queue of what waits for it.
+"""The journal as the exporter uses it: a thread that owns the file, and a queue.
 
 Transitions are on disk before they are reported, for at most :data:`WAIT_SECONDS`: an entry is put
 into the queue and waited for. A disk that is full, gone, read-only or hanging is one case: entries
@@ -144,7 +144,10 @@ class Journal:
         return JournalState(is_up, self._errors)
 
     def when_refused(self, call: Callable[[], None]) -> None:
-        """Let ``call`` be called if the file must not be used, from any thread; at once if so now."""
+        """Call ``call``, from any thread, when the file must not be used.
+
+        If that is known already, the call is made at once.
+        """
         with self._changed:
             self._when_refused = call
             is_refused = self.refusal is not None
@@ -195,7 +198,10 @@ class Journal:
         self._lost_change = 0
 
     def _is_another_vms(self, remembered: Remembered) -> bool:
-        """Return whether the journal is another VM's, and log it; False while this VM is unknown."""
+        """Return whether the journal is another VM's, and log that.
+
+        Returns False while this VM is unknown.
+        """
         owner = remembered.vm_id
         if not owner or not self._vm_id or owner.casefold() == self._vm_id.casefold():
             return False
@@ -219,7 +225,7 @@ class Journal:
         statistics: Statistics | None = None,
         lifecycles: Lifecycles | None = None,
     ) -> None:
-        """Write what an observation adds: transitions, each life that is new or different, and spans.
+        """Write what an observation adds.
 
         Args:
             changes: the transitions.
@@ -245,7 +251,9 @@ class Journal:
     def _put(
         self, entries: Iterable[Entry], after: Remembered | None = None, *, waits: bool = False
     ) -> bool:
-        """Let ``entries`` be written, and what is remembered ``after`` them; return whether they are.
+        """Put ``entries`` into the queue; return whether they are written.
+
+        ``after``: what is remembered after them.
 
         Who ``waits`` does so as long as anything waits for the disk.
         """
@@ -282,7 +290,10 @@ class Journal:
         self._errors += 1
 
     def _wait_for(self, is_done: Callable[[], object], seconds: float) -> None:
-        """Wait until ``is_done``, for at most ``seconds`` in which this VM runs; the lock is held."""
+        """Wait until ``is_done``, at most ``seconds`` in which this VM runs.
+
+        The caller holds the lock.
+        """
         left = seconds
         while left > 0 and not is_done():
             began = time.monotonic()
@@ -372,11 +383,17 @@ class Journal:
             return texts
 
     def end_spans(self, spans: Mapping[str, SpanFacts]) -> None:
-        """Remove spans that need no delivery any more, by their texts; not newer versions of them."""
+        """Remove spans that need no delivery any more, by their texts.
+
+        Newer versions of them stay.
+        """
         self._put([EndedSpan(span.span_id, text) for text, span in spans.items()], waits=True)
 
     def spans_queued(self) -> int:
-        """Return the number of spans that wait for delivery, also of those that wait for the disk."""
+        """Return the number of spans that wait for delivery.
+
+        Spans that are not on disk yet are counted too.
+        """
         with self._changed:
             return self._inbox.spans_queued - len(self._inbox.spans) + len(self._known_spans())
 
@@ -429,7 +446,10 @@ class Journal:
             self._put((), replace(self._remembered, heartbeat=at))
 
     def close(self) -> None:
-        """Write what waits, close the file and release its lock; a disk that hangs is left alone."""
+        """Write what waits, close the file and release its lock.
+
+        It does not wait for a disk that hangs.
+        """
         self._ending = True
         self._wake()
         if self._thread is not None:

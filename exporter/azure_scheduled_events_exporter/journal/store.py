@@ -365,7 +365,7 @@ class Store:
         return round(float(row[0]), 6) if row else None
 
     def last_before(self, wall: float) -> int:
-        """Return the number of the last transition that was not after ``wall``, 0 if there is none."""
+        """Return the number of the last transition until ``wall``; 0 if there is none."""
         sql = "SELECT max(seq) FROM transitions WHERE round(wall, 6) <= ?"
         return int(self._db.execute(sql, (wall,)).fetchone()[0] or 0)
 

@@ -17,7 +17,10 @@ from azure_scheduled_events_exporter.imds.client import ImdsClient
 from azure_scheduled_events_exporter.recording.file import RecordedDocument
 
 FIRST_TIMEOUT_SECONDS = 130.0
-"""Time limit of the first request: it enables Scheduled Events, which takes IMDS up to two minutes."""
+"""Time limit of the first request, in seconds.
+
+It enables Scheduled Events, which takes IMDS up to two minutes.
+"""
 
 ENABLED_SECONDS = 86400.0
 """Azure disables Scheduled Events after so long without a request."""
@@ -60,7 +63,10 @@ class DocumentReader:
 
     @property
     def next_timeout(self) -> float:
-        """The time limit of the next request, seconds: IMDS may have to enable Scheduled Events before it answers."""
+        """The time limit of the next request, in seconds.
+
+        IMDS may have to enable Scheduled Events before it answers.
+        """
         if self._answered and self.clock().since(self._answered) < ENABLED_SECONDS:
             return self.timeout
         return max(FIRST_TIMEOUT_SECONDS, self.timeout)
@@ -103,7 +109,9 @@ class DocumentReader:
         return self._document
 
     def store(self, vm_name: str) -> None:
-        """Write the last body to the journal, once, with this VM's name and, if it is unreadable, the reason.
+        """Write the last body to the journal, once.
+
+        It is stored with this VM's name and, if it is unreadable, with the reason.
 
         A body larger than :data:`MOST_STORED` is not stored: it may differ at every poll.
         """

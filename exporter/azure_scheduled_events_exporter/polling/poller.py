@@ -38,7 +38,7 @@ One that comes later is recorded by the next poll.
 """
 
 ANSWER_POLL_SECONDS = 1.0
-"""While IMDS has not answered an approval, or the journal is not read, polls are at most so far apart.
+"""Longest time between polls while an approval is unanswered or the journal is not read.
 
 The interval may be longer.
 """
@@ -113,7 +113,10 @@ class Poller:
         self._publish()
 
     def begin(self) -> None:
-        """Show what the journal has, if it is read soon. Call it before anybody reads the snapshot."""
+        """Show what the journal has, if it is read soon.
+
+        Call it before anybody reads the snapshot.
+        """
         if self.state.take_journal(QUICK_JOURNAL_SECONDS):
             self._publish()
 
@@ -222,7 +225,10 @@ class Poller:
         log.log(level, what, extra=fields, exc_info=result.bug)
 
     def _take_in(self) -> Document | None:
-        """Read the document and record what changed; after a failure, the known events stay unchanged."""
+        """Read the document and record what changed.
+
+        After a failure, the known events stay unchanged.
+        """
         self._take_answer()
         document = self._reader.read(has_events=bool(self.state.known.current))
         self.correct_clock(self.client.server_time())
@@ -267,7 +273,10 @@ class Poller:
         self._publish()  # with the approval: the next request may be sent at once
 
     def _clock_confirmed(self, now: Timestamp) -> bool:
-        """Return whether IMDS' clock (the Date header of its last answer) agrees with this machine's."""
+        """Return whether the clock of IMDS agrees with this machine's.
+
+        IMDS sends its time in the Date header of each answer.
+        """
         answered_at = self.client.server_time()
         return answered_at is not None and abs(answered_at - now.wall) <= CLOCK_TOLERANCE_SECONDS
 

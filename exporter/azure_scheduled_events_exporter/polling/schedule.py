@@ -28,7 +28,10 @@ class PollSchedule:
         """When the next poll is to begin."""
 
     def polled(self, now: float, *, throttled: bool) -> None:
-        """Schedule the poll after one that ended at ``now``: a 429 doubles the interval, any other answer halves it."""
+        """Schedule the poll after one that ended at ``now``.
+
+        A 429 doubles the interval; any other answer halves it.
+        """
         slowest = max(1, math.floor(SLOWEST_SECONDS / self._interval))
         self._factor = min(self._factor * 2, slowest) if throttled else max(1, self._factor // 2)
         step = self._interval * self._factor
@@ -52,7 +55,10 @@ class Liveness:
         self._deadline = clock().monotonic
         self._was_overdue = False
         self.hangs = False
-        """Whether the loop was overdue by more than :data:`HANGING_SECONDS` at the last two looks."""
+        """Whether the loop was overdue at the last two looks.
+
+        Overdue is more than :data:`HANGING_SECONDS` late.
+        """
 
     def expect(self, seconds: float) -> float:
         """Expect the loop to be back in ``seconds``; return them."""

@@ -49,7 +49,9 @@ Step = Callable[[Lifecycles], tuple[Lifecycles, Sequence[Change]]]
 """Returns the known events after a document or an approval, and the changes. Pure."""
 
 QUICK_JOURNAL_SECONDS: Final = 0.5
-"""How long the start waits for the journal, so that the first scrape shows no counter that has fallen.
+"""How long the start waits for the journal, in seconds.
+
+Counters must not have fallen at the first scrape.
 
 A disk that works takes 0.02 s.
 """
@@ -236,7 +238,7 @@ class ExporterState:
         return replace(document, events=events, remarks=(*document.remarks, remark))
 
     def _known_first(self, events: Sequence[ScheduledEvent], at_most: int) -> list[str]:
-        """Return the EventIds of at most so many of ``events``: those that are current before others."""
+        """Return the EventIds of at most ``at_most`` of ``events``, the current ones first."""
         ids = [event.event_id for event in events]
         return sorted(ids, key=lambda event_id: event_id not in self.known.current)[:at_most]
 
@@ -258,7 +260,7 @@ class ExporterState:
         return sum(kept.weight for kept in self._kept_steps)
 
     def _record(self, known: Lifecycles, changes: Sequence[Change]) -> None:
-        """Write ``changes`` and the new state ``known`` to the journal, and log them, in this order."""
+        """Write ``changes`` and the new state ``known`` to the journal, then log them."""
         lives = _changed_lives(self.known, known, changes)
         if not lives:
             self.known = known

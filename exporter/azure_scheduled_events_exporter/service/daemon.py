@@ -63,12 +63,17 @@ if TYPE_CHECKING:
     from azure_scheduled_events_exporter.http_server.access import WebAccess
 
 _IDENTITY_HEAD_START = 1.0
-"""How long the first poll waits for this VM's name, so that transitions are counted with the right scope."""
+"""How long the first poll waits for this VM's name, in seconds.
+
+Transitions are counted with the right scope only if the name is known.
+"""
 
 _NAMED_SPANS_SECONDS = 5.0
-"""How long the first spans wait for this VM's name: a span that was sent without it is never corrected. Just after a
-reboot, IMDS may fail for some seconds. With ``--instance.name``, they only wait until IMDS was
-asked once."""
+"""How long the first spans wait for this VM's name, in seconds.
+
+A span that was sent without it is never corrected. Just after a reboot, IMDS may fail for some
+seconds. With ``--instance.name``, spans only wait until IMDS was asked once.
+"""
 
 _TRACE_AGAIN_SECONDS = 60.0
 _LOOK_SECONDS = 0.1
@@ -255,7 +260,10 @@ class Exporter:
             was_hanging = polls.hanging
 
     def _trace(self, delivery: SpanDelivery) -> None:
-        """Deliver spans; they wait in the journal, so a failure here is no reason to stop polling."""
+        """Deliver spans.
+
+        They wait in the journal, so a failure here is no reason to stop polling.
+        """
         named = self.identification.asked if self._knows_name else self.identification.complete
         named.wait(_NAMED_SPANS_SECONDS)  # spans from before a restart belong to this VM too
         while True:

@@ -45,7 +45,10 @@ class Ending:
 
     @contextlib.contextmanager
     def on_signals(self) -> Iterator[None]:
-        """During the block, a signal ends the process: by SystemExit, or after :meth:`attach` by :meth:`wait`."""
+        """During the block, a signal ends the process.
+
+        It raises SystemExit; after :meth:`attach`, it ends :meth:`wait` instead.
+        """
         handlers: dict[str, Handler] = dict.fromkeys(_ENDING, self._signalled)
         # Not SIG_IGN, which programs that are run inherit.
         handlers |= dict.fromkeys(_WITHOUT_EFFECT, lambda *_: None)

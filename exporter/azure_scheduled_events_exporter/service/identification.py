@@ -1,4 +1,6 @@
-"""Asks IMDS who this VM is: until its name is known, until nothing is missing, and then now and then again.
+"""Asks IMDS who this VM is.
+
+It asks often until the name is known, less often until no label is missing, and then rarely.
 
 Must not know what follows from the identity.
 """
@@ -17,14 +19,23 @@ from azure_scheduled_events_exporter.logs import facts
 from .endpoint import NOT_ON_AZURE
 
 _NAME_SECONDS = 2.0
-"""Longest pause between attempts while the name is unknown: until then no event counts as this VM's, and an eviction
-leaves 30 s or less."""
+"""Longest pause between attempts while the name is unknown, in seconds.
+
+Until it is known, no event counts as this VM's, and an eviction leaves 30 s or less.
+"""
 
 _LABELS_SECONDS = 16.0
-"""The same while only labels are missing: IMDS may answer with a part while one of its own providers fails."""
+"""Longest pause between attempts while only labels are missing, in seconds.
+
+IMDS may answer with a part while one of its own providers fails.
+"""
 
 _AGAIN_SECONDS = 600.0
-"""A running VM can be moved to another resource group or subscription, or be attached to a scale set."""
+"""Time between requests when nothing is missing, in seconds.
+
+A running VM can be moved to another resource group or subscription, or be attached to a scale
+set.
+"""
 
 _RETRY_SECONDS = 60.0
 """How soon to ask again if that fails."""

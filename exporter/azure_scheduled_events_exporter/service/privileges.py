@@ -110,7 +110,10 @@ def _become(uid: int, gid: int, kept: int) -> None:
 
 
 def _hand_over(journal: Path, uid: int, gid: int) -> None:
-    """Make the user the owner of the journal: of the folder if it has the exporter's name, and of files of root."""
+    """Make the user the owner of the journal.
+
+    The folder changes its owner only if it has the exporter's name, a file only if it is root's.
+    """
     if sys.platform == "win32":
         return
     file = file_path(journal)
@@ -133,7 +136,10 @@ def _hand_over(journal: Path, uid: int, gid: int) -> None:
 
 
 def _reduce_capabilities(kept: int) -> None:
-    """Drop all capabilities except the bits in ``kept``, of the first 32; child processes cannot regain them."""
+    """Drop all capabilities except the bits in ``kept``, of the first 32.
+
+    Child processes cannot regain them.
+    """
     _libc("prctl", _PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     header = ctypes.create_string_buffer(struct.pack("=Ii", _CAPABILITY_VERSION_3, 0), 8)
     # Effective, permitted, inheritable: of the first 32, then of the rest.

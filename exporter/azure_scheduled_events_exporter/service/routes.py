@@ -11,8 +11,10 @@ from azure_scheduled_events_exporter.web.events_api import events_json
 from azure_scheduled_events_exporter.web.status_page import page, page_headers
 
 OPEN_PATHS = ("/-/healthy", "/-/ready")
-"""Paths without a password: probes have none, and the answers show only whether IMDS has been read, and whether polling
-hangs."""
+"""Paths that need no password, because probes have none.
+
+The answers show only whether IMDS has been read, and whether polling hangs.
+"""
 
 _RENDERED_SECONDS = 1.0  # how old a page or JSON may be
 _HTML = "text/html; charset=utf-8"
@@ -24,7 +26,10 @@ def _rendered(
     render: Callable[[Snapshot, float], Response],
     wall: Callable[[], float],
 ) -> Handler:
-    """Return a handler that renders at most once a second, for any number of clients and changes of the snapshot."""
+    """Return a handler that renders at most once a second.
+
+    This holds for any number of clients and any number of changes of the snapshot.
+    """
     kept: tuple[float, Response] | None = None
 
     def handle(_: Request) -> Response:

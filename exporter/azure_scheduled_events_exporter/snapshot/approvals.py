@@ -39,7 +39,10 @@ class ApprovalOutcome(StrEnum):
 
 
 def no_requests() -> dict[ApprovalOutcome, int]:
-    """Return the counts before the first request; dry runs and late requests are counted only where there are some."""
+    """Return the counts before the first request.
+
+    Outcomes that are not here, dry runs and late requests, appear with the first of them.
+    """
     return dict.fromkeys(
         (ApprovalOutcome.ACCEPTED, ApprovalOutcome.REJECTED, ApprovalOutcome.ERROR), 0
     )

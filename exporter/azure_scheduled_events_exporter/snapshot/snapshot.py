@@ -23,7 +23,10 @@ from .pushes import Pushes
 POLL_BOUNDS = (0.01, 0.1, 1.0, 10.0, 130.0)
 
 ENDED_SECONDS = 3600.0
-"""For how long metrics show that an event has ended: rules hold an event of a VM that is away for at most as long."""
+"""For how long metrics show that an event has ended, in seconds.
+
+Rules hold an event of a VM that is away for at most as long.
+"""
 
 ALL_ENDED_SECONDS = 300.0
 """For how long metrics show every end, however many came at once: so that rules know of each."""
@@ -62,7 +65,11 @@ class Polls:
 
 @dataclass(frozen=True, slots=True)
 class Deliveries:
-    """Number of trace spans: accepted and refused by the collector since the process began, and waiting now."""
+    """Numbers of trace spans.
+
+    The collector has accepted ``exported`` and refused ``failed`` since the process began.
+    ``queued`` wait now.
+    """
 
     exported: int = 0
     failed: int = 0
@@ -122,7 +129,10 @@ class Snapshot:
 
     @property
     def is_misnamed(self) -> bool:
-        """Whether ``--instance.name`` is not this VM's name in IMDS, so that its own events count as another VM's."""
+        """Whether ``--instance.name`` is not this VM's name in IMDS.
+
+        If so, its own events count as another VM's.
+        """
         names = (self.vm_name, self.identity.vm_name if self.identity else None)
         return all(names) and len({comparable_name(name) for name in names if name}) > 1
 
@@ -138,7 +148,7 @@ class Snapshot:
         )
 
     def sharing(self, before: "Snapshot") -> "Snapshot":
-        """Return the same snapshot, in which what is equal in ``before`` is the same object as there."""
+        """Return this snapshot with the objects of ``before`` wherever they are equal."""
         same: dict[str, Any] = {}
         for each in fields(self):
             old = getattr(before, each.name)

@@ -176,7 +176,10 @@ def _without_effect(environment: Mapping[str, str]) -> Iterator[str]:
 
 
 def _paths(environment: Mapping[str, str]) -> Iterator[str]:
-    """Yield what OpenTelemetry's SDK makes of an address: the path is added to one variable only."""
+    """Yield warnings about the address that OpenTelemetry's SDK makes of a variable.
+
+    It adds the path to one of the two variables only.
+    """
     traces = environment.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "").strip()
     base = environment.get("OTEL_EXPORTER_OTLP_ENDPOINT", "").strip()
     try:

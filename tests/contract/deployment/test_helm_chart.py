@@ -57,7 +57,9 @@ def test_names_are_its_own(charts: dict[str, list[Manifest]]) -> None:
 
 
 def test_prometheus_operator_takes_it(charts: dict[str, list[Manifest]]) -> None:
-    """PodMonitor and PrometheusRule are what the operator's own types say, without an unknown key."""
+    """PodMonitor and PrometheusRule conform to the operator's own types, without an unknown
+    key.
+    """
     checked = 0
     for manifests in charts.values():
         for kind in ("PodMonitor", "PrometheusRule"):

@@ -96,7 +96,7 @@ def test_schema_and_values_name_the_same() -> None:
     ],
 )
 def test_wrong_values_are_refused(setting: str, said: str) -> None:
-    """A value that is misspelled or cannot be is refused by its name, before anything is rendered."""
+    """A misspelled or invalid value is refused by its name, before anything is rendered."""
     done = helm("template", "events", str(CHART), "--set", setting)
     assert done.returncode != 0
     # Helm writes web.tls or /web/tls, by version.

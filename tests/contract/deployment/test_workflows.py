@@ -146,7 +146,9 @@ def test_every_supported_python_is_tested() -> None:
 
 
 def test_what_is_published_is_built_once() -> None:
-    """PyPI, the release and the attestations get the very files that one job has built and checked."""
+    """PyPI, the release and the attestations get the files that one job has built and
+    checked.
+    """
     release = GITHUB / "workflows" / "release.yml"
     builders = {name for name, step in steps(release) if "make release" in step.get("run", "")}
     assert builders == {"build"}

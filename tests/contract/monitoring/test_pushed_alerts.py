@@ -49,12 +49,8 @@ def test_labels_are_those_of_the_rules(tmp_path: Path) -> None:
                 }
                 life = Lifecycle(event, State.SCHEDULED, Scope.SELF, Timestamp(0.0))
                 alert = alert_of(life, kind, None, catalog, kept)
-                series.append(
-                    {
-                        "series": f"azure_scheduled_events_event_seen_timestamp_seconds{_labels(shown)}",
-                        "values": "0 15 30",
-                    }
-                )
+                seen = f"azure_scheduled_events_event_seen_timestamp_seconds{_labels(shown)}"
+                series.append({"series": seen, "values": "0 15 30"})
                 alerts += [dict(alert.labels)] if alert else []
         samples = [
             {"labels": _labels({**each, "__name__": "ALERTS", "alertstate": "firing"}), "value": 1}

@@ -150,7 +150,9 @@ def test_root_becomes_the_user_that_is_named(start: Start, folder: Path) -> None
 
 
 def test_a_journal_of_root_is_handed_over(start: Start, folder: Path) -> None:
-    """A journal begun as root continues under the user, also in the folder of packages and units."""
+    """A journal begun as root continues under the user, also in the folder of packages and
+    units.
+    """
     state = folder / "azure-scheduled-events-exporter"
     exporter = start("--journal.path", str(state), log="first")
     eventually(

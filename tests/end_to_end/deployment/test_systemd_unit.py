@@ -50,7 +50,7 @@ def test_no_user_namespace() -> None:
 
 @pytest.mark.parametrize("drop_in", ["", *DROP_INS], ids=range(1 + len(DROP_INS)))
 def test_unit_has_no_mistake(drop_in: str, tmp_path: Path) -> None:
-    """Every line of the unit, and of each drop-in of the page, is taken by systemd without a word."""
+    """The unit and the drop-ins of the page are accepted by systemd without a warning."""
     text = UNIT.read_text()
     assert f"ExecStart={PROGRAM} run\n" in text
     unit = tmp_path / UNIT.name
@@ -117,7 +117,7 @@ boxed = pytest.mark.parametrize("machine", ["namespaces"] if is_possible() else 
 
 @boxed
 def test_in_the_sandbox(box: Box, machine: str) -> None:
-    """In its sandbox the exporter polls, journals under its own user, and knows which boot this is."""
+    """In its sandbox the exporter polls, journals as its own user, and knows the boot id."""
     eventually(
         lambda: "1 event: Freeze of this VM" in box.shown("StatusText"),
         f"the event, with {machine}",

@@ -50,7 +50,7 @@ def exporter(start_exporter: Callable[..., Exporter], simulator: Simulator) -> E
 def shown(
     exporter: Exporter, simulator: Simulator, document: bytes
 ) -> tuple[Scrape, dict[str, object], str]:
-    """Serve ``document``; return metrics, the event as JSON, and the page once its event is shown."""
+    """Serve ``document``; once its event is shown, return metrics, its JSON and the page."""
     simulator.serve_body(document)
     exporter.shows("the event", lambda scrape: scrape.series("event_info"))
     [event] = json.loads(fetch(f"{exporter.url}/api/v1/events").body)["events"]

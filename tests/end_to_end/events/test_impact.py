@@ -59,7 +59,10 @@ def retransmitted() -> int:
 
 @contextmanager
 def unanswered_connections(count: int) -> Iterator[None]:
-    """Try to connect to a socket whose queue is full: the kernel drops what it sends, and repeats."""
+    """Try to connect to a socket whose queue is full.
+
+    The kernel drops the first packet and repeats it later.
+    """
     with ExitStack() as stack:
         server = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
         for _ in range(count):

@@ -48,7 +48,9 @@ def test_only_what_the_newest_document_shows_is_approved(machine: Machine, body:
 
 
 def test_no_approval_by_the_name_in_a_journal_of_an_unknown_vm(unnamed: Machine) -> None:
-    """The journal may be of another VM, so its name approves nothing until IMDS has named this VM."""
+    """The journal may be another VM's, so its name approves nothing until IMDS has named this
+    VM.
+    """
     unnamed.polls(10, None, USER_EVENT)
     assert approvals(unnamed) == []
     assert unnamed.exporter

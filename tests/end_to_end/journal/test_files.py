@@ -170,7 +170,9 @@ class TestAnotherVm:
     def test_it_is_set_aside(
         self, run: Callable[..., Exporter], simulator: Simulator, state: Path
     ) -> None:
-        """Another VM does not report the first one's events, logs this, and sets the history aside."""
+        """Another VM does not report the first one's events, logs this, and sets the history
+        aside.
+        """
         first = run()
         simulator.set_document([event("THEIRS", not_before="Mon, 11 Apr 2022 22:26:58 GMT")])
         counted(first, detected=1)

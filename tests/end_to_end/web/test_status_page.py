@@ -152,7 +152,9 @@ def test_countdown_runs(simulator: Simulator, exporter: Exporter, context: Brows
 
 
 def test_works_without_script(simulator: Simulator, exporter: Exporter, browser: Browser) -> None:
-    """With JavaScript switched off, the page shows the events and keeps up by loading itself again."""
+    """With JavaScript switched off, the page shows the events and updates by loading itself
+    again.
+    """
     simulator.set_document([event()])
     exporter.shows(
         "the event", lambda now: now.value("pending", event_type="Reboot", scope="self") == 1

@@ -220,7 +220,7 @@ def test_documented_files(block: Block, authority: Authority, tmp_path: Path) ->
 
 
 def test_documented_hash(tmp_path: Path) -> None:
-    """The command on the page makes a hash that the exporter takes, of the password that was typed."""
+    """The command on the page hashes the typed password as the exporter expects it."""
     [command] = re.findall(r"(?m)^/opt/\S+/bin/python3 -c '(.+bcrypt.+)'$", PAGE.read_text())
     done = subprocess.run(
         [sys.executable, "-c", command],

@@ -1,4 +1,7 @@
-"""A complete healthy chain for ``doctor``, and substitutes for servers that are not installed here."""
+"""A complete healthy chain for ``doctor``.
+
+It has substitutes for servers that are not installed here.
+"""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -91,7 +94,7 @@ def grafana(**changed: Reply) -> dict[str, Reply]:
 def imds(
     name: str = VM, host_name: str = "", resources: tuple[str, ...] = (), **headers: str
 ) -> dict[str, Reply]:
-    """Return the answers of a metadata service for a VM, with one event if ``resources`` are given."""
+    """Return the answers of IMDS to a VM, with one event if ``resources`` are given."""
     event = entry(
         EventId="C7061BAC-AFDC-4513-B24B-AA5F13A16123",
         EventType="Freeze",
@@ -266,7 +269,7 @@ class Chain:
         return {**job, **changed}
 
     def run_alertmanager(self, edit: "AlertmanagerEdit") -> str:
-        """Start another Alertmanager whose configuration ``edit`` has changed; return its address."""
+        """Start an Alertmanager whose configuration ``edit`` changes; return its address."""
         folder = self.new_folder()
         config = yaml.safe_load((self.folder / "alertmanager" / "alertmanager.yml").read_text())
         edit(config)

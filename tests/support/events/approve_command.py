@@ -80,7 +80,10 @@ def approve(url: str, state: Path, *arguments: str) -> subprocess.CompletedProce
 
 
 def a_second_later(simulator: Simulator) -> None:
-    """Wait until IMDS has forgotten the requests so far: it would throttle two commands together."""
+    """Wait until IMDS has forgotten the requests so far.
+
+    It would throttle two commands together.
+    """
     asked = simulator.now()
     eventually(lambda: simulator.now() > asked + 1, "a second later")
 

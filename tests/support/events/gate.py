@@ -1,4 +1,4 @@
-"""A proxy in front of a simulator that refuses, loses or delays approvals on the command of a test."""
+"""A proxy in front of a simulator: it refuses, loses or delays approvals as a test says."""
 
 import json
 import threading

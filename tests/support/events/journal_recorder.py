@@ -28,7 +28,7 @@ Open = Callable[[Path | None], "Recorder"]
 
 @dataclass
 class Recorder:
-    """What a poller does with a journal: it observes, records, and keeps the whole state in mind."""
+    """Does what a poller does with a journal: observes, records, and keeps the whole state."""
 
     journal: Journal
     now: Timestamp = field(default_factory=lambda: Timestamp(START, 1000.0, "boot"))

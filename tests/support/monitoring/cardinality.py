@@ -34,7 +34,10 @@ INTERVAL = 5  # seconds between scrapes
 FLEETS = (1, 100, 10_000)
 ADDED = 5  # by Prometheus to each target: up, scrape_duration_seconds and three more
 
-_HISTOGRAMS = "azure_scheduled_events_(notice|approval_latency|phase_duration|observed_pause)_seconds_(bucket|sum|count)"
+_HISTOGRAMS = (
+    "azure_scheduled_events_(notice|approval_latency|phase_duration|observed_pause)_seconds"
+    "_(bucket|sum|count)"
+)
 
 # When what happens, in seconds since the first document; NotBefore is at 900, later moved to 1,000.
 _FATES = {

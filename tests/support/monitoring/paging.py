@@ -32,7 +32,7 @@ class Notification:
     body: dict[str, Any]
 
     def alerts(self, scale_set: str = "") -> list[tuple[str, str, str]]:
-        """Return name, severity and status of its alerts, or of those about VMs of ``scale_set``."""
+        """Return name, severity and status of its alerts; with ``scale_set``, of those about it."""
         return [
             (alert["labels"]["alertname"], alert["labels"]["severity"], alert["status"])
             for alert in self.body.get("alerts", ())
@@ -177,7 +177,7 @@ class RuledPrometheus(ConfiguredPrometheus):
         return query(self.url, expression)
 
     def fired(self, scale_set: str) -> set[tuple[str, str]]:
-        """Return name and severity of every alert that has fired so far about VMs of ``scale_set``."""
+        """Return name and severity of all alerts so far about VMs of ``scale_set``."""
         alerts = 'max_over_time(ALERTS{alertstate="firing"}[1h])'
         events = f'max_over_time(azure_scheduled_events:event{{scale_set="{scale_set}"}}[1h])'
         places = f'max_over_time(ALERTS{{alertstate="firing",scale_set="{scale_set}"}}[1h])'

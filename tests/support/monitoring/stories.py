@@ -47,7 +47,8 @@ def info(
 
 def impact(vm: str, event: str, event_type: str, at: int, shape: str, more: str = "") -> Row:
     """Return the impact of an event on ``vm`` itself at so many seconds."""
-    labels = f'event_id="{event}",event_type="{event_type}",vm_id="{vm}",vm_name="{vm}",computer_name="{vm}"'
+    of_vm = f'vm_id="{vm}",vm_name="{vm}",computer_name="{vm}"'
+    labels = f'event_id="{event}",event_type="{event_type}",{of_vm}'
     first = " ".join(
         part if part.startswith(("_", "stale")) else f"{at}{part}" for part in shape.split()
     )

@@ -73,7 +73,7 @@ def search(
     lease_files: tuple[str, ...] = (),
     bind: tuple[str, int] = ("127.0.0.1", 0),
 ) -> str:
-    """Discover through ``server`` alone: nothing of this machine's leases, nothing beyond loopback."""
+    """Discover through ``server`` only, without this machine's leases or network."""
     exchange = Exchange(bind, server.address, pauses, answer_seconds)
     stop = wait or threading.Event().wait
     return discover(stop, logging.getLogger(), lease_files=lease_files, exchange=exchange, mac=MAC)

@@ -1,4 +1,7 @@
-"""A server that answers the client of IMDS with any bytes, and what the tests of that client share."""
+"""A server that answers the client of IMDS with any bytes.
+
+Also what the tests of that client share.
+"""
 
 import re
 import socket

@@ -1,4 +1,4 @@
-"""The server under TLS with a web configuration file, and clients of it, for the tests on the wire."""
+"""The server under TLS with a web configuration file, and clients of it."""
 
 import base64
 import http.client

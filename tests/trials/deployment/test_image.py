@@ -47,7 +47,10 @@ ENTER = """
 root=$1; mount --bind "$root" "$root"
 mount --bind "$2" "$root$3"
 mount -t tmpfs -o mode=0755,nosuid,noexec tmpfs "$root/dev"
-for device in null zero urandom; do : >"$root/dev/$device"; mount --bind "/dev/$device" "$root/dev/$device"; done
+for device in null zero urandom; do
+  : >"$root/dev/$device"
+  mount --bind "/dev/$device" "$root/dev/$device"
+done
 mount -t proc proc "$root/proc"
 mount -o remount,bind,ro "$root/dev"; mount -o remount,bind,ro "$root"
 user=$4; shift 4
@@ -59,7 +62,7 @@ Run = Callable[..., "Container"]
 
 @dataclass(frozen=True)
 class Image:
-    """The image as it was built: its files, its configuration, and what the build said of its size."""
+    """The image as it was built: its files, its configuration, and the output of the build."""
 
     root: Path
     config: Mapping[str, Any]
@@ -208,7 +211,9 @@ def run(image: Image, volume: Path, tmp_path: Path) -> Iterator[Run]:
 
 
 def test_a_live_migration_is_seen_and_remembered(run: Run, volume: Path) -> None:
-    """On a read-only root its metrics are right, and a new container on the same volume continues."""
+    """On a read-only root its metrics are right, and a new container on the same volume
+    continues.
+    """
     with Simulator(QUIET) as simulator:
         container = run(simulator.url)
         container.shows("a poll", lambda now: now.value("up") == 1)

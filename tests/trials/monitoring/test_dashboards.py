@@ -152,7 +152,7 @@ def _differences(
 
 
 def _agree(stage: Stage, vm: str) -> None:
-    """Fail unless every panel of every board comes to show the same of one moment on both engines."""
+    """Fail unless both engines show the same in every panel of every board at one moment."""
     moment = float(int(time.time()))
     stage.victoria.wait_for_copy(stage.prometheus.url, moment)
     for board in BOARDS:

@@ -1,4 +1,6 @@
-"""Random fleets against a short oracle, and changes of the rules with which the stories must fail."""
+"""Random fleets against a short oracle, and changes of the rules with which the stories must
+fail.
+"""
 
 from pathlib import Path
 from typing import Any

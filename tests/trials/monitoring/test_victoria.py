@@ -18,7 +18,9 @@ def test_one_notification_an_event(tmp_path: Path) -> None:
 
 
 def test_first_notification_is_whole(tmp_path: Path) -> None:
-    """The first text that vmalert fills in has VMs, resource group, time and links, as with Prometheus."""
+    """The first text that vmalert fills in has VMs, resource group, time and links, as with
+    Prometheus.
+    """
     with StandIn("web_0") as vm:
         vm.show("R Reboot announced")
         with VictoriaStack(tmp_path, FAST, [vm.target]) as chain:

@@ -166,7 +166,7 @@ class Count:
 
 @dataclass
 class Round:
-    """One exporter, the events of :data:`STEPS`, and one trouble from a random step to a later one."""
+    """One exporter and the events of :data:`STEPS`; some of the steps meet one disk fault."""
 
     simulator: Simulator
     exporter: Exporter

@@ -82,7 +82,10 @@ def gap(simulator: Simulator) -> Iterator[list[float]]:
 def polls_beside(
     simulator: Simulator, exporter: Exporter, journal: Path, around: Round
 ) -> tuple[float, float]:
-    """Remove the files, and lock the disk; return the longest times between two polls, in seconds."""
+    """Return the longest times between two polls while files are removed and the disk hangs.
+
+    In seconds.
+    """
     with gap(simulator) as removed:
         for path in journal.parent.iterdir():
             path.unlink(missing_ok=True)

@@ -94,7 +94,7 @@ def with_an_event(place: Path, folder: Path) -> None:
 
 
 def started(order: Order, kind: str) -> tuple[float, float]:
-    """Start on a bad disk; return the seconds to a poll in `/metrics`, and from SIGTERM to the end."""
+    """Start on a bad disk; return the seconds to the first poll, and from SIGTERM to the end."""
     folder = order.folder / kind.replace(" ", "-")
     folder.mkdir()
     with bad_disk(kind, folder) as (place, environment), Simulator(QUIET) as simulator:

@@ -99,7 +99,9 @@ def test_what_was_measured_decides_about_harmless(
     measured: float | None,
     started: float,
 ) -> None:
-    """An event announced as harmless is told once it paused its VM for longer, or goes on and on."""
+    """An event announced as harmless is reported once it paused its VM for longer, or does not
+    end.
+    """
     event = replace(EVENT, event_type=event_type, duration_seconds=announced)
     known = seen(seen(Lifecycles(), event), replace(event, status="Started", not_before=None))
     life = replace(known.current["E"], observed_pause=measured)
@@ -116,7 +118,7 @@ def test_the_setting_decides_what_is_harmless() -> None:
 
 
 def test_a_pause_changes_the_kind_of_what_has_ended() -> None:
-    """The kind of an ended event is that at its end, with the pause that its last document brought."""
+    """The kind of an ended event includes the pause that its last document brought."""
     freeze = replace(EVENT, event_type="Freeze", duration_seconds=5.0)
     started = replace(freeze, status="Started", not_before=None)
     known = Lifecycles()

@@ -34,7 +34,9 @@ def read(wall: float, since_boot: float, boot_id: str = "boot-1") -> Timestamp:
     ],
 )
 def test_the_clock_that_got_furthest_tells(late: tuple[float, float], seconds: float) -> None:
-    """The pause is the delay of the clock that advanced most; a clock that was set is not a pause."""
+    """The pause is the delay of the clock that advanced most; a clock that was set is no
+    pause.
+    """
     assert gap(DUE, read(*late), 0.0) == pytest.approx(seconds)
     assert gap(DUE, read(late[0] + 5.0, late[1] + 5.0), 5.0) == pytest.approx(seconds)
 

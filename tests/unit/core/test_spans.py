@@ -1,4 +1,4 @@
-"""The trace of an event: ids that all VMs agree on, and the spans that each transition completes."""
+"""The trace of an event: ids that all VMs share, and the spans of each transition."""
 
 import hashlib
 from dataclasses import dataclass, field, replace

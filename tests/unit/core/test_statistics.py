@@ -71,7 +71,9 @@ def test_series_that_exist_from_the_start() -> None:
 
 @pytest.mark.parametrize("transition", list(Transition))
 def test_every_transition_is_counted(transition: Transition) -> None:
-    """A transition is counted once, under its event's type and source and its scope at that moment."""
+    """A transition is counted once, under its event's type and source and its scope at that
+    moment.
+    """
     assert counted(statistics(Change(transition, LIFE, at(1)))) == {
         ("Freeze", "Platform", "self", str(transition)): 1
     }

@@ -33,7 +33,9 @@ def test_impossible_addresses(url: str) -> None:
 
 
 def test_credentials_are_sent() -> None:
-    """User and password of an address and the header of a file reach the server, and are not shown."""
+    """User and password of an address and the header of a file reach the server, and are not
+    shown.
+    """
     with Canned({"/x": (200, {}, b"{}")}) as server:
         Api("--prometheus", server.url.replace("//", "//me:sesame@")).data("/x")
         Api("--prometheus", server.url, HttpConfig(authorization="Bearer token")).data("/x")

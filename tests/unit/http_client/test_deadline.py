@@ -1,4 +1,7 @@
-"""Connections that are not used again after they have been idle; tests/wire/imds has the deadlines."""
+"""Connections that are not used again after they have been idle.
+
+The deadlines are tested in tests/wire/imds.
+"""
 
 import pytest
 import requests

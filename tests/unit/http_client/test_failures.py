@@ -13,7 +13,7 @@ from azure_scheduled_events_exporter.http_client.failures import failure_reason
 
 @contextmanager
 def answering(answer: bytes) -> Iterator[str]:
-    """The address of a server that reads the beginning of one request, sends ``answer`` and closes."""
+    """Yield the address of a server that reads a part of a request, sends ``answer``, closes."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def serve() -> None:

@@ -100,7 +100,7 @@ def test_bad_http_config(text: str, message: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["password", "password_file"])
 def test_a_hash_for_a_password(kind: str, tmp_path: Path) -> None:
-    """A bcrypt hash is a server's; where a client needs the password, it is refused, and not shown."""
+    """A bcrypt hash where a client needs the password is refused, and not shown."""
     hashed = bcrypt.hashpw(b"sesame", bcrypt.gensalt(4)).decode()
     (tmp_path / "secret").write_text(f"{hashed}\n")
     given = {"password": hashed, "password_file": "secret"}[kind]

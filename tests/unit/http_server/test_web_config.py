@@ -48,7 +48,7 @@ def write(folder: Path, text: str) -> Path:
 
 @pytest.mark.parametrize(("text", "error"), BAD)
 def test_error(text: str, error: str, folder: Path) -> None:
-    """A mistake is refused with the file, the line, the key and what to write, and never a secret."""
+    """A mistake is refused with file, line, key and what to write, and no secret is shown."""
     path = write(folder, text.replace("PAIR", PAIR))
     with pytest.raises(UsageError) as raised:
         load(path)

@@ -96,7 +96,9 @@ class TestTrouble:
     """Entries wait in memory, in their order."""
 
     def test_full_in_mid_event(self, disk: Disk, caplog: pytest.LogCaptureFixture) -> None:
-        """What a full disk does not take is written when it has room again; the log says so once."""
+        """What a full disk does not take is written when it has room again; the log says so
+        once.
+        """
         caplog.set_level(logging.INFO)
         recorder = disk.begin(disk.folder)
         recorder.sees("A", "B")
@@ -340,7 +342,9 @@ class TestUnusable:
 
 
 def test_a_reader_delays_no_write(folder: Path, start: Open) -> None:
-    """A program that holds a transaction open for reading, as a stopped one does, delays no write."""
+    """A program that holds a transaction open for reading, as a stopped one does, delays no
+    write.
+    """
     recorder = start(folder)
     recorder.sees("A")
     with closing(sqlite3.connect(folder / "journal.sqlite", isolation_level=None)) as reader:
@@ -352,7 +356,9 @@ def test_a_reader_delays_no_write(folder: Path, start: Open) -> None:
 
 
 def test_a_write_lock_delays_no_poll(folder: Path, start: Open) -> None:
-    """While another program holds the write lock, entries wait; they are on disk when it lets go."""
+    """While another program holds the write lock, entries wait; they are written when it is
+    released.
+    """
     recorder = start(folder)
     with closing(sqlite3.connect(folder / "journal.sqlite", isolation_level=None)) as holder:
         holder.execute("BEGIN IMMEDIATE")

@@ -144,7 +144,9 @@ class TestRetention:
     """What has ended long ago is forgotten, but stays counted."""
 
     def test_counters_stay(self, folder: Path, start: Open) -> None:
-        """After the retention an event is in no history, and still in every counter and histogram."""
+        """After the retention an event is in no history, and still in every counter and
+        histogram.
+        """
         recorder = start(folder)
         recorder.sees("OLD", "OPEN")
         recorder.after(5).sees("OPEN")

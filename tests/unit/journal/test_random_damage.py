@@ -133,7 +133,7 @@ def test_any_value_in_a_column(data: st.DataObject) -> None:
     ("column", "value"), [("epoch", b"x"), ("last_number", 2.5), ("vm_id", b"x")]
 )
 def test_state_of_a_wrong_type(column: str, value: object) -> None:
-    """SQLite looks at no CHECK in a file that is only read, so the types are compared when it is."""
+    """Types are checked when a file is read: SQLite evaluates CHECK only on writes."""
     with contextlib.closing(sqlite3.connect(":memory:")) as connection:
         connection.deserialize(without_log(sound()))
         connection.execute(f"UPDATE state SET {column} = ?", (value,))

@@ -1,4 +1,4 @@
-"""The journal at a start: it is read in a thread of its own, and renamed only if it is proven to be damaged."""
+"""The journal at a start: it is read in a thread, and renamed only if damage is proven."""
 
 import os
 import shutil
@@ -179,7 +179,7 @@ def test_a_lock_of_another_process_is_told_apart(folder: Path) -> None:
 
 
 def test_a_flood_is_told(folder: Path, start: Open) -> None:
-    """More than the queue holds is dropped, the oldest first; the journal is not up for a minute."""
+    """A full queue drops its oldest entries, and the journal is not up for a minute."""
     recorder = start(folder)
     recorder.sees("A")
     life = recorder.known.current["A"]

@@ -124,7 +124,7 @@ def test_promtool_finds_nothing_to_complain() -> None:
 
 
 def test_openmetrics_parses_strictly() -> None:
-    """A scraper that asks for OpenMetrics gets a body that its reference parser accepts to the end."""
+    """A scraper that asks for OpenMetrics gets a body that the reference parser accepts."""
     rendering = exposition(full_life()).render(OPENMETRICS)
     names = [family.name for family in parse_openmetrics(rendering.body.decode())]  # type: ignore[no-untyped-call]
     assert rendering.content_type.startswith("application/openmetrics-text; version=1.0.0")
@@ -340,7 +340,7 @@ def test_the_impact_of_own_events() -> None:
 
 
 def test_when_an_event_was_seen_and_when_its_impact_begins() -> None:
-    """Each newest document shows its events anew, with their kind; harmless ones have an impact too.
+    """Each newest document shows its events anew, with kind and, even if harmless, impact.
 
     An event that a document does not show because a part of it is unreadable is not seen again.
     """

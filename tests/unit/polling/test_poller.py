@@ -1,4 +1,4 @@
-"""One poll after another: what each outcome shows, logs and keeps, against a simulator over HTTP."""
+"""What each outcome of a poll shows, logs and keeps, against a simulator over HTTP."""
 
 import logging
 from collections.abc import Iterator
@@ -40,7 +40,9 @@ def messages(caplog: pytest.LogCaptureFixture) -> list[str]:
 def test_a_failure_leaves_the_events(
     fault: str, outcome: Outcome, machine: Machine, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A poll that fails is counted and logged once; the events stay, and ``up`` is 0 until one succeeds."""
+    """A poll that fails is counted and logged once; the events stay, and ``up`` is 0 until one
+    succeeds.
+    """
     caplog.set_level(logging.INFO)
     machine.imds.inject(fault)
     assert [machine.outcome() for _ in range(2)] == [outcome] * 2

@@ -83,7 +83,7 @@ def test_at_latest() -> None:
 
 
 def test_a_poll_hangs_if_it_is_late_at_two_looks() -> None:
-    """The first look may be directly after a pause of the VM, when the poll has had no time to end."""
+    """A look directly after a pause of the VM does not count: the poll had no time to end."""
     now = Timestamp(0.0)
     liveness = Liveness(lambda: now)
     liveness.expect(130.0)

@@ -77,7 +77,9 @@ def test_nothing_is_detected_twice(machine: Machine, disk_works: threading.Event
 def test_what_happens_before_it_is_read_is_kept(
     machine: Machine, disk_works: threading.Event
 ) -> None:
-    """Transitions of the time before are in the journal in their order, after those of earlier runs."""
+    """Transitions from before the journal was read are in it in their order, after those of earlier
+    runs.
+    """
     machine.polls(0, None, event())
     machine.restarts(in_order=True)
     disk_works.clear()

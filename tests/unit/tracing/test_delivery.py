@@ -228,7 +228,9 @@ TRACES = {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://127.0.0.1:4318/v1/traces
     ],
 )
 def test_when_tracing_is_on(endpoint: str | None, variables: dict[str, str], *, on: bool) -> None:
-    """Tracing needs an endpoint, by flag or variable, and OpenTelemetry's own switches turn it off."""
+    """Tracing needs an endpoint, by flag or variable, and OpenTelemetry's own switches turn it
+    off.
+    """
     assert is_on(endpoint, variables) is on
 
 

@@ -51,7 +51,10 @@ from support.paths import ROOT
 
 DOCUMENT = (ROOT / "docs" / "status-page.md").read_text(encoding="utf-8")
 Structure = list[tuple[str, tuple[str, ...]]]
-HOSTILE = """</title></style></script><script>hacked()</script><img src=x onerror='hacked()' style="x">&amp;"""
+HOSTILE = (
+    "</title></style></script><script>hacked()</script>"
+    """<img src=x onerror='hacked()' style="x">&amp;"""
+)
 
 
 class Page(HTMLParser):
@@ -244,7 +247,7 @@ def test_where_to_read_more() -> None:
 
 
 def test_what_hooks_did_and_what_was_measured() -> None:
-    """The card and the history say what a hook did for the event, and what the event did to the VM."""
+    """Card and history show what a hook did for the event, and what the event did to the VM."""
     begins = Readings(Timestamp(NOW - 60))
     life = freeze(
         state=State.STARTED,

@@ -110,7 +110,7 @@ def test_unknown_version(status: str, serve: Serve) -> None:
 
 
 def test_reason_phrase_off_azure(serve: Serve) -> None:
-    """The reason phrase of an answer is shown; an empty 403 is not blamed on the guest proxy agent."""
+    """The reason phrase is shown; an empty 403 is not blamed on the guest proxy agent."""
 
     def talk(connection: socket.socket, _: bytes) -> None:
         connection.sendall(http_case("http10-403"))
@@ -126,7 +126,9 @@ def test_reason_phrase_off_azure(serve: Serve) -> None:
     ("status", "is_refusal"), [(202, False), (400, True), (429, True), (500, False), (504, False)]
 )
 def test_certainty_of_a_refusal(status: int, is_refusal: bool, serve: Serve) -> None:
-    """Only a redirect or an error of the client says for certain that an approval was not accepted."""
+    """Only a redirect or an error of the client says for certain that an approval was not
+    accepted.
+    """
     with pytest.raises(ImdsError) as caught:
         client_of(serve(always(answer(b"", f"{status} Odd"))).url).approve(["an-id"], LONG)
     assert caught.value.is_refusal is is_refusal

@@ -164,7 +164,9 @@ class TestErrors:
         ],
     )
     def test_broken_off(self, said: bytes, serve: Serve) -> None:
-        """An answer that ends early, or is no HTTP, is a connection error, never half a document."""
+        """An answer that ends early, or is no HTTP, is a connection error, never half a
+        document.
+        """
 
         def talk(connection: socket.socket, _: bytes) -> None:
             connection.sendall(said)

@@ -1,4 +1,4 @@
-"""What the tests of OTLP share: a collector, and an environment without settings for OpenTelemetry."""
+"""A collector, and an environment without settings for OpenTelemetry."""
 
 from collections.abc import Iterator
 

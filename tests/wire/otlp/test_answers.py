@@ -58,7 +58,7 @@ class TestAnswers:
 
     @pytest.mark.parametrize("count", [b"1", b'"1"'], ids=["number", "text"])
     def test_partial_success_in_json(self, count: bytes, collector: Collector) -> None:
-        """The same holds for a collector that answers in JSON, whose 64-bit numbers may be texts."""
+        """This holds for answers in JSON too, whose 64-bit numbers may be texts."""
         collector.answer(
             Reply(body=b'{"partialSuccess":{"rejectedSpans":%b,"errorMessage":"no room"}}' % count)
         )
