@@ -7,6 +7,7 @@ says: ``web.report`` does.
 import argparse
 import re
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -19,6 +20,7 @@ from azure_scheduled_events_exporter.errors import ExporterError, UsageError
 from azure_scheduled_events_exporter.journal.file import MEMORY, read_only
 from azure_scheduled_events_exporter.journal.folder_owner import as_folder_owner
 from azure_scheduled_events_exporter.journal.store import PAGE, Store
+from azure_scheduled_events_exporter.times import iso_time
 from azure_scheduled_events_exporter.web.report.content import report
 from azure_scheduled_events_exporter.web.report.markdown import markdown
 from azure_scheduled_events_exporter.web.report.model import Asked, Sources
@@ -79,7 +81,9 @@ def run(parsed: argparse.Namespace) -> int:
     path = Path(config.journal_path)
     with as_folder_owner(path), closing(read_only(path)) as store:
         sources = sources_of(store, chosen(store, parsed.event_id), parsed.trace_link)
-    written_by = f"Written by azure-scheduled-events-exporter {__version__} from its journal."
+    now = iso_time(round(time.time())).replace("T", " ").replace("Z", " UTC")
+    program = f"azure-scheduled-events-exporter {__version__}"
+    written_by = f"Written at {now} by {program} from its journal."
     sys.stdout.write(_FORMS[parsed.format](report(sources), written_by))
     return 0
 

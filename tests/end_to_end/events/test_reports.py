@@ -3,20 +3,24 @@
 The golden files are the reports as somebody reads them: review each difference.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing
-from dataclasses import fields, replace
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from re import sub
+from typing import Any
 
 import pytest
 
 from azure_scheduled_events_exporter.commands.report import chosen, sources_of
 from azure_scheduled_events_exporter.core.document import parse_document
+from azure_scheduled_events_exporter.core.impact import Impact, Readings, Tcp
 from azure_scheduled_events_exporter.core.kinds import SHORT_FREEZE_SECONDS, with_kind
-from azure_scheduled_events_exporter.core.lifecycle import Lifecycle
+from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycle
+from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.journal.file import read_only, writable
+from azure_scheduled_events_exporter.journal.inbox import ApprovalRequest
 from azure_scheduled_events_exporter.simulator import Scenario, Simulator, shipped
 from azure_scheduled_events_exporter.snapshot.hooks import HookRun
 from azure_scheduled_events_exporter.web.report.content import report
@@ -24,9 +28,11 @@ from azure_scheduled_events_exporter.web.report.markdown import markdown
 from azure_scheduled_events_exporter.web.report.page import page
 from support.events.machine import START, Machine, MachineClock
 from support.paths import PAYLOADS
+from support.programs import eventually
 
 WRITTEN_BY = "Written by a test."
-MEASURED = {"observed_pause", "pauses", "impact"}
+NOTHING: Mapping[str, Any] = {"observed_pause": None, "pauses": 0, "impact": None}
+"""The impact of an event that nobody has measured."""
 LINK = "https://traces.example/{}"
 Compare = Callable[[str, str], None]
 BODIES = [
@@ -61,20 +67,19 @@ def play(machine: Machine) -> None:
     machine.looks(machine.clock.wall - START + 30)
 
 
-def reports(machine: Machine, event_id: str | None = None) -> tuple[str, str]:
-    """Return the report of an event, or of the newest one, as Markdown and as HTML."""
+def reports(machine: Machine, measured: Mapping[str, Any] = NOTHING) -> tuple[str, str]:
+    """Return the report of the newest event, with this impact, as Markdown and as HTML."""
     machine.restarts(in_order=True)
     with closing(read_only(machine.folder)) as store:
-        life = unmeasured(chosen(store, event_id))
+        life = with_impact(chosen(store, None), measured)
         content = report(sources_of(store, life, LINK.format("1f0e")))
     return markdown(content, WRITTEN_BY), page(content, WRITTEN_BY)
 
 
-def unmeasured(life: Lifecycle) -> Lifecycle:
-    """Return the event without what the exporter measured: a clock that is set by hand jumps."""
-    defaults = {each.name: each.default for each in fields(life) if each.name in MEASURED}
+def with_impact(life: Lifecycle, measured: Mapping[str, Any]) -> Lifecycle:
+    """Return the event with this impact: a clock that is set by hand jumps, so measures wrongly."""
     return with_kind(
-        replace(life, **defaults),  # type: ignore[arg-type] # as its class says
+        replace(life, **measured),
         (life.ended_at or life.first_seen).wall,
         SHORT_FREEZE_SECONDS,
     )
@@ -114,17 +119,54 @@ def test_published_bodies(
     golden(f"reports/{name}.md", reports(vm)[0])
 
 
-def test_hooks_and_approvals(machine: Callable[..., Machine], golden: Compare) -> None:
-    """A report has who approved, and what a hook ran with its last lines of output."""
-    vm = machine(scenario="user-reboot")
-    vm.policy = "documented"
+def prepared(life: Lifecycle, at: float) -> HookRun:
+    """Return a run of a hook for an event; it takes 1.5 s and succeeds."""
+    run = HookRun("1", "drain.sh", life.event_id, life.event.event_type, "prepare", at)
+    assert life.not_before is not None
+    left = life.not_before - at - 1.5
+    output = "draining 12 connections\n`done`"
+    return replace(run, outcome="ok", duration=1.5, seconds_left=left, output=output)
+
+
+def first_seen(vm: Machine) -> Lifecycle:
+    """Return the event that a poll 31 s after the start of the story shows."""
     vm.looks(31)
     assert vm.exporter
     [life] = vm.exporter.poller.snapshot.current.values()
-    run = HookRun("1", "drain.sh", life.event_id, "Reboot", "prepare", START + 32)
-    output = "draining 12 connections\n`done`"
-    ended = replace(run, outcome="ok", duration=1.5, seconds_left=800.0, output=output)
+    return life
+
+
+def is_approved(vm: Machine) -> bool:
+    """Poll 34 s after the start of the story; return whether its event is approved."""
+    vm.looks(34)
+    assert vm.exporter
+    current = vm.exporter.poller.snapshot.current
+    return all(life.approved_here for life in current.values())
+
+
+def test_hooks_and_approvals(machine: Callable[..., Machine], golden: Compare) -> None:
+    """A report has who approved, and that a hook was not ready before the event that started."""
+    vm = machine(scenario="user-reboot")
+    vm.policy = "documented"
+    life = first_seen(vm)
     with closing(writable(vm.folder)) as store:
-        store.put_hook_run(ended)
+        store.put_hook_run(prepared(life, START + 31.2))
     play(vm)
     golden("reports/approved-and-prepared.md", reports(vm)[0])
+
+
+def test_measured_impact(machine: Callable[..., Machine], golden: Compare) -> None:
+    """A report has the hook's approval, and what was measured beside what was announced."""
+    vm = machine(scenario="host-maintenance")
+    life = first_seen(vm)
+    with closing(writable(vm.folder)) as store:
+        store.put_hook_run(prepared(life, START + 31.2))
+        vm.looks(33)
+        asked = ApprovalRequest(life, "drain.sh", START + 33, START + 63, approver=Approver.HOOK)
+        store.add_requests([asked])
+        eventually(lambda: is_approved(vm), "an approval")
+    play(vm)
+    readings = Readings(Timestamp(START, 0.0, "boot-1"))
+    impact = Impact(readings, readings, before=Tcp(3, 0), during=Tcp(412, 19), clock_step=41.1)
+    measured = {"observed_pause": 41.25, "pauses": 2, "impact": impact}
+    golden("reports/paused-longer.md", reports(vm, measured)[0])

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from azure_scheduled_events_exporter.core.document import EventSource, comparable_name
 from azure_scheduled_events_exporter.core.event_types import EVENT_FACTS, URGENT_NOTICE_SECONDS
+from azure_scheduled_events_exporter.core.kinds import Kind
 from azure_scheduled_events_exporter.core.lifecycle import (
     Approver,
     Lifecycle,
@@ -17,7 +18,7 @@ from azure_scheduled_events_exporter.core.lifecycle import (
 )
 from azure_scheduled_events_exporter.core.records import seconds_between
 from azure_scheduled_events_exporter.core.spans import trace_id
-from azure_scheduled_events_exporter.snapshot.hooks import HookRun
+from azure_scheduled_events_exporter.snapshot.hooks import HookRun, Phase
 from azure_scheduled_events_exporter.times import iso_time
 from azure_scheduled_events_exporter.web.wording import (
     KINDS,
@@ -97,10 +98,12 @@ def _summary(life: Lifecycle) -> Line:
         parts.append("It had started when it was first seen.")
     if life.outcome is not None and life.ended_at is not None:
         _, said = OUTCOMES[life.outcome]
-        parts.append(f"Gone at {_time(life.ended_at.wall)}. {said}")
+        parts.append(f"Over at {_time(life.ended_at.wall)}. {said}")
     else:
         parts.append(f"It is current: {standing(life)}.")
     if life.observed_pause is not None:
+        announced = impact(life.event.duration_seconds)
+        parts.append(f"Announced interruption: {announced}.")
         parts.append(f"The longest pause that this VM measured: {paused(life.observed_pause)}.")
     return (" ".join(parts),)
 
@@ -129,32 +132,48 @@ def _this_vm(life: Lifecycle) -> Line:
     if life.own_name:
         names = {comparable_name(name) for name in life.event.resources}
         is_named = comparable_name(life.own_name) in names
-        ending = ", which it affected" if is_named else ", which earlier documents named"
+        ending = ", which the event names" if is_named else ", which earlier documents named"
         return (Quoted(life.own_name), ending)
     if life.vm_name:
-        return (Quoted(life.vm_name), ", which it did not affect")
+        return (Quoted(life.vm_name), ", which the event does not name")
     return ("unknown: IMDS had not told its name",)
 
 
 def _notice(life: Lifecycle) -> Section:
-    given = "unknown: no document had a NotBefore"
-    if life.notice_seconds == 0 and life.announced:
-        given = "none: NotBefore had passed when it was first seen"
-    elif life.notice_seconds == 0:
-        given = "none: it had started when it was first seen"
-    elif life.notice_seconds is not None:
-        given = f"{length(life.notice_seconds)}, from first seen to NotBefore"
-    known = EVENT_FACTS.get(life.event.event_type)
-    usual = "unknown: Azure documents no such type"
-    if known is not None:
-        usual = (
-            f"{length(known.usual_notice)}; any event may have as little as"
-            f" {length(URGENT_NOTICE_SECONDS)}"
-        )
-    facts = [Fact("Given", (given,)), Fact("Documented", (usual,))]
+    facts = [Fact("Given", (_given(life),))]
+    if life.started_at is not None and life.announced:
+        left = length(life.started_at.since(life.first_seen))
+        facts.append(Fact("Until the start", (f"{left}, from first seen to Started",)))
+    facts.append(Fact("Documented", (_documented(life),)))
     if life.not_before is not None:
-        facts.append(Fact("NotBefore", (_time(life.not_before),)))
+        last = ", the last one" if _was_rescheduled(life) else ""
+        facts.append(Fact("NotBefore", (f"{_time(life.not_before)}{last}",)))
     return Section("Notice", facts=tuple(facts))
+
+
+def _given(life: Lifecycle) -> str:
+    if not life.announced:
+        return "none: it had started when it was first seen"
+    if life.notice_seconds is None:
+        return "unknown: no document had a NotBefore"
+    if life.notice_seconds == 0:
+        return "none: NotBefore had passed when it was first seen"
+    first = "the first NotBefore" if _was_rescheduled(life) else "NotBefore"
+    return f"{length(life.notice_seconds)}, from first seen to {first}"
+
+
+def _was_rescheduled(life: Lifecycle) -> bool:
+    return any(move.transition is Transition.RESCHEDULED for move in life.moves)
+
+
+def _documented(life: Lifecycle) -> str:
+    known = EVENT_FACTS.get(life.event.event_type)
+    if known is None:
+        return "unknown: Azure documents no such type"
+    usual = length(known.usual_notice)
+    if known.usual_notice <= URGENT_NOTICE_SECONDS:
+        return usual
+    return f"{usual}; any event may have as little as {length(URGENT_NOTICE_SECONDS)}"
 
 
 def _approval(sources: Sources) -> Section:
@@ -172,21 +191,34 @@ def _approval(sources: Sources) -> Section:
 
 def _approver(life: Lifecycle) -> Line:
     approval = life.approval
-    if approval is not None:
-        text = _APPROVERS[approval.by]
-        return (f"{text}: ", Quoted(approval.who)) if approval.who else (text,)
+    if approval is None:
+        return (_without_approval(life),)
+    text = _APPROVERS[approval.by]
+    if not approval.who:
+        return (text,)
+    named = ", rule " if approval.by is Approver.EXPORTER else ": "
+    return (f"{text}{named}", Quoted(approval.who))
+
+
+def _without_approval(life: Lifecycle) -> str:
     if life.state is State.ADVISORY:
-        return ("nobody: it is advice, and there is nothing to approve",)
+        return "nobody: it is advice, and there is nothing to approve"
     if not life.announced and life.event.source == EventSource.USER:
-        return ("unknown: it started at once, as after an automatic approval of Azure",)
-    if life.started_at is not None and not life.announced:
-        return ("nobody: it had started when it was first seen",)
+        return "unknown: it started at once, as after an automatic approval of Azure"
+    if life.kind is Kind.WITHOUT_NOTICE:
+        return "nobody: it came without notice"
+    if not life.announced:
+        return "unknown: it had started when it was first seen"
     if life.outcome is Transition.CANCELLED:
-        return ("nobody: it was cancelled",)
-    return ("nobody that this exporter knows of",)
+        return "nobody: it was cancelled"
+    return "nobody that this exporter knows of"
 
 
 def _impact(life: Lifecycle) -> Section:
+    if life.started_at is None:
+        announced = Fact("Announced interruption", (impact(life.event.duration_seconds),))
+        happened = Fact("What happened", (_without_start(life),))
+        return Section("Impact", facts=(announced, happened))
     measured = impact_values(life)
     rows = (
         _row("Interruption of the VM", impact(life.event.duration_seconds), _pause(life)),
@@ -202,6 +234,16 @@ def _impact(life: Lifecycle) -> Section:
     return Section("Impact", table=Table(heads, rows), notes=notes)
 
 
+def _without_start(life: Lifecycle) -> str:
+    if life.state is State.ADVISORY:
+        return "nothing: advice schedules nothing"
+    if life.outcome is Transition.CANCELLED:
+        return "nothing: the event never started"
+    if life.outcome is Transition.LOST:
+        return "unknown: nobody saw whether it started"
+    return "nothing yet: it has not started"
+
+
 def _row(*cells: str) -> tuple[Line, ...]:
     return tuple((cell,) for cell in cells)
 
@@ -214,7 +256,9 @@ def _pause(life: Lifecycle) -> str:
 
 def _started(life: Lifecycle) -> str:
     seconds = seconds_between(life.started_at, life.ended_at)
-    return "not known" if seconds is None else length(seconds)
+    if seconds is None:
+        return "still Started"
+    return length(seconds) if life.announced else f"at least {length(seconds)}"
 
 
 def _tcp(name: str, key: str, measured: Mapping[str, float | None]) -> tuple[Line, ...]:
@@ -234,7 +278,7 @@ def _step(seconds: float | None) -> str:
 def _hooks(sources: Sources) -> Section:
     if not sources.runs:
         return Section("Hooks", notes=(("No hook of this VM ran a script for it.",),))
-    rows = tuple(map(_run, sources.runs))
+    rows = tuple(_run(run, sources.life) for run in sources.runs)
     heads = ("Phase", "Command", "Began", "Took", "Left to NotBefore", "Outcome")
     outputs = tuple(
         Output((f"Last output of {run.phase} at {_time(run.started)}",), run.output)
@@ -244,16 +288,29 @@ def _hooks(sources: Sources) -> Section:
     return Section("Hooks", table=Table(heads, rows), outputs=outputs)
 
 
-def _run(run: HookRun) -> tuple[Line, ...]:
+def _run(run: HookRun, life: Lifecycle) -> tuple[Line, ...]:
     took = "" if run.duration is None else f"{run.duration:.1f} s"
+    outcome = run.outcome or "no end is known"
+    if _was_overtaken(run, life):
+        outcome += ", but the event had started"
     return (
         (run.phase,),
         (Quoted(run.command),),
         (_time(run.started),),
         (took,),
         (_left(run.seconds_left),),
-        (run.outcome or "no end is known",),
+        (outcome,),
     )
+
+
+def _was_overtaken(run: HookRun, life: Lifecycle) -> bool:
+    """Return whether the event started before a preparation for it was done.
+
+    NotBefore does not tell: an approved event starts before it.
+    """
+    if run.phase != Phase.PREPARE or run.duration is None or life.started_at is None:
+        return False
+    return life.started_at.wall < run.started + run.duration
 
 
 def _left(seconds: float | None) -> str:

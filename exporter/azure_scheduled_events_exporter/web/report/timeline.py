@@ -7,9 +7,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from azure_scheduled_events_exporter.core.lifecycle import Approver, State, Transition
+from azure_scheduled_events_exporter.core.lifecycle import (
+    Approver,
+    Lifecycle,
+    State,
+    Transition,
+)
 from azure_scheduled_events_exporter.core.records import Record
-from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.times import iso_time
 from azure_scheduled_events_exporter.web.wording import OUTCOMES, length
 
@@ -37,9 +41,13 @@ class _Step:
 def timeline(sources: Sources) -> Table:
     """Return what happened, the oldest first."""
     life = sources.life
-    steps = [*_transitions(sources.transitions), *_runs(sources), *_requests(sources)]
+    steps = [
+        *_transitions(sources.transitions, is_announced=life.announced),
+        *_runs(sources),
+        *_requests(sources),
+    ]
     if life.not_before is not None and life.state is not State.ADVISORY:
-        steps.append(_Step(life.not_before, (_not_before(life.ended_at, life.not_before),)))
+        steps.append(_Step(life.not_before, (_not_before(life, life.not_before),)))
     begun = life.first_seen.wall
     rows = tuple(
         ((_clock(step.at),), (_after(step.at - begun),), step.what)
@@ -48,9 +56,11 @@ def timeline(sources: Sources) -> Table:
     return Table(("Time", "After", "What"), rows)
 
 
-def _not_before(ended: Timestamp | None, due: float) -> str:
-    if ended is not None and ended.wall < due:
+def _not_before(life: Lifecycle, due: float) -> str:
+    if life.ended_at is not None and life.ended_at.wall < due:
         return "NotBefore: the event was over before it."
+    if life.started_at is not None and life.started_at.wall < due:
+        return "NotBefore: the event had started before it."
     return "NotBefore: without an approval, the event starts from now on."
 
 
@@ -62,9 +72,11 @@ def _after(seconds: float) -> str:
     return "" if seconds < 0 else f"+{length(seconds)}"
 
 
-def _transitions(records: tuple[Record, ...]) -> Iterator[_Step]:
+def _transitions(records: tuple[Record, ...], *, is_announced: bool) -> Iterator[_Step]:
     before = None
     for record in records:
+        if record["transition"] == Transition.STARTED and not is_announced:
+            continue  # the first line says so
         at = datetime.fromisoformat(str(record["at"])).timestamp()
         yield _Step(at, (_text(record, before),))
         before = record.get("not_before")
@@ -76,9 +88,7 @@ def _text(record: Record, before: object) -> str:
     due = record.get("not_before")
     match transition:
         case Transition.DETECTED:
-            when = f", NotBefore {_readable(due)}" if due else ", without a NotBefore"
-            state = record.get("state")
-            return f"First seen: {state}{when if state != State.STARTED else ''}."
+            return _first_seen(record.get("state"), due)
         case Transition.RESCHEDULED:
             return f"Rescheduled: NotBefore from {_readable(before)} to {_readable(due)}."
         case Transition.APPROVED:
@@ -90,6 +100,13 @@ def _text(record: Record, before: object) -> str:
         name, said = OUTCOMES[Transition(transition)]
         return f"{name.capitalize()}. {said}"
     return transition
+
+
+def _first_seen(state: object, due: object) -> str:
+    if state == State.STARTED:
+        return "First seen: Started already. When it started is not known."
+    when = f"NotBefore {_readable(due)}" if due else "without a NotBefore"
+    return f"First seen: {state}, {when}."
 
 
 def _readable(moment: object) -> str:

@@ -37,7 +37,8 @@ def _of_its_beginning(life: Lifecycle) -> Iterator[str]:
         return
     if not life.announced:
         yield (
-            "When it was decided: the first document that showed the event had it Started already."
+            "When it was scheduled, when it started, and who approved it: the first document that"
+            " showed the event had it Started already."
         )
     if life.proven_by_boot:
         yield "When exactly it started: nobody watched, and only a boot of this VM proves it."
@@ -63,8 +64,8 @@ def _of_its_impact(life: Lifecycle) -> Iterator[str]:
         return
     if has_begun and life.observed_pause is None:
         yield (
-            "How long the VM stood still: no exporter measured on it from the start of the event"
-            " on."
+            "How long the VM was interrupted: no exporter measured on it from the start of the"
+            " event on."
         )
     if has_begun and life.tcp is None:
         yield "What happened to TCP connections: it was not measured."
