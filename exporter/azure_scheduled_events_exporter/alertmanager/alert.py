@@ -6,6 +6,7 @@ Pure. Times in texts are those that IMDS sent, so a wrong clock of this VM chang
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from azure_scheduled_events_exporter.alerts.events import RESOLVE_AFTER
 from azure_scheduled_events_exporter.alerts.formats.texts import (
     NO_VMS,
     UNKNOWN_TIME,
@@ -22,6 +23,9 @@ from azure_scheduled_events_exporter.times import iso_time
 Catalog = Sequence[PushedAlert]
 """All alerts that exporters push."""
 
+_OTHERS_LATER_SECONDS = 120.0
+"""How much later than this VM the other VMs of an event may see its end."""
+
 
 @dataclass(frozen=True, slots=True)
 class Alert:
@@ -31,12 +35,14 @@ class Alert:
         labels: all of them, ``alertname`` among them; annotations: the texts.
         first_seen: when its event was first seen.
         hold_seconds: for how long Alertmanager keeps it without another post.
+        resolve_after_seconds: how long after the end of its event it is resolved.
     """
 
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
     first_seen: Timestamp
     hold_seconds: float
+    resolve_after_seconds: float = float(RESOLVE_AFTER)
 
     @property
     def identity(self) -> frozenset[tuple[str, str]]:
@@ -75,7 +81,18 @@ def alert_of(
         annotations=row.annotations(facts_of(life, instance)),
         first_seen=life.first_seen,
         hold_seconds=float(row.events.hold),
+        resolve_after_seconds=_resolve_after(life),
     )
+
+
+def _resolve_after(life: Lifecycle) -> float:
+    """Return how long after its end an event's alert is resolved.
+
+    The other VMs of an event may see its end later. A resolve while they or the rules still post
+    the alert would be followed by a second page.
+    """
+    has_other_vms = life.event.resource_count > 1
+    return RESOLVE_AFTER + (_OTHERS_LATER_SECONDS if has_other_vms else 0.0)
 
 
 def facts_of(life: Lifecycle, instance: Instance | None) -> Facts:

@@ -1,17 +1,14 @@
 """Decides what is due to one Alertmanager: firing alerts repeatedly, and resolves of ended ones.
 
-Alertmanager keeps alerts in memory, and believes the newest post of each. So a firing alert is
-posted repeatedly. When its event has ended, it is posted with an ``endsAt`` three minutes later:
-Alertmanager resolves it then, unless another VM or the rules still see the event and say so
-meanwhile. Pure: times are arguments, in monotonic seconds.
+Alertmanager keeps alerts in memory, so a firing alert is posted repeatedly. It takes an earlier
+``endsAt`` only from a post that says the alert is over already. So nothing is posted when an event
+ends, and the resolve when it is due. Pure: times are arguments, in monotonic seconds.
 """
 
 import math
 import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-
-from azure_scheduled_events_exporter.alerts.events import RESOLVE_AFTER
 
 from .alert import Alert
 
@@ -21,17 +18,10 @@ RESEND_SECONDS = 30.0
 Half of it is random, so that a fleet does not post at once.
 """
 
-RESOLVE_AFTER_SECONDS = float(RESOLVE_AFTER)
-"""How long after the end of its event an alert resolves, as by the rules."""
-
 RESOLVES = 3
-"""How often an end is posted: an Alertmanager may be restarted just after it has accepted one."""
+"""How often a resolve is posted.
 
-REPEAT_AFTER_SECONDS = 300.0
-"""How long after the end it is posted as often again.
-
-An Alertmanager that was restarted before the resolve has forgotten the alert. Rules whose exporters
-saw the end two minutes later are not contradicted.
+An Alertmanager may be restarted just after it has accepted one.
 """
 
 
@@ -55,21 +45,27 @@ class Entry:
     Attributes:
         due_at: when to post it next.
         ended_at: when its event ended; None while it fires.
-        ends: how often its end has been accepted.
+        resolves: how often its resolve has been accepted.
         is_accepted: whether Alertmanager has accepted its present state, firing or ended.
     """
 
     alert: Alert
     due_at: float
     ended_at: float | None = None
-    ends: int = 0
+    resolves: int = 0
     is_accepted: bool = False
 
     def ends_in(self, now: float) -> float:
-        """Return the seconds from ``now`` to the end that is posted; negative if it has ended."""
+        """Return the seconds from ``now`` to its ``endsAt``; at most 0 if it is resolved."""
         if self.ended_at is None:
             return self.alert.hold_seconds
-        return self.ended_at + RESOLVE_AFTER_SECONDS - now
+        return self.resolves_at - now
+
+    @property
+    def resolves_at(self) -> float:
+        """When the alert of an event that has ended is to be resolved."""
+        ended_at = math.inf if self.ended_at is None else self.ended_at
+        return ended_at + self.alert.resolve_after_seconds
 
     def accepted(self, now: float) -> None:
         """Record that Alertmanager accepted it, and decide when it is due again."""
@@ -77,11 +73,16 @@ class Entry:
         self.due_at = now + RESEND_SECONDS * random.uniform(0.5, 1.0)  # noqa: S311 - no secret
         if self.ended_at is None:
             return
-        self.ends += 1
-        if self.ends == RESOLVES:
-            self.due_at = max(self.due_at, self.ended_at + REPEAT_AFTER_SECONDS)
-        if self.ends >= 2 * RESOLVES:
+        self.resolves += 1
+        if self.resolves >= RESOLVES:
             self.due_at = math.inf
+
+
+def _ended(alert: Alert, ended_at: float) -> Entry:
+    """Return the entry of an alert whose event ended at ``ended_at``."""
+    entry = Entry(alert, due_at=ended_at, ended_at=ended_at)
+    entry.due_at = entry.resolves_at
+    return entry
 
 
 class Outbox:
@@ -104,13 +105,12 @@ class Outbox:
                 entry.alert = alert
         for identity, entry in list(self._entries.items()):
             if entry.ended_at is None and identity not in firing:
-                self._entries[identity] = Entry(entry.alert, due_at=now, ended_at=now)
+                self._entries[identity] = _ended(entry.alert, now)
             elif entry.ended_at is not None and now - entry.ended_at > entry.alert.hold_seconds:
                 del self._entries[identity]  # Alertmanager has ended it by itself
         for alert, seconds_ago in wanted.ended:  # of an earlier run: those of this run have entries
             if seconds_ago < alert.hold_seconds:
-                entry = Entry(alert, due_at=now, ended_at=now - seconds_ago)
-                self._entries.setdefault(alert.identity, entry)
+                self._entries.setdefault(alert.identity, _ended(alert, now - seconds_ago))
 
     def due(self, now: float, most: int) -> list[Entry]:
         """Return up to ``most`` entries to post ``now``, firing ones first."""

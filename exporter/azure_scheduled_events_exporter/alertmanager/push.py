@@ -170,7 +170,7 @@ class Worker:
 
     def _report_alert(self, entry: Entry) -> None:
         labels = {name: entry.alert.labels[name] for name in ("alertname", "event_id", "severity")}
-        message = "alert pushed" if entry.ended_at is None else "end of alert pushed"
+        message = "alert pushed" if entry.ended_at is None else "alert resolved"
         self._log.info(message, extra=facts(url=self._client.shown, **labels))
 
 
