@@ -1,11 +1,10 @@
-"""``python -m support.pictures`` draws every picture; ``--check`` names those that are too old.
+"""``python -m support.pictures`` draws every picture of the documentation.
 
-``make pictures`` and ``make check`` run it. It takes a minute or two, and needs Chromium,
+``make pictures`` runs it. It takes a minute or two, and needs Chromium,
 Prometheus and, the first time, npm's registry. The moment of the story is fixed, so a picture
 changes only if what it shows does.
 """
 
-import argparse
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -28,7 +27,6 @@ from support.pictures.catalog import (
     README_SOURCE,
     BoardPicture,
     PagePicture,
-    outdated,
     write_record,
 )
 
@@ -40,15 +38,7 @@ DAY = 86_400
 
 
 def main() -> int:
-    """Draw the pictures, or with --check name those that are older than what they show."""
-    parser = argparse.ArgumentParser(prog="python -m support.pictures", description=__doc__)
-    parser.add_argument("--check", action="store_true", help="draw nothing; name old pictures")
-    if parser.parse_args().check:
-        for name in outdated():
-            sys.stderr.write(
-                f"docs/images/{name}.png is older than what it shows: run make pictures\n"
-            )
-        return 0
+    """Draw the pictures; return the exit status."""
     with ExitStack() as stack:
         browser = stack.enter_context(chromium())
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
