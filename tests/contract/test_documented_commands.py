@@ -162,6 +162,23 @@ class TestShell:
             )
             assert done.returncode == 0, f"{block.place}: {done.stderr}"
 
+    def test_blocking_commands_are_last(self) -> None:
+        """A command that runs until it is stopped is the last one of its block.
+
+        Otherwise the commands behind it would not run when the block is pasted.
+        """
+        blocking = {
+            *((PROGRAM, name) for name in ("run", "simulate", "demo", "hook")),
+            ("make", "demo"),
+            ("make", "stack"),
+        }
+        for block in SHELL:
+            for command in list(commands(block))[:-1]:
+                first = command.arguments[:1]
+                if "--list" in command.arguments or "--help" in command.arguments:
+                    continue
+                assert (command.program, *first) not in blocking, command.place
+
     def test_our_own_commands(self) -> None:
         """Every documented command line of ours is one that the program takes: command, flags and
         values.

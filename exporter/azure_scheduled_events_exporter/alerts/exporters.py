@@ -32,7 +32,7 @@ _TOO_LONG = 1800
 _NOT_APPROVED = 60
 """Seconds: an approval is sent within a poll."""
 _CLOCK = 30
-"""Seconds: after a pause, a guest's clock may lag as much until it is corrected."""
+"""Seconds: far more than clocks differ that are synchronized."""
 _SEEING = f"unless on (job, instance) {BLIND}"
 
 

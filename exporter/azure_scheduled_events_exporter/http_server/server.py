@@ -6,6 +6,7 @@ is served, users or files.
 
 import asyncio
 import logging
+import os
 import socket
 from asyncio import sslproto
 from dataclasses import dataclass
@@ -85,10 +86,11 @@ class Server(ServerState):
         """
         try:
             listener = self._listen()
+        except socket.gaierror as error:
+            raise self._cannot_listen(str(error.strerror)) from error
         except OSError as error:
-            raise ExporterError(
-                f"cannot listen on {self._address}: {error.strerror} (--web.listen-address)"
-            ) from error
+            # socket.create_server adds the address, as a tuple, to the error's own text.
+            raise self._cannot_listen(os.strerror(error.errno or 0)) from error
         self.port = int(listener.getsockname()[1])
         loop = asyncio.get_running_loop()
         self._listening = await loop.create_server(
@@ -126,6 +128,12 @@ class Server(ServerState):
                 "connection limit reached (%d): closing the connections that are idle for longest",
                 most,
             )
+
+    def _cannot_listen(self, reason: str) -> ExporterError:
+        return ExporterError(
+            f"cannot listen on {self._address}: {reason}; choose another address or port"
+            " (--web.listen-address)"
+        )
 
     def _listen(self) -> socket.socket:
         """Return one listening socket, as Go does.
