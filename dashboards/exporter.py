@@ -67,8 +67,9 @@ _PROBLEMS = {
     ),
     titles.APPROVALS: (
         (
-            f"{_DUE} < time() - 60 unless on (event_id) {metric(APPROVED)} == 1 unless on"
-            f" (event_id) {metric(STARTED)}"
+            f"{_DUE} < time() - 60"
+            f" unless on (event_id) {metric(APPROVED)} == 1"
+            f" unless on (event_id) {metric(STARTED)}"
         ),
         (
             "Exporters whose policy should have approved an event a minute ago, which is neither"
@@ -98,8 +99,9 @@ def _problem(expression: str) -> str:
 
 _DOWN, _IMDS_FAILS, _JOURNAL_FAILS, _SEES = range(4)
 _BLIND = (
-    f"{selector(RECORDED, *_TARGET)} or on (job, instance) {selector('$scraped', *_TARGET)} =="
-    f" {_DOWN} or {_IMDS_FAILS} + ({selector('$sees', *_TARGET)} == 0)"
+    f"{selector(RECORDED, *_TARGET)}"
+    f" or on (job, instance) {selector('$scraped', *_TARGET)} == {_DOWN}"
+    f" or {_IMDS_FAILS} + ({selector('$sees', *_TARGET)} == 0)"
 )
 _FAILING = f"{_BLIND} or on (job, instance) {_JOURNAL_FAILS} + ({_NO_JOURNAL})"
 _ROWS = f"bottomk({MOST}, {_FAILING} or on (job, instance) {_LAST})"

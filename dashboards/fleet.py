@@ -151,8 +151,8 @@ def _notice() -> str:
 
 
 _DAYS = (
-    f"count(max by (event_id) (max_over_time({metric(FIRST_SEEN, OWN)}{DAY}) {_ELSEWHERE}) >="
-    " time())"
+    f"count(max by (event_id) (max_over_time({metric(FIRST_SEEN, OWN)}{DAY}) {_ELSEWHERE})"
+    " >= time())"
 )
 
 

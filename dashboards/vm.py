@@ -111,8 +111,9 @@ _STATE = _or_quiet(
 )
 _NEXT = _or_quiet(f"min({_WAITS}) - time()", QUIET)
 _SIGHT = (
-    f"max(2 * ({selector('up', _AT)} == 0) ^ 0) or on () max(1 - {metric('up', _AT)}) or on ()"
-    f" vector({UNKNOWN:.0f})"
+    f"max(2 * ({selector('up', _AT)} == 0) ^ 0)"
+    f" or on () max(1 - {metric('up', _AT)})"
+    f" or on () vector({UNKNOWN:.0f})"
 )
 _NO_POLICY = 'label_replace(vector(1), "policy", "unknown", "", "")'
 _POLICY = f"topk(1, {metric('approval_policy_info', _AT)}) or on () {_NO_POLICY}"

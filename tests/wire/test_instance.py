@@ -51,9 +51,8 @@ class Service(Peer):
         self.may_poll = threading.Event()
         self.may_poll.set()
         self.polled = threading.Event()
-        self.polled_unnamed = (
-            False  # whether a poll came before the answer about the VM, while polls were held
-        )
+        # Whether a poll came before the answer about the VM, while polls were held.
+        self.polled_unnamed = False
         super().__init__(lambda connection, request: connection.sendall(self._answer(request)))
 
     def _answer(self, request: bytes) -> bytes:

@@ -41,7 +41,7 @@ class ReloadingPolicy:
 
     def look(self) -> None:
         """Read the file. If its text has changed and is the same as at the last look, use it."""
-        from . import policy_file  # noqa: PLC0415 - loaded with the first policy file already
+        from . import policy_file  # noqa: PLC0415 - a built-in policy does not need it
 
         path = Path(self.policy.name)
         try:
@@ -63,5 +63,6 @@ class ReloadingPolicy:
             self._log.info(
                 "approval policy reloaded", extra=facts(file=path, rules=len(policy.rules))
             )
-        if policy != self.policy:  # else the same object: its decisions stay logged and counted
+        # An equal policy is not replaced: the reasons of a new object are logged and counted again.
+        if policy != self.policy:
             self.policy = policy

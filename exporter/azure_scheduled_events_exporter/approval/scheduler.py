@@ -69,9 +69,8 @@ class ApprovalScheduler:
         self._logged_policy = policy
         self._log = log
         self._retries: dict[str, _Retry] = {}
-        self._refused: str | None = (
-            None  # EventId of a refused request, until the next document says why
-        )
+        # EventId of a refused request, until the next document says why.
+        self._refused: str | None = None
         self._reasons = Changes()  # by EventId
         self.statuses: dict[str, Decision] = {}
         self.counts = no_requests()
@@ -161,29 +160,38 @@ class ApprovalScheduler:
     def _may_send_for_rule(self, life: Lifecycle, decision: Decision, now: Timestamp) -> bool:
         """Return whether a rule's request may be sent: not in a dry run, nor while it backs off.
 
-        Sets the status of ``life``. If no rule approves it, a new reason is logged once, and a dry
-        run counted with it.
+        Sets the status of ``life``.
         """
-        retry = self._retries.get(life.event_id)
         self.statuses[life.event_id] = decision
-        if decision.approve and not decision.dry_run:
-            if retry is not None:
-                why = "IMDS has not accepted the request of"
-                if retry.throttled:
-                    why = "IMDS throttles"
-                again = f"next try at {iso_time(retry.at.wall + retry.pause)}"
-                reason = f"backing off: {why} rule '{decision.rule}'; {again}"
-                self.statuses[life.event_id] = replace(decision, reason=reason)
-            return retry is None or retry.is_due(now, retry.pause)
-        if self.policy.policy.rules and self._reasons.is_new(life.event_id, decision.reason):
-            message = "approval held back" if decision.rule else "event not approved"
-            if decision.approve:
-                message = "approval in a dry run: nothing is sent"
-                self.counts[ApprovalOutcome.DRY_RUN] += 1
-            rule = {"rule": decision.rule} if decision.rule else {}
-            more = {**rule, "resources": ",".join(life.event.resources), "reason": decision.reason}
-            self._log.info(message, extra=facts(event_id=life.event_id, **more))
-        return False
+        if not decision.approve or decision.dry_run:
+            self._log_unsent(life, decision)
+            return False
+        retry = self._retries.get(life.event_id)
+        if retry is None:
+            return True
+        why = "IMDS has not accepted the request of"
+        if retry.throttled:
+            why = "IMDS throttles"
+        again = f"next try at {iso_time(retry.at.wall + retry.pause)}"
+        reason = f"backing off: {why} rule '{decision.rule}'; {again}"
+        self.statuses[life.event_id] = replace(decision, reason=reason)
+        return retry.is_due(now, retry.pause)
+
+    def _log_unsent(self, life: Lifecycle, decision: Decision) -> None:
+        """Log once for each reason why no request is sent; count a dry run with it."""
+        if not self.policy.policy.rules:
+            return
+        if not self._reasons.is_new(life.event_id, decision.reason):
+            return
+        message = "event not approved"
+        more = {"resources": ",".join(life.event.resources), "reason": decision.reason}
+        if decision.rule:
+            message = "approval held back"
+            more = {"rule": decision.rule, **more}
+        if decision.approve:
+            message = "approval in a dry run: nothing is sent"
+            self.counts[ApprovalOutcome.DRY_RUN] += 1
+        self._log.info(message, extra=facts(event_id=life.event_id, **more))
 
     def _may_send_for_operator(self, life: Lifecycle, now: Timestamp) -> bool:
         """Return whether an operator's request may be sent.

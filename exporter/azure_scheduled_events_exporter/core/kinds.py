@@ -37,21 +37,29 @@ def kind_of(life: Lifecycle, now: float, harmless_below: float = SHORT_FREEZE_SE
     It may change while the event goes on. ``harmless_below``: a Freeze announced as shorter than so
     many seconds is harmless.
     """
-    is_known = life.event.event_type in EVENT_FACTS
     is_requested = life.event.source == EventSource.USER
+    is_announced_harmless = _is_announced_harmless(life, harmless_below)
     if life.state is State.ADVISORY:
         return Kind.ADVISORY
     if not is_requested and _is_far_ahead(life, now):
         return Kind.FAR_AHEAD
-    if _is_announced_harmless(life, harmless_below):
-        has_impact = _has_impact(life, now, harmless_below)
-        if is_known or not has_impact:
-            return Kind.ANNOUNCED if has_impact else Kind.HARMLESS
+    if is_announced_harmless and not _has_impact(life, now, harmless_below):
+        return Kind.HARMLESS
+    if is_announced_harmless and life.event.event_type in EVENT_FACTS:
+        # The announcement was wrong: people are told, even if a user has asked for the event.
+        return Kind.ANNOUNCED
     if is_requested:
         return Kind.REQUESTED
-    if not is_known:
+    return _by_notice(life)
+
+
+def _by_notice(life: Lifecycle) -> Kind:
+    """Return the kind of an event of Azure's that has an impact and is not far ahead."""
+    if life.event.event_type not in EVENT_FACTS:
         return Kind.UNKNOWN_TYPE
-    return Kind.WITHOUT_NOTICE if _is_without_notice(life) else Kind.ANNOUNCED
+    if _is_without_notice(life):
+        return Kind.WITHOUT_NOTICE
+    return Kind.ANNOUNCED
 
 
 def with_kind(life: Lifecycle, now: float, harmless_below: float) -> Lifecycle:
@@ -74,9 +82,10 @@ def with_kinds(known: Lifecycles, now: float, harmless_below: float) -> Lifecycl
 
 
 def _is_far_ahead(life: Lifecycle, now: float) -> bool:
-    """Return whether NotBefore is more than a day away, as of a host that may fail.
+    """Return whether NotBefore is more than a day away, as for a host that is predicted to fail.
 
-    No eviction is announced that early: nobody should wait for a mistake.
+    An eviction is never far ahead: Azure announces none that early, and if NotBefore is wrong,
+    people must be told now.
     """
     if life.state is State.STARTED or life.not_before is None:
         return False

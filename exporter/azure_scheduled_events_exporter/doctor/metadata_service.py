@@ -118,13 +118,16 @@ def _without_answer(error: ImdsError) -> str:
 def _clock(azure: float | None) -> Finding:
     if azure is None:
         return skipped("clock", "Not checked: the metadata service sends no Date header.")
+    # The Date header is cut to whole seconds: on average, Azure's clock is half a second later.
     off = azure + 0.5 - time.time()
     if abs(off) <= _CLOCK_NOTED:
         return ok("clock", "This VM's clock agrees with Azure's.")
     side = "behind" if off > 0 else "ahead of"
     sentence = f"This VM's clock is {format_duration(round(abs(off)))} {side} Azure's."
     hint = "Start time synchronization: chronyd with the host's clock /dev/ptp_hyperv."
-    return (wrong if abs(off) > _CLOCK_WRONG else warning)("clock", sentence, hint)
+    if abs(off) > _CLOCK_WRONG:
+        return wrong("clock", sentence, hint)
+    return warning("clock", sentence, hint)
 
 
 def _events(document: Document, version: str) -> Finding:
@@ -139,7 +142,11 @@ def _events(document: Document, version: str) -> Finding:
 
 
 def _name(subject: Subject, document: Document | None, why: str) -> Finding:
-    """Check whether the exporter uses the name in Resources, which may be that of the host."""
+    """Return whether the exporter looks for the name that Resources has for this VM.
+
+    Resources may have the host name instead of the VM's name. ``why``: the reason why the name is
+    unknown.
+    """
     instance = subject.instance
     name = subject.vm_name
     if not name:
@@ -148,11 +155,8 @@ def _name(subject: Subject, document: Document | None, why: str) -> Finding:
             "vm-name", sentence, "Give the name as it appears in Resources: --instance.name."
         )
     used = comparable_name(name)
-    named = (
-        {comparable_name(each): each for event in document.events for each in event.resources}
-        if document
-        else {}
-    )
+    events = document.events if document else ()
+    named = {comparable_name(each): each for event in events for each in event.resources}
     host = comparable_name(instance.host_name) if instance else ""
     if host in named and used not in named:
         sentence = (

@@ -56,7 +56,7 @@ class DeadlineAdapter(requests.adapters.HTTPAdapter):
         self._is_reused = True
         if self._socket is not None:
             with contextlib.suppress(OSError):  # closed already
-                # of what is sent; the last read has left it shorter
+                # The limit for sending the request; the last read has left a shorter one.
                 self._socket.settimeout(seconds)
 
     def remaining(self) -> float:
@@ -115,9 +115,9 @@ class DeadlineAdapter(requests.adapters.HTTPAdapter):
 
 
 class _Received(io.RawIOBase):
-    """What the server sends; each read ends by the deadline.
+    """The file that http.client reads an answer from; each read ends by the deadline.
 
-    ``opened`` stays open until this is closed.
+    It keeps the socket open until it is closed itself.
     """
 
     def __init__(self, opened: socket.socket, adapter: DeadlineAdapter) -> None:
@@ -146,9 +146,9 @@ class _Received(io.RawIOBase):
 
 
 def _connection(connection_class: Any, adapter: DeadlineAdapter) -> Any:
-    """Return a class of connections that keep the deadline of ``adapter``.
+    """Return a subclass of ``connection_class`` whose answers are read by ``adapter``'s deadline.
 
-    ``connection_class`` is a kind of ``http.client.HTTPConnection``.
+    ``connection_class``: ``http.client.HTTPConnection`` or a subclass.
     """
 
     class Connection(connection_class):  # type: ignore[misc]

@@ -30,14 +30,16 @@ def _rendered(
 
     This holds for any number of clients and any number of changes of the snapshot.
     """
-    kept: tuple[float, Response] | None = None
+    kept: Response | None = None
+    rendered_at = 0.0
 
     def handle(_: Request) -> Response:
-        nonlocal kept
+        nonlocal kept, rendered_at
         now = time.monotonic()  # setting the clock does not matter
-        if kept is None or now - kept[0] >= _RENDERED_SECONDS:
-            kept = now, render(read(), wall())
-        return kept[1]
+        if kept is None or now - rendered_at >= _RENDERED_SECONDS:
+            kept = render(read(), wall())
+            rendered_at = now
+        return kept
 
     return handle
 

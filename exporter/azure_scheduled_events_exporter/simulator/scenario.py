@@ -49,9 +49,8 @@ LONGEST: Final = 365 * 86_400.0
 _FOLDER: Final = Path(__file__).parent / "scenarios"
 _TIMES: Final = ("announced_at", "notice", "started_for", "approval_delay", "new_notice")
 _OF_NOTICE: Final = ("notice", "approval_delay", "rescheduled_at", "new_notice")
-_SHORTEST: Final = (
-    60.0  # seconds; minimum length of a scenario, so that a loop of empty scenarios does not spin
-)
+# Seconds; minimum length of a scenario, so that a loop of empty scenarios does not spin.
+_SHORTEST: Final = 60.0
 
 
 class Starts(StrEnum):

@@ -16,9 +16,8 @@ from .replay import Replay
 from .scenario import Scenario, VirtualMachine
 from .timeline import Happening, Life, What, agenda_of
 
-SLOWEST: Final = (
-    0.001  # with ``scenario.LONGEST``, NotBefore stays within the years that a date can have
-)
+# With ``scenario.LONGEST``, NotBefore stays within the years that a date can have.
+SLOWEST: Final = 0.001
 FASTEST: Final = 10_000.0
 _KEPT: Final = 10_000  # happenings: days of a loop, a few MiB
 

@@ -26,9 +26,8 @@ class RunOutcome(StrEnum):
     OK = "ok"
     FAILED = "failed"  # with another exit status than 0, or it could not be started
     TIMEOUT = "timeout"  # it was stopped at its deadline
-    TOO_LATE = (
-        "too_late"  # it succeeded after NotBefore, or the event had begun before it could run
-    )
+    # It succeeded after NotBefore, or the event had begun before it could run.
+    TOO_LATE = "too_late"
 
 
 @dataclass(frozen=True, slots=True)

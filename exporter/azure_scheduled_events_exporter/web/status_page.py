@@ -48,17 +48,18 @@ def page_headers() -> tuple[tuple[str, str], ...]:
 
 @cache
 def _hash(name: str) -> str:
-    return (
-        f"'sha256-{base64.b64encode(hashlib.sha256(file_text(name).encode()).digest()).decode()}'"
-    )
+    """Return the hash of a file, as Content-Security-Policy takes it."""
+    digest = hashlib.sha256(file_text(name).encode()).digest()
+    return f"'sha256-{base64.b64encode(digest).decode()}'"
 
 
 def page(snapshot: Snapshot, now: float, telemetry_path: str) -> bytes:
     """Return the body of ``/`` at ``now``, wall-clock seconds."""
     seen = _is_seen(snapshot, now)
-    shown = lives(snapshot)
-    current = list(snapshot.current.values())
-    sight, imds = _sight(snapshot, now, seen=seen)
+    imds_class, imds = _imds(snapshot, now, seen=seen)
+    as_of = None
+    if snapshot.current and not seen:
+        as_of = ", as last known"
     return filled(
         "status.html",
         version=__version__,
@@ -67,17 +68,13 @@ def page(snapshot: Snapshot, now: float, telemetry_path: str) -> bytes:
         script=Markup(file_text("status.js")),
         now=str(now),
         announcement=f"{headline(snapshot.polls, seen=seen)}, {outlook(snapshot, seen=seen)}",
-        sight=sight,
+        sight=imds_class,
         imds=imds,
         vm=_vm(snapshot),
         doubtful=None if seen else "doubtful",
-        as_of=None if seen or not current else ", as last known",
-        events=(cards(snapshot, now, seen=seen) if current else _none(snapshot, seen=seen)),
-        history=(
-            timeline(shown, snapshot.hook_runs, now)
-            if shown
-            else tag("p", "The history of this exporter has no event.")
-        ),
+        as_of=as_of,
+        events=_events(snapshot, now, seen=seen),
+        history=_history(snapshot, now),
         exporter=_exporter(snapshot),
         telemetry_path=telemetry_path,
         documentation=DOCUMENTATION,
@@ -94,37 +91,46 @@ def _is_seen(snapshot: Snapshot, now: float) -> bool:
     )
 
 
-def _sight(snapshot: Snapshot, now: float, *, seen: bool) -> tuple[str, Markup]:
-    """Return the class and the content of the section that shows whether IMDS answers."""
+def _imds(snapshot: Snapshot, now: float, *, seen: bool) -> tuple[str, Markup]:
+    """Return the CSS class and the content of the section that shows whether IMDS answers."""
     polls = snapshot.polls
     last = polls.last_success
+    answer = tag("strong", headline(polls, seen=seen))
     if seen and last is not None:
-        return "seen", tag(
-            "p", tag("strong", headline(polls, seen=seen)), " last answer ", since(last, now)
-        )
-    known: Child = "It is unknown whether there are events."
-    if polls.partial:
-        known = "The page shows what can be read. Events may be missing; none counts as ended."
-    elif last is not None:
-        known = joined(
-            "Last answer ",
-            since(last, now),
-            ", ",
-            moment(last),
-            ". The page shows what was known then.",
-        )
-    elif snapshot.current:
-        known = "The page shows what was known before this exporter started."
-    starting = is_starting(polls)
-    reason = (
-        "The first answer may take two minutes."
-        if starting
-        else polls.failure or "polls do not return"
-    )
-    doubt = tag("p", tag("strong", headline(polls, seen=seen)))
-    return "starting" if starting else "blind", joined(
-        doubt, tag("p", tag("bdi", reason)), tag("p", known)
-    )
+        return "seen", tag("p", answer, " last answer ", since(last, now))
+    css_class = "blind"
+    reason = polls.failure or "polls do not return"
+    if is_starting(polls):
+        css_class = "starting"
+        reason = "The first answer may take two minutes."
+    basis = tag("p", _basis(snapshot, now))
+    return css_class, joined(tag("p", answer), tag("p", tag("bdi", reason)), basis)
+
+
+def _basis(snapshot: Snapshot, now: float) -> Child:
+    """Return the sentence that says what the page shows while it is not current."""
+    if snapshot.polls.partial:
+        return "The page shows what can be read. Events may be missing; none counts as ended."
+    last = snapshot.polls.last_success
+    if last is not None:
+        known = ". The page shows what was known then."
+        return joined("Last answer ", since(last, now), ", ", moment(last), known)
+    if snapshot.current:
+        return "The page shows what was known before this exporter started."
+    return "It is unknown whether there are events."
+
+
+def _events(snapshot: Snapshot, now: float, *, seen: bool) -> Markup:
+    if snapshot.current:
+        return cards(snapshot, now, seen=seen)
+    return _no_events(snapshot, seen=seen)
+
+
+def _history(snapshot: Snapshot, now: float) -> Markup:
+    shown = lives(snapshot)
+    if not shown:
+        return tag("p", "The history of this exporter has no event.")
+    return timeline(shown, snapshot.hook_runs, now)
 
 
 def _vm(snapshot: Snapshot) -> Markup:
@@ -135,10 +141,14 @@ def _vm(snapshot: Snapshot) -> Markup:
             " affect it."
         )
         return joined(tag("h1", "This VM"), tag("p", unknown, class_="warning"))
-    known = [(key, getattr(who, field)) for key, field in _PLACE.items()] if who else []
-    entries = [
-        tag("div", tag("dt", key), tag("dd", tag("bdi", value))) for key, value in known if value
-    ]
+    entries = []
+    for key, field in _PLACE.items():
+        value = getattr(who, field, "")
+        if value:
+            entries.append(tag("div", tag("dt", key), tag("dd", tag("bdi", value))))
+    place = None
+    if entries:
+        place = tag("dl", *entries)
     wrong = None
     if snapshot.is_misnamed and who:
         text = (
@@ -146,15 +156,14 @@ def _vm(snapshot: Snapshot) -> Markup:
             " another VM: "
         )
         wrong = tag("p", text, tag("bdi", who.vm_name), ".", class_="warning")
-    return joined(
-        tag("h1", tag("bdi", snapshot.vm_name)), wrong, tag("dl", *entries) if entries else None
-    )
+    return joined(tag("h1", tag("bdi", snapshot.vm_name)), wrong, place)
 
 
-def _none(snapshot: Snapshot, *, seen: bool) -> Markup:
-    """Return the text for no events.
+def _no_events(snapshot: Snapshot, *, seen: bool) -> Markup:
+    """Return what the page shows instead of events.
 
-    With the one that the script shows when the exporter cannot be reached.
+    If the snapshot is current, there are two texts: that there are no events, and a hidden one that
+    the script shows when it cannot reach the exporter.
     """
     last = snapshot.polls.last_success
     unsure = Markup("Unknown.")
@@ -171,9 +180,9 @@ def _none(snapshot: Snapshot, *, seen: bool) -> Markup:
 
 
 def _exporter(snapshot: Snapshot) -> str:
-    journal = (
-        "on disk" if snapshot.journal.up else "in memory only and is lost when the exporter stops"
-    )
+    journal = "in memory only and is lost when the exporter stops"
+    if snapshot.journal.up:
+        journal = "on disk"
     facts = [f"polls every {snapshot.poll_interval:g}s", f"the journal is {journal}"]
     if snapshot.deliveries.queued:
         facts.append(f"{snapshot.deliveries.queued} trace spans are waiting for the collector")
@@ -188,5 +197,5 @@ def _title(snapshot: Snapshot, *, seen: bool) -> str:
         return f"{headline(snapshot.polls, seen=seen)} - {vm}"
     if first is None:
         return f"No events - {vm}"
-    whose = "" if first.scope is not Scope.PEER else " of other VMs"
+    whose = " of other VMs" if first.scope is Scope.PEER else ""
     return f"{title(first)} {standing(first)}{whose} - {vm}"

@@ -12,9 +12,8 @@ from azure_scheduled_events_exporter.simulator import Simulator
 from support.programs import Exporter, eventually, fetch
 from support.quiet import QUIET
 
-WATCHDOG = (
-    2.0  # seconds; there are four pings in that time, and none once polling is late by half of it
-)
+# Seconds; there are four pings in that time, and none once polling is late by half of it.
+WATCHDOG = 2.0
 STARTING = (
     "IMDS has not answered yet (the first answer may take two minutes), it is unknown whether there"
     " are events"

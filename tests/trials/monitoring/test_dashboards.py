@@ -90,9 +90,8 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
             )
         targets = [f"127.0.0.1:{exporter.port}" for exporter in exporters.values()]
         prometheus = stack.enter_context(Prometheus(folder, *targets, copy_to=victoria.url))
-        scraped = (
-            "count(sum_over_time(up[1m]) > 2)"  # with fewer samples, the engines' increases differ
-        )
+        # With fewer samples, the engines' increases differ.
+        scraped = "count(sum_over_time(up[1m]) > 2)"
         eventually(lambda: prometheus.one(scraped) == len(targets), "every exporter is scraped")
         yield Stage(prometheus, victoria, exporters)
 

@@ -92,19 +92,22 @@ def test_what_a_snapshot_requires() -> None:
     """Alerts of this VM's events fire once a document of this run has shown them, and recent ends
     are resolved.
     """
-    mine, theirs, old = life("MINE"), life("THEIRS", scope=Scope.PEER), life("OLD")
+    mine = life("MINE")
+    theirs = life("THEIRS", scope=Scope.PEER)
+    remembered = life("REMEMBERED")  # from the journal; no document of this run has shown it
     over = life("OVER", outcome=Transition.CANCELLED, ended_at=Timestamp(50.0))
     snapshot = Snapshot(
         polls=Polls(up=True),
         identity=VM,
-        current={each.event_id: each for each in (mine, theirs, old)},
+        current={each.event_id: each for each in (mine, theirs, remembered)},
         shown={each.event_id: each for each in (mine, theirs)},
         ended=(over, replace(over, scope=Scope.PEER)),
     )
     found = wanted(snapshot, CATALOG, {}, Timestamp(80.0))
     assert names(found) == (["MINE"], ["OVER"])
     assert found is not None
-    assert found.ended[0][1] == 30.0
+    [(_, seconds_since_the_end)] = found.ended
+    assert seconds_since_the_end == 30.0
     unreadable = replace(snapshot, polls=Polls(up=False, partial=True))
     assert names(wanted(unreadable, CATALOG, {}, Timestamp(80.0))) == (["MINE"], ["OVER"])
     unreachable = replace(snapshot, polls=Polls(up=False))

@@ -97,11 +97,12 @@ PROVEN = replace(LIFE, started_at=at(900, "boot-2"), proven_by_boot=True)
 MINE = replace(STARTED, own_name="vm_0", observed_pause=7.0)
 SHRUNK = replace(MINE, event=replace(LIFE.event, resources=("vm_1",)))
 ADVICE = replace(LIFE, state=State.ADVISORY, notice_seconds=None)
-Told = list[tuple[Transition, Lifecycle, float]]
-Added = dict[str, Any]  # by the field of the statistics: the total of each histogram
+# A transition, the life after it, and seconds after the event was first seen.
+Steps = list[tuple[Transition, Lifecycle, float]]
+Totals = dict[str, Any]  # by the field of the statistics: the total of each histogram
 
 
-def by(approver: Approver) -> Told:
+def by(approver: Approver) -> Steps:
     """Return the approval by ``approver`` 20 s after the event was first seen, and its start."""
     life = replace(LIFE, approval=Approval(approver, at(20)))
     return [
@@ -110,7 +111,7 @@ def by(approver: Approver) -> Told:
     ]
 
 
-ADDED: list[tuple[Told, Added]] = [
+OBSERVED: list[tuple[Steps, Totals]] = [
     (
         [(Transition.DETECTED, LIFE, 0), (Transition.RESCHEDULED, LIFE, 1)],
         {"notice": {("Freeze",): 900.0}},
@@ -160,22 +161,23 @@ ADDED: list[tuple[Told, Added]] = [
 ]
 
 
-@pytest.mark.parametrize(("told", "added"), ADDED)
-def test_what_transitions_add(told: Told, added: Added) -> None:
+@pytest.mark.parametrize(("steps", "expected"), OBSERVED)
+def test_what_transitions_add(steps: Steps, expected: Totals) -> None:
     """Each notice, approval, phase and pause of an event is observed once; an unknown or lost one
     is not.
     """
-    boot = {True: "boot-2", False: "boot-1"}
-    result = statistics(
-        *(Change(what, life, at(when, boot[life.proven_by_boot])) for what, life, when in told)
-    )
+    changes = []
+    for transition, life, seconds in steps:
+        boot = "boot-2" if life.proven_by_boot else "boot-1"
+        changes.append(Change(transition, life, at(seconds, boot)))
+    result = statistics(*changes)
     for name in ("notice", "approval_latency", "phases", "pauses"):
         histograms: dict[tuple[str, ...], Histogram] = dict(getattr(result, name))
-        assert {key: histogram.total for key, histogram in histograms.items()} == added.get(
-            name, {}
-        )
+        totals = {key: histogram.total for key, histogram in histograms.items()}
+        assert totals == expected.get(name, {})
         assert all(sum(histogram.counts) == 1 for histogram in histograms.values())
-    assert {key[2] for key in counted(result)} == {"self"}
+    scopes = {scope for _, _, scope, _ in counted(result)}
+    assert scopes == {"self"}
 
 
 @given(st.lists(st.floats(min_value=0, max_value=1e6)))

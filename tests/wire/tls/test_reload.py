@@ -211,10 +211,8 @@ class TestChange:
     def test_on_and_off(self, file: Path, authority: Authority) -> None:
         """TLS and users are turned on and off without a restart; the log says which are on."""
         context = trusting(authority)
-        users = (
-            "basic_auth_users: {scraper:"
-            f" {bcrypt.hashpw(b'secret', bcrypt.gensalt(4)).decode()}}}\n"
-        )
+        hashed = bcrypt.hashpw(b"secret", bcrypt.gensalt(4)).decode()
+        users = f"basic_auth_users: {{scraper: {hashed}}}\n"
         nothing = "http_server_config: {http2: true}\n"
         file.write_text(nothing)
         with encrypted(file) as running:
@@ -230,8 +228,8 @@ class TestChange:
             eventually(lambda: let_in(running, context), "nobody asked under TLS")
             replace(file, nothing)
             eventually(lambda: let_in(running, None), "plain again")
-            on = [(False, 0), (False, 1), (True, 1), (True, 0), (False, 0)]
-            eventually(lambda: logged(running) == on, "the log")
+            tls_and_users = [(False, 0), (False, 1), (True, 1), (True, 0), (False, 0)]
+            eventually(lambda: logged(running) == tls_and_users, "the log")
 
     def test_new_certificate_authority(
         self, file: Path, authority: Authority, tmp_path: Path

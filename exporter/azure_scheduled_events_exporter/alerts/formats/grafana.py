@@ -16,9 +16,8 @@ from .prometheus import annotations
 from .texts import FOR_GRAFANA
 from .yaml_text import to_yaml
 
-_LEAST_SECONDS = (
-    10  # Grafana's default min_interval: it evaluates no group more often, and in steps of it
-)
+# Grafana's default min_interval: it evaluates no group more often, and in steps of it.
+_LEAST_SECONDS = 10
 _WINDOW = 600  # seconds
 # The PromQL has decided already: any value, 0 and negative ones too, is an alert.
 _ANY_VALUE = -1e15

@@ -82,9 +82,9 @@ def _line(line: Line) -> Markup:
 def _part(part: str | Quoted | Link) -> Markup | str:
     if isinstance(part, Link):
         return tag("a", part.url, href=part.url)
-    return (
-        tag("bdi", clipped(printable(part.text)) or "(empty)") if isinstance(part, Quoted) else part
-    )
+    if isinstance(part, Quoted):
+        return tag("bdi", clipped(printable(part.text)) or "(empty)")
+    return part
 
 
 def _plain(line: Line) -> str:

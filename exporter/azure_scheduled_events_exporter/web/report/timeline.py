@@ -83,17 +83,16 @@ def _transitions(records: tuple[Record, ...], *, is_announced: bool) -> Iterator
 
 
 def _text(record: Record, before: object) -> str:
-    """Return what a transition says; ``before`` is NotBefore at the one before it."""
+    """Return a sentence for a transition; ``before``: NotBefore at the transition before it."""
     transition = str(record["transition"])
-    due = record.get("not_before")
     match transition:
         case Transition.DETECTED:
-            return _first_seen(record.get("state"), due)
+            return _first_seen(record)
         case Transition.RESCHEDULED:
-            return f"Rescheduled: NotBefore from {_readable(before)} to {_readable(due)}."
+            after = record.get("not_before")
+            return f"Rescheduled: NotBefore from {_readable(before)} to {_readable(after)}."
         case Transition.APPROVED:
-            by = record.get("approved_by")
-            return _APPROVED.get(Approver(str(by)), "Approved.") if by else "Approved."
+            return _approved(record)
     if transition in _STEPS:
         return _STEPS[Transition(transition)]
     if transition in OUTCOMES:
@@ -102,11 +101,21 @@ def _text(record: Record, before: object) -> str:
     return transition
 
 
-def _first_seen(state: object, due: object) -> str:
+def _first_seen(record: Record) -> str:
+    state = record.get("state")
     if state == State.STARTED:
         return "First seen: Started already. When it started is not known."
-    when = f"NotBefore {_readable(due)}" if due else "without a NotBefore"
-    return f"First seen: {state}, {when}."
+    not_before = record.get("not_before")
+    if not not_before:
+        return f"First seen: {state}, without a NotBefore."
+    return f"First seen: {state}, NotBefore {_readable(not_before)}."
+
+
+def _approved(record: Record) -> str:
+    approver = record.get("approved_by")
+    if not approver:
+        return "Approved."
+    return _APPROVED.get(Approver(str(approver)), "Approved.")
 
 
 def _readable(moment: object) -> str:

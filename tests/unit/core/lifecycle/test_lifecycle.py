@@ -190,8 +190,8 @@ def test_what_a_life_remembers() -> None:
     ],
 )
 def test_notice(event: ScheduledEvent, seconds: float, notice: float | None) -> None:
-    """The notice is never negative, and there is none of advice and of what a user started without
-    Scheduled.
+    """The notice is never negative. Advice has none, nor has a user's event that was never
+    Scheduled. None of these events has been approved.
     """
     watch = Watch()
     watch.sees(at(seconds), event)
