@@ -22,6 +22,7 @@ _REPEAT_SECONDS = 60.0  # in which a library's message is logged once
 _REPEAT_MOST = 10  # different messages of a library in that time
 _MOST_LINES = 300  # with one message, whatever its fields, in that time
 _READ_SECONDS = 0.2  # for which a line, however long, waits until the log's reader has made space
+LONGEST_TEXT = 1000  # characters of a text from outside that a line has
 _CHUNK = 1024  # characters, at most 4096 bytes: a pipe that is ready takes so many without waiting
 
 
@@ -122,6 +123,11 @@ class Changes:
 def facts(**values: object) -> dict[str, Mapping[str, object]]:
     """Return ``values`` as the ``extra`` of a log call."""
     return {"facts": values}
+
+
+def shortened(text: str) -> str:
+    """Return a text from outside for a line of the log; an ellipsis says that it was cut."""
+    return text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}…"
 
 
 class _Handler(logging.StreamHandler[TextIO]):

@@ -53,6 +53,7 @@ from azure_scheduled_events_exporter.journal.file import (
 from azure_scheduled_events_exporter.journal.folder_owner import as_folder_owner
 from azure_scheduled_events_exporter.journal.inbox import ApprovalRequest
 from azure_scheduled_events_exporter.journal.store import Store
+from azure_scheduled_events_exporter.polling.clock import ImdsClock, system_clock
 from azure_scheduled_events_exporter.service import daemon
 from azure_scheduled_events_exporter.service.endpoint import with_endpoint
 from azure_scheduled_events_exporter.snapshot.snapshot import Polls
@@ -287,7 +288,8 @@ def _withdrawn(store: Store, numbers: Sequence[int], seconds: float) -> Mapping[
 
 def _question(chosen: Sequence[Lifecycle]) -> str:
     """Return the events and, if one waits for an approval, what approving does to which VMs."""
-    rows = table([CURRENT_COLUMNS, *(current_row(life, time.time()) for life in chosen)])
+    now = _now(chosen)
+    rows = table([CURRENT_COLUMNS, *(current_row(life, now) for life in chosen)])
     events = [life.event for life in chosen if life.is_open_to_approval]
     if not events:
         return rows.rstrip("\n")  # the result gives the reason
@@ -304,6 +306,16 @@ def _question(chosen: Sequence[Lifecycle]) -> str:
     if not gone:
         return text
     return f"{text}\nApproving deletes or evicts now, and this cannot be undone: {_list(gone)}"
+
+
+def _now(lives: Sequence[Lifecycle]) -> float:
+    """Return the time by the clock of IMDS, as the exporter had it when it saw the events.
+
+    NotBefore is a time by that clock, and the one of this VM may be wrong.
+    """
+    clock = ImdsClock(system_clock())
+    clock.follow(max((life.first_seen for life in lives), key=lambda seen: seen.wall))
+    return clock().wall
 
 
 def _list(names: Iterable[str]) -> str:

@@ -31,7 +31,12 @@ from azure_scheduled_events_exporter.core.lifecycle import (
 from azure_scheduled_events_exporter.core.records import Record
 from azure_scheduled_events_exporter.core.statistics import Statistics
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
-from azure_scheduled_events_exporter.errors import CodecError, DamagedTextError, NotUsableError
+from azure_scheduled_events_exporter.errors import (
+    CodecError,
+    DamagedTextError,
+    ExporterError,
+    NotUsableError,
+)
 from azure_scheduled_events_exporter.snapshot.hooks import HookRun, counted
 
 from .codec import decode, decoded, encode
@@ -58,6 +63,8 @@ PAGE: Final = 500
 """How many transitions are read at once."""
 _SPANS: Final = 256
 """How many of the spans on disk are known in memory: two batches of ``tracing.delivery``."""
+MOST_REQUESTS: Final = 1000
+"""How many requests to approve may wait: as many as this VM may have events."""
 _PRUNED: Final = 50_000
 """How many transitions are removed at once, which takes less than a second."""
 LARGEST_BYTES: Final = 128 << 20
@@ -113,9 +120,8 @@ _SCHEMA: Final = f"""
 _SET_IF_UNSENT: Final = (
     "UPDATE approval_requests SET result = ? WHERE number = ? AND result IS NULL"
 )
-_SET_RESULT: Final = (
-    "UPDATE approval_requests SET result = ? WHERE number = ? AND coalesce(result, '') = ''"
-)
+_IS_OPEN: Final = "coalesce(result, '') = ''"
+_SET_RESULT: Final = f"UPDATE approval_requests SET result = ? WHERE number = ? AND {_IS_OPEN}"
 _EXPIRED_TRANSITIONS: Final = (
     "DELETE FROM transitions WHERE wall < ?"
     f" AND seq < (SELECT min(seq) FROM transitions) + {_PRUNED}"
@@ -402,17 +408,32 @@ class Store:
         return Inbox(self.open_requests(), runs, hooks, self.queued_spans(_SPANS), count)
 
     def add_requests(self, requests: Iterable[ApprovalRequest]) -> list[int]:
-        """Queue requests to approve events; return the numbers that they get."""
+        """Queue requests to approve events; return the numbers that they get.
+
+        Raises:
+            ExporterError: with them, more than :data:`MOST_REQUESTS` would wait; none is queued.
+        """
         sql = "INSERT INTO approval_requests (created, request) VALUES (?, ?)"
         rows = [(request.created, encode(request)) for request in requests]
         with self._db:
-            return [int(self._db.execute(sql, row).lastrowid or 0) for row in rows]
+            numbers = [int(self._db.execute(sql, row).lastrowid or 0) for row in rows]
+            (waiting,) = self._db.execute(
+                f"SELECT count(*) FROM approval_requests WHERE {_IS_OPEN}"
+            ).fetchone()
+            if waiting > MOST_REQUESTS:
+                raise ExporterError(
+                    f"{waiting - len(numbers)} requests to approve events wait in the journal, and"
+                    f" it takes at most {MOST_REQUESTS}: name fewer events, or try again when the"
+                    " exporter has sent them"
+                )
+        return numbers
 
     def open_requests(self) -> list[ApprovalRequest]:
-        """Return the requests without a result."""
+        """Return the requests without a result, the oldest :data:`MOST_REQUESTS` of them."""
         rows = self._db.execute(
-            "SELECT number, request FROM approval_requests WHERE coalesce(result, '') = ''"
-            " ORDER BY number"
+            f"SELECT number, request FROM approval_requests WHERE {_IS_OPEN}"
+            " ORDER BY number LIMIT ?",
+            (MOST_REQUESTS,),
         ).fetchall()
         return [
             replace(each, number=number)

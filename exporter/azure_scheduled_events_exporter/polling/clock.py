@@ -59,6 +59,16 @@ class ImdsClock:
         now = self._machine()
         return Timestamp(now.wall + self.offset, now.monotonic, now.boot_id)
 
+    def follow(self, recorded: Timestamp) -> None:
+        """Take over the correction that another process of this VM had when it recorded a moment.
+
+        A moment of an earlier boot says nothing.
+        """
+        now = self._machine()
+        if recorded.boot_id == now.boot_id:
+            ahead = recorded.wall + now.since(recorded) - now.wall
+            self.offset = 0.0 if abs(ahead) < AGREES_SECONDS else ahead
+
     def correct(self, imds_time: float | None) -> None:
         """Take ``imds_time``, which IMDS has just sent in whole seconds, as the time.
 

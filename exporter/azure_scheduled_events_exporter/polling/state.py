@@ -37,7 +37,7 @@ from azure_scheduled_events_exporter.core.statistics import Statistics
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.journal.journal import OWNER_WAIT_SECONDS, Journal
 from azure_scheduled_events_exporter.journal.store import Remembered
-from azure_scheduled_events_exporter.logs import facts
+from azure_scheduled_events_exporter.logs import facts, shortened
 from azure_scheduled_events_exporter.snapshot.hooks import HookRun
 from azure_scheduled_events_exporter.tracing.delivery import SpanDelivery
 
@@ -292,6 +292,7 @@ class ExporterState:
         notice = change.lifecycle.notice_seconds
         record: Record = {**change_record(change)}
         record["resources"] = ",".join(change.lifecycle.event.resources)
+        record["description"] = shortened(change.lifecycle.event.description)
         record["notice_seconds"] = None if notice is None else round(notice, 3)
         del record["transition"]
         del record["at"]

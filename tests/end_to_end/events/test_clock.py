@@ -1,12 +1,15 @@
 """A VM whose clock is wrong: what the exporter says is by the clock of IMDS."""
 
 import json
+import re
 import time
 from collections.abc import Callable
 from email.utils import formatdate
+from pathlib import Path
 
 import pytest
 
+from support.events.approve_command import approve
 from support.events.imds_bodies import body, entry
 from support.programs import Exporter, fetch
 from support.servers.http_peer import HttpServer, Request, Response
@@ -53,3 +56,12 @@ def test_every_time_is_by_the_clock_of_imds(start_exporter: Start) -> None:
         imds.is_over = True
         ended = exporter.shows("the end", lambda now: now.value("event_ended_timestamp_seconds"))
         assert ended == pytest.approx(time.time() + AHEAD, abs=60)
+
+
+def test_the_question_of_approve(tmp_path: Path, start_exporter: Start) -> None:
+    """Whoever is asked to approve an event sees the time until it by the clock of IMDS."""
+    with Ahead() as imds:
+        exporter = start_exporter(imds.url, "--journal.path", str(tmp_path))
+        exporter.shows("the event", lambda now: now.value("event_info", kind="announced"))
+        asked = approve(imds.url, tmp_path, "--all-mine")
+    assert re.search(r"Z \(in (1h|59m\d+s)\)", asked.stdout), asked

@@ -12,6 +12,8 @@ import pytest
 
 from azure_scheduled_events_exporter.errors import ExporterError, JournalInUseError
 from azure_scheduled_events_exporter.journal.file import file_path, read_only, writable
+from azure_scheduled_events_exporter.journal.inbox import ApprovalRequest
+from azure_scheduled_events_exporter.journal.store import MOST_REQUESTS
 from support.events.journal_recorder import DAY, Open, history
 
 
@@ -155,3 +157,18 @@ class TestRetention:
         recorder.journal.close()
         assert history(folder) == ["OPEN"]
         assert start(folder).statistics == statistics
+
+
+def test_requests_are_bounded(folder: Path, start: Open) -> None:
+    """Whoever asks for one approval too many gets an error, and none of theirs is queued."""
+    recorder = start(folder)
+    recorder.sees("A")
+    [life] = recorder.known.current.values()
+    request = ApprovalRequest(life, "ada", recorder.now.wall, recorder.now.wall + 60)
+    with closing(writable(folder)) as store:
+        numbers = store.add_requests([request] * (MOST_REQUESTS - 1))
+        with pytest.raises(ExporterError, match=f"{MOST_REQUESTS - 1} requests .* wait in the"):
+            store.add_requests([request] * 2)
+        assert len(store.open_requests()) == MOST_REQUESTS - 1
+        store.withdraw_requests(numbers[:1], "withdrawn")
+        store.add_requests([request] * 2)

@@ -62,3 +62,20 @@ def test_the_clock_of_imds(dates: list[float | None], offset: float) -> None:
     for ahead in dates:
         clock.correct(None if ahead is None else machine.wall + ahead)
     assert clock() == Timestamp(machine.wall + offset, 800.0, "boot")
+
+
+@pytest.mark.parametrize(
+    ("recorded", "offset"),
+    [
+        pytest.param(Timestamp(1_700_003_000.0, 200.0, "boot"), 3600.0, id="an hour ahead"),
+        pytest.param(Timestamp(1_699_999_401.0, 200.0, "boot"), 0.0, id="agrees"),
+        pytest.param(Timestamp(1_700_003_000.0, 200.0, "earlier"), 0.0, id="of an earlier boot"),
+        pytest.param(Timestamp(1_700_003_000.0), 0.0, id="of an unknown boot"),
+    ],
+)
+def test_the_correction_of_another_process(recorded: Timestamp, offset: float) -> None:
+    """A moment that another process recorded in this boot tells how far it corrected the clock."""
+    machine = Timestamp(1_700_000_000.0, 800.0, "boot")
+    clock = ImdsClock(lambda: machine)
+    clock.follow(recorded)
+    assert clock() == Timestamp(machine.wall + offset, 800.0, "boot")

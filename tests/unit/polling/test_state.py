@@ -1,5 +1,6 @@
 """What is known when the journal is read late, and how much of what IMDS sends is known at all."""
 
+import logging
 import sqlite3
 import threading
 import time
@@ -120,6 +121,16 @@ def test_a_disk_that_fails_delays_no_poll(machine: Machine, disk_works: threadin
     machine.polls(0, None, event())
     assert time.monotonic() - began < JOURNAL_SECONDS + 1
     assert machine.transitions == {"detected": 1}
+
+
+def test_a_long_description_is_cut_in_the_log(
+    machine: Machine, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A line of the log has the beginning of a description, and an ellipsis."""
+    caplog.set_level(logging.INFO)
+    machine.polls(0, None, event(Description="x" * 200_000))
+    [line] = [each for each in caplog.records if each.message == "event detected"]
+    assert line.__dict__["facts"]["description"] == "x" * 1000 + "…"
 
 
 def test_events_are_bounded(machine: Machine) -> None:
