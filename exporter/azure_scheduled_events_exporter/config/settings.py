@@ -238,10 +238,10 @@ class Config:
     freeze_harmless_below: float = _setting(
         "freeze.harmless-below",
         format_duration(SHORT_FREEZE_SECONDS),
-        _duration(0, 3600, "from 0s (every Freeze is told) to 1h"),
+        _duration(0, 3600, "from 0s (no Freeze is harmless) to 1h"),
         "DURATION",
         "A Freeze announced as shorter is harmless: it raises no alert, and a hook does not prepare"
-        " for it. 0s: every Freeze is told.",
+        " for it. With 0s, no Freeze is harmless.",
     )
     web_listen_address: ListenAddress = _setting(  # noqa: RUF009 - a field
         "web.listen-address",

@@ -95,7 +95,7 @@ def _add_times(parser: argparse.ArgumentParser) -> None:
         type=argument(parse_duration),
         metavar="DURATION",
         default="15m",
-        help="Prepare at most so long before NotBefore. (default 15m)",
+        help="Longest time before NotBefore at which prepare begins. (default 15m)",
     )
     parser.add_argument(
         "--timeout",
@@ -109,7 +109,10 @@ def _add_times(parser: argparse.ArgumentParser) -> None:
         type=argument(parse_duration),
         metavar="DURATION",
         default="5s",
-        help="SIGTERM so long before NotBefore, SIGKILL at it. (default 5s)",
+        help=(
+            "Time before NotBefore at which a run gets SIGTERM; it gets SIGKILL at NotBefore."
+            " (default 5s)"
+        ),
     )
 
 
