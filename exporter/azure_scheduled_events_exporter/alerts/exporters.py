@@ -319,9 +319,12 @@ def _about_the_vm() -> Iterator[Alert]:
               or ({failed} unless {failed} offset 15m) and on (job, instance) {UP} offset 15m
             )
         """),
-        summary="The hook of {vm} ended with {outcome}.",
-        description="A {event_type} began, or will begin, with the work of the hook undone.",
-        advice="If the event has not started, do the work by hand.",
+        summary="The hook of {vm} ended with {outcome} in phase {phase} of a {event_type}.",
+        description=(
+            "After prepare, the VM goes into the event without being drained. After recover, it may"
+            " still be out of service."
+        ),
+        advice="Read the log of the hook, and do its work by hand.",
         meaning=(
             "A run of the command `hook` failed, timed out, or came too late in the last 15"
             " minutes."

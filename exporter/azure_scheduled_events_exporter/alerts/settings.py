@@ -19,10 +19,14 @@ PLACEHOLDERS = ("REPLACE", "example.com")
 """The placeholders of addresses and keys that only the owner of a fleet knows."""
 _NAME = r"[a-zA-Z_][a-zA-Z0-9_]*"
 _RESERVED = (
-    "alertname|severity|component|scope|kind|drill|vm_id|vm_name|computer_name|job|instance|__.*"
-    "|event_.*"
+    "alertname|alertstate|severity|component|scope|kind|drill|vm_id|vm_name|computer_name|job"
+    "|instance|subscription_id|resource_group|scale_set|phase|outcome|__.*|event_.*"
 )
-"""Labels that the rules use themselves, so that a label of a target cannot have their place."""
+"""Labels that the rules use themselves.
+
+A label of a target cannot have their place. One that every alert gets would make the alerts of two
+VMs or scale sets equal: an engine refuses such a rule as a whole.
+"""
 _LABEL = rf"(?!(?:{_RESERVED})(?:=|$)){_NAME}"
 _NOT_RESERVED = "but none of those that the rules set themselves"
 _ALERT = r"[A-Za-z]+"
@@ -307,8 +311,11 @@ def resolve(
             found[setting.name] = setting.check(
                 f"{found[setting.name]}{key}={value}\n" if key else value
             )
-        settings, name = Settings(found), "maintenance.equal"
+        settings = Settings(found)
+        name = "maintenance.equal"
         _check_sources(settings)
+        name = "labels.keep"
+        _check_added(settings)
     except UsageError as error:
         raise UsageError(f"{places.get(name, '')}{error}") from None
     return settings
@@ -341,6 +348,20 @@ def _check_sources(settings: Settings) -> None:
         if source and source[0] not in known:
             raise UsageError(
                 f"maintenance.equal: '{item}' needs '{source[0]}': there are {', '.join(known)}"
+            )
+
+
+def _check_added(settings: Settings) -> None:
+    """Raise UsageError for a label that every alert gets, although teams differ in it.
+
+    The alerts of two teams would become equal, and an engine refuses such a rule as a whole.
+    """
+    kept = settings.items("labels.keep")
+    for label in settings.pairs("labels.add"):
+        if label in kept:
+            raise UsageError(
+                f"labels.keep: '{label}' is in labels.add too, which gives every alert one value:"
+                " leave it out of one of them"
             )
 
 

@@ -50,6 +50,11 @@ def rules(values: Mapping[str, str]) -> dict[str, Any]:
             "severity=page",
             "labels.add: 'severity=page' is not possible: names of labels",
         ),
+        (
+            "labels.add",
+            "scale_set=web",
+            "labels.add: 'scale_set=web' is not possible: names of labels",
+        ),
         ("labels.add", "team={{ x }}", "labels.add: 'team={{ x }}' is not possible"),
         (
             "severities",
@@ -136,6 +141,11 @@ def test_values_file_is_wrong(tmp_path: Path) -> None:
         UsageError, match=r"values\.yaml:1: maintenance\.equal: 'host=team' needs 'team'"
     ):
         load(file, {"labels.keep": "env"})
+    file.write_text("labels:\n  keep: [team, env]\n  add: {team: web}\n")
+    with pytest.raises(
+        UsageError, match=r"values\.yaml:2: labels\.keep: 'team' is in labels\.add too"
+    ):
+        load(file)
 
 
 def test_rendered_values_file_says_the_values(tmp_path: Path) -> None:
