@@ -5,16 +5,18 @@ poll reads the wall clock. ``core.pause`` interprets what they say, and ``core.o
 which events a pause belongs.
 """
 
+import contextlib
 import select
 import sys
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 
 from azure_scheduled_events_exporter.core.document import Scope
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycles, State
-from azure_scheduled_events_exporter.core.pause import Pause, between_runs, gap
+from azure_scheduled_events_exporter.core.pause import NOISE_SECONDS, Pause, between_runs, gap
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.journal.journal import Journal
 
@@ -25,6 +27,56 @@ TICK_SECONDS = 0.05
 
 20 samples a second take 1 ms of CPU time.
 """
+
+
+QUOTA_SECONDS = 1.0
+"""A CPU quota stops a process for less than its period at a time, which is at most a second.
+
+What takes longer is a pause of the VM, whatever the quota did in that time.
+"""
+
+CGROUPS = Path("/sys/fs/cgroup")
+
+
+class Quota:
+    """How long the CPU quota of a cgroup stopped its processes.
+
+    Only version 2 of cgroups: without it, or without a quota, it is 0.
+
+    Attributes:
+        file: the ``cpu.stat`` of the cgroup; None if it is not known.
+    """
+
+    def __init__(self, file: Path | None) -> None:
+        self.file = file
+        self._stopped = self._read()
+
+    def stopped(self) -> float:
+        """Return the seconds since the last call, summed over the CPUs."""
+        before = self._stopped
+        self._stopped = self._read()
+        return max(0.0, self._stopped - before)
+
+    def _read(self) -> float:
+        if self.file is None:
+            return 0.0
+        try:
+            for line in self.file.read_text(encoding="ascii").splitlines():
+                name, _, value = line.partition(" ")
+                if name == "throttled_usec":
+                    return int(value) / 1e6
+        except (OSError, ValueError):
+            self.file = None
+        return 0.0
+
+
+def own_quota(cgroups: Path = CGROUPS, membership: Path = Path("/proc/self/cgroup")) -> Quota:
+    """Return the quota of this process, as its line ``0::/path`` in ``/proc/self/cgroup`` says."""
+    with contextlib.suppress(OSError, ValueError):
+        for line in membership.read_text(encoding="utf-8").splitlines():
+            if line.startswith("0::/"):
+                return Quota(cgroups / line.removeprefix("0::/") / "cpu.stat")
+    return Quota(None)
 
 
 def _sleep(seconds: float) -> None:
@@ -46,6 +98,7 @@ class Pauses:
     Attributes:
         clock: this machine's clock; since_boot: the part of it that each tick reads.
         journal: where heartbeats are written.
+        quota: how long the CPU quota of this process stopped it, which is no pause of the VM.
         sleep: waits so many seconds. An event that could end the wait would cost twice as much CPU
             time.
     """
@@ -54,6 +107,7 @@ class Pauses:
     since_boot: Callable[[], float]
     journal: Journal
     sleep: Callable[[float], object] = _sleep
+    quota: Quota = field(default_factory=own_quota)
 
     def __post_init__(self) -> None:
         # Kept until a document shows which events it belongs to; until then the heartbeat stays
@@ -78,6 +132,7 @@ class Pauses:
             if self._taken is None:
                 return None
             self._tick()
+            self.quota.stopped()  # what stopped this process before is of no interest from now on
             now = self.clock()
             planned = now.monotonic - self._taken.monotonic
             by_wall = gap(self._taken, now, planned)
@@ -107,6 +162,7 @@ class Pauses:
             self._taken = None
             if not is_wanted:
                 return
+            self.quota.stopped()
             self._taken = self.clock()
             self._ticked = self._taken.monotonic
             try:
@@ -126,5 +182,7 @@ class Pauses:
         """Compare the clock with when the tick after the last one is due. The lock is held."""
         now = self.since_boot()
         late = now - self._ticked - TICK_SECONDS
+        if NOISE_SECONDS <= late < QUOTA_SECONDS:
+            late -= self.quota.stopped()
         self._largest = max(self._largest, late)
         self._ticked = now

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 
@@ -13,7 +14,12 @@ from azure_scheduled_events_exporter.core.lifecycle import Lifecycles
 from azure_scheduled_events_exporter.core.pause import Pause
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.journal.journal import Journal
-from azure_scheduled_events_exporter.polling.pauses import TICK_SECONDS, Pauses
+from azure_scheduled_events_exporter.polling.pauses import (
+    TICK_SECONDS,
+    Pauses,
+    Quota,
+    own_quota,
+)
 from support.events.lives import SCHEDULED, Watch, at
 from support.programs import eventually
 
@@ -117,6 +123,49 @@ def test_what_ticks_see(journal: Journal, waits: list[Passing], largest: float) 
         assert before_its_tick.seconds == pytest.approx(
             3.0 - TICK_SECONDS, abs=TICK_SECONDS + 0.001
         )
+
+
+@pytest.mark.parametrize(
+    ("stopped", "seconds", "measured"),
+    [
+        pytest.param(380_000, 0.4, 0.02, id="the quota stopped the process"),
+        pytest.param(700_000, 0.4, 0.0, id="on two CPUs"),
+        pytest.param(0, 0.4, 0.4, id="it did not, so the VM was paused"),
+        pytest.param(900_000, 5.0, 5.0, id="no quota stops for so long"),
+    ],
+)
+def test_a_cpu_quota_is_no_pause(
+    stopped: int, seconds: float, measured: float, journal: Journal, tmp_path: Path
+) -> None:
+    """What the quota of the own cgroup stopped is not counted; a pause of the VM is."""
+    membership = tmp_path / "cgroup"
+    membership.write_text("1:cpu:/other\n0::/system.slice/exporter\n")
+    statistics = tmp_path / "system.slice" / "exporter" / "cpu.stat"
+    statistics.parent.mkdir(parents=True)
+    statistics.write_text("usage_usec 9\nnr_throttled 4\nthrottled_usec 1000000\n")
+    quota = own_quota(tmp_path, membership)
+    machine = Machine()
+    pauses = Pauses(machine.now, machine.since_boot, journal, machine.sleep, quota)
+    pauses.attend(own_event())
+    statistics.write_text(f"usage_usec 9\nnr_throttled 5\nthrottled_usec {1_000_000 + stopped}\n")
+    machine.passes(*late(seconds))
+    found = pauses.take()
+    pauses.attend(own_event(), is_last=True)
+    machine.waits.put((0.0, 0.0))
+    assert found is not None
+    assert found.seconds == pytest.approx(measured, abs=0.0015)
+
+
+@pytest.mark.parametrize("membership", ["1:cpu:/\n", "0::/gone\n", ""])
+def test_without_a_quota_that_can_be_read(membership: str, tmp_path: Path) -> None:
+    """With version 1 of cgroups, or a file that is not there or is odd, nothing is known."""
+    listed = tmp_path / "cgroup"
+    assert own_quota(tmp_path, listed).stopped() == 0
+    listed.write_text(membership)
+    assert own_quota(tmp_path, listed).stopped() == 0
+    odd = tmp_path / "cpu.stat"
+    odd.write_text("throttled_usec many\n")
+    assert Quota(odd).stopped() == 0
 
 
 def test_a_thread_only_while_this_vm_has_an_event(journal: Journal) -> None:
