@@ -19,14 +19,19 @@ def mark_requested(
     life = _waiting(known, event_id)
     if life is None:
         return known
-    first = life.request.at if life.request else now
-    return known.updated([replace(life, request=Approval(approver, first, who=who))])
+    first = now
+    if life.request is not None:
+        first = life.request.at
+    request = Approval(approver, first, who=who)
+    return known.updated([replace(life, request=request)])
 
 
 def mark_refused(known: Lifecycles, event_id: str) -> Lifecycles:
     """Return the known events after IMDS refused to approve this one: no request is under way."""
     life = _waiting(known, event_id)
-    return known if life is None else known.updated([replace(life, request=None)])
+    if life is None:
+        return known
+    return known.updated([replace(life, request=None)])
 
 
 def mark_approved(
@@ -50,12 +55,15 @@ def mark_approved(
     first = before.approval or Approval(approver, now, who=who)
     approval = replace(first, not_before=(sent or before).not_before)
     life = replace(before, request=None, approval=approval)
-    return known.updated([life]), () if before.approval else (
-        Change(Transition.APPROVED, life, now),
-    )
+    known = known.updated([life])
+    if before.approval is not None:
+        return known, ()
+    return known, (Change(Transition.APPROVED, life, now),)
 
 
 def _waiting(known: Lifecycles, event_id: str) -> Lifecycle | None:
     """Return the event if an approval would start it."""
     life = known.current.get(event_id)
-    return life if life and life.is_open_to_approval else None
+    if life is None or not life.is_open_to_approval:
+        return None
+    return life

@@ -129,11 +129,10 @@ class ScheduledEvent:
     def spelling(self, vm_name: str | None) -> str:
         """Return the name ``vm_name`` as Resources spell it, ``""`` if they do not name that VM."""
         own = comparable_name(vm_name or "")
-        return (
-            next((name.lstrip("_") for name in self.resources if comparable_name(name) == own), "")
-            if own
-            else ""
-        )
+        if not own:
+            return ""
+        spellings = (name.lstrip("_") for name in self.resources if comparable_name(name) == own)
+        return next(spellings, "")
 
     def scope(self, vm_name: str | None) -> Scope:
         """Return whose event this is for the VM ``vm_name``: its own, or a peer's.
@@ -447,11 +446,11 @@ def clean_text(value: object) -> str:
 
 def _whole(value: object) -> int | None:
     """Return a whole number of up to 18 digits; None for anything else."""
-    return (
-        value
-        if isinstance(value, int) and not isinstance(value, bool) and abs(value) < _HUGE
-        else None
-    )
+    if not isinstance(value, int) or isinstance(value, bool):
+        return None
+    if abs(value) >= _HUGE:
+        return None
+    return value
 
 
 def _duration(value: object) -> float | None:

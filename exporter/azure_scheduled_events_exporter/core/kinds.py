@@ -76,9 +76,14 @@ def with_kinds(known: Lifecycles, now: float, harmless_below: float) -> Lifecycl
 
     If none has changed, it is ``known`` itself.
     """
-    lives = [(life, with_kind(life, now, harmless_below)) for life in known.current.values()]
-    changed = [after for before, after in lives if after is not before]
-    return known.updated(changed) if changed else known
+    changed = []
+    for before in known.current.values():
+        after = with_kind(before, now, harmless_below)
+        if after is not before:
+            changed.append(after)
+    if not changed:
+        return known
+    return known.updated(changed)
 
 
 def _is_far_ahead(life: Lifecycle, now: float) -> bool:

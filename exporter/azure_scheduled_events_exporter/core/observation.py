@@ -147,20 +147,27 @@ def observe(
     for event_id, before in known.current.items():
         if event_id in current:
             continue
-        if document.unreadable or (context.keeps_unshown and event_id not in seen):
+        was_shown = event_id in seen
+        if document.unreadable or (context.keeps_unshown and not was_shown):
             current[event_id] = before
-        else:
-            # Nobody watched when an event left that was last shown in an earlier run.
-            watched = context.watched and event_id in seen
-            gone = _gone(_shown(before, before.event, context), context, watched=watched)
-            changes.extend(gone)
-            ended[event_id] = _with_kind(gone[-1], context).lifecycle
-    remembered = max(REMEMBERED_ENDS, len(known.current))  # all that have just ended may return
-    for event_id in list(ended)[: max(0, len(ended) - remembered)]:
-        del ended[event_id]
+            continue
+        # Nobody watched when an event left that was last shown in an earlier run.
+        watched = context.watched and was_shown
+        life = _shown(before, before.event, context)
+        gone = _gone(life, context, watched=watched)
+        changes.extend(gone)
+        ended[event_id] = _with_kind(gone[-1], context).lifecycle
+    _forget_oldest(ended, len(known.current))
     seen = {event_id: moment for event_id, moment in seen.items() if event_id in current}
     known = with_kinds(Lifecycles(current, ended, seen), context.now.wall, context.harmless_below)
     return known, tuple(_with_kind(change, context) for change in changes)
+
+
+def _forget_oldest(ended: dict[str, Lifecycle], just_ended: int) -> None:
+    """Remove the oldest of ``ended``, except those that have just ended: all of them may return."""
+    most = max(REMEMBERED_ENDS, just_ended)
+    for event_id in list(ended)[:-most]:
+        del ended[event_id]
 
 
 def _with_kind(change: Change, context: ObservationContext) -> Change:
@@ -174,12 +181,17 @@ def record_pause(known: Lifecycles, pause: Pause | None) -> Lifecycles:
 
     If nothing changes, it is ``known`` itself.
     """
-    started = (
-        [life for life in known.current.values() if life.state is State.STARTED] if pause else []
-    )
-    longer = [(life, _paused(life, pause, begins=False)) for life in started]
-    extended = [after for before, after in longer if after is not before]
-    return known.updated(extended) if extended else known
+    if pause is None:
+        return known
+    extended = []
+    for before in known.current.values():
+        if before.state is State.STARTED:
+            after = _paused(before, pause, begins=False)
+            if after is not before:
+                extended.append(after)
+    if not extended:
+        return known
+    return known.updated(extended)
 
 
 def _record_impact(known: Lifecycles, counted: Counted | None) -> Lifecycles:
@@ -192,11 +204,15 @@ def _record_impact(known: Lifecycles, counted: Counted | None) -> Lifecycles:
             impact = life.impact.until(counted.now)
             if impact is not life.impact:
                 renewed.append(replace(life, impact=impact))
-    return known.updated(renewed) if renewed else known
+    if not renewed:
+        return known
+    return known.updated(renewed)
 
 
 def _state(event: ScheduledEvent) -> State:
-    return State(event.status) if event.status in STATUSES else State.OTHER
+    if event.status in STATUSES:
+        return State(event.status)
+    return State.OTHER
 
 
 def _returned(
@@ -219,12 +235,16 @@ def _shown(life: Lifecycle, event: ScheduledEvent, context: ObservationContext) 
     """
     vm_name = context.vm_name or life.vm_name
     event = event.bounded(vm_name)
-    is_same_vm = comparable_name(life.own_name) == comparable_name(vm_name or "")
-    own_name = (life.own_name if is_same_vm else "") or event.spelling(vm_name)
+    own_name = life.own_name
+    if not own_name or comparable_name(own_name) != comparable_name(vm_name or ""):
+        own_name = event.spelling(vm_name)
+    scope = event.scope(vm_name)
+    if own_name:
+        scope = Scope.SELF
     return replace(
         life,
         event=event,
-        scope=Scope.SELF if own_name else event.scope(vm_name),
+        scope=scope,
         vm_name=vm_name,
         own_name=own_name,
         most_resources=max(life.most_resources, event.resource_count),
@@ -238,27 +258,39 @@ def _seen(
     if before is not None and event is before.event and context.vm_name in {None, before.vm_name}:
         return before, []  # the same document again, at most polls
     shown = _state(event)
-    life = before or Lifecycle(
-        event, shown, Scope.UNKNOWN, context.now, notice_seconds=_notice(event, context.now)
-    )
-    state = State.STARTED if life.state is State.STARTED else shown
-    life = replace(_shown(life, event, context), state=state)
-    if event.not_before is not None and state is not State.STARTED:
+    state_before: State | None = None
+    if before is None:
+        notice = _notice(event, context.now)
+        life = Lifecycle(event, shown, Scope.UNKNOWN, context.now, notice_seconds=notice)
+    else:
+        state_before = before.state
+        life = before
+    life = _shown(life, event, context)
+    if state_before is not State.STARTED:  # Started stays Started
+        life = replace(life, state=shown)
+    if event.not_before is not None and life.state is not State.STARTED:
         life = replace(life, not_before=event.not_before)
-    if state is State.STARTED and (before is None or before.state is not State.STARTED):
-        # After a reboot that has begun it, the pause since the last document is not the whole of
-        # it.
-        is_by_boot = before is not None and _boot_proves(before, context, watched=context.watched)
-        life = _paused(life, context.pause, begins=context.watched and not is_by_boot)
-        if life.scope is Scope.SELF and context.counted is not None:
-            life = replace(life, impact=beginning(context.counted))
+    if shown is State.STARTED and state_before is not State.STARTED:
+        life = _begins(before, life, context)
     changes = []
-    for transition in PRESENT.get((before.state if before else None, shown), ()):
+    for transition in PRESENT.get((state_before, shown), ()):
         happened = _apply(transition, before, life, context)
         if happened is not None:
             life = happened
             changes.append(Change(transition, life, context.now))
     return life, changes
+
+
+def _begins(before: Lifecycle | None, life: Lifecycle, context: ObservationContext) -> Lifecycle:
+    """Return ``life``, which is shown as Started for the first time, with what was measured."""
+    is_measured = context.watched
+    if before is not None and _boot_proves(before, context, watched=context.watched):
+        # The boot was a part of it: the pause since the last document is not the whole of it.
+        is_measured = False
+    life = _paused(life, context.pause, begins=is_measured)
+    if life.scope is Scope.SELF and context.counted is not None:
+        life = replace(life, impact=beginning(context.counted))
+    return life
 
 
 def _apply(
@@ -272,19 +304,7 @@ def _apply(
                 return None
             return life.with_move(transition, now, before.not_before)
         case Transition.APPROVED:
-            early = (
-                life.not_before is not None and now.wall < life.not_before - APPROVAL_MARGIN_SECONDS
-            )
-            # Nobody watched whether it started before NotBefore, and an approval had been sent:
-            # that started it.
-            sent = life.request is not None and not context.watched
-            if life.approval or not (early or sent):
-                return None
-            if life.request is None:
-                approval = Approval(Approver.EXTERNAL, now)
-            else:
-                approval = Approval(life.request.by, now, who=life.request.who)
-            return replace(life, approval=approval, request=None)
+            return _approved(life, context)
         case Transition.STARTED:
             if before is not None and life.approval is None and life.not_before is not None:
                 life = replace(life, approval=Approval(Approver.DEADLINE, now))
@@ -293,10 +313,27 @@ def _apply(
             return life
 
 
+def _approved(life: Lifecycle, context: ObservationContext) -> Lifecycle | None:
+    """Return ``life``, which has started, with the approval that started it; None if none did."""
+    now = context.now
+    not_before = life.not_before
+    is_early = not_before is not None and now.wall < not_before - APPROVAL_MARGIN_SECONDS
+    # If nobody watched whether it started early, the approval that was sent has started it.
+    is_sent = life.request is not None and not context.watched
+    if life.approval is not None or not (is_early or is_sent):
+        return None
+    approval = Approval(Approver.EXTERNAL, now)
+    if life.request is not None:
+        approval = Approval(life.request.by, now, who=life.request.who)
+    return replace(life, approval=approval, request=None)
+
+
 def _notice(event: ScheduledEvent, now: Timestamp) -> float | None:
     state = _state(event)
-    if state is State.STARTED:  # a user's request that Azure approved by itself never was Scheduled
-        return None if event.source == EventSource.USER else 0.0
+    if state is State.STARTED and event.source == EventSource.USER:
+        return None  # Azure has approved it by itself: it never was Scheduled
+    if state is State.STARTED:
+        return 0.0
     if state is State.ADVISORY or event.not_before is None:
         return None
     return max(0.0, event.not_before - now.wall)
@@ -305,8 +342,9 @@ def _notice(event: ScheduledEvent, now: Timestamp) -> float | None:
 def _absence(life: Lifecycle, context: ObservationContext, *, watched: bool) -> Absence:
     if life.state is not State.STARTED and _boot_proves(life, context, watched=watched):
         return Absence.REBOOTED
-    is_early = watched and life.not_before is not None and context.now.wall < life.not_before
-    return Absence.EARLY if is_early else Absence.UNSEEN
+    if watched and life.not_before is not None and context.now.wall < life.not_before:
+        return Absence.EARLY
+    return Absence.UNSEEN
 
 
 def _boot_proves(life: Lifecycle, context: ObservationContext, *, watched: bool) -> bool:
@@ -327,7 +365,9 @@ def _boot_proves(life: Lifecycle, context: ObservationContext, *, watched: bool)
 
 def _was_sent_before(life: Lifecycle, booted_at: Timestamp) -> bool:
     """Return whether an approval was sent from here before that boot, answered or not."""
-    sent = (life.approval if life.approved_here else None, life.request)
+    sent = [life.request]
+    if life.approved_here:
+        sent.append(life.approval)
     return any(each is not None and booted_at.is_another_boot_after(each.at) for each in sent)
 
 
@@ -335,17 +375,14 @@ def _gone(life: Lifecycle, context: ObservationContext, *, watched: bool) -> lis
     """Apply :data:`ABSENT` to an event that has left the document."""
     outcome = ABSENT[life.state, _absence(life, context, watched=watched)]
     changes: list[Change] = []
-    if (
-        outcome is Transition.COMPLETED
-        and life.started_at is None
-        and context.now.booted_at is not None
-    ):
-        life, changes = _begun_at(life, context.now.booted_at, context)
+    booted_at = context.now.booted_at
+    if outcome is Transition.COMPLETED and life.started_at is None and booted_at is not None:
+        life, changes = _begun_at(life, booted_at, context)
     if life.impact is not None and context.counted is not None:
-        life = replace(life, impact=life.impact.until(context.counted.now, is_last=True))
-    changes.append(
-        Change(outcome, replace(life, outcome=outcome, ended_at=context.now), context.now)
-    )
+        impact = life.impact.until(context.counted.now, is_last=True)
+        life = replace(life, impact=impact)
+    life = replace(life, outcome=outcome, ended_at=context.now)
+    changes.append(Change(outcome, life, context.now))
     return changes
 
 
@@ -357,17 +394,17 @@ def _begun_at(
     It began at the boot. Without an approval, it began at NotBefore, if that lies between the first
     sight and the boot: the VM may have been away for long.
     """
-    life = _paused(
-        replace(life, started_at=booted_at, proven_by_boot=True), context.pause, begins=False
-    )
+    life = replace(life, started_at=booted_at, proven_by_boot=True)
+    life = _paused(life, context.pause, begins=False)
     if life.approval is not None:
         return life, []
     if life.request is not None and _was_sent_before(life, booted_at):
         life = replace(life, approval=life.request, request=None)
         return life, [Change(Transition.APPROVED, life, context.now)]
     if life.not_before is not None:
-        is_between = life.first_seen.wall < life.not_before < booted_at.wall
-        began = Timestamp(life.not_before) if is_between else booted_at
+        began = booted_at
+        if life.first_seen.wall < life.not_before < booted_at.wall:
+            began = Timestamp(life.not_before)
         life = replace(life, started_at=began, approval=Approval(Approver.DEADLINE, began))
     return life, []
 
@@ -380,13 +417,12 @@ def _paused(life: Lifecycle, pause: Pause | None, *, begins: bool) -> Lifecycle:
     """
     if pause is None or life.scope is not Scope.SELF:
         return life
-    count = life.pauses + (pause.seconds >= NOISE_SECONDS)
-    if life.observed_pause is not None:
-        longest = max(pause.seconds, life.observed_pause)
-        is_new = longest > life.observed_pause or count > life.pauses
-        return replace(life, observed_pause=longest, pauses=count) if is_new else life
-    return (
-        replace(life, observed_pause=pause.seconds, pauses=count)
-        if begins or pause.is_boot
-        else life
-    )
+    if life.observed_pause is None and not begins and not pause.is_boot:
+        return life
+    count = life.pauses
+    if pause.seconds >= NOISE_SECONDS:
+        count += 1
+    longest = max(pause.seconds, life.observed_pause or 0.0)
+    if longest == life.observed_pause and count == life.pauses:
+        return life
+    return replace(life, observed_pause=longest, pauses=count)

@@ -52,7 +52,9 @@ def gap(before: Timestamp, now: Timestamp, planned: float) -> float:
     """
     late = max(0.0, now.monotonic - before.monotonic - planned)
     by_wall = now.wall - before.wall - planned
-    return max(late, by_wall) if by_wall - late <= WALL_TRUSTED_SECONDS else late
+    if by_wall - late > WALL_TRUSTED_SECONDS:
+        return late
+    return max(late, by_wall)
 
 
 def between_runs(last: Timestamp, first: Timestamp) -> Pause | None:
@@ -63,5 +65,9 @@ def between_runs(last: Timestamp, first: Timestamp) -> Pause | None:
     clock is a pause.
     """
     if last.boot_id == first.boot_id:
-        return Pause(round(gap(last, first, first.monotonic - last.monotonic), 3))
-    return Pause(round(first.wall - last.wall, 3), is_boot=True) if first.wall > last.wall else None
+        planned = first.monotonic - last.monotonic
+        return Pause(round(gap(last, first, planned), 3))
+    away = first.wall - last.wall
+    if away <= 0:
+        return None
+    return Pause(round(away, 3), is_boot=True)

@@ -16,12 +16,17 @@ Record = dict[str, object]
 def current_record(life: Lifecycle, now: float) -> Record:
     """Return the record of a current event at ``now``, wall-clock seconds."""
     event = life.event
-    counting = event.not_before if life.is_pending else None
+    status = event.status
+    if life.state is State.STARTED:
+        status = str(life.state)
+    seconds_left = None
+    if life.is_pending and event.not_before is not None:
+        seconds_left = round(event.not_before - now, 3)
     return {
         **_of_event(life),
-        "event_status": str(life.state) if life.state is State.STARTED else event.status,
+        "event_status": status,
         "not_before": _time(event.not_before),
-        "seconds_until_not_before": None if counting is None else round(counting - now, 3),
+        "seconds_until_not_before": seconds_left,
         "first_seen": iso_time(life.first_seen.wall),
         "approved": life.approved_here,
         "approved_by": str(life.approved_by) if life.approved_by else None,
@@ -66,9 +71,11 @@ def seconds_between(earlier: Timestamp | None, later: Timestamp | None) -> float
 
 
 def _of_event(life: Lifecycle) -> Record:
-    values = event_values(life.event).items()
+    values: Record = {}
+    for name, value in event_values(life.event).items():
+        values[name] = list(value) if isinstance(value, tuple) else value
     return {
-        **{name: list(value) if isinstance(value, tuple) else value for name, value in values},
+        **values,
         "kind": str(life.kind),
         "scope": str(life.scope),
         "mine": life.is_mine,

@@ -65,9 +65,11 @@ class SpanFacts:
 def trace_id(event_id: str) -> str:
     """Return the trace of an event: the 128 bits of its GUID, or of a hash when it is none."""
     lower = event_id.lower()
-    number = int(lower.replace("-", ""), 16) if _GUID.fullmatch(lower) else 0
-    # All zeros are no valid trace id.
-    return f"{number:032x}" if number else hashlib.sha256(lower.encode()).hexdigest()[:32]
+    if _GUID.fullmatch(lower):
+        digits = lower.replace("-", "")
+        if digits.strip("0"):  # all zeros are no valid trace id
+            return digits
+    return hashlib.sha256(lower.encode()).hexdigest()[:32]
 
 
 def span_id(event_id: str, vm_name: str, span_name: str) -> str:
@@ -96,8 +98,9 @@ def finished(change: Change) -> tuple[SpanFacts, ...]:
         case Transition.STARTED:
             return _until_started(life)
         case Transition.COMPLETED | Transition.CANCELLED | Transition.LOST | Transition.WITHDRAWN:
-            spans = list(_until_started(life)) if life.proven_by_boot else []
-            return (*spans, *_open(life, at))
+            if life.proven_by_boot:
+                return (*_until_started(life), *_open(life, at))
+            return _open(life, at)
         case _:
             return ()
 
@@ -145,9 +148,11 @@ def _open(life: Lifecycle, until: Timestamp) -> tuple[SpanFacts, ...]:
     """
     if life.state is State.ADVISORY:
         return (_span(life, ROOT, life.first_seen, until),)
-    name, since = (
-        ("scheduled", life.first_seen) if life.started_at is None else ("started", life.started_at)
-    )
+    name = "scheduled"
+    since = life.first_seen
+    if life.started_at is not None:
+        name = "started"
+        since = life.started_at
     return (_span(life, name, since, until), _span(life, ROOT, life.first_seen, until))
 
 
@@ -155,11 +160,18 @@ def _span(life: Lifecycle, name: str, start: Timestamp, end: Timestamp) -> SpanF
     event = life.event
     # Other VMs compute this span's id from the spelling in Resources.
     own = life.own_name or event.spelling(life.vm_name) or (life.vm_name or "").lstrip("_")
-    leader = event.resources[0].lstrip("_") if event.resources else own
+    # The root span of the VM that Resources name first is the root of the trace.
+    leader = own
+    if event.resources:
+        leader = event.resources[0].lstrip("_")
+    parent = ""
     if name != ROOT:
         parent = span_id(event.event_id, own, ROOT)
-    else:
-        parent = "" if own == leader else span_id(event.event_id, leader, ROOT)
+    elif own != leader:
+        parent = span_id(event.event_id, leader, ROOT)
+    events: tuple[SpanEvent, ...] = ()
+    if name == ROOT:
+        events = tuple(_span_event(move) for move in life.moves)
     return SpanFacts(
         trace_id=trace_id(event.event_id),
         span_id=span_id(event.event_id, own, name),
@@ -168,7 +180,7 @@ def _span(life: Lifecycle, name: str, start: Timestamp, end: Timestamp) -> SpanF
         start=start.wall,
         end=max(start.wall, end.wall),
         attributes=_attributes(life, with_impact=name in _MEASURED),
-        events=tuple(_span_event(move) for move in life.moves) if name == ROOT else (),
+        events=events,
     )
 
 
@@ -190,8 +202,12 @@ def _attributes(life: Lifecycle, *, with_impact: bool) -> dict[str, AttributeVal
     event = life.event
     values: dict[str, AttributeValue | None] = {
         **{name.removeprefix("event_"): value for name, value in event_values(event).items()},
-        "not_before": None if life.not_before is None else iso_time(life.not_before),
-        **(impact_values(life) if with_impact else {}),
+    }
+    if life.not_before is not None:
+        values["not_before"] = iso_time(life.not_before)
+    if with_impact:
+        values |= impact_values(life)
+    values |= {
         "outcome": life.outcome and str(life.outcome),
         "approved_by": life.approved_by and str(life.approved_by),
         "notice_seconds": life.notice_seconds,

@@ -11,7 +11,7 @@ from typing import Any
 
 from .document import Scope
 from .event_types import EventType
-from .lifecycle import Approver, Change, Transition
+from .lifecycle import Approver, Change, Lifecycle, Transition
 
 TransitionKey = tuple[str, str, str, str]
 """event_type, event_source, scope, transition"""
@@ -89,31 +89,37 @@ def _observed(change: Change) -> Iterator[tuple[str, tuple[str, ...], float]]:
     life = change.lifecycle
     transition = change.transition
     event_type = life.event.event_type
-    began = Transition.COMPLETED if life.proven_by_boot else Transition.STARTED
-    decided = began if life.approved_by is Approver.DEADLINE else Transition.APPROVED
     if life.has_returned:
         return
+    began = _start_of(life)
+    decided = Transition.APPROVED
+    if life.approved_by is Approver.DEADLINE:
+        decided = began
     if life.approval is not None and transition is decided and (life.is_mine or life.approved_here):
-        yield (
-            "approval_latency",
-            (event_type, str(life.approval.by)),
-            life.approval.at.since(life.first_seen),
-        )
+        latency = life.approval.at.since(life.first_seen)
+        yield "approval_latency", (event_type, str(life.approval.by)), latency
     if not life.is_mine:
         return
     if transition is Transition.DETECTED and life.notice_seconds is not None:
         yield "notice", (event_type,), life.notice_seconds
     if life.announced and transition in {began, Transition.CANCELLED}:
-        yield (
-            "phases",
-            (event_type, "scheduled"),
-            (life.started_at or change.at).since(life.first_seen),
-        )
+        scheduled_until = life.started_at or change.at
+        yield "phases", (event_type, "scheduled"), scheduled_until.since(life.first_seen)
     if transition is Transition.COMPLETED:
         if life.started_at is not None:
             yield "phases", (event_type, "started"), change.at.since(life.started_at)
         if life.observed_pause is not None:
             yield "pauses", (event_type,), life.observed_pause
+
+
+def _start_of(life: Lifecycle) -> Transition:
+    """Return the transition that says when the event began.
+
+    If only a boot proves that it began, that is known at its end.
+    """
+    if life.proven_by_boot:
+        return Transition.COMPLETED
+    return Transition.STARTED
 
 
 _COUNTERS = ("pause_counts", "retransmitted", "timeouts")

@@ -31,7 +31,9 @@ class Timestamp:
 
         It may move when the wall clock is corrected, so boots are distinguished by their id.
         """
-        return Timestamp(self.wall - self.monotonic, 0.0, self.boot_id) if self.boot_id else None
+        if not self.boot_id:
+            return None
+        return Timestamp(self.wall - self.monotonic, 0.0, self.boot_id)
 
     def is_another_boot_after(self, earlier: "Timestamp") -> bool:
         """Return whether this moment is of a later boot than ``earlier``.
