@@ -213,22 +213,22 @@ def event_recordings(settings: Settings) -> tuple[Recording, ...]:
         Recording(
             RECORDED_SEEN,
             f"max by (event_id, event_type, kind) ({SEEN})",
-            "when anybody last saw each event, by IMDS' clock",
+            "when an exporter last saw each event, by the clock of IMDS",
         ),
         Recording(
             RECORDED_IMPACT,
             _impact(settings.items("labels.keep")),
-            "when the impact of each event begins or began; 0: unknown",
+            "when the impact of each event begins or began; 0 if that is unknown",
         ),
         Recording(
             OUTDATED,
             outdated,
-            f"kinds that an event had: last seen over {_OUTDATED_AFTER} s before another kind",
+            f"kinds that an event had before, which no exporter has shown for {_OUTDATED_AFTER} s",
         ),
         Recording(
             RECORDED_END,
             ended,
-            "when somebody first saw an event end and nobody has seen it since; known for 1h",
+            "when an exporter first saw the end of an event that none has seen since; kept for 1h",
         ),
     )
 

@@ -63,12 +63,12 @@ def vm_recordings(settings: Settings, remembered: str) -> tuple[Recording, ...]:
         Recording(
             BLIND,
             f'up{{job=~"{settings.text("job")}"}} == 0 or ({UP} == 0) + 1',
-            "0 for an exporter that is down, 1 for one without IMDS",
+            "0 for an exporter that is down, 1 for one that cannot read IMDS",
         ),
         Recording(
             VM_HIT,
             f"max by ({_KEY_AND_EVENT}, event_type) ({VM_IMPACT} or {PEER_IMPACT})",
-            "when the impact of an event on a VM begins or began, as the VM or its peers say",
+            "when the impact of an event on a VM begins or began, as that VM or others export it",
         ),
         Recording(
             VM,
@@ -78,13 +78,13 @@ def vm_recordings(settings: Settings, remembered: str) -> tuple[Recording, ...]:
         Recording(
             VM_ANSWERS,
             _answers(),
-            "VMs that an event hit and whose exporter answers: 1 with IMDS, 0 without",
+            "VMs that an event hit and whose exporter answers: 1 if it can read IMDS, else 0",
         ),
         Recording(
             VM_BACK,
             _back(remembered),
-            "impacts after which the VM answers and shows the event no longer, or that were called"
-            " off",
+            "impacts after which the VM answers and no longer shows the event, and those of events"
+            " that were cancelled",
         ),
         Recording(
             VM_AWAY,
@@ -95,7 +95,7 @@ def vm_recordings(settings: Settings, remembered: str) -> tuple[Recording, ...]:
         Recording(
             VM_MISSING,
             _missing(remembered),
-            "VMs that an event took and that do not answer; not those that Azure deletes",
+            "VMs that an event took down and that do not answer, except those that Azure deletes",
         ),
     )
 
@@ -171,7 +171,7 @@ def fleet_recordings() -> tuple[Recording, ...]:
         Recording(
             EXPORTERS,
             f"{BLIND} * 0 or count by (job) ({UP} == 1)",
-            "0 for each in blind; by job, how many others",
+            "0 for each exporter in blind; how many others each job has",
         ),
         Recording(
             SCALE_SET_VMS,
