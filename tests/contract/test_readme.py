@@ -12,6 +12,9 @@ from urllib.parse import unquote
 import pytest
 
 from azure_scheduled_events_exporter import DOCUMENTATION
+from azure_scheduled_events_exporter.alerts import Settings
+from azure_scheduled_events_exporter.alerts.groups import alerts
+from azure_scheduled_events_exporter.alerts.rule import PREFIX, Events
 from azure_scheduled_events_exporter.commands.cli import COMMANDS
 from azure_scheduled_events_exporter.config.settings import SETTINGS
 from azure_scheduled_events_exporter.core.document import Scope
@@ -224,6 +227,41 @@ def test_licences_are_those_of_the_libraries() -> None:
             re.findall(r"Apache|BSD|MIT|MPL|PSF", said["License-Expression"] or said["License"])
         )
         assert named == set(re.findall(r"Apache|BSD|MIT|MPL|PSF", licence)), name
+
+
+def test_kinds_have_the_alerts_that_the_page_names() -> None:
+    """The page of kinds has each alert about an event with its kind, severity and hold, and each
+    other alert with its severity.
+    """
+    table, _, others = (DOCS / "kinds.md").read_text().partition("## Other alerts")
+    named = []
+    kind = ""
+    for line in table.splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if len(cells) == 5 and cells[4] and cells[4][0].isdigit():
+            kind = cells[0].strip("`") or kind
+            named.append((kind, cells[2].split(";")[0], cells[3], cells[4]))
+    shipped = alerts(Settings())
+    expected = [
+        (each.events.kind, each.name.removeprefix(PREFIX), each.severity, _in_words(each.events))
+        for each in shipped
+        if each.events
+    ]
+    assert sorted(named) == sorted(expected)
+    severities = {
+        name: severity
+        for names, severity, _ in rows(others, 3, r"[A-Z]\w+(, \w+)*")
+        for name in names.split(", ")
+    }
+    assert severities == {
+        each.name.removeprefix(PREFIX): each.severity
+        for each in shipped
+        if not each.events and "component" not in each.labels
+    }
+
+
+def _in_words(events: Events) -> str:
+    return "1 hour" if events.hold == 3600 else f"{events.hold // 60} minutes"
 
 
 @pytest.mark.parametrize(
