@@ -105,7 +105,9 @@ def _summary(life: Lifecycle) -> Line:
         announced = impact(life.event.duration_seconds)
         parts.append(f"Announced interruption: {announced}.")
         parts.append(f"The longest pause that this VM measured: {paused(life.observed_pause)}.")
-    return (" ".join(parts),)
+    if life.approval is None:
+        return (" ".join(parts),)
+    return (" ".join(parts), " Approved by ", *_approver(life), ".")
 
 
 def _event(life: Lifecycle) -> Section:
