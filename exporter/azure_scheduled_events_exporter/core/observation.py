@@ -32,7 +32,8 @@ from .lifecycle import (
     State,
     Transition,
 )
-from .pause import NOISE_SECONDS, Pause
+from .measurement import paused, record_impact, record_pause
+from .pause import Pause
 from .timestamp import Timestamp
 
 APPROVAL_MARGIN_SECONDS = 5.0
@@ -131,7 +132,7 @@ def observe(
     The same document again changes nothing. Never raises, whatever the content of the document.
     """
     known = record_pause(known, context.pause)
-    known = _record_impact(known, context.counted)
+    known = record_impact(known, context.counted)
     seen = dict(known.seen) | {event.event_id: context.now.wall for event in document.events}
     current: dict[str, Lifecycle] = {}
     ended = dict(known.ended)
@@ -174,39 +175,6 @@ def _with_kind(change: Change, context: ObservationContext) -> Change:
     """Return ``change`` with the kind that its event has now."""
     life = with_kind(change.lifecycle, context.now.wall, context.harmless_below)
     return replace(change, lifecycle=life)
-
-
-def record_pause(known: Lifecycles, pause: Pause | None) -> Lifecycles:
-    """Return ``known`` with ``pause`` added to the Started events.
-
-    If nothing changes, it is ``known`` itself.
-    """
-    if pause is None:
-        return known
-    extended = []
-    for before in known.current.values():
-        if before.state is State.STARTED:
-            after = _paused(before, pause, begins=False)
-            if after is not before:
-                extended.append(after)
-    if not extended:
-        return known
-    return known.updated(extended)
-
-
-def _record_impact(known: Lifecycles, counted: Counted | None) -> Lifecycles:
-    """Return ``known`` with what the kernel has counted since; ``known`` if nothing changes."""
-    if counted is None:
-        return known
-    renewed = []
-    for life in known.current.values():
-        if life.impact is not None and life.state is State.STARTED:
-            impact = life.impact.until(counted.now)
-            if impact is not life.impact:
-                renewed.append(replace(life, impact=impact))
-    if not renewed:
-        return known
-    return known.updated(renewed)
 
 
 def _state(event: ScheduledEvent) -> State:
@@ -287,7 +255,7 @@ def _begins(before: Lifecycle | None, life: Lifecycle, context: ObservationConte
     if before is not None and _boot_proves(before, context, watched=context.watched):
         # The boot was a part of it: the pause since the last document is not the whole of it.
         is_measured = False
-    life = _paused(life, context.pause, begins=is_measured)
+    life = paused(life, context.pause, begins=is_measured)
     if life.scope is Scope.SELF and context.counted is not None:
         life = replace(life, impact=beginning(context.counted))
     return life
@@ -395,7 +363,7 @@ def _begun_at(
     sight and the boot: the VM may have been away for long.
     """
     life = replace(life, started_at=booted_at, proven_by_boot=True)
-    life = _paused(life, context.pause, begins=False)
+    life = paused(life, context.pause, begins=False)
     if life.approval is not None:
         return life, []
     if life.request is not None and _was_sent_before(life, booted_at):
@@ -407,22 +375,3 @@ def _begun_at(
             began = Timestamp(life.not_before)
         life = replace(life, started_at=began, approval=Approval(Approver.DEADLINE, began))
     return life, []
-
-
-def _paused(life: Lifecycle, pause: Pause | None, *, begins: bool) -> Lifecycle:
-    """Return ``life`` with ``pause`` added; ``life`` itself if nothing changes.
-
-    A life whose start nobody watched stays unmeasured, because its pause may have been before
-    anybody measured.
-    """
-    if pause is None or life.scope is not Scope.SELF:
-        return life
-    if life.observed_pause is None and not begins and not pause.is_boot:
-        return life
-    count = life.pauses
-    if pause.seconds >= NOISE_SECONDS:
-        count += 1
-    longest = max(pause.seconds, life.observed_pause or 0.0)
-    if longest == life.observed_pause and count == life.pauses:
-        return life
-    return replace(life, observed_pause=longest, pauses=count)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from azure_scheduled_events_exporter.core.observation import record_pause
+from azure_scheduled_events_exporter.core.measurement import record_pause
 from azure_scheduled_events_exporter.core.pause import Pause
 from support.events.lives import SCHEDULED, STARTED, Watch, at
 

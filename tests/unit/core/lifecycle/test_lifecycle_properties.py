@@ -28,10 +28,10 @@ from azure_scheduled_events_exporter.core.lifecycle import (
     State,
     Transition,
 )
+from azure_scheduled_events_exporter.core.measurement import record_pause
 from azure_scheduled_events_exporter.core.observation import (
     ObservationContext,
     observe,
-    record_pause,
 )
 from azure_scheduled_events_exporter.core.pause import Pause
 from azure_scheduled_events_exporter.core.statistics import Histogram, Statistics

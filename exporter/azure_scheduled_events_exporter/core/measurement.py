@@ -1,0 +1,63 @@
+"""Adds what was measured on this VM to the events that are Started: pauses, and the impact.
+
+Pure. Must not decide when an event begins or ends (``core.observation``).
+"""
+
+from dataclasses import replace
+
+from .document import Scope
+from .impact import Counted
+from .lifecycle import Lifecycle, Lifecycles, State
+from .pause import NOISE_SECONDS, Pause
+
+
+def record_pause(known: Lifecycles, pause: Pause | None) -> Lifecycles:
+    """Return ``known`` with ``pause`` added to the Started events.
+
+    If nothing changes, it is ``known`` itself.
+    """
+    if pause is None:
+        return known
+    extended = []
+    for before in known.current.values():
+        if before.state is State.STARTED:
+            after = paused(before, pause, begins=False)
+            if after is not before:
+                extended.append(after)
+    if not extended:
+        return known
+    return known.updated(extended)
+
+
+def record_impact(known: Lifecycles, counted: Counted | None) -> Lifecycles:
+    """Return ``known`` with what the kernel has counted since; ``known`` if nothing changes."""
+    if counted is None:
+        return known
+    renewed = []
+    for life in known.current.values():
+        if life.impact is not None and life.state is State.STARTED:
+            impact = life.impact.until(counted.now)
+            if impact is not life.impact:
+                renewed.append(replace(life, impact=impact))
+    if not renewed:
+        return known
+    return known.updated(renewed)
+
+
+def paused(life: Lifecycle, pause: Pause | None, *, begins: bool) -> Lifecycle:
+    """Return ``life`` with ``pause`` added; ``life`` itself if nothing changes.
+
+    A life whose start nobody watched stays unmeasured, because its pause may have been before
+    anybody measured.
+    """
+    if pause is None or life.scope is not Scope.SELF:
+        return life
+    if life.observed_pause is None and not begins and not pause.is_boot:
+        return life
+    count = life.pauses
+    if pause.seconds >= NOISE_SECONDS:
+        count += 1
+    longest = max(pause.seconds, life.observed_pause or 0.0)
+    if longest == life.observed_pause and count == life.pauses:
+        return life
+    return replace(life, observed_pause=longest, pauses=count)
