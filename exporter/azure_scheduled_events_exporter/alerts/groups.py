@@ -15,13 +15,22 @@ from .vms import fleet_recordings, vm_alerts, vm_recordings
 
 _NAME = "azure-scheduled-events"
 _LONGEST = 60.0
-"""Seconds: a recording that is older than five minutes is gone for who reads it."""
+"""Longest time between evaluations, in seconds.
+
+Prometheus drops a recorded value after five minutes without a new one.
+"""
 _REMEMBERED = 3
-"""Evaluations for which a recording that reads itself finds its last value: one may be missed."""
+"""How many evaluations back a recording that reads its own last value looks for it.
+
+So one evaluation may be missed.
+"""
 
 
 def groups(settings: Settings) -> tuple[Group, ...]:
-    """Return all groups. A first page waits for no other group than its own."""
+    """Return all groups.
+
+    An alert that pages reads only recordings of its own group, so it waits for no other group.
+    """
     interval = parse_duration(settings.text("evaluation.interval"))
 
     def every(times: int) -> str:
@@ -66,13 +75,12 @@ def _chosen(every: Iterable[Alert], settings: Settings) -> tuple[Alert, ...]:
     disabled = [full_name(name) for name in settings.items("alerts.disabled")]
     severities = {full_name(name): word for name, word in settings.pairs("severities").items()}
     more = settings.pairs("labels.add")
-    return tuple(
-        replace(
-            each, severity=severities.get(each.name, each.severity), labels={**each.labels, **more}
-        )
-        for each in every
-        if each.name not in disabled
-    )
+    chosen = []
+    for each in every:
+        if each.name not in disabled:
+            severity = severities.get(each.name, each.severity)
+            chosen.append(replace(each, severity=severity, labels={**each.labels, **more}))
+    return tuple(chosen)
 
 
 def full_name(name: str) -> str:
@@ -81,12 +89,15 @@ def full_name(name: str) -> str:
     Raises:
         UsageError: there is no such alert.
     """
-    full, names = PREFIX + name.removeprefix(PREFIX), _names()
-    if full not in names:
-        similar = closest(full, names)
-        hint = f"; did you mean '{similar}'?" if similar else f"; there are: {', '.join(names)}"
-        raise UsageError(f"'{name}' is no alert{hint}")
-    return full
+    full = PREFIX + name.removeprefix(PREFIX)
+    names = _names()
+    if full in names:
+        return full
+    hint = f"there are: {', '.join(names)}"
+    similar = closest(full, names)
+    if similar:
+        hint = f"did you mean '{similar}'?"
+    raise UsageError(f"'{name}' is no alert; {hint}")
 
 
 @cache

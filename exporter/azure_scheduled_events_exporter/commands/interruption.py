@@ -31,9 +31,8 @@ def interruptible() -> Iterator[None]:
         yield
     finally:
         for number, former in before.items():
-            if (
-                signal.getsignal(number) == _interrupt and former is not None
-            ):  # None: not set by Python
+            # A handler that Python has not set is None, and cannot be set again.
+            if signal.getsignal(number) == _interrupt and former is not None:
                 signal.signal(number, former)
 
 

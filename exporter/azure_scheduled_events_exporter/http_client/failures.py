@@ -51,11 +51,9 @@ def failure_reason(error: BaseException) -> str:
         return "a header of the request has a character that HTTP cannot carry"
     innermost = causes[-1]
     text = one_line(without_password(str(innermost))) or type(innermost).__name__
-    return (
-        f"TLS failed: {text}"
-        if any(isinstance(cause, requests.exceptions.SSLError) for cause in causes)
-        else text
-    )
+    if any(isinstance(cause, requests.exceptions.SSLError) for cause in causes):
+        return f"TLS failed: {text}"
+    return text
 
 
 def _is_about_header(error: BaseException) -> bool:

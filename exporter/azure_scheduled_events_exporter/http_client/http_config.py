@@ -51,9 +51,14 @@ def session_for(url: str, http: HttpConfig | None, adapter: DeadlineAdapter) -> 
     """
     session = Session(adapter)
     http = http or HttpConfig()
-    named = Authorization(http.authorization) if http.authorization else user_of(url)
-    session.auth = basic(http.user) or named
-    session.verify = False if http.insecure else http.ca_file or True
+    session.auth = user_of(url)
+    if http.user is not None:
+        session.auth = basic(http.user)
+    elif http.authorization:
+        session.auth = Authorization(http.authorization)
+    session.verify = http.ca_file or True
+    if http.insecure:
+        session.verify = False
     session.cert = http.certificate
     pools = adapter.poolmanager.connection_pool_kw
     for name in ("server_hostname", "assert_hostname"):
@@ -73,9 +78,9 @@ def load(path: Path) -> HttpConfig:
             impossible value.
     """
     top = yaml_file.load(path)
-    basic, authorization, tls = (
-        top.section(name) for name in ("basic_auth", "authorization", "tls_config")
-    )
+    basic = top.section("basic_auth")
+    authorization = top.section("authorization")
+    tls = top.section("tls_config")
     if top.flag("follow_redirects", default=False):
         raise top.error(
             "redirects are never followed: write false, or leave it out", "follow_redirects"
@@ -84,8 +89,12 @@ def load(path: Path) -> HttpConfig:
     top.finish()
     if basic and authorization:
         raise top.error("basic_auth and authorization exclude each other: keep one")
-    user = _user(basic, path.parent) if basic else None
-    header = _header(authorization, path.parent) if authorization else ""
+    user = None
+    if basic:
+        user = _user(basic, path.parent)
+    header = ""
+    if authorization:
+        header = _header(authorization, path.parent)
     if tls is None:
         return HttpConfig(user, header)
     return _with_tls(tls, path.parent, user, header)
@@ -95,7 +104,9 @@ def _user(basic: Section, folder: Path) -> tuple[str, str]:
     user = _secret(basic, "username", folder)
     password = _secret(basic, "password", folder)
     if _BCRYPT.fullmatch(password):
-        key = "password" if "password" in basic else "password_file"
+        key = "password_file"
+        if "password" in basic:
+            key = "password"
         raise basic.error("is a bcrypt hash, which only a server has: write the password", key)
     basic.finish()
     return user, password
@@ -122,7 +133,9 @@ def _with_tls(tls: Section, folder: Path, user: tuple[str, str] | None, header: 
     ca_file, certificate, key = files
     if bool(certificate) != bool(key):
         raise tls.error("cert_file and key_file belong together: write both")
-    pair = (certificate, key) if certificate else None
+    pair = None
+    if certificate:
+        pair = (certificate, key)
     return HttpConfig(user, header, ca_file, insecure, pair, server_name)
 
 

@@ -54,9 +54,10 @@ class Session(requests.Session):
         Raises:
             NoAnswerError: none came, or not all of it.
         """
-        # To connect to one address, so that a name's second address has its turn; and to read,
-        # which the deadline ends.
-        content |= {"timeout": (timeout / 2, 2 * timeout), "stream": True, "allow_redirects": False}
+        # Half the time to connect: if the first address of a name does not answer, time is left to
+        # try the second one. The limit of a read only has to be longer than the deadline.
+        limits = (timeout / 2, 2 * timeout)
+        content |= {"timeout": limits, "stream": True, "allow_redirects": False}
         self._adapter.begin(timeout)
         try:
             with self.request(method, url, **content) as response:
@@ -68,8 +69,9 @@ class Session(requests.Session):
             ValueError,
         ) as error:
             reason = failure_reason(error)
-            late = f"no whole answer within {timeout:g} s"
-            raise NoAnswerError(late if reason == NO_ANSWER_IN_TIME else reason) from None
+            if reason == NO_ANSWER_IN_TIME:
+                reason = f"no whole answer within {timeout:g} s"
+            raise NoAnswerError(reason) from None
         return Answer(response.status_code, response.headers, body)
 
     def get_redirect_target(self, resp: Any) -> str | None:  # noqa: ARG002 - as requests calls it
@@ -82,10 +84,10 @@ class Session(requests.Session):
     def merge_environment_settings(
         self, url: Any, proxies: Any, stream: Any, verify: Any, cert: Any
     ) -> Any:
-        """Return the settings of one request."""
-        return super().merge_environment_settings(
-            url, proxies, stream, self.verify if verify is None else verify, cert
-        )
+        """Return the settings of one request; the session's ``verify`` is its default."""
+        if verify is None:
+            verify = self.verify
+        return super().merge_environment_settings(url, proxies, stream, verify, cert)
 
 
 class Authorization(requests.auth.AuthBase):
@@ -104,11 +106,14 @@ class Authorization(requests.auth.AuthBase):
 
 
 def basic(user: tuple[str, str] | None) -> Authorization | None:
-    """Return Basic authentication of ``user`` and password in UTF-8 (RFC 7617).
+    """Return Basic authentication of ``user`` and password in UTF-8 (RFC 7617); None without user.
 
     requests would send Latin-1.
     """
-    return user and Authorization("Basic " + base64.b64encode(":".join(user).encode()).decode())
+    if user is None:
+        return None
+    credentials = ":".join(user).encode()
+    return Authorization(f"Basic {base64.b64encode(credentials).decode()}")
 
 
 def user_of(url: str) -> Authorization | None:
@@ -117,6 +122,7 @@ def user_of(url: str) -> Authorization | None:
     It is None if there are none.
     """
     parts = urlsplit(url)
-    return (
-        basic((unquote(parts.username), unquote(parts.password or ""))) if parts.username else None
-    )
+    if not parts.username:
+        return None
+    password = unquote(parts.password or "")
+    return basic((unquote(parts.username), password))

@@ -68,7 +68,9 @@ class App:
             (name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()
         ]
         await send({"type": "http.response.start", "status": response.status, "headers": encoded})
-        body = memoryview(b"" if request.method == "HEAD" else packed)
+        body = memoryview(packed)
+        if request.method == "HEAD":
+            body = memoryview(b"")
         while len(body) > _PIECE:
             await send({"type": "http.response.body", "body": body[:_PIECE], "more_body": True})
             await asyncio.sleep(0)  # others get their turn, and a lost connection can be noticed
@@ -78,8 +80,11 @@ class App:
     async def _response(self, request: Request, *, is_forbidden: bool) -> Response:
         if is_forbidden:
             return plain(403)
-        refusal = await self.access.refuse(request) if self.access else None
-        return refusal or self._respond(request)
+        if self.access is not None:
+            refusal = await self.access.refuse(request)
+            if refusal is not None:
+                return refusal
+        return self._respond(request)
 
     def _respond(self, request: Request) -> Response:
         handler = self._routes.get(request.path)
@@ -101,11 +106,16 @@ class App:
             "content-type": response.content_type,
             "x-content-type-options": "nosniff",
         }
-        configured = self.access.config.headers if self.access else ()
-        for name, value in (*response.headers, *configured):
+        for name, value in response.headers:
             headers[name.lower()] = value
+        if self.access is not None:
+            for name, value in self.access.config.headers:
+                headers[name.lower()] = value
         if len(body) >= _WORTH_PACKING:
-            headers["vary"] = ", ".join(filter(None, (headers.get("vary"), "Accept-Encoding")))
+            vary = "Accept-Encoding"
+            if headers.get("vary"):
+                vary = f"{headers['vary']}, {vary}"
+            headers["vary"] = vary
             if _accepts_gzip(request.headers.get("accept-encoding", "")):
                 body = _packed(body)
                 headers["content-encoding"] = "gzip"
@@ -117,10 +127,12 @@ def _accepts_gzip(accept_encoding: str) -> bool:
     """Return whether a client takes gzip; ``q=0`` refuses it (RFC 9110, section 12.5.3)."""
     for part in accept_encoding.lower().split(","):
         coding, _, parameters = part.partition(";")
-        if coding.strip() == "gzip":
-            name, _, weight = parameters.partition("=")
-            is_refused = name.strip() == "q" and not weight.strip(" 0.")
-            return not (is_refused and weight.strip())
+        if coding.strip() != "gzip":
+            continue
+        name, _, value = parameters.partition("=")
+        weight = value.strip()
+        is_zero = weight != "" and weight.strip("0.") == ""
+        return name.strip() != "q" or not is_zero
     return False
 
 
@@ -140,6 +152,10 @@ def _request(scope: Mapping[str, Any]) -> Request:
     for raw_name, raw_value in scope["headers"]:
         name = raw_name.decode("latin-1")
         value = raw_value.decode("latin-1")
-        headers[name] = f"{headers[name]}, {value}" if name in headers else value
-    client = scope["client"][0] if scope["client"] else ""
+        if name in headers:
+            value = f"{headers[name]}, {value}"
+        headers[name] = value
+    client = ""
+    if scope["client"]:
+        client = scope["client"][0]
     return Request(scope["method"], scope["path"], headers, client)

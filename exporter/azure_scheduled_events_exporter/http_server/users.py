@@ -55,8 +55,10 @@ class Users:
         if given is None:
             return _WRONG
         user, password = given
-        # An unknown user costs as much as the known one with the highest bcrypt cost.
-        hashed = hashes.get(user) or max(hashes.values(), key=lambda known: known[4:6])
+        hashed = hashes.get(user)
+        if hashed is None:
+            # An unknown user costs as much as the known one with the highest bcrypt cost.
+            hashed = max(hashes.values(), key=lambda known: known[4:6])
         digest = _digest(self._key, user, hashed, password)
         if user in hashes and secrets.compare_digest(self._right.get(user, b""), digest):
             return None
@@ -105,5 +107,8 @@ def _credentials(authorization: str) -> tuple[bytes, bytes] | None:
         user, colon, password = base64.b64decode(text.strip(), validate=True).partition(b":")
     except ValueError:
         return None
-    is_basic = scheme.lower() == "basic" and colon and b"\0" not in user + password
-    return (user, password[:_LONGEST]) if is_basic else None
+    if scheme.lower() != "basic" or not colon:
+        return None
+    if b"\0" in user or b"\0" in password:
+        return None
+    return user, password[:_LONGEST]

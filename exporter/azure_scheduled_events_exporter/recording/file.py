@@ -60,7 +60,7 @@ def _values(document: RecordedDocument) -> dict[str, object]:
 
 
 def from_line(line: str | bytes) -> RecordedDocument | None:
-    """Return the document of one line of a recording; None if the line is none."""
+    """Return the document of one line of a recording; None if the line has no valid document."""
     try:
         values = json.loads(line)
         time = float(values["time"])

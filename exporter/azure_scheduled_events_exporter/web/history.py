@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 
 from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycle, State
 from azure_scheduled_events_exporter.core.spans import trace_id
-from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.snapshot.hooks import HookRun
 from azure_scheduled_events_exporter.snapshot.snapshot import Snapshot
 
@@ -43,9 +42,10 @@ def timeline(shown: Sequence[Lifecycle], runs: Sequence[HookRun], now: float) ->
 
     ``runs``: what hooks ran.
     """
-    rows = [
-        _row(life, [run for run in runs if run.event_id == life.event_id], now) for life in shown
-    ]
+    rows = []
+    for life in shown:
+        own_runs = [run for run in runs if run.event_id == life.event_id]
+        rows.append(_row(life, own_runs, now))
     return filled("lives.html", lives=joined(*rows))
 
 
@@ -54,6 +54,8 @@ def _row(life: Lifecycle, runs: Sequence[HookRun], now: float) -> Markup:
     why = None
     if life.outcome:
         ended, why = OUTCOMES[life.outcome]
+    facts = _facts(life, now)
+    facts += [f"hook {hook_run(run)}" for run in runs]
     return filled(
         "life.html",
         trace_id=trace_id(life.event_id),
@@ -66,24 +68,33 @@ def _row(life: Lifecycle, runs: Sequence[HookRun], now: float) -> Markup:
         why=why,
         ended=foreign(ended),
         bar=_bar(life, now),
-        facts=", ".join([*_facts(life, now), *(f"hook {hook_run(run)}" for run in runs)]),
+        facts=", ".join(facts),
         event_id=clipped(shlex.quote(life.event_id)),
     )
 
 
 def phases(life: Lifecycle, now: float) -> Mapping[str, tuple[float, float]]:
     """Return when each phase began and ended, in seconds since the event was first seen."""
-    end = _until(life, life.ended_at, now)
-    begun = end if life.started_at is None else min(end, _until(life, life.started_at, now))
-    approved = (
-        begun if life.approved_at is None else min(begun, _until(life, life.approved_at, now))
-    )
-    found = {"waiting": (0.0, approved), "approved": (approved, begun), "started": (begun, end)}
+    end = _length(life, now)
+    begun = end
+    if life.started_at is not None:
+        begun = min(end, life.started_at.since(life.first_seen))
+    approved = begun
+    if life.approved_at is not None:
+        approved = min(begun, life.approved_at.since(life.first_seen))
+    found = {
+        "waiting": (0.0, approved),
+        "approved": (approved, begun),
+        "started": (begun, end),
+    }
     return {name: (start, stop) for name, (start, stop) in found.items() if stop > start}
 
 
-def _until(life: Lifecycle, at: Timestamp | None, now: float) -> float:
-    return max(0.0, now - life.first_seen.wall) if at is None else at.since(life.first_seen)
+def _length(life: Lifecycle, now: float) -> float:
+    """Return the seconds from first seen to the end, or to ``now`` if it has not ended."""
+    if life.ended_at is None:
+        return max(0.0, now - life.first_seen.wall)
+    return life.ended_at.since(life.first_seen)
 
 
 def _bar(life: Lifecycle, now: float) -> Markup:
@@ -93,16 +104,16 @@ def _bar(life: Lifecycle, now: float) -> Markup:
 
     Sizes are SVG attributes, because the page's security policy forbids style attributes.
     """
-    end = _until(life, life.ended_at, now)
-    deadline = None if life.not_before is None else max(0.0, life.not_before - life.first_seen.wall)
-    whole = max(end, deadline or 0.0) or 1.0
+    deadline = None
+    if life.not_before is not None:
+        deadline = max(0.0, life.not_before - life.first_seen.wall)
+    whole = max(_length(life, now), deadline or 0.0) or 1.0
     pieces = [tag("rect", class_="track", x="0", y="3", width="100%", height="10")]
     for name, (start, stop) in phases(life, now).items():
         wide = max(_NARROWEST, 100 * (stop - start) / whole)
         at = min(100 * start / whole, 100 - wide)
-        pieces.append(
-            tag("rect", class_=name, x=f"{at:.2f}%", y="3", width=f"{wide:.2f}%", height="10")
-        )
+        piece = tag("rect", class_=name, x=f"{at:.2f}%", y="3", width=f"{wide:.2f}%", height="10")
+        pieces.append(piece)
     if deadline is not None:
         at = min(100 * deadline / whole, 99.5)
         pieces.append(tag("rect", class_="deadline", x=f"{at:.2f}%", y="0", width="3", height="16"))
@@ -112,12 +123,16 @@ def _bar(life: Lifecycle, now: float) -> Markup:
 def _notice(life: Lifecycle) -> str:
     """Return the notice of an event in words."""
     if life.notice_seconds is None:
-        return "notice unknown" if life.announced else "requested by a user, started at once"
-    return f"notice {length(life.notice_seconds)}" if life.notice_seconds else "no notice"
+        if life.announced:
+            return "notice unknown"
+        return "requested by a user, started at once"
+    if life.notice_seconds == 0:
+        return "no notice"
+    return f"notice {length(life.notice_seconds)}"
 
 
 def _facts(life: Lifecycle, now: float) -> list[str]:
-    end = _until(life, life.ended_at, now)
+    end = _length(life, now)
     if life.state is State.ADVISORY:
         return [f"advice, given for {length(end)}"]
     facts = [_notice(life)]
@@ -125,10 +140,10 @@ def _facts(life: Lifecycle, now: float) -> list[str]:
     if begun > 0:
         facts.append(f"scheduled for {length(begun)}")
     if life.approved_by is not None:
-        after = life.approved_at.since(life.first_seen) if life.approved_at else 0.0
-        is_by_nobody = life.approved_by is Approver.DEADLINE
         said = APPROVERS[life.approved_by]
-        facts.append(said if is_by_nobody else f"{said}, after {length(after)}")
+        if life.approved_at is not None and life.approved_by is not Approver.DEADLINE:
+            said = f"{said}, after {length(life.approved_at.since(life.first_seen))}"
+        facts.append(said)
     if life.started_at is not None or life.state is State.STARTED:
         facts.append(f"started for {length(end - begun)}")
     facts += measured(life)

@@ -34,13 +34,18 @@ def _notes(notes: tuple[Line, ...]) -> list[str]:
     """Return one note as a paragraph, several as a list."""
     if len(notes) == 1:
         return [_line(notes[0])]
-    return ["\n".join(f"- {_line(note)}" for note in notes)] if notes else []
+    if not notes:
+        return []
+    return ["\n".join(f"- {_line(note)}" for note in notes)]
 
 
 def _table(table: Table) -> str:
-    lines = [table.heads, tuple("---" for _ in table.heads)]
-    rows = [tuple(_line(cell).replace("|", r"\|") for cell in row) for row in table.rows]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in (*lines, *rows))
+    rows = [list(table.heads)]
+    rows.append(["---"] * len(table.heads))
+    for row in table.rows:
+        cells = [_line(cell) for cell in row]
+        rows.append([cell.replace("|", r"\|") for cell in cells])
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in rows)
 
 
 def _output(output: Output) -> str:
@@ -56,7 +61,9 @@ def _line(line: Line) -> str:
 def _part(part: str | Quoted | Link) -> str:
     if isinstance(part, Link):
         return f"<{part.url}>"
-    return _code(part.text) if isinstance(part, Quoted) else part
+    if isinstance(part, Quoted):
+        return _code(part.text)
+    return part
 
 
 def _code(text: str) -> str:
@@ -65,7 +72,9 @@ def _code(text: str) -> str:
     if not shown.strip():
         return "(empty)"
     fence = _fence(shown, 1)
-    pad = " " if shown[0] in "` " or shown[-1] in "` " else ""
+    pad = ""
+    if shown[0] in "` " or shown[-1] in "` ":
+        pad = " "
     return f"{fence}{pad}{shown}{pad}{fence}"
 
 
