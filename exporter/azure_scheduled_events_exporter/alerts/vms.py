@@ -266,10 +266,10 @@ def _maintenance(settings: Settings) -> Alert:
             " of your own."
         ),
         ends=(
-            f"Resolves 5 minutes after the VM answers {_AFTER} s into the event, after the VM no"
-            " longer shows the event, or after another exporter has seen it end. If none of"
-            " these happens, the alert resolves 35 minutes after an exporter last saw the event,"
-            " or 15 minutes for a Preempt or Terminate."
+            f"Resolves 5 minutes after one of these: the VM answers {_AFTER} s after the impact"
+            " began, it answers and no longer shows the event, or another exporter has seen the end"
+            " of the event. If none of these happens, the alert resolves 35 minutes after an"
+            " exporter last saw the event, or 15 minutes for a Preempt or Terminate."
         ),
     )
 
