@@ -90,7 +90,7 @@ def _introduction(base: str, metrics: str, simulator: Simulator, speed: float) -
     curl = "curl -sk" if base.startswith("https") else "curl -s"
     return (
         "This is a demo: the exporter watches simulated VMs. Nothing is sent to Azure.\nIt takes"
-        f" {', '.join(f'--{flag}' for flag in _ONLY_FLAGS)} as flags alone.\n\n  page      "
+        f" {', '.join(f'--{flag}' for flag in _ONLY_FLAGS)} only as flags.\n\n  page      "
         f" {base}/\n  metrics    {base}{metrics}\n  events     {base}/api/v1/events\n  watch     "
         f" {curl} {base}{metrics} | grep -E '^azure_.*_event_(info|seconds)'\n  simulator "
         f" {simulator.url}/simulator/record\n\nThe exporter runs on VM {simulator.vms[0]} of"
