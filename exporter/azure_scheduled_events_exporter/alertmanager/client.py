@@ -145,11 +145,11 @@ def _check(answer: Answer) -> None:
     status = answer.status
     headers = answer.headers
     body = answer.body
-    if is_web_page(headers, body) and status in range(200, 300):
-        raise AlertmanagerError(
-            f"answered {status} with {WEB_PAGE}, so it is no Alertmanager; check its address"
-        )
     if status in range(200, 300):
+        if is_web_page(headers, body):
+            raise AlertmanagerError(
+                f"answered {status} with {WEB_PAGE}, so it is no Alertmanager; check its address"
+            )
         return
     if status in range(300, 400):
         place = one_line(without_password(headers.get("Location", "")))
@@ -159,5 +159,10 @@ def _check(answer: Answer) -> None:
         )
         raise AlertmanagerError(reason, PushOutcome.REJECTED)
     said = one_line(body[:4096].decode("utf-8", "replace"))
-    outcome = PushOutcome.ERROR if status in _MAY_WORK_LATER else PushOutcome.REJECTED
-    raise AlertmanagerError(f"answered {status}" + (f": {said}" if said else ""), outcome)
+    reason = f"answered {status}"
+    if said:
+        reason = f"{reason}: {said}"
+    outcome = PushOutcome.REJECTED
+    if status in _MAY_WORK_LATER:
+        outcome = PushOutcome.ERROR
+    raise AlertmanagerError(reason, outcome)

@@ -64,8 +64,9 @@ class Entry:
     @property
     def resolves_at(self) -> float:
         """When the alert of an event that has ended is to be resolved."""
-        ended_at = math.inf if self.ended_at is None else self.ended_at
-        return ended_at + self.alert.resolve_after_seconds
+        if self.ended_at is None:
+            return math.inf
+        return self.ended_at + self.alert.resolve_after_seconds
 
     def accepted(self, now: float) -> None:
         """Record that Alertmanager accepted it, and decide when it is due again."""
@@ -104,13 +105,17 @@ class Outbox:
             else:
                 entry.alert = alert
         for identity, entry in list(self._entries.items()):
-            if entry.ended_at is None and identity not in firing:
+            if identity in firing:
+                continue
+            if entry.ended_at is None:
                 self._entries[identity] = _ended(entry.alert, now)
-            elif entry.ended_at is not None and now - entry.ended_at > entry.alert.hold_seconds:
+            elif now - entry.ended_at > entry.alert.hold_seconds:
                 del self._entries[identity]  # Alertmanager has ended it by itself
-        for alert, seconds_ago in wanted.ended:  # of an earlier run: those of this run have entries
+        # Events that ended in an earlier run; those of this run have entries.
+        for alert, seconds_ago in wanted.ended:
             if seconds_ago < alert.hold_seconds:
-                self._entries.setdefault(alert.identity, _ended(alert, now - seconds_ago))
+                entry = _ended(alert, now - seconds_ago)
+                self._entries.setdefault(alert.identity, entry)
 
     def due(self, now: float, most: int) -> list[Entry]:
         """Return up to ``most`` entries to post ``now``, firing ones first."""

@@ -104,7 +104,8 @@ class Worker:
             self._post(due)
         if wanted is None:
             return RESEND_SECONDS / 2
-        return max(0.0, min(self._outbox.next_due(), self._probe_at) - self._clock().monotonic)
+        next_at = min(self._outbox.next_due(), self._probe_at)
+        return max(0.0, next_at - self._clock().monotonic)
 
     def _post(self, due: Sequence[Entry]) -> None:
         alerts = [self._posted(each) for each in due]
@@ -132,11 +133,12 @@ class Worker:
 
     def _posted(self, entry: Entry) -> Posted:
         """Return ``entry`` as it is posted now, with times by IMDS' clock."""
-        alert, now, imds_now = entry.alert, self._clock(), self._imds_time()
+        alert = entry.alert
+        now = self._clock()
+        imds_now = self._imds_time()
         starts_at = imds_now - now.since(alert.first_seen)
-        return posted(
-            alert.labels, alert.annotations, starts_at, imds_now + entry.ends_in(now.monotonic)
-        )
+        ends_at = imds_now + entry.ends_in(now.monotonic)
+        return posted(alert.labels, alert.annotations, starts_at, ends_at)
 
     def _backoff(self) -> float:
         """Return how long to wait.
@@ -157,20 +159,20 @@ class Worker:
             self._log.error(message, extra=facts(url=self._client.shown, error=error))
         if not self._troubles.is_new("push", reason):
             return
-        if reason:
-            what = (
-                "alerts"
-                f" {'rejected by' if outcome is PushOutcome.REJECTED else 'cannot be pushed to'}"
-            )
-            self._log.warning(
-                f"{what} Alertmanager; retrying", extra=facts(url=self._client.shown, error=reason)
-            )
-        else:
-            self._log.info("Alertmanager accepts alerts again", extra=facts(url=self._client.shown))
+        url = self._client.shown
+        if not reason:
+            self._log.info("Alertmanager accepts alerts again", extra=facts(url=url))
+            return
+        message = "alerts cannot be pushed to Alertmanager; retrying"
+        if outcome is PushOutcome.REJECTED:
+            message = "alerts rejected by Alertmanager; retrying"
+        self._log.warning(message, extra=facts(url=url, error=reason))
 
     def _report_alert(self, entry: Entry) -> None:
         labels = {name: entry.alert.labels[name] for name in ("alertname", "event_id", "severity")}
-        message = "alert pushed" if entry.ended_at is None else "alert resolved"
+        message = "alert pushed"
+        if entry.ended_at is not None:
+            message = "alert resolved"
         self._log.info(message, extra=facts(url=self._client.shown, **labels))
 
 

@@ -47,7 +47,9 @@ class Kernel:
     def look(self, *, is_changed: bool) -> Counted | None:
         """Read the counters if the document ``is_changed``, or it is time; None otherwise."""
         now = self.clock()
-        last = self._readings[-1] if self._readings else None
+        last = None
+        if self._readings:
+            last = self._readings[-1]
         if not is_changed and last is not None and now.since(last.at) < LOOK_SECONDS:
             return None
         if last is not None and last.at.boot_id != now.boot_id:
@@ -64,7 +66,10 @@ class Kernel:
             return None
         while len(self._readings) > 1 and last.at.since(self._readings[1].at) >= MINUTE:
             self._readings.popleft()
-        return self._readings[0] if self._readings[0] is not last else None
+        oldest = self._readings[0]
+        if oldest is last:
+            return None
+        return oldest
 
     def _read(self, now: Timestamp) -> Readings:
         try:

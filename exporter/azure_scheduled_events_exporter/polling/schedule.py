@@ -32,12 +32,15 @@ class PollSchedule:
 
         A 429 doubles the interval; any other answer halves it.
         """
-        slowest = max(1, math.floor(SLOWEST_SECONDS / self._interval))
-        self._factor = min(self._factor * 2, slowest) if throttled else max(1, self._factor // 2)
-        step = self._interval * self._factor
-        self.due += step
+        if throttled:
+            slowest = max(1, math.floor(SLOWEST_SECONDS / self._interval))
+            self._factor = min(self._factor * 2, slowest)
+        else:
+            self._factor = max(1, self._factor // 2)
+        self.due += self._interval * self._factor
         if self.due <= now:  # keep the rate, skip missed polls
-            self.due += math.ceil((now - self.due) / self._interval) * self._interval
+            missed = math.ceil((now - self.due) / self._interval)
+            self.due += missed * self._interval
 
     def at_latest(self, then: float) -> None:
         """Schedule the next poll at ``then`` if it is due later; later polls follow from there."""
@@ -79,4 +82,5 @@ class Liveness:
         Call it once a second: after Azure paused the VM, a poll ends between two looks.
         """
         is_overdue = self.overdue_seconds() > HANGING_SECONDS
-        self.hangs, self._was_overdue = is_overdue and self._was_overdue, is_overdue
+        self.hangs = is_overdue and self._was_overdue
+        self._was_overdue = is_overdue

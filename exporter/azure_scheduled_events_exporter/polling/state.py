@@ -130,7 +130,9 @@ class ExporterState:
         """This VM's name as Resources spell it; None while unknown."""
         if self.config.instance_name:
             return self.config.instance_name
-        return self.identity.vm_name if self.identity else None
+        if self.identity is None:
+            return None
+        return self.identity.vm_name
 
     @property
     def knows_owner(self) -> bool:
@@ -179,20 +181,11 @@ class ExporterState:
 
     def take_in(self, document: Document) -> None:
         """Derive transitions from the document, write them to the journal, and log them."""
-        now = self.clock()
-        observed_at = self._observed_at
-        self._observed_at = now
-        context = ObservationContext(
-            now=now,
-            vm_name=self.vm_name,
-            watched=observed_at is not None and now.since(observed_at) <= WATCHED_WITHIN_SECONDS,
-            pause=self.pauses.take(),
-            counted=self.kernel.look(is_changed=document is not self._sent),
-            harmless_below=self.config.freeze_harmless_below,
-        )
+        is_same = document is self._sent  # at most polls
+        context = self._context(is_changed=not is_same)
         before = self.document
-        if before is not None and document is self._sent:
-            bounded = before  # the same document again, at most polls
+        if before is not None and is_same:
+            bounded = before
         else:
             bounded = self._bounded(document)
             self._sent = document
@@ -202,17 +195,38 @@ class ExporterState:
             return observe(known, bounded, replace(context, keeps_unshown=not self.knows_owner))
 
         self.apply(step, weight=sum(map(_weight, bounded.events)))
+        remarked: Sequence[str] = ()
         if before is None:
             self._first_events = frozenset(event.event_id for event in bounded.events)
-        elif (document.incarnation, bounded.events) != (before.incarnation, before.events):
-            self.document_changes += 1
-        remarked = before.remarks if before is not None else ()
+        else:
+            remarked = before.remarks
+            if document.incarnation != before.incarnation or bounded.events != before.events:
+                self.document_changes += 1
+        message = "unexpected content in Scheduled Events document"
         for remark in bounded.remarks:
             if remark not in remarked:
-                self.log.warning(
-                    "unexpected content in Scheduled Events document", extra=facts(remark=remark)
-                )
+                self.log.warning(message, extra=facts(remark=remark))
         self.document = bounded
+
+    def _context(self, *, is_changed: bool) -> ObservationContext:
+        """Return what the observation of a document depends on besides the document.
+
+        ``is_changed``: whether the document differs from the last one.
+        """
+        now = self.clock()
+        observed_at = self._observed_at
+        self._observed_at = now
+        is_watched = False
+        if observed_at is not None:
+            is_watched = now.since(observed_at) <= WATCHED_WITHIN_SECONDS
+        return ObservationContext(
+            now=now,
+            vm_name=self.vm_name,
+            watched=is_watched,
+            pause=self.pauses.take(),
+            counted=self.kernel.look(is_changed=is_changed),
+            harmless_below=self.config.freeze_harmless_below,
+        )
 
     def keep_kinds(self) -> None:
         """Let the events have the kinds of this moment, also while no document comes."""
@@ -226,14 +240,19 @@ class ExporterState:
         """
         if len(document.events) <= MOST_PEERS:
             return document
-        own = [event for event in document.events if event.spelling(self.vm_name)]
-        peers = [event for event in document.events if not event.spelling(self.vm_name)]
-        left = {*self._known_first(own, MOST_OWN), *self._known_first(peers, MOST_PEERS)}
-        events = tuple(event for event in document.events if event.event_id in left)
+        own = []
+        peers = []
+        for event in document.events:
+            if event.spelling(self.vm_name):
+                own.append(event)
+            else:
+                peers.append(event)
+        kept = {*self._known_first(own, MOST_OWN), *self._known_first(peers, MOST_PEERS)}
+        events = tuple(event for event in document.events if event.event_id in kept)
         self.events_dropped += len(document.events) - len(events)
         if len(events) == len(document.events):
             return document
-        # Without a number of them: a remark that changes is logged again.
+        # The remark does not say how many: a remark that changes is logged again.
         remark = f"more than {MOST_PEERS} events: new ones are left out"
         return replace(document, events=events, remarks=(*document.remarks, remark))
 
@@ -265,12 +284,10 @@ class ExporterState:
         if not lives:
             self.known = known
             return
-        spans = [
-            span
-            for change in changes
-            if self.is_traced(change.lifecycle)
-            for span in finished(change)
-        ]
+        spans: list[SpanFacts] = []
+        for change in changes:
+            if self.is_traced(change.lifecycle):
+                spans += finished(change)
         if changes:
             self.statistics = self.statistics.plus(changes)
         self.journal.record(changes, lives, spans, statistics=self.statistics, lifecycles=known)
@@ -283,17 +300,20 @@ class ExporterState:
 
     def _log(self, change: Change) -> None:
         """Log a transition, once, with the fields of its JSON record that have a value."""
-        what = (change.lifecycle.event_id, change.transition)
+        life = change.lifecycle
+        what = (life.event_id, change.transition)
         if what in self._logged:  # before the journal was read
             return
         if not self.has_journal:
             self._logged.add(what)
-        level = logging.WARNING if change.transition is Transition.LOST else logging.INFO
-        notice = change.lifecycle.notice_seconds
+        level = logging.INFO
+        if change.transition is Transition.LOST:
+            level = logging.WARNING
         record: Record = {**change_record(change)}
-        record["resources"] = ",".join(change.lifecycle.event.resources)
-        record["description"] = shortened(change.lifecycle.event.description)
-        record["notice_seconds"] = None if notice is None else round(notice, 3)
+        record["resources"] = ",".join(life.event.resources)
+        record["description"] = shortened(life.event.description)
+        if life.notice_seconds is not None:
+            record["notice_seconds"] = round(life.notice_seconds, 3)
         del record["transition"]
         del record["at"]
         known = {name: value for name, value in record.items() if value not in {None, ""}}
@@ -309,19 +329,22 @@ class ExporterState:
         if self.document is None:
             return frozenset()
         shown = frozenset(event.event_id for event in self.document.events)
-        waits = self.clock().since(self._began) < APPROVALS_WAIT_SECONDS
-        return shown - self._first_events if waits and not self.has_journal else shown
+        if self.has_journal or self.clock().since(self._began) >= APPROVALS_WAIT_SECONDS:
+            return shown
+        return shown - self._first_events
 
     def is_traced(self, life: Lifecycle) -> bool:
         """Return whether this VM sends the spans of an event."""
-        return self.delivery is not None and is_traced(
-            life, peers_too=self.config.tracing_scope == "all"
-        )
+        if self.delivery is None:
+            return False
+        return is_traced(life, peers_too=self.config.tracing_scope == "all")
 
     def open_spans(self) -> tuple[SpanFacts, ...]:
         """Return the unfinished spans of current events, for a shutdown during an event."""
-        # Others may be another VM's.
-        lives = self.known.shown if self.journal.awaits_vm_id else self.known.current
+        lives = self.known.current
+        if self.journal.awaits_vm_id:
+            # Events that no document has shown may be another VM's.
+            lives = self.known.shown
         return unfinished(filter(self.is_traced, lives.values()), self.clock())
 
     def trace_hooks(self) -> None:

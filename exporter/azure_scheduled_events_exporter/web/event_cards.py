@@ -42,12 +42,10 @@ def cards(snapshot: Snapshot, now: float, *, seen: bool) -> Markup:
     """
     ordered = in_order(snapshot.current.values())
     beyond = len(ordered) - CARDS
-    more = (
-        tag("p", f"{beyond} more events are not shown; see the events as JSON.")
-        if beyond > 0
-        else None
-    )
-    return joined(*(_card(life, snapshot, now, seen=seen) for life in ordered[:CARDS]), more)
+    shown = [_card(life, snapshot, now, seen=seen) for life in ordered[:CARDS]]
+    if beyond > 0:
+        shown.append(tag("p", f"{beyond} more events are not shown; see the events as JSON."))
+    return joined(*shown)
 
 
 def _card(life: Lifecycle, snapshot: Snapshot, now: float, *, seen: bool) -> Markup:
@@ -95,11 +93,15 @@ def _entry(name: str, texts: Sequence[str]) -> Markup | None:
 def _more(life: Lifecycle) -> Markup:
     """Return where to read what to do about the event, and the command that tells all of it."""
     name = wording.runbook(life)
-    link = tag("a", "What to do", href=f"{DOCUMENTATION}runbooks/{name}.md") if name else None
+    parts: list[Child] = []
+    if name:
+        parts.append(tag("a", "What to do", href=f"{DOCUMENTATION}runbooks/{name}.md"))
     if not _GUID.fullmatch(life.event_id):
-        return joined(link or "No alert: nobody has to do anything.")
+        return joined(*parts or ["No alert: nobody has to do anything."])
+    if name:
+        parts.append(". ")
     command = tag("code", f"azure-scheduled-events-exporter report {life.event_id}")
-    return joined(link, ". " if link else None, "Report: ", command)
+    return joined(*parts, "Report: ", command)
 
 
 def _when(life: Lifecycle, now: float, *, seen: bool) -> tuple[Child, Child]:
@@ -144,45 +146,52 @@ def _when(life: Lifecycle, now: float, *, seen: bool) -> tuple[Child, Child]:
 
 def _names(event: ScheduledEvent, vm_name: str | None) -> Markup:
     """Return the names of the VMs, this one first and marked."""
-    own = comparable_name(vm_name) if vm_name else None
-    first = sorted(event.resources, key=lambda name: comparable_name(name) != own)[:_NAMES]
-    shown = [
-        tag("strong" if comparable_name(name) == own else "span", foreign(name)) for name in first
-    ]
-    beyond = event.resource_count - len(shown)
-    if not shown:
+    if not event.resources:
         return Markup("none")
-    return joined(*shown, f"and {beyond} more" if beyond else None, between=", ")
+    own = comparable_name(vm_name or "")
+
+    def is_other(name: str) -> bool:
+        return not own or comparable_name(name) != own
+
+    shown: list[Child] = []
+    for name in sorted(event.resources, key=is_other)[:_NAMES]:
+        element = "span" if is_other(name) else "strong"
+        shown.append(tag(element, foreign(name)))
+    beyond = event.resource_count - len(shown)
+    if beyond:
+        shown.append(f"and {beyond} more")
+    return joined(*shown, between=", ")
+
+
+def _requested(approver: Approver, status: Decision | None) -> str:
+    said = f"requested by the {approver}; no answer of IMDS has said that it is accepted"
+    # Of an operator's request, the status is what the policy says.
+    if status is not None and approver is Approver.EXPORTER:
+        said = f"{said}: {clipped(status.reason)}"
+    return said
 
 
 def _approval(life: Lifecycle, status: Decision | None) -> Markup:
     event_id = life.event_id
-    if life.approved_by is not None:
-        at = life.approved_at
-        return joined(
-            wording.APPROVERS[life.approved_by],
-            ", " if at else None,
-            moment(at.wall) if at else None,
-        )
+    if life.approval is not None:
+        approver = wording.APPROVERS[life.approval.by]
+        return joined(approver, ", ", moment(life.approval.at.wall))
     if life.state is State.STARTED:
         return Markup("not needed: it has started")
     if life.state is State.ADVISORY:
         return Markup("not possible: nothing is scheduled")
     if life.request is not None:
+        asked = (
+            f"requested by the {life.request.by}; no answer of IMDS has said that it is accepted"
+        )
         # Of an operator's request, the status is what the policy says.
-        said = (
-            f": {clipped(status.reason)}" if status and life.request.by is Approver.EXPORTER else ""
-        )
-        return joined(
-            f"requested by the {life.request.by}; no answer of IMDS has said that it is"
-            f" accepted{said}"
-        )
+        if status is not None and life.request.by is Approver.EXPORTER:
+            asked = f"{asked}: {clipped(status.reason)}"
+        return joined(asked)
     # After a restart, an event is known from the journal before IMDS has answered.
-    said = (
-        clipped(status.reason)
-        if status
-        else "the policy decides at the next answer of the metadata service"
-    )
+    said = "the policy decides at the next answer of the metadata service"
+    if status is not None:
+        said = clipped(status.reason)
     if (
         life.scope is not Scope.SELF
         or life.state is not State.SCHEDULED

@@ -26,12 +26,22 @@ def events_json(snapshot: Snapshot, now: float) -> bytes:
     It has the last document, whether IMDS still answers, and the history.
     """
     polls = snapshot.polls
+    last_success = None
+    if polls.last_success is not None:
+        last_success = iso_time(polls.last_success)
+    identity = None
+    if snapshot.identity is not None:
+        identity = asdict(snapshot.identity)
+    events = []
+    for life in snapshot.current.values():
+        approval = _approval(snapshot.approval_statuses.get(life.event_id))
+        events.append({**current_record(life, now), **approval})
     content = {
         "version": __version__,
         "time": iso_time(now),
         "up": polls.up,
         "failure": polls.failure or None,
-        "last_success": iso_time(polls.last_success) if polls.last_success is not None else None,
+        "last_success": last_success,
         "polls": {
             "interval_seconds": snapshot.poll_interval,
             "outcomes": {str(outcome): count for outcome, count in polls.outcomes.items()},
@@ -39,15 +49,9 @@ def events_json(snapshot: Snapshot, now: float) -> bytes:
         "journal": {"up": bool(snapshot.journal.up), "errors": snapshot.journal.errors},
         "spans": asdict(snapshot.deliveries),
         "vm_name": snapshot.vm_name,
-        "identity": asdict(snapshot.identity) if snapshot.identity else None,
+        "identity": identity,
         "document_incarnation": snapshot.incarnation,
-        "events": [
-            {
-                **current_record(life, now),
-                **_approval(snapshot.approval_statuses.get(life.event_id)),
-            }
-            for life in snapshot.current.values()
-        ],
+        "events": events,
         "history": [life_record(life) for life in lives(snapshot)],
     }
     return (json.dumps(content) + "\n").encode()
@@ -73,7 +77,7 @@ def _approval(status: Decision | None) -> dict[str, str | None]:
     """Return why an event is not approved yet, and when the policy approves it."""
     if status is None:
         return {"approval": None, "approval_due": None}
-    return {
-        "approval": status.reason,
-        "approval_due": None if status.due is None else iso_time(status.due),
-    }
+    due = None
+    if status.due is not None:
+        due = iso_time(status.due)
+    return {"approval": status.reason, "approval_due": due}
