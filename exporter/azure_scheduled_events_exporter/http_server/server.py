@@ -121,7 +121,8 @@ class Server(ServerState):
         now = asyncio.get_running_loop().time()
         if len(self.connections) < most:
             return
-        min(self.connections, key=lambda each: (each.is_busy, each.since)).shutdown()
+        oldest = min(self.connections, key=lambda each: (each.is_busy, each.since))
+        oldest.shutdown()
         if now - self._warned_at >= _REPEAT_SECONDS:
             self._warned_at = now
             self._log.warning(
@@ -140,12 +141,15 @@ class Server(ServerState):
 
         It is dual-stack for all interfaces, else IPv4 before IPv6.
         """
-        host = self._address.host or ("::" if socket.has_dualstack_ipv6() else None)
+        is_dual = socket.has_dualstack_ipv6()
+        host: str | None = self._address.host
+        if not host:
+            host = "::" if is_dual else None
         found = socket.getaddrinfo(
             host, self._address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
         family, _, _, _, where = min(found, key=lambda info: info[0] != socket.AF_INET)
-        both = host == "::" and socket.has_dualstack_ipv6()
+        both = host == "::" and is_dual
         listener = socket.create_server(where, family=family, dualstack_ipv6=both)
         # inherited; without it an answer waits 40 ms
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -140,11 +140,7 @@ def _ciphers(section: Section, suites: Sequence[str], lowest: ssl.TLSVersion) ->
 
 
 def _load_pair(context: ssl.SSLContext, section: Section, folder: Path) -> float | None:
-    """Load certificate and key; return when the certificate expires (Unix seconds), or None.
-
-    The ssl module shows a certificate's fields to a client only, so this makes a handshake in
-    memory. The client trusts each certificate of the chain, regardless of its issuer and dates.
-    """
+    """Load certificate and key; return when the certificate expires, as :func:`_expiry` does."""
     chain = _certificates(section, "cert_file", folder)
     if "ENCRYPTED" in _read(section, "key_file", folder):
         raise section.error(
@@ -152,14 +148,23 @@ def _load_pair(context: ssl.SSLContext, section: Section, folder: Path) -> float
             "key_file",
         )
     try:
-        context.load_cert_chain(
-            folder / section.text("cert_file"), folder / section.text("key_file"), lambda: ""
-        )
+        certificate = folder / section.text("cert_file")
+        key = folder / section.text("key_file")
+        context.load_cert_chain(certificate, key, lambda: "")
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
         reason = str(getattr(error, "reason", None) or "no private key").replace("_", " ").lower()
         raise section.error(
             f"cannot be used with cert_file (OpenSSL: {reason})", "key_file"
         ) from None
+    return _expiry(context, chain)
+
+
+def _expiry(context: ssl.SSLContext, chain: str) -> float | None:
+    """Return when the certificate of ``context`` expires, Unix seconds; None if unknown.
+
+    The ssl module shows a certificate's fields to a client only, so this makes a handshake in
+    memory. The client trusts each certificate of ``chain``, regardless of its issuer and dates.
+    """
     client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     client.check_hostname = False
     client.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN | _NO_CHECK_TIME

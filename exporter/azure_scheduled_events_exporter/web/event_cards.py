@@ -181,13 +181,7 @@ def _approval(life: Lifecycle, status: Decision | None) -> Markup:
     if life.state is State.ADVISORY:
         return Markup("not possible: nothing is scheduled")
     if life.request is not None:
-        asked = (
-            f"requested by the {life.request.by}; no answer of IMDS has said that it is accepted"
-        )
-        # Of an operator's request, the status is what the policy says.
-        if status is not None and life.request.by is Approver.EXPORTER:
-            asked = f"{asked}: {clipped(status.reason)}"
-        return joined(asked)
+        return joined(_requested(life.request.by, status))
     # After a restart, an event is known from the journal before IMDS has answered.
     said = "the policy decides at the next answer of the metadata service"
     if status is not None:

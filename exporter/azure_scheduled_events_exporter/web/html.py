@@ -27,25 +27,26 @@ def tag(name: str, *children: Child, **attributes: str | float | bool | None) ->
     """Return the element ``name``; ``class_`` becomes ``class``, ``data_now`` becomes ``data-now``.
 
     Children that are None are left out, as are attributes that are None or False. True gives an
-    attribute without a
-    value.
+    attribute without a value.
     """
-    head = "".join(
-        f" {key.rstrip('_').replace('_', '-')}"
-        + ("" if value is True else f'="{html.escape(str(value))}"')
-        for key, value in attributes.items()
-        if value is not None and value is not False
-    )
-    return Markup(f"<{name}{head}>{joined(*children).text}</{name}>")
+    head = name
+    for key, value in attributes.items():
+        if value is None or value is False:
+            continue
+        head += f" {key.rstrip('_').replace('_', '-')}"
+        if value is not True:
+            head += f'="{html.escape(str(value))}"'
+    return Markup(f"<{head}>{joined(*children).text}</{name}>")
 
 
 def joined(*children: Child, between: str = "") -> Markup:
     """Return ``children`` one after another, with ``between`` between them."""
-    texts = (
-        child.text if isinstance(child, Markup) else html.escape(child)
-        for child in children
-        if child is not None
-    )
+    texts = []
+    for child in children:
+        if isinstance(child, Markup):
+            texts.append(child.text)
+        elif child is not None:
+            texts.append(html.escape(child))
     return Markup(html.escape(between).join(texts))
 
 

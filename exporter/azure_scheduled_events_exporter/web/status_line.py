@@ -41,18 +41,25 @@ def headline(polls: Polls, *, seen: bool) -> str:
         return "IMDS answers"
     if polls.partial:
         return "IMDS answers, but not all of it can be read"
-    return "IMDS has not answered yet" if is_starting(polls) else "IMDS gives no valid answer"
+    if is_starting(polls):
+        return "IMDS has not answered yet"
+    return "IMDS gives no valid answer"
 
 
 def outlook(snapshot: Snapshot, *, seen: bool) -> str:
     """Return the number of events, and the most important one."""
     ordered = in_order(snapshot.current.values())
+    if not ordered and seen:
+        return "no events"
     if not ordered:
-        return "no events" if seen else "it is unknown whether there are events"
+        return "it is unknown whether there are events"
     first = _event(ordered[0])
-    many = len(ordered)
-    count = f"{many} events: {first}, …" if many > 1 else f"1 event: {first}"
-    return count if seen else f"as last known {count}"
+    count = f"1 event: {first}"
+    if len(ordered) > 1:
+        count = f"{len(ordered)} events: {first}, …"
+    if seen:
+        return count
+    return f"as last known {count}"
 
 
 def status_line(snapshot: Snapshot) -> str:
@@ -62,10 +69,13 @@ def status_line(snapshot: Snapshot) -> str:
     if not polls.up and is_starting(polls):
         why = " (the first answer may take two minutes)"
     elif not polls.up:
-        since = f" since {iso_time(polls.last_success)}" if polls.last_success is not None else ""
-        why = f"{since} ({polls.failure})"
+        why = f" ({polls.failure})"
+        if polls.last_success is not None:
+            why = f" since {iso_time(polls.last_success)}{why}"
     line = f"{headline(polls, seen=polls.up)}{why}, {outlook(snapshot, seen=polls.up)}"
-    return line if snapshot.journal.up else f"{line}; journal in memory only"
+    if snapshot.journal.up:
+        return line
+    return f"{line}; journal in memory only"
 
 
 def _event(life: Lifecycle) -> str:

@@ -133,8 +133,9 @@ def _event(life: Lifecycle) -> Section:
 def _this_vm(life: Lifecycle) -> Line:
     if life.own_name:
         names = {comparable_name(name) for name in life.event.resources}
-        is_named = comparable_name(life.own_name) in names
-        ending = ", which the event names" if is_named else ", which earlier documents named"
+        ending = ", which earlier documents named"
+        if comparable_name(life.own_name) in names:
+            ending = ", which the event names"
         return (Quoted(life.own_name), ending)
     if life.vm_name:
         return (Quoted(life.vm_name), ", which the event does not name")
@@ -148,8 +149,10 @@ def _notice(life: Lifecycle) -> Section:
         facts.append(Fact("Until the start", (f"{left}, from first seen to Started",)))
     facts.append(Fact("Documented", (_documented(life),)))
     if life.not_before is not None:
-        last = ", the last one" if _was_rescheduled(life) else ""
-        facts.append(Fact("NotBefore", (f"{_time(life.not_before)}{last}",)))
+        not_before = _time(life.not_before)
+        if _was_rescheduled(life):
+            not_before = f"{not_before}, the last one"
+        facts.append(Fact("NotBefore", (not_before,)))
     return Section("Notice", facts=tuple(facts))
 
 
@@ -160,7 +163,9 @@ def _given(life: Lifecycle) -> str:
         return "unknown: no document had a NotBefore"
     if life.notice_seconds == 0:
         return "none: NotBefore had passed when it was first seen"
-    first = "the first NotBefore" if _was_rescheduled(life) else "NotBefore"
+    first = "NotBefore"
+    if _was_rescheduled(life):
+        first = "the first NotBefore"
     return f"{length(life.notice_seconds)}, from first seen to {first}"
 
 
@@ -198,8 +203,9 @@ def _approver(life: Lifecycle) -> Line:
     text = _APPROVERS[approval.by]
     if not approval.who:
         return (text,)
-    named = ", rule " if approval.by is Approver.EXPORTER else ": "
-    return (f"{text}{named}", Quoted(approval.who))
+    if approval.by is Approver.EXPORTER:
+        return (f"{text}, rule ", Quoted(approval.who))
+    return (f"{text}: ", Quoted(approval.who))
 
 
 def _without_approval(life: Lifecycle) -> str:
@@ -260,21 +266,29 @@ def _started(life: Lifecycle) -> str:
     seconds = seconds_between(life.started_at, life.ended_at)
     if seconds is None:
         return "still Started"
-    return length(seconds) if life.announced else f"at least {length(seconds)}"
+    if not life.announced:
+        return f"at least {length(seconds)}"
+    return length(seconds)
 
 
 def _tcp(name: str, key: str, measured: Mapping[str, float | None]) -> tuple[Line, ...]:
     """Return the row of a counter of TCP, beside what it was in the minute before."""
     before = measured[f"{key}_minute_before"]
-    usual = "" if before is None else f"{before} in the minute before"
-    during = measured[key]
-    return _row(name, usual, _NOT_MEASURED if during is None else str(during))
+    usual = ""
+    if before is not None:
+        usual = f"{before} in the minute before"
+    during = _NOT_MEASURED
+    if measured[key] is not None:
+        during = str(measured[key])
+    return _row(name, usual, during)
 
 
 def _step(seconds: float | None) -> str:
     if seconds is None:
         return _NOT_MEASURED
-    return f"{seconds:+.1f} s" if seconds else "none"
+    if seconds == 0:
+        return "none"
+    return f"{seconds:+.1f} s"
 
 
 def _hooks(sources: Sources) -> Section:
@@ -291,7 +305,9 @@ def _hooks(sources: Sources) -> Section:
 
 
 def _run(run: HookRun, life: Lifecycle) -> tuple[Line, ...]:
-    took = "" if run.duration is None else f"{run.duration:.1f} s"
+    took = ""
+    if run.duration is not None:
+        took = f"{run.duration:.1f} s"
     outcome = run.outcome or "no end is known"
     if _was_overtaken(run, life):
         outcome += ", but the event had started"
@@ -318,7 +334,9 @@ def _was_overtaken(run: HookRun, life: Lifecycle) -> bool:
 def _left(seconds: float | None) -> str:
     if seconds is None:
         return ""
-    return length(seconds) if seconds >= 0 else f"{length(-seconds)} too late"
+    if seconds < 0:
+        return f"{length(-seconds)} too late"
+    return length(seconds)
 
 
 def _others(sources: Sources) -> tuple[Section, ...]:
@@ -336,7 +354,9 @@ def _others(sources: Sources) -> tuple[Section, ...]:
         for life in sources.others[:_MOST_OTHERS]
     )
     more = len(sources.others) - _MOST_OTHERS
-    notes: tuple[Line, ...] = ((f"And {more} more.",),) if more > 0 else ()
+    notes: tuple[Line, ...] = ()
+    if more > 0:
+        notes = ((f"And {more} more.",),)
     heads = ("Type", "VMs", "First seen", "Outcome", "EventId")
     return (Section("Other events at the same time", table=Table(heads, rows), notes=notes),)
 

@@ -46,21 +46,22 @@ def _section(section: Section) -> Markup:
     facts = [
         tag("div", tag("dt", each.name), tag("dd", _line(each.value))) for each in section.facts
     ]
-    return tag(
-        "section",
-        tag("h2", section.title),
-        tag("dl", *facts) if facts else None,
-        _table(section.table) if section.table is not None else None,
-        _notes(section.notes),
-        *map(_output, section.outputs),
-    )
+    parts = [tag("h2", section.title)]
+    if facts:
+        parts.append(tag("dl", *facts))
+    if section.table is not None:
+        parts.append(_table(section.table))
+    outputs = map(_output, section.outputs)
+    return tag("section", *parts, _notes(section.notes), *outputs)
 
 
 def _notes(notes: tuple[Line, ...]) -> Markup | None:
     """Return one note as a paragraph, several as a list."""
     if len(notes) == 1:
         return tag("p", _line(notes[0]))
-    return tag("ul", *(tag("li", _line(note)) for note in notes)) if notes else None
+    if not notes:
+        return None
+    return tag("ul", *(tag("li", _line(note)) for note in notes))
 
 
 def _table(table: Table) -> Markup:
