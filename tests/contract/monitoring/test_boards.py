@@ -120,7 +120,7 @@ def test_each_event_says_who_approved_it_and_when_it_happens(during_events: str)
     """An approval counts from the moment that an exporter gave it; a policy announces its own."""
     rows = {(row["State"], row["VMs"]): row for row in shown(during_events).table(titles.EVENTS)}
     assert rows["Started", "web_1"]["Approved"] == "not by exporter"
-    assert rows["Scheduled", "batch_1"]["Approved"] == "by exporter"
+    assert rows["Scheduled", "batch_1"]["Approved"] == "not yet"
     assert rows["Scheduled", "web_2"]["Approved"] == "not yet"
     assert float(rows["Scheduled", "web_2"]["Policy approves"]) == (AT + 60) * 1000
     assert float(rows["Scheduled", "web_2"]["When"]) == (AT + 11 * MINUTE) * 1000

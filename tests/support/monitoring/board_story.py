@@ -194,7 +194,7 @@ NOW = (
         due=60,
     ),
     Event("Redeploy", ("db-primary",), -2 * HOUR, 2.9 * DAY, kind=Kind.FAR_AHEAD),
-    Event("Preempt", ("batch_1",), -5, 25, description="", approved="batch_1"),
+    Event("Preempt", ("batch_1",), -5, 25, description=""),
     Event("Reboot", ("db-standby",), -20 * MINUTE, -5 * MINUTE, -5 * MINUTE, unseen=-3 * MINUTE),
 )
 
