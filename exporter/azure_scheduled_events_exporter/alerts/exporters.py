@@ -8,7 +8,6 @@ from .rule import PREFIX, Alert, promql
 from .series import (
     APPROVAL_DUE,
     APPROVED,
-    BLIND,
     DURATION,
     METRIC,
     NOT_BEFORE,
@@ -33,7 +32,8 @@ _NOT_APPROVED = 60
 """Seconds: an approval is sent within a poll."""
 _CLOCK = 30
 """Seconds: far more than clocks differ that are synchronized."""
-_SEEING = f"unless on (job, instance) {BLIND}"
+_SEEING = f"unless on (job, instance) max_over_time({UP}[2m]) == 0"
+"""What exporters say that have had access to IMDS lately: polls may fail now and then."""
 
 
 def late_alerts() -> Iterator[Alert]:

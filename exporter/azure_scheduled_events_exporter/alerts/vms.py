@@ -137,6 +137,7 @@ def _back(remembered: str) -> str:
 
 
 def _away(remembered: str) -> str:
+    """A VM that has just answered is present, so that failed scrapes do not make it come and go."""
     return promql(f"""
         (
           last_over_time({VM_HIT}{_RETURNS}[30m]) or last_over_time({VM_HIT}{_DELETES}[10m])
@@ -144,23 +145,29 @@ def _away(remembered: str) -> str:
         < time() + {_BEFORE} > time() - {_LONGEST}
         unless on ({_KEY_AND_EVENT}) last_over_time({VM_BACK}[{remembered}])
         unless on ({_KEY_AND_EVENT}) (
-          {VM_HIT} < time() - {_AFTER} and on ({VM_KEY}) {VM_ANSWERS} == 1
+          last_over_time({VM_HIT}[{remembered}]) < time() - {_AFTER}
+          and on ({VM_KEY}) max_over_time({VM_ANSWERS}[{remembered}]) == 1
         )
         unless on (event_id) {RECORDED_END}
     """)
 
 
 def _missing(remembered: str) -> str:
-    """Holds itself: a VM is missing until it answers, is deleted, or its target is gone."""
+    """Holds itself: a VM is missing until it answers, is deleted, or its target is gone.
+
+    A target is gone for a moment when the configuration of its scrape job changes.
+    """
     return promql(f"""
         (
           max by ({VM_KEY}) (
             last_over_time({VM_HIT}{_RETURNS}[30m]) < time()
-            unless on ({_KEY_AND_EVENT}) last_over_time({VM_BACK}[{remembered}])
+            unless last_over_time({VM_BACK}[{remembered}])
           )
           or last_over_time({VM_MISSING}[5m])
         )
-        and on ({VM_KEY}) (last_over_time({VM}[1h]) and on (job, instance) up == 0)
+        and on ({VM_KEY}) (
+          last_over_time({VM}[1h]) and on (job, instance) last_over_time(up[{remembered}]) == 0
+        )
         unless on ({VM_KEY}) ({VM_ANSWERS} or last_over_time({VM_HIT}{_DELETES}[30m]))
     """)
 

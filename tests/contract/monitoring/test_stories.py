@@ -299,6 +299,26 @@ LATE = (
         {"StartedTooLong": "30m:0 32m:1 36m:0"},
     ),
     Story(
+        "An IMDS that answers now and then does not end and raise them again; without IMDS they are"
+        " not raised.",
+        tuple(
+            row
+            for vm, event, up in (("a", "E", "1 0 "), ("b", "F", "0 0 "))
+            for row in (
+                of("up", vm, "1x40 " + up * 100),
+                info(vm, event, "Reboot", "announced", "_x4 1x236"),
+                info(vm, f"{event}2", "Reboot", "announced", "_x4 1x236"),
+                moment("not_before_timestamp_seconds", vm, event, "Reboot", "_x4 600x236"),
+                moment("started_timestamp_seconds", vm, f"{event}2", "Reboot", "_x40 600x200"),
+            )
+        ),
+        {
+            "Overdue": "20m:0 21m:1 21m15s:1 21m30s:1 21m45s:1 40m:1",
+            "StartedTooLong": "40m:0 41m:1 41m15s:1 41m30s:1 41m45s:1",
+        },
+        "45m",
+    ),
+    Story(
         "An approval of the policy that is a minute late; approved ones and those that others"
         " approved are quiet.",
         (
@@ -639,7 +659,17 @@ VMS = (
     Story(
         "A VM is missed until its target is removed.",
         (*scraped("a", "1x20 0x200 stale"), *hit("a", "_x4 1x16 stale", 300)),
-        {"VmNotBack": "21m:1 55m:1 56m:0"},
+        {"VmNotBack": "21m:1 55m:1 57m:0"},
+    ),
+    Story(
+        "A VM is missed while its target is made anew, as after a change of its scrape job.",
+        (
+            target("a", "1x20 0x99 stale 0x100"),
+            of("up", "a", "1x20 stale"),
+            *hit("a", "_x4 1x16 stale", 300),
+        ),
+        {"VmNotBack": "20m:0 21m:1 29m45s:1 30m15s:1 35m:1 50m:1"},
+        "55m",
     ),
     Story(
         "A VM that is evicted after its Freeze is not missed.",
@@ -669,6 +699,21 @@ VMS = (
             *hit("c", "1x8 stale", 120, "F"),
         ),
         {"ScaleSetHit": "45s:0 1m15s:1"},
+    ),
+    Story(
+        "VMs that are back, and whose scrapes often fail or whose IMDS answers now and then, do not"
+        " come and go.",
+        tuple(
+            row
+            for vm, event, up in (("a", "E", "1 stale _ "), ("b", "F", "1 0 0 "))
+            for row in (
+                target(vm, "1x40 " + ("1 0 0 " if "stale" in up else "1 1 1 ") * 80),
+                of("up", vm, "1x40 " + up * 80),
+                *hit(vm, "_x4 1x120", 600, event),
+                member(f"{vm}2", "1x280"),
+            )
+        ),
+        {"ScaleSetHit": "9m:0 10m:1 13m:0 13m15s:0 13m30s:0 13m45s:0 14m:0 20m:0 20m15s:0"},
     ),
     Story(
         "An exporter restarts without IMDS during its event: its VM answers, so it is not away.",
