@@ -16,7 +16,8 @@ from .errors import UsageError
 from .text_file import read_text
 from .times import parse_duration
 
-_TRUE, _FALSE = ("true", "yes", "on"), ("false", "no", "off")
+_TRUE = ("true", "yes", "on")
+_FALSE = ("false", "no", "off")
 _DEEPEST = 30  # levels; far below the limit of Python, which would end other code in its middle too
 _OPENING = (
     *(yaml.BlockMappingStartToken, yaml.BlockSequenceStartToken),

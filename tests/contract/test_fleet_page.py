@@ -179,8 +179,11 @@ def strings(node: Any) -> Iterator[str]:
     """Yield every text in a part of a JSON document."""
     if isinstance(node, str):
         yield node
-    for each in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
-        yield from strings(each)
+    if isinstance(node, dict):
+        node = list(node.values())
+    if isinstance(node, list):
+        for each in node:
+            yield from strings(each)
 
 
 def used(node: Any) -> set[str]:

@@ -59,7 +59,8 @@ class Subject:
     @property
     def servers(self) -> str:
         """The servers that are asked, without passwords."""
-        endpoint, collector = self.config.imds_endpoint, self.config.otlp_endpoint
+        endpoint = self.config.imds_endpoint
+        collector = self.config.otlp_endpoint
         asked = (
             (
                 "the metadata service",

@@ -88,7 +88,8 @@ def _reader(hint: Any) -> Callable[[Any], Any]:
     if isinstance(hint, type) and is_dataclass(hint):
         by_name = {name: _reader(each) for name, each in get_type_hints(hint).items()}
         return lambda values: hint(**{name: by_name[name](value) for name, value in values.items()})
-    origin, arguments = get_origin(hint) or hint, get_args(hint)
+    origin = get_origin(hint) or hint
+    arguments = get_args(hint)
     inner = [_reader(each) for each in arguments if each not in {Ellipsis, NoneType}]
     if origin in {Union, UnionType}:
         return partial(_any_of, inner, is_optional=NoneType in arguments)

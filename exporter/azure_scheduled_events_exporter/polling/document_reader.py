@@ -97,7 +97,9 @@ class DocumentReader:
 
     def _parsed(self, body: bytes | None) -> Document:
         if body is not None and body != self._body:
-            self._body, self._document, self._is_stored = body, None, False
+            self._body = body
+            self._document = None
+            self._is_stored = False
             try:
                 self._document = parse_document(body)
                 self._fault = "; ".join(self._document.unreadable)

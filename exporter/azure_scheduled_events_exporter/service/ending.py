@@ -66,7 +66,8 @@ class Ending:
 
     def attach(self) -> None:
         """From now on, a signal ends :meth:`wait` in the running event loop."""
-        self._begun, self._loop = asyncio.Event(), asyncio.get_running_loop()
+        self._begun = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
 
     async def wait(self) -> None:
         """Wait until a signal or :meth:`fail` begins the end. Call :meth:`attach` first."""

@@ -19,6 +19,7 @@ The answers show only whether IMDS has been read, and whether polling hangs.
 _RENDERED_SECONDS = 1.0  # how old a page or JSON may be
 _HTML = "text/html; charset=utf-8"
 _TEXT = "text/plain; charset=utf-8"
+_NOT_STORED = ("Cache-Control", "no-store")
 
 
 def _rendered(
@@ -55,9 +56,7 @@ def routes(
 
     def metrics(request: Request) -> Response:
         body, content_type = exposition.render(request.headers.get("accept", ""))
-        return Response(
-            200, body, content_type, (("Vary", "Accept"), ("Cache-Control", "no-store"))
-        )
+        return Response(200, body, content_type, (("Vary", "Accept"), _NOT_STORED))
 
     def healthy(_: Request) -> Response:
         polls = read().polls
@@ -75,9 +74,7 @@ def routes(
         return Response(200, page(snapshot, now, telemetry_path), _HTML, page_headers())
 
     def events(snapshot: Snapshot, now: float) -> Response:
-        return Response(
-            200, events_json(snapshot, now), "application/json", (("Cache-Control", "no-store"),)
-        )
+        return Response(200, events_json(snapshot, now), "application/json", (_NOT_STORED,))
 
     return {
         "/": _rendered(read, status_page, wall),

@@ -35,17 +35,18 @@ class ServiceManager:
     def __init__(self, environment: Mapping[str, str]) -> None:
         # A path, or ``@name`` in the abstract namespace.
         name = environment.get("NOTIFY_SOCKET", "")
-        self._address = (
-            name.replace("@", "\0", 1) if name[:1] == "@" else name if name[:1] == "/" else ""
-        )
-        mine = str(os.getpid())
-        time = (
-            environment.get("WATCHDOG_USEC", "")
-            if environment.get("WATCHDOG_PID", mine) == mine
-            else ""
-        )
-        is_number = self._address and time.isascii() and time.isdigit()
-        self.watchdog_seconds = (int(time) / 1e6 or None) if is_number else None
+        self._address = ""
+        if name.startswith("@"):
+            self._address = name.replace("@", "\0", 1)
+        elif name.startswith("/"):
+            self._address = name
+        self.watchdog_seconds: float | None = None
+        own_pid = str(os.getpid())
+        is_for_this_process = environment.get("WATCHDOG_PID", own_pid) == own_pid
+        microseconds = environment.get("WATCHDOG_USEC", "")
+        is_number = microseconds.isascii() and microseconds.isdigit()
+        if self._address and is_for_this_process and is_number:
+            self.watchdog_seconds = int(microseconds) / 1e6 or None
 
     def notify(self, *lines: str) -> bool:
         """Send ``lines`` as one message without blocking; return whether it was sent."""
@@ -75,17 +76,23 @@ class ServiceManager:
         half of ``watchdog_seconds``.
         """
         patience = self.watchdog_seconds
-        tick = min(_TICK_SECONDS, patience / 4) if patience else _TICK_SECONDS
-        ready, sent = ["READY=1"], ""
+        tick = _TICK_SECONDS
+        if patience:
+            tick = min(tick, patience / 4)
+        ready = ["READY=1"]
+        sent = ""
         while self._address:
             try:
                 status = status_line()
             except Exception as error:  # noqa: BLE001 - a status that cannot be rendered must not cause a restart
                 status = f"running; status unavailable: {error!r}"
             status = f"STATUS={one_line(status, _LONGEST_STATUS)}"
-            lines = [*ready, *([status] if status != sent else [])]
+            lines = list(ready)
+            if status != sent:
+                lines.append(status)
             if patience and overdue_seconds() < patience / 2:
                 lines.append("WATCHDOG=1")
             if lines and self.notify(*lines):
-                ready, sent = [], status
+                ready = []
+                sent = status
             await asyncio.sleep(tick)

@@ -84,7 +84,9 @@ class Peer:
             request += piece
             head, ended, body = request.partition(b"\r\n\r\n")
             length = re.search(rb"(?i)\r\ncontent-length: *(\d+)", head)
-            left = 1 if not ended else int(length[1]) - len(body) if length else 0
+            left = 1
+            if ended:
+                left = int(length[1]) - len(body) if length else 0
         return request
 
 

@@ -243,11 +243,9 @@ class TestTransitions:
             if status == "approved":
                 spans = vm.approves(at=seconds)
             else:
-                shown = (
-                    [replace(event, status="Scheduled") if status == "Moved" else event]
-                    if status
-                    else []
-                )
+                if status == "Moved":
+                    event = replace(event, status="Scheduled")
+                shown = [event] if status else []
                 spans = vm.sees(*shown, at=abs(seconds), watched=seconds >= 0)
             assert expected is None or times(spans) == expected
         assert {span.attributes.get(PREFIX + "outcome") for span in spans.values()} <= {outcome}

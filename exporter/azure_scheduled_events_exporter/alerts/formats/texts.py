@@ -123,7 +123,8 @@ class Form:
         return prefix + name + ("?" + "&".join(filled) if filled else "")
 
     def _fact(self, found: re.Match[str]) -> str:
-        name, value_format = found[1], found[2]
+        name = found[1]
+        value_format = found[2]
         if name in self.facts:
             return self.facts[name]
         if value_format:
