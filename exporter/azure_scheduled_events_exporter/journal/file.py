@@ -301,7 +301,8 @@ def create(path: Path) -> None:
             and os.geteuid() == 0
             and (folder.st_uid, folder.st_gid) != (0, 0)
         ):
-            os.fchown(descriptor, folder.st_uid, folder.st_gid)
+            with suppress(PermissionError):  # a container's root may give nothing away
+                os.fchown(descriptor, folder.st_uid, folder.st_gid)
     finally:
         os.close(descriptor)
 

@@ -44,6 +44,11 @@ def as_folder_owner(journal: Path) -> Iterator[None]:
         libc.setfsgid(ctypes.c_uint(gid_before))
 
 
+def is_of_another_user(journal: Path) -> bool:
+    """Return whether this process is root, and the journal's folder belongs to another user."""
+    return _owner(journal) is not None
+
+
 def follows(link: Path) -> bool:
     """Return whether to follow the link at ``link``: root follows none that others have made."""
     if sys.platform == "win32" or os.geteuid() != 0:

@@ -3,6 +3,7 @@
 With ``--process.user``, the process becomes that user and cannot return. Without it, the process
 stays uid 0, because program, journal and certificates may belong to any user, but of its
 capabilities it keeps only access to files: no raw sockets, no other users' processes, no mounts.
+If the journal's folder belongs to another user, it can also open files as that user.
 Write access to root's files is a way back to root, so only a named user is a security boundary. For
 a port below 1024, the capability to listen there is kept. A process that is not root changes
 nothing.
@@ -22,6 +23,7 @@ from pathlib import Path
 import azure_scheduled_events_exporter as exporter
 from azure_scheduled_events_exporter.errors import ExporterError, UsageError
 from azure_scheduled_events_exporter.journal.file import file_path
+from azure_scheduled_events_exporter.journal.folder_owner import is_of_another_user
 
 if sys.platform != "win32":
     import pwd
@@ -30,6 +32,8 @@ _FOLDER = "azure-scheduled-events-exporter"
 _FIRST_OPEN_PORT = 1024
 _PR_SET_KEEPCAPS, _PR_SET_NO_NEW_PRIVS = 8, 38
 _CAP_DAC_OVERRIDE, _CAP_NET_BIND_SERVICE = 1 << 1, 1 << 10
+_CAPS_FOR_FOLDER_OWNER = 1 << 2 | 1 << 6 | 1 << 7
+"""DAC_READ_SEARCH, SETGID and SETUID, without which ``journal.folder_owner`` has no effect."""
 _CAPABILITY_VERSION_3 = 0x20080522
 
 
@@ -72,6 +76,8 @@ def give_up(user: str | None, port: int, journal: Path | None) -> str:
         return ""
     kept = _CAP_NET_BIND_SERVICE if 0 < port < _FIRST_OPEN_PORT else 0
     if not uid:
+        if journal is not None and is_of_another_user(journal):
+            kept |= _CAPS_FOR_FOLDER_OWNER
         try:
             _reduce_capabilities(kept | _CAP_DAC_OVERRIDE)
         except (

@@ -130,6 +130,26 @@ def test_root_without_a_user_has_few_powers(start: Start, folder: Path) -> None:
     assert found["NoNewPrivs"] == "1"
 
 
+def test_root_writes_the_journal_of_another_user_as_that_user(
+    start: Start, folder: Path, imds: Simulator
+) -> None:
+    """In the folder of another user, the journal works at once, and its files are that user's, so
+    that commands of root, which open it as that user, can write it too.
+    """
+    state = folder / "state"
+    state.mkdir()
+    os.chown(state, NOBODY, NOBODY)
+    exporter = start("--journal.path", str(state))
+    eventually(
+        lambda: exporter.scrape().total("transitions_total", transition="detected"),
+        "the event is seen",
+    )
+    assert exporter.scrape().value("journal_up") == 1
+    assert "journal cannot be written" not in exporter.log
+    assert {each.stat().st_uid for each in state.iterdir()} == {NOBODY}
+    assert int(status(exporter)["CapEff"], 16) == 1 << 1 | 1 << 2 | 1 << 6 | 1 << 7
+
+
 def test_root_becomes_the_user_that_is_named(start: Start, folder: Path) -> None:
     """With a user named, process and journal are that user's, and nothing of root is left."""
     state = folder / "state"
