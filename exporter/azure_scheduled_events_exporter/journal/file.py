@@ -365,10 +365,9 @@ def _has_locks(folder: Path) -> bool:
     try:
         with tempfile.NamedTemporaryFile(dir=folder, prefix=".lock-test-") as file:
             _locked(Path(file.name), 0.0).close()
-    except sqlite3.OperationalError:
-        return False
-    except OSError:
-        return True  # it cannot be tried
+    except (sqlite3.OperationalError, OSError) as error:
+        # Anything else, such as a full disk, says nothing about locks.
+        return _code(error) != sqlite3.SQLITE_BUSY
     return True
 
 

@@ -15,6 +15,7 @@ from azure_scheduled_events_exporter.errors import UsageError
     ("script", "said"),
     [
         (b"\xef\xbb\xbf#!/bin/sh\n", "begins with a byte order mark"),
+        ("#!/bin/sh\n".encode("utf-16"), "begins with a byte order mark"),
         (b"#!/bin/bash\r\necho\r\n", "its lines end with CR LF"),
         (b"#!/usr/bin/env nosuch\n", "its interpreter nosuch is not on PATH"),
         (b"#!/usr/bin/env -S A=1 nosuch -x\n", "its interpreter nosuch is not on PATH"),

@@ -18,7 +18,13 @@ import pytest
 
 from azure_scheduled_events_exporter.core.lifecycle import Change, Transition
 from azure_scheduled_events_exporter.core.records import Record
-from azure_scheduled_events_exporter.journal.file import read_only, writable
+from azure_scheduled_events_exporter.errors import JournalInUseError
+from azure_scheduled_events_exporter.journal.file import (
+    file_path,
+    read_only,
+    writable,
+    writer_lock,
+)
 from azure_scheduled_events_exporter.journal.store import Remembered
 from azure_scheduled_events_exporter.snapshot.hooks import HookRun
 from support.events.journal_recorder import Open, bit_rot, history, recorders
@@ -121,6 +127,16 @@ class TestTrouble:
         after = disk.begin(disk.folder)
         assert (after.statistics, after.lives) == (recorder.statistics, recorder.lives)
         assert len(after.journal.queued_spans(256)) == after.journal.spans_queued()
+
+    def test_second_writer_on_a_full_disk(self, disk: Disk) -> None:
+        """A lock that another process holds is named as such, also on a full disk, where no other
+        file can be tried.
+        """
+        file = file_path(disk.folder)
+        with closing(writer_lock(file)):
+            disk.fill()
+            with pytest.raises(JournalInUseError):
+                writer_lock(file)
 
     @pytest.mark.parametrize(
         "trouble", [Disk.fill, partial(Disk.writable, yes=False)], ids=["full", "read-only"]

@@ -14,7 +14,8 @@ from azure_scheduled_events_exporter.errors import UsageError, printable
 _LONGEST_LINE = 256
 _MOST_INTERPRETERS = 4
 """How many interpreters in a row may be scripts themselves, as in Linux."""
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_BYTE_ORDER_MARKS = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")
+"""Of UTF-8, and of UTF-16, which PowerShell writes."""
 _SHEBANG = b"#!"
 
 
@@ -49,7 +50,7 @@ def _problem(path: Path, depth: int = 0) -> str:
     except OSError:
         return ""  # a program that may be executed and not read
     line, _, _ = head.partition(b"\n")
-    if head.startswith(_BYTE_ORDER_MARK):
+    if head.startswith(_BYTE_ORDER_MARKS):
         return "begins with a byte order mark: save it as UTF-8 without one"
     if not head.startswith(_SHEBANG):
         is_text = b"\0" not in head and not head.startswith(b"\x7fELF")
