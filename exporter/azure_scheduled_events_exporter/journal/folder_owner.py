@@ -9,12 +9,15 @@ import ctypes
 import os
 import struct
 import sys
+import threading
 from collections.abc import Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 
 _CAPABILITY_VERSION_3 = 0x20080522
 _CAP_DAC_READ_SEARCH = 1 << 2
+_LOOK_SECONDS = 0.3
 
 
 @contextmanager
@@ -44,9 +47,25 @@ def as_folder_owner(journal: Path) -> Iterator[None]:
         libc.setfsgid(ctypes.c_uint(gid_before))
 
 
-def is_of_another_user(journal: Path) -> bool:
-    """Return whether this process is root, and the journal's folder belongs to another user."""
-    return _owner(journal) is not None
+def may_be_of_another_user(journal: Path) -> bool:
+    """Return whether this process is root, and the journal's folder belongs to another user.
+
+    It may, as long as the disk does not say: a disk that hangs must not keep the exporter from
+    starting.
+    """
+    found: Future[bool] = Future()
+
+    def look() -> None:
+        try:
+            found.set_result(_owner(journal) is not None)
+        except OSError as error:
+            found.set_exception(error)
+
+    threading.Thread(target=look, name="folder-owner", daemon=True).start()
+    try:
+        return found.result(_LOOK_SECONDS)
+    except (OSError, TimeoutError):
+        return True
 
 
 def follows(link: Path) -> bool:

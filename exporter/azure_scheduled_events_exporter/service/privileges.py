@@ -23,7 +23,7 @@ from pathlib import Path
 import azure_scheduled_events_exporter as exporter
 from azure_scheduled_events_exporter.errors import ExporterError, UsageError
 from azure_scheduled_events_exporter.journal.file import file_path
-from azure_scheduled_events_exporter.journal.folder_owner import is_of_another_user
+from azure_scheduled_events_exporter.journal.folder_owner import may_be_of_another_user
 
 if sys.platform != "win32":
     import pwd
@@ -76,7 +76,7 @@ def give_up(user: str | None, port: int, journal: Path | None) -> str:
         return ""
     kept = _CAP_NET_BIND_SERVICE if 0 < port < _FIRST_OPEN_PORT else 0
     if not uid:
-        if journal is not None and is_of_another_user(journal):
+        if journal is not None and may_be_of_another_user(journal):
             kept |= _CAPS_FOR_FOLDER_OWNER
         try:
             _reduce_capabilities(kept | _CAP_DAC_OVERRIDE)

@@ -130,9 +130,7 @@ def test_root_without_a_user_has_few_powers(start: Start, folder: Path) -> None:
     assert found["NoNewPrivs"] == "1"
 
 
-def test_root_writes_the_journal_of_another_user_as_that_user(
-    start: Start, folder: Path, imds: Simulator
-) -> None:
+def test_root_writes_the_journal_of_another_user_as_that_user(start: Start, folder: Path) -> None:
     """In the folder of another user, the journal works at once, and its files are that user's, so
     that commands of root, which open it as that user, can write it too.
     """

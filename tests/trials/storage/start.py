@@ -75,7 +75,7 @@ def bad_disk(kind: str, folder: Path) -> Iterator[tuple[Path, dict[str, str]]]:
     with_an_event(folder / "state", folder)
     if kind == "hanging":
         preload = library(ROOT / "tests" / "support" / "slow_disk.c", folder)
-        yield folder / "state", {"LD_PRELOAD": preload, "HANGING_DISK": "journal.sqlite"}
+        yield folder / "state", {"LD_PRELOAD": preload, "HANGING_DISK": str(folder / "state")}
     elif kind == "without locks":
         preload = library(ROOT / "tests" / "data" / "cases" / "smb-locks.c", folder)
         yield folder / "state", {"LD_PRELOAD": preload}

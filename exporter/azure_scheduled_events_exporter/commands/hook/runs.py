@@ -49,7 +49,6 @@ class Runs:
         self._journal = journal
         self._command = command
         self._log = log
-        self._file = state_file(journal, command)
         self._changed = threading.Condition()
         self._known: dict[str, HookRun] = {}
         self._unsent: dict[str, HookRun] = {}  # that the journal does not have yet
@@ -59,6 +58,11 @@ class Runs:
         for work in (self._keep_file, self._send):
             threading.Thread(target=work, name=f"hook{work.__name__}", daemon=True).start()
         self._wait_for_disk()
+
+    @property
+    def _file(self) -> Path:
+        """The file. To find it, the disk is asked, so only the threads may."""
+        return state_file(self._journal, self._command)
 
     @property
     def known(self) -> tuple[HookRun, ...]:
@@ -214,4 +218,4 @@ class Runs:
     def _complain(self, failures: logs.Changes, what: str, error: Exception) -> None:
         """Log a failure, once until its cause is another one."""
         if failures.is_new("", str(error)):
-            self._log.warning(what, extra=logs.facts(path=self._file.parent, error=error))
+            self._log.warning(what, extra=logs.facts(path=self._journal, error=error))

@@ -1,0 +1,58 @@
+"""A file system that answers nothing, not even whether the journal's folder exists."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from azure_scheduled_events_exporter.simulator import Simulator
+from support.events.imds_bodies import entry
+from support.paths import ROOT
+from support.programs import Exporter, Program, environment, eventually
+
+PROGRAM = [sys.executable, "-m", "azure_scheduled_events_exporter"]
+
+
+@pytest.fixture
+def imds() -> Iterator[Simulator]:
+    """A metadata service that shows event A."""
+    with Simulator("live-migration") as simulator:
+        body = {
+            "DocumentIncarnation": 1,
+            "Events": [entry(EventId="A", Resources=["vm_0"], NotBefore="")],
+        }
+        simulator.serve_body(json.dumps(body).encode())
+        yield simulator
+
+
+@pytest.fixture
+def hanging(tmp_path: Path) -> dict[str, str]:
+    """Return the environment of a program for which the folder ``state`` hangs."""
+    library = tmp_path / "slow_disk.so"
+    source = ROOT / "tests" / "support" / "slow_disk.c"
+    build = ["cc", "-shared", "-fPIC", "-o", str(library), str(source), "-ldl"]
+    if subprocess.run(build, check=False, capture_output=True).returncode != 0:
+        pytest.skip("needs a C compiler")
+    return {"LD_PRELOAD": str(library), "HANGING_DISK": str(tmp_path / "state")}
+
+
+def test_the_exporter_starts(imds: Simulator, hanging: dict[str, str], tmp_path: Path) -> None:
+    """It shows the event, and SIGTERM ends it."""
+    flags = ("--journal.path", str(tmp_path / "state"))
+    with Exporter(imds.url, tmp_path / "log", *flags, command=PROGRAM, **hanging) as exporter:
+        eventually(lambda: exporter.scrape().series("event_info"), "the event is shown")
+        assert exporter.terminate() == 0
+
+
+def test_a_hook_prepares(imds: Simulator, hanging: dict[str, str], tmp_path: Path) -> None:
+    """It runs its script."""
+    script = tmp_path / "script"
+    script.write_text(f"#!/bin/sh\necho $1 >>{tmp_path}/prepared\n")
+    script.chmod(0o755)
+    flags = ("--imds.endpoint", imds.url, "--journal.path", str(tmp_path / "state"))
+    command = [*PROGRAM, "hook", *flags, "--instance.name", "vm_0", "--", str(script)]
+    with Program(command, tmp_path / "hook.log", **environment(**hanging)):
+        eventually((tmp_path / "prepared").exists, "the preparation")
