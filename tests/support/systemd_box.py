@@ -41,8 +41,8 @@ with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
     fcntl.ioctl(s, 0x8914, struct.pack("16sh14x", b"lo", 1))
     for number, address in enumerate(sys.argv[1:]):
         name = b"lo:%d" % number
-        number = socket.inet_aton(address)
-        request = struct.pack("16sHH4s8x", name, socket.AF_INET, 0, number)
+        packed = socket.inet_aton(address)
+        request = struct.pack("16sHH4s8x", name, socket.AF_INET, 0, packed)
         fcntl.ioctl(s, 0x8916, request)
 """
 
