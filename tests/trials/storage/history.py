@@ -101,7 +101,7 @@ def polls_beside(
 
 def run(order: Order) -> Row:
     """Make a long history, read it, and lose and regain the disk with it."""
-    count = order.pick(400_000, 30_000)
+    count = order.pick(100_000, 30_000)
     folder = order.folder / "state"
     flags = (*POLL, "--instance.name", "vmss_0", "--journal.path", str(folder))
     with Simulator(QUIET) as simulator, Crew(order.folder / "logs") as crew:
