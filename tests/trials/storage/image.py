@@ -17,10 +17,12 @@ from support.programs import eventually
 _FREEZE, _THAW = 0xC0045877, 0xC0045878  # FIFREEZE and FITHAW of linux/fs.h
 
 
-def _run(*command: str | Path) -> None:
+def _run(*command: str | Path) -> str:
+    """Run a command; return what it printed. Raises OSError if it failed."""
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     if done.returncode != 0:
         raise OSError(f"{' '.join(map(str, command))}: {done.stderr.strip()}")
+    return done.stdout
 
 
 def can_mount() -> bool:
@@ -75,7 +77,12 @@ class Image:
         _run("mount", "-o", "loop", self.file, self.place)
 
     def unmount(self) -> None:
-        """Unmount it, once nobody uses it."""
+        """Unmount it, once nobody uses it, and wait until the kernel has given it up.
+
+        A process that gets mounts of its own meanwhile, as many services do, has a copy of this
+        mount and keeps the file system alive. To mount it again would then show the same file
+        system: one that the kernel has made read-only would stay so.
+        """
 
         def unmounted() -> bool:
             try:
@@ -85,6 +92,11 @@ class Image:
             return True
 
         eventually(unmounted, f"an unmounted {self.place}")
+        eventually(self._is_detached, f"no loop device of {self.file}")
+
+    def _is_detached(self) -> bool:
+        """Return whether no loop device has the file any more."""
+        return not _run("losetup", "--associated", self.file)
 
     def pull_out(self) -> None:
         """Take it from its place while it is in use: who has opened a file keeps it, and nobody
