@@ -2,16 +2,13 @@
 
 from collections.abc import Iterator
 
-from azure_scheduled_events_exporter.core.kinds import SHORT_FREEZE_SECONDS
-
 from .rule import PREFIX, Alert, promql
 from .series import (
     APPROVAL_DUE,
     APPROVED,
-    DURATION,
     METRIC,
     NOT_BEFORE,
-    PAUSE,
+    PAUSED_LONGER,
     RECORDED_END,
     RECORDED_SEEN,
     STARTED,
@@ -97,12 +94,7 @@ def pause_alert() -> Alert:
     """Return the alert of a VM that stood still for longer than announced."""
     return _late(
         "PausedLonger",
-        expression=promql(f"""
-            max by (event_id, event_type, job, instance) (
-              {PAUSE} > {SHORT_FREEZE_SECONDS:g}
-              > last_over_time({DURATION}[2h])
-            )
-        """),
+        expression=f"max by (event_id, event_type, job, instance) ({PAUSED_LONGER})",
         summary="{paused_vm} stood still for {seconds}; Azure had announced {announced}.",
         description="What ran on it did not answer for so long: sessions and leases may be lost.",
         advice=(
@@ -110,8 +102,8 @@ def pause_alert() -> Alert:
             " announced durations."
         ),
         meaning=(
-            f"An event paused a VM for more than {SHORT_FREEZE_SECONDS:g} s, and for longer than"
-            " Azure had announced."
+            "An event paused a VM for longer than Azure had announced, and than the exporter's"
+            " `--freeze.harmless-below` (9 s)."
         ),
         ends="Resolves an hour after the event has ended.",
     )

@@ -172,11 +172,11 @@ def _measured(name: str) -> Callable[[Snapshot], Iterator[Sample]]:
 
 def _paused_longer(snapshot: Snapshot) -> Iterator[Sample]:
     """Yield the pauses that were longer than announced, and than what is called harmless."""
-    vm_name, resource_group = _of_vm(snapshot, ("vm_name", "resource_group"))
+    (vm_name,) = _of_vm(snapshot, ("vm_name",))
     for life in (*snapshot.shown.values(), *snapshot.ended):
         announced = life.event.duration_seconds
         if life.paused_longer and life.observed_pause is not None and announced is not None:
-            labels = (*_event_labels(life), vm_name, resource_group, f"{announced:g}")
+            labels = (*_event_labels(life), vm_name, f"{announced:g}")
             yield Sample(labels, life.observed_pause)
 
 
@@ -414,8 +414,7 @@ METRICS: tuple[MetricSpec, ...] = (
         "Longest pause of this VM during its event, if it is longer than announced (label"
         " 'announced', seconds) and than --freeze.harmless-below; also for an hour after its end.",
         _paused_longer,
-        (*_EVENT, "vm_name", "resource_group", "announced"),
-        "For an alert rule.",
+        (*_EVENT, "vm_name", "announced"),
     ),
     _gauge(
         "event_approved",

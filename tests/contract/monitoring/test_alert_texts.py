@@ -19,7 +19,17 @@ from azure_scheduled_events_exporter.core.lifecycle import Kind, Lifecycle, Stat
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.metrics.exposition import Exposition
 from azure_scheduled_events_exporter.snapshot.snapshot import Polls, Snapshot
-from support.monitoring.stories import Story, hit, member, moment, of, play, scraped, target
+from support.monitoring.stories import (
+    Story,
+    hit,
+    member,
+    moment,
+    of,
+    paused_longer,
+    play,
+    scraped,
+    target,
+)
 from support.paths import ROOT
 
 RULES = ROOT / "alerts" / "generated" / "prometheus" / "prometheus-rules.yml"
@@ -219,8 +229,7 @@ def test_other_texts(name: str, minute: int, summary: str, board: str, tmp_path:
         *scraped("c", "1x200"),
         *hit("c", "1x200", 0, "O", "Redeploy")[:1],
         moment("not_before_timestamp_seconds", "c", "O", "Redeploy", "600x200"),
-        moment("duration_seconds", "c", "O", "Redeploy", "5x200"),
-        moment("observed_pause_seconds", "c", "O", "Redeploy", "12x200"),
+        paused_longer("c", "O", "Redeploy", "12x200"),
         target("d", "1x200"),
         of("up", "d", "0x200"),
     )

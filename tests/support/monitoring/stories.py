@@ -76,6 +76,13 @@ def moment(name: str, vm: str, event: str, event_type: str, values: str) -> Row:
     return f"azure_scheduled_events_event_{name}{{{labels},{_JOB.format(vm)}}}", values
 
 
+def paused_longer(vm: str, event: str, event_type: str, values: str) -> Row:
+    """Return the pause of ``vm`` that the exporter calls longer than the announced 5 s."""
+    labels = f'vm_name="{vm}",announced="5"'
+    name, values = moment("paused_longer_seconds", vm, event, event_type, values)
+    return name.replace("{", f"{{{labels},"), values
+
+
 def of(name: str, vm: str, values: str, labels: str = "") -> Row:
     """Return another metric of an exporter, by its name without prefix."""
     return (

@@ -423,7 +423,6 @@ def test_a_pause_that_was_longer_than_announced(pause: float, is_longer: bool) -
         "event_type": "Freeze",
         "scope": "self",
         "vm_name": "web_0",
-        "resource_group": "rg",
         "announced": "5",
     }
     assert scrape.series("event_paused_longer_seconds") == ([(labels, 12.0)] if is_longer else [])

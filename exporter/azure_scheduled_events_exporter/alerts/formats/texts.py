@@ -18,7 +18,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Final
 
-from azure_scheduled_events_exporter.alerts.series import DURATION, INFO, INSTANCE
+from azure_scheduled_events_exporter.alerts.series import INFO, INSTANCE, PAUSED_LONGER
 
 LONGEST_GROUP = 32
 """Characters of a resource group in a title, which must fit into the subject of a mail."""
@@ -62,11 +62,11 @@ _TARGET = f"""\
 
 _PAUSED = f"""\
 {{{{ $vm := $labels.instance }}}}{{{{ $announced := "less" -}}}}
-{{{{ range printf "last_over_time({DURATION}{{event_id=%[1]q,job=%[2]q,instance=%[3]q}}[2h])\
- * on (job, instance) group_left (vm_name)\
- topk(1, last_over_time({INSTANCE}{{job=%[2]q,instance=%[3]q}}[1h]))"\
+{{{{ range printf "topk(1, last_over_time({PAUSED_LONGER}\
+{{event_id=%q,job=%q,instance=%q,vm_name!=\\"\\"}}[1h]))"\
  $labels.event_id $labels.job $labels.instance | query -}}}}
-{{{{ $vm = label "vm_name" . }}}}{{{{ $announced = printf "%.0f s" (value .) }}}}{{{{ end -}}}}
+{{{{ $vm = label "vm_name" . }}}}{{{{ $announced = printf "%s s" (label "announced" .) }}}}\
+{{{{ end -}}}}
 """
 
 _BOARD_OF_EVENT = f"""\
