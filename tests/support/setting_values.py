@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 
-from azure_scheduled_events_exporter.approval.policy import BUILT_IN
 from azure_scheduled_events_exporter.http_server.listen_address import ListenAddress
 
 KNOWN = (
@@ -40,7 +39,7 @@ OTHER: Mapping[str, tuple[str, object]] = {
     "web.config.file": ("web.yml", "web.yml"),
     "journal.path": ("memory", "memory"),
     "journal.retention": ("1w", 604800.0),
-    "approval.policy": ("documented", BUILT_IN["documented"]),
+    "approval.policy": ("documented", "documented"),
     "otlp.endpoint": ("http://127.0.0.1:4318", "http://127.0.0.1:4318"),
     "tracing.scope": ("all", "all"),
     "alertmanager.url": ("http://a:9093/, https://b/am", ("http://a:9093", "https://b/am")),

@@ -1,19 +1,41 @@
-"""Reads the policy file again when it changes.
+"""Reads the policy: at the start, and its file again when that changes.
 
-An invalid file leaves the policy that was in effect in place.
+An invalid file stops a start; later, it leaves the policy that was in effect in place.
 """
 
 import logging
+import os
 from collections.abc import Callable
 from pathlib import Path
 
-from azure_scheduled_events_exporter.errors import UnreadableFileError, UsageError
+from azure_scheduled_events_exporter.errors import UnreadableFileError, UsageError, named_by
 from azure_scheduled_events_exporter.logs import Changes, facts
 from azure_scheduled_events_exporter.text_file import read_text
 
-from .policy import Policy
+from .policy import BUILT_IN, Policy
 
 _LOOK_SECONDS = 1.0
+
+
+def load_policy(name: str) -> Policy:
+    """Return the policy that ``--approval.policy`` names: a built-in one, or a file.
+
+    Raises:
+        UsageError: there is neither, or the file cannot be read or is invalid.
+    """
+    if name in BUILT_IN:
+        return BUILT_IN[name]
+    path = Path(name)
+    looks_like_a_file = path.name != name or path.suffix
+    if not looks_like_a_file and not os.path.exists(name):  # noqa: PTH110 - Path.exists raises for a name that is too long
+        known = ", ".join(BUILT_IN)
+        raise UsageError(
+            f"--approval.policy: {name!r} is neither {known} nor a file in this folder"
+        )
+    from . import policy_file  # noqa: PLC0415 - YAML takes 1.3 MiB
+
+    with named_by("--approval.policy"):
+        return policy_file.load(path)
 
 
 class ReloadingPolicy:

@@ -61,7 +61,7 @@ from azure_scheduled_events_exporter.standard_streams import say
 from azure_scheduled_events_exporter.web.rows import CURRENT_COLUMNS, current_row
 
 from .interruption import Interrupted, ignore_signals, interruptible
-from .settings import config_without_policy
+from .settings import config_of
 from .table import table
 from .waiting import until
 
@@ -107,7 +107,7 @@ def run(parsed: argparse.Namespace) -> int:
     Raises:
         ExporterError: nothing to approve, no access, or no answer.
     """
-    config = config_without_policy(parsed)
+    config = config_of(parsed)
     if bool(parsed.event_ids) == parsed.all_mine:
         raise UsageError("approve: give EventIds, or --all-mine")
     if config.journal_path == MEMORY:

@@ -13,6 +13,8 @@ from contextlib import closing
 from pathlib import Path
 
 from azure_scheduled_events_exporter import logs
+from azure_scheduled_events_exporter.approval.policy import Policy
+from azure_scheduled_events_exporter.approval.policy_reload import load_policy
 from azure_scheduled_events_exporter.approval.scheduler import ApprovalScheduler
 from azure_scheduled_events_exporter.config.settings import Config
 from azure_scheduled_events_exporter.core.document import Document
@@ -41,7 +43,7 @@ from azure_scheduled_events_exporter.snapshot.snapshot import Polls, Snapshot
 from azure_scheduled_events_exporter.web.events_api import events_json
 from azure_scheduled_events_exporter.web.rows import CURRENT_COLUMNS, current_row
 
-from .settings import config_of, config_without_policy
+from .settings import config_of
 from .table import table
 
 _NOTICE_SECONDS = 5.0
@@ -72,7 +74,7 @@ def run(parsed: argparse.Namespace) -> int:
     if parsed.follow:
         from . import follow  # noqa: PLC0415 - only what a command needs is loaded
 
-        return follow.run(config_without_policy(parsed), since=parsed.since, mine=parsed.mine)
+        return follow.run(config_of(parsed), since=parsed.since, mine=parsed.mine)
     if parsed.since or parsed.mine:
         raise UsageError("events: --since and --mine need --follow")
     return _once(config_of(parsed), as_json=parsed.json)
@@ -80,6 +82,7 @@ def run(parsed: argparse.Namespace) -> int:
 
 def _once(config: Config, *, as_json: bool) -> int:
     log = logs.set_up("error", "logfmt")
+    policy = load_policy(config.approval_policy)
     client = ImdsClient(
         with_endpoint(config, log, SHORT_SEARCH).imds_endpoint,
         event_versions(config.imds_api_version),
@@ -92,7 +95,7 @@ def _once(config: Config, *, as_json: bool) -> int:
     clock = ImdsClock(system_clock())
     clock.correct(client.server_time())
     moment = clock()
-    snapshot = _snapshot(config, client, document, moment, log)
+    snapshot = _snapshot(config, policy, client, document, moment, log)
     if as_json:
         sys.stdout.write(events_json(snapshot, moment.wall).decode())
     elif snapshot.current:
@@ -106,6 +109,7 @@ def _once(config: Config, *, as_json: bool) -> int:
 
 def _snapshot(
     config: Config,
+    policy: Policy,
     client: ImdsClient,
     document: Document,
     moment: Timestamp,
@@ -120,7 +124,7 @@ def _snapshot(
         ObservationContext(moment, vm_name, harmless_below=config.freeze_harmless_below),
     )
     # Used only for the reasons: nothing is sent.
-    approvals = ApprovalScheduler(config.approval_policy, log)
+    approvals = ApprovalScheduler(policy, log)
     approvals.due(known, vm_name, (), moment)
     failure = "; ".join(document.unreadable)
     return Snapshot(

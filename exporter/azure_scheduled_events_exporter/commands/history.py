@@ -26,7 +26,7 @@ from azure_scheduled_events_exporter.web.rows import (
     past_row,
 )
 
-from .settings import config_without_policy
+from .settings import config_of
 from .table import table
 
 DESCRIPTION = (
@@ -62,7 +62,7 @@ def run(parsed: argparse.Namespace) -> int:
         UsageError: flags are impossible, or there is a file in the place of the recording.
         ExporterError: there is no journal, or it cannot be read.
     """
-    config = config_without_policy(parsed)
+    config = config_of(parsed)
     path = Path(config.journal_path)
     if config.journal_path == MEMORY:
         raise UsageError(

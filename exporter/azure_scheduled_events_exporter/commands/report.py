@@ -26,7 +26,7 @@ from azure_scheduled_events_exporter.web.report.markdown import markdown
 from azure_scheduled_events_exporter.web.report.model import Asked, Sources
 from azure_scheduled_events_exporter.web.report.page import page
 
-from .settings import config_without_policy
+from .settings import config_of
 
 DESCRIPTION = (
     "Print one event as a page for a post-mortem, from the journal alone: timeline in UTC, notice,"
@@ -67,7 +67,7 @@ def run(parsed: argparse.Namespace) -> int:
         UsageError: not exactly one event is named, or the link has no place for the trace id.
         ExporterError: there is no journal, it cannot be read, or it has no such event.
     """
-    config = config_without_policy(parsed)
+    config = config_of(parsed)
     if bool(parsed.event_id) == parsed.last:
         raise UsageError("report: give one EventId, or --last")
     if parsed.trace_link and not _is_link(parsed.trace_link):

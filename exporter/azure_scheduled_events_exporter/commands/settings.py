@@ -42,15 +42,7 @@ def take_environment(parsed: argparse.Namespace) -> Mapping[str, str]:
     return {name: f"{path}:{line}: {name}" for name, (_, line) in found.items()}
 
 
-def config_of(parsed: argparse.Namespace, **fixed: str) -> Config:
-    """Return the settings of a command; those in ``fixed`` are as if they were flags."""
+def config_of(parsed: argparse.Namespace) -> Config:
+    """Return the settings of a command."""
     places = take_environment(parsed)
-    return resolve({**written_flags(parsed), **fixed}, os.environ, places)
-
-
-def config_without_policy(parsed: argparse.Namespace) -> Config:
-    """Return the settings with the policy off.
-
-    A broken policy file must not stop a command that does not use it.
-    """
-    return config_of(parsed, **{"approval.policy": "off"})
+    return resolve(written_flags(parsed), os.environ, places)

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from azure_scheduled_events_exporter import __version__
+from azure_scheduled_events_exporter.approval.policy_reload import load_policy
 from azure_scheduled_events_exporter.config.resolution import unknown_variables
 from azure_scheduled_events_exporter.config.settings import Config, warnings
 from azure_scheduled_events_exporter.errors import ExporterError, named_by
@@ -17,13 +18,12 @@ from .subject import Subject
 def check_named(config: Config) -> None:
     """Load the account and the files that the settings name.
 
-    Of these, ``resolve`` has loaded only the policy file.
-
     Raises:
         ExporterError: the exporter could not use one of them.
     """
     if config.process_user:
         account(config.process_user)
+    load_policy(config.approval_policy)
     if config.web_config_file is not None:
         with named_by("--web.config.file"):
             load(Path(config.web_config_file))

@@ -20,6 +20,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from azure_scheduled_events_exporter.approval.policy import BUILT_IN, Policy
+from azure_scheduled_events_exporter.approval.policy_reload import load_policy
 from azure_scheduled_events_exporter.approval.scheduler import ApprovalScheduler
 from azure_scheduled_events_exporter.approval.sender import ApprovalSender
 from azure_scheduled_events_exporter.config.settings import Config, warnings
@@ -87,7 +89,8 @@ class Exporter:
     """The polling side: construct, :meth:`start`, read :attr:`poller`'s snapshot, :meth:`stop`.
 
     Without ``reports``, it sends neither spans nor alerts, whatever the settings are. A ``clock``
-    that is given is a simulation's: the time that IMDS sends does not correct it.
+    that is given is a simulation's: the time that IMDS sends does not correct it. ``policy`` is
+    what ``config`` only names; without it, the exporter approves nothing by itself.
     """
 
     def __init__(
@@ -98,6 +101,7 @@ class Exporter:
         rate_limiter: RateLimiter | None = None,
         journal: Journal | None = None,
         *,
+        policy: Policy = BUILT_IN["off"],
         reports: bool = True,
     ) -> None:
         self._log = log
@@ -126,7 +130,7 @@ class Exporter:
         self._alerts = (
             self._alert_push(config, self.clock) if reports and config.alertmanager_url else None
         )
-        scheduler = ApprovalScheduler(config.approval_policy, log)
+        scheduler = ApprovalScheduler(policy, log)
         approvals = ApprovalSender(
             scheduler,
             approving,
@@ -355,7 +359,8 @@ async def _serve(
 ) -> int:
     ending.attach()
     access = _access(config, log)
-    exporter = Exporter(config, log, rate_limiter=rate_limiter)
+    policy = load_policy(config.approval_policy)
+    exporter = Exporter(config, log, rate_limiter=rate_limiter, policy=policy)
     if exporter.journal.refusal is not None:
         raise exporter.journal.refusal
     poller = exporter.poller

@@ -63,6 +63,34 @@ def test_no_file(name: str, pipe: str) -> None:
         assert f"{path}: is a pipe or a device: name a regular file" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("policy", "complaint"),
+    [
+        (
+            "documentd",
+            (
+                "--approval.policy: 'documentd' is neither off, documented, documented-all nor a"
+                " file in this folder"
+            ),
+        ),
+        ("no.yaml", "--approval.policy: no.yaml: cannot be read: No such file or directory"),
+        ("bad.yaml", "bad.yaml:1: rule: unknown key; known here: dry_run, rules"),
+    ],
+)
+def test_policy_that_cannot_be_used(policy: str, complaint: str, tmp_path: Path) -> None:
+    """The start and ``check-config`` refuse it with the same line. A command that approves nothing
+    by a policy does not need it.
+    """
+    (tmp_path / "bad.yaml").write_text("rule: []\n")
+    chosen = ("--approval.policy", policy, "--journal.path", str(tmp_path))
+    for command in ("run --imds.endpoint http://127.0.0.1:1", "check-config"):
+        done = run(COMMAND, *command.split(), *chosen, folder=tmp_path)
+        assert done.returncode == 2
+        assert done.stderr == f"azure-scheduled-events-exporter: {complaint}\n"
+    done = run(COMMAND, "history", *chosen, folder=tmp_path)
+    assert "there is no journal" in done.stderr
+
+
 @pytest.mark.parametrize("command", ["run --imds.endpoint http://127.0.0.1:1", "history"])
 def test_deleted_directory(command: str, tmp_path: Path) -> None:
     """A relative path in a directory that was deleted is one line, not a traceback."""

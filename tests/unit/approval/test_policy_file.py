@@ -18,7 +18,7 @@ from azure_scheduled_events_exporter.approval.policy import (
     Rule,
 )
 from azure_scheduled_events_exporter.approval.policy_file import load, parse
-from azure_scheduled_events_exporter.config.resolution import resolve
+from azure_scheduled_events_exporter.approval.policy_reload import load_policy
 from azure_scheduled_events_exporter.core.document import EventSource, Scope
 from azure_scheduled_events_exporter.core.event_types import EventType
 from azure_scheduled_events_exporter.errors import UsageError
@@ -218,16 +218,11 @@ def test_neighbors_of_unreachable_rules_are_taken(name: str) -> None:
     assert load(GOOD / name).rules
 
 
-def test_setting(tmp_path: Path) -> None:
-    """``--approval.policy`` takes off, documented or a file, and is off by default."""
+def test_policy_by_its_name(tmp_path: Path) -> None:
+    """``--approval.policy`` takes off, documented, documented-all or a file."""
     path = tmp_path / "policy.yaml"
     path.write_text("rules: [{action: approve}]")
-    assert resolve({}, {}).approval_policy is OFF
-    assert resolve({"approval.policy": "documented"}, {}).approval_policy is DOCUMENTED
-    assert (
-        resolve({}, {"AZURE_SCHEDULED_EVENTS_APPROVAL_POLICY": str(path)})
-        .approval_policy.rules[0]
-        .line
-        == 1
-    )
+    assert load_policy("off") is OFF
+    assert load_policy("documented") is DOCUMENTED
+    assert load_policy(str(path)).rules[0].line == 1
     assert set(BUILT_IN) == {"off", "documented", "documented-all"}

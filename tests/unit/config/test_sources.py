@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from azure_scheduled_events_exporter.approval.policy import BUILT_IN
 from azure_scheduled_events_exporter.config.resolution import (
     parse_assignments,
     resolve,
@@ -45,7 +44,7 @@ def test_defaults() -> None:
         web_config_file=None,
         journal_path="memory",
         journal_retention=90 * 86400.0,
-        approval_policy=BUILT_IN["off"],
+        approval_policy="off",
         otlp_endpoint=None,
         tracing_scope="self",
         alertmanager_url=(),

@@ -27,14 +27,6 @@ from support.setting_values import DURATION, OTHER
                 " info, warning, error"
             ),
         ),
-        (
-            {"approval.policy": "documentd"},
-            {},
-            (
-                "--approval.policy: 'documentd' is neither off, documented, documented-all nor a"
-                " file in this folder"
-            ),
-        ),
         ({"poll.interval": "1"}, {}, f"--poll.interval: '1' {DURATION}"),
         ({}, {"AZURE_SCHEDULED_EVENTS_POLL_INTERVAL": ""}, None),
     ],

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from azure_scheduled_events_exporter import logs
 from azure_scheduled_events_exporter.commands.interruption import Interrupted, interruptible
-from azure_scheduled_events_exporter.commands.settings import config_without_policy
+from azure_scheduled_events_exporter.commands.settings import config_of
 from azure_scheduled_events_exporter.config.flags import argument, written_flags
 from azure_scheduled_events_exporter.core.event_types import EventType
 from azure_scheduled_events_exporter.core.kinds import Kind
@@ -123,7 +123,7 @@ def run(parsed: argparse.Namespace) -> int:
         ExporterError: an option is wrong, the command cannot be executed, the journal cannot be
             used, or another hook runs the same command.
     """
-    config = config_without_policy(parsed)
+    config = config_of(parsed)
     command: list[str] = parsed.command_line
     if not command:
         raise UsageError(
