@@ -175,6 +175,9 @@ _EVENT_ALERTS = (
 """The first row with the kind and type of an event is its alert."""
 
 
+_LAST_SEEN = f"max_over_time({RECORDED_SEEN}[1h])"
+
+
 def event_alerts(settings: Settings) -> Iterator[Alert]:
     """Yield the alerting rules, which exporters push too."""
     kept = settings.items("labels.keep")
@@ -188,53 +191,27 @@ def event_recordings(settings: Settings) -> tuple[Recording, ...]:
 
     They come before the alerts in the same group.
     """
-    last = f"max_over_time({RECORDED_SEEN}[1h])"
-    # That an event came without notice is what an exporter says that saw no announcement: another
-    # one may have seen it.
-    told = f'max_over_time({RECORDED_SEEN}{{kind!="{Kind.WITHOUT_NOTICE}"}}[1h])'
-    remembered = f"last_over_time({RECORDED_END}[5m])"
-    outdated = promql(f"""
-        {last}
-        < on (event_id) group_left ()
-        (max by (event_id) ({told}) - {_OUTDATED_AFTER})
-    """)
-    ended = promql(f"""
-        min by (event_id) (
-          (
-            {ENDED}
-            or {remembered} > time() - 3600
-            or {remembered} and on (event_id) {RECORDED_SEEN}
-          )
-          >= on (event_id) group_left ()
-          max by (event_id) ({last})
-        )
-    """)
-    return (
-        Recording(
-            RECORDED_SEEN,
-            f"max by (event_id, event_type, kind) ({SEEN})",
-            "when an exporter last saw each event, by the clock of IMDS",
-        ),
-        Recording(
-            RECORDED_IMPACT,
-            _impact(settings.items("labels.keep")),
-            "when the impact of each event begins or began; 0 if that is unknown",
-        ),
-        Recording(
-            OUTDATED,
-            outdated,
-            f"kinds that an event had before, which no exporter has shown for {_OUTDATED_AFTER} s",
-        ),
-        Recording(
-            RECORDED_END,
-            ended,
-            "when an exporter first saw the end of an event that none has seen since; kept for 1h",
-        ),
+    return (_seen(), _impact(settings.items("labels.keep")), _outdated(), _ended())
+
+
+def _seen() -> Recording:
+    return Recording(
+        RECORDED_SEEN,
+        expression=f"max by (event_id, event_type, kind) ({SEEN})",
+        meaning="when an exporter last saw each event, by the clock of IMDS",
     )
 
 
-def _impact(kept: tuple[str, ...]) -> str:
-    """Return the recording of impacts, preferably as exporters say that see the event now.
+def _impact(kept: tuple[str, ...]) -> Recording:
+    return Recording(
+        RECORDED_IMPACT,
+        expression=_impacts(kept),
+        meaning="when the impact of each event begins or began; 0 if that is unknown",
+    )
+
+
+def _impacts(kept: tuple[str, ...]) -> str:
+    """Return the times of impacts, preferably as exporters say that see the event now.
 
     With kept labels, those of the event's own VMs count. Peers count only if no own VM shows the
     event, as of a few scrapes ago, so that own VMs come first.
@@ -254,6 +231,44 @@ def _impact(kept: tuple[str, ...]) -> str:
         )
         unless on (event_id) last_over_time({RECORDED_IMPACT}{own}[1h])
     """)
+
+
+def _outdated() -> Recording:
+    # That an event came without notice is what an exporter says that saw no announcement: another
+    # one may have seen it.
+    told = f'max_over_time({RECORDED_SEEN}{{kind!="{Kind.WITHOUT_NOTICE}"}}[1h])'
+    return Recording(
+        OUTDATED,
+        expression=promql(f"""
+            {_LAST_SEEN}
+            < on (event_id) group_left ()
+            (max by (event_id) ({told}) - {_OUTDATED_AFTER})
+        """),
+        meaning=(
+            f"kinds that an event had before, which no exporter has shown for {_OUTDATED_AFTER} s"
+        ),
+    )
+
+
+def _ended() -> Recording:
+    remembered = f"last_over_time({RECORDED_END}[5m])"
+    return Recording(
+        RECORDED_END,
+        expression=promql(f"""
+            min by (event_id) (
+              (
+                {ENDED}
+                or {remembered} > time() - 3600
+                or {remembered} and on (event_id) {RECORDED_SEEN}
+              )
+              >= on (event_id) group_left ()
+              max by (event_id) ({_LAST_SEEN})
+            )
+        """),
+        meaning=(
+            "when an exporter first saw the end of an event that none has seen since; kept for 1h"
+        ),
+    )
 
 
 def _expression(events: Events, kept: tuple[str, ...]) -> str:

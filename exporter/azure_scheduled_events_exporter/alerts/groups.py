@@ -8,7 +8,8 @@ from azure_scheduled_events_exporter.errors import UsageError, closest
 from azure_scheduled_events_exporter.times import format_duration, parse_duration
 
 from .events import event_alerts, event_recordings
-from .exporters import exporter_alerts, late_alerts, pause_alert
+from .exporters import exporter_alerts
+from .late_events import late_alerts
 from .rule import PREFIX, Alert, Group
 from .settings import Settings
 from .vms import fleet_recordings, vm_alerts, vm_recordings
@@ -54,7 +55,7 @@ def groups(settings: Settings) -> tuple[Group, ...]:
             name=f"{_NAME}-life",
             interval=every(6),
             recordings=fleet_recordings(),
-            alerts=_chosen((*late_alerts(), pause_alert()), settings),
+            alerts=_chosen(late_alerts(), settings),
         ),
         Group(
             name=f"{_NAME}-exporters",

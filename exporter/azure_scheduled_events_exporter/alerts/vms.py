@@ -58,118 +58,133 @@ def vm_recordings(settings: Settings, remembered: str) -> tuple[Recording, ...]:
     ``remembered`` is a duration of some evaluations: for so long, a recording that reads itself
     finds its last value.
     """
-    labels = _listed(settings.items("labels.keep"), settings.items("maintenance.within"))
     return (
-        Recording(
-            BLIND,
-            f'up{{job=~"{settings.text("job")}"}} == 0 or ({UP} == 0) + 1',
-            "0 for an exporter that is down, 1 for one that cannot read IMDS",
-        ),
-        Recording(
-            VM_HIT,
-            f"max by ({_KEY_AND_EVENT}, event_type) ({VM_IMPACT} or {PEER_IMPACT})",
-            "when the impact of an event on a VM begins or began, as that VM or others export it",
-        ),
-        Recording(
-            VM,
-            _targets(labels),
-            "the targets of VMs that an event hits, or that are missing after one",
-        ),
-        Recording(
-            VM_ANSWERS,
-            _answers(),
-            "VMs that an event hit and whose exporter answers: 1 if it can read IMDS, else 0",
-        ),
-        Recording(
-            VM_BACK,
-            _back(remembered),
-            "impacts after which the VM answers and no longer shows the event, and those of events"
-            " that were cancelled",
-        ),
-        Recording(
-            VM_AWAY,
-            _away(remembered),
-            f"impacts from {_BEFORE} s before they begin, until the VM is back, answers"
-            f" {_AFTER} s later, or the event has ended; 30m (deleted: 10m) at most",
-        ),
-        Recording(
-            VM_MISSING,
-            _missing(remembered),
-            "VMs that an event took down and that do not answer, except those that Azure deletes",
+        _blind(settings),
+        _hit(),
+        _targets(_listed(settings.items("labels.keep"), settings.items("maintenance.within"))),
+        _answers(),
+        _back(remembered),
+        _away(remembered),
+        _missing(remembered),
+    )
+
+
+def _blind(settings: Settings) -> Recording:
+    return Recording(
+        BLIND,
+        expression=f'up{{job=~"{settings.text("job")}"}} == 0 or ({UP} == 0) + 1',
+        meaning="0 for an exporter that is down, 1 for one that cannot read IMDS",
+    )
+
+
+def _hit() -> Recording:
+    return Recording(
+        VM_HIT,
+        expression=f"max by ({_KEY_AND_EVENT}, event_type) ({VM_IMPACT} or {PEER_IMPACT})",
+        meaning=(
+            "when the impact of an event on a VM begins or began, as that VM or others export it"
         ),
     )
 
 
-def _targets(labels: str) -> str:
-    return promql(f"""
-        max by (vm_id, computer_name, {VM_KEY}, job, instance{labels}) (
-          last_over_time({INSTANCE}[10m]) and on (vm_name) last_over_time({VM_HIT}[1h])
-        )
-        or last_over_time({VM}[5m]) and on ({VM_KEY}) last_over_time({VM_MISSING}[5m])
-    """)
+def _targets(labels: str) -> Recording:
+    return Recording(
+        VM,
+        expression=promql(f"""
+            max by (vm_id, computer_name, {VM_KEY}, job, instance{labels}) (
+              last_over_time({INSTANCE}[10m]) and on (vm_name) last_over_time({VM_HIT}[1h])
+            )
+            or last_over_time({VM}[5m]) and on ({VM_KEY}) last_over_time({VM_MISSING}[5m])
+        """),
+        meaning="the targets of VMs that an event hits, or that are missing after one",
+    )
 
 
-def _answers() -> str:
+def _answers() -> Recording:
     """An exporter that restarts without IMDS does not know its VM: its target did a moment ago."""
-    return promql(f"""
-        max by ({VM_KEY}) (
-          (
-            ({INSTANCE} or on (job, instance) last_over_time({INSTANCE}[10m]))
-            and on (vm_name) last_over_time({VM_HIT}[2h])
-          )
-          * on (job, instance) group_left () {UP}
-        )
-    """)
+    return Recording(
+        VM_ANSWERS,
+        expression=promql(f"""
+            max by ({VM_KEY}) (
+              (
+                ({INSTANCE} or on (job, instance) last_over_time({INSTANCE}[10m]))
+                and on (vm_name) last_over_time({VM_HIT}[2h])
+              )
+              * on (job, instance) group_left () {UP}
+            )
+        """),
+        meaning="VMs that an event hit and whose exporter answers: 1 if it can read IMDS, else 0",
+    )
 
 
-def _back(remembered: str) -> str:
+def _back(remembered: str) -> Recording:
     """A document may miss the event for a moment: that the VM shows it again ends this row."""
     hit = f"last_over_time({VM_HIT}[1h])"
-    return promql(f"""
-        (
-          {hit} < time() and on ({VM_KEY}) {VM_ANSWERS}
-          or {hit} > on (event_id) group_left () {RECORDED_END}
-          or last_over_time({VM_BACK}[{remembered}])
-          and on ({_KEY_AND_EVENT}) {hit}
-        )
-        unless on ({_KEY_AND_EVENT}) {VM_IMPACT}
-    """)
+    return Recording(
+        VM_BACK,
+        expression=promql(f"""
+            (
+              {hit} < time() and on ({VM_KEY}) {VM_ANSWERS}
+              or {hit} > on (event_id) group_left () {RECORDED_END}
+              or last_over_time({VM_BACK}[{remembered}])
+              and on ({_KEY_AND_EVENT}) {hit}
+            )
+            unless on ({_KEY_AND_EVENT}) {VM_IMPACT}
+        """),
+        meaning=(
+            "impacts after which the VM answers and no longer shows the event, and those of events"
+            " that were cancelled"
+        ),
+    )
 
 
-def _away(remembered: str) -> str:
+def _away(remembered: str) -> Recording:
     """A VM that has just answered is present, so that failed scrapes do not make it come and go."""
-    return promql(f"""
-        (
-          last_over_time({VM_HIT}{_RETURNS}[30m]) or last_over_time({VM_HIT}{_DELETES}[10m])
-        )
-        < time() + {_BEFORE} > time() - {_LONGEST}
-        unless on ({_KEY_AND_EVENT}) last_over_time({VM_BACK}[{remembered}])
-        unless on ({_KEY_AND_EVENT}) (
-          last_over_time({VM_HIT}[{remembered}]) < time() - {_AFTER}
-          and on ({VM_KEY}) max_over_time({VM_ANSWERS}[{remembered}]) == 1
-        )
-        unless on (event_id) {RECORDED_END}
-    """)
+    return Recording(
+        VM_AWAY,
+        expression=promql(f"""
+            (
+              last_over_time({VM_HIT}{_RETURNS}[30m]) or last_over_time({VM_HIT}{_DELETES}[10m])
+            )
+            < time() + {_BEFORE} > time() - {_LONGEST}
+            unless on ({_KEY_AND_EVENT}) last_over_time({VM_BACK}[{remembered}])
+            unless on ({_KEY_AND_EVENT}) (
+              last_over_time({VM_HIT}[{remembered}]) < time() - {_AFTER}
+              and on ({VM_KEY}) max_over_time({VM_ANSWERS}[{remembered}]) == 1
+            )
+            unless on (event_id) {RECORDED_END}
+        """),
+        meaning=(
+            f"impacts from {_BEFORE} s before they begin, until the VM is back, answers"
+            f" {_AFTER} s later, or the event has ended; 30m (deleted: 10m) at most"
+        ),
+    )
 
 
-def _missing(remembered: str) -> str:
+def _missing(remembered: str) -> Recording:
     """Holds itself: a VM is missing until it answers, is deleted, or its target is gone.
 
     A target is gone for a moment when the configuration of its scrape job changes.
     """
-    return promql(f"""
-        (
-          max by ({VM_KEY}) (
-            last_over_time({VM_HIT}{_RETURNS}[30m]) < time()
-            unless last_over_time({VM_BACK}[{remembered}])
-          )
-          or last_over_time({VM_MISSING}[5m])
-        )
-        and on ({VM_KEY}) (
-          last_over_time({VM}[1h]) and on (job, instance) last_over_time(up[{remembered}]) == 0
-        )
-        unless on ({VM_KEY}) ({VM_ANSWERS} or last_over_time({VM_HIT}{_DELETES}[30m]))
-    """)
+    return Recording(
+        VM_MISSING,
+        expression=promql(f"""
+            (
+              max by ({VM_KEY}) (
+                last_over_time({VM_HIT}{_RETURNS}[30m]) < time()
+                unless last_over_time({VM_BACK}[{remembered}])
+              )
+              or last_over_time({VM_MISSING}[5m])
+            )
+            and on ({VM_KEY}) (
+              last_over_time({VM}[1h]) and on (job, instance) last_over_time(up[{remembered}]) == 0
+            )
+            unless on ({VM_KEY}) ({VM_ANSWERS} or last_over_time({VM_HIT}{_DELETES}[30m]))
+        """),
+        meaning=(
+            "VMs that an event took down and that do not answer, except those that Azure deletes"
+        ),
+    )
 
 
 def fleet_recordings() -> tuple[Recording, ...]:

@@ -4,7 +4,7 @@ The PromQL stays as it is; Grafana's templates cannot query, so that its texts n
 of VMs.
 """
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 from typing import Any
 
 from azure_scheduled_events_exporter.alerts.groups import groups
@@ -23,6 +23,8 @@ _WINDOW = 600  # seconds
 _ANY_VALUE = -1e15
 _LONGEST_UID = 40
 _EXPRESSION = "__expr__"
+_EXPRESSIONS = {"type": _EXPRESSION, "uid": _EXPRESSION}
+"""The data source of what Grafana computes itself."""
 
 
 def grafana_rules(settings: Settings) -> str:
@@ -51,7 +53,7 @@ def _rule(alert: Alert, settings: Settings) -> dict[str, Any]:
         "uid": alert.name.replace("AzureScheduledEvent", "azure-scheduled-event-")[:_LONGEST_UID],
         "title": alert.name,
         "condition": "C",
-        "data": list(_queries(alert, settings)),
+        "data": _steps(alert, settings),
         "noDataState": "OK",  # no series is no alert
         # With Error, a Prometheus that does not answer pages for each critical rule; with OK, it
         # resolves pages.
@@ -63,44 +65,42 @@ def _rule(alert: Alert, settings: Settings) -> dict[str, Any]:
     }
 
 
-def _queries(alert: Alert, settings: Settings) -> Iterator[dict[str, Any]]:
-    """Yield the query, its last values, and a condition per series.
+def _steps(alert: Alert, settings: Settings) -> list[dict[str, Any]]:
+    """Return the query, its last values, and a condition per series.
 
     One condition for all series would lose their labels.
     """
     source = settings.text("grafana.datasource")
-    prometheus = {
+    query = {
+        "expr": alert.expression,
         "datasource": {"type": "prometheus", "uid": source},
         "instant": True,
         "range": False,
     }
-    grafana = {"datasource": {"type": _EXPRESSION, "uid": _EXPRESSION}}
-    decided = {"evaluator": {"type": "gt", "params": [_ANY_VALUE]}}
-    for name, uid, window, model in (
-        ("A", source, _WINDOW, {"expr": alert.expression, **prometheus}),
-        (
-            "B",
-            _EXPRESSION,
-            0,
-            {
-                **grafana,
-                "expression": "A",
-                "type": "reduce",
-                "reducer": "last",
-                "settings": {"mode": "dropNN"},
-            },
-        ),
-        (
-            "C",
-            _EXPRESSION,
-            0,
-            {**grafana, "expression": "B", "type": "threshold", "conditions": [decided]},
-        ),
-    ):
-        times = {"from": window, "to": 0}
-        yield {
-            "refId": name,
-            "relativeTimeRange": times,
-            "datasourceUid": uid,
-            "model": {"refId": name, **model},
-        }
+    last_values = {
+        "datasource": _EXPRESSIONS,
+        "expression": "A",
+        "type": "reduce",
+        "reducer": "last",
+        "settings": {"mode": "dropNN"},
+    }
+    condition = {
+        "datasource": _EXPRESSIONS,
+        "expression": "B",
+        "type": "threshold",
+        "conditions": [{"evaluator": {"type": "gt", "params": [_ANY_VALUE]}}],
+    }
+    return [
+        _step("A", source, query, window=_WINDOW),
+        _step("B", _EXPRESSION, last_values),
+        _step("C", _EXPRESSION, condition),
+    ]
+
+
+def _step(name: str, datasource: str, model: Mapping[str, Any], window: int = 0) -> dict[str, Any]:
+    return {
+        "refId": name,
+        "relativeTimeRange": {"from": window, "to": 0},
+        "datasourceUid": datasource,
+        "model": {"refId": name, **model},
+    }

@@ -1,0 +1,113 @@
+"""The alerts of events that are late, or that did more than was announced."""
+
+from .exporters import SEEING
+from .rule import PREFIX, Alert, promql
+from .series import (
+    APPROVAL_DUE,
+    APPROVED,
+    NOT_BEFORE,
+    PAUSED_LONGER,
+    RECORDED_END,
+    RECORDED_SEEN,
+    STARTED,
+)
+
+_OVERDUE = 600
+"""Seconds: NotBefore may be late by minutes."""
+_TOO_LONG = 1800
+"""Seconds: an event usually stays Started for ten minutes."""
+_NOT_APPROVED = 60
+"""Seconds: an approval is sent within a poll."""
+
+
+def late_alerts() -> tuple[Alert, ...]:
+    """Return the alerts of events that are late, or did more than was announced.
+
+    An exporter without access to IMDS does not see what has happened.
+    """
+    return (_overdue(), _started_too_long(), _not_approved(), _paused_longer())
+
+
+def _overdue() -> Alert:
+    return Alert(
+        name=f"{PREFIX}Overdue",
+        expression=promql(f"""
+            time() - max by (event_id, event_type) ({NOT_BEFORE} {SEEING}) > {_OVERDUE}
+            and on (event_id) {RECORDED_SEEN}{{kind!="harmless"}}
+            unless on (event_id) {STARTED}
+            unless on (event_id) {RECORDED_END}
+        """),
+        severity="warning",
+        summary=(
+            "A {event_type} of {vms} has not started {value humanizeDuration} after its NotBefore."
+        ),
+        description="It may start at any moment.",
+        advice="Keep the VM drained.",
+        dashboard="event",
+        meaning=f"An event is still Scheduled {_OVERDUE // 60} minutes after its NotBefore.",
+        ends="Resolves when the event starts, gets a later NotBefore, or ends.",
+    )
+
+
+def _started_too_long() -> Alert:
+    return Alert(
+        name=f"{PREFIX}StartedTooLong",
+        expression=promql(f"""
+            time() - min by (event_id, event_type) ({STARTED} {SEEING}) > {_TOO_LONG}
+            unless on (event_id) {RECORDED_END}
+        """),
+        severity="warning",
+        summary="A {event_type} of {vms} started {value humanizeDuration} ago and has not ended.",
+        description="The VM may be stuck, or another impact may follow.",
+        advice="Check that the VM works. If it does not, restart it.",
+        dashboard="event",
+        meaning=(
+            f"An exporter that can read IMDS has shown an event as Started for {_TOO_LONG // 60}"
+            " minutes."
+        ),
+        ends="Resolves when the event has ended.",
+    )
+
+
+def _not_approved() -> Alert:
+    return Alert(
+        name=f"{PREFIX}NotApproved",
+        expression=promql(f"""
+            time() - min by (event_id, event_type) ({APPROVAL_DUE}) > {_NOT_APPROVED}
+            unless on (event_id) {APPROVED} == 1
+            unless on (event_id) {STARTED}
+            unless on (event_id) {RECORDED_END}
+        """),
+        severity="warning",
+        summary=(
+            "The policy should have approved a {event_type} of {vms} {value humanizeDuration} ago."
+        ),
+        description="Without an approval it starts at its NotBefore or later.",
+        advice="If the VM is drained, approve the event yourself.",
+        dashboard="event",
+        meaning=(
+            f"The approval policy should have approved an event {_NOT_APPROVED} s ago. The event"
+            " is not approved, and has not started."
+        ),
+        ends="Resolves when the event is approved, starts, or ends.",
+    )
+
+
+def _paused_longer() -> Alert:
+    return Alert(
+        name=f"{PREFIX}PausedLonger",
+        expression=f"max by (event_id, event_type, job, instance) ({PAUSED_LONGER})",
+        severity="warning",
+        summary="{paused_vm} stood still for {seconds}; Azure had announced {announced}.",
+        description="What ran on it did not answer for so long: sessions and leases may be lost.",
+        advice=(
+            "Check the services of the VM. If they do not survive such a pause, do not rely on"
+            " announced durations."
+        ),
+        dashboard="event",
+        meaning=(
+            "An event paused a VM for longer than Azure had announced, and than the exporter's"
+            " `--freeze.harmless-below` (9 s)."
+        ),
+        ends="Resolves an hour after the event has ended.",
+    )
