@@ -34,6 +34,7 @@ PAGES = pages()
 DOCS = ROOT / "docs"
 CONFIGURATION = (DOCS / "configuration.md").read_text()
 METRICS = (DOCS / "metrics.md").read_text()
+QUERIES = (DOCS / "queries.md").read_text()
 
 
 def rows(page: str, columns: int, first: str) -> list[tuple[str, ...]]:
@@ -74,7 +75,7 @@ LABEL_VALUES: dict[tuple[str, str], set[str]] = {
 
 def test_values_of_labels_are_documented_as_they_are() -> None:
     """The table of label values has exactly the values that the exporter uses."""
-    section = METRICS.partition("## Labels\n")[2].partition("\n## ")[0]
+    section = QUERIES.partition("## Labels\n")[2].partition("\n## ")[0]
     table = {
         (label.strip("`"), metrics): set(re.findall("`([^`]+)`", values)) - {"approve"}
         for label, metrics, values in rows(section, 3, r"`[a-z_]+`")
