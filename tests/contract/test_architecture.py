@@ -1,4 +1,4 @@
-"""The map in CONTRIBUTING.md, and what may import what outside the package."""
+"""The map in docs/architecture.md, and what may import what outside the package."""
 
 import ast
 import re
@@ -8,12 +8,8 @@ import tomllib
 from support.paths import ROOT
 
 PACKAGE = ROOT / "exporter" / "azure_scheduled_events_exporter"
-MAP = (
-    (ROOT / "CONTRIBUTING.md")
-    .read_text(encoding="utf-8")
-    .partition("## The map")[2]
-    .partition("\n## ")[0]
-)
+PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+MAP = PAGE.partition("## The map")[2].partition("\n## ")[0]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 
@@ -35,7 +31,7 @@ def summary(name: str) -> str:
 
 
 def test_the_picture_shows_the_layers() -> None:
-    """The picture in CONTRIBUTING.md has the layers of pyproject.toml, in their order."""
+    """The picture on the page has the layers of pyproject.toml, in their order."""
     drawn = MAP.partition("```text\n")[2].partition("```")[0]
     rows = [
         re.findall(r"[a-z_]+", line) for line in drawn.splitlines() if not set(line) <= set(" |v")
@@ -44,9 +40,7 @@ def test_the_picture_shows_the_layers() -> None:
 
 
 def test_the_table_says_what_the_docstrings_say() -> None:
-    """Each package and module has one row in CONTRIBUTING.md, with the first line of its
-    docstring.
-    """
+    """Each package and module has one row on the page, with the first line of its docstring."""
     wanted = [
         f"| `{name}` | {summary(name)} |"
         for layer in layers()
@@ -57,11 +51,8 @@ def test_the_table_says_what_the_docstrings_say() -> None:
 
 
 def walks() -> str:
-    """Return the section of CONTRIBUTING.md that follows a body, an alert and a flag through the
-    code.
-    """
-    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    return page.partition("## Where the body of IMDS goes\n")[2].partition("\n## ")[0]
+    """Return the section that follows a body, an alert and a flag through the code."""
+    return PAGE.partition("## Where the body of IMDS goes\n")[2].partition("\n## ")[0]
 
 
 def test_the_walks_name_what_exists() -> None:

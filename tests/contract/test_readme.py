@@ -214,7 +214,7 @@ def test_licences_are_those_of_the_libraries() -> None:
     """The table of licences has every library that the exporter installs, under the licence that
     its project names.
     """
-    section = (DOCS / "install.md").read_text().partition("## Libraries and licences\n")[2]
+    section = (DOCS / "security.md").read_text().partition("## Libraries and their licences\n")[2]
     table = {
         name.lower(): licence
         for licence, names in rows(section, 2, r"[A-Z]+[a-z]*(-\d.*)?")

@@ -1,0 +1,97 @@
+"""The configurations of other agents on the page about OpenTelemetry hold together.
+
+Nothing in the package registries reads the language of Grafana Alloy, so its example is compared
+with the grammar of blocks and attributes that is written here.
+"""
+
+import json
+import re
+from urllib.parse import urlsplit
+
+import yaml
+
+from azure_scheduled_events_exporter.config.settings import SETTINGS
+from azure_scheduled_events_exporter.metrics.collector import SPECS
+from support.documented import Block, blocks
+from support.paths import ROOT
+
+PAGE = ROOT / "docs" / "opentelemetry.md"
+PORT = 10169
+JOB = "azure-scheduled-events-exporter"
+
+
+def block(word: str) -> Block:
+    """The one block of the page that has ``word``."""
+    (found,) = [each for each in blocks(PAGE) if word in each.text]
+    return found
+
+
+def test_the_collector_has_what_its_pipelines_name() -> None:
+    """Each pipeline names components that are defined, and no component is left out; traces come
+    in at the port that the page gives to ``--otlp.endpoint``.
+    """
+    content = yaml.safe_load(block("service:").text)
+    pipelines = content["service"]["pipelines"]
+    assert set(pipelines) == {"traces", "metrics"}
+    for part in ("receivers", "exporters"):
+        named = {name for pipeline in pipelines.values() for name in pipeline[part]}
+        assert named == set(content[part])
+    assert pipelines["traces"]["receivers"] == ["otlp"]
+    listens = content["receivers"]["otlp"]["protocols"]["http"]["endpoint"]
+    sent_to = re.findall(r"--otlp\.endpoint http://COLLECTOR:(\d+)", PAGE.read_text())
+    assert [listens.rpartition(":")[2]] == sent_to
+
+
+def test_the_datadog_agent_asks_for_metrics_that_exist() -> None:
+    """The check reads the port and the path of the exporter, and metrics that it has."""
+    content = yaml.safe_load(block("openmetrics_endpoint").text)
+    assert set(content) == {"init_config", "instances"}
+    (instance,) = content["instances"]
+    address = urlsplit(instance["openmetrics_endpoint"])
+    defaults = {setting.flag: setting.default for setting in SETTINGS}
+    assert f":{address.port}" == defaults["web.listen-address"]
+    assert address.path == defaults["web.telemetry-path"]
+    names = [name for each in instance["metrics"] for name in each]
+    prefix = f"{instance['namespace']}_"
+    assert names
+    assert [name for name in names if name.removeprefix(prefix) not in SPECS] == []
+
+
+def value(text: str) -> object:
+    """Read a value of Alloy: JSON with ``=`` behind keys, and names of components without
+    quotes.
+    """
+    quoted = re.sub(r'("[^"]*")( = )?|([a-z_]+(?:\.[a-z_]+)+)', _as_json, text)
+    return json.loads(quoted)
+
+
+def _as_json(part: re.Match[str]) -> str:
+    if part[3]:
+        return f'"{part[3]}"'
+    return f"{part[1]}: " if part[2] else part[1]
+
+
+def test_alloy_sends_what_it_scrapes_to_a_component_of_the_example() -> None:
+    """The example consists of blocks and attributes with values; it scrapes the port of the
+    exporter under the name of its job, and forwards to a component that the example has.
+    """
+    attributes: dict[str, dict[str, object]] = {}
+    inside: list[str] = []
+    for line in block("prometheus.scrape").text.splitlines():
+        opened = re.fullmatch(r' *([a-z_.]+)(?: "([a-z_]+)")? \{', line)
+        assigned = re.fullmatch(r" +([a-z_]+) += (.+)", line)
+        if opened:
+            inside.append(".".join(filter(None, opened.groups())))
+            attributes[".".join(inside)] = {}
+        elif assigned:
+            attributes[".".join(inside)][assigned[1]] = value(assigned[2])
+        elif line.strip() == "}":
+            inside.pop()
+        else:
+            assert not line.strip(), line
+    assert inside == []
+    scrape = attributes["prometheus.scrape.azure_scheduled_events"]
+    assert scrape["job_name"] == JOB
+    assert scrape["targets"] == [{"__address__": f"10.0.0.4:{PORT}"}]
+    assert scrape["forward_to"] == ["prometheus.remote_write.default.receiver"]
+    assert "url" in attributes["prometheus.remote_write.default.endpoint"]
