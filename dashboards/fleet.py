@@ -178,8 +178,10 @@ def fleet() -> Json:
     )
 
 
+_COUNTED = "A VM counts for each event that names it, whether it has an exporter or not."
+
+
 def _answer() -> list[g.Panel]:
-    vms = "A VM counts for each event that names it, whether it has an exporter or not."
     return [
         next_impact(
             countdown(f"{metric(EVENT_IMPACT)} and on (event_id) {_WAITING}"),
@@ -189,7 +191,7 @@ def _answer() -> list[g.Panel]:
         ),
         stat(
             titles.VMS_STARTED,
-            f"VMs with an event that has started. {vms}",
+            f"VMs with an event that has started. {_COUNTED}",
             6,
             _count(f"{metric(STARTED)} and on (event_id) {_CURRENT} {UNENDED}"),
             links=manual("vms"),
@@ -198,7 +200,7 @@ def _answer() -> list[g.Panel]:
         ),
         stat(
             titles.VMS_SCHEDULED,
-            f"VMs with an event that has not started. {vms}",
+            f"VMs with an event that has not started. {_COUNTED}",
             6,
             _count(_WAITING),
             links=manual("vms"),

@@ -6,6 +6,7 @@ as what is not set. Must not know metrics.
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import attr
 import grafanalib.core as g  # type: ignore[import-untyped] # it carries no types
@@ -72,34 +73,58 @@ class Variable(g.Template):  # type: ignore[misc] # untyped
         return {**super().to_json_data(), "query": query, "current": chosen, "skipUrlSync": own}
 
 
-_LOOKS: Mapping[
-    type, Json
-] = {  # arguments that all panels of a class share, and what grafanalib has no argument for
-    g.Stat: {
-        "alignment": "center",
-        "colorMode": "background_solid",
-        "graphMode": "none",
-        "reduceCalc": "lastNotNull",
-        "textMode": "value",
-        "extraJson": {"options": {"wideLayout": True}},
-    },
-    Table: {
-        "align": "left",
-        "extraJson": {
-            "fieldConfig": {"defaults": {"custom": {"cellOptions": {"type": "auto"}}}},
-            "options": {"cellHeight": "sm"},
+_BLANK = {
+    "matcher": {"id": "byRegexp", "options": ".*"},
+    "properties": [{"id": "noValue", "value": " "}],
+}
+"""The text of an empty table does not belong into its empty cells."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """What all panels of a class share.
+
+    Attributes:
+        arguments: of grafanalib's class.
+        custom: how fields are drawn, which grafanalib has no argument for.
+        options: of the panel, likewise.
+        overrides: of fields.
+        base: the color of a number below all thresholds.
+    """
+
+    arguments: Json = field(default_factory=dict)
+    custom: Json = field(default_factory=dict)
+    options: Json = field(default_factory=dict)
+    overrides: tuple[Json, ...] = ()
+    base: str = FINE
+
+
+_LOOKS: Mapping[type, _Look] = {
+    g.Stat: _Look(
+        arguments={
+            "alignment": "center",
+            "colorMode": "background_solid",
+            "graphMode": "none",
+            "reduceCalc": "lastNotNull",
+            "textMode": "value",
         },
-    },
-    g.TimeSeries: {"extraJson": {"options": {"legend": {"showLegend": False}}}},
-    g.StateTimeline: {
-        "fillOpacity": 100,
-        "extraJson": {
-            "options": {
-                "legend": {"showLegend": False, "calcs": []},
-                "tooltip": {"sort": "none"},
-            }
+        options={"wideLayout": True},
+    ),
+    Table: _Look(
+        arguments={"align": "left"},
+        custom={"cellOptions": {"type": "auto"}},
+        options={"cellHeight": "sm"},
+        overrides=(_BLANK,),
+        base="transparent",
+    ),
+    g.TimeSeries: _Look(options={"legend": {"showLegend": False}}),
+    g.StateTimeline: _Look(
+        arguments={"fillOpacity": 100},
+        options={
+            "legend": {"showLegend": False, "calcs": []},
+            "tooltip": {"sort": "none"},
         },
-    },
+    ),
 }
 
 
@@ -135,41 +160,32 @@ def panel(
 
     ``size`` is its width, of 24 columns, and its height.
     """
-    look = dict(_LOOKS[kind])
-    extra = look.pop("extraJson", {})
-    shared = extra.get("fieldConfig", {}).get("defaults", {}).get("custom", {})
-    field = {
+    look = _LOOKS[kind]
+    width, height = size
+    fields = {
         "unit": unit,
         "color": {"mode": "thresholds"},
-        "thresholds": thresholds or steps("transparent" if kind is Table else FINE),
+        "thresholds": thresholds or steps(look.base),
         "mappings": list(mappings),
         **(defaults or {}),
-        "custom": {**shared, **(custom or {})},
+        "custom": {**look.custom, **(custom or {})},
     }
-    blank = [_BLANK] if kind is Table else []
     return kind(
         title=title,
         description=description,
         dataSource=DATASOURCE,
-        gridPos=g.GridPos(w=size[0], h=size[1], x=0, y=0),
+        gridPos=g.GridPos(w=width, h=height, x=0, y=0),
         targets=_lettered(queries),
         links=list(links),
-        overrides=[*blank, *overrides],
+        overrides=[*look.overrides, *overrides],
         transformations=list(transformations),
-        **look,
-        **more,
         extraJson={
-            "fieldConfig": {"defaults": field},
-            "options": {**extra.get("options", {}), **(options or {})},
+            "fieldConfig": {"defaults": fields},
+            "options": {**look.options, **(options or {})},
         },
+        **look.arguments,
+        **more,
     )
-
-
-_BLANK = {
-    "matcher": {"id": "byRegexp", "options": ".*"},
-    "properties": [{"id": "noValue", "value": " "}],
-}
-"""The text of an empty table does not belong into its empty cells."""
 
 
 def _lettered(queries: Sequence[Query]) -> list[Query]:
