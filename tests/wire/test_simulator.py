@@ -89,6 +89,32 @@ def test_guest_proxy_agent(status: int) -> None:
         assert ask(running.url)[0] == 200
 
 
+def test_guest_proxy_agent_changes_its_mode() -> None:
+    """In the mode Audit requests pass, and a connection from then is refused after Enforce begins.
+
+    One from before the agent was on is not redirected in any mode.
+    """
+    with (
+        Simulator("live-migration", speed=1) as running,
+        connection(running.url) as before,
+        connection(running.url) as since,
+    ):
+        before.connect()
+        assert_answers(before, 200)
+        running.inject("agent-audit")
+        assert_answers(since, 200)
+        running.inject("agent-403")
+        assert_answers(before, 200)
+        assert_answers(since, 403)
+
+
+def assert_answers(opened: http.client.HTTPConnection, status: int) -> None:
+    """The next request over this connection gets ``status``."""
+    opened.request("GET", EVENTS, headers={"Metadata": "true"})
+    answer = opened.getresponse()
+    assert (answer.status, bool(answer.read())) == (status, status == 200)
+
+
 def test_unsigned_requests() -> None:
     """Once the agent's key is in use, the metadata service refuses what bypasses the agent."""
     with Simulator("live-migration", speed=1) as running, connection(running.url) as before:

@@ -28,15 +28,22 @@ class Fault(StrEnum):
     EMPTY_BODY = "empty-body"
     PARTIAL_INSTANCE = "partial-instance"
     VERSION_404 = "version-404"
-    # Refusals of the Guest Proxy Agent in front of IMDS, and of IMDS to what bypasses it.
+    # The Guest Proxy Agent in front of IMDS: it passes requests on, or refuses them.
+    AGENT_AUDIT = "agent-audit"
     AGENT_FORBIDDEN = "agent-403"
     AGENT_MISDIRECTED = "agent-421"
     AGENT_BAD_GATEWAY = "agent-502"
+    # The refusal of IMDS to what bypasses the agent.
     AGENT_UNSIGNED = "agent-401"
 
 
-REDIRECTED = frozenset({Fault.AGENT_FORBIDDEN, Fault.AGENT_MISDIRECTED, Fault.AGENT_BAD_GATEWAY})
-"""Faults of the agent itself.
+REFUSED_BY_AGENT = frozenset(
+    {Fault.AGENT_FORBIDDEN, Fault.AGENT_MISDIRECTED, Fault.AGENT_BAD_GATEWAY}
+)
+"""Refusals of the agent itself: IMDS does not see the request."""
+
+REDIRECTED = REFUSED_BY_AGENT | {Fault.AGENT_AUDIT}
+"""Faults while which the agent is on.
 
 It is put in the way of a connection when that is made: one from before still reaches IMDS.
 """
@@ -84,11 +91,11 @@ def parse_plan(text: str) -> FaultPlan:
 def active(plans: Iterable[FaultPlan], now: float, connected_at: float = math.inf) -> Fault | None:
     """Return the fault that is active at ``now``; of several, the last one given.
 
-    ``connected_at`` is when the connection of the request was made.
+    ``connected_at`` is when the connection of the request was made. The agent answers on it if it
+    was on at that time, in whatever mode, and has been since.
     """
-    holding = [
-        each.fault
-        for each in plans
-        if each.at <= now < each.ends and (each.fault not in REDIRECTED or connected_at >= each.at)
-    ]
-    return holding[-1] if holding else None
+    holding = [each for each in plans if each.at <= now < each.ends]
+    agent_on_since = min((each.at for each in holding if each.fault in REDIRECTED), default=now)
+    if connected_at < agent_on_since:
+        holding = [each for each in holding if each.fault not in REDIRECTED]
+    return holding[-1].fault if holding else None

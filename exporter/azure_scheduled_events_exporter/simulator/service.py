@@ -19,7 +19,7 @@ from .document import (
     to_json,
     version_invalid,
 )
-from .faults import REDIRECTED, Fault, FaultPlan, active
+from .faults import REFUSED_BY_AGENT, Fault, FaultPlan, active
 from .instance import instance
 from .stage import Stage
 
@@ -161,8 +161,8 @@ class Service:
         if route is None:
             return _error(HTTPStatus.NOT_FOUND, f"Not found. VMs here: {', '.join(self.stage.vms)}")
         fault = active((*self.stage.windows, *self.windows), now, request.connected_at)
-        if fault in REDIRECTED:
-            return _FAULTY[fault]  # IMDS does not see it
+        if fault in REFUSED_BY_AGENT:
+            return _FAULTY[fault]
         answered = self._answered.setdefault(route[0], deque(maxlen=self.requests_per_second))
         if len(answered) == answered.maxlen and now - answered[0] < 1:
             return _FAULTY[Fault.THROTTLE]  # which does not count

@@ -1,80 +1,153 @@
 """The life of Azure's Guest Proxy Agent beside a running exporter, ``hook`` and ``approve``."""
 
+import json
+import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
+from email.utils import formatdate
 from pathlib import Path
 
 from azure_scheduled_events_exporter.simulator import Simulator
-from support.events.approve_command import (
-    a_second_later,
-    approve,
-    approved,
-    event_ids,
-    group,
-    start,
-)
-from support.programs import COMMAND, Exporter, Program, Scrape, environment
+from support.events.approve_command import approve, approved
+from support.events.imds_bodies import entry
+from support.events.journal_contents import rows, vm
+from support.programs import COMMAND, Exporter, Program, environment, eventually, fetch
 
 AGENT = "Azure's Guest Proxy Agent"
 NEEDED = "allow /metadata/scheduledevents and /metadata/instance for user"
+NOTICE = 900
 
 
-def failures(scrape: Scrape) -> float:
-    """Return how many polls got an answer that refuses them."""
-    return scrape.value("polls_total", outcome="http_error") or 0.0
+@dataclass
+class Machine:
+    """A VM with an exporter and a hook, and the events that it has by now, oldest first."""
+
+    simulator: Simulator
+    exporter: Exporter
+    hook: Program
+    state: Path
+    prepared: Path
+    events: list[dict[str, object]] = field(default_factory=list)
+
+    def announce(self, event_id: str) -> None:
+        """Announce one more event."""
+        not_before = formatdate(time.time() + NOTICE, usegmt=True)
+        self.events.append(entry(EventId=event_id, Resources=["vmss_0"], NotBefore=not_before))
+        self.simulator.set_document(self.events)
+
+    def sees(self) -> None:
+        """All events are current, and the hook has prepared for each."""
+        self.exporter.shows("events", lambda now: now.total("event_info") == len(self.events))
+        ids = [event["EventId"] for event in self.events]
+        eventually(lambda: self.runs("prepare") == ids, f"preparations for {ids}")
+        assert self.hook.process.poll() is None
+
+    def sees_and_approves(self, event_id: str) -> None:
+        """The same, and ``approve`` is accepted."""
+        self.sees()
+        done = approve(self.simulator.url, self.state, event_id, "--yes")
+        assert done.returncode == 0, done
+
+    def runs(self, phase: str) -> list[str]:
+        """Return the EventId of each run of the hook's script."""
+        lines = self.prepared.read_text().splitlines() if self.prepared.exists() else []
+        return [line.split()[1] for line in lines if line.startswith(phase)]
+
+    def failures(self) -> float:
+        """Return how many polls of the exporter have been refused."""
+        return self.exporter.scrape().value("polls_total", outcome="http_error") or 0.0
+
+    def failure(self) -> str:
+        """Return why the exporter's last poll failed, as its JSON says it."""
+        return str(json.loads(fetch(f"{self.exporter.url}/api/v1/events").body)["failure"])
 
 
-def test_turned_on_enforced_allowed_and_off(
+def test_off_audit_enforced_allowed_and_off_again(
     tmp_path: Path, start_exporter: Callable[..., Exporter]
 ) -> None:
-    """While the agent refuses, all say so, with what to allow; no event ends, and nothing is lost.
+    """While the agent refuses, all say so from the first poll on, with what to allow.
 
-    With the rule, the next poll succeeds, the approval is accepted, and the hook has run once.
+    No event ends, and none is missed: with the rule, the next poll succeeds. Each event is prepared
+    for and approved once, and the journal has its whole life.
     """
     state = tmp_path / "state"
-    ran = tmp_path / "ran"
+    prepared = tmp_path / "prepared"
     script = tmp_path / "script.sh"
-    script.write_text(f'#!/bin/sh\necho "$1 $EVENT_TYPE" >>{ran}\n')
+    script.write_text(f'#!/bin/sh\necho "$1 $EVENT_ID" >>{prepared}\n')
     script.chmod(0o755)
-    with Simulator(group()) as simulator:
-        exporter = start(start_exporter, simulator.url, state, "--poll.interval", "1s")
-        reboot = event_ids(simulator)["Reboot"]
-        flags = ("--imds.endpoint", simulator.url, "--journal.path", str(state))
-        arguments = [COMMAND, "hook", *flags, "--poll.interval", "1s", "--", str(script)]
+    with Simulator(vm(), requests_per_second=1000) as simulator:
+        often = ("--poll.interval", "250ms")
+        flags = ("--journal.path", str(state), *often)
+        exporter = start_exporter(simulator.url, *flags)
+        arguments = [COMMAND, "hook", "--imds.endpoint", simulator.url, *flags, "--", str(script)]
         with Program(arguments, tmp_path / "hook.log", **environment()) as hook:
-            exporter.shows("the hook's run", lambda _: ran.exists())
-            _enforced(simulator, exporter, hook, state, reboot)
-            simulator.heal()  # the rule is there
-            before = failures(exporter.scrape())
-            exporter.shows("a poll", lambda scrape: scrape.value("up") == 1)
-            assert failures(exporter.scrape()) <= before + 1
-            exporter.wait_for_line("IMDS answers again")
-            a_second_later(simulator)
-            done = approve(simulator.url, state, reboot, "--yes")
-            assert done.returncode == 0, done
-            assert approved(simulator) == [("Reboot", "vmss_0")]
-            assert hook.process.poll() is None
-        scrape = exporter.scrape()
-        assert scrape.total("event_info") == 3
-        ended = ("completed", "cancelled", "lost", "withdrawn", "returned")
-        assert [scrape.total("transitions_total", transition=each) for each in ended] == [0] * 5
-        assert ran.read_text().split("\n").count("prepare Reboot") == 1
+            machine = Machine(simulator, exporter, hook, state, prepared)
+            machine.announce("OFF")
+            machine.sees_and_approves("OFF")
+            simulator.inject("agent-audit")
+            machine.announce("AUDIT")
+            machine.sees_and_approves("AUDIT")
+            machine.announce("REFUSED")
+            machine.sees()
+            assert machine.failures() == 0
+            _enforced(machine)
+            _allowed(machine)
+            simulator.heal()
+            machine.announce("OFF-AGAIN")
+            failures = machine.failures()
+            machine.sees_and_approves("OFF-AGAIN")
+            assert machine.failures() == failures
+            _all_end(machine)
 
 
-def _enforced(
-    simulator: Simulator, exporter: Exporter, hook: Program, state: Path, event_id: str
-) -> None:
-    """Turn the agent on without a rule, and read what exporter, hook and approve say."""
-    # IMDS accepts signed requests only, so what comes over older connections is refused.
-    simulator.inject("agent-401")
-    exporter.wait_for_line(f"IMDS poll .*answered 401.*{AGENT}.*{NEEDED}")
-    assert failures(exporter.scrape()) <= 2
-    hook.wait_for_line(f"answered 401.*{AGENT}.*{NEEDED}")
-    simulator.heal()
-    simulator.inject("agent-403")
-    exporter.wait_for_line(f"new cause.*answered 403.*{AGENT}.*{NEEDED}")
-    done = approve(simulator.url, state, event_id, "--yes")
-    assert done.returncode == 1
+def _enforced(machine: Machine) -> None:
+    """The agent refuses without a rule; exporter, hook and approve say so, and keep the events."""
+    # IMDS accepts signed requests only, so what comes over connections from before is refused.
+    machine.simulator.inject("agent-401")
+    eventually(machine.failures, "a poll that is refused")
+    assert f"answered 401: IMDS accepts only requests that {AGENT}" in machine.failure()
+    machine.hook.wait_for_line(f"answered 401.*{AGENT}.*{NEEDED}")
+    machine.simulator.inject("agent-403")
+    machine.announce("UNSEEN")
+    machine.exporter.wait_for_line(f"new cause.*answered 403.*{AGENT}.*{NEEDED}")
+    machine.hook.wait_for_line(f"new cause.*answered 403.*{AGENT}.*{NEEDED}")
+    for program in (machine.exporter, machine.hook):
+        refused = program.lines("IMDS poll")
+        assert len(refused) == 2
+        assert all(AGENT in line and NEEDED in line for line in refused)
+    soon = ("--imds.timeout", "1s")
+    done = approve(machine.simulator.url, machine.state, "REFUSED", "--yes", *soon)
+    assert done.returncode == 1, done
     assert AGENT in done.stdout + done.stderr
-    scrape = exporter.scrape()
-    assert scrape.value("up") == 0
-    assert scrape.total("event_info") == 3
+    scrape = machine.exporter.scrape()
+    assert (scrape.value("up"), scrape.total("event_info")) == (0, 3)
+    assert machine.runs("recover") == []
+
+
+def _allowed(machine: Machine) -> None:
+    """With the rule, the next poll succeeds, and shows what was announced meanwhile."""
+    machine.simulator.inject("agent-audit")
+    failures = machine.failures()
+    machine.exporter.shows("a poll", lambda scrape: scrape.value("up") == 1)
+    assert machine.failures() <= failures + 1
+    for program in (machine.exporter, machine.hook):
+        program.wait_for_line("IMDS answers again")
+    machine.sees_and_approves("UNSEEN")
+    machine.sees_and_approves("REFUSED")
+    machine.announce("WITH-RULE")
+    machine.sees_and_approves("WITH-RULE")
+
+
+def _all_end(machine: Machine) -> None:
+    """All events start and end; the journal has every step once, and the hook has recovered."""
+    ids = [str(event["EventId"]) for event in machine.events]
+    assert approved(machine.simulator) == [("Reboot", "vmss_0")] * len(ids)
+    started = [{**each, "EventStatus": "Started", "NotBefore": ""} for each in machine.events]
+    machine.simulator.set_document(started)
+    machine.exporter.shows("starts", lambda now: now.total("started") == len(ids))
+    machine.simulator.set_document([])
+    machine.exporter.shows("ends", lambda now: now.total("event_info") == 0)
+    eventually(lambda: machine.runs("recover"), "the recovery")
+    steps = ("detected", "approved", "started", "completed")
+    assert sorted(rows(machine.state)) == sorted((each, step) for each in ids for step in steps)
+    assert machine.runs("prepare") == ids

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import pytest
 
 from azure_scheduled_events_exporter.simulator.document import ADVICE, VERSIONS
-from azure_scheduled_events_exporter.simulator.faults import Fault, FaultPlan
+from azure_scheduled_events_exporter.simulator.faults import REFUSED_BY_AGENT, Fault, FaultPlan
 from azure_scheduled_events_exporter.simulator.scenario import (
     PlannedEvent,
     Scenario,
@@ -329,7 +329,8 @@ def test_other_paths_and_methods(method: str, path: str, status: int) -> None:
 
 REPLACED = {Fault.THROTTLE: 429, Fault.NOT_JSON: 200, Fault.EMPTY_BODY: 200}
 REPLACED |= {fault: int(fault) for fault in Fault if fault.isdecimal()}
-REPLACED |= {fault: int(fault[6:]) for fault in Fault if fault.startswith("agent-")}
+REPLACED |= {fault: int(fault.removeprefix("agent-")) for fault in sorted(REFUSED_BY_AGENT)}
+REPLACED |= {Fault.AGENT_UNSIGNED: 401}
 SENT_BADLY = (Fault.TIMEOUT, Fault.SLOW_DRIP, Fault.RESET, Fault.HALF_BODY, Fault.HUGE_BODY)
 
 
