@@ -19,7 +19,8 @@ from azure_scheduled_events_exporter.core.lifecycle import Kind, Lifecycle, Stat
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.metrics.exposition import Exposition
 from azure_scheduled_events_exporter.snapshot.snapshot import Polls, Snapshot
-from support.monitoring.stories import (
+from support.paths import ROOT
+from support.stories.story import (
     Story,
     hit,
     member,
@@ -30,7 +31,6 @@ from support.monitoring.stories import (
     scraped,
     target,
 )
-from support.paths import ROOT
 
 RULES = ROOT / "alerts" / "generated" / "prometheus" / "prometheus-rules.yml"
 GRAFANA = "https://grafana.example.com/d/azure-scheduled-events-"

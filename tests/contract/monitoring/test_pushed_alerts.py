@@ -14,7 +14,7 @@ from azure_scheduled_events_exporter.core.event_types import EventType
 from azure_scheduled_events_exporter.core.kinds import Kind
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, State
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
-from support.monitoring.stories import play
+from support.stories.story import play
 
 CHANGED = {
     "severities.Reboot": "page",

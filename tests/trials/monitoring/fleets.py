@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from azure_scheduled_events_exporter.alerts.events import HOLDS, NO_IMPACT_HOLD, RESOLVE_AFTER
-from support.monitoring.stories import INTERVAL, Row, Story, marked
+from support.stories.story import INTERVAL, Row, Story, marked
 
 STEPS = 200
 """Steps of a story: 50 minutes."""

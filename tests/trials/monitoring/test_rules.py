@@ -10,8 +10,11 @@ import yaml
 
 from azure_scheduled_events_exporter.alerts import Settings, render
 from azure_scheduled_events_exporter.alerts.rule import PREFIX
-from contract.monitoring.test_stories import EVENTS, EXPORTERS, FLAKY, IMPACTS, VMS, WITNESSES
-from support.monitoring.stories import INTERVAL, play
+from support.stories.events import EVENTS
+from support.stories.exporters import EXPORTERS, FLAKY
+from support.stories.story import INTERVAL, play
+from support.stories.vms import IMPACTS, VMS
+from support.stories.witnesses import WITNESSES
 from trials.monitoring.fleets import fleet
 
 

@@ -1,0 +1,187 @@
+"""Stories of exporters: which of them need somebody, and which are left alone."""
+
+import random
+
+from support.stories.story import Story, impact, moment, of, target
+
+_POLLS = 'outcome="{}"'
+
+
+def _each_minute(off: int) -> str:
+    """Return the time of the last poll at each step, once a minute, by a clock that is ``off``."""
+    return " ".join(str(15 * step // 60 * 60 + off) for step in range(80))
+
+
+EXPORTERS = (
+    Story(
+        "No answer of IMDS for three minutes; a short gap, or the first two minutes of a service,"
+        " are quiet.",
+        (of("up", "a", "0x20"), of("up", "b", "1x4 0x8 1x20")),
+        {"ImdsUnreachable": "2m45s:0 3m15s:1 4m:1"},
+    ),
+    Story(
+        "Documents that cannot be read for two minutes.",
+        (
+            of("up", "a", "1x4 0x40"),
+            of("polls_total", "a", "0x4 1+15x40", _POLLS.format("invalid_document")),
+        ),
+        {"DocumentInvalid": "2m:0 4m:1", "Throttled": "never"},
+    ),
+    Story(
+        "Every third poll throttled for five minutes; one in twenty is quiet.",
+        (
+            *(of("poll_duration_seconds_count", vm, "0+15x80") for vm in "ab"),
+            of("polls_total", "a", "0+5x80", _POLLS.format("throttled")),
+            of("polls_total", "b", "0+1x80", _POLLS.format("throttled")),
+        ),
+        {"Throttled": "4m:0 11m:1", "DocumentInvalid": "never"},
+    ),
+    Story(
+        "An exporter that does not answer for ten minutes; one that restarts is quiet.",
+        (target("a", "1x4 0x80"), target("b", "1x4 0x4 1x80")),
+        {"ExporterDown": "10m:0 11m30s:1", "NoExporters": "never"},
+    ),
+    Story(
+        "Nothing to scrape for ten minutes, a minute after the last target was removed.",
+        (target("a", "1x4 stale"),),
+        {"NoExporters": "10m:0 11m30s:1"},
+    ),
+    Story(
+        "The only VM is away with its Reboot, and discovery removes it meanwhile.",
+        (target("a", "1x4 stale"), impact("a", "E", "Reboot", 60, "x4 stale")),
+        {"NoExporters": "11m30s:0 30m:0 42m:1"},
+    ),
+    Story(
+        "A journal that cannot be written for five minutes.",
+        (of("journal_up", "a", "1x4 0x40"), of("journal_up", "b", "0x10 1x40")),
+        {"JournalNotOnDisk": "5m:0 6m30s:1"},
+    ),
+    Story(
+        "A refused approval of an event that is still to be approved; one that another VM approved"
+        " first is quiet.",
+        (
+            *(of("approval_requests_total", vm, "0x4 1x40", 'outcome="rejected"') for vm in "ab"),
+            *(moment("approval_due_timestamp_seconds", vm, vm, "Reboot", "60x40") for vm in "ab"),
+            moment("started_timestamp_seconds", "b", "b", "Reboot", "_x4 60x40"),
+        ),
+        {"ApprovalRefused": "1m:0 1m30s:1 8m:0"},
+    ),
+    Story(
+        "Pushes that fail for five minutes.",
+        (of("alertmanager_up", "a", "1x4 0x40"), of("alertmanager_up", "b", "0x10 1x40")),
+        {"AlertsNotPushed": "5m:0 6m30s:1"},
+    ),
+    Story(
+        "Spans that wait or were refused for 15 minutes.",
+        (
+            of("spans_queued", "a", "0x4 500x100"),
+            of("spans_queued", "b", "500x20 0x100"),
+            of("spans_total", "c", "0x4 5x100", 'outcome="failed"'),
+        ),
+        {"SpansNotDelivered": "15m:0 17m:2"},
+    ),
+    Story(
+        "A clock that is minutes off; one that is right is quiet, as is one whose last answer is"
+        " old.",
+        (
+            of("last_success_timestamp_seconds", "a", "400+15x40"),
+            of("last_success_timestamp_seconds", "b", "0+15x40"),
+            of("last_success_timestamp_seconds", "c", "0x40"),
+            *(of("up", vm, "0x40" if vm == "c" else "1x40") for vm in "abc"),
+        ),
+        {"ClockOff": "4m:0 6m:1"},
+    ),
+    Story(
+        "A hook that fails for the first time; one that failed before its VM was off for the night"
+        " is quiet.",
+        (
+            of(
+                "hook_runs_total",
+                "a",
+                "_x80 1x80",
+                'event_type="Reboot",phase="prepare",outcome="timeout"',
+            ),
+            of(
+                "hook_runs_total",
+                "b",
+                "0x80 1x80",
+                'event_type="Reboot",phase="prepare",outcome="failed"',
+            ),
+            of(
+                "hook_runs_total",
+                "c",
+                "0x80 1x80",
+                'event_type="Reboot",phase="prepare",outcome="ok"',
+            ),
+            of(
+                "hook_runs_total",
+                "d",
+                "3x4 stale _x80 3x75",
+                'event_type="Reboot",phase="recover",outcome="failed"',
+            ),
+            *(of("up", vm, "1x4 stale _x80 1x75" if vm == "d" else "1x160") for vm in "abcd"),
+        ),
+        {"HookFailed": "15m:0 21m:2 30m:2 38m:0"},
+    ),
+)
+
+SEED = random.Random("scrapes")
+
+FLAKY = (
+    Story(
+        "A crash loop, every second scrape or random scrapes that fail: the exporter is down.",
+        (
+            target("a", "1x40 " + "1 0 0 " * 50),
+            target("b", "1x40 " + "1 0 " * 75),
+            target("c", "1x40 " + " ".join(SEED.choices("10", k=150))),
+        ),
+        {"ExporterDown": "10m:0 30m:3 45m:3"},
+    ),
+    Story(
+        "One scrape in twenty that fails, one restart and a rolling upgrade are quiet.",
+        (
+            target("a", ("1x18 0 " * 10).strip()),
+            target("b", "1x40 0x4 1x150"),
+            *(target(vm, f"1x{40 + 8 * n} 0x3 1x150") for n, vm in enumerate("cdefgh")),
+        ),
+        {"ExporterDown": "never"},
+    ),
+    Story(
+        "An exporter without IMDS, of whose scrapes every second one fails.",
+        (of("up", "a", ("0 stale " * 60).strip()), target("a", ("1 0 " * 60).strip())),
+        {"ImdsUnreachable": "2m:0 5m:1 15m:1"},
+    ),
+    Story(
+        "An IMDS that answers every second poll.",
+        (of("up", "a", "1x40 " + "0 1 " * 60),),
+        {"ImdsUnreachable": "10m:0 20m:1"},
+    ),
+    Story(
+        "Throttled polls, scraped as native histograms with custom buckets.",
+        (
+            of("polls_total", "a", "0+10x80", _POLLS.format("success")),
+            of("polls_total", "a", "0+5x80", _POLLS.format("throttled")),
+            of("polls_total", "b", "0+14x80", _POLLS.format("success")),
+            of("polls_total", "b", "0+1x80", _POLLS.format("throttled")),
+        ),
+        {"Throttled": "4m:0 11m:1"},
+    ),
+    Story(
+        "A clock that is right, with a poll a minute, and one that lags by two minutes.",
+        (
+            *(of("up", vm, "1x80") for vm in "ab"),
+            *(of("poll_interval_seconds", vm, "60x80") for vm in "ab"),
+            of("last_success_timestamp_seconds", "a", _each_minute(0)),
+            of("last_success_timestamp_seconds", "b", _each_minute(-120)),
+        ),
+        {"ClockOff": "4m:0 11m:1 15m:1"},
+    ),
+    Story(
+        "An approval that got no answer was not refused.",
+        (
+            of("approval_requests_total", "a", "0x4 1x40", 'outcome="error"'),
+            moment("approval_due_timestamp_seconds", "a", "a", "Reboot", "60x40"),
+        ),
+        {"ApprovalRefused": "never"},
+    ),
+)

@@ -1,0 +1,253 @@
+"""Stories of VMs: which are away, which do not return, and how much of a scale set is hit."""
+
+from support.stories.story import Story, ended, hit, impact, info, member, of, scraped, target
+
+OWN = "1x4 stale"
+
+VM_A = 'vm_id="a",vm_name="a",subscription_id="s",resource_group="rg",scale_set="web"'
+
+IMPACTS = (
+    Story(
+        "H1: the address of an evicted VM is reused by a VM that answers for a minute and crashes.",
+        (
+            info("a", "E", "Preempt", "announced", "1x2 stale"),
+            impact("a", "E", "Preempt", 30, "x2 stale"),
+            of("up", "a", "1x2 stale _x7 1x4 stale"),
+            target("a", "1x2 0x8 1x4 0x200"),
+        ),
+        {"Maintenance": "1m:1 9m:0 30m:0", "ExporterDown": "13m:0 15m:1", "VmNotBack": "never"},
+    ),
+    Story(
+        "H2: an evicted VM whose target stays is a ticket after twenty minutes.",
+        (
+            impact("a", "E", "Preempt", 30, "x2 stale"),
+            target("a", "1x2 0x200"),
+            of("up", "a", "1x2 stale"),
+        ),
+        {"Maintenance": "1m:1 12m:1 16m:0", "ExporterDown": "20m:0 21m:1"},
+    ),
+    Story(
+        "A VM does not return from its Redeploy: a page after 15 minutes, and none for its exporter"
+        " meanwhile.",
+        (
+            info("a", "E", "Redeploy", "announced", "1x2 stale"),
+            impact("a", "E", "Redeploy", 30, "x2 stale"),
+            target("a", "1x2 0x600"),
+            of("up", "a", "1x2 stale"),
+        ),
+        {
+            "VmNotBack": "10m:0 16m:1 80m:1 149m:1",
+            "Maintenance": "10m:1 37m:0",
+            "ExporterDown": "100m:0 149m:0",
+        },
+    ),
+    Story(
+        "A VM returns from its Reboot and crashes later: its team is paged for that.",
+        (
+            info("a", "E", "Reboot", "announced", OWN),
+            impact("a", "E", "Reboot", 60, "x4 stale"),
+            ended("a", "E", "_x16 1x30 stale"),
+            of("up", "a", "1x4 stale _x11 1x30 stale"),
+            target("a", "1x4 0x12 1x30 0x300"),
+        ),
+        {
+            "Reboot": "3m:1 5m:1 8m:0",
+            "Maintenance": "3m:1 10m:0 14m:0",
+            "VmNotBack": "never",
+            "ExporterDown": "20m:0 23m:1",
+        },
+    ),
+    Story(
+        "A VM that was stopped, so that its peers saw its Reboot cancelled, is not one that did not"
+        " return.",
+        (
+            info("a", "E", "Reboot", "announced", "1x4 stale"),
+            impact("a", "E", "Reboot", 300, "x4 stale"),
+            of("up", "a", "1x4 stale"),
+            target("a", "1x4 0x400"),
+            ended("b", "E", "_x8 1x200", "cancelled"),
+        ),
+        {"VmNotBack": "never"},
+    ),
+    Story(
+        "An exporter without IMDS that shows a begun event for a day holds back its VM's own alerts"
+        " for two hours.",
+        (impact("a", "E", "Freeze", 30, "x600"), of("up", "a", "1x8 0x600"), target("a", "1x600")),
+        {"Maintenance": "1m:1 119m:1 121m:0"},
+    ),
+    Story(
+        "M1: names of VMs and groups are of the exporter's own series, whatever case IMDS has"
+        " them in.",
+        (impact("a", "E", "Freeze", 30, "x60"), info("A", "E", "Freeze", "announced", "1x60")),
+        {"Maintenance": "1m:1", "Freeze": "1m:1"},
+    ),
+    Story(
+        "M2: one event of two VMs in a set of four is one page.",
+        (
+            *(member(vm, "1x60") for vm in "abcd"),
+            *(
+                info(vm, "E", "Redeploy", "announced", "1x60", "self" if vm in "ab" else "peer")
+                for vm in "abcd"
+            ),
+            *(impact(vm, "E", "Redeploy", 30, "x60") for vm in "ab"),
+        ),
+        {"Redeploy": "5m:1", "ScaleSetHit": "never", "Maintenance": "5m:2"},
+    ),
+    Story(
+        "Two events that take half of a set at once are a page of their own.",
+        (
+            *(member(vm, "1x8 stale" if vm in "ab" else "1x60") for vm in "abcd"),
+            *(info(vm, vm, "Reboot", "announced", "1x8 stale") for vm in "ab"),
+            *(impact(vm, vm, "Reboot", 120, "x8 stale") for vm in "ab"),
+        ),
+        {"ScaleSetHit": "30s:0 1m15s:1 3m:1", "Reboot": "1m15s:2"},
+    ),
+    Story(
+        "Half of a set that a user deletes at once is none.",
+        (
+            *(member(vm, "1x60") for vm in "abcd"),
+            *(info(vm, vm, "Terminate", "requested", "1x8 stale") for vm in "ab"),
+            *(impact(vm, vm, "Terminate", 120, "x8 stale") for vm in "ab"),
+        ),
+        {"ScaleSetHit": "never", "Requested": "1m:2"},
+    ),
+    Story(
+        "M3: reboots one VM after the other, each Started for ten minutes, are no simultaneous"
+        " loss.",
+        (
+            *(member(vm, "1x200") for vm in "abcd"),
+            *(
+                row
+                for n, vm in enumerate("abcd")
+                for row in (
+                    info(vm, vm, "Reboot", "announced", f"_x{20 * n} 1x8 stale _x4 1x35 stale"),
+                    impact(vm, vm, "Reboot", 300 * n + 120, f"_x{20 * n} x8 stale _x4 x35 stale"),
+                    of("up", vm, f"1x{20 * n + 8} stale _x4 1x100"),
+                    ended(vm, vm, f"_x{20 * n + 50} 1x100"),
+                )
+            ),
+        ),
+        {"ScaleSetHit": "never", "Reboot": "1m:1"},
+    ),
+)
+
+VMS = (
+    Story(
+        "A VM comes back from its reboot under a new address, its neighbor does so later.",
+        (
+            *(member(vm, "1x240") for vm in "cd"),
+            *hit("a1", "_x15 1x5 stale", 300, "a"),
+            *scraped("a1", "1x20 stale"),
+            *scraped("a2", "_x28 1x150"),
+            ended("a2", "a", "_x28 1x150"),
+            *hit("b1", "_x75 1x5 stale", 1200, "b"),
+            *scraped("b1", "1x80 stale"),
+            *scraped("b2", "_x88 1x150"),
+            ended("b2", "b", "_x88 1x150"),
+        ),
+        {
+            "Maintenance": "5m15s:1 13m:0 18m:0 20m15s:1",
+            "ScaleSetHit": "never",
+            "VmNotBack": "never",
+        },
+    ),
+    Story(
+        "A VM crashes, its reboot is called off: nothing is held back, and it is no VmNotBack.",
+        (
+            *scraped("a", "1x36 0x260"),
+            *scraped("b", "1x298"),
+            *hit("a", "_x4 1x32 stale", 705),
+            info("a", "E", "Reboot", "announced", "_x4 1x33 stale", "peer", by="b"),
+            ended("b", "E", "_x38 1x240", "cancelled"),
+        ),
+        {
+            "Reboot": "9m:1 12m:1 13m:0",
+            "Maintenance": "11m:0 20m:0",
+            "ExporterDown": "19m:0 21m:1",
+            "VmNotBack": "never",
+        },
+    ),
+    Story(
+        "Two events on one VM that does not return are one page.",
+        (
+            *scraped("a", "1x20 0x300"),
+            *hit("a", "_x4 1x16 stale", 300, "E"),
+            *hit("a", "_x8 1x12 stale", 300, "F", "Redeploy"),
+        ),
+        {"VmNotBack": "20m:0 21m:1 70m:1"},
+    ),
+    Story(
+        "A VM is missed until it answers, five hours later.",
+        (*scraped("a", "1x20 0x1200 1x40"), *hit("a", "_x4 1x16 stale", 300)),
+        {"VmNotBack": "20m:0 21m:1 150m:1 304m:1 306m:0", "ExporterDown": "150m:0 300m:0 315m:0"},
+    ),
+    Story(
+        "A VM is missed until its target is removed.",
+        (*scraped("a", "1x20 0x200 stale"), *hit("a", "_x4 1x16 stale", 300)),
+        {"VmNotBack": "21m:1 55m:1 57m:0"},
+    ),
+    Story(
+        "A VM is missed while its target is made anew, as after a change of its scrape job.",
+        (
+            target("a", "1x20 0x99 stale 0x100"),
+            of("up", "a", "1x20 stale"),
+            *hit("a", "_x4 1x16 stale", 300),
+        ),
+        {"VmNotBack": "20m:0 21m:1 29m45s:1 30m15s:1 35m:1 50m:1"},
+        "55m",
+    ),
+    Story(
+        "A VM that is evicted after its Freeze is not missed.",
+        (
+            *scraped("a", "1x30 0x200"),
+            *hit("a", "_x4 1x26 stale", 120, "E", "Freeze"),
+            *hit("a", "_x24 1x6 stale", 420, "F", "Preempt"),
+        ),
+        {"VmNotBack": "never", "Preempt": "7m:1"},
+    ),
+    Story(
+        "One event on two VMs of four is no loss of half a set, whatever else hits one of them.",
+        (
+            *(member(vm, "1x80") for vm in "abcd"),
+            *hit("a", "1x8 stale", 120, "E"),
+            *hit("b", "1x8 stale", 120, "E"),
+            *hit("a", "1x8 stale", 120, "F", "Freeze"),
+        ),
+        {"ScaleSetHit": "never", "Reboot": "1m:1"},
+    ),
+    Story(
+        "An event on two VMs of six and another one on a third are.",
+        (
+            *(member(vm, "1x80") for vm in "abcdef"),
+            *hit("a", "1x8 stale", 120, "E"),
+            *hit("b", "1x8 stale", 120, "E"),
+            *hit("c", "1x8 stale", 120, "F"),
+        ),
+        {"ScaleSetHit": "45s:0 1m15s:1"},
+    ),
+    Story(
+        "VMs that are back, and whose scrapes often fail or whose IMDS answers now and then, do not"
+        " come and go.",
+        tuple(
+            row
+            for vm, event, up in (("a", "E", "1 stale _ "), ("b", "F", "1 0 0 "))
+            for row in (
+                target(vm, "1x40 " + ("1 0 0 " if "stale" in up else "1 1 1 ") * 80),
+                of("up", vm, "1x40 " + up * 80),
+                *hit(vm, "_x4 1x120", 600, event),
+                member(f"{vm}2", "1x280"),
+            )
+        ),
+        {"ScaleSetHit": "9m:0 10m:1 13m:0 13m15s:0 13m30s:0 13m45s:0 14m:0 20m:0 20m15s:0"},
+    ),
+    Story(
+        "An exporter restarts without IMDS during its event: its VM answers, so it is not away.",
+        (
+            *hit("a", "1x8 stale", 60),
+            target("a", "1x10 0x2 1x200"),
+            of("up", "a", "1x10 stale _x2 0x200"),
+            of("instance_info", "a", "1x10 stale", VM_A),
+        ),
+        {"Maintenance": "1m:1 3m:1 12m:0", "VmNotBack": "never"},
+    ),
+)
