@@ -79,7 +79,7 @@ def _card(life: Lifecycle, snapshot: Snapshot, now: float, *, seen: bool) -> Mar
         since=since(life.first_seen.wall, now),
         event_id=foreign(event.event_id),
         trace_id=trace_id(event.event_id),
-        more=_more(life),
+        more=_more(life, snapshot),
     )
 
 
@@ -90,13 +90,17 @@ def _entry(name: str, texts: Sequence[str]) -> Markup | None:
     return tag("div", tag("dt", name), tag("dd", "; ".join(texts)), class_="wide")
 
 
-def _more(life: Lifecycle) -> Markup:
-    """Return where to read what to do about the event, and the command that tells all of it."""
+def _more(life: Lifecycle, snapshot: Snapshot) -> Markup:
+    """Return where to read what to do about the event, and the command that tells all of it.
+
+    The command reads the journal on disk, so it is left out if the journal was asked to be in
+    memory.
+    """
     name = wording.runbook(life)
     parts: list[Child] = []
     if name:
         parts.append(tag("a", "What to do", href=f"{DOCUMENTATION}runbooks/{name}.md"))
-    if not _GUID.fullmatch(life.event_id):
+    if snapshot.journal.up is None or not _GUID.fullmatch(life.event_id):
         return joined(*parts or ["No alert: nobody has to do anything."])
     if name:
         parts.append(". ")

@@ -37,19 +37,27 @@ def lives(snapshot: Snapshot) -> list[Lifecycle]:
     return [*current, *reversed(snapshot.recent)]
 
 
-def timeline(shown: Sequence[Lifecycle], runs: Sequence[HookRun], now: float) -> Markup:
+def timeline(shown: Sequence[Lifecycle], snapshot: Snapshot, now: float) -> Markup:
     """Return ``shown`` as a list of bars with their legend (``lives.html``, ``life.html``).
 
-    ``runs``: what hooks ran.
+    Each has the command that prints its report, unless the journal was asked to be in memory,
+    where no other process can read it.
     """
     rows = []
     for life in shown:
-        own_runs = [run for run in runs if run.event_id == life.event_id]
-        rows.append(_row(life, own_runs, now))
+        own_runs = [run for run in snapshot.hook_runs if run.event_id == life.event_id]
+        report = None if snapshot.journal.up is None else _report(life)
+        rows.append(_row(life, own_runs, report, now))
     return filled("lives.html", lives=joined(*rows))
 
 
-def _row(life: Lifecycle, runs: Sequence[HookRun], now: float) -> Markup:
+def _report(life: Lifecycle) -> Markup:
+    event_id = clipped(shlex.quote(life.event_id))
+    command = tag("code", f"azure-scheduled-events-exporter report {event_id}")
+    return tag("p", "Report, on this VM: ", command, class_="hint")
+
+
+def _row(life: Lifecycle, runs: Sequence[HookRun], report: Markup | None, now: float) -> Markup:
     ended = f"{standing(life)} now"
     why = None
     if life.outcome:
@@ -69,7 +77,7 @@ def _row(life: Lifecycle, runs: Sequence[HookRun], now: float) -> Markup:
         ended=foreign(ended),
         bar=_bar(life, now),
         facts=", ".join(facts),
-        event_id=clipped(shlex.quote(life.event_id)),
+        report=report,
     )
 
 

@@ -130,7 +130,7 @@ def _history(snapshot: Snapshot, now: float) -> Markup:
     shown = lives(snapshot)
     if not shown:
         return tag("p", "The history of this exporter has no event.")
-    return timeline(shown, snapshot.hook_runs, now)
+    return timeline(shown, snapshot, now)
 
 
 def _vm(snapshot: Snapshot) -> Markup:

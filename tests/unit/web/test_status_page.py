@@ -29,6 +29,7 @@ from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.errors import Outcome
 from azure_scheduled_events_exporter.snapshot.approvals import Decision
 from azure_scheduled_events_exporter.snapshot.hooks import HookRun
+from azure_scheduled_events_exporter.snapshot.journal_state import JournalState
 from azure_scheduled_events_exporter.snapshot.snapshot import Polls, Snapshot
 from azure_scheduled_events_exporter.web.event_cards import CARDS
 from azure_scheduled_events_exporter.web.events_api import events_json
@@ -244,6 +245,13 @@ def test_where_to_read_more() -> None:
     shown = Page(replace(QUIET, current={life.event_id: life}))
     assert f"azure-scheduled-events-exporter report {life.event_id}" in shown.text
     assert "What to do" not in shown.text
+
+
+def test_a_journal_in_memory_has_no_report() -> None:
+    """No command is offered for a report that another process cannot print."""
+    life = freeze()
+    in_memory = replace(QUIET, current={life.event_id: life}, journal=JournalState(up=None))
+    assert " report " not in Page(in_memory).text
 
 
 def test_what_hooks_did_and_what_was_measured() -> None:
