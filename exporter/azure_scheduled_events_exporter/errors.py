@@ -65,6 +65,7 @@ class ImdsError(ExporterError):
             connection.
         offered: the api-versions that IMDS has, if the answer names them.
         hint: what to do, ``""`` if nothing is known; the message ends with it.
+        is_temporary: whether the hint says that a later request may be answered.
         finding: the message without the hint.
     """
 
@@ -78,6 +79,7 @@ class ImdsError(ExporterError):
         may_have_arrived: bool = True,
         offered: tuple[str, ...] = (),
         hint: str = "",
+        is_temporary: bool = False,
     ) -> None:
         more = "; ".join(part for part in (detail, hint) if part)
         super().__init__(f"{reason}: {more}" if more else reason)
@@ -88,6 +90,7 @@ class ImdsError(ExporterError):
         self.may_have_arrived = may_have_arrived
         self.offered = offered
         self.hint = hint
+        self.is_temporary = is_temporary
 
     @property
     def is_refusal(self) -> bool:

@@ -44,7 +44,6 @@ from azure_scheduled_events_exporter.imds.api_versions import event_versions
 from azure_scheduled_events_exporter.imds.client import ImdsClient
 from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
 from azure_scheduled_events_exporter.journal.file import (
-    MEMORY,
     check_may_be_opened,
     file_path,
     is_written,
@@ -61,7 +60,7 @@ from azure_scheduled_events_exporter.standard_streams import say
 from azure_scheduled_events_exporter.web.rows import CURRENT_COLUMNS, current_row
 
 from .interruption import Interrupted, ignore_signals, interruptible
-from .settings import config_of
+from .settings import config_of, shared_journal
 from .table import table
 from .waiting import until
 
@@ -110,11 +109,7 @@ def run(parsed: argparse.Namespace) -> int:
     config = config_of(parsed)
     if bool(parsed.event_ids) == parsed.all_mine:
         raise UsageError("approve: give EventIds, or --all-mine")
-    if config.journal_path == MEMORY:
-        raise UsageError(
-            "--journal.path: 'memory' cannot be shared: name the journal of the running exporter"
-        )
-    path = Path(config.journal_path)
+    path = shared_journal(config)
     with interruptible(), as_folder_owner(path):
         log = logs.set_up("error", config.log_format)
         _check_access(path)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from azure_scheduled_events_exporter.errors import ExporterError, UsageError, printable
 from azure_scheduled_events_exporter.journal.documents import read_documents
-from azure_scheduled_events_exporter.journal.file import MEMORY, file_path, read_only, reason
+from azure_scheduled_events_exporter.journal.file import file_path, read_only, reason
 from azure_scheduled_events_exporter.journal.folder_owner import as_folder_owner
 from azure_scheduled_events_exporter.recording.file import RecordedDocument, to_text
 from azure_scheduled_events_exporter.recording.redaction import LEFT, redact
@@ -26,7 +26,7 @@ from azure_scheduled_events_exporter.web.rows import (
     past_row,
 )
 
-from .settings import config_of
+from .settings import config_of, shared_journal
 from .table import table
 
 DESCRIPTION = (
@@ -63,11 +63,7 @@ def run(parsed: argparse.Namespace) -> int:
         ExporterError: there is no journal, or it cannot be read.
     """
     config = config_of(parsed)
-    path = Path(config.journal_path)
-    if config.journal_path == MEMORY:
-        raise UsageError(
-            "--journal.path: 'memory' keeps no history: name the journal of the running exporter"
-        )
+    path = shared_journal(config)
     if parsed.redact and parsed.record is None:
         raise UsageError("history: --redact needs --record FILE")
     if parsed.record is not None:

@@ -10,14 +10,13 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 
 from azure_scheduled_events_exporter import __version__
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle
 from azure_scheduled_events_exporter.core.records import Record
 from azure_scheduled_events_exporter.core.spans import trace_id
 from azure_scheduled_events_exporter.errors import ExporterError, UsageError
-from azure_scheduled_events_exporter.journal.file import MEMORY, read_only
+from azure_scheduled_events_exporter.journal.file import read_only
 from azure_scheduled_events_exporter.journal.folder_owner import as_folder_owner
 from azure_scheduled_events_exporter.journal.store import PAGE, Store
 from azure_scheduled_events_exporter.times import iso_time
@@ -26,7 +25,7 @@ from azure_scheduled_events_exporter.web.report.markdown import markdown
 from azure_scheduled_events_exporter.web.report.model import Asked, Sources
 from azure_scheduled_events_exporter.web.report.page import page
 
-from .settings import config_of
+from .settings import config_of, shared_journal
 
 DESCRIPTION = (
     "Print one event as a page for a post-mortem, from the journal alone: timeline in UTC, notice,"
@@ -74,11 +73,7 @@ def run(parsed: argparse.Namespace) -> int:
         raise UsageError(
             f"--trace-link: write an address that begins with https:// and contains {_TRACE_ID}"
         )
-    if config.journal_path == MEMORY:
-        raise UsageError(
-            "--journal.path: 'memory' keeps no history: name the journal of the running exporter"
-        )
-    path = Path(config.journal_path)
+    path = shared_journal(config)
     with as_folder_owner(path), closing(read_only(path)) as store:
         sources = sources_of(store, chosen(store, parsed.event_id), parsed.trace_link)
     now = iso_time(round(time.time())).replace("T", " ").replace("Z", " UTC")

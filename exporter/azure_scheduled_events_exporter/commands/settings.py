@@ -13,6 +13,8 @@ from azure_scheduled_events_exporter import environment_file
 from azure_scheduled_events_exporter.config.flags import written_flags
 from azure_scheduled_events_exporter.config.resolution import resolve
 from azure_scheduled_events_exporter.config.settings import ENV_FILE_FLAG, Config, environment_name
+from azure_scheduled_events_exporter.errors import UsageError
+from azure_scheduled_events_exporter.journal.file import MEMORY
 
 _WITHOUT_UNIT_FILE = ("run", "demo")
 """Commands that do not read the unit's environment file: to ``run``, systemd passes it."""
@@ -46,3 +48,16 @@ def config_of(parsed: argparse.Namespace) -> Config:
     """Return the settings of a command."""
     places = take_environment(parsed)
     return resolve(written_flags(parsed), os.environ, places)
+
+
+def shared_journal(config: Config) -> Path:
+    """Return the journal that the running exporter writes.
+
+    Raises:
+        UsageError: it is in the memory of the exporter.
+    """
+    if config.journal_path == MEMORY:
+        raise UsageError(
+            "--journal.path: 'memory' cannot be shared: name the journal of the running exporter"
+        )
+    return Path(config.journal_path)

@@ -30,9 +30,6 @@ _CLOCK_NOTED = 3.0
 _CLOCK_WRONG = 30.0
 """Above so many seconds, the alert ClockOff fires."""
 
-_TEMPORARY = {404, 405, 410, 429, 500, 503}
-"""Statuses that Azure documents as passing."""
-
 
 def examine(subject: Subject) -> Findings:
     """Yield the findings about the metadata service; sets this VM's identity in ``subject``."""
@@ -89,7 +86,7 @@ def _hint(error: ExporterError, endpoint: str) -> str:
             " report it."
         )
     advice = f"{error.hint[:1].upper()}{error.hint[1:]}." if error.hint else ""
-    if error.status in _TEMPORARY:
+    if error.is_temporary:
         return f"{advice} Run doctor again."
     if advice and not advice.lower().startswith(UNKNOWN):
         return advice

@@ -31,8 +31,7 @@ ADVICE: Mapping[str, str] = {
 
 UNKNOWN = "the cause is unknown"
 _MOVING = "the service may be moving, which takes up to 70 s"
-_HINTS: Mapping[int, str] = {
-    HTTPStatus.BAD_REQUEST: f"{UNKNOWN}; a proxy that adds X-Forwarded-For is one that is known",
+_TEMPORARY: Mapping[int, str] = {
     HTTPStatus.NOT_FOUND: f"{_MOVING}; else check --imds.endpoint",
     HTTPStatus.METHOD_NOT_ALLOWED: f"{_MOVING}; else check --imds.endpoint",
     HTTPStatus.GONE: "the service is moving, which takes up to 70 s",
@@ -41,6 +40,11 @@ _HINTS: Mapping[int, str] = {
     ),
     HTTPStatus.INTERNAL_SERVER_ERROR: "usually temporary: the next poll asks again",
     HTTPStatus.SERVICE_UNAVAILABLE: "usually temporary: the next poll asks again",
+}
+"""Hints at what Azure documents as passing."""
+_HINTS: Mapping[int, str] = {
+    **_TEMPORARY,
+    HTTPStatus.BAD_REQUEST: f"{UNKNOWN}; a proxy that adds X-Forwarded-For is one that is known",
 }
 _APPROVAL_HINTS: Mapping[int, str] = {
     **_HINTS,
@@ -73,6 +77,7 @@ def refusal(asked: str, answer: Answer, *, version: str | None = None, flag: str
         hints = _APPROVAL_HINTS if version is None else _HINTS
         hint = hints.get(answer.status, UNKNOWN)
     is_throttled = answer.status == HTTPStatus.TOO_MANY_REQUESTS
+    passing = _TEMPORARY.get(answer.status)
     return ImdsError(
         Outcome.THROTTLED if is_throttled else Outcome.HTTP_ERROR,
         f"{asked} answered {answer.status}",
@@ -80,6 +85,7 @@ def refusal(asked: str, answer: Answer, *, version: str | None = None, flag: str
         answer.status,
         offered=offered,
         hint=hint,
+        is_temporary=passing is not None and hint.startswith(passing),
     )
 
 

@@ -38,9 +38,8 @@ class Simulator:
     ``first_event_delay`` (real seconds) after that. ``empty_body`` answers 200 without a body when
     there are no events. Versions after ``newest_api_version`` are refused; ``""`` refuses none.
     With a ``seed`` the EventIds are the same every time. More ``requests_per_second`` than IMDS
-    admits are for soaks. ``clock`` gives Unix seconds and must not jump; the default follows the
-    monotonic
-    clock.
+    admits are for soaks. ``clock`` gives Unix seconds, also of the header Date, and must not jump;
+    the default follows the monotonic clock.
 
     Raises:
         UsageError: there is no such scenario or fault, or the speed is out of range.

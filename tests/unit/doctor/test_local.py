@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Iterator
+from http import HTTPStatus
 from pathlib import Path
 
 import pytest
@@ -68,10 +69,15 @@ def test_other_servers(status: int, body: bytes) -> None:
     ],
 )
 def test_what_to_do(status: int, headers: dict[str, str], body: bytes, expected: str) -> None:
-    """Each cause has its own advice; that of the first answer's two minutes is for no answer."""
+    """Each cause has its own advice.
+
+    To run doctor again helps where the cause passes, and the two minutes of the first answer are
+    for no answer.
+    """
     found = findings((200, {}, _INSTANCE), (status, headers, body))["scheduled-events"]
     assert expected in found.hint
     assert "two minutes" not in found.hint
+    assert ("again" in found.hint) is (status == HTTPStatus.GONE)
     assert f"answered {status}" in found.sentence
 
 

@@ -15,13 +15,12 @@ from pathlib import Path
 
 from azure_scheduled_events_exporter import logs
 from azure_scheduled_events_exporter.commands.interruption import Interrupted, interruptible
-from azure_scheduled_events_exporter.commands.settings import config_of
+from azure_scheduled_events_exporter.commands.settings import config_of, shared_journal
 from azure_scheduled_events_exporter.config.flags import argument, written_flags
 from azure_scheduled_events_exporter.core.event_types import EventType
 from azure_scheduled_events_exporter.core.kinds import Kind
 from azure_scheduled_events_exporter.errors import ExporterError, JournalInUseError, UsageError
 from azure_scheduled_events_exporter.journal.file import (
-    MEMORY,
     check_may_be_opened,
     writer_lock,
 )
@@ -90,29 +89,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _add_times(parser: argparse.ArgumentParser) -> None:
     """Add the options that say when a run begins and ends."""
-    parser.add_argument(
-        "--lead",
-        type=argument(parse_duration),
-        metavar="DURATION",
-        default="15m",
-        help="Longest time before NotBefore at which prepare begins. (default 15m)",
-    )
-    parser.add_argument(
-        "--timeout",
-        type=argument(parse_duration),
-        metavar="DURATION",
-        default="15m",
-        help="Longest time of a run. (default 15m)",
-    )
-    parser.add_argument(
+    _add_duration(parser, "--lead", "15m", "Longest time before NotBefore at which prepare begins.")
+    _add_duration(parser, "--timeout", "15m", "Longest time of a run.")
+    _add_duration(
+        parser,
         "--grace",
+        "5s",
+        "Time before NotBefore at which a run gets SIGTERM; it gets SIGKILL at NotBefore.",
+    )
+
+
+def _add_duration(parser: argparse.ArgumentParser, flag: str, default: str, meaning: str) -> None:
+    parser.add_argument(
+        flag,
         type=argument(parse_duration),
         metavar="DURATION",
-        default="5s",
-        help=(
-            "Time before NotBefore at which a run gets SIGTERM; it gets SIGKILL at NotBefore."
-            " (default 5s)"
-        ),
+        default=default,
+        help=f"{meaning} (default {default})",
     )
 
 
@@ -130,10 +123,7 @@ def run(parsed: argparse.Namespace) -> int:
             "hook: name the command to run behind --, for example: hook -- /usr/local/bin/my-script"
         )
     check_script(command[0])
-    if config.journal_path == MEMORY:
-        raise UsageError(
-            "--journal.path: 'memory' cannot be shared: name the journal of the running exporter"
-        )
+    journal = shared_journal(config)
     rules = Rules(
         command=" ".join(command),
         types=parsed.types,
@@ -144,7 +134,6 @@ def run(parsed: argparse.Namespace) -> int:
         approves=parsed.approve == "own",
     )
     log = logs.set_up(config.log_level, config.log_format)
-    journal = Path(config.journal_path)
     with ExitStack() as stack:
         lock = _lock(journal, rules.command, log)
         if lock is not None:
