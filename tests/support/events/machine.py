@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from email.utils import formatdate
 from pathlib import Path
 
+from azure_scheduled_events_exporter.approval.policy_reload import load_policy
 from azure_scheduled_events_exporter.config.resolution import resolve
 from azure_scheduled_events_exporter.core.spans import SpanFacts
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
@@ -89,7 +90,14 @@ class Machine:
                 "approval.policy": self.policy,
                 **({"otlp.endpoint": self.collector} if self.collector else {}),
             }
-            self.exporter = Exporter(resolve(flags, {}), LOG, self.clock, RateLimiter(1000))
+            config = resolve(flags, {})
+            self.exporter = Exporter(
+                config,
+                LOG,
+                self.clock,
+                RateLimiter(1000),
+                policy=load_policy(config.approval_policy),
+            )
             self.stack.callback(self.exporter.journal.close)
 
     def outcome(self) -> Outcome:
