@@ -201,7 +201,7 @@ _TABLE = (
     Setting(
         "maintenance.equal",
         "instance\n",
-        "Labels that the team's own alerts have of a VM, and how they are written there.",
+        "Labels by which your own alerts name a VM, and where their values come from.",
         _EQUAL,
         "a list of labels: LABEL, or LABEL=SOURCE and a suffix, such as instance=host:9100",
         "list",
@@ -209,8 +209,8 @@ _TABLE = (
     Setting(
         "maintenance.within",
         "",
-        "Labels that an inhibited alert must share besides, if one VM's label may be another's"
-        " elsewhere.",
+        "Labels that both alerts must also have in common. Needed if VMs of different clusters"
+        " share names or addresses.",
         _NAME,
         "a list of names of labels, such as cluster",
         "list",
@@ -236,34 +236,44 @@ _TABLE = (
     Setting(
         "pager.pagerduty-key",
         "REPLACE-WITH-PAGERDUTY-ROUTING-KEY",
-        "Events API v2; empty: no PagerDuty.",
+        "The routing key of PagerDuty's Events API v2. If it is empty, PagerDuty is left out.",
     ),
-    Setting("pager.opsgenie-key", "REPLACE-WITH-OPSGENIE-API-KEY", "Empty: no Opsgenie."),
+    Setting(
+        "pager.opsgenie-key",
+        "REPLACE-WITH-OPSGENIE-API-KEY",
+        "The API key of Opsgenie. If it is empty, Opsgenie is left out.",
+    ),
     Setting(
         "pager.webhook-url",
         "https://pager.example.com/webhook",
-        "Empty: no webhook for pages.",
+        "Address that gets pages. If it is empty, no webhook gets them.",
         *_URL,
     ),
     Setting(
         "chat.slack-url",
         "https://hooks.slack.com/services/REPLACE/WITH/YOURS",
-        "Empty: no Slack.",
+        "Address of a Slack webhook. If it is empty, Slack is left out.",
         *_URL,
     ),
-    Setting("chat.slack-channel", "#azure-maintenance", "Channel for pages and tickets."),
+    Setting(
+        "chat.slack-channel", "#azure-maintenance", "Slack channel that gets pages and tickets."
+    ),
     Setting(
         "tickets.webhook-url",
         "https://tickets.example.com/webhook",
-        "Empty: no webhook for tickets.",
+        "Address that gets tickets. If it is empty, no webhook gets them.",
         *_URL,
     ),
-    Setting("tickets.email-to", "on-call@example.com", "Empty: no e-mail."),
-    Setting("tickets.email-from", "alertmanager@example.com", "The sender."),
+    Setting(
+        "tickets.email-to",
+        "on-call@example.com",
+        "Address of the e-mails for tickets. If it is empty, no e-mail is sent.",
+    ),
+    Setting("tickets.email-from", "alertmanager@example.com", "Sender of these e-mails."),
     Setting(
         "tickets.email-smarthost",
         "smtp.example.com:587",
-        "The mail server.",
+        "Mail server that sends them.",
         r"\S+:\d+",
         "HOST:PORT",
     ),

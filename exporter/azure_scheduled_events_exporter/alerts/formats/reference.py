@@ -21,9 +21,10 @@ _END = "## How it ends\n"
 _HEAD = f"""\
 # Alerts, recorded series and settings
 
-This page is generated. To generate the files beside it with settings of your own:
-`azure-scheduled-events-exporter assets export DIR --values FILE`.
-How to use them: [docs/alerts.md]({DOCUMENTATION}alerts.md).
+This page is generated. `azure-scheduled-events-exporter assets export DIR --values FILE`
+writes it, and the files beside it, with settings of your own.
+[Alerts]({DOCUMENTATION}alerts.md) describes how to use them.
+The runbook behind each name says when the alert resolves.
 """
 
 
@@ -35,7 +36,7 @@ def reference(settings: Settings) -> str:
             f"[{each.name}]({runbooks}/{each.name}.md)",
             each.severity,
             each.holds or "at once",
-            f"{each.meaning} {each.ends}",
+            each.meaning,
         )
         for each in alerts(settings)
     ]
@@ -69,12 +70,11 @@ def runbooks(folder: Path) -> Iterator[tuple[Path, str]]:
         if _BODY not in text:
             raise ExporterError(f"{path}: write this runbook, with a section Impact")
         body = text[text.index(_BODY) :].partition(_END)[0].rstrip()
-        after = f", after {alert.holds}" if alert.holds else ""
         parts = (
             f"# {alert.name}",
             f"**What happened:** {alert.meaning}",
             f"**What to do:** {alert.advice}",
-            f"Severity: {alert.severity}{after}.",
+            f"**Severity:** {alert.severity}.",
             body,
             f"{_END}\n{alert.ends}",
         )
