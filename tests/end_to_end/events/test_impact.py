@@ -3,22 +3,31 @@
 import json
 import os
 import signal
-import socket
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
+from dataclasses import dataclass
 from email.utils import formatdate
+from pathlib import Path
 
 import pytest
 
-from azure_scheduled_events_exporter.polling.kernel import NETWORK, tcp_counter
+from azure_scheduled_events_exporter.core.spans import trace_id
 from azure_scheduled_events_exporter.simulator import Simulator
+from support.commands import command
 from support.events.imds_bodies import entry
-from support.programs import Exporter, eventually, fetch
+from support.events.network import Network, talking, wired
+from support.monitoring.collector import Collector, Told
+from support.programs import COMMAND, Exporter, eventually, fetch
+from support.quiet import QUIET
 
 Start = Callable[..., Exporter]
 POLL = ("--poll.interval", "300ms", "--instance.name", "vm_0")
 STARTED = entry(EventType="Freeze", EventStatus="Started", NotBefore="", DurationInSeconds=1)
+QUIET_EVENT = "0C0FFEE0-0000-4000-8000-000000000000"
+LOSSY_EVENT = "1C0FFEE0-0000-4000-8000-000000000001"
+CONNECTIONS = 5
+LOST_SECONDS = 20.0
 
 
 def started(simulator: Simulator, exporter: Exporter) -> None:
@@ -52,39 +61,99 @@ def test_a_pause_longer_than_announced(
     assert shown["kind"] == ("announced" if harmless_below == "2s" else "harmless")
 
 
-def retransmitted() -> int:
-    """Return what the kernel has counted."""
-    return tcp_counter((NETWORK / "snmp").read_bytes(), b"Tcp", b"RetransSegs") or 0
+@dataclass(frozen=True)
+class Scene:
+    """An exporter on a VM whose network may lose packets; IMDS is on the VM's loopback device."""
 
+    imds: Simulator
+    exporter: Exporter
+    collector: Collector
+    journal: Path
 
-@contextmanager
-def unanswered_connections(count: int) -> Iterator[None]:
-    """Try to connect to a socket whose queue is full.
-
-    The kernel drops the first packet and repeats it later.
-    """
-    with ExitStack() as stack:
-        server = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
-        for _ in range(count):
-            client = stack.enter_context(socket.socket())
-            client.settimeout(0)
-            client.connect_ex(server.getsockname())
+    @contextmanager
+    def event(self, event_id: str) -> Iterator[None]:
+        """A Freeze of the VM: Started, and over at the end."""
+        event = STARTED | {"EventId": event_id}
+        due = formatdate(time.time() + 900, usegmt=True)
+        self.imds.set_document([event | {"EventStatus": "Scheduled", "NotBefore": due}])
+        self._shows("event_info", event_id)
+        self.imds.set_document([event])
+        self._shows("event_started_timestamp_seconds", event_id)
         yield
+        self.imds.set_document([])
+        self._shows("event_ended_timestamp_seconds", event_id)
+
+    def _shows(self, name: str, event_id: str) -> None:
+        self.exporter.shows(name, lambda now: now.value(name, event_id=event_id))
+
+    def assert_told(self, event_id: str, during: tuple[int, int]) -> None:
+        """Metrics, span, JSON and report have these segments and timeouts of an event."""
+        segments, timeouts = during
+        shown = json.loads(fetch(f"{self.exporter.url}/api/v1/events").body)["history"]
+        [life] = [each for each in shown if each["event_id"] == event_id]
+        assert (life["tcp_retransmitted_segments"], life["tcp_timeouts"]) == during
+        span = eventually(lambda: self._span(event_id), "the span of the event")
+        assert span
+        prefix = "azure.scheduled_event.tcp_"
+        assert span.attributes[f"{prefix}retransmitted_segments"] == segments
+        assert span.attributes[f"{prefix}timeouts"] == timeouts
+        written = command("report", event_id, "--journal.path", str(self.journal)).stdout
+        rows = [line.split(" | ") for line in written.splitlines() if line.startswith("| TCP")]
+        assert [(name, said) for name, _, said in rows] == [
+            ("| TCP segments sent again", f"{segments} |"),
+            ("| TCP retransmission timeouts", f"{timeouts} |"),
+        ]
+
+    def counted(self, event_id: str) -> tuple[int, int]:
+        """Return the segments and timeouts that the metrics have of an event."""
+        names = ("event_tcp_retransmitted_segments", "event_tcp_timeouts")
+        scrape = self.exporter.scrape()
+        segments, timeouts = (scrape.value(name, event_id=event_id) for name in names)
+        return int(segments or 0), int(timeouts or 0)
+
+    def _span(self, event_id: str) -> Told | None:
+        spans = self.collector.spans(trace_id(event_id)).values()
+        return next((each for each in spans if each.name == "started"), None)
 
 
-@pytest.mark.skipif(not NETWORK.exists(), reason="no Linux")
-def test_connections_that_stall(simulator: Simulator, start_exporter: Start) -> None:
-    """Segments that are sent again while an event is Started are counted for it."""
-    exporter = start_exporter(simulator.url, *POLL)
-    started(simulator, exporter)
-    before = retransmitted()
-    with unanswered_connections(20):
-        eventually(lambda: retransmitted() - before >= 15, "segments sent again")
-        simulator.set_document([])
-        exporter.shows("the end", lambda now: now.value("event_ended_timestamp_seconds"))
-    scrape = exporter.scrape()
-    assert (scrape.value("event_tcp_retransmitted_segments", scope="self") or 0) >= 15
-    assert (scrape.value("event_tcp_timeouts", scope="self") or 0) >= 1
-    assert (scrape.value("tcp_retransmitted_segments_total", event_type="Freeze") or 0) >= 15
-    [shown] = json.loads(fetch(f"{exporter.url}/api/v1/events").body)["history"]
-    assert shown["tcp_retransmitted_segments"] >= 15
+@pytest.fixture
+def wire() -> Iterator[tuple[Network, Network]]:
+    """Return two networks; skips where the kernel refuses them."""
+    with wired() as networks:
+        yield networks
+
+
+@pytest.fixture
+def scene(wire: tuple[Network, Network], tmp_path: Path) -> Iterator[Scene]:
+    """An exporter in the first of the two networks, with all that it needs on loopback."""
+    journal = tmp_path / "journal"
+    with wire[0].inside(), Simulator(QUIET) as simulator, Collector() as collector:
+        flags = (*POLL, "--journal.path", str(journal), "--otlp.endpoint", collector.url)
+        # Through another program: what starts quickly starts in the network of the tests.
+        quickly = ("env", COMMAND)
+        log = tmp_path / "exporter.log"
+        with Exporter(simulator.url, log, *flags, command=quickly) as exporter:
+            yield Scene(simulator, exporter, collector, journal)
+
+
+def test_connections_that_stall(wire: tuple[Network, Network], scene: Scene) -> None:
+    """While an event is Started, packets are lost for 20 s: metrics, span and report say how many
+    segments were sent again, and how often a timer expired. Beside a quiet event they say 0.
+    """
+    here, there = wire
+    with talking(here, there, CONNECTIONS) as talk:
+        with scene.event(QUIET_EVENT):
+            before = talk.sent
+            eventually(lambda: talk.sent - before >= 100 * CONNECTIONS, "traffic")
+        scene.assert_told(QUIET_EVENT, (0, 0))
+        with scene.event(LOSSY_EVENT), there.without_answers():
+            begun = time.monotonic()
+            eventually(lambda: time.monotonic() - begun >= LOST_SECONDS, "20 s")
+    segments, timeouts = scene.counted(LOSSY_EVENT)
+    # A timer waits for 0.2 s, and then each time twice as long: six times within 20 s.
+    assert segments >= 4 * CONNECTIONS
+    assert timeouts >= 4 * CONNECTIONS
+    scene.assert_told(LOSSY_EVENT, (segments, timeouts))
+    scrape = scene.exporter.scrape()
+    assert scrape.value("tcp_retransmitted_segments_total", event_type="Freeze") == segments
+    assert scrape.value("tcp_timeouts_total", event_type="Freeze") == timeouts

@@ -101,6 +101,16 @@ def test_hostile_texts_in_markdown(text: str) -> None:
     assert columns == [line.count("|") for line in ours if line.startswith("|")]
 
 
+def test_long_texts() -> None:
+    """Of a text that is too long to read, a report has the beginning."""
+    watch = Watch()
+    watch.sees(at(0), replace(SCHEDULED, description="long " * 200_000))
+    content = report(Sources(watch.life))
+    for written in (markdown(content, ""), page(content, "")):
+        assert "long long long" in written
+        assert len(written) < 20_000
+
+
 def test_a_link_to_the_trace() -> None:
     """The address that the user gives is a link in both forms."""
     watch = Watch()

@@ -62,18 +62,18 @@ def _part(part: str | Quoted | Link) -> str:
     if isinstance(part, Link):
         return f"<{part.url}>"
     if isinstance(part, Quoted):
-        return _code(part.text)
+        return _code(part)
     return part
 
 
-def _code(text: str) -> str:
+def _code(quoted: Quoted) -> str:
     """Return a text from outside as code of one line."""
-    shown = printable(text)
-    if not shown.strip():
+    shown = quoted.shown
+    if not shown:
         return "(empty)"
     fence = _fence(shown, 1)
     pad = ""
-    if shown[0] in "` " or shown[-1] in "` ":
+    if "`" in (shown[0], shown[-1]):
         pad = " "
     return f"{fence}{pad}{shown}{pad}{fence}"
 

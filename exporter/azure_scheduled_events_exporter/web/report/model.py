@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycle
 from azure_scheduled_events_exporter.core.records import Record
+from azure_scheduled_events_exporter.errors import printable
 from azure_scheduled_events_exporter.snapshot.hooks import HookRun
+from azure_scheduled_events_exporter.web.wording import clipped
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +17,11 @@ class Quoted:
     """A text from outside: from IMDS, from an operator or from a script."""
 
     text: str
+
+    @property
+    def shown(self) -> str:
+        """Its beginning on one line, without control characters; ``""`` if there is nothing."""
+        return clipped(printable(self.text)).strip()
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from azure_scheduled_events_exporter.errors import printable
 from azure_scheduled_events_exporter.web.html import Markup, file_text, joined, tag
-from azure_scheduled_events_exporter.web.wording import clipped
 
 from .model import Line, Link, Output, Quoted, Report, Section, Table
 
@@ -84,7 +83,7 @@ def _part(part: str | Quoted | Link) -> Markup | str:
     if isinstance(part, Link):
         return tag("a", part.url, href=part.url)
     if isinstance(part, Quoted):
-        return tag("bdi", clipped(printable(part.text)) or "(empty)")
+        return tag("bdi", part.shown or "(empty)")
     return part
 
 
@@ -94,4 +93,6 @@ def _plain(line: Line) -> str:
 
 
 def _text(part: Quoted | Link) -> str:
-    return printable(part.text) if isinstance(part, Quoted) else part.url
+    if isinstance(part, Quoted):
+        return part.shown
+    return part.url
