@@ -140,7 +140,8 @@ class Handler(BaseHTTPRequestHandler):
         lines = [f"HTTP/1.1 {answer.status} {HTTPStatus(answer.status).phrase}"]
         if answer.is_from_imds:
             lines += [f"Content-Type: {answer.content_type}", "Server: IMDS-simulator"]
-        lines += [f"Date: {formatdate(usegmt=True)}", f"Content-Length: {length}"]
+        now = formatdate(self.server.clock(), usegmt=True)
+        lines += [f"Date: {now}", f"Content-Length: {length}"]
         if self.close_connection:
             lines.append("Connection: close")
         return "\r\n".join([*lines, "", ""]).encode("latin-1")
