@@ -88,7 +88,7 @@ class Impact:
         if not is_last and now.at.since(self.ends.at) < KEPT_SECONDS:
             return self
         during = between(self.begins, now) or self.during
-        step = round(_lead(now.at) - _lead(self.begins.at), 2)
+        step = round(_lead(now.at) - _lead(self.begins.at), 2) + 0.0  # never -0.0
         if (during, step) == (self.during, self.clock_step):
             return self
         return replace(self, ends=now, during=during, clock_step=step)

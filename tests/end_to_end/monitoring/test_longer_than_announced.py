@@ -165,20 +165,20 @@ def assert_report(scene: Scene, pauses: Mapping[str, float]) -> None:
     for vm, pause in pauses.items():
         done = command("report", EVENTS[vm], "--journal.path", str(scene.journals[vm]))
         assert done.returncode == 0, done.stderr
-        # A busy machine pauses a VM now and then, too.
-        row = f"| Interruption of the VM | {ANNOUNCED}s | {pause:.1f}s, the longest of "
+        # A busy machine pauses a VM now and then, too: how many pauses there were is left out.
+        row = f"| Interruption of the VM | {ANNOUNCED}s | {pause:.1f}s, "
         assert row in done.stdout
 
 
 def assert_boards(scene: Scene, pauses: Mapping[str, float]) -> None:
-    """The dashboards of the VMs, and the timelines of VMs and fleet, show the pauses."""
+    """The dashboards of the VMs show both pauses; the timeline of the fleet leaves out the twin."""
     for vm, pause in pauses.items():
         variables = of_vm(vm, f"127.0.0.1:{scene.exporters[vm].port}")
         board = BoardReader("vm", scene.chain.url, variables)
         wait_for_row(board, pause)
         wait_for_timeline(board, {"Freeze": f"{pause:g}"})
     fleet = BoardReader("fleet", scene.chain.url, {"$job": JOB})
-    wait_for_timeline(fleet, {vm: f"{pause:g}" for vm, pause in pauses.items()})
+    wait_for_timeline(fleet, {"vm_0": f"{pauses['vm_0']:g}"})
 
 
 def wait_for_row(board: BoardReader, pause: float) -> None:

@@ -157,7 +157,7 @@ def test_what_was_measured() -> None:
     life = replace(watch.life, observed_pause=12.34, pauses=2, impact=impact)
     written = markdown(report(Sources(life)), "")
     for row in (
-        "| Interruption of the VM | 30s | 12.3s, the longest of 2 |",
+        "| Interruption of the VM | 30s | 12.3s, the longest of 2 pauses |",
         "| TCP segments sent again | 1 in the minute before | 120 |",
         "| TCP retransmission timeouts | 0 in the minute before | 7 |",
         "| Step of the clock |  | +11.9 s |",
@@ -165,3 +165,36 @@ def test_what_was_measured() -> None:
         assert row in written
     assert "How long the VM was interrupted" not in written
     assert "What happened to TCP connections" not in written
+
+
+def test_what_only_a_boot_proves() -> None:
+    """An event that nobody watched has no time of a start, and no duration."""
+    watch = Watch()
+    watch.sees(at(0), SCHEDULED)
+    booted = at(NOT_BEFORE - START + 60, boot="boot-2")
+    watch.sees(at(40_000, boot="boot-2"), watched=False, booted_at=booted)
+    assert watch.life.outcome is Transition.COMPLETED
+    written = markdown(report(Sources(watch.life)), "")
+    assert "Nobody watched it start: this VM has booted since, so it happened. Over by " in written
+    assert "| Time Started |  | unknown: nobody watched |" in written
+    assert "Until the start" not in written
+    assert "When exactly it started" in unknowns(watch)
+
+
+def test_when_tcp_was_measured() -> None:
+    """Counters that do not cover the whole event say so."""
+    readings = Readings(at(0))
+    impact = Impact(readings, readings, during=Tcp(120, 7))
+    whole, sudden, restarted = Watch(), Watch(), Watch()
+    whole.sees(at(0), SCHEDULED)
+    restarted.sees(at(0), SCHEDULED)
+    for watch in (whole, sudden, restarted):
+        watch.sees(at(10), STARTED)
+    for watch, boot, said in (
+        (whole, "boot-1", "| 120 |"),
+        (sudden, "boot-1", "| 120, since it was first seen |"),
+        (restarted, "boot-2", "| 120, until this VM restarted |"),
+    ):
+        watch.sees(at(60, boot=boot))
+        life = replace(watch.life, impact=impact)
+        assert said in markdown(report(Sources(life)), "")

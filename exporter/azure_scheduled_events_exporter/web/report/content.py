@@ -4,7 +4,7 @@ Pure. Each statement has its evidence in the journal; what it does not have is n
 with the reason.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator
 
 from azure_scheduled_events_exporter.core.document import EventSource, comparable_name
 from azure_scheduled_events_exporter.core.event_types import EVENT_FACTS, URGENT_NOTICE_SECONDS
@@ -33,7 +33,7 @@ from azure_scheduled_events_exporter.web.wording import (
 )
 
 from .model import Fact, Line, Link, Output, Quoted, Report, Section, Sources, Table
-from .timeline import timeline
+from .timeline import PROVEN_BY_BOOT, timeline
 from .unknown import unknown
 
 _MOST_NAMED = 10
@@ -90,17 +90,7 @@ def _vms(life: Lifecycle) -> Line:
 
 
 def _summary(life: Lifecycle) -> Line:
-    parts: list[str] = [f"First seen at {_time(life.first_seen.wall)}."]
-    if life.started_at is not None and life.announced:
-        waited = life.started_at.since(life.first_seen)
-        parts.append(f"Started at {_time(life.started_at.wall)}, {length(waited)} later.")
-    elif life.started_at is not None:
-        parts.append("It had started when it was first seen.")
-    if life.outcome is not None and life.ended_at is not None:
-        _, said = OUTCOMES[life.outcome]
-        parts.append(f"Over at {_time(life.ended_at.wall)}. {said}")
-    else:
-        parts.append(f"It is current: {standing(life)}.")
+    parts = [f"First seen at {_time(life.first_seen.wall)}.", *_course(life)]
     if life.observed_pause is not None:
         announced = impact(life.event.duration_seconds)
         parts.append(f"Announced interruption: {announced}.")
@@ -108,6 +98,24 @@ def _summary(life: Lifecycle) -> Line:
     if life.approval is None:
         return (" ".join(parts),)
     return (" ".join(parts), " Approved by ", *_approver(life), ".")
+
+
+def _course(life: Lifecycle) -> Iterator[str]:
+    """Yield sentences about its start and its end."""
+    if life.proven_by_boot and life.ended_at is not None:
+        yield PROVEN_BY_BOOT
+        yield f"Over by {_time(life.ended_at.wall)}, when a document no longer showed it."
+        return
+    if life.started_at is not None and life.announced:
+        waited = life.started_at.since(life.first_seen)
+        yield f"Started at {_time(life.started_at.wall)}, {length(waited)} later."
+    elif life.started_at is not None:
+        yield "It had started when it was first seen."
+    if life.outcome is not None and life.ended_at is not None:
+        _, said = OUTCOMES[life.outcome]
+        yield f"Over at {_time(life.ended_at.wall)}. {said}"
+    else:
+        yield f"It is current: {standing(life)}."
 
 
 def _event(life: Lifecycle) -> Section:
@@ -121,13 +129,19 @@ def _event(life: Lifecycle) -> Section:
     facts = [
         Fact("EventId", (Quoted(life.event_id),)),
         Fact("Type", (Quoted(title(life)), f". {meaning(life)}")),
-        Fact("Kind", (KINDS[life.kind],)),
+        Fact("Kind", (_kind(life),)),
         Fact("Requested by", source),
         Fact("VMs", _vms(life)),
         Fact("This VM", _this_vm(life)),
         Fact("Description", description),
     ]
     return Section("The event", facts=tuple(facts))
+
+
+def _kind(life: Lifecycle) -> str:
+    if life.paused_longer:
+        return f"{KINDS[life.kind]}; it paused this VM for longer than announced"
+    return KINDS[life.kind]
 
 
 def _this_vm(life: Lifecycle) -> Line:
@@ -144,7 +158,7 @@ def _this_vm(life: Lifecycle) -> Line:
 
 def _notice(life: Lifecycle) -> Section:
     facts = [Fact("Given", (_given(life),))]
-    if life.started_at is not None and life.announced:
+    if life.started_at is not None and life.announced and not life.proven_by_boot:
         left = length(life.started_at.since(life.first_seen))
         facts.append(Fact("Until the start", (f"{left}, from first seen to Started",)))
     facts.append(Fact("Documented", (_documented(life),)))
@@ -231,8 +245,8 @@ def _impact(life: Lifecycle) -> Section:
     rows = (
         _row("Interruption of the VM", impact(life.event.duration_seconds), _pause(life)),
         _row("Time Started", "", _started(life)),
-        _tcp("TCP segments sent again", "tcp_retransmitted_segments", measured),
-        _tcp("TCP retransmission timeouts", "tcp_timeouts", measured),
+        _tcp("TCP segments sent again", "tcp_retransmitted_segments", life),
+        _tcp("TCP retransmission timeouts", "tcp_timeouts", life),
         _row("Step of the clock", "", _step(measured["clock_step_seconds"])),
     )
     heads = ("", "Announced, or before", "Measured on this VM")
@@ -259,10 +273,16 @@ def _row(*cells: str) -> tuple[Line, ...]:
 def _pause(life: Lifecycle) -> str:
     if life.observed_pause is None:
         return _NOT_MEASURED
-    return f"{paused(life.observed_pause)}, the longest of {life.pauses}"
+    if life.pauses == 0:
+        return paused(life.observed_pause)
+    if life.pauses == 1:
+        return f"{paused(life.observed_pause)}, in one pause"
+    return f"{paused(life.observed_pause)}, the longest of {life.pauses} pauses"
 
 
 def _started(life: Lifecycle) -> str:
+    if life.proven_by_boot:
+        return "unknown: nobody watched"
     seconds = seconds_between(life.started_at, life.ended_at)
     if seconds is None:
         return "still Started"
@@ -271,16 +291,31 @@ def _started(life: Lifecycle) -> str:
     return length(seconds)
 
 
-def _tcp(name: str, key: str, measured: Mapping[str, float | None]) -> tuple[Line, ...]:
+def _tcp(name: str, key: str, life: Lifecycle) -> tuple[Line, ...]:
     """Return the row of a counter of TCP, beside what it was in the minute before."""
+    measured = impact_values(life)
     before = measured[f"{key}_minute_before"]
     usual = ""
     if before is not None:
         usual = f"{before} in the minute before"
     during = _NOT_MEASURED
     if measured[key] is not None:
-        during = str(measured[key])
+        during = f"{measured[key]}{_period(life)}"
     return _row(name, usual, during)
+
+
+def _period(life: Lifecycle) -> str:
+    """Return for which part of an event TCP was measured; ``""``: for all of it."""
+    is_restarted = (
+        life.impact is not None
+        and life.ended_at is not None
+        and life.ended_at.boot_id != life.impact.begins.at.boot_id
+    )
+    if is_restarted:
+        return ", until this VM restarted"
+    if not life.announced:
+        return ", since it was first seen"
+    return ""
 
 
 def _step(seconds: float | None) -> str:

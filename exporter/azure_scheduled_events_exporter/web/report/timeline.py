@@ -31,6 +31,8 @@ _APPROVED = {
     Approver.DEADLINE: "NotBefore has come without an approval.",
 }
 
+PROVEN_BY_BOOT = "Nobody watched it start: this VM has booted since, so it happened."
+
 
 @dataclass(frozen=True, slots=True)
 class _Step:
@@ -42,7 +44,7 @@ def timeline(sources: Sources) -> Table:
     """Return what happened, the oldest first."""
     life = sources.life
     steps = [
-        *_transitions(sources.transitions, is_announced=life.announced),
+        *_transitions(sources),
         *_runs(sources),
         *_requests(sources),
     ]
@@ -72,13 +74,18 @@ def _after(seconds: float) -> str:
     return "" if seconds < 0 else f"+{length(seconds)}"
 
 
-def _transitions(records: tuple[Record, ...], *, is_announced: bool) -> Iterator[_Step]:
+def _transitions(sources: Sources) -> Iterator[_Step]:
+    life = sources.life
     before = None
-    for record in records:
-        if record["transition"] == Transition.STARTED and not is_announced:
+    for record in sources.transitions:
+        transition = record["transition"]
+        if transition == Transition.STARTED and not life.announced:
             continue  # the first line says so
         at = datetime.fromisoformat(str(record["at"])).timestamp()
-        yield _Step(at, (_text(record, before),))
+        text = _text(record, before)
+        if transition == Transition.COMPLETED and life.proven_by_boot:
+            text = f"No longer in the document. {PROVEN_BY_BOOT}"
+        yield _Step(at, (text,))
         before = record.get("not_before")
 
 

@@ -62,6 +62,11 @@ def _of_its_impact(life: Lifecycle) -> Iterator[str]:
     if has_begun and not life.is_mine:
         yield "What the affected VMs noticed: this VM is not one of them, and measures only itself."
         return
+    if has_begun and len(life.event.resources) > 1:
+        yield (
+            "What the other VMs noticed: this VM measures only itself. Each has a report of its"
+            " own."
+        )
     if has_begun and life.observed_pause is None:
         yield (
             "How long the VM was interrupted: no exporter measured on it from the start of the"
