@@ -118,7 +118,10 @@ def _answers() -> Recording:
 
 
 def _back(remembered: str) -> Recording:
-    """A document may miss the event for a moment: that the VM shows it again ends this row."""
+    """A document may miss the event for a moment, just before its VM goes away.
+
+    So what the VM showed counts for as long as this row remembers itself.
+    """
     hit = f"last_over_time({VM_HIT}[1h])"
     return Recording(
         VM_BACK,
@@ -129,11 +132,12 @@ def _back(remembered: str) -> Recording:
               or last_over_time({VM_BACK}[{remembered}])
               and on ({_KEY_AND_EVENT}) {hit}
             )
-            unless on ({_KEY_AND_EVENT}) {VM_IMPACT}
+            unless on ({_KEY_AND_EVENT})
+            ({VM_IMPACT} or last_over_time({VM_IMPACT}[{remembered}]))
         """),
         meaning=(
-            "impacts after which the VM answers and no longer shows the event, and those of events"
-            " that were cancelled"
+            "impacts after which the VM answers and has not shown the event for"
+            f" {remembered}, and those of events that were cancelled"
         ),
     )
 

@@ -54,6 +54,15 @@ WITNESSES = (
         {"VmNotBack": "29m:0 31m30s:1", "Maintenance": "17m:1 25m:1"},
     ),
     Story(
+        "One document without the event, half a minute before its VM goes away.",
+        (
+            *scraped("a", "1x60 0x200"),
+            *hit("a", "_x4 1x53 stale 1x1 stale", 930),
+            ended("a", "E", "_x58 1x0 stale", "cancelled"),
+        ),
+        {"VmNotBack": "29m:0 31m30s:1", "Maintenance": "17m:1 25m:1"},
+    ),
+    Story(
         "One document without the event at a peer ends nothing.",
         (
             *scraped("a", "1x60 0x200"),

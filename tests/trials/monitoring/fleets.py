@@ -2,15 +2,19 @@
 
 A fleet has exporters that lose IMDS or answer no scrape, VMs that go away with their event or fail
 without notice, documents that miss an event for a moment, kinds that change, targets that change,
-and clocks that are off. The oracle knows what really happens; where both answers are right, it is
-silent.
+clocks of VMs that are off by minutes, which the exporter's own :class:`ImdsClock` corrects, and
+sometimes a rule engine whose clock is off. The oracle knows what really happens; where both answers
+are right, it is silent.
 """
 
+import math
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from azure_scheduled_events_exporter.alerts.events import HOLDS, NO_IMPACT_HOLD, RESOLVE_AFTER
+from azure_scheduled_events_exporter.core.timestamp import Timestamp
+from azure_scheduled_events_exporter.polling.clock import ImdsClock
 from support.stories.story import INTERVAL, Row, Story, marked
 
 STEPS = 200
@@ -19,6 +23,8 @@ SLACK = 5
 """Steps around a change in which both answers are right: an own sight is read for a minute."""
 OUTDATED = 4
 """Steps after which another kind replaces one that nobody sees any more."""
+WRONG = 300
+"""Seconds by which a clock is off at most."""
 _PREFIX = "azure_scheduled_events_"
 _PLACE = 'subscription_id="s",resource_group="rg",scale_set="web"'
 _ALERTS = {"far_ahead": "DegradedHost", "without_notice": "WithoutNotice"}
@@ -50,19 +56,50 @@ class Exporter:
     Attributes:
         states: ``up``, ``blind`` (without IMDS) or ``down``, at each step.
         misses: steps at which its document misses every event.
+        errors: by how many seconds the clock of its VM is off, at each step.
         moves_at: from this step on it has another address.
+        seen: when it last saw each event, by its clock, and of which kind.
+        started: when each event started, by its clock.
+        ended: when each event ended, by its clock.
+        looks: what its document showed at each step, kinds by event; None if it read none.
     """
 
     vm: str
     states: list[str]
     misses: set[int]
+    errors: list[float]
     moves_at: int = STEPS
-    seen: dict[str, tuple[int, str]] = field(default_factory=dict)
-    ended: dict[str, int] = field(default_factory=dict)
+    seen: dict[str, tuple[float, str]] = field(default_factory=dict)
+    started: dict[str, float] = field(default_factory=dict)
+    ended: dict[str, float] = field(default_factory=dict)
+    looks: list[dict[str, str] | None] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._machine = 0.0
+        self._clock = self._new_clock()
+
+    def _new_clock(self) -> ImdsClock:
+        return ImdsClock(lambda: Timestamp(self._machine))
 
     def address(self, step: int) -> str:
         """Return its address."""
         return self.vm if step < self.moves_at else f"{self.vm}-moved"
+
+    def read_clock(self, step: int, imds_time: float) -> float:
+        """Return the time as the exporter has it after an answer that IMDS sent at ``imds_time``.
+
+        Its Date header has whole seconds.
+        """
+        self._machine = imds_time + self.errors[step]
+        self._clock.correct(math.floor(imds_time))
+        return self._clock().wall
+
+    def stop(self) -> None:
+        """End with the VM."""
+        self.seen.clear()
+        self.started.clear()
+        self.ended.clear()
+        self._clock = self._new_clock()
 
 
 @dataclass(frozen=True)
@@ -77,10 +114,13 @@ class Check:
 
 @dataclass
 class Fleet:
-    """A story with the oracle's checks."""
+    """A story with the oracle's checks, and of what it was made."""
 
     story: Story
     checks: list[Check]
+    events: list[Event]
+    exporters: list[Exporter]
+    witnesses: dict[str, "Witness"]
 
 
 @dataclass
@@ -88,11 +128,13 @@ class Witness:
     """What exporters did with one event.
 
     Attributes:
+        ahead: how many steps the clock of IMDS is ahead of that of the rule engine.
         sights: at which steps somebody saw it, by kind.
         shown: at which steps somebody showed it, also without IMDS, by kind.
         ends: at which steps somebody saw it end, or missed it for a moment.
     """
 
+    ahead: int = 0
     sights: dict[str, set[int]] = field(default_factory=dict)
     shown: dict[str, set[int]] = field(default_factory=dict)
     ends: set[int] = field(default_factory=set)
@@ -106,7 +148,10 @@ def fleet(seed: str) -> Fleet:
     if events[0].vm == events[1].vm:  # two events on one VM are a story of their own
         events.pop()
     exporters = [_exporter(chance, vm, events) for vm in vms]
-    witnesses = {event.name: Witness() for event in events}
+    ahead = 0
+    if chance.random() < 0.25:
+        ahead = chance.randint(-WRONG // INTERVAL, WRONG // INTERVAL)
+    witnesses = {event.name: Witness(ahead) for event in events}
     samples: dict[str, list[str]] = {}
     for step in range(STEPS):
         for each in exporters:
@@ -117,9 +162,9 @@ def fleet(seed: str) -> Fleet:
     )
     checks = [
         *(check for each in events for check in _page(each, witnesses[each.name])),
-        *(check for each in events for check in _missing(each, exporters)),
+        *(check for each in events for check in _missing(each, exporters, ahead)),
     ]
-    return Fleet(Story(seed, rows, {}), checks)
+    return Fleet(Story(seed, rows, {}), checks, events, exporters, witnesses)
 
 
 def _event(chance: random.Random, name: str, vm: str) -> Event:
@@ -157,7 +202,16 @@ def _exporter(chance: random.Random, vm: str, events: list[Event]) -> Exporter:
         if event.back < STEPS and chance.random() < 0.3:
             moves_at = event.back
     misses = {chance.randrange(STEPS) for _ in range(chance.randint(0, 3))}
-    return Exporter(vm, states, misses, moves_at)
+    return Exporter(vm, states, misses, _errors(chance), moves_at)
+
+
+def _errors(chance: random.Random) -> list[float]:
+    """Return by how much a clock is off: right, or wrong by minutes, and now and then set anew."""
+    errors: list[float] = []
+    while len(errors) < STEPS:
+        error = chance.choice([0.0, chance.uniform(-WRONG, WRONG)])
+        errors += [error] * chance.randint(10, STEPS)
+    return errors[:STEPS]
 
 
 def _exported(
@@ -165,78 +219,101 @@ def _exported(
 ) -> Iterator[Row]:
     """Yield the samples of an exporter at a step, and note what it saw."""
     state = exporter.states[step]
+    exporter.looks.append({} if state == "up" else None)
     target = f'job="azure-scheduled-events",instance="{exporter.address(step)}:10169"'
     yield f"up{{{target}}}", "0" if state in {"down", "away"} else "1"
     if state == "away":
-        exporter.seen.clear()  # the exporter ends with its VM
-        exporter.ended.clear()
+        exporter.stop()
     if state in {"down", "away"}:
         return
     name = f'vm_id="{exporter.vm}",vm_name="{exporter.vm}",computer_name="{exporter.vm}"'
     yield f"{_PREFIX}up{{{target}}}", "1" if state == "up" else "0"
     yield f"{_PREFIX}instance_info{{{name},{_PLACE},{target}}}", "1"
     for event in events:
+        witness = witnesses[event.name]
         if state == "up":
-            _look(exporter, event, step, witnesses[event.name])
+            _look(exporter, event, step, witness)
         of_event = f'event_id="{event.name}",event_type="{event.event_type}"'
         if event.name in exporter.ended:
             labels = f'{of_event},scope="self",outcome="completed",{target}'
-            at = str(exporter.ended[event.name] * INTERVAL)
+            at = f"{exporter.ended[event.name]:.3f}"
             yield f"{_PREFIX}event_ended_timestamp_seconds{{{labels}}}", at
         if event.name not in exporter.seen:
             continue
         seen, kind = exporter.seen[event.name]
-        witnesses[event.name].shown.setdefault(kind, set()).add(step)
+        witness.shown.setdefault(kind, set()).add(step)
         is_own = exporter.vm == event.vm
         labels = f'{of_event},kind="{kind}",scope="{"self" if is_own else "peer"}",{target}'
-        impact = str(event.impact * INTERVAL)
-        yield f"{_PREFIX}event_seen_timestamp_seconds{{{labels}}}", str(seen * INTERVAL)
+        started = exporter.started.get(event.name)
+        not_before = (event.impact + witness.ahead) * INTERVAL
+        impact = str(not_before if started is None else round(started))
+        yield f"{_PREFIX}event_seen_timestamp_seconds{{{labels}}}", f"{seen:.3f}"
         yield f"{_PREFIX}event_impact_timestamp_seconds{{{labels}}}", impact
         if is_own:
             own = f"{of_event},{name},{_PLACE},{target}"
             yield f"{_PREFIX}vm_impact_timestamp_seconds{{{own}}}", impact
-        elif seen >= event.impact:
+        elif started is not None:
             peer = f'{of_event},vm_name="{event.vm}",{_PLACE},{target}'
             yield f"{_PREFIX}peer_impact_timestamp_seconds{{{peer}}}", impact
 
 
 def _look(exporter: Exporter, event: Event, step: int, witness: Witness) -> None:
     """Let an exporter read a document, which may miss the event."""
+    now = exporter.read_clock(step, (step + witness.ahead) * INTERVAL)
     kind = event.kind(step)
     if kind and step not in exporter.misses:
-        exporter.seen[event.name] = (step, kind)
+        exporter.seen[event.name] = (now, kind)
         exporter.ended.pop(event.name, None)
+        if step >= event.impact:
+            exporter.started.setdefault(event.name, now)
         witness.sights.setdefault(kind, set()).add(step)
+        looked = exporter.looks[step]
+        assert looked is not None, "an exporter without IMDS reads no document"
+        looked[event.name] = kind
     elif event.name in exporter.seen:
         del exporter.seen[event.name]
-        exporter.ended[event.name] = step
+        exporter.started.pop(event.name, None)
+        exporter.ended[event.name] = now
         witness.ends.add(step)
 
 
 def _page(event: Event, witness: Witness) -> Iterator[Check]:
     """Yield when the alerts of an event fire: shown or held, until three minutes after its end."""
     for kind in witness.sights:
-        alert = _ALERTS.get(kind, event.event_type)
-        hold = HOLDS["Redeploy"] if kind == "without_notice" else HOLDS[event.event_type]
-        if kind == "far_ahead":
-            hold = NO_IMPACT_HOLD
-        fires = [_is_told(witness, kind, hold, step) for step in range(STEPS)]
+        fires = [is_told(event, witness, kind, step) for step in range(STEPS)]
         for step in range(0, STEPS, 4):
             if len(set(fires[max(0, step - SLACK) : step + SLACK])) == 1:
-                yield Check(alert, f'event_id="{event.name}"', step, int(fires[step]))
+                label = f'event_id="{event.name}"'
+                yield Check(alert_of(event, kind), label, step, int(fires[step]))
 
 
-def _is_told(witness: Witness, kind: str, hold: int, step: int) -> bool:
+def alert_of(event: Event, kind: str) -> str:
+    """Return the name of the alert that an event of a kind raises."""
+    return _ALERTS.get(kind, event.event_type)
+
+
+def hold_of(event: Event, kind: str) -> int:
+    """Return for how many seconds this alert is held."""
+    if kind == "far_ahead":
+        return NO_IMPACT_HOLD
+    return HOLDS["Redeploy"] if kind == "without_notice" else HOLDS[event.event_type]
+
+
+def is_told(event: Event, witness: Witness, kind: str, step: float) -> bool:
+    """Return whether the rules are to raise the alert of a kind at a step, or between two."""
     newest = max((at for at in witness.sights[kind] if at <= step), default=None)
     if newest is None:
         return False
     anybody = max(at for sights in witness.sights.values() for at in sights if at <= step)
-    is_over = any(anybody <= at <= step - RESOLVE_AFTER // INTERVAL for at in witness.ends)
-    is_held = (step - newest) * INTERVAL < hold or step in witness.shown[kind]
+    over_at = step - RESOLVE_AFTER // INTERVAL - witness.ahead
+    is_over = any(anybody <= at <= min(step, over_at) for at in witness.ends)
+    hold = hold_of(event, kind) // INTERVAL
+    shown = max(at for at in witness.shown[kind] if at <= step)
+    is_held = step < min(shown, newest + witness.ahead) + hold or shown == int(step)
     return is_held and newest >= anybody - OUTDATED and not is_over
 
 
-def _missing(event: Event, exporters: list[Exporter]) -> Iterator[Check]:
+def _missing(event: Event, exporters: list[Exporter], ahead: int) -> Iterator[Check]:
     """Yield when VmNotBack fires: 15 minutes after a VM went away that does not return."""
     own = next(each for each in exporters if each.vm == event.vm)
     vm = f'vm_name="{event.vm}"'
@@ -245,13 +322,13 @@ def _missing(event: Event, exporters: list[Exporter]) -> Iterator[Check]:
             yield Check("VmNotBack", vm, step, 0)
         return
     is_known = event.kinds[event.impact - 1] != "without_notice" and event.first < event.impact
-    is_told = is_known and any(
+    is_seen = is_known and any(
         own.states[step] == "up" and event.kind(step) and step not in own.misses
         for step in range(max(event.first, event.impact - 4), event.impact)
     )
-    fires = event.impact + 60
+    fires = event.impact + max(0, ahead) + 60
     for step in range(0, STEPS, 4):
         if step < fires - SLACK or step > event.back + SLACK:
             yield Check("VmNotBack", vm, step, 0)
-        elif is_told and fires + SLACK < step < event.back - SLACK:
+        elif is_seen and fires + SLACK < step < event.back - SLACK:
             yield Check("VmNotBack", vm, step, 1)

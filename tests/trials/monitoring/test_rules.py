@@ -27,6 +27,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def test_random_fleets(number: int, tmp_path: Path, seed: int) -> None:
     """Each alert fires exactly when the oracle says."""
     found = fleet(f"{seed}/{number}")
+    rules = _rules()
+    checked = {f"{PREFIX}{check.alert}" for check in found.checks}
+    for group in rules["groups"]:  # what no check needs takes half of the time
+        group["rules"] = [rule for rule in group["rules"] if rule.get("alert") in {None, *checked}]
     tests = [
         {
             "expr": (
@@ -39,7 +43,7 @@ def test_random_fleets(number: int, tmp_path: Path, seed: int) -> None:
         for check in found.checks
     ]
     story = {**found.story.to_test(), "promql_expr_test": tests}
-    assert play(tmp_path, _rules(), [story]) == "", found.story.name
+    assert play(tmp_path, rules, [story]) == "", found.story.name
 
 
 CHANGES = {
@@ -68,8 +72,9 @@ CHANGES = {
     "a document without the event is a return": (
         WITNESSES,
         (
-            "unless on (subscription_id, resource_group, scale_set, vm_name, event_id)"
-            " azure_scheduled_events_vm_impact_timestamp_seconds"
+            "unless on (subscription_id, resource_group, scale_set, vm_name, event_id)\n"
+            "(azure_scheduled_events_vm_impact_timestamp_seconds or"
+            " last_over_time(azure_scheduled_events_vm_impact_timestamp_seconds[45s]))"
         ),
         "",
     ),
