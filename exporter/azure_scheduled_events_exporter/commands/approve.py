@@ -78,7 +78,7 @@ _IN_FLIGHT_SECONDS = 2.0
 _WITHDRAWN = "withdrawn before it was sent"
 _NO_NAME = "(none named)"
 _NO_EXPORTER = (
-    "approve: no exporter writes the journal {}, so this command sends the request itself, and"
+    "approve: no exporter uses the journal in {}, so this command sends the request itself, and"
     " writes it to that journal. If an exporter runs here with another journal, name it:"
     " --journal.path"
 )
@@ -177,7 +177,7 @@ def _journal(
                 raise exporter.journal.refusal
             if says:
                 with suppress(OSError):
-                    print(_NO_EXPORTER.format(path), file=sys.stderr, flush=True)
+                    print(_NO_EXPORTER.format(path.absolute()), file=sys.stderr, flush=True)
             exporter.start()
             _wait_for_poll(exporter)
             writable(path).close()  # says it if this user may not write it

@@ -117,10 +117,13 @@ def _journal(config: Config, state: Mapping[str, Any]) -> Finding:
         return ok("exporter-journal", "The exporter writes its journal.")
     if config.journal_path == "memory":
         return note("exporter-journal", "The exporter keeps its journal in memory, as configured.")
-    sentence = f"The exporter cannot write its journal ({journal.get('errors')} errors)."
-    return wrong(
-        "exporter-journal", sentence, "See the checks of the journal above, and the exporter's log."
+    errors = journal.get("errors")
+    sentence = f"The exporter's journal is not on disk ({errors} attempts to write it failed)."
+    hint = (
+        "If it runs with --journal.path memory, give doctor the same setting. Otherwise see the"
+        " checks of the journal above, and the exporter's log."
     )
+    return wrong("exporter-journal", sentence, hint)
 
 
 def _pushes(config: Config, accepted: list[float]) -> Finding:

@@ -33,7 +33,7 @@ PROGRAM = "azure-scheduled-events-exporter"
 def sends_itself(state: Path) -> str:
     """Return the line by which the command says that no exporter sends its request."""
     return (
-        f"approve: no exporter writes the journal {state}, so this command sends the request"
+        f"approve: no exporter uses the journal in {state}, so this command sends the request"
         " itself, and writes it to that journal. If an exporter runs here with another journal,"
         " name it: --journal.path\n"
     )
