@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from azure_scheduled_events_exporter.errors import ExporterError
 
-from .document import clean_text
+from .document_parser import clean_text
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,37 +79,67 @@ def _initial_transitions() -> dict[TransitionKey, int]:
     }
 
 
-def _observed(change: Change) -> Iterator[tuple[str, tuple[str, ...], float]]:
-    """Yield what ``change`` adds to the histograms of :class:`Statistics`: field, key and value.
+@dataclass(frozen=True, slots=True)
+class _Measured:
+    """A value for a histogram of :class:`Statistics`.
+
+    Attributes:
+        histogram: the name of its field.
+        key: which of the histograms there.
+        seconds: the value.
+    """
+
+    histogram: str
+    key: tuple[str, ...]
+    seconds: float
+
+
+def _measured(change: Change) -> Iterator[_Measured]:
+    """Yield what ``change`` adds to the histograms of :class:`Statistics`.
 
     They count events of this VM, and approvals from this VM, so that a sum over a fleet counts each
     event once for each VM that it affects. What follows a wrong end is left out, so each phase of
-    an event is measured once. A lost event ends no phase, because its end was not observed.
+    an event is measured once.
     """
     life = change.lifecycle
-    transition = change.transition
-    event_type = life.event.event_type
     if life.has_returned:
         return
-    began = _start_of(life)
+    if life.is_mine or life.approved_here:
+        yield from _until_approved(change)
+    if life.is_mine:
+        yield from _of_this_vm(change)
+
+
+def _until_approved(change: Change) -> Iterator[_Measured]:
+    life = change.lifecycle
     decided = Transition.APPROVED
     if life.approved_by is Approver.DEADLINE:
-        decided = began
-    if life.approval is not None and transition is decided and (life.is_mine or life.approved_here):
-        latency = life.approval.at.since(life.first_seen)
-        yield "approval_latency", (event_type, str(life.approval.by)), latency
-    if not life.is_mine:
-        return
-    if transition is Transition.DETECTED and life.notice_seconds is not None:
-        yield "notice", (event_type,), life.notice_seconds
-    if life.announced and transition in {began, Transition.CANCELLED}:
+        decided = _start_of(life)
+    if life.approval is not None and change.transition is decided:
+        key = (life.event.event_type, str(life.approval.by))
+        yield _Measured("approval_latency", key, life.approval.at.since(life.first_seen))
+
+
+def _of_this_vm(change: Change) -> Iterator[_Measured]:
+    """Yield notice, phases and pause.
+
+    A lost event ends no phase, because its end was not observed.
+    """
+    life = change.lifecycle
+    event_type = life.event.event_type
+    if change.transition is Transition.DETECTED and life.notice_seconds is not None:
+        yield _Measured("notice", (event_type,), life.notice_seconds)
+    if life.announced and change.transition in {_start_of(life), Transition.CANCELLED}:
         scheduled_until = life.started_at or change.at
-        yield "phases", (event_type, "scheduled"), scheduled_until.since(life.first_seen)
-    if transition is Transition.COMPLETED:
-        if life.started_at is not None:
-            yield "phases", (event_type, "started"), change.at.since(life.started_at)
-        if life.observed_pause is not None:
-            yield "pauses", (event_type,), life.observed_pause
+        scheduled_for = scheduled_until.since(life.first_seen)
+        yield _Measured("phases", (event_type, "scheduled"), scheduled_for)
+    if change.transition is not Transition.COMPLETED:
+        return
+    if life.started_at is not None:
+        started_for = change.at.since(life.started_at)
+        yield _Measured("phases", (event_type, "started"), started_for)
+    if life.observed_pause is not None:
+        yield _Measured("pauses", (event_type,), life.observed_pause)
 
 
 def _start_of(life: Lifecycle) -> Transition:
@@ -216,12 +246,12 @@ class Statistics:
         counters: dict[str, Any] = {name: dict(getattr(self, name)) for name in _COUNTERS}
         histograms: dict[str, Any] = {name: dict(getattr(self, name)) for name in _BOUNDS}
         values = _Values.of(transitions)
-        for each in changes:
-            change = values.bounded(each)
+        for change in map(values.bounded, changes):
             _count_transition(transitions, change)
-            for name, labels, value in _observed(change):
-                before = histograms[name].get(labels, Histogram.empty(_BOUNDS[name]))
-                histograms[name][labels] = before.observe(value)
+            for each in _measured(change):
+                same = histograms[each.histogram]
+                before = same.get(each.key, Histogram.empty(_BOUNDS[each.histogram]))
+                same[each.key] = before.observe(each.seconds)
             for name, number in _counted(change):
                 key = (change.lifecycle.event.event_type,)
                 counters[name][key] = counters[name].get(key, 0) + number

@@ -8,7 +8,8 @@ import logging
 import threading
 import time
 
-from azure_scheduled_events_exporter.core.document import Document, comparable_name, parse_document
+from azure_scheduled_events_exporter.core.document import Document, comparable_name
+from azure_scheduled_events_exporter.core.document_parser import parse_document
 from azure_scheduled_events_exporter.core.instance import parse_instance
 from azure_scheduled_events_exporter.errors import ExporterError, ImdsError, Outcome
 from azure_scheduled_events_exporter.imds.api_versions import event_versions

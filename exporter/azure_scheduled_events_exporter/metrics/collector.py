@@ -4,6 +4,8 @@ To add a metric, add a row to ``METRICS`` and to the table of docs/metrics.md; a
 names. A row's function gets a snapshot. Its text is kept while the fields that the function has
 read are the same objects, so it must read nothing else. A scrape must not call IMDS or wait for a
 poll.
+
+Longer than other modules, because it is one table: each row, and the function that reads it.
 """
 
 import math

@@ -13,11 +13,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any, Final
 
-from azure_scheduled_events_exporter.core.document import (
-    clean_text,
-    comparable_name,
-    parse_not_before,
-)
+from azure_scheduled_events_exporter.core.document import comparable_name
+from azure_scheduled_events_exporter.core.document_parser import clean_text, parse_not_before
 from azure_scheduled_events_exporter.times import iso_time
 
 from .file import RecordedDocument

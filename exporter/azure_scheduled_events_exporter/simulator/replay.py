@@ -10,7 +10,7 @@ from email.utils import formatdate
 from math import floor
 from typing import Final
 
-from azure_scheduled_events_exporter.core.document import parse_document, parse_not_before
+from azure_scheduled_events_exporter.core.document_parser import parse_document, parse_not_before
 from azure_scheduled_events_exporter.errors import InvalidDocumentError
 from azure_scheduled_events_exporter.recording.file import RecordedDocument
 

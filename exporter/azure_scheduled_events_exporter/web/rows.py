@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from azure_scheduled_events_exporter.core.document import parse_document
+from azure_scheduled_events_exporter.core.document_parser import parse_document
 from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycle, State
 from azure_scheduled_events_exporter.core.records import current_record, seconds_between
 from azure_scheduled_events_exporter.errors import ExporterError

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from azure_scheduled_events_exporter.commands.report import chosen, sources_of
-from azure_scheduled_events_exporter.core.document import parse_document
+from azure_scheduled_events_exporter.core.document_parser import parse_document
 from azure_scheduled_events_exporter.core.impact import Impact, Readings, Tcp
 from azure_scheduled_events_exporter.core.kinds import SHORT_FREEZE_SECONDS, with_kind
 from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycle

@@ -5,7 +5,8 @@ import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
-from azure_scheduled_events_exporter.core.document import Document, ScheduledEvent, parse_document
+from azure_scheduled_events_exporter.core.document import Document, ScheduledEvent
+from azure_scheduled_events_exporter.core.document_parser import parse_document
 from azure_scheduled_events_exporter.core.instance import Instance
 
 SOME_ID = "C7061BAC-AFDC-4513-B24B-AA5F13A16123"

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from azure_scheduled_events_exporter.core.document import parse_document
+from azure_scheduled_events_exporter.core.document_parser import parse_document
 from azure_scheduled_events_exporter.errors import UsageError
 from azure_scheduled_events_exporter.recording.file import RecordedDocument, parse, to_text
 from azure_scheduled_events_exporter.recording.redaction import redact

@@ -15,7 +15,7 @@ from typing import Final
 from azure_scheduled_events_exporter.alertmanager.alert import Alert, Catalog, alert_of
 from azure_scheduled_events_exporter.commands.waiting import until
 from azure_scheduled_events_exporter.config.settings import ENVIRONMENT_PREFIX, environment_name
-from azure_scheduled_events_exporter.core.document import parse_document
+from azure_scheduled_events_exporter.core.document_parser import parse_document
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycles
 from azure_scheduled_events_exporter.core.observation import ObservationContext, observe
 from azure_scheduled_events_exporter.errors import ExporterError, UsageError

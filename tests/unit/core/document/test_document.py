@@ -6,12 +6,8 @@ import json
 
 import pytest
 
-from azure_scheduled_events_exporter.core.document import (
-    Document,
-    ScheduledEvent,
-    Scope,
-    parse_document,
-)
+from azure_scheduled_events_exporter.core.document import Document, ScheduledEvent, Scope
+from azure_scheduled_events_exporter.core.document_parser import parse_document
 from azure_scheduled_events_exporter.errors import InvalidDocumentError
 from support.events.imds_bodies import CAPTURED, SOME_ID, body, entry, only, utc
 from support.paths import PAYLOADS

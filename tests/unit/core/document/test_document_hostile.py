@@ -4,7 +4,7 @@ without it.
 
 import pytest
 
-from azure_scheduled_events_exporter.core.document import parse_document
+from azure_scheduled_events_exporter.core.document_parser import parse_document
 from azure_scheduled_events_exporter.errors import InvalidDocumentError
 from support.events.imds_bodies import SOME_ID, body, entry, only
 
