@@ -6,8 +6,10 @@ these hashes are refused too, as in RHEL's Python.
 """
 
 import hashlib
+import hmac
 import ssl
 import sys
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 REFUSED = ("blake2b", "blake2s", "md5", "sha1")
@@ -17,16 +19,25 @@ def _refuse(*_: object, **__: object) -> NoReturn:
     raise ValueError("[digital envelope routines: EVP_DigestInit_ex] disabled for FIPS")
 
 
+def _by_name(known: Callable[..., Any]) -> Callable[..., Any]:
+    """Return ``known``, which is given a hash by its name, as such a host has it."""
+
+    def function(*arguments: Any, **more: Any) -> Any:
+        for each in (*arguments, *more.values()):
+            if isinstance(each, str) and each.lower() in REFUSED:
+                _refuse()
+        return known(*arguments, **more)
+
+    return function
+
+
 def enter() -> None:
     """Make this process one of such a host."""
     for name in REFUSED:
         setattr(hashlib, name, _refuse)
-    known = hashlib.new
-
-    def new(name: str, *arguments: Any, **more: Any) -> Any:
-        return _refuse() if name.lower() in REFUSED else known(name, *arguments, **more)
-
-    hashlib.new = new
+    hashlib.new = _by_name(hashlib.new)
+    hmac.new = _by_name(hmac.new)
+    hmac.digest = _by_name(hmac.digest)
     usual = ssl.SSLContext.set_ciphers
 
     def set_ciphers(context: ssl.SSLContext, names: str) -> None:
