@@ -7,9 +7,9 @@ from support.stories.story import Story, impact, moment, of, target
 _POLLS = 'outcome="{}"'
 
 
-def _each_minute(off: int) -> str:
-    """Return the time of the last poll at each step, once a minute, by a clock that is ``off``."""
-    return " ".join(str(15 * step // 60 * 60 + off) for step in range(80))
+def _each_minute(age: int) -> str:
+    """Return when the last poll was, scraped once a minute, ``age`` seconds after it each time."""
+    return " ".join(f"{60 * minute - age} _x3" for minute in range(20))
 
 
 EXPORTERS = (
@@ -167,12 +167,13 @@ FLAKY = (
         {"Throttled": "4m:0 11m:1"},
     ),
     Story(
-        "A clock that is right, with a poll a minute, and one that lags by two minutes.",
+        "A poll and a scrape a minute, 45 s apart: a clock that is right, and one that lags by two"
+        " minutes.",
         (
             *(of("up", vm, "1x80") for vm in "ab"),
             *(of("poll_interval_seconds", vm, "60x80") for vm in "ab"),
-            of("last_success_timestamp_seconds", "a", _each_minute(0)),
-            of("last_success_timestamp_seconds", "b", _each_minute(-120)),
+            of("last_success_timestamp_seconds", "a", _each_minute(45)),
+            of("last_success_timestamp_seconds", "b", _each_minute(165)),
         ),
         {"ClockOff": "4m:0 11m:1 15m:1"},
     ),
