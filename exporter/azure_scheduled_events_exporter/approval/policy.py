@@ -31,6 +31,8 @@ _STEPS = 30
 They are 2 s apart, so that the next VM sees an approval.
 """
 
+_WITHOUT_APPROVAL = "without approval it begins at NotBefore"
+
 TAKEOVER_SECONDS = 60.0
 """How long each VM of Resources waits for the one before it, unless the rule sets ``takeover``."""
 
@@ -88,17 +90,22 @@ class Match:
         With ``any_scope``, one of its scopes matches; otherwise all have to.
         """
         event = life.event
-        scopes = {life.scope, Scope.SELF} if life.is_mine else {life.scope}
+        scopes = {life.scope}
+        if life.is_mine:
+            scopes.add(Scope.SELF)
         is_in_scope = scopes <= self.scope
         if any_scope:
             is_in_scope = bool(scopes & self.scope)
+        is_of_type = self.event_type is None or event.event_type in self.event_type
+        is_of_source = self.event_source is None or event.source in self.event_source
+        vms = max(life.most_resources, event.resource_count)
         left = None if life.not_before is None else life.not_before - now
         return (
-            (self.event_type is None or event.event_type in self.event_type)
-            and (self.event_source is None or event.source in self.event_source)
+            is_of_type
+            and is_of_source
             and is_in_scope
             and self.allows_duration(event.duration_seconds)
-            and self.resources.holds(max(life.most_resources, event.resource_count))
+            and self.resources.holds(vms)
             and self.notice_left.holds(left)
         )
 
@@ -157,17 +164,17 @@ class Policy:
 
         ``now`` is by the clock of IMDS, as NotBefore is.
         """
-        reason = self._obstacle(life)
-        for rule in () if reason else self.rules:
+        obstacle = self._obstacle(life)
+        if obstacle:
+            return Decision(f"{obstacle}; {_WITHOUT_APPROVAL}")
+        for rule in self.rules:
             # What is held stays held, so any of the event's scopes counts.
             is_hold = rule.action is Action.HOLD
             if rule.match.matches(life, now.wall, any_scope=is_hold):
                 if is_hold:
                     return Decision(f"held by rule '{rule.name}'", rule=rule.name)
                 return _timed(rule, life, vm_name, now.wall, now.since(life.first_seen))
-        return Decision(
-            f"{reason or 'no rule matches it'}; without approval it begins at NotBefore"
-        )
+        return Decision(f"no rule matches it; {_WITHOUT_APPROVAL}")
 
     def _obstacle(self, life: Lifecycle) -> str:
         """Return why no rule may decide about an event, for people; ``""`` if rules may."""
@@ -225,7 +232,8 @@ def _turn(rule: Rule, life: Lifecycle, vm_name: str | None) -> float:
         return 0.0
     if own in names:
         return float(names.index(own))
-    return len(names) + hashlib.sha256(own.encode()).digest()[0] % _STEPS / _STEPS
+    step = hashlib.sha256(own.encode()).digest()[0] % _STEPS
+    return len(names) + step / _STEPS
 
 
 OFF = Policy("off")
@@ -238,11 +246,11 @@ def _sample(name: str, scope: frozenset[Scope], *, turns: bool | None) -> Policy
     """
     requested = Match(frozenset(EventType), frozenset({EventSource.USER}), scope)
     short = Match(frozenset({EventType.FREEZE}), None, scope, Range(0, SHORT_FREEZE_SECONDS))
-    matches = {"user-asked": requested, "short-freeze": short}
     return Policy(
         name,
-        tuple(
-            Rule(each, match, Action.APPROVE, leader_only=turns) for each, match in matches.items()
+        (
+            Rule("user-asked", requested, Action.APPROVE, leader_only=turns),
+            Rule("short-freeze", short, Action.APPROVE, leader_only=turns),
         ),
     )
 
@@ -253,8 +261,9 @@ DOCUMENTED = _sample("documented", frozenset({Scope.SELF}), turns=None)
 DOCUMENTED_ALL = _sample("documented-all", frozenset(Scope), turns=True)
 """Microsoft's sample for every event of the document, of any VM.
 
-So a secondary approves when the primary hangs.
-It also approves events that another VM holds on purpose."""
+So a secondary approves when the primary hangs. It also approves events that another VM holds on
+purpose.
+"""
 
 BUILT_IN: Mapping[str, Policy] = {
     policy.name: policy for policy in (OFF, DOCUMENTED, DOCUMENTED_ALL)

@@ -5,7 +5,7 @@ sends nothing (``approval.sender`` does).
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycle, Lifecycles, State
@@ -46,7 +46,9 @@ class Due:
 
 @dataclass(frozen=True, slots=True)
 class _Retry:
-    at: Timestamp  # the failure
+    """When the last request for an event failed, and how many seconds its retry waits."""
+
+    at: Timestamp
     pause: float
     throttled: bool
 
@@ -78,7 +80,8 @@ class ApprovalScheduler:
     @property
     def policy_name(self) -> str:
         """The policy's name, or ``file``."""
-        return self.policy.policy.name if self.policy.policy.is_built_in else "file"
+        policy = self.policy.policy
+        return policy.name if policy.is_built_in else "file"
 
     def due(
         self,
@@ -88,16 +91,46 @@ class ApprovalScheduler:
         now: Timestamp,
     ) -> tuple[list[Due], dict[int, str]]:
         """Return what to approve now, and results for operators' requests that are not sent."""
-        policy = self.policy.policy
-        current = known.current
         self._count_refusal(known)
-        self._retries = {name: retry for name, retry in self._retries.items() if name in current}
-        # The reasons of a changed policy are logged again.
-        self._reasons.keep(current if policy is self._logged_policy else ())
-        self._logged_policy = policy
+        self._forget_others(known.current)
+        self.statuses = {}
+        due, results = self._requested(known.current, requests, now)
+        policy = self.policy.policy
         if any(rule.dry_run for rule in policy.rules):
             self.counts.setdefault(ApprovalOutcome.DRY_RUN, 0)
-        self.statuses = {}
+        for life in known.current.values():
+            if life.state is State.ADVISORY:
+                self.statuses[life.event_id] = Decision(NOTHING_SCHEDULED)
+            elif life.event_id not in self.statuses and life.is_open_to_approval:
+                decision = policy.decide(life, vm_name, now)
+                if self._may_send_for_rule(life, decision, now):
+                    due.append(Due(life, Approver.EXPORTER, decision.rule))
+        return due, results
+
+    def _forget_others(self, current: Mapping[str, Lifecycle]) -> None:
+        """Forget the failures and logged reasons of all events but ``current``.
+
+        The reasons of a changed policy are logged again.
+        """
+        self._retries = {name: retry for name, retry in self._retries.items() if name in current}
+        policy = self.policy.policy
+        if policy is self._logged_policy:
+            self._reasons.keep(current)
+        else:
+            self._reasons.keep(())
+        self._logged_policy = policy
+
+    def _requested(
+        self,
+        current: Mapping[str, Lifecycle],
+        requests: Sequence[ApprovalRequest],
+        now: Timestamp,
+    ) -> tuple[list[Due], dict[int, str]]:
+        """Return what operators' requests approve now, and the results of the others.
+
+        Sets the status of each event that is requested. Of several requests for one event, the
+        first is sent.
+        """
         due: dict[str, Due] = {}
         results: dict[int, str] = {}
         for request in requests:
@@ -109,16 +142,8 @@ class ApprovalScheduler:
             asked = f"queued: requested by {request.approver} {request.operator}"
             self.statuses[life.event_id] = Decision(asked)
             if self._may_send_for_operator(life, now):
-                due.setdefault(
-                    life.event_id, Due(life, request.approver, request.operator, request.number)
-                )
-        for life in current.values():
-            if life.state is State.ADVISORY:
-                self.statuses[life.event_id] = Decision(NOTHING_SCHEDULED)
-            elif life.event_id not in self.statuses and life.is_open_to_approval:
-                decision = policy.decide(life, vm_name, now)
-                if self._may_send_for_rule(life, decision, now):
-                    due[life.event_id] = Due(life, Approver.EXPORTER, decision.rule)
+                approval = Due(life, request.approver, request.operator, request.number)
+                due.setdefault(life.event_id, approval)
         return list(due.values()), results
 
     def accepted(self, approved: Due) -> None:

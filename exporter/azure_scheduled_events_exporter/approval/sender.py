@@ -36,6 +36,14 @@ _CLOCK_STEP_SECONDS = 60.0
 """An operator's request is not valid before it was made, but a clock may be set back a little."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """What was sent, and what its thread will know of the answer."""
+
+    due: Due
+    answer: Future[None]
+
+
 @dataclass(slots=True, eq=False)
 class ApprovalSender:
     """Sends the approvals of one exporter, one request at a time.
@@ -57,7 +65,7 @@ class ApprovalSender:
     machine_clock: Callable[[], Timestamp]
     log: logging.Logger
     # What was sent, and whose answer has not been taken yet.
-    _sent: tuple[Due, Future[None]] | None = field(default=None, init=False)
+    _sent: _Sent | None = field(default=None, init=False)
     # How often IMDS throttled a request, by its number in the journal.
     _throttled: Counter[int] = field(default_factory=Counter, init=False)
 
@@ -83,21 +91,22 @@ class ApprovalSender:
         certainly this VM's.
         """
         now = self.now()
-        unanswered = None if self._sent is None else self._sent[0].request
+        unanswered = None if self._sent is None else self._sent.due.request
         wanted = self._open_requests(self.machine_clock().wall, unanswered)
         due, results = self.scheduler.due(known, vm_name, wanted, now)
         results = {number: result for number, result in results.items() if number != unanswered}
         if results:
             self.journal.set_request_results(results)
-        for one in due if self._sent is None else ():
+        if self._sent is not None:
+            return None
+        for one in due:
             # If only the journal names this VM, no policy approves: the journal may be another
             # VM's.
-            is_confirmed = (
-                is_name_confirmed
-                or one.approver is not Approver.EXPORTER
-                or one.life.vm_name is None
-            )
-            if one.life.event_id not in shown or not is_confirmed:
+            is_by_policy = one.approver is Approver.EXPORTER
+            is_named_by_journal = one.life.vm_name is not None and not is_name_confirmed
+            if is_by_policy and is_named_by_journal:
+                continue
+            if one.life.event_id not in shown:
                 continue
             if one.request is None or self.journal.mark_sent(one.request):
                 return one
@@ -107,7 +116,7 @@ class ApprovalSender:
         """Begin the request for ``due``; :meth:`answer` has its result."""
         self.log.info("approving", extra=_request_facts(due))
         future: Future[None] = Future()
-        self._sent = due, future
+        self._sent = _Sent(due, future)
 
         def send() -> None:
             try:
@@ -126,10 +135,10 @@ class ApprovalSender:
         """
         if self._sent is None:
             return None
-        due, future = self._sent
-        if not wait([future], seconds).done:
+        due = self._sent.due
+        if not wait([self._sent.answer], seconds).done:
             return None
-        error = future.exception()
+        error = self._sent.answer.exception()
         self._sent = None
         if error is None:
             self.scheduler.accepted(due)
@@ -159,12 +168,11 @@ class ApprovalSender:
     def _open_requests(self, wall: float, unanswered: int | None) -> list[ApprovalRequest]:
         """Return the operators' requests that are valid; write the results of the others."""
         requests = self.journal.inbox.requests
-        expired = [
-            request.number
-            for request in requests
-            if not request.created - _CLOCK_STEP_SECONDS <= wall <= request.expires
-            and request.number != unanswered
-        ]
+        expired = []
+        for request in requests:
+            is_valid = request.created - _CLOCK_STEP_SECONDS <= wall <= request.expires
+            if not is_valid and request.number != unanswered:
+                expired.append(request.number)
         if expired:
             unsent = {number: expired_unsent(self._throttled[number]) for number in expired}
             self.journal.set_request_results(unsent, if_unsent=True)
@@ -182,9 +190,8 @@ def answered(
     """
     if error is None:
         return mark_approved(known, due.life.event_id, due.approver, now, due.life, who=due.who)
-    if (
-        is_not_accepted(error) and due.life.request is None
-    ):  # else an earlier request may have been accepted
+    may_be_accepted_earlier = due.life.request is not None
+    if is_not_accepted(error) and not may_be_accepted_earlier:
         return mark_refused(known, due.life.event_id), ()
     return known, ()
 

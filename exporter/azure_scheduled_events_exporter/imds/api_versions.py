@@ -17,7 +17,8 @@ UNSPECIFIED = ""
 
 INSTANCE_API_VERSIONS = ("2021-02-01", "2017-12-01", "2017-08-01")  # all have ``compute.name``
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
-_MOST_OFFERED = 3
+_MOST_OFFERED = 3  # newer versions that are asked
+_MOST_READ = 20  # entries of the list in an error
 
 
 class ApiVersions:
@@ -34,9 +35,11 @@ class ApiVersions:
     def __init__(self, *versions: str, tell: Callable[[str], None] = lambda _: None) -> None:
         self._versions = versions
         self._tell = tell
-        self._next = [*versions]
-        self.found = versions[0] if len(versions) == 1 else None
+        self._next = list(versions)
+        self.found: str | None = None
         """The version that is used from now on; None until one was answered."""
+        if len(versions) == 1:
+            self.found = versions[0]
 
     @property
     def current(self) -> str:
@@ -58,12 +61,15 @@ class ApiVersions:
         """Go on to the next version; return False if all were asked."""
         if self.found is not None:
             return False
-        if self._next.pop(0) == UNSPECIFIED:
-            newer = sorted((each for each in offered if each > self._versions[-1]), reverse=True)
-            self._next = sorted({*newer[:_MOST_OFFERED], *self._next}, reverse=True)
+        asked = self._next.pop(0)
+        if asked == UNSPECIFIED:
+            newer = [each for each in offered if each > self._versions[-1]]
+            newest = sorted(newer, reverse=True)[:_MOST_OFFERED]
+            self._next = sorted({*newest, *self._next}, reverse=True)
         if self._next:
             return True
-        self._next = [*self._versions]  # for the next time: the service may only have been moving
+        # For the next time: the service may only have been moving.
+        self._next = list(self._versions)
         return False
 
 
@@ -76,7 +82,10 @@ def event_versions(setting: str, tell: Callable[[str], None] = lambda _: None) -
 
 def offered_in(content: object) -> tuple[str, ...]:
     """Return the versions that the error body ``content`` of IMDS names."""
-    offered = content.get("newest-versions") if isinstance(content, dict) else None
+    if not isinstance(content, dict):
+        return ()
+    offered = content.get("newest-versions")
     if not isinstance(offered, list):
         return ()
-    return tuple(each for each in offered[:20] if isinstance(each, str) and _DATE.fullmatch(each))
+    texts = [each for each in offered[:_MOST_READ] if isinstance(each, str)]
+    return tuple(text for text in texts if _DATE.fullmatch(text))

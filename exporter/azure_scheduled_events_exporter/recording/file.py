@@ -12,12 +12,11 @@ to it:
 UTF-8 is half a surrogate pair, as Python's ``surrogateescape`` makes it.
 """
 
-import itertools
 import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Any, Final
 
 from azure_scheduled_events_exporter.errors import UsageError
 
@@ -63,16 +62,28 @@ def from_line(line: str | bytes) -> RecordedDocument | None:
     """Return the document of one line of a recording; None if the line has no valid document."""
     try:
         values = json.loads(line)
-        time = float(values["time"])
-        name = str(values.get("vm_name", ""))
-        body = values["body"].encode("utf-8", "surrogateescape")
-        headers = {str(key): str(value) for key, value in values.get("headers", {}).items()}
-        name.encode()  # ValueError: half a surrogate pair, which no name of a VM contains
-        if values["recording"] != _FORM or not math.isfinite(time):
+        if values["recording"] != _FORM:
             return None
-        return RecordedDocument(time, body, headers, str(values.get("refused", "")), name)
+        document = _document(values)
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         return None
+    if not math.isfinite(document.time):
+        return None
+    return document
+
+
+def _document(values: Any) -> RecordedDocument:
+    """Return the document of a line. Raises almost anything if the line has another form."""
+    vm_name = str(values.get("vm_name", ""))
+    vm_name.encode()  # ValueError: half a surrogate pair, which no name of a VM contains
+    headers = values.get("headers", {})
+    return RecordedDocument(
+        time=float(values["time"]),
+        body=values["body"].encode("utf-8", "surrogateescape"),
+        headers={str(name): str(value) for name, value in headers.items()},
+        refused=str(values.get("refused", "")),
+        vm_name=vm_name,
+    )
 
 
 def parse(text: str, source: str) -> tuple[RecordedDocument, ...]:
@@ -81,10 +92,21 @@ def parse(text: str, source: str) -> tuple[RecordedDocument, ...]:
     Raises:
         UsageError: it is not a recording.
     """
-    documents = [from_line(line) for line in text.split("\n") if line.strip()]
-    sound = [each for each in documents if each is not None]
-    if not sound or len(sound) < len(documents):
-        raise UsageError(f"{source}: is no recording: 'history --record FILE' writes one")
-    # The VM's clock may have been set back.
-    times = itertools.accumulate((each.time for each in sound), max)
-    return tuple(replace(each, time=time) for each, time in zip(sound, times, strict=True))
+    documents: list[RecordedDocument] = []
+    latest = -math.inf
+    for line in text.split("\n"):
+        if not line.strip():
+            continue
+        document = from_line(line)
+        if document is None:
+            raise _no_recording(source)
+        # The VM's clock may have been set back.
+        latest = max(latest, document.time)
+        documents.append(replace(document, time=latest))
+    if not documents:
+        raise _no_recording(source)
+    return tuple(documents)
+
+
+def _no_recording(source: str) -> UsageError:
+    return UsageError(f"{source}: is no recording: 'history --record FILE' writes one")

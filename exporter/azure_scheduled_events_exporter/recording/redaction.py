@@ -90,36 +90,43 @@ class _StandIns:
             return {self._key(name): self._value(name, inner) for name, inner in value.items()}
         if isinstance(value, list):
             return [self._value(key, inner) for inner in value]
-        if (
-            value is None
-            or isinstance(value, bool)
-            or (key in _NUMBERS and not isinstance(value, str))
-        ):
+        if isinstance(value, str):
+            return self._text(key, value)
+        if value is None or isinstance(value, bool) or key in _NUMBERS:
             return value
-        return self._text(key, value if isinstance(value, str) else clean_text(value))
+        return self._text(key, clean_text(value))
 
     def _key(self, name: str) -> str:
         return name if name in _KNOWN_KEYS else self._for("Field{}", name)
 
     def _text(self, key: str, text: str) -> str:
-        is_kept = (key in _WORDS and _WORD.fullmatch(text)) or (
-            key in _NUMBERS and _NUMBER.fullmatch(text)
-        )
-        if is_kept or not text.strip():
+        is_word = key in _WORDS and _WORD.fullmatch(text)
+        is_number = key in _NUMBERS and _NUMBER.fullmatch(text)
+        if is_word or is_number or not text.strip():
             return text
-        moment = parse_not_before(text) if key == "NotBefore" else None
-        if moment is not None:
-            return text if _TIME.fullmatch(text) else iso_time(moment)
+        if key == "NotBefore":
+            return self._time(text)
         if key == "Resources":
             return self._name(text)
         if key == "EventId":
             return self._for(_ID, text.upper())
         return self._for("text {}", text)
 
+    def _time(self, text: str) -> str:
+        """Return a time as it is, in ISO 8601 if it has an unusual form; replace other text."""
+        moment = parse_not_before(text)
+        if moment is None:
+            return self._for("text {}", text)
+        if _TIME.fullmatch(text):
+            return text
+        return iso_time(moment)
+
     def _name(self, text: str) -> str:
         """Replace a VM's name; keep the underscore that api-version 2017-03-01 puts in front."""
         name = self._for("vm{}", comparable_name(text))
-        return f"_{name}" if text.startswith("_") else name
+        if text.startswith("_"):
+            return f"_{name}"
+        return name
 
     def _for(self, form: str, text: str) -> str:
         """Return the placeholder for ``text``, a numbered one of this form."""

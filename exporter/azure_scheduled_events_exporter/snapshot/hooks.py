@@ -80,11 +80,14 @@ def counted(runs: Iterable[HookRun]) -> HookStatistics:
         lambda: Histogram.empty(DURATION_BOUNDS)
     )
     left: defaultdict[tuple[str], Histogram] = defaultdict(lambda: Histogram.empty(LEFT_BOUNDS))
-    for run in (each for each in runs if each.outcome is not None):
-        key = (run.event_type, run.phase, str(run.outcome))
-        counts[key] += 1
+    for run in runs:
+        if run.outcome is None:
+            continue
+        counts[run.event_type, run.phase, str(run.outcome)] += 1
+        of_phase = (run.event_type, run.phase)
+        of_type = (run.event_type,)
         if run.duration is not None:
-            durations[key[:2]] = durations[key[:2]].observe(run.duration)
+            durations[of_phase] = durations[of_phase].observe(run.duration)
         if run.seconds_left is not None:
-            left[key[:1]] = left[key[:1]].observe(run.seconds_left)
+            left[of_type] = left[of_type].observe(run.seconds_left)
     return HookStatistics(counts, durations, left)

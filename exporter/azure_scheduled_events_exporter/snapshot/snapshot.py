@@ -133,8 +133,9 @@ class Snapshot:
 
         If so, its own events count as another VM's.
         """
-        names = (self.vm_name, self.identity.vm_name if self.identity else None)
-        return all(names) and len({comparable_name(name) for name in names if name}) > 1
+        if not self.vm_name or self.identity is None or not self.identity.vm_name:
+            return False
+        return comparable_name(self.vm_name) != comparable_name(self.identity.vm_name)
 
     def with_events(self, known: Lifecycles, now: float) -> "Snapshot":
         """Return the snapshot with the events of ``known`` as they are at ``now``, Unix seconds."""
