@@ -10,7 +10,7 @@ import kubernetes_validate  # type: ignore[import-untyped]  # ships no types
 import pytest
 import yaml
 
-from support.charts import NAMES, Manifest, container, of_kind, only, pod, values_of
+from support.charts import NAMES, Manifest, container, helm, of_kind, only, pod, values_of
 from support.commands import command as run_command
 from support.operator_types import validator
 from support.paths import ROOT
@@ -80,6 +80,24 @@ def test_operator_gets_the_rules(charts: dict[str, list[Manifest]]) -> None:
         (ROOT / "alerts" / "generated" / "kubernetes" / "prometheus-rule.yaml").read_text()
     )
     assert only(charts["everything"], "PrometheusRule")["spec"] == rules["spec"]
+
+
+def test_an_exported_chart_has_the_exported_rules(tmp_path: Path) -> None:
+    """``assets export --values`` gives its chart the rules and settings that it writes beside it,
+    labels to keep included.
+    """
+    values = tmp_path / "values.yaml"
+    values.write_text("labels.keep: [team]\n")
+    folder = tmp_path / "rendered"
+    assert run_command("assets", "export", str(folder), "--values", str(values)).returncode == 0
+    rules = (folder / "alerts/prometheus/prometheus-rules.yml").read_text()
+    assert "by (event_id, event_type, team)" in rules
+    chart = folder / "helm" / "azure-scheduled-events-exporter"
+    done = helm("template", "events", str(chart), "--set", "prometheusRule.enabled=true")
+    manifests = [each for each in yaml.safe_load_all(done.stdout) if each]
+    assert only(manifests, "PrometheusRule")["spec"] == yaml.safe_load(rules)
+    settings = (chart / "files/alerts-values.yaml").read_text()
+    assert settings == (folder / "alerts/exporter/values.yaml").read_text()
 
 
 def test_scrapes_find_the_pods(charts: dict[str, list[Manifest]]) -> None:

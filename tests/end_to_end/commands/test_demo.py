@@ -1,10 +1,14 @@
-"""What the command demo takes from the environment in which it runs, which may be that of a real
-exporter.
-"""
+"""The command demo: the newcomer's first minute, also beside a real exporter."""
 
+import json
+import os
+import re
+import subprocess
 from pathlib import Path
 
-from support.programs import COMMAND, Program, eventually
+import pytest
+
+from support.programs import COMMAND, Program, Scrape, environment, eventually, fetch
 from support.servers.http_peer import Peer
 
 FLAGS = ("--speed", "600", "--web.listen-address", "127.0.0.1:0")
@@ -36,3 +40,67 @@ def test_flags_of_the_demo(tmp_path: Path) -> None:
             demo.wait_for_line("simulator +http")
             eventually(own.alerts, "a simulated alert")
             assert demo.terminate() == 0
+
+
+def test_all_event_types_move(tmp_path: Path) -> None:
+    """The demo prints its addresses, and its metrics move through all five event types."""
+    # Wins over the demo's own default.
+    address = {"AZURE_SCHEDULED_EVENTS_WEB_LISTEN_ADDRESS": "127.0.0.1:0"}
+    flags = ("--speed", "600", "--poll.interval", "250ms")
+    with Program([COMMAND, "demo", *flags], tmp_path / "demo.log", **address) as demo:
+        url = demo.wait_for_line(r"metrics +(http://127\.0\.0\.1:\d+/metrics)\n")[1]
+        assert demo.wait_for_line(r"simulator +(http://127\.0\.0\.1:\d+)")[1] != url
+        seen: dict[str, set[str]] = {"pending": set(), "started": set()}
+
+        def look() -> bool:
+            scrape = Scrape(fetch(url).body.decode())
+            for metric, types in seen.items():
+                types |= {labels["event_type"] for labels, value in scrape.series(metric) if value}
+            counted: dict[str, set[str]] = {"detected": set(), "started": set()}
+            for transition, types in counted.items():
+                series = scrape.series("transitions_total", transition=transition, scope="self")
+                types |= {labels["event_type"] for labels, value in series if value}
+            announced = counted["detected"] >= {
+                "Freeze",
+                "Reboot",
+                "Redeploy",
+                "Preempt",
+                "Terminate",
+            }
+            # At this speed, many states pass between two scrapes of a busy machine; counters
+            # keep them.
+            return announced and len(counted["started"]) >= 3 and all(seen.values())
+
+        eventually(look, f"all five event types; seen {seen}", 90)
+        assert demo.terminate() == 0
+    assert "Traceback" not in demo.log
+
+
+def happened(simulator: str) -> int:
+    """Return how many lines the command had to print: what the simulator has played so far."""
+    return len(json.loads(fetch(f"{simulator}/simulator/record").body)["record"])
+
+
+@pytest.mark.parametrize("name", ["demo", "simulate"])
+def test_reader_that_has_gone(name: str) -> None:
+    """Piped into `head`, it continues until it is stopped, and prints no error."""
+    flags = ("--speed", "6000", "--web.listen-address", "127.0.0.1:0")
+    address = r"(?:simulator +|--imds\.endpoint )(http://127\.0\.0\.1:\d+)"
+    read, write = os.pipe()
+    with subprocess.Popen(
+        [COMMAND, name, *flags],
+        stdout=write,
+        stderr=subprocess.PIPE,
+        env=environment(),
+        text=True,
+    ) as running:
+        os.close(write)
+        with os.fdopen(read) as output:
+            simulator = next(filter(None, (re.search(address, line) for line in output)))
+        before = happened(simulator[1])
+        eventually(lambda: happened(simulator[1]) > before + 2, "events that nobody reads of")
+        running.terminate()
+        _, said = running.communicate(timeout=30)
+    assert running.returncode == 0
+    assert "BrokenPipe" not in said
+    assert "Traceback" not in said

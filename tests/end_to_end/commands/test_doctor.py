@@ -4,21 +4,16 @@ hint that mends it.
 
 import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 
 import bcrypt
 import pytest
 
-from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine
 from support.doctor.doctor_chain import VM, Chain, doctor, healthy_chain
 from support.doctor.doctor_faults import Fault
 from support.doctor.local_faults import LOCAL_FAULTS
 from support.doctor.monitoring_faults import MONITORING_FAULTS
-from support.programs import COMMAND, Exporter, environment, eventually
+from support.programs import COMMAND, environment, eventually
 from support.servers.certificates import Authority
-
-QUIET = Scenario("quiet", "Nothing happens.", (VirtualMachine(VM),), ())
-PUSHING = {"AZURE_SCHEDULED_EVENTS_ALERTMANAGER_URL": "http://127.0.0.1:1"}
 
 
 @pytest.fixture(scope="module")
@@ -120,34 +115,6 @@ def test_a_private_certificate_and_a_password(chain: Chain) -> None:
     assert told.is_ok("served"), told.output
 
 
-def _here(simulator: Simulator, exporter: Exporter) -> dict[str, str | None]:
-    address = f"127.0.0.1:{exporter.port}"
-    return {"imds.endpoint": simulator.url, "web.listen-address": address, "journal.path": "memory"}
-
-
-def test_an_exporter_that_does_not_push_yet(tmp_path: Path) -> None:
-    """An exporter that was not restarted after it was to push alerts is no exporter that pushes."""
-    with Simulator(QUIET) as simulator, Exporter(simulator.url, tmp_path / "log") as exporter:
-        exporter.shows("a poll", lambda scrape: scrape.value("up") == 1)
-        (found,) = doctor(_here(simulator, exporter), **PUSHING).of("exporter-deliveries")
-    assert found["mark"] == "wrong"
-    assert "pushes no alerts, although --alertmanager.url is set" in found["sentence"]
-
-
-def test_requests_stay_within_the_budget(tmp_path: Path) -> None:
-    """Doctor sends the metadata service at most one request in 1.1 s, and only reads."""
-    with Simulator() as simulator:
-        flags = {
-            "imds.endpoint": simulator.url,
-            "journal.path": str(tmp_path),
-            "web.listen-address": "127.0.0.1:1",
-        }
-        doctor(flags)
-        first, second = simulator.requests
-    assert (first.method, second.method) == ("GET", "GET")
-    assert second.at - first.at >= 1.1
-
-
 def test_nothing_is_changed(chain: Chain) -> None:
     """The journal of an exporter that does not run has the same files, with the same content,
     before and after.
@@ -161,18 +128,3 @@ def test_nothing_is_changed(chain: Chain) -> None:
     report = doctor({**chain.here, "journal.path": str(folder)})
     assert report.of("journal-content")[0]["sentence"] == "Events in the journal: 1, of this VM: 1."
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
-
-
-def test_passwords_are_not_shown(tmp_path: Path) -> None:
-    """A password in an address never appears in the report."""
-    flags = {
-        "imds.endpoint": "http://127.0.0.1:1",
-        "journal.path": str(tmp_path),
-        "web.listen-address": "127.0.0.1:1",
-    }
-    addresses = dict.fromkeys(
-        ("prometheus", "alertmanager", "grafana"), "http://me:sesame@127.0.0.1:1"
-    )
-    report = doctor({**flags, **addresses, "otlp.endpoint": "http://me:sesame@127.0.0.1:1"})
-    assert "http://***@127.0.0.1:1" in report.output
-    assert "sesame" not in report.output

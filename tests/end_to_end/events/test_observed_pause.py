@@ -5,17 +5,13 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable
 from email.utils import formatdate
 from pathlib import Path
-
-import pytest
 
 from azure_scheduled_events_exporter.core.spans import trace_id
 from azure_scheduled_events_exporter.simulator import Simulator
 from support.events.imds_bodies import entry
-from support.events.machine import START, Machine
 from support.monitoring.collector import Collector
 from support.programs import COMMAND, Exporter, Scrape, environment, eventually
 
@@ -123,45 +119,3 @@ def test_a_stopped_process(simulator: Simulator, start_exporter: Start, tmp_path
         again = seen(start_exporter(simulator.url, *flags), "completed")
         assert again.series("observed_pause_seconds_sum") == [({"event_type": "Freeze"}, pause)]
         assert again.series("observed_pause_seconds_count") == [({"event_type": "Freeze"}, 1)]
-
-
-@pytest.fixture
-def machine(simulator: Simulator, tmp_path: Path) -> Iterator[Machine]:
-    """A VM that has not started its exporter yet."""
-    with ExitStack() as stack:
-        yield Machine(simulator, tmp_path / "state", stack, name="vm_0")
-
-
-@pytest.mark.parametrize("in_order", [True, False])
-def test_a_reboot(machine: Machine, in_order: bool) -> None:
-    """A reboot's pause lasts from the last sign of life before it to the start of the exporter
-    after it, once.
-
-    That is the exporter's own end in order, at NotBefore, or the last poll while the event was
-    Started.
-    """
-    if in_order:
-        machine.polls(
-            0, None, event("Reboot", "Scheduled") | {"NotBefore": formatdate(START, usegmt=True)}
-        )
-    else:
-        machine.polls(0, None, event("Reboot", "Started"))
-    machine.restarts(boots_at=75.5, in_order=in_order)
-    for at in (85.5, 90):
-        machine.polls(at)
-        assert machine.pauses == {"Reboot": (1, 85.5)}
-        machine.restarts()
-
-
-@pytest.mark.parametrize("in_order", [True, False])
-def test_a_restart_of_the_exporter(machine: Machine, in_order: bool) -> None:
-    """The time without an exporter is not a pause of the VM, and earlier measurements stay."""
-    machine.polls(0, None, event("Freeze", "Scheduled"))
-    for at in (0, 3):  # nobody polls meanwhile, as in a pause
-        machine.polls(at, None, event("Freeze", "Started"))
-    machine.restarts(in_order=in_order)
-    machine.polls(48, None, event("Freeze", "Started"))
-    machine.polls(48)
-    ((count, pause),) = machine.pauses.values()
-    assert count == 1
-    assert pause == pytest.approx(3, abs=0.06)

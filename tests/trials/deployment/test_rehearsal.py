@@ -9,7 +9,7 @@ from support.checkout import Checkout
 CHECKED = (
     "tests/contract",
     "tests/unit/metrics/test_exposition.py",
-    "tests/end_to_end/commands/test_commands.py",
+    "tests/unit/commands/test_cli.py",
     "tests/end_to_end/deployment/test_wheel.py",
 )
 """Tests of what a version or a changelog is written in.

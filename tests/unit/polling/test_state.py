@@ -105,6 +105,7 @@ def test_no_approval_is_sent_twice(machine: Machine, disk_works: threading.Event
     machine.policy = "documented"
     machine.polls(0, None, event(EventSource="User"))
     sent = [each for each in machine.imds.record if each.what is What.APPROVED]
+    assert len(sent) == 1
     machine.restarts(in_order=True)
     disk_works.clear()
     machine.polls(10, None, event(EventSource="User"))

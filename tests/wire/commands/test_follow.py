@@ -32,12 +32,6 @@ def simulator() -> Iterator[Simulator]:
 
 
 @pytest.fixture
-def state(tmp_path: Path) -> Path:
-    """Return the folder of the journal."""
-    return tmp_path / "state"
-
-
-@pytest.fixture
 def follow(simulator: Simulator, state: Path, tmp_path: Path) -> Iterator[Callable[..., Follower]]:
     """Start followers, ``follow(*flags)``, that end with the test."""
     with ExitStack() as stack:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from azure_scheduled_events_exporter.journal.documents import keep
 from azure_scheduled_events_exporter.recording.file import RecordedDocument
 from support.commands import assert_one_line, command
 from support.events.journal_recorder import START, bit_rot, recorders
@@ -33,11 +34,16 @@ def test_damaged(damaged: Path) -> None:
 @pytest.fixture
 def journal(tmp_path: Path) -> Path:
     """Return a journal that has kept one document."""
+    return journal_with(b'{"Events": []}', tmp_path / "state")
+
+
+def journal_with(body: bytes, folder: Path) -> Path:
+    """Return the path of a journal in ``folder`` that has kept ``body``."""
     with recorders() as start:
-        start(tmp_path / "state").journal.keep_document(
-            RecordedDocument(START, b'{"Events": []}', {"Date": "now"})
-        )
-    return tmp_path / "state" / "journal.sqlite"
+        start(folder)
+    path = folder / "journal.sqlite"
+    keep(path, RecordedDocument(START, body, {"Date": "now"}))
+    return path
 
 
 def record(journal: Path, target: Path) -> subprocess.CompletedProcess[str]:
@@ -63,8 +69,7 @@ def test_a_recording_replaces_no_file(journal: Path) -> None:
 def test_a_document_on_a_terminal(tmp_path: Path) -> None:
     """What a document contains cannot control a terminal; a pipe gets it unchanged."""
     body = b'{"Events": [],\n"Description": "\x1b]52;c;Zm9v\x07"}'
-    with recorders() as start:
-        start(tmp_path).journal.keep_document(RecordedDocument(START, body, {"Date": "now"}))
+    journal_with(body, tmp_path)
     arguments = [COMMAND, "history", "--journal.path", str(tmp_path), "--documents", "1"]
     master, terminal = pty.openpty()
     subprocess.run(arguments, check=True, stdout=terminal, env=environment(), timeout=60)

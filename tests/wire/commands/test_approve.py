@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -31,6 +31,13 @@ from support.events.follower import event
 from support.programs import PATIENCE, Exporter, environment, fetch
 
 NOBODY = 65534
+
+
+@pytest.fixture
+def simulator() -> Iterator[Simulator]:
+    """Return a simulator of the group; nothing begins for an hour after its approval."""
+    with Simulator(group()) as simulator:
+        yield simulator
 
 
 def test_beside_a_running_exporter(

@@ -8,11 +8,9 @@ import pytest
 import yaml
 
 from azure_scheduled_events_exporter.commands.cli import main
-from support.charts import helm
 from support.paths import ROOT
 
 PLACEHOLDER = re.compile(rb"REPLACE|example\.com")
-CHART = "helm/azure-scheduled-events-exporter"
 
 
 @pytest.fixture(scope="module")
@@ -39,21 +37,6 @@ def test_no_placeholder_is_left(exported: Path) -> None:
     files = [path for path in exported.rglob("*") if path.is_file()]
     assert len(files) > 50
     assert [str(path) for path in files if PLACEHOLDER.search(path.read_bytes())] == []
-
-
-def test_chart_has_the_same_rules(exported: Path) -> None:
-    """The exported chart installs the rules of the values file, labels to keep included."""
-    rendered = (exported / "alerts/prometheus/prometheus-rules.yml").read_text()
-    assert "by (event_id, event_type, team)" in rendered
-    done = helm("template", "events", str(exported / CHART), "--set", "prometheusRule.enabled=true")
-    (rule,) = [
-        each
-        for each in yaml.safe_load_all(done.stdout)
-        if each and each["kind"] == "PrometheusRule"
-    ]
-    assert rule["spec"] == yaml.safe_load(rendered)
-    settings = (exported / CHART / "files/alerts-values.yaml").read_text()
-    assert settings == (exported / "alerts/exporter/values.yaml").read_text()
 
 
 def test_no_key_goes_to_exporters(exported: Path) -> None:

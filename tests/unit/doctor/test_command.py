@@ -1,0 +1,52 @@
+"""The command ``doctor`` on one VM: what it asks, and what its report never has."""
+
+from pathlib import Path
+
+from azure_scheduled_events_exporter.simulator import Simulator
+from support.doctor.doctor_chain import doctor
+from support.programs import Exporter
+
+PUSHING = {"AZURE_SCHEDULED_EVENTS_ALERTMANAGER_URL": "http://127.0.0.1:1"}
+
+
+def _here(simulator: Simulator, exporter: Exporter) -> dict[str, str | None]:
+    address = f"127.0.0.1:{exporter.port}"
+    return {"imds.endpoint": simulator.url, "web.listen-address": address, "journal.path": "memory"}
+
+
+def test_an_exporter_that_does_not_push_yet(simulator: Simulator, tmp_path: Path) -> None:
+    """An exporter that was not restarted after it was to push alerts is no exporter that pushes."""
+    with Exporter(simulator.url, tmp_path / "log") as exporter:
+        exporter.shows("a poll", lambda scrape: scrape.value("up") == 1)
+        (found,) = doctor(_here(simulator, exporter), **PUSHING).of("exporter-deliveries")
+    assert found["mark"] == "wrong"
+    assert "pushes no alerts, although --alertmanager.url is set" in found["sentence"]
+
+
+def test_requests_stay_within_the_budget(tmp_path: Path) -> None:
+    """Doctor sends the metadata service at most one request in 1.1 s, and only reads."""
+    with Simulator() as simulator:
+        flags = {
+            "imds.endpoint": simulator.url,
+            "journal.path": str(tmp_path),
+            "web.listen-address": "127.0.0.1:1",
+        }
+        doctor(flags)
+        first, second = simulator.requests
+    assert (first.method, second.method) == ("GET", "GET")
+    assert second.at - first.at >= 1.1
+
+
+def test_passwords_are_not_shown(tmp_path: Path) -> None:
+    """A password in an address never appears in the report."""
+    flags = {
+        "imds.endpoint": "http://127.0.0.1:1",
+        "journal.path": str(tmp_path),
+        "web.listen-address": "127.0.0.1:1",
+    }
+    addresses = dict.fromkeys(
+        ("prometheus", "alertmanager", "grafana"), "http://me:sesame@127.0.0.1:1"
+    )
+    report = doctor({**flags, **addresses, "otlp.endpoint": "http://me:sesame@127.0.0.1:1"})
+    assert "http://***@127.0.0.1:1" in report.output
+    assert "sesame" not in report.output

@@ -1,0 +1,40 @@
+"""The pause of a VM that is measured across a reboot, and across a restart of the exporter."""
+
+from email.utils import formatdate
+
+import pytest
+
+from support.events.machine import START, Machine, event
+
+
+@pytest.mark.parametrize("in_order", [True, False])
+def test_a_reboot(machine: Machine, in_order: bool) -> None:
+    """A reboot's pause lasts from the last sign of life before it to the start of the exporter
+    after it, once.
+
+    That is the exporter's own end in order, at NotBefore, or the last poll while the event was
+    Started.
+    """
+    if in_order:
+        machine.polls(0, None, event("Reboot", NotBefore=formatdate(START, usegmt=True)))
+    else:
+        machine.polls(0, None, event("Reboot", "Started"))
+    machine.restarts(boots_at=75.5, in_order=in_order)
+    for at in (85.5, 90):
+        machine.polls(at)
+        assert machine.pauses == {"Reboot": (1, 85.5)}
+        machine.restarts()
+
+
+@pytest.mark.parametrize("in_order", [True, False])
+def test_a_restart_of_the_exporter(machine: Machine, in_order: bool) -> None:
+    """The time without an exporter is not a pause of the VM, and earlier measurements stay."""
+    machine.polls(0, None, event("Freeze"))
+    for at in (0, 3):  # nobody polls meanwhile, as in a pause
+        machine.polls(at, None, event("Freeze", "Started"))
+    machine.restarts(in_order=in_order)
+    machine.polls(48, None, event("Freeze", "Started"))
+    machine.polls(48)
+    ((count, pause),) = machine.pauses.values()
+    assert count == 1
+    assert pause == pytest.approx(3, abs=0.06)

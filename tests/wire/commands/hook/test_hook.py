@@ -1,0 +1,152 @@
+"""The command ``hook`` beside a simulated metadata service: what its script gets, when it ends,
+what is approved and recorded.
+"""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from azure_scheduled_events_exporter.simulator import Simulator
+from support.events.gate import Gate, Way
+from support.events.hooked_vm import Start, approvals, event, lines, outcomes, polls
+from support.monitoring.collector import Collector
+from support.programs import Exporter, eventually
+
+
+def test_prepares_and_recovers_beside_an_exporter(
+    imds: Simulator, exporter: Exporter, hook: Start, tmp_path: Path
+) -> None:
+    """The script runs once with ``prepare`` and once with ``recover``; metrics and history of the
+    exporter show it.
+    """
+    hook("--approve", "own")
+    imds.set_document([event()])
+    eventually(lambda: approvals(imds), "an approval after the preparation")
+    assert (tmp_path / "vm_0.log").read_text() == "prepare A Reboot announced prepare vm_0 vm_0\n"
+    imds.set_document([])
+    eventually(lambda: lines(tmp_path) == ["prepare A", "recover A"], "the recovery")
+    count = "hook_runs_total"
+    exporter.shows("both runs", lambda scrape: scrape.total(count, outcome="ok") == 2)
+    assert exporter.scrape().total("hook_seconds_left_count", event_type="Reboot") == 1
+    assert outcomes(tmp_path) == [("prepare", "ok"), ("recover", "ok")]
+
+
+def test_trace(
+    imds: Simulator, start_exporter: Callable[..., Exporter], hook: Start, tmp_path: Path
+) -> None:
+    """A run is a span ``hook`` in the trace of its event."""
+    with Collector() as collector:
+        flags = ("--journal.path", str(tmp_path / "vm_0"), "--otlp.endpoint", collector.url)
+        start_exporter(f"{imds.url}/vm/vm_0", *flags, "--poll.interval", "300ms").wait_for_line(
+            "name is known"
+        )
+        hook().wait_for_line("name is known")
+        imds.set_document([event()])
+        spans = collector.wait_for("detected", "hook")
+        assert spans["hook"].attributes["azure.scheduled_event.hook.outcome"] == "ok"
+        assert spans["hook"].parent_id == spans["detected"].parent_id
+
+
+@pytest.mark.parametrize(
+    ("event_type", "script", "notice", "outcome"),
+    [
+        ("Reboot", "exit 3", 60.0, "failed"),
+        ("Preempt", "sleep 60 & sleep 60", 8.0, "timeout"),
+        ("Preempt", "", 30.0, "ok"),
+    ],
+    ids=["fails", "hangs", "eviction"],
+)
+def test_what_is_not_approved(
+    imds: Simulator,
+    exporter: Exporter,
+    hook: Start,
+    tmp_path: Path,
+    event_type: str,
+    script: str,
+    notice: float,
+    outcome: str,
+) -> None:
+    """A failure and an eviction are not approved; what hangs ends with its children; metrics say
+    so.
+    """
+    started = hook("--approve", "own", script=f'echo $$ >"{tmp_path}/pid"; {script}')
+    started.wait_for_line("name is known")
+    imds.set_document([event(notice=notice, EventType=event_type)])
+    exporter.shows(
+        outcome,
+        lambda scrape: scrape.total("hook_runs_total", phase="prepare", outcome=outcome) >= 1,
+    )
+    assert not approvals(imds)
+    group = int((tmp_path / "pid").read_text())
+    assert not [each for each in psutil.process_iter() if _is_of(each, group)]
+
+
+def _is_of(process: psutil.Process, group: int) -> bool:
+    """Return whether a process of the group still runs."""
+    try:
+        return os.getpgid(process.pid) == group and process.status() != psutil.STATUS_ZOMBIE
+    except (psutil.Error, OSError):
+        return False
+
+
+def test_two_events_at_once(imds: Simulator, hook: Start, tmp_path: Path) -> None:
+    """Without an exporter the hook polls itself; it prepares for each event and recovers once,
+    after the last one.
+
+    An advisory starts nothing, and nothing is approved without ``--approve``.
+    """
+    hook()
+    imds.set_document([event("C", EventStatus="Advisory"), event("A"), event("B")])
+    eventually(lambda: sorted(lines(tmp_path)) == ["prepare A", "prepare B"], "both preparations")
+    imds.set_document([event("B")])
+    imds.set_document([])
+    eventually(lambda: len(lines(tmp_path)) == 3, "the recovery")
+    assert lines(tmp_path)[2].startswith("recover")
+    assert not approvals(imds)
+
+
+def test_an_event_of_two_vms(imds: Simulator, hook: Start, tmp_path: Path) -> None:
+    """An event that affects another VM too is prepared for, and not approved: the log says why."""
+    started = hook("--approve", "own")
+    imds.set_document([event(Resources=["vm_0", "vm_1"])])
+    started.wait_for_line("does not approve: the event has other VMs")
+    assert lines(tmp_path) == ["prepare A"]
+    assert not approvals(imds)
+
+
+def test_an_approval_counts_as_the_hook_s(imds: Simulator, exporter: Exporter, hook: Start) -> None:
+    """The exporter counts, logs and keeps who approved: the hook, with the name of its script."""
+    hook("--approve", "own").wait_for_line("name is known")
+    imds.set_document([event()])
+    exporter.shows("it", lambda scrape: scrape.total("event_approved") == 1)
+    count = exporter.scrape().value("approval_latency_seconds_count", approved_by="hook")
+    assert count == 1
+    (line,) = exporter.lines('msg="approval accepted"')
+    assert "approved_by=hook who=vm_0.sh" in line
+
+
+def test_many_events(imds: Simulator, hook: Start, tmp_path: Path) -> None:
+    """At most ten scripts run at once; the others begin when these have ended."""
+    wait = f'while [ ! -e "{tmp_path}/go" ]; do sleep 0.05; done'
+    hook(script=wait)
+    imds.set_document([event(f"E{number}") for number in range(12)])
+    eventually(lambda: len(lines(tmp_path)) == 10, "ten scripts")
+    asked = polls(imds)
+    eventually(lambda: polls(imds) > asked + 3, "more documents")
+    assert len(lines(tmp_path)) == 10
+    (tmp_path / "go").touch()
+    eventually(lambda: len(lines(tmp_path)) == 12, "the others")
+
+
+def test_its_approval_ends_with_it(imds: Simulator, hook: Start) -> None:
+    """The command that approves does not outlive the hook."""
+    with Gate(imds.url, Way.HANG) as gate:
+        started = hook("--approve", "own", endpoint=gate.url)
+        imds.set_document([event()])
+        eventually(lambda: gate.posts, "an approval without an answer")
+        [child] = psutil.Process(started.process.pid).children()
+        started.terminate()
+        assert not child.is_running()

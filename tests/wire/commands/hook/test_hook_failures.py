@@ -1,0 +1,174 @@
+"""The command ``hook`` when something fails: kills, disks, clocks, locales, and mistakes."""
+
+import json
+import os
+from pathlib import Path
+
+from azure_scheduled_events_exporter.commands.hook.runs import state_file
+from azure_scheduled_events_exporter.simulator import Simulator
+from support.commands import assert_one_line, command
+from support.events.hooked_vm import SCRIPT, Start, event, lines, outcomes, polls
+from support.programs import COMMAND, Exporter, Program, environment, eventually
+from trials.clock import WallClock
+
+
+def test_killed_in_the_middle(imds: Simulator, hook: Start, tmp_path: Path) -> None:
+    """A hook that is killed starts again: what it left ends, the script runs again, and recovers
+    after a reboot.
+    """
+    first = hook(script=f'[ -e "{tmp_path}/second" ] || exec sleep 60')
+    imds.set_document([event()])
+    eventually(lambda: lines(tmp_path) == ["prepare A"], "the first run")
+    first.kill()
+    (tmp_path / "second").touch()
+    second = hook(script=f'[ -e "{tmp_path}/third" ] || exec sleep 60')
+    eventually(lambda: lines(tmp_path) == ["prepare A"] * 2, "the second run")
+    second.kill()
+    imds.set_document([])  # the VM has rebooted, and the event is over
+    (tmp_path / "third").touch()
+    hook()
+    eventually(lambda: lines(tmp_path) == ["prepare A", "prepare A", "recover A"], "the recovery")
+    folder = tmp_path / "vm_0"
+    stored = json.loads(state_file(folder, str(tmp_path / "vm_0.sh")).read_text())["unsent"]
+    runs = [json.loads(text) for text in stored]
+    assert [run["outcome"] for run in runs if run["phase"] == "prepare"] == ["failed"]
+
+
+def test_prepares_without_a_journal(imds: Simulator, hook: Start, tmp_path: Path) -> None:
+    """Neither a disk that fails nor an entry that cannot be read keeps another event from the
+    script.
+    """
+    (tmp_path / "file").touch()
+    imds.serve_body(json.dumps({"DocumentIncarnation": 1, "Events": [{}, event()]}).encode())
+    hook("--journal.path", str(tmp_path / "file" / "journal"))
+    eventually(lambda: lines(tmp_path) == ["prepare A"], "the preparation")
+
+
+def test_too_late(imds: Simulator, exporter: Exporter, hook: Start, tmp_path: Path) -> None:
+    """An event that began while the hook was gone is not prepared for: the series of the alert
+    HookFailed counts it.
+    """
+    first = hook(script="exec sleep 60")
+    imds.set_document([event()])
+    eventually(lambda: lines(tmp_path) == ["prepare A"], "the first run")
+    first.kill()
+    imds.set_document([event(EventStatus="Started")])
+    hook()
+    exporter.shows(
+        "it",
+        lambda scrape: scrape.total("hook_runs_total", phase="prepare", outcome="too_late") == 1,
+    )
+    assert lines(tmp_path) == ["prepare A"]
+    assert "run begins" not in (tmp_path / "hook-1.log").read_text()
+
+
+def test_recovers_without_the_journal(
+    imds: Simulator, exporter: Exporter, hook: Start, tmp_path: Path
+) -> None:
+    """What a hook prepared for is recovered, although the journal was renamed and it restarted."""
+    first = hook()
+    imds.set_document([event()])
+    eventually(lambda: outcomes(tmp_path) == [("prepare", "ok")], "the preparation in the journal")
+    first.kill()
+    exporter.kill()
+    for path in (tmp_path / "vm_0").glob("journal.sqlite*"):
+        if ".hook-" not in path.name:
+            path.unlink()
+    imds.set_document([])
+    hook()
+    eventually(lambda: lines(tmp_path) == ["prepare A", "recover A"], "the recovery")
+
+
+def test_one_document_without_the_event(imds: Simulator, hook: Start, tmp_path: Path) -> None:
+    """A document that lacks the event for a moment recovers nothing, and prepares nothing again."""
+    started = hook()
+    started.wait_for_line("name is known")
+    imds.set_document([event()])
+    eventually(lambda: lines(tmp_path) == ["prepare A"], "the preparation")
+    asked = polls(imds)
+    eventually(lambda: polls(imds) >= asked + 4, "documents that show it")
+    imds.set_document([])
+    asked = polls(imds)
+    eventually(lambda: polls(imds) > asked, "one document without it")
+    imds.set_document([event(), event("B")])
+    eventually(lambda: "prepare B" in lines(tmp_path), "the preparation of another event")
+    assert lines(tmp_path) == ["prepare A", "prepare B"]
+
+
+def test_a_wrong_clock(imds: Simulator, tmp_path: Path) -> None:
+    """The notice is measured by the clock of IMDS: a VM whose clock is ahead is not too late."""
+    clock = WallClock(tmp_path / "faketime")
+    clock.set(60)
+    script = tmp_path / "script"
+    script.write_text(SCRIPT.format(log=tmp_path / "vm_0.log"))
+    script.chmod(0o755)
+    flags = ("--imds.endpoint", f"{imds.url}/vm/vm_0", "--journal.path", str(tmp_path / "vm_0"))
+    imds.set_document([event(notice=40, EventType="Preempt")])
+    arguments = [COMMAND, "hook", *flags, "--", str(script)]
+    with Program(arguments, tmp_path / "hook.log", **environment(**clock.environment)) as hook:
+        eventually(lambda: lines(tmp_path) == ["prepare A"], "the preparation")
+        left = float(hook.wait_for_line(r"outcome=ok seconds_left=([\d.]+)")[1])
+        hook.terminate()
+    assert 0 < left < 40
+
+
+def read(path: Path) -> str:
+    """Return the text of a file."""
+    return path.read_text(encoding="utf-8")
+
+
+def test_a_locale_without_the_letters(imds: Simulator, hook: Start, tmp_path: Path) -> None:
+    """A text that the locale cannot encode, or no variable can hold, reaches the script."""
+    description = "Wartung 日本 " + "x" * 200_000
+    shown = f'printf %s "$EVENT_DESCRIPTION" >"{tmp_path}/said"'
+    hook(script=shown, PYTHONUTF8="0", PYTHONCOERCECLOCALE="0", LC_ALL="C")
+    imds.set_document([event(Description=description)])
+    eventually(lambda: (tmp_path / "said").exists() and len(read(tmp_path / "said")), "the script")
+    assert read(tmp_path / "said")[:12] == "Wartung 日本 x"
+
+
+def test_root_follows_no_link(imds: Simulator, hook: Start, tmp_path: Path) -> None:
+    """The user of the exporter cannot make root's hook write to a file of root through a link."""
+    assert os.geteuid() == 0, "this test needs root, to make a folder of somebody else"
+    folder = tmp_path / "vm_0"
+    folder.mkdir(mode=0o700)
+    target = tmp_path / "target"
+    target.mkdir(mode=0o755)
+    path = state_file(folder, str(tmp_path / "vm_0.sh"))
+    for name in (path.name, path.with_suffix(".new").name, f"{path.name}.lock", "journal.sqlite"):
+        (folder / name).symlink_to(target / name)
+    os.chown(folder, 65534, 65534)
+    hook()
+    imds.set_document([event()])
+    eventually(lambda: lines(tmp_path) == ["prepare A"], "the preparation")
+    assert list(target.iterdir()) == []
+
+
+def test_mistakes(tmp_path: Path, hook: Start) -> None:
+    """A mistake is one line, and a second hook of the same script is refused."""
+    for words, said in (
+        (("--kinds", "anounced", "--", "true"), "unknown kind 'anounced'"),
+        (("--lead", "soon", "--", "true"), "--lead"),
+        (("--kinds", "", "--", "true"), "unknown kind ''"),
+        (("--types", "", "--", "true"), "unknown event type ''"),
+        (("--approve", "all", "--", "true"), "--approve"),
+        (("--", str(tmp_path / "nothing")), "does not exist"),
+        ((), "name the command to run behind --"),
+        (
+            ("--types", "Premept", "--", "true"),
+            "unknown event type 'premept': choose from Freeze, ",
+        ),
+    ):
+        assert_one_line(command("hook", "--journal.path", str(tmp_path / "j"), *words), 2, said)
+    other = tmp_path / "notes.txt"
+    other.write_text("another program's file\n" * 100)
+    refused = command(
+        "hook", "--journal.path", str(other), "--imds.endpoint", "http://127.0.0.1:9", "--", "true"
+    )
+    assert_one_line(refused, 1, "cannot be used as --journal.path")
+    assert other.exists()
+    first = hook()
+    first.wait_for_line("name is known")
+    second = hook()
+    second.wait_for_line("another hook")
+    assert second.process.wait(10) == 1
