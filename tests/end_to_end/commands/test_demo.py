@@ -1,14 +1,13 @@
 """The command demo: the newcomer's first minute, also beside a real exporter."""
 
 import json
-import os
 import re
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from support.programs import COMMAND, Program, Scrape, environment, eventually, fetch
+from support.programs import COMMAND, PATIENCE, Program, Scrape, environment, eventually, fetch
 from support.servers.http_peer import Peer
 
 FLAGS = ("--speed", "600", "--web.listen-address", "127.0.0.1:0")
@@ -81,26 +80,31 @@ def happened(simulator: str) -> int:
     return len(json.loads(fetch(f"{simulator}/simulator/record").body)["record"])
 
 
-@pytest.mark.parametrize("name", ["demo", "simulate"])
-def test_reader_that_has_gone(name: str) -> None:
+@pytest.mark.parametrize("arguments", [("demo",), ("simulate", "--loop")])
+def test_reader_that_has_gone(arguments: tuple[str, ...]) -> None:
     """Piped into `head`, it continues until it is stopped, and prints no error."""
     flags = ("--speed", "6000", "--web.listen-address", "127.0.0.1:0")
     address = r"(?:simulator +|--imds\.endpoint )(http://127\.0\.0\.1:\d+)"
-    read, write = os.pipe()
-    with subprocess.Popen(
-        [COMMAND, name, *flags],
-        stdout=write,
+    running = subprocess.Popen(
+        [COMMAND, *arguments, *flags],
+        stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=environment(),
         text=True,
-    ) as running:
-        os.close(write)
-        with os.fdopen(read) as output:
-            simulator = next(filter(None, (re.search(address, line) for line in output)))
-        before = happened(simulator[1])
-        eventually(lambda: happened(simulator[1]) > before + 2, "events that nobody reads of")
+    )
+    try:
+        assert running.stdout
+        simulator = next(filter(None, (re.search(address, line) for line in running.stdout)))[1]
+        running.stdout.close()
+        before = happened(simulator)
+        eventually(lambda: happened(simulator) > before + 2, "events that nobody reads of")
         running.terminate()
-        _, said = running.communicate(timeout=30)
-    assert running.returncode == 0
+        assert running.wait(PATIENCE) == 0
+        assert running.stderr
+        said = running.stderr.read()
+        running.stderr.close()
+    finally:
+        running.kill()
+        running.wait()
     assert "BrokenPipe" not in said
     assert "Traceback" not in said
