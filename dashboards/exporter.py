@@ -117,7 +117,9 @@ def _table() -> list[str]:
     At 10,000 exporters each metric read is dear, so not all rows get a name.
     """
     named = f"bottomk({MOST}, {_BLIND} or on (job, instance) {_LAST})"
-    names = f"{last(INSTANCE_INFO, NAMES, *_TARGET)} and on (job, instance) {named}"
+    infos = f"{last(INSTANCE_INFO, NAMES, *_TARGET)} and on (job, instance) {named}"
+    # An exporter has a series more for each change of its VM's metadata.
+    names = f"group by (job, instance, vm_name) ({infos})"
     return [
         f"sort({cells('State', _ROWS)})",
         cells("Answer age", f"time() - bottomk({MOST}, {_LAST})"),

@@ -18,7 +18,7 @@ from support.commands import command
 from support.events.imds_bodies import entry
 from support.events.network import Network, talking, wired
 from support.monitoring.collector import Collector, Told
-from support.programs import COMMAND, Exporter, eventually, fetch
+from support.programs import COMMAND, PATIENCE, Exporter, eventually, fetch
 from support.quiet import QUIET
 
 Start = Callable[..., Exporter]
@@ -148,7 +148,7 @@ def test_connections_that_stall(wire: tuple[Network, Network], scene: Scene) -> 
         scene.assert_told(QUIET_EVENT, (0, 0))
         with scene.event(LOSSY_EVENT), there.without_answers():
             begun = time.monotonic()
-            eventually(lambda: time.monotonic() - begun >= LOST_SECONDS, "20 s")
+            eventually(lambda: time.monotonic() - begun >= LOST_SECONDS, "20 s", PATIENCE)
     segments, timeouts = scene.counted(LOSSY_EVENT)
     # A timer waits for 0.2 s, and then each time twice as long: six times within 20 s.
     assert segments >= 4 * CONNECTIONS

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from support.programs import eventually
+from support.programs import PATIENCE, eventually
 
 Stop = Callable[[int], AbstractContextManager[None]]
 
@@ -78,4 +78,4 @@ def stand_still(stop: Stop, seconds: Mapping[int, float]) -> None:
 
 
 def _wait_until(moment: float) -> None:
-    eventually(lambda: time.monotonic() >= moment, "the time to pass")
+    eventually(lambda: time.monotonic() >= moment, "the time to pass", PATIENCE)
