@@ -7,7 +7,8 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from azure_scheduled_events_exporter.journal.file import file_path, read_only
+from azure_scheduled_events_exporter.journal.access import read_only
+from azure_scheduled_events_exporter.journal.location import file_path
 from azure_scheduled_events_exporter.simulator import Simulator, What
 from support.programs import Scrape
 

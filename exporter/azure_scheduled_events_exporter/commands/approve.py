@@ -43,14 +43,12 @@ from azure_scheduled_events_exporter.errors import (
 from azure_scheduled_events_exporter.imds.api_versions import event_versions
 from azure_scheduled_events_exporter.imds.client import ImdsClient
 from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
-from azure_scheduled_events_exporter.journal.file import (
-    check_may_be_opened,
-    file_path,
-    is_written,
-    writable,
-)
+from azure_scheduled_events_exporter.journal.access import writable
 from azure_scheduled_events_exporter.journal.folder_owner import as_folder_owner
 from azure_scheduled_events_exporter.journal.inbox import ApprovalRequest
+from azure_scheduled_events_exporter.journal.location import file_path
+from azure_scheduled_events_exporter.journal.lock import is_written
+from azure_scheduled_events_exporter.journal.opening import check_may_be_opened
 from azure_scheduled_events_exporter.journal.store import Store
 from azure_scheduled_events_exporter.polling.clock import ImdsClock, system_clock
 from azure_scheduled_events_exporter.service import daemon
@@ -224,12 +222,12 @@ def _requested(store: Store, chosen: Sequence[Lifecycle], asker: _Asker, config:
     numbers: list[int] = []
     status = 1
     try:
-        numbers = store.add_requests(
+        numbers = store.requests.add(
             ApprovalRequest(life, asker.name, wall, wall + patience, approver=asker.kind)
             for life in chosen
         )
         until(
-            lambda: len(store.request_results(numbers)) == len(numbers),
+            lambda: len(store.requests.results(numbers)) == len(numbers),
             time.monotonic() + patience + config.poll_interval + _EXPIRED_SECONDS,
         )
     except Interrupted as interrupted:
@@ -238,7 +236,7 @@ def _requested(store: Store, chosen: Sequence[Lifecycle], asker: _Asker, config:
         # After the command has reported a failure, the exporter must not send the approval later.
         ignore_signals()
         numbers = numbers or [
-            request.number for request in store.open_requests() if request.created == wall
+            request.number for request in store.requests.open() if request.created == wall
         ]
         results = _withdrawn(store, numbers, config.imds_timeout + _IN_FLIGHT_SECONDS)
     final = [results.get(number, UNKNOWN_RESULT) for number in numbers]
@@ -273,12 +271,12 @@ def _withdrawn(store: Store, numbers: Sequence[int], seconds: float) -> Mapping[
 
     def all_have_results() -> bool:
         # Again and again: what IMDS refused may be sent again.
-        store.withdraw_requests(numbers, _WITHDRAWN)
-        return len(store.request_results(numbers)) == len(numbers)
+        store.requests.withdraw(numbers, _WITHDRAWN)
+        return len(store.requests.results(numbers)) == len(numbers)
 
     if not until(all_have_results, time.monotonic() + seconds):
-        store.withdraw_requests(numbers, UNKNOWN_RESULT, sent_too=True)
-    return store.request_results(numbers)
+        store.requests.withdraw(numbers, UNKNOWN_RESULT, sent_too=True)
+    return store.requests.results(numbers)
 
 
 def _question(chosen: Sequence[Lifecycle]) -> str:

@@ -31,7 +31,7 @@ from azure_scheduled_events_exporter.errors import (
 from azure_scheduled_events_exporter.imds.api_versions import event_versions
 from azure_scheduled_events_exporter.imds.client import ImdsClient
 from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
-from azure_scheduled_events_exporter.journal.file import read_only
+from azure_scheduled_events_exporter.journal.access import read_only
 from azure_scheduled_events_exporter.polling.clock import ImdsClock, system_clock
 from azure_scheduled_events_exporter.polling.document_reader import DocumentReader
 from azure_scheduled_events_exporter.service.endpoint import (

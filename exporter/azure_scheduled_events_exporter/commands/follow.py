@@ -21,7 +21,9 @@ from azure_scheduled_events_exporter.config.settings import Config
 from azure_scheduled_events_exporter.core.document import Scope
 from azure_scheduled_events_exporter.core.records import Record
 from azure_scheduled_events_exporter.errors import ExporterError, UsageError, one_line
-from azure_scheduled_events_exporter.journal.file import MEMORY, is_written, read_only
+from azure_scheduled_events_exporter.journal.access import read_only
+from azure_scheduled_events_exporter.journal.location import MEMORY
+from azure_scheduled_events_exporter.journal.lock import is_written
 from azure_scheduled_events_exporter.journal.store import PAGE, Store
 from azure_scheduled_events_exporter.service import daemon
 

@@ -13,9 +13,11 @@ from itertools import starmap
 from pathlib import Path
 
 from azure_scheduled_events_exporter.errors import ExporterError, UsageError, printable
+from azure_scheduled_events_exporter.journal.access import read_only
 from azure_scheduled_events_exporter.journal.documents import read_documents
-from azure_scheduled_events_exporter.journal.file import file_path, read_only, reason
+from azure_scheduled_events_exporter.journal.failures import reason
 from azure_scheduled_events_exporter.journal.folder_owner import as_folder_owner
+from azure_scheduled_events_exporter.journal.location import file_path
 from azure_scheduled_events_exporter.recording.file import RecordedDocument, to_text
 from azure_scheduled_events_exporter.recording.redaction import LEFT, redact
 from azure_scheduled_events_exporter.web.events_api import past_record
@@ -82,7 +84,7 @@ def run(parsed: argparse.Namespace) -> int:
 
 def _print_events(path: Path, *, as_json: bool) -> None:
     with as_folder_owner(path), closing(read_only(path)) as store:
-        runs = store.hook_runs()
+        runs = store.hook_runs.all()
         lives = [
             (life, [run for run in runs if run.event_id == life.event_id])
             for life in store.history()

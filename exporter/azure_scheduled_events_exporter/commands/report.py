@@ -16,7 +16,7 @@ from azure_scheduled_events_exporter.core.lifecycle import Lifecycle
 from azure_scheduled_events_exporter.core.records import Record
 from azure_scheduled_events_exporter.core.spans import trace_id
 from azure_scheduled_events_exporter.errors import ExporterError, UsageError
-from azure_scheduled_events_exporter.journal.file import read_only
+from azure_scheduled_events_exporter.journal.access import read_only
 from azure_scheduled_events_exporter.journal.folder_owner import as_folder_owner
 from azure_scheduled_events_exporter.journal.store import PAGE, Store
 from azure_scheduled_events_exporter.times import iso_time
@@ -110,10 +110,10 @@ def sources_of(store: Store, life: Lifecycle, trace_link: str = "") -> Sources:
     return Sources(
         life=life,
         transitions=tuple(_transitions(store, life.event_id)),
-        runs=tuple(run for run in store.hook_runs() if run.event_id == life.event_id),
+        runs=tuple(run for run in store.hook_runs.all() if run.event_id == life.event_id),
         asked=tuple(
             Asked(request.operator, request.approver, request.created, result)
-            for request, result in store.requests()
+            for request, result in store.requests.all()
             if request.life.event_id == life.event_id
         ),
         others=tuple(other for other in store.history() if _overlap(life, other)),

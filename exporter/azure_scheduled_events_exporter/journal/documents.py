@@ -14,7 +14,7 @@ from typing import Final
 
 from azure_scheduled_events_exporter.recording.file import RecordedDocument, from_line, to_text
 
-from .file import create
+from .folder_owner import create
 
 LARGEST: Final = 10 << 20
 """Maximum size of both files together, in bytes."""

@@ -12,7 +12,8 @@ import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 
 _CAPABILITY_VERSION_3 = 0x20080522
@@ -36,7 +37,7 @@ def as_folder_owner(journal: Path) -> Iterator[None]:
         yield
         return
     uid, gid = owner
-    libc = ctypes.CDLL(None, use_errno=True)
+    libc = _libc()
     gid_before = libc.setfsgid(ctypes.c_uint(gid))
     uid_before = libc.setfsuid(ctypes.c_uint(uid))
     _keep_reading(libc)
@@ -45,6 +46,11 @@ def as_folder_owner(journal: Path) -> Iterator[None]:
     finally:
         libc.setfsuid(ctypes.c_uint(uid_before))
         libc.setfsgid(ctypes.c_uint(gid_before))
+
+
+@cache
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
 
 
 def may_be_of_another_user(journal: Path) -> bool:
@@ -76,6 +82,33 @@ def follows(link: Path) -> bool:
         return os.lstat(link).st_uid == 0
     except OSError:
         return True  # there is none
+
+
+def create(path: Path) -> None:
+    """Create the file if it is missing, readable by its owner only.
+
+    Other users must not read the events of this VM.
+
+    It belongs to the folder's owner: a service must be able to use what root created. SQLite gives
+    its other files the same mode.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        # Open it once, so that missing write permission is reported as such.
+        os.close(os.open(path, os.O_RDWR))
+        return
+    try:
+        folder = path.parent.stat()
+        if (
+            sys.platform != "win32"
+            and os.geteuid() == 0
+            and (folder.st_uid, folder.st_gid) != (0, 0)
+        ):
+            with suppress(PermissionError):  # a container's root may give nothing away
+                os.fchown(descriptor, folder.st_uid, folder.st_gid)
+    finally:
+        os.close(descriptor)
 
 
 def _owner(journal: Path) -> tuple[int, int] | None:

@@ -1,6 +1,6 @@
 """What other processes write for a running exporter: approval requests and hook runs.
 
-``approve`` and ``hook`` open the journal with ``journal.file.writable`` and add rows in short
+``approve`` and ``hook`` open the journal with ``journal.access.writable`` and add rows in short
 transactions. The exporter's thread sees that another connection has committed, and leaves an
 :class:`Inbox` in memory. Runs are kept when events are pruned, because counters must not fall; one
 takes less than 1 KiB. Must not know when a request is sent (``approval``), or how a command is run

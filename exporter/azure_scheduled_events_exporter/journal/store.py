@@ -1,26 +1,14 @@
 """Reads and writes the journal's tables: SQL over one SQLite connection to its file.
 
 Handles rows and transactions. Must not handle files, failures or threads (``journal.file``,
-``journal.journal``).
+``journal.writer``).
 
-The tables; every value in them is JSON by ``journal.codec``:
-
-- ``transitions``: one row for each transition: number, time, and the record for
-  ``events --follow``.
-- ``lives``: one row for each event: a :class:`Lifecycle`.
-- ``spans``: :class:`SpanFacts` that wait for delivery.
-- ``approval_requests``: operators' requests and their results: none, ``""`` while one is being
-  sent, or a text.
-- ``hook_runs``: runs of ``hook``'s command.
-- ``state``: one row: what :class:`Remembered` has besides events.
-
-Other processes add rows to the tables of ``journal.inbox`` while the exporter runs.
+``journal.schema`` lists the tables; those that commands write too are in ``journal.inbox_tables``.
 """
 
-import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from azure_scheduled_events_exporter.core.lifecycle import (
@@ -34,12 +22,11 @@ from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.errors import (
     CodecError,
     DamagedTextError,
-    ExporterError,
     NotUsableError,
 )
 from azure_scheduled_events_exporter.snapshot.hooks import HookRun, counted
 
-from .codec import decode, decoded, encode
+from .codec import decode, encode
 from .entries import (
     EndedSpan,
     Entry,
@@ -50,21 +37,18 @@ from .entries import (
     RequestResult,
     life_entry,
 )
-from .inbox import ApprovalRequest, Inbox
+from .inbox import Inbox
+from .inbox_tables import HookRunTable, RequestTable
+from .remembered import Remembered
+from .schema import TABLES, check_schema
 
 _Value = TypeVar("_Value")
 
-_APPLICATION_ID: Final = 0x41534531
-"""``ASE1``: marks the journals of this exporter."""
-_SCHEMA_VERSION: Final = 1
-_TABLES: Final = {"transitions", "lives", "spans", "approval_requests", "hook_runs", "state"}
 
 PAGE: Final = 500
 """How many transitions are read at once."""
 _SPANS: Final = 256
 """How many of the spans on disk are known in memory: two batches of ``tracing.delivery``."""
-MOST_REQUESTS: Final = 1000
-"""How many requests to approve may wait: as many as this VM may have events."""
 _PRUNED: Final = 50_000
 """How many transitions are removed at once, which takes less than a second."""
 LARGEST_BYTES: Final = 128 << 20
@@ -75,53 +59,6 @@ Whoever poses as IMDS could fill the disk otherwise.
 _STEPS_BETWEEN_LOOKS: Final = 10_000
 """After how many steps of SQLite's machine a check looks whether it is to stop: a millisecond."""
 
-# A damaged file can hold any value in any column. CHECK would not help: SQLite ignores it in a file
-# that is only read.
-_SCHEMA: Final = f"""
-    PRAGMA journal_mode = WAL;
-    BEGIN IMMEDIATE;
-    CREATE TABLE transitions (
-        seq INTEGER PRIMARY KEY,
-        wall REAL NOT NULL,
-        record TEXT NOT NULL
-    );
-    CREATE TABLE lives (
-        event_id TEXT PRIMARY KEY,
-        first_seen REAL NOT NULL,
-        ended REAL,
-        life TEXT NOT NULL
-    ) WITHOUT ROWID;
-    CREATE INDEX lives_ended ON lives (ended);
-    -- a newer version of a span has a larger rowid
-    CREATE TABLE spans (span_id TEXT PRIMARY KEY, span TEXT NOT NULL);
-    CREATE TABLE approval_requests (
-        number INTEGER PRIMARY KEY AUTOINCREMENT,
-        created REAL NOT NULL,
-        request TEXT NOT NULL,
-        result TEXT
-    );
-    CREATE TABLE hook_runs (
-        run TEXT PRIMARY KEY,
-        started REAL NOT NULL,
-        content TEXT NOT NULL
-    ) WITHOUT ROWID;
-    CREATE TABLE state (
-        one INTEGER PRIMARY KEY CHECK (one = 1),
-        epoch TEXT NOT NULL,
-        last_number INTEGER NOT NULL,
-        vm_id TEXT NOT NULL,
-        statistics TEXT NOT NULL,
-        heartbeat TEXT NOT NULL
-    );
-    PRAGMA application_id = {_APPLICATION_ID};
-    PRAGMA user_version = {_SCHEMA_VERSION};
-    COMMIT;
-"""
-_SET_IF_UNSENT: Final = (
-    "UPDATE approval_requests SET result = ? WHERE number = ? AND result IS NULL"
-)
-_IS_OPEN: Final = "coalesce(result, '') = ''"
-_SET_RESULT: Final = f"UPDATE approval_requests SET result = ? WHERE number = ? AND {_IS_OPEN}"
 _EXPIRED_TRANSITIONS: Final = (
     "DELETE FROM transitions WHERE wall < ?"
     f" AND seq < (SELECT min(seq) FROM transitions) + {_PRUNED}"
@@ -152,28 +89,6 @@ _OLDEST_TENTHS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Remembered:
-    """What a journal knows, which a new file begins with.
-
-    Attributes:
-        lifecycles: the current events, and the last ended ones in the order in which they ended.
-        statistics: of all transitions.
-        last_number: of the newest transition.
-        epoch: a random id of the numbers.
-        vm_id: of the VM that the journal belongs to; ``""`` while that is not known.
-        heartbeat: the last moment at which an event of this VM is known to have been watched; None
-            outside of events.
-    """
-
-    lifecycles: Lifecycles = field(default_factory=Lifecycles)
-    statistics: Statistics = field(default_factory=Statistics)
-    last_number: int = 0
-    epoch: str = field(default_factory=lambda: os.urandom(4).hex())
-    vm_id: str = ""
-    heartbeat: Timestamp | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Position:
     """Where a journal is: the id of its numbers and the last number given.
 
@@ -182,10 +97,6 @@ class Position:
 
     epoch: str = ""
     last_number: int = 0
-
-
-class NothingWrittenError(NotUsableError):
-    """The file is empty, or the process that made it was killed before it made the tables."""
 
 
 class Store:
@@ -204,21 +115,11 @@ class Store:
             NotUsableError: it is refused.
         """
         self.connection = connection
+        self.requests = RequestTable(connection)
+        self.hook_runs = HookRunTable(connection)
         self._db = connection
         self._data_version = 0
-        if not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-            if not writes:
-                raise NothingWrittenError("nothing has been written to it yet")
-            connection.executescript(_SCHEMA)
-        if connection.execute("PRAGMA application_id").fetchone()[0] != _APPLICATION_ID:
-            raise NotUsableError(
-                "it is another program's SQLite file, or of a version before the first release"
-            )
-        version = connection.execute("PRAGMA user_version").fetchone()[0]
-        if version != _SCHEMA_VERSION:
-            raise NotUsableError(
-                f"it is of another version (schema {version}, known here is {_SCHEMA_VERSION})"
-            )
+        check_schema(connection, creates=writes)
         if writes:  # not before it is known to be ours
             connection.execute("PRAGMA journal_mode = WAL")
             # NORMAL can lose committed transitions in a power failure, and an event can be a power
@@ -248,7 +149,7 @@ class Store:
         if problem != "ok":
             raise NotUsableError(problem)
         found = {name for (name,) in self._db.execute("SELECT name FROM sqlite_master")}
-        missing = sorted(_TABLES - found)
+        missing = sorted(TABLES - found)
         if missing:
             raise NotUsableError(f"it is damaged: there is no table {missing[0]}")
         self.restore()
@@ -292,8 +193,7 @@ class Store:
                 sql = "DELETE FROM spans WHERE span_id = ? AND span = coalesce(?, span)"
                 self._db.execute(sql, (span_id, text))
             case RequestResult(number, result, if_unsent):
-                sql = _SET_IF_UNSENT if if_unsent else _SET_RESULT
-                self._db.execute(sql, (result, number))
+                self.requests.set_result(number, result, if_unsent=if_unsent)
             case Expiry(before):
                 for sql in _EXPIRED:
                     self._db.execute(sql, (before,))
@@ -397,7 +297,7 @@ class Store:
         version = self._db.execute("PRAGMA data_version").fetchone()[0]
         if before is None or version != self._data_version:
             self._data_version = version
-            runs: Sequence[HookRun] = self.hook_runs()
+            runs: Sequence[HookRun] = self.hook_runs.all()
             hooks = counted(runs)
         elif is_written:
             runs = before.runs
@@ -405,81 +305,7 @@ class Store:
         else:
             return before
         count = self._db.execute("SELECT count(*) FROM spans").fetchone()[0]
-        return Inbox(self.open_requests(), runs, hooks, self.queued_spans(_SPANS), count)
-
-    def add_requests(self, requests: Iterable[ApprovalRequest]) -> list[int]:
-        """Queue requests to approve events; return the numbers that they get.
-
-        Raises:
-            ExporterError: with them, more than :data:`MOST_REQUESTS` would wait; none is queued.
-        """
-        sql = "INSERT INTO approval_requests (created, request) VALUES (?, ?)"
-        rows = [(request.created, encode(request)) for request in requests]
-        with self._db:
-            numbers = [int(self._db.execute(sql, row).lastrowid or 0) for row in rows]
-            (waiting,) = self._db.execute(
-                f"SELECT count(*) FROM approval_requests WHERE {_IS_OPEN}"
-            ).fetchone()
-            if waiting > MOST_REQUESTS:
-                raise ExporterError(
-                    f"{waiting - len(numbers)} requests to approve events wait in the journal, and"
-                    f" it takes at most {MOST_REQUESTS}: name fewer events, or try again when the"
-                    " exporter has sent them"
-                )
-        return numbers
-
-    def open_requests(self) -> list[ApprovalRequest]:
-        """Return the requests without a result, the oldest :data:`MOST_REQUESTS` of them."""
-        rows = self._db.execute(
-            f"SELECT number, request FROM approval_requests WHERE {_IS_OPEN}"
-            " ORDER BY number LIMIT ?",
-            (MOST_REQUESTS,),
-        ).fetchall()
-        return [
-            replace(each, number=number)
-            for number, text in rows
-            for each in decoded(ApprovalRequest, [text])
-        ]
-
-    def requests(self) -> list[tuple[ApprovalRequest, str]]:
-        """Return all requests, the oldest first, each with its result; ``""`` while it has none."""
-        rows = self._db.execute(
-            "SELECT request, coalesce(result, '') FROM approval_requests ORDER BY number"
-        ).fetchall()
-        return [
-            (request, str(result))
-            for text, result in rows
-            for request in decoded(ApprovalRequest, [text])
-        ]
-
-    def withdraw_requests(
-        self, numbers: Iterable[int], result: str, *, sent_too: bool = False
-    ) -> None:
-        """Write ``result`` to open requests, so that they are not sent.
-
-        With ``sent_too``, also to those that are being sent.
-        """
-        statement = _SET_RESULT if sent_too else _SET_IF_UNSENT
-        with self._db:
-            self._db.executemany(statement, [(result, number) for number in numbers])
-
-    def request_results(self, numbers: Iterable[int]) -> dict[int, str]:
-        """Return the results of those requests that have one."""
-        results = dict(
-            self._db.execute("SELECT number, result FROM approval_requests WHERE result <> ''")
-        )
-        return {number: results[number] for number in numbers if number in results}
-
-    def put_hook_run(self, run: HookRun) -> None:
-        """Write a run, new or changed; writing it again changes nothing."""
-        row = (run.run, run.started, encode(run))
-        with self._db:
-            self._db.execute("REPLACE INTO hook_runs VALUES (?, ?, ?)", row)
-
-    def hook_runs(self) -> list[HookRun]:
-        """Return every run of a hook's command, the oldest first."""
-        rows = self._db.execute("SELECT content FROM hook_runs ORDER BY started").fetchall()
-        return list(decoded(HookRun, (text for (text,) in rows)))
+        return Inbox(self.requests.open(), runs, hooks, self.queued_spans(_SPANS), count)
 
 
 def _sound(kind: type[_Value], text: str) -> _Value:

@@ -32,8 +32,8 @@ from azure_scheduled_events_exporter.http_server.server import Server
 from azure_scheduled_events_exporter.imds.api_versions import event_versions
 from azure_scheduled_events_exporter.imds.client import ImdsClient
 from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
-from azure_scheduled_events_exporter.journal.file import MEMORY
 from azure_scheduled_events_exporter.journal.journal import Journal
+from azure_scheduled_events_exporter.journal.location import MEMORY
 from azure_scheduled_events_exporter.logs import facts
 from azure_scheduled_events_exporter.polling.clock import Clock, ImdsClock, since_boot, system_clock
 from azure_scheduled_events_exporter.polling.kernel import Kernel

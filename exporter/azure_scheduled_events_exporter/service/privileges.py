@@ -22,8 +22,8 @@ from pathlib import Path
 
 import azure_scheduled_events_exporter as exporter
 from azure_scheduled_events_exporter.errors import ExporterError, UsageError
-from azure_scheduled_events_exporter.journal.file import file_path
 from azure_scheduled_events_exporter.journal.folder_owner import may_be_of_another_user
+from azure_scheduled_events_exporter.journal.location import file_path
 
 if sys.platform != "win32":
     import pwd

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from azure_scheduled_events_exporter.journal.file import writable
+from azure_scheduled_events_exporter.journal.access import writable
 from azure_scheduled_events_exporter.journal.inbox import ApprovalRequest
 from azure_scheduled_events_exporter.simulator import Scenario, Simulator, What
 from support.events.approve_command import (
@@ -220,7 +220,7 @@ def test_requests_expire(
     now = time.time()
     with closing(writable(state)) as store:
         request = ApprovalRequest(store.current()[event_id], "ada", now - 60, now - 30)
-        store.add_requests([request])
+        store.requests.add([request])
     eventually(lambda: queued(state) == [], "a result")
     nothing_was_sent(simulator, exporter)
 
@@ -235,8 +235,8 @@ def test_imds_throttles_every_try(
         with closing(writable(state)) as store:
             now = time.time()
             request = ApprovalRequest(store.current()[event_id], "ada", now, now + 3)
-            [number] = store.add_requests([request])
-            results = eventually(lambda: store.request_results([number]), "a result")
+            [number] = store.requests.add([request])
+            results = eventually(lambda: store.requests.results([number]), "a result")
         tries = len(gate.posts)
         assert tries > 1
         said = f"not approved: it was sent, and IMDS throttled all {tries} tries (429): try again"

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import psutil
 
-from azure_scheduled_events_exporter.journal.file import file_path, read_only
+from azure_scheduled_events_exporter.journal.access import read_only
+from azure_scheduled_events_exporter.journal.location import file_path
 from azure_scheduled_events_exporter.simulator import (
     PlannedEvent,
     Scenario,
@@ -130,7 +131,7 @@ def _rest(master: int) -> bytes:
 def queued(state: Path) -> list[str]:
     """Return the EventIds of the approval requests that have no result."""
     with closing(read_only(state)) as store:
-        return [request.life.event_id for request in store.open_requests()]
+        return [request.life.event_id for request in store.requests.open()]
 
 
 @contextmanager

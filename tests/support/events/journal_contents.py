@@ -4,7 +4,7 @@ from collections import Counter
 from contextlib import closing
 from pathlib import Path
 
-from azure_scheduled_events_exporter.journal.file import read_only
+from azure_scheduled_events_exporter.journal.access import read_only
 from azure_scheduled_events_exporter.simulator import Scenario, VirtualMachine
 from support.programs import Exporter, Scrape
 

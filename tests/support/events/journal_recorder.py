@@ -14,9 +14,9 @@ from azure_scheduled_events_exporter.core.observation import ObservationContext,
 from azure_scheduled_events_exporter.core.spans import finished
 from azure_scheduled_events_exporter.core.statistics import Statistics
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
-from azure_scheduled_events_exporter.journal.file import read_only
+from azure_scheduled_events_exporter.journal.access import read_only
 from azure_scheduled_events_exporter.journal.journal import Journal
-from azure_scheduled_events_exporter.journal.store import Remembered
+from azure_scheduled_events_exporter.journal.remembered import Remembered
 from support.programs import eventually
 
 DAY = 86400.0

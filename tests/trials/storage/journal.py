@@ -14,7 +14,7 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from azure_scheduled_events_exporter.journal.file import read_only
+from azure_scheduled_events_exporter.journal.access import read_only
 from azure_scheduled_events_exporter.simulator import Simulator, What
 from support.programs import COMMAND, PATIENCE, Program, environment, eventually
 from trials.clock import WallClock

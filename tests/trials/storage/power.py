@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from azure_scheduled_events_exporter.core.spans import span_id
-from azure_scheduled_events_exporter.journal.file import read_only
+from azure_scheduled_events_exporter.journal.access import read_only
 from azure_scheduled_events_exporter.simulator import PlannedEvent, Scenario, Simulator
 from support.monitoring.collector import Collector
 from support.programs import NOBODY, Exporter

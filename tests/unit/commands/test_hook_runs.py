@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from azure_scheduled_events_exporter.commands.hook.runs import Runs, state_file
+from azure_scheduled_events_exporter.journal.access import read_only
 from azure_scheduled_events_exporter.journal.codec import encode
-from azure_scheduled_events_exporter.journal.file import read_only
 from azure_scheduled_events_exporter.snapshot.hooks import HookRun, Phase
 from support.events.journal_recorder import recorders
 from support.programs import eventually
@@ -31,7 +31,7 @@ def known(folder: Path) -> list[str]:
 def journalled(folder: Path) -> list[str]:
     """Return the runs that the journal has."""
     with closing(read_only(folder)) as store:
-        return [each.run for each in store.hook_runs()]
+        return [each.run for each in store.hook_runs.all()]
 
 
 def test_a_restart_knows_what_was_prepared(tmp_path: Path) -> None:

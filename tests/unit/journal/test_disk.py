@@ -19,13 +19,10 @@ import pytest
 from azure_scheduled_events_exporter.core.lifecycle import Change, Transition
 from azure_scheduled_events_exporter.core.records import Record
 from azure_scheduled_events_exporter.errors import JournalInUseError
-from azure_scheduled_events_exporter.journal.file import (
-    file_path,
-    read_only,
-    writable,
-    writer_lock,
-)
-from azure_scheduled_events_exporter.journal.store import Remembered
+from azure_scheduled_events_exporter.journal.access import read_only, writable
+from azure_scheduled_events_exporter.journal.location import file_path
+from azure_scheduled_events_exporter.journal.lock import writer_lock
+from azure_scheduled_events_exporter.journal.remembered import Remembered
 from azure_scheduled_events_exporter.snapshot.hooks import HookRun
 from support.events.journal_recorder import Open, bit_rot, history, recorders
 from support.programs import eventually
@@ -154,7 +151,7 @@ class TestTrouble:
             "run", "script", "OPEN", "Freeze", "prepare", before.now.wall, "ok", 1.0, 60.0
         )
         with closing(writable(disk.folder)) as store:
-            store.put_hook_run(run)
+            store.hook_runs.put(run)
         before.journal.close()
         trouble(disk)
         recorder = disk.begin(disk.folder)
@@ -262,7 +259,7 @@ def of_a_newer_version(path: Path) -> None:
 
 def of_another_program(path: Path) -> None:
     """Put another database there."""
-    path.unlink()
+    path.unlink(missing_ok=True)
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("CREATE TABLE photographs (taken REAL)")
 
@@ -309,6 +306,28 @@ class TestUnusable:
         (record,) = [each for each in caplog.records if each.levelname == "ERROR"]
         assert record.message == SET_ASIDE
         assert len(list(folder.glob("journal.sqlite.set-aside-*"))) == 1
+
+    def test_only_the_newest_are_kept(self, folder: Path, start: Open) -> None:
+        """A disk that damages the journal again and again is not filled; what the user has renamed
+        stays.
+        """
+        folder.mkdir()
+        kept = folder / "journal.sqlite.set-aside-for-the-vendor"
+        kept.write_text("a file of the user")
+        moments = [f"20260101T00000{number}.000000" for number in range(5)]
+        for moment in moments:
+            for suffix in ("", "-wal", ".documents"):
+                (folder / f"journal.sqlite.set-aside-{moment}{suffix}").write_text("old")
+        of_another_program(folder / "journal.sqlite")
+        start(folder).sees("NEW")
+        names = {path.name for path in folder.glob("*set-aside*")} - {kept.name}
+        assert kept.exists()
+        assert {name for name in names if "20260101" in name} == {
+            f"journal.sqlite.set-aside-{moment}{suffix}"
+            for moment in moments[3:]
+            for suffix in ("", "-wal", ".documents")
+        }
+        assert len(names) == 7, "the new one is a database without more files"
 
     @pytest.mark.parametrize("damage", ["damaged", "removed", "replaced", "without logs"])
     def test_in_use(self, damage: str, folder: Path, start: Open) -> None:

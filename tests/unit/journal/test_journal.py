@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from azure_scheduled_events_exporter.errors import ExporterError, JournalInUseError
-from azure_scheduled_events_exporter.journal.file import file_path, read_only, writable
+from azure_scheduled_events_exporter.journal.access import read_only, writable
 from azure_scheduled_events_exporter.journal.inbox import ApprovalRequest
-from azure_scheduled_events_exporter.journal.store import MOST_REQUESTS
+from azure_scheduled_events_exporter.journal.inbox_tables import MOST_REQUESTS
+from azure_scheduled_events_exporter.journal.location import file_path
 from support.events.journal_recorder import DAY, Open, history
 
 
@@ -166,9 +167,9 @@ def test_requests_are_bounded(folder: Path, start: Open) -> None:
     [life] = recorder.known.current.values()
     request = ApprovalRequest(life, "ada", recorder.now.wall, recorder.now.wall + 60)
     with closing(writable(folder)) as store:
-        numbers = store.add_requests([request] * (MOST_REQUESTS - 1))
+        numbers = store.requests.add([request] * (MOST_REQUESTS - 1))
         with pytest.raises(ExporterError, match=f"{MOST_REQUESTS - 1} requests .* wait in the"):
-            store.add_requests([request] * 2)
-        assert len(store.open_requests()) == MOST_REQUESTS - 1
-        store.withdraw_requests(numbers[:1], "withdrawn")
-        store.add_requests([request] * 2)
+            store.requests.add([request] * 2)
+        assert len(store.requests.open()) == MOST_REQUESTS - 1
+        store.requests.withdraw(numbers[:1], "withdrawn")
+        store.requests.add([request] * 2)

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.errors import CodecError, DamagedTextError, ExporterError
-from azure_scheduled_events_exporter.journal.file import FAILURES, read_only, writable
+from azure_scheduled_events_exporter.journal.access import read_only, writable
+from azure_scheduled_events_exporter.journal.failures import FAILURES
 from azure_scheduled_events_exporter.journal.inbox import ApprovalRequest
 from azure_scheduled_events_exporter.snapshot.hooks import HookRun
 from support.events.journal_recorder import DAY, Recorder, recorders
@@ -36,8 +37,8 @@ def sound() -> bytes:
         events = recorder.known.current.values()
         run = HookRun("run", "script", "E1", "Reboot", "prepare", wall, "ok", 1.0, 60.0)
         with contextlib.closing(writable(Path(folder))) as store:
-            store.put_hook_run(run)
-            store.add_requests(ApprovalRequest(event, "ada", wall, wall + 60) for event in events)
+            store.hook_runs.put(run)
+            store.requests.add(ApprovalRequest(event, "ada", wall, wall + 60) for event in events)
         recorder.journal.record_heartbeat(Timestamp(wall, 3.0, "boot"))
         # Writes the sums of the older half.
         recorder.journal.maintain(recorder.after(90 * DAY - 100).now, lambda: True)

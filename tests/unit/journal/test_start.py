@@ -17,10 +17,14 @@ import pytest
 from azure_scheduled_events_exporter.core.lifecycle import Change, Transition
 from azure_scheduled_events_exporter.core.statistics import Statistics
 from azure_scheduled_events_exporter.errors import JournalInUseError
+from azure_scheduled_events_exporter.journal.access import writable
 from azure_scheduled_events_exporter.journal.entries import NewTransition, life_entry
-from azure_scheduled_events_exporter.journal.file import writable, writer_lock
-from azure_scheduled_events_exporter.journal.journal import MOST_BYTES, WAIT_SECONDS, Journal
-from azure_scheduled_events_exporter.journal.store import LARGEST_BYTES, Remembered, Store
+from azure_scheduled_events_exporter.journal.journal import Journal
+from azure_scheduled_events_exporter.journal.lock import writer_lock
+from azure_scheduled_events_exporter.journal.queue import MOST_BYTES
+from azure_scheduled_events_exporter.journal.remembered import Remembered
+from azure_scheduled_events_exporter.journal.shared import WAIT_SECONDS
+from azure_scheduled_events_exporter.journal.store import LARGEST_BYTES, Store
 from support.events.journal_recorder import DAY, LOG, Open, history
 from support.events.lives import SCHEDULED, Watch, at
 from support.programs import eventually
@@ -121,7 +125,7 @@ journal = Journal(Path(sys.argv[1]), 86400.0, logging.getLogger())
 assert journal.wait_until_read(60) and journal.adopt()
 journal.record()
 from contextlib import closing
-from azure_scheduled_events_exporter.journal.file import writable
+from azure_scheduled_events_exporter.journal.access import writable
 with closing(writable(Path(sys.argv[1]))) as store:
     store.connection.execute("BEGIN IMMEDIATE")
     threading.Timer(0.7, store.connection.rollback).start()
@@ -154,7 +158,7 @@ def test_a_file_system_without_locks(folder: Path, tmp_path: Path) -> None:
     code = """
 import sys
 from pathlib import Path
-from azure_scheduled_events_exporter.journal.file import writer_lock
+from azure_scheduled_events_exporter.journal.lock import writer_lock
 try:
     writer_lock(Path(sys.argv[1]))
 except OSError as error:

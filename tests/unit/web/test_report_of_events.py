@@ -19,7 +19,7 @@ from azure_scheduled_events_exporter.core.impact import Impact, Readings, Tcp
 from azure_scheduled_events_exporter.core.kinds import SHORT_FREEZE_SECONDS, with_kind
 from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycle
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
-from azure_scheduled_events_exporter.journal.file import read_only, writable
+from azure_scheduled_events_exporter.journal.access import read_only, writable
 from azure_scheduled_events_exporter.journal.inbox import ApprovalRequest
 from azure_scheduled_events_exporter.simulator import Scenario, Simulator, shipped
 from azure_scheduled_events_exporter.snapshot.hooks import HookRun
@@ -150,7 +150,7 @@ def test_hooks_and_approvals(machine: Callable[..., Machine], golden: Compare) -
     vm.policy = "documented"
     life = first_seen(vm)
     with closing(writable(vm.folder)) as store:
-        store.put_hook_run(prepared(life, START + 31.2))
+        store.hook_runs.put(prepared(life, START + 31.2))
     play(vm)
     golden("reports/approved-and-prepared.md", reports(vm)[0])
 
@@ -160,10 +160,10 @@ def test_measured_impact(machine: Callable[..., Machine], golden: Compare) -> No
     vm = machine(scenario="host-maintenance")
     life = first_seen(vm)
     with closing(writable(vm.folder)) as store:
-        store.put_hook_run(prepared(life, START + 31.2))
+        store.hook_runs.put(prepared(life, START + 31.2))
         vm.looks(33)
         asked = ApprovalRequest(life, "drain.sh", START + 33, START + 63, approver=Approver.HOOK)
-        store.add_requests([asked])
+        store.requests.add([asked])
         eventually(lambda: is_approved(vm), "an approval")
     play(vm)
     readings = Readings(Timestamp(START, 0.0, "boot-1"))

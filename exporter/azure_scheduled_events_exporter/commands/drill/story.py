@@ -19,7 +19,7 @@ from azure_scheduled_events_exporter.core.document_parser import parse_document
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycles
 from azure_scheduled_events_exporter.core.observation import ObservationContext, observe
 from azure_scheduled_events_exporter.errors import ExporterError, UsageError
-from azure_scheduled_events_exporter.journal.file import MEMORY
+from azure_scheduled_events_exporter.journal.location import MEMORY
 from azure_scheduled_events_exporter.own_program import own_command
 from azure_scheduled_events_exporter.polling.clock import system_clock
 from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine, find

@@ -20,11 +20,9 @@ from azure_scheduled_events_exporter.config.flags import argument, written_flags
 from azure_scheduled_events_exporter.core.event_types import EventType
 from azure_scheduled_events_exporter.core.kinds import Kind
 from azure_scheduled_events_exporter.errors import ExporterError, JournalInUseError, UsageError
-from azure_scheduled_events_exporter.journal.file import (
-    check_may_be_opened,
-    writer_lock,
-)
 from azure_scheduled_events_exporter.journal.folder_owner import as_folder_owner
+from azure_scheduled_events_exporter.journal.lock import writer_lock
+from azure_scheduled_events_exporter.journal.opening import check_may_be_opened
 from azure_scheduled_events_exporter.own_program import own_command
 from azure_scheduled_events_exporter.service import daemon
 from azure_scheduled_events_exporter.times import parse_duration

@@ -22,9 +22,10 @@ from typing import Final
 
 from azure_scheduled_events_exporter import logs
 from azure_scheduled_events_exporter.errors import CodecError, DamagedTextError, ExporterError
+from azure_scheduled_events_exporter.journal.access import writable
 from azure_scheduled_events_exporter.journal.codec import decode, encode
-from azure_scheduled_events_exporter.journal.file import file_path, writable
 from azure_scheduled_events_exporter.journal.folder_owner import as_folder_owner
+from azure_scheduled_events_exporter.journal.location import file_path
 from azure_scheduled_events_exporter.snapshot.hooks import HookRun
 
 from .plan import unrecovered
@@ -213,7 +214,7 @@ class Runs:
             raise ExporterError(f"there is no journal at {file}: no exporter has run here")
         with closing(writable(file)) as store:
             for run in runs:
-                store.put_hook_run(run)
+                store.hook_runs.put(run)
 
     def _complain(self, failures: logs.Changes, what: str, error: Exception) -> None:
         """Log a failure, once until its cause is another one."""

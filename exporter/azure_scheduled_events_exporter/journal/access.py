@@ -1,0 +1,66 @@
+"""How commands open a journal: to read it, or to hand facts to the exporter that writes it.
+
+Their errors name the file, and say what to do. The exporter that writes it has ``journal.file``.
+"""
+
+import os
+import sqlite3
+from contextlib import closing, suppress
+from pathlib import Path
+
+from azure_scheduled_events_exporter.errors import ExporterError, JournalInUseError
+
+from .failures import FAILURES, code_of, reason
+from .folder_owner import as_folder_owner, create
+from .location import file_path
+from .lock import writer_lock
+from .opening import WRITING, open_store, open_to_read
+from .store import Store
+
+
+def read_only(path: Path) -> Store:
+    """Return the journal at ``path`` for reading, also beside a running exporter.
+
+    Raises ExporterError: there is none, or it cannot be read.
+    """
+    file = file_path(path)
+    try:
+        if file.exists():
+            return open_to_read(file)
+    except FAILURES as error:
+        raise ExporterError(f"the journal {file} cannot be read: {reason(error)}") from None
+    raise ExporterError(
+        f"there is no journal at {file}: has an exporter run here? (--journal.path)"
+    )
+
+
+def writable(path: Path) -> Store:
+    """Return the journal at ``path`` for handing facts to an exporter.
+
+    Raises ExporterError: it cannot be written.
+    """
+    file = file_path(path)
+    try:
+        return open_store(file, WRITING)
+    except FAILURES as error:
+        hint = "" if os.access(file, os.W_OK) else "; try as root"
+        if isinstance(error, sqlite3.Error) and code_of(error) == sqlite3.SQLITE_BUSY:
+            hint = (
+                " by a process that does not end its write; restart the exporter if it hangs, and"
+                " try again"
+            )
+        raise ExporterError(
+            f"the journal {file} cannot be written: {reason(error)}{hint}"
+        ) from None
+
+
+def prepare(path: Path) -> None:
+    """Create the journal at ``path`` if it is missing, and no exporter writes it.
+
+    Whatever fails is no error: the exporter does the same.
+    """
+    with suppress(JournalInUseError, *FAILURES):
+        file = file_path(path)
+        with closing(writer_lock(file)), as_folder_owner(file.parent):
+            create(file)
+            open_store(file, WRITING).close()

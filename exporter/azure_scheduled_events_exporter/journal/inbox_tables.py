@@ -1,0 +1,118 @@
+"""The tables that commands write and the exporter reads: approval requests, and runs of hooks.
+
+SQL over one connection; every method is one transaction, and raises sqlite3.Error. Must not know
+when a request is sent (``approval``), or how a command is run (``commands.hook``).
+"""
+
+import sqlite3
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Final
+
+from azure_scheduled_events_exporter.errors import ExporterError
+from azure_scheduled_events_exporter.snapshot.hooks import HookRun
+
+from .codec import decoded, encode
+from .inbox import ApprovalRequest
+
+MOST_REQUESTS: Final = 1000
+"""How many requests to approve may wait: as many as this VM may have events."""
+
+_SET_IF_UNSENT: Final = (
+    "UPDATE approval_requests SET result = ? WHERE number = ? AND result IS NULL"
+)
+_IS_OPEN: Final = "coalesce(result, '') = ''"
+_SET_RESULT: Final = f"UPDATE approval_requests SET result = ? WHERE number = ? AND {_IS_OPEN}"
+
+
+class RequestTable:
+    """Requests to approve events, with their results."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._db = connection
+
+    def add(self, requests: Iterable[ApprovalRequest]) -> list[int]:
+        """Queue requests to approve events; return the numbers that they get.
+
+        Raises:
+            ExporterError: with them, more than :data:`MOST_REQUESTS` would wait; none is queued.
+        """
+        sql = "INSERT INTO approval_requests (created, request) VALUES (?, ?)"
+        rows = [(request.created, encode(request)) for request in requests]
+        with self._db:
+            numbers = [int(self._db.execute(sql, row).lastrowid or 0) for row in rows]
+            (waiting,) = self._db.execute(
+                f"SELECT count(*) FROM approval_requests WHERE {_IS_OPEN}"
+            ).fetchone()
+            if waiting > MOST_REQUESTS:
+                raise ExporterError(
+                    f"{waiting - len(numbers)} requests to approve events wait in the journal, and"
+                    f" it takes at most {MOST_REQUESTS}: name fewer events, or try again when the"
+                    " exporter has sent them"
+                )
+        return numbers
+
+    def open(self) -> list[ApprovalRequest]:
+        """Return the requests without a result, the oldest :data:`MOST_REQUESTS` of them."""
+        rows = self._db.execute(
+            f"SELECT number, request FROM approval_requests WHERE {_IS_OPEN}"
+            " ORDER BY number LIMIT ?",
+            (MOST_REQUESTS,),
+        ).fetchall()
+        return [
+            replace(each, number=number)
+            for number, text in rows
+            for each in decoded(ApprovalRequest, [text])
+        ]
+
+    def all(self) -> list[tuple[ApprovalRequest, str]]:
+        """Return all requests, the oldest first, each with its result; ``""`` while it has none."""
+        rows = self._db.execute(
+            "SELECT request, coalesce(result, '') FROM approval_requests ORDER BY number"
+        ).fetchall()
+        return [
+            (request, str(result))
+            for text, result in rows
+            for request in decoded(ApprovalRequest, [text])
+        ]
+
+    def withdraw(self, numbers: Iterable[int], result: str, *, sent_too: bool = False) -> None:
+        """Write ``result`` to open requests, so that they are not sent.
+
+        With ``sent_too``, also to those that are being sent.
+        """
+        statement = _SET_RESULT if sent_too else _SET_IF_UNSENT
+        with self._db:
+            self._db.executemany(statement, [(result, number) for number in numbers])
+
+    def results(self, numbers: Iterable[int]) -> dict[int, str]:
+        """Return the results of those requests that have one."""
+        results = dict(
+            self._db.execute("SELECT number, result FROM approval_requests WHERE result <> ''")
+        )
+        return {number: results[number] for number in numbers if number in results}
+
+    def set_result(self, number: int, result: str | None, *, if_unsent: bool) -> None:
+        """Write the result of an open request, within a transaction of the caller.
+
+        With ``if_unsent``, a request that is being sent stays as it is.
+        """
+        self._db.execute(_SET_IF_UNSENT if if_unsent else _SET_RESULT, (result, number))
+
+
+class HookRunTable:
+    """Runs of hooks' commands."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._db = connection
+
+    def put(self, run: HookRun) -> None:
+        """Write a run, new or changed; writing it again changes nothing."""
+        row = (run.run, run.started, encode(run))
+        with self._db:
+            self._db.execute("REPLACE INTO hook_runs VALUES (?, ?, ?)", row)
+
+    def all(self) -> list[HookRun]:
+        """Return every run of a hook's command, the oldest first."""
+        rows = self._db.execute("SELECT content FROM hook_runs ORDER BY started").fetchall()
+        return list(decoded(HookRun, (text for (text,) in rows)))

@@ -1,0 +1,40 @@
+"""Where a journal is: its file, for a path that a user has named.
+
+Must not open the file.
+"""
+
+import os
+import stat
+from contextlib import suppress
+from pathlib import Path
+
+from azure_scheduled_events_exporter.errors import UsageError
+
+from .folder_owner import follows
+
+FILE_NAME = "journal.sqlite"
+MEMORY = "memory"
+"""The value of ``--journal.path`` for a journal without a file."""
+
+
+def file_path(path: Path) -> Path:
+    """Return the journal's file for ``--journal.path``: a file, or a folder to put it in.
+
+    Symbolic links are followed, so that different paths to one journal use the same lock. Root
+    follows no link of another user to the file.
+    """
+    # Not Path's methods, which raise if it cannot be reached: opening it reports that.
+    is_folder = os.path.isdir(path) or not (path.suffix or os.path.isfile(path))  # noqa: PTH112, PTH113
+    named = path / FILE_NAME if is_folder else path
+    file = Path(os.path.realpath(named.parent), named.name)
+    return Path(os.path.realpath(file)) if follows(file) else file
+
+
+def check_kind(path: Path) -> None:
+    """Raise UsageError if ``path`` is a pipe or a device: SQLite would wait for its other end."""
+    with suppress(OSError):  # what cannot be reached now may be later
+        mode = path.stat().st_mode
+        if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+            raise UsageError(
+                f"--journal.path: {path}: is a pipe or a device: name a regular file or a folder"
+            )

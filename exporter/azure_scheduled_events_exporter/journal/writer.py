@@ -1,0 +1,145 @@
+"""The journal's thread: it owns the file, reads it at the start, and writes what waits.
+
+All that can hang or fail because of the disk is done here, and nowhere else. Whatever fails, the
+thread goes on and tries again, so that nothing ends it but :meth:`Shared.end`, or a file that must
+not be used. Must not decide which file is usable (``journal.file``), or know SQL
+(``journal.store``).
+"""
+
+import logging
+import sqlite3
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+from azure_scheduled_events_exporter.errors import ExporterError, JournalInUseError
+
+from . import documents
+from .failures import FAILURES, may_be_damage, reason
+from .file import JournalFile
+from .folder_owner import as_folder_owner
+from .opening import proven_damage
+from .shared import Shared
+from .store import Store
+
+
+class Writer:
+    """Reads and writes the file at ``path`` for those who use ``shared``."""
+
+    def __init__(self, path: Path, shared: Shared, log: logging.Logger) -> None:
+        self._file = JournalFile(path, log)
+        self._shared = shared
+        self._log = log
+        self._is_located = False
+        self._is_first = True  # whether no attempt to read has ended yet
+        self._is_checked = False  # whether the whole file has been checked in this run
+        self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
+        self._thread.start()
+
+    def is_alive(self) -> bool:
+        """Return whether the thread runs."""
+        return self._thread.is_alive()
+
+    def join(self, seconds: float) -> None:
+        """Wait for the end of the thread, at most so long."""
+        self._thread.join(seconds)
+
+    def _run(self) -> None:
+        """Work until the end, or until the file turns out to be none that may be used."""
+        is_last = False
+        while not is_last and self._shared.refusal is None:
+            is_last = self._shared.wait_for_work()
+            try:
+                self._work()
+            except Exception as error:  # noqa: BLE001 - a bug, or an error of what handles errors
+                self._report_bug(error)
+        with suppress(*FAILURES), as_folder_owner(self._file.path.parent):
+            self._file.close()
+
+    def _work(self) -> None:
+        """Read the file if that has not been done, and write what waits."""
+        is_first = self._is_first
+        self._is_first = False
+        try:
+            if not self._is_located:
+                self._file.locate()
+                self._is_located = True
+        except ExporterError as error:
+            self._shared.refuse(error)
+            return
+        with as_folder_owner(self._file.path.parent):
+            try:
+                if self._shared.read is None:
+                    self._shared.has_read(self._file.restored())
+                if self._shared.is_adopted:
+                    self._write()
+            except JournalInUseError as error:
+                if is_first:
+                    self._shared.refuse(error)
+                else:
+                    self._failed(error)
+            except FAILURES as error:
+                self._failed(error)
+
+    def _write(self) -> None:
+        """Write what waits, and look at what others have written."""
+        work = self._shared.work()
+        store = self._file.opened()
+        position = store.position()
+        if position.epoch and position.epoch != work.remembered.epoch:
+            self._file.unusable = "it belongs to another VM, or is another journal"
+            store = self._file.opened()
+            position = store.position()
+        is_older = position.last_number < work.last_number
+        # A new file, or an older copy of this journal, lacks what is known by now.
+        is_whole = work.has_lost or not position.epoch or is_older
+        is_written = is_whole or work.is_new
+        if is_written:
+            store.write(work.entries, work.remembered, whole=is_whole)
+        inbox = store.inbox(work.inbox, is_written=is_written)
+        self._shared.has_written(work, inbox)
+        for document in work.documents:
+            documents.keep(self._file.path, document, work.oldest)
+        self._check(store)
+
+    def _check(self, store: Store) -> None:
+        """Check the whole file, once in a run, while nothing waits to be written."""
+        if self._is_checked:
+            return
+        try:
+            store.check(self._shared.is_wanted_elsewhere)
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
+                raise
+            return
+        self._is_checked = True
+
+    def _failed(self, error: Exception) -> None:
+        """Close the file after ``error``, so that the next attempt opens it anew.
+
+        If its content may be the cause, the whole file is checked now. Damage that this proves has
+        the next attempt rename the file and begin a new one, at once. In all other cases the disk
+        has failed: entries wait, and the same file is tried again after a while.
+        """
+        self._file.close_after(error)
+        damage = proven_damage(self._file.path) if may_be_damage(error) else ""
+        if damage:
+            self._file.unusable = damage
+            self._shared.try_at_once()
+        else:
+            self._shared.has_trouble(reason(error))
+
+    def _report_bug(self, error: Exception) -> None:
+        """Log an error that nothing here expects, and close the file, so that it is opened anew.
+
+        Each step on its own: the log may be what fails.
+        """
+        problem = f"internal error: {type(error).__name__}: {error}"
+        is_new = self._shared.problem != problem
+        with suppress(Exception):
+            self._file.close()
+        with suppress(Exception):
+            self._shared.has_trouble(problem)
+        with suppress(Exception):
+            if is_new:
+                self._log.error("internal error in the journal's thread; retrying", exc_info=error)
