@@ -74,6 +74,36 @@ class TestPosition:
         counted(run(), detected=3)
         follow("--since", cursor).wait_for(("A", "detected"), ("B", "detected"), ("C", "detected"))
 
+    def test_a_cursor_knows_the_time_of_its_line(
+        self,
+        run: Callable[..., Exporter],
+        follow: Callable[..., Follower],
+        simulator: Simulator,
+        state: Path,
+    ) -> None:
+        """If an exporter went on with an older copy of the journal, it has given the number of the
+        last line again. No line of the copy is missing.
+        """
+        exporter, first = one_detected(run, follow, simulator)
+        first.kill()
+        exporter.terminate()
+        copy = state.with_name("copy")
+        shutil.copytree(state, copy)
+        exporter = run()
+        simulator.set_document([event("A"), event("B")])
+        counted(exporter, detected=2)
+        before = follow("--since", "0")
+        before.wait_for(("A", "detected"), ("B", "detected"))
+        cursor = before.printed[1]["cursor"]
+        before.kill()
+        exporter.kill()
+        shutil.rmtree(state)
+        copy.rename(state)
+        simulator.set_document([event("A"), event("C"), event("D")])
+        counted(run(), detected=3)
+        assert rows(state) == [("A", "detected"), ("C", "detected"), ("D", "detected")]
+        follow("--since", cursor).wait_for(("C", "detected"), ("D", "detected"))
+
 
 class TestFollowers:
     """Followers while the disk does not work, and without a journal."""
