@@ -12,13 +12,17 @@ Capabilities belong to a thread: call this before a second thread starts.
 """
 
 import ctypes
+import errno
 import glob
 import os
 import stat
 import struct
 import sys
+import threading
+import time
 from contextlib import suppress
 from pathlib import Path
+from typing import NoReturn
 
 import azure_scheduled_events_exporter as exporter
 from azure_scheduled_events_exporter.errors import ExporterError, UsageError
@@ -30,8 +34,12 @@ if sys.platform != "win32":
 
 _FOLDER = "azure-scheduled-events-exporter"
 _FIRST_OPEN_PORT = 1024
-_PR_SET_KEEPCAPS, _PR_SET_NO_NEW_PRIVS = 8, 38
-_CAP_DAC_OVERRIDE, _CAP_NET_BIND_SERVICE = 1 << 1, 1 << 10
+_HAND_OVER_SECONDS = 0.5
+_LOOK_SECONDS = 0.005
+_PR_SET_KEEPCAPS = 8
+_PR_SET_NO_NEW_PRIVS = 38
+_CAP_DAC_OVERRIDE = 1 << 1
+_CAP_NET_BIND_SERVICE = 1 << 10
 _CAPS_FOR_FOLDER_OWNER = 1 << 2 | 1 << 6 | 1 << 7
 """DAC_READ_SEARCH, SETGID and SETUID, without which ``journal.folder_owner`` has no effect."""
 _CAPABILITY_VERSION_3 = 0x20080522
@@ -76,19 +84,10 @@ def give_up(user: str | None, port: int, journal: Path | None) -> str:
         return ""
     kept = _CAP_NET_BIND_SERVICE if 0 < port < _FIRST_OPEN_PORT else 0
     if not uid:
-        if journal is not None and may_be_of_another_user(journal):
-            kept |= _CAPS_FOR_FOLDER_OWNER
-        try:
-            _reduce_capabilities(kept | _CAP_DAC_OVERRIDE)
-        except (
-            OSError,
-            AttributeError,
-        ):  # a sandbox forbids it and has already dropped them; only Linux has them
-            return "stays uid 0; capabilities could not be changed here"
-        return "stays uid 0 with few capabilities; set --process.user to switch to a user"
+        return _stay_root(kept, journal)
     try:
         if journal is not None:
-            _hand_over(journal, uid, gid)
+            _hand_over_in_time(journal, uid, gid)
         _become(uid, gid, kept)
     except OSError as error:
         raise ExporterError(
@@ -103,6 +102,19 @@ def give_up(user: str | None, port: int, journal: Path | None) -> str:
     return f"given up for {user}"
 
 
+def _stay_root(kept: int, journal: Path | None) -> str:
+    """Drop all capabilities but ``kept`` and access to files; return a message for the log."""
+    kept |= _CAP_DAC_OVERRIDE
+    if journal is not None and may_be_of_another_user(journal):
+        kept |= _CAPS_FOR_FOLDER_OWNER
+    try:
+        _reduce_capabilities(kept)
+    except (OSError, AttributeError):
+        # A sandbox forbids it and has already dropped them; only Linux has them.
+        return "stays uid 0; capabilities could not be changed here"
+    return "stays uid 0 with few capabilities; set --process.user to switch to a user"
+
+
 def _become(uid: int, gid: int, kept: int) -> None:
     if sys.platform != "win32":
         is_linux = sys.platform == "linux"
@@ -113,6 +125,56 @@ def _become(uid: int, gid: int, kept: int) -> None:
         os.setuid(uid)
         if is_linux:
             _reduce_capabilities(kept)
+
+
+def _hand_over_in_time(journal: Path, uid: int, gid: int) -> None:
+    """Make the user the owner of the journal; do not wait for a disk that hangs.
+
+    A child process does it. If the disk hangs, the child goes on when it answers, and the journal
+    can be written from then on. It is no thread, because ``setuid`` waits for all threads.
+
+    Raises:
+        OSError: the system refused.
+    """
+    if sys.platform == "win32":
+        return
+    child_end, own_end = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(own_end)
+        _hand_over_and_exit(journal, uid, gid, child_end)
+    os.close(child_end)
+    deadline = time.monotonic() + _HAND_OVER_SECONDS
+    while time.monotonic() < deadline:
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            os.close(own_end)
+            if status:
+                number = os.waitstatus_to_exitcode(status)
+                raise OSError(number, os.strerror(number))
+            return
+        time.sleep(_LOOK_SECONDS)
+
+
+def _hand_over_and_exit(journal: Path, uid: int, gid: int, parent: int) -> NoReturn:
+    """Do it as the child process, which exits with the number of the error, or 0.
+
+    It also ends with its parent, which holds the other end of the pipe ``parent``.
+    """
+
+    def end_with_parent() -> None:
+        os.read(parent, 1)
+        os._exit(0)
+
+    number = 0
+    try:
+        os.closerange(0, 3)  # who reads the exporter's log is not to wait for this process
+        threading.Thread(target=end_with_parent, daemon=True).start()
+        _hand_over(journal, uid, gid)
+    except OSError as error:
+        number = error.errno or errno.EIO
+    finally:
+        os._exit(number)
 
 
 def _hand_over(journal: Path, uid: int, gid: int) -> None:

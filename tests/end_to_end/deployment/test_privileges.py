@@ -15,6 +15,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from azure_scheduled_events_exporter.simulator import Simulator
+from support.hanging_disk import hanging_disk
 from support.paths import GUARD, ROOT
 from support.programs import Exporter, environment, eventually
 
@@ -98,9 +99,10 @@ def start(site: Path, imds: Simulator, folder: Path) -> Iterator[Start]:
     command = [python(), "-m", "azure_scheduled_events_exporter"]
     with ExitStack() as stack:
 
-        def begin(*flags: str, log: str = "log") -> Exporter:
+        def begin(*flags: str, log: str = "log", **env: str) -> Exporter:
+            env["PYTHONPATH"] = str(site)
             return stack.enter_context(
-                Exporter(imds.url, folder / log, *flags, command=command, PYTHONPATH=str(site))
+                Exporter(imds.url, folder / log, *flags, command=command, **env)
             )
 
         yield begin
@@ -181,6 +183,19 @@ def test_a_journal_of_root_is_handed_over(start: Start, folder: Path) -> None:
     eventually(lambda: exporter.scrape().value("up"), "IMDS is asked")
     assert exporter.scrape().value("journal_up") == 1
     assert exporter.scrape().total("transitions_total", transition="detected") == 1
+
+
+def test_a_disk_that_hangs_holds_up_no_change_of_the_user(start: Start, folder: Path) -> None:
+    """The exporter polls as the user, while the journal's folder does not answer, and SIGTERM ends
+    it.
+    """
+    state = folder / "state"
+    hanging = hanging_disk(folder / "slow_disk.so", state)
+    flags = ("--journal.path", str(state), "--process.user", "nobody")
+    exporter = start(*flags, **hanging)
+    exporter.wait_for_line('msg=listening .*root="given up for nobody"')
+    eventually(lambda: exporter.scrape().value("up"), "IMDS is asked")
+    assert exporter.terminate() == 0
 
 
 def test_files_of_others_stay_theirs(start: Start, folder: Path) -> None:

@@ -1,7 +1,6 @@
 """A file system that answers nothing, not even whether the journal's folder exists."""
 
 import json
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +9,7 @@ import pytest
 
 from azure_scheduled_events_exporter.simulator import Simulator
 from support.events.imds_bodies import entry
-from support.paths import ROOT
+from support.hanging_disk import hanging_disk
 from support.programs import Exporter, Program, environment, eventually
 
 PROGRAM = [sys.executable, "-m", "azure_scheduled_events_exporter"]
@@ -31,12 +30,7 @@ def imds() -> Iterator[Simulator]:
 @pytest.fixture
 def hanging(tmp_path: Path) -> dict[str, str]:
     """Return the environment of a program for which the folder ``state`` hangs."""
-    library = tmp_path / "slow_disk.so"
-    source = ROOT / "tests" / "support" / "slow_disk.c"
-    build = ["cc", "-shared", "-fPIC", "-o", str(library), str(source), "-ldl"]
-    if subprocess.run(build, check=False, capture_output=True).returncode != 0:
-        pytest.skip("needs a C compiler")
-    return {"LD_PRELOAD": str(library), "HANGING_DISK": str(tmp_path / "state")}
+    return hanging_disk(tmp_path / "slow_disk.so", tmp_path / "state")
 
 
 def test_the_exporter_starts(imds: Simulator, hanging: dict[str, str], tmp_path: Path) -> None:
