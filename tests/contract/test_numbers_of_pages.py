@@ -15,7 +15,14 @@ from azure_scheduled_events_exporter.core.observation import (
     WATCHED_WITHIN_SECONDS,
 )
 from azure_scheduled_events_exporter.http_server.access import EXPIRES_SOON_SECONDS
-from azure_scheduled_events_exporter.journal import documents, file, journal, store
+from azure_scheduled_events_exporter.journal import (
+    documents,
+    file,
+    inbox_tables,
+    queue,
+    shared,
+    store,
+)
 from azure_scheduled_events_exporter.metrics.exposition import SHARED_SECONDS
 from azure_scheduled_events_exporter.metrics.spec import LABEL_BYTES
 from azure_scheduled_events_exporter.polling import document_reader, state
@@ -40,7 +47,7 @@ SENTENCES = [
     ("docs/install.md", f"needs Python {RANGE}"),
     ("docs/windows.md", f"Install Python {PYTHONS[0]} or newer"),
     ("docs/approvals.md", f"at most {MOST_RULES} rules"),
-    ("docs/approvals.md", f"At most {store.MOST_REQUESTS:,} requests wait"),
+    ("docs/approvals.md", f"At most {inbox_tables.MOST_REQUESTS:,} requests wait"),
     ("docs/configuration.md", f"if a poll hangs for {HANGING_SECONDS:g} s longer"),
     (
         "docs/how-scheduled-events-work.md",
@@ -58,8 +65,8 @@ SENTENCES = [
     ("docs/queries.md", f"at most {LABEL_BYTES:,} bytes"),
     ("docs/recordings.md", f"up to {document_reader.MOST_STORED // 1024} KiB"),
     ("docs/recordings.md", f"two files of at most {documents.LARGEST // 2 // MIB} MiB"),
-    ("docs/reliability.md", f"wait for the disk for at most {journal.WAIT_SECONDS:g} s"),
-    ("docs/reliability.md", f"At most {journal.MOST_BYTES // MIB} MiB of entries wait"),
+    ("docs/reliability.md", f"wait for the disk for at most {shared.WAIT_SECONDS:g} s"),
+    ("docs/reliability.md", f"At most {queue.MOST_BYTES // MIB} MiB of entries wait"),
     ("docs/reliability.md", f"waits for it for {state.QUICK_JOURNAL_SECONDS:g} s"),
     ("docs/reliability.md", f"until {state.JOURNAL_SECONDS:g} s after the start"),
     ("docs/reliability.md", f"within the first {state.APPROVALS_WAIT_SECONDS:g} s"),
