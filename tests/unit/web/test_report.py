@@ -9,6 +9,7 @@ import pytest
 from azure_scheduled_events_exporter.core.impact import Impact, Readings, Tcp
 from azure_scheduled_events_exporter.core.lifecycle import Approval, Approver, Transition
 from azure_scheduled_events_exporter.snapshot.hooks import HookRun
+from azure_scheduled_events_exporter.times import iso_time
 from azure_scheduled_events_exporter.web.report.content import report
 from azure_scheduled_events_exporter.web.report.markdown import markdown
 from azure_scheduled_events_exporter.web.report.model import Asked, Sources
@@ -198,3 +199,16 @@ def test_when_tcp_was_measured() -> None:
         watch.sees(at(60, boot=boot))
         life = replace(watch.life, impact=impact)
         assert said in markdown(report(Sources(life)), "")
+
+
+def test_the_beginning_of_a_timeline() -> None:
+    """The first step is 0 s after the first sight, in a second that has begun."""
+    watch = Watch()
+    watch.sees(at(0.9), SCHEDULED)
+    detected: dict[str, object] = {
+        "transition": "detected",
+        "at": iso_time(START + 0.9),
+        "state": "Scheduled",
+    }
+    written = markdown(report(Sources(watch.life, transitions=(detected,))), "")
+    assert re.search(r"\| \+0s \| First seen: Scheduled", written)

@@ -50,9 +50,9 @@ def timeline(sources: Sources) -> Table:
     ]
     if life.not_before is not None and life.state is not State.ADVISORY:
         steps.append(_Step(life.not_before, (_not_before(life, life.not_before),)))
-    begun = life.first_seen.wall
+    begun = int(life.first_seen.wall)  # the journal has the times of transitions in whole seconds
     rows = tuple(
-        ((_clock(step.at),), (_after(step.at - begun),), step.what)
+        ((_clock(step.at),), (_after(int(step.at) - begun),), step.what)
         for step in sorted(steps, key=lambda step: step.at)
     )
     return Table(("Time", "After", "What"), rows)
