@@ -64,8 +64,8 @@ def _row(
 ) -> Alert:
     """Return a row of the table; its expression depends on settings."""
     ends = (
-        f"Resolves {RESOLVE_AFTER // MINUTE} minutes after an exporter has seen the end of the"
-        f" event. If none sees it, the alert resolves {events.hold // MINUTE} minutes after an"
+        f"The alert resolves {RESOLVE_AFTER // MINUTE} minutes after an exporter has seen the end of"
+        f" the event. If none sees it, the alert resolves {events.hold // MINUTE} minutes after an"
         " exporter last saw the event."
     )
     return Alert(
@@ -85,19 +85,19 @@ def _row(
 _ANNOUNCED: Mapping[str, tuple[str, str]] = {
     EventType.TERMINATE: (
         "Azure deletes {vms} {when}.",
-        "Save now what only this VM has, and drain it.",
+        "Drain each VM, and save now what only it has.",
     ),
     EventType.PREEMPT: (
         "Azure evicts {vms} {when}.",
-        "Check that its scale set gets a replacement.",
+        "Check that the scale set gets a replacement.",
     ),
     EventType.REDEPLOY: (
         "Azure moves {vms} to another host {when}.",
-        "Drain it and save its ephemeral disks, then approve the event or wait.",
+        "Drain each VM and save its ephemeral disks, then approve the event or wait.",
     ),
     EventType.REBOOT: (
         "Azure reboots {vms} {when}.",
-        "Drain it, then approve the event or wait.",
+        "Drain each VM, then approve the event or wait.",
     ),
     EventType.FREEZE: (
         "Azure pauses {vms} {when}.",
@@ -128,8 +128,7 @@ _EVENT_ALERTS = (
         "critical",
         "A Reboot or Redeploy had already started when it was first seen.",
         "Down without notice: {vms} {when}.",
-        "Nobody announced this {event_type}, as when a host fails. Memory is lost; after a"
-        " Redeploy, ephemeral disks too.",
+        "Nobody announced this {event_type}, as when a host fails. {loss}",
         "Check that other VMs took over the work, and wait for the VM.",
     ),
     _row(
@@ -138,7 +137,7 @@ _EVENT_ALERTS = (
         "warning",
         "A user requested an event, such as a restart in the portal or a scale-in.",
         "User-requested {event_type}: {vms} {when}.",
-        "It has the same effect as an event of this type that Azure starts itself.",
+        "{loss}",
         "If you know of the request, do nothing. Otherwise, look in the activity log of the"
         " resource group for who made it.",
     ),
@@ -147,9 +146,9 @@ _EVENT_ALERTS = (
         "UnknownType",
         "warning",
         "An event that is less than 24 hours ahead has a type that this version does not know.",
-        "Azure announces an unknown {event_type}: {vms} {when}.",
-        "This version of the exporter does not know what it does.",
-        "Treat it as a Redeploy: drain the VM.",
+        "Unknown event type {event_type}: {vms} {when}.",
+        "Azure has announced it, and this version of the exporter does not know what it does.",
+        "Treat it as a Redeploy: drain each VM.",
     ),
     _row(
         Events(Kind.FAR_AHEAD, (), NO_IMPACT_HOLD, but=EventType.TERMINATE),
@@ -158,7 +157,8 @@ _EVENT_ALERTS = (
         "An event other than a Terminate is more than 24 hours ahead. Azure announces events so"
         " early for a host that it predicts to fail.",
         "Azure plans a {event_type} of {vms} {when}.",
-        "The host may fail sooner: then the VM goes down without notice.",
+        "Azure announces an event so early for a host that it predicts to fail. If the host fails"
+        " sooner, the VM goes down without notice.",
         "If it is a Freeze, be ready for a pause of seconds. Otherwise, redeploy the VM soon, at a"
         " quiet hour, or drain it and approve the event, which then begins at once.",
     ),

@@ -48,7 +48,7 @@ def _imds_unreachable() -> Alert:
             "More than 40 % of the polls of IMDS have failed for 3 minutes. The first answer after"
             " Scheduled Events were enabled can take 2 minutes."
         ),
-        ends="Resolves when 60 % of the polls of the last 2 minutes have succeeded.",
+        ends="The alert resolves when 60 % of the polls of the last 2 minutes have succeeded.",
         holds="3m",
         labels=_LABELS,
     )
@@ -68,7 +68,7 @@ def _document_invalid() -> Alert:
         advice="Read the reason in the log of the exporter.",
         dashboard=_BOARD,
         meaning="IMDS has answered for 2 minutes, but the exporter cannot read its answers.",
-        ends="Resolves when 60 % of the polls of the last 2 minutes have succeeded.",
+        ends="The alert resolves when 60 % of the polls of the last 2 minutes have succeeded.",
         holds="2m",
         labels=_LABELS,
     )
@@ -92,7 +92,7 @@ def _throttled() -> Alert:
         advice="Find the other clients, and have them ask less often.",
         dashboard=_BOARD,
         meaning="IMDS has refused more than 20 % of the polls for 5 minutes, with status 429.",
-        ends="Resolves when IMDS has refused at most 20 % of the polls of the last 5 minutes.",
+        ends="The alert resolves when IMDS has refused at most 20 % of the polls of the last 5 minutes.",
         holds="5m",
         labels=_LABELS,
     )
@@ -121,7 +121,7 @@ def _exporter_down(settings: Settings) -> Alert:
             " leaves out VMs that are away because of an event, or have not come back from one."
         ),
         ends=(
-            "Resolves when 80 % of the scrapes of the last 3 minutes have succeeded, or when the"
+            "The alert resolves when 80 % of the scrapes of the last 3 minutes have succeeded, or when the"
             " scrape target is removed."
         ),
         holds="10m",
@@ -143,7 +143,7 @@ def _no_exporters(settings: Settings) -> Alert:
             "The scrape job has had no target for 10 minutes, and no VM is away because of an"
             " event."
         ),
-        ends="Resolves when the scrape job has a target.",
+        ends="The alert resolves when the scrape job has a target.",
         holds="10m",
         labels=_LABELS,
     )
@@ -161,7 +161,7 @@ def _journal_not_on_disk() -> Alert:
         advice="Free space on the disk, or mount it again.",
         dashboard=_BOARD,
         meaning="The exporter has not been able to write its journal for 5 minutes.",
-        ends="Resolves when the exporter has been able to write its journal for 2 minutes.",
+        ends="The alert resolves when the exporter has been able to write its journal for 2 minutes.",
         holds="5m",
         labels=_LABELS,
     )
@@ -191,7 +191,7 @@ def _approval_refused() -> Alert:
             " approved."
         ),
         ends=(
-            "Resolves 5 minutes after the last refusal, or when the event is approved or starts."
+            "The alert resolves 5 minutes after the last refusal, or when the event is approved or starts."
         ),
         labels=_LABELS,
     )
@@ -207,7 +207,7 @@ def _alerts_not_pushed() -> Alert:
         advice="Run doctor on the VM: it tests the connection.",
         dashboard=_BOARD,
         meaning="Alertmanager has not accepted the alerts of an exporter for 5 minutes.",
-        ends="Resolves when Alertmanager has accepted the alerts for 2 minutes.",
+        ends="The alert resolves when Alertmanager has accepted the alerts for 2 minutes.",
         holds="5m",
         labels=_LABELS,
     )
@@ -232,7 +232,7 @@ def _spans_not_delivered() -> Alert:
             "Trace spans have waited for the collector for 15 minutes, or the collector refuses"
             " them."
         ),
-        ends="Resolves when no span waits, and the last refusal was 20 minutes ago.",
+        ends="The alert resolves when no span waits, and the last refusal was 20 minutes ago.",
         holds="15m",
         labels=_LABELS,
     )
@@ -251,7 +251,7 @@ def _clock_off() -> Alert:
             {SEEING}
         """),
         severity="warning",
-        summary="The clock of {vm} is off by {value humanizeDuration}.",
+        summary="The clock of {vm} is off by {seconds}.",
         description="Times of events in the log of this VM are wrong by as much.",
         advice="Check the time service of the VM.",
         dashboard=_BOARD,
@@ -259,7 +259,7 @@ def _clock_off() -> Alert:
             f"The clock of a VM has differed from that of Prometheus by more than {_CLOCK} s for"
             " 5 minutes."
         ),
-        ends=f"Resolves when the clocks differ by at most {_CLOCK} s.",
+        ends=f"The alert resolves when the clocks differ by at most {_CLOCK} s.",
         holds="5m",
         labels=_LABELS,
     )
@@ -289,7 +289,7 @@ def _hook_failed() -> Alert:
             "A run of the command `hook` failed, timed out, or came too late in the last 15"
             " minutes."
         ),
-        ends="Resolves 15 minutes after the last run that failed.",
+        ends="The alert resolves 15 minutes after the last run that failed.",
         labels=_LABELS,
     )
 

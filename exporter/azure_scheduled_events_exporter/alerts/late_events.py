@@ -45,7 +45,7 @@ def _overdue() -> Alert:
         advice="Keep the VM drained.",
         dashboard="event",
         meaning=f"An event is still Scheduled {_OVERDUE // 60} minutes after its NotBefore.",
-        ends="Resolves when the event starts, gets a later NotBefore, or ends.",
+        ends="The alert resolves when the event starts, gets a later NotBefore, or ends.",
     )
 
 
@@ -65,7 +65,7 @@ def _started_too_long() -> Alert:
             f"An exporter that can read IMDS has shown an event as Started for {_TOO_LONG // 60}"
             " minutes."
         ),
-        ends="Resolves when the event has ended.",
+        ends="The alert resolves when the event has ended.",
     )
 
 
@@ -89,7 +89,7 @@ def _not_approved() -> Alert:
             f"The approval policy should have approved an event {_NOT_APPROVED} s ago. The event"
             " is not approved, and has not started."
         ),
-        ends="Resolves when the event is approved, starts, or ends.",
+        ends="The alert resolves when the event is approved, starts, or ends.",
     )
 
 
@@ -109,5 +109,5 @@ def _paused_longer() -> Alert:
             "An event paused a VM for longer than Azure had announced, and than the exporter's"
             " `--freeze.harmless-below` (9 s)."
         ),
-        ends="Resolves an hour after the event has ended.",
+        ends="The alert resolves an hour after the event has ended.",
     )

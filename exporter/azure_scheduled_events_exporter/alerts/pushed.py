@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import quote_plus
 
-from .formats.texts import filled
+from .formats.texts import filled, loss_of, type_in_title
 from .groups import alerts
 from .rule import Alert, Events
 from .settings import Settings
@@ -55,13 +55,14 @@ class PushedAlert:
         """Return the annotations that the rule has of the same event."""
         words = {
             "event_id": facts.event_id,
-            "event_type": facts.event_type,
+            "event_type": type_in_title(facts.event_type),
+            "loss": loss_of(facts.event_type),
             "vms": facts.vms,
             "when": facts.when,
         }
         return {
             "summary": filled(self.alert.summary, words),
-            "description": filled(f"{self.alert.description} {self.alert.advice}", words),
+            "description": filled(self.alert.text, words),
             "runbook_url": self.runbook_url,
             "dashboard_url": f"{self.dashboards}{_board(facts)}",
         }

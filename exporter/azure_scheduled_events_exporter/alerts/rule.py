@@ -56,7 +56,7 @@ class Alert:
             event (of the fleet for several), or one with its variables and the labels that fill
             them, such as ``vm?vm=vm_name``.
         meaning: when it fires, for the reference and the head of its runbook, without placeholders.
-        ends: when it ends, for its runbook.
+        ends: when it ends, for its runbook; people get the first sentence in the text, too.
         holds: how long the expression must hold before it fires, as Prometheus writes durations; ""
             at once.
         labels: more labels of every alert.
@@ -75,6 +75,12 @@ class Alert:
     holds: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
     events: Events | None = None
+
+    @property
+    def text(self) -> str:
+        """What follows from it, what to do now, and how it ends, with placeholders."""
+        first, _, _ = self.ends.partition(". ")
+        return f"{self.description} {self.advice} {first.removesuffix('.')}."
 
 
 @dataclass(frozen=True, slots=True)

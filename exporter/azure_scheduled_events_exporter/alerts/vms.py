@@ -235,7 +235,7 @@ def _scale_set_hit() -> Alert:
             " are away or about to be."
         ),
         description=(
-            "At least two events do this at once. Its capacity, memory and ephemeral disks may be"
+            "At least two events at once take {away}. Capacity, memory and ephemeral disks may be"
             " lost together."
         ),
         advice="Add capacity elsewhere, and shed load before the other VMs are overloaded.",
@@ -245,7 +245,7 @@ def _scale_set_hit() -> Alert:
             f" are away now, or will be within {_BEFORE} s. Events that follow one another do not"
             " raise this alert."
         ),
-        ends="Resolves when less than half of the VMs of the scale set are away.",
+        ends="The alert resolves when less than half of the VMs of the scale set are away.",
     )
 
 
@@ -271,8 +271,8 @@ def _not_back(settings: Settings) -> Alert:
             " raise it, because the VM does not come back."
         ),
         ends=(
-            "Resolves when the VM answers, when an event deletes the VM, or when its scrape target"
-            " is removed."
+            "The alert resolves when the VM answers, when an event deletes the VM, or when its"
+            " scrape target is removed."
         ),
         holds="15m",
     )
@@ -283,7 +283,7 @@ def _maintenance(settings: Settings) -> Alert:
         name=MAINTENANCE,
         expression=_in_the_words_of_the_team(settings),
         severity="info",
-        summary="Azure works on {vm_name}.",
+        summary="Azure works on {vm_name}{place}.",
         description="It may be away for minutes. Your own alerts about it can be inhibited.",
         advice="Nothing: nobody is notified of it.",
         dashboard="vm?vm=vm_name",
@@ -292,10 +292,11 @@ def _maintenance(settings: Settings) -> Alert:
             " of your own."
         ),
         ends=(
-            f"Resolves 5 minutes after one of these: the VM answers {_AFTER} s after the impact"
-            " began, it answers and no longer shows the event, or another exporter has seen the end"
-            " of the event. If none of these happens, the alert resolves 35 minutes after an"
-            " exporter last saw the event, or 15 minutes for a Preempt or Terminate."
+            "The alert resolves 5 minutes after the VM is back, or after another exporter has seen"
+            f" the end of the event. A VM is back when it answers {_AFTER} s after the impact"
+            " began, or when it answers and no longer shows the event. If none of these happens,"
+            " the alert resolves 35 minutes after an exporter last saw the event, or 15 minutes"
+            " for a Preempt or Terminate."
         ),
     )
 

@@ -92,7 +92,7 @@ class ScheduledEvent:
     @property
     def vms(self) -> str:
         """The VMs in words, such as ``web_1, web_2 and 3 more``, for one line of a notification."""
-        shown = list(self.resources[:RESOURCES_SHOWN])
+        shown = [" ".join(name.split()) for name in self.resources[:RESOURCES_SHOWN]]
         while len(", ".join(shown)) > LONGEST_NAMES and len(shown) > 1:
             shown.pop()
         more = self.resource_count - len(shown)

@@ -126,10 +126,14 @@ def test_grafana_rules() -> None:
         rule = rules[alert.name]
         assert len(rule["uid"]) <= 40
         assert not re.search(r"\$|\bquery\b", json.dumps(rule["annotations"])), alert.name
-        query, reduced, decided = rule["data"]
+        query, reduced, decided, *names = rule["data"]
         assert query["model"]["expr"] == alert.expression
         assert query["datasourceUid"] == "prometheus"
         assert [each["model"]["type"] for each in (reduced, decided)] == ["reduce", "threshold"]
+        assert bool(names) == bool(re.search("{(vms|vm|paused_vm)}", alert.summary))
+        if names:
+            assert [each["refId"] for each in names] == ["D", "E"]
+            assert names[1]["model"]["expression"] == "D"
         assert decided["model"]["conditions"][0]["evaluator"] == {"params": [-1e15], "type": "gt"}
         assert (rule["condition"], decided["refId"], rule["noDataState"]) == ("C", "C", "OK")
         # A Prometheus that does not answer neither pages nor resolves.
@@ -138,16 +142,26 @@ def test_grafana_rules() -> None:
 
 
 def notification(
-    tmp_path: Path, part: str, status: str, labels: dict[str, str], annotations: dict[str, str]
+    tmp_path: Path, part: str, status: str, labels: dict[str, str], *summaries: str
 ) -> str:
-    """Return a part of a notification as Alertmanager renders it."""
+    """Return a part of a notification of so many alerts as Alertmanager renders it."""
+    alerts = [
+        {
+            "status": status,
+            "labels": labels,
+            "annotations": {"summary": summary, "description": "Drain it."},
+            "startsAt": "2026-11-28T11:52:52.123Z",
+            "endsAt": "2026-11-28T12:00:00Z",
+        }
+        for summary in summaries
+    ]
     data = {
         "receiver": "pager",
         "status": status,
-        "alerts": [{"status": status, "labels": labels, "annotations": annotations}],
+        "alerts": alerts,
         "groupLabels": {},
         "commonLabels": labels,
-        "commonAnnotations": annotations,
+        "commonAnnotations": alerts[0]["annotations"] if len(alerts) == 1 else {},
         "externalURL": "http://alerts",
     }
     (tmp_path / "data.json").write_text(json.dumps(data))
@@ -165,31 +179,32 @@ def notification(
 
 
 @pytest.mark.parametrize(
-    ("status", "labels", "texts", "expected"),
+    ("status", "labels", "summaries", "expected"),
     [
-        ("firing", {"alertname": "X"}, {"summary": "Azure evicts vmss_0."}, "Azure evicts vmss_0."),
-        (
-            "resolved",
-            {"alertname": "X"},
-            {"summary": "Azure reboots a."},
-            "Resolved: Azure reboots a.",
-        ),
-        (
-            "firing",
-            {"alertname": "X", "drill": "true"},
-            {"summary": "Azure reboots a."},
-            "DRILL Azure reboots a.",
-        ),
-        ("firing", {"alertname": "AzureScheduledEventExporterDown"}, {}, "ExporterDown: 1 of them"),
+        ("firing", {}, ["Azure evicts vmss_0."], "Azure evicts vmss_0."),
+        ("resolved", {}, ["Azure reboots a."], "Resolved: Azure reboots a."),
+        ("firing", {"drill": "true"}, ["Azure reboots a."], "DRILL Azure reboots a."),
+        ("firing", {"drill": "true"}, ["DRILL: Azure reboots a."], "DRILL: Azure reboots a."),
+        ("firing", {}, ["a is down.", "b is down."], "a is down. One of 2 alerts."),
+        ("resolved", {}, ["a is down.", "b is."], "Resolved: a is down. One of 2 alerts."),
     ],
 )
 def test_title(
-    tmp_path: Path, status: str, labels: dict[str, str], texts: dict[str, str], expected: str
+    tmp_path: Path, status: str, labels: dict[str, str], summaries: list[str], expected: str
 ) -> None:
-    """A notification's title is the summary, which names the VMs; of several alerts that differ,
-    their name.
-    """
-    assert notification(tmp_path, "subject", status, labels, texts) == expected
+    """A notification's title is the summary, which names the VMs; of several alerts, the first."""
+    assert notification(tmp_path, "subject", status, labels, *summaries) == expected
+
+
+def test_text(tmp_path: Path) -> None:
+    """The text says what to do while an alert fires, its event, and since when."""
+    labels = {"event_id": "E"}
+    firing = notification(tmp_path, "text", "firing", labels, "a is down.")
+    since = "Event: E\nAlert since: 2026-11-28 11:52:52 UTC"
+    assert firing == f"a is down.\nDrain it.\n{since}"
+    resolved = notification(tmp_path, "text", "resolved", labels, "a is down.")
+    at = "Resolved at: 2026-11-28 12:00:00 UTC"
+    assert resolved == f"Resolved: a is down.\n{since}\n{at}"
 
 
 def test_placeholders_can_be_left_out() -> None:

@@ -108,7 +108,7 @@ EVENTS = (
     (
         life("Defrag"),
         Kind.UNKNOWN_TYPE,
-        f"Azure announces an unknown Defrag: web_0 (resource group shop) at {AT}.",
+        f"Unknown event type Defrag: web_0 (resource group shop) at {AT}.",
         "vm?var-vm=web_0",
     ),
     (
@@ -194,17 +194,22 @@ OTHERS = (  # alert, at which minute, summary, board
         "A Redeploy of c (resource group rg) has not started 12m 0s after its NotBefore.",
         "vm?var-vm=c",
     ),
-    ("PausedLonger", 22, "c stood still for 12 s; Azure had announced 5 s.", "vm?var-vm=c"),
+    (
+        "PausedLonger",
+        22,
+        "c (resource group rg) stood still for 12 s; Azure had announced 5 s.",
+        "vm?var-vm=c",
+    ),
     (
         "ExporterDown",
         40,
-        "The exporter of b (b:10169) does not answer.",
+        "The exporter of b (resource group rg, b:10169) does not answer.",
         "exporter?var-job=azure-scheduled-events&var-instance=b%3A10169",
     ),
     (
         "ImdsUnreachable",
         40,
-        "The exporter of d (d:10169) gets no answer from IMDS.",
+        "The exporter of d (resource group rg, d:10169) gets no answer from IMDS.",
         "exporter?var-job=azure-scheduled-events&var-instance=d%3A10169",
     ),
     (
@@ -249,3 +254,44 @@ def test_other_texts(name: str, minute: int, summary: str, board: str, tmp_path:
 def _shipped() -> list[dict[str, Any]]:
     groups: list[dict[str, Any]] = yaml.safe_load(RULES.read_text("utf-8"))["groups"]
     return groups
+
+
+def test_names_for_grafana(tmp_path: Path) -> None:
+    """The second query of a Grafana rule adds the names of VMs to the labels of each alert, and is
+    never empty, as Grafana would then resolve the rule.
+    """
+    rows = (
+        *scraped("a", "1x200"),
+        *hit("a", "1x200", 600),
+        member("a", "1x200"),
+        of("journal_up", "a", "0x200"),
+    )
+    names = {rule["title"]: _second_query(rule) for rule in _grafana_rules()}
+    place = 'job="azure-scheduled-events",instance="a:10169",resource_group="rg",vm_name="a"'
+    of_event = '{event_id="E",event_type="Reboot",resource_group="rg",resources="a"}'
+    expected = {
+        "Reboot": (of_event, 600),
+        "JournalNotOnDisk": (f"{{{place}}}", 0),
+        "Freeze": ("{}", 0),
+    }
+    checks = [
+        {
+            "expr": names[PREFIX + name],
+            "eval_time": "20m",
+            "exp_samples": [{"labels": labels, "value": value}],
+        }
+        for name, (labels, value) in expected.items()
+    ]
+    story = {**Story("names", rows, {}).to_test(), "promql_expr_test": checks}
+    assert play(tmp_path, {"groups": _shipped()}, [story]) == ""
+
+
+def _grafana_rules() -> list[dict[str, Any]]:
+    path = ROOT / "alerts" / "generated" / "grafana" / "alert-rules.yaml"
+    groups = yaml.safe_load(path.read_text("utf-8"))["groups"]
+    return [rule for group in groups for rule in group["rules"]]
+
+
+def _second_query(rule: dict[str, Any]) -> str:
+    found = [each["model"].get("expr", "") for each in rule["data"] if each["refId"] == "D"]
+    return str(found[0]) if found else ""

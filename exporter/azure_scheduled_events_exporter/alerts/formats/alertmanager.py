@@ -216,37 +216,30 @@ TEMPLATES = """\
 DRILL {{ end }}
 {{- end }}
 
-{{/* What happens: the alerts' names without their prefix. */}}
-{{ define "azure_scheduled_events.what" -}}
-{{ if .CommonLabels.alertname -}}
-{{ reReplaceAll "^AzureScheduledEvents?" "" .CommonLabels.alertname }}
-{{- else if .CommonLabels.event_type }}{{ .CommonLabels.event_type }}
-{{- else }}{{ len .Alerts }} alerts{{ end }}
-{{- end }}
-
-{{/* To whom: one event, or so many. */}}
-{{ define "azure_scheduled_events.whom" -}}
-{{ if .CommonLabels.event_id }}event {{ .CommonLabels.event_id }}
-{{- else }}{{ len .Alerts }} of them{{ end }}
-{{- end }}
-
-{{/* One line for a phone. */}}
+{{/* One line for a phone: the first alert that fires, and how many there are besides. */}}
 {{ define "azure_scheduled_events.subject" -}}
 {{ template "azure_scheduled_events.drill" . }}
 {{- if eq .Status "resolved" }}Resolved: {{ end }}
 {{- if .CommonAnnotations.summary }}{{ .CommonAnnotations.summary }}
 {{- else -}}
-{{ template "azure_scheduled_events.what" . }}: {{ template "azure_scheduled_events.whom" . }}
+{{ $alerts := .Alerts }}{{ if .Alerts.Firing }}{{ $alerts = .Alerts.Firing }}{{ end -}}
+{{ range $number, $alert := $alerts }}{{ if eq $number 0 }}{{ .Annotations.summary }}{{ end }}{{ end }}
+{{- range $number, $alert := $alerts -}}
+{{ if eq $number 1 }} One of {{ len $alerts }} alerts.{{ end }}{{ end }}
 {{- end }}
 {{- end }}
 
 {{/* The same with the sentences and the links, for pagers, chats and mails. */}}
 {{ define "azure_scheduled_events.text" -}}
 {{ range .Alerts -}}
-{{ if eq .Status "resolved" }}Resolved: {{ end }}{{ .Annotations.summary }}
+{{ if eq .Status "resolved" }}Resolved: {{ .Annotations.summary }}
+{{ else }}{{ .Annotations.summary }}
 {{ .Annotations.description }}
-{{ with .Annotations.runbook_url }}Runbook: {{ . }}
+{{ end }}{{ with .Annotations.runbook_url }}Runbook: {{ . }}
 {{ end }}{{ with .Annotations.dashboard_url }}Dashboard: {{ . }}
+{{ end }}{{ with .Labels.event_id }}Event: {{ . }}
+{{ end }}Alert since: {{ .StartsAt.UTC.Format "2006-01-02 15:04:05" }} UTC
+{{ if eq .Status "resolved" }}Resolved at: {{ .EndsAt.UTC.Format "2006-01-02 15:04:05" }} UTC
 {{ end }}
 {{ end }}
 {{- end }}

@@ -1,7 +1,8 @@
 """The alerts as Grafana-managed rules, for teams that have no Alertmanager.
 
-The PromQL stays as it is; Grafana's templates cannot query, so that its texts name events instead
-of VMs.
+The PromQL stays as it is. Grafana's templates cannot query, so a second query of each rule has the
+names of VMs as labels. Grafana gives a text the labels of every query whose labels contain those of
+the alert (``$values``). They are no labels of the alert, which stays the same if a name changes.
 """
 
 from collections.abc import Mapping
@@ -9,11 +10,12 @@ from typing import Any
 
 from azure_scheduled_events_exporter.alerts.groups import groups
 from azure_scheduled_events_exporter.alerts.rule import Alert, Group
+from azure_scheduled_events_exporter.alerts.series import INFO, INSTANCE
 from azure_scheduled_events_exporter.alerts.settings import Settings
 from azure_scheduled_events_exporter.times import format_duration, parse_duration
 
 from .prometheus import annotations
-from .texts import FOR_GRAFANA
+from .texts import FOR_GRAFANA, NAMES
 from .yaml_text import to_yaml
 
 # Grafana's default min_interval: it evaluates no group more often, and in steps of it.
@@ -66,35 +68,47 @@ def _rule(alert: Alert, settings: Settings) -> dict[str, Any]:
 
 
 def _steps(alert: Alert, settings: Settings) -> list[dict[str, Any]]:
-    """Return the query, its last values, and a condition per series.
+    """Return the query, its last values, and a condition per series; then the names of VMs.
 
     One condition for all series would lose their labels.
     """
     source = settings.text("grafana.datasource")
-    query = {
-        "expr": alert.expression,
-        "datasource": {"type": "prometheus", "uid": source},
-        "instant": True,
-        "range": False,
-    }
-    last_values = {
-        "datasource": _EXPRESSIONS,
-        "expression": "A",
-        "type": "reduce",
-        "reducer": "last",
-        "settings": {"mode": "dropNN"},
-    }
     condition = {
         "datasource": _EXPRESSIONS,
         "expression": "B",
         "type": "threshold",
         "conditions": [{"evaluator": {"type": "gt", "params": [_ANY_VALUE]}}],
     }
-    return [
-        _step("A", source, query, window=_WINDOW),
-        _step("B", _EXPRESSION, last_values),
+    steps = [
+        _query("A", source, alert.expression),
+        _last_values("B", "A"),
         _step("C", _EXPRESSION, condition),
     ]
+    names = _named(alert)
+    if names:
+        steps += [_query("D", source, names), _last_values(NAMES, "D")]
+    return steps
+
+
+def _query(name: str, source: str, expression: str) -> dict[str, Any]:
+    model = {
+        "expr": expression,
+        "datasource": {"type": "prometheus", "uid": source},
+        "instant": True,
+        "range": False,
+    }
+    return _step(name, source, model, window=_WINDOW)
+
+
+def _last_values(name: str, query: str) -> dict[str, Any]:
+    model = {
+        "datasource": _EXPRESSIONS,
+        "expression": query,
+        "type": "reduce",
+        "reducer": "last",
+        "settings": {"mode": "dropNN"},
+    }
+    return _step(name, _EXPRESSION, model)
 
 
 def _step(name: str, datasource: str, model: Mapping[str, Any], window: int = 0) -> dict[str, Any]:
@@ -104,3 +118,26 @@ def _step(name: str, datasource: str, model: Mapping[str, Any], window: int = 0)
         "datasourceUid": datasource,
         "model": {"refId": name, **model},
     }
+
+
+def _named(alert: Alert) -> str:
+    """Return the expression with the names of VMs as labels; "" if its texts need none.
+
+    It is never empty: Grafana takes a rule of which any query has no data for one without an alert.
+    """
+    if "{vms}" in alert.summary:
+        keys = "event_id"
+        names = "vms, resources, resource_group, event_status"
+        known = f'{INFO}{{resource_group!=""}} or on (event_id) last_over_time({INFO}[1h])'
+    elif "{vm}" in alert.summary or "{paused_vm}" in alert.summary:
+        keys = "job, instance"
+        names = "vm_name, resource_group"
+        known = f"last_over_time({INSTANCE}[1h])"
+    else:
+        return ""
+    return (
+        f"({alert.expression})\n"
+        f"* on ({keys}) group_left ({names})\n"
+        f"topk by ({keys}) (1, {known})\n"
+        "or on () vector(0)"
+    )

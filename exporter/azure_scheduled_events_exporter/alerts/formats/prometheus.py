@@ -25,7 +25,7 @@ def annotations(alert: Alert, settings: Settings, form: Form = FOR_RULES) -> dic
     """Return the alert's annotations: its texts, as ``form`` writes them, and links to pages."""
     return {
         "summary": form.text(alert.summary),
-        "description": form.text(f"{alert.description} {alert.advice}"),
+        "description": form.text(alert.text),
         "runbook_url": f"{settings.text('runbooks.url')}/{alert.name}.md",
         "dashboard_url": form.dashboard(alert.dashboard, settings.text("dashboards.url")),
     }
