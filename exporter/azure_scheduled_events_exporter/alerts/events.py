@@ -64,9 +64,9 @@ def _row(
 ) -> Alert:
     """Return a row of the table; its expression depends on settings."""
     ends = (
-        f"The alert resolves {RESOLVE_AFTER // MINUTE} minutes after an exporter has seen the end of"
-        f" the event. If none sees it, the alert resolves {events.hold // MINUTE} minutes after an"
-        " exporter last saw the event."
+        f"The alert resolves {RESOLVE_AFTER // MINUTE} minutes after an exporter has seen the end"
+        f" of the event. If none sees it, the alert resolves {events.hold // MINUTE} minutes after"
+        " an exporter last saw the event."
     )
     return Alert(
         name=PREFIX + name,

@@ -92,7 +92,10 @@ def _throttled() -> Alert:
         advice="Find the other clients, and have them ask less often.",
         dashboard=_BOARD,
         meaning="IMDS has refused more than 20 % of the polls for 5 minutes, with status 429.",
-        ends="The alert resolves when IMDS has refused at most 20 % of the polls of the last 5 minutes.",
+        ends=(
+            "The alert resolves when IMDS has refused at most 20 % of the polls of the"
+            " last 5 minutes."
+        ),
         holds="5m",
         labels=_LABELS,
     )
@@ -121,7 +124,8 @@ def _exporter_down(settings: Settings) -> Alert:
             " leaves out VMs that are away because of an event, or have not come back from one."
         ),
         ends=(
-            "The alert resolves when 80 % of the scrapes of the last 3 minutes have succeeded, or when the"
+            "The alert resolves when 80 % of the scrapes of the last 3 minutes have succeeded,"
+            " or when the"
             " scrape target is removed."
         ),
         holds="10m",
@@ -161,7 +165,9 @@ def _journal_not_on_disk() -> Alert:
         advice="Free space on the disk, or mount it again.",
         dashboard=_BOARD,
         meaning="The exporter has not been able to write its journal for 5 minutes.",
-        ends="The alert resolves when the exporter has been able to write its journal for 2 minutes.",
+        ends=(
+            "The alert resolves when the exporter has been able to write its journal for 2 minutes."
+        ),
         holds="5m",
         labels=_LABELS,
     )
@@ -191,7 +197,8 @@ def _approval_refused() -> Alert:
             " approved."
         ),
         ends=(
-            "The alert resolves 5 minutes after the last refusal, or when the event is approved or starts."
+            "The alert resolves 5 minutes after the last refusal,"
+            " or when the event is approved or starts."
         ),
         labels=_LABELS,
     )

@@ -130,7 +130,7 @@ def test_texts_name_vms(tmp_path: Path) -> None:
         f"{metric}event_seen_timestamp_seconds{{{event},{target}}}": "0+60x20",
         f"{metric}event_impact_timestamp_seconds{{{event},{target}}}": "3600x20",
         f'{metric}event_info{{{event},{target},vms="web_1, web_2",resource_group="shop"}}': "1x20",
-        f'{metric}instance_info{{{target},vm_name="web_1"}}': "1x20",
+        f'{metric}instance_info{{{target},vm_name="web_1",resource_group="shop"}}': "1x20",
         f"{metric}journal_up{{{target}}}": "0x20",
         f"{metric}up{{{target}}}": "1x20",
         f"up{{{target}}}": "1x20",
@@ -140,7 +140,7 @@ def test_texts_name_vms(tmp_path: Path) -> None:
             "Azure reboots web_1, web_2 (resource group shop) at 1970-01-01 01:00:00 +0000 UTC."
         ),
         "AzureScheduledEventJournalNotOnDisk": (
-            "The exporter of web_1 (a:10169) cannot write its journal."
+            "The exporter of web_1 (resource group shop, a:10169) cannot write its journal."
         ),
     }
     (tmp_path / "story.yml").write_text(

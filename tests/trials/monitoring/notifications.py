@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
-from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine, find
+from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine
 from deploy.stack.free_port import free_port
 from support.events.imds_bodies import entry
 from support.programs import Exporter
@@ -139,6 +139,13 @@ class Fleet:
                     found[PREFIX + alert, happening.event_id.upper()] = Subject(names, None)
         return found
 
+    def scenario_sets(self) -> dict[str, Subject]:
+        """Return the VMs of each scenario, whose scale set has its name."""
+        return {
+            scenario.name: Subject(tuple(vm.name for vm in scenario.vms), None)
+            for _, scenario in self._simulators
+        }
+
     def is_played(self) -> bool:
         """Return whether each scenario has announced all its events."""
         return all(
@@ -187,8 +194,8 @@ class Fleet:
     def _add_troubles(self) -> None:
         for alert in TROUBLES:
             count = 3 if alert == "ScaleSetHit" else 1
-            for number in range(count):
-                vm = f"{alert.lower()}_{number}"
+            for _ in range(count):
+                vm = f"node_{len(self.troubles)}"
                 scale_set = "quorum" if count > 1 else ""
                 trouble = self._stack.enter_context(Trouble(vm, alert, GROUP, scale_set))
                 self.troubles.append(trouble)

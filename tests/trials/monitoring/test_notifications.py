@@ -2,11 +2,15 @@
 same.
 """
 
+import json
+import os
 import re
 import signal
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,25 +22,37 @@ from support.monitoring.notification_text import complaints
 from support.monitoring.paging import Alertmanager, Receiver, Stack, query, receivers
 from support.monitoring.victoria import VictoriaStack
 from support.programs import Program, eventually
-from trials.monitoring.notifications import GROUP, PREFIX, Fleet, Subject
+from trials.monitoring.notifications import PREFIX, Fleet, Subject
 
 SETTINGS = {
     "scrape.interval": "2s",
     "evaluation.interval": "2s",
     "group.wait": "0s",
     "group.interval": "1s",
-    "severities": f"EvictionRisk=warning",  # info notifies nobody
+    "severities": "EvictionRisk=warning",  # info notifies nobody
 }
 PROMETHEUS = "rules on Prometheus"
 VMALERT = "rules on vmalert"
 PUSHES = "pushes"
 ENOUGH = 100
 """Notifications."""
+ABOUT_EVENTS = {"NotApproved", "Overdue", "StartedTooLong", "PausedLonger"}
+SAVED = "NOTIFICATIONS"
+"""Environment variable: a file for the messages that a chat shows, as JSON."""
+
 Key = tuple[str, str]
 """An alert's name, and the event, VM, scale set or target that it is about."""
 
 
-def subject_of(alert: Mapping[str, Any]) -> Key:
+@dataclass(frozen=True)
+class Told:
+    """What was told first, by way, and what is known of each event, VM, scale set and target."""
+
+    first: Mapping[str, Mapping[Key, Mapping[str, Any]]]
+    subjects: Mapping[str, Subject]
+
+
+def key_of(alert: Mapping[str, Any]) -> Key:
     """Return what an alert is about."""
     labels = alert["labels"]
     names = ("event_id", "vm_name", "scale_set", "instance")
@@ -44,12 +60,12 @@ def subject_of(alert: Mapping[str, Any]) -> Key:
 
 
 def first_told(receiver: Receiver) -> dict[Key, Mapping[str, Any]]:
-    """Return what was said first about each subject by each alert."""
+    """Return what was said first by each alert."""
     first: dict[Key, Mapping[str, Any]] = {}
     for notification in receiver.webhooks():
         for alert in notification.body["alerts"]:
             if alert["status"] == "firing":
-                first.setdefault(subject_of(alert), alert)
+                first.setdefault(key_of(alert), alert)
     return first
 
 
@@ -63,57 +79,65 @@ def hurry(folder: Path, engine: Program) -> None:
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Play the fleet; return by way what was told first, and what each alert is about."""
+def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Told]:
+    """Play the fleet beside both engines, and an Alertmanager that gets pushes only."""
     folder = tmp_path_factory.mktemp("notifications")
+    for name in ("pushes", "prometheus", "victoria"):
+        (folder / name).mkdir()
     values = folder / "values.yaml"
-    values.write_text(f"severities: {{EvictionRisk: warning}}\n")
+    values.write_text("severities: {EvictionRisk: warning}\n")
     with ExitStack() as stack:
         pushed = stack.enter_context(Receiver())
         settings = resolve({**receivers(pushed.url), **SETTINGS})
-        for name in ("pushes", "prometheus", "victoria"):
-            (folder / name).mkdir()
         alertmanager = stack.enter_context(Alertmanager(folder / "pushes", settings))
         fleet = stack.enter_context(Fleet(folder / "fleet", alertmanager.url, values))
         prometheus = Stack(folder / "prometheus", SETTINGS, fleet.targets, slack=True)
         stack.enter_context(prometheus)
-        victoria = stack.enter_context(VictoriaStack(folder / "victoria", SETTINGS, fleet.targets))
+        victoria = VictoriaStack(folder / "victoria", SETTINGS, fleet.targets)
+        stack.enter_context(victoria)
         hurry(folder / "prometheus", prometheus.prometheus)
         hurry(folder / "victoria", victoria.programs["vmalert"])
-        for each in (prometheus, victoria):
-            each.wait_for_targets(len(fleet.targets))
-            hit = 'azure_scheduled_events:vm{vm_name="vmnotback_0"}'
-            eventually(lambda url=each.url: query(url, hit), "the VM is known to be hit", 120)
-        assert main(["drill", "--alertmanager", alertmanager.url, "--timeout", "20s"]) == 0
+        for chain in (prometheus, victoria):
+            chain.wait_for_targets(len(fleet.targets))
+            _wait_for_hits(chain.url, fleet)
+        drill = ["drill", "--timeout", "20s", "--alertmanager"]
+        assert main([*drill, alertmanager.url]) == 0
+        assert main([*drill, prometheus.alertmanager.url]) == 0
         fleet.play()
-        ways = {PROMETHEUS: prometheus.receiver, VMALERT: victoria.receiver, PUSHES: pushed}
         eventually(fleet.is_played, "all events are announced", 120)
-        wanted = wanted_of(fleet)
-
-        def missing() -> list[tuple[str, Key]]:
-            return [
-                (way, key)
-                for way, receiver in ways.items()
-                for key in wanted[way] - first_told(receiver).keys()
-            ]
-
-        eventually(
-            lambda: not missing(), "everything is told", 240, until=lambda x: x or print(missing())
-        )
-        return (
-            {way: first_told(receiver) for way, receiver in ways.items()},
-            subjects_of(fleet),
-            prometheus.receiver.notifications,
-        )
+        ways = {PROMETHEUS: prometheus.receiver, VMALERT: victoria.receiver, PUSHES: pushed}
+        _wait_for_all(ways, fleet)
+        _save(prometheus.receiver)
+        first = {way: first_told(receiver) for way, receiver in ways.items()}
+        yield Told(first, subjects_of(fleet))
 
 
-ABOUT_EVENTS = {"NotApproved", "Overdue", "StartedTooLong", "PausedLonger"}
+def _wait_for_hits(url: str, fleet: Fleet) -> None:
+    """Wait until the rules know of the event that a VM does not survive."""
+    for each in fleet.troubles:
+        if each.alert == "VmNotBack":
+            hit = f'azure_scheduled_events:vm{{vm_name="{each.vm}"}}'
+            eventually(partial(query, url, hit), "a VM is known to be hit", 120)
 
 
-def wanted_of(fleet: Fleet) -> dict[str, set[Key]]:
-    """Return by way what has to be told."""
+def _wait_for_all(ways: Mapping[str, Receiver], fleet: Fleet) -> None:
     events = {*fleet.placed, *fleet.scenario_events()}
-    others = {(f"{PREFIX}Reboot", "NAMELESS")}
+    by_rules = {*events, *_others(fleet)}
+    wanted = {PROMETHEUS: by_rules, VMALERT: by_rules, PUSHES: events}
+
+    def missing() -> list[tuple[str, Key]]:
+        return [
+            (way, key)
+            for way, receiver in ways.items()
+            for key in wanted[way] - first_told(receiver).keys()
+        ]
+
+    eventually(missing, "nothing is missing", 300, until=lambda found: not found)
+
+
+def _others(fleet: Fleet) -> Iterator[Key]:
+    """Yield what only rules tell."""
+    yield f"{PREFIX}Reboot", "NAMELESS"
     for each in fleet.troubles:
         about = each.target
         if each.alert in ABOUT_EVENTS:
@@ -122,13 +146,19 @@ def wanted_of(fleet: Fleet) -> dict[str, set[Key]]:
             about = each.vm
         elif each.alert == "ScaleSetHit":
             about = each.scale_set
-        others.add((PREFIX + each.alert, about))
-    return {PROMETHEUS: events | others, VMALERT: events | others, PUSHES: events}
+        yield PREFIX + each.alert, about
+
+
+def _save(receiver: Receiver) -> None:
+    """Save what a chat shows, for people to read."""
+    if SAVED in os.environ:
+        shown = [each.body for each in receiver.notifications if each.path == "/slack"]
+        Path(os.environ[SAVED]).write_text(json.dumps(shown))
 
 
 def subjects_of(fleet: Fleet) -> dict[str, Subject]:
     """Return the VMs and the resource group of each event, VM, scale set and target."""
-    found = {"NAMELESS": Subject(())}
+    found = {"NAMELESS": Subject(()), **fleet.scenario_sets()}
     events = {**fleet.placed, **fleet.scenario_events()}
     found |= {event: subject for (_, event), subject in events.items()}
     for each in fleet.troubles:
@@ -140,49 +170,36 @@ def subjects_of(fleet: Fleet) -> dict[str, Subject]:
     return found
 
 
-def test_whole(told: Any) -> None:
+def test_whole(told: Told) -> None:
     """Each has VMs, resource group, time, advice, how it ends, links, and a short title."""
-    first, subjects, _ = told
     found = []
-    counts: Counter[tuple[str, str]] = Counter()
-    for way, alerts in first.items():
+    counts: Counter[Key] = Counter()
+    for way, alerts in told.first.items():
         for key, alert in alerts.items():
-            subject = subjects.get(key[1], Subject(("",), None))
-            wrong = complaints(alert, subject.vms, subject.group)
-            counts[key[0], way] += 1
-            found += [f"{way}: {each}" for each in wrong]
-            if wrong:
-                counts[key[0], "not whole"] += 1
-    print()
-    names = sorted({name for name, _ in counts})
-    for name in names:
-        print(
-            "|",
-            name.removeprefix(PREFIX),
-            "|",
-            " | ".join(str(counts[name, c]) for c in (PROMETHEUS, VMALERT, PUSHES, "not whole")),
-            "|",
-        )
-    print(sum(v for (n, w), v in counts.items() if w != "not whole"), "notifications")
+            drilled = Subject(("DRILL-vmss_0",), "simulated")
+            subject = told.subjects.get(key[1], drilled)
+            found += [f"{way}: {each}" for each in complaints(alert, subject.vms, subject.group)]
+            counts[key[0].removeprefix(PREFIX), way] += 1
+    print(_table(counts, len(found)))
     assert not found, "\n".join(found)
-    assert sum(counts.values()) >= ENOUGH
+    assert counts.total() >= ENOUGH
 
 
-def test_same(told: Any) -> None:
-    """What is told of an event that stays as it is is the same by each way."""
-    first, _, _ = told
-    for key, alert in first[PUSHES].items():
-        if key[1].startswith("PLACED"):
-            for way in (PROMETHEUS, VMALERT):
-                assert first[way][key]["annotations"] == alert["annotations"]
+def _table(counts: Counter[Key], wrong: int) -> str:
+    ways = (PROMETHEUS, VMALERT, PUSHES)
+    rows: list[Sequence[object]] = [("alert", *ways), ("---",) * 4]
+    rows += [
+        (name, *(counts[name, way] for way in ways))
+        for name in sorted({name for name, _ in counts})
+    ]
+    rows.append((f"{counts.total()}, {wrong} complaints", *("" for _ in ways)))
+    return "\n" + "\n".join("| " + " | ".join(map(str, row)) + " |" for row in rows)
 
 
-def test_print(told: Any) -> None:
-    import json
-
-    Path("/tmp/w/first.json").write_text(
-        json.dumps({w: [a for a in f.values()] for w, f in told[0].items()}, indent=1)
-    )
-    Path("/tmp/w/slack.json").write_text(
-        json.dumps([n.body for n in told[2] if n.path == "/slack"], indent=1)
-    )
+def test_same(told: Told) -> None:
+    """Of an event that stays as it is, each way says the same."""
+    placed = {key: alert for key, alert in told.first[PUSHES].items() if "PLACED" in key[1]}
+    assert placed
+    for key, alert in placed.items():
+        for way in (PROMETHEUS, VMALERT):
+            assert told.first[way][key]["annotations"] == alert["annotations"]

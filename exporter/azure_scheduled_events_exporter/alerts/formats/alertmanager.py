@@ -223,9 +223,9 @@ DRILL {{ end }}
 {{- if .CommonAnnotations.summary }}{{ .CommonAnnotations.summary }}
 {{- else -}}
 {{ $alerts := .Alerts }}{{ if .Alerts.Firing }}{{ $alerts = .Alerts.Firing }}{{ end -}}
-{{ range $number, $alert := $alerts }}{{ if eq $number 0 }}{{ .Annotations.summary }}{{ end }}{{ end }}
-{{- range $number, $alert := $alerts -}}
-{{ if eq $number 1 }} One of {{ len $alerts }} alerts.{{ end }}{{ end }}
+{{ range $number, $alert := $alerts -}}
+{{ if eq $number 0 }}{{ .Annotations.summary }} One of {{ len $alerts }} alerts.{{ end }}
+{{- end }}
 {{- end }}
 {{- end }}
 

@@ -123,9 +123,10 @@ def _expression(alert: Alert, settings: Settings) -> str:
         known = f'{INFO}{{resource_group!=""}}'
         every = f"last_over_time({RECORDED_SEEN}[1h])"
         return _named(alert.expression, "event_id", "vms, resource_group", (known, INFO, every))
-    if "{vm}" in alert.summary:
+    if "{vm}" in alert.summary or "{paused_vm}" in alert.summary:
         every = f'last_over_time(up{{job=~"{settings.text("job")}"}}[1h])'
-        return _named(alert.expression, "job, instance", "vm_name", (INSTANCE, INSTANCE, every))
+        names = "vm_name, resource_group"
+        return _named(alert.expression, "job, instance", names, (INSTANCE, INSTANCE, every))
     return alert.expression
 
 

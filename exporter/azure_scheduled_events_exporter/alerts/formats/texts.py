@@ -29,7 +29,7 @@ from azure_scheduled_events_exporter.alerts.series import (
 from azure_scheduled_events_exporter.core.event_types import EVENT_FACTS, EventType
 
 LONGEST_GROUP = 32
-LONGEST_TYPE = 32
+LONGEST_TYPE = 22
 """Characters of a resource group, and of a type, in a title that is the subject of a mail."""
 MOST_NAMES = 10
 """Names of VMs in a text."""
@@ -212,8 +212,11 @@ FOR_AZURE_MONITOR = Form(
         "when": "at {{ $value | humanizeTimestamp }}",
         "loss": "It has the same effect as an event of this type that Azure starts itself.",
         "away": "the VMs",
-        "vm": "{{ $labels.vm_name }} ({{ $labels.instance }})",
-        "paused_vm": "{{ $labels.instance }}",
+        "vm": (
+            "{{ $labels.vm_name }}"
+            " (resource group {{ $labels.resource_group }}, {{ $labels.instance }})"
+        ),
+        "paused_vm": "{{ $labels.vm_name }} (resource group {{ $labels.resource_group }})",
         "announced": "less",
         "seconds": "{{ $value | humanizeDuration }}",
         "place": " (resource group {{ $labels.resource_group }})",

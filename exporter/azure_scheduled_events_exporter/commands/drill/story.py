@@ -16,6 +16,7 @@ from azure_scheduled_events_exporter.alertmanager.alert import Alert, Catalog, a
 from azure_scheduled_events_exporter.commands.waiting import until
 from azure_scheduled_events_exporter.config.settings import ENVIRONMENT_PREFIX, environment_name
 from azure_scheduled_events_exporter.core.document_parser import parse_document
+from azure_scheduled_events_exporter.core.instance import Instance
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycles
 from azure_scheduled_events_exporter.core.observation import ObservationContext, observe
 from azure_scheduled_events_exporter.errors import ExporterError, UsageError
@@ -62,11 +63,12 @@ def alert_of_story(story: Scenario, catalog: Catalog) -> Alert:
     now = system_clock()()
     stage = Stage(Playlist((story,)), at=now.wall, seed=uuid.uuid4().hex)
     stage.advance(now.wall)
+    vm = story.vms[0]
     document = parse_document(document_body(stage.events, stage.incarnation))
-    known, _ = observe(Lifecycles(), document, ObservationContext(now, story.vms[0].name))
+    known, _ = observe(Lifecycles(), document, ObservationContext(now, vm.name))
     [life] = known.current.values()
     kind = life.kind
-    alert = alert_of(life, kind, None, catalog, {})
+    alert = alert_of(life, kind, Instance(vm.name, resource_group=vm.resource_group), catalog, {})
     if alert is None:
         raise UsageError(
             f"--scenario: its event is {kind} ({life.event.event_type}), which raises no alert"
