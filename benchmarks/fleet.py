@@ -13,6 +13,7 @@ of the rules over all exporters is 30 minutes: a shorter run flatters.
 
 import argparse
 import json
+import math
 import os
 import random
 import sys
@@ -20,6 +21,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -48,10 +50,10 @@ class Server(Program):
         expositions = folder / "expositions.json"
         expositions.write_text(json.dumps(capture(folder)))
         command = [sys.executable, str(ROOT / "benchmarks" / "fleet_server.py"), str(expositions)]
-        self._addresses = -(-plan.vms // VMS_OF_ADDRESS)
-        for name, value in (("vms", plan.vms), ("events", plan.events), ("group", plan.group)):
-            command += [f"--{name}", str(value)]
-        super().__init__([*command, "--addresses", str(self._addresses)], folder / "server.log")
+        self._addresses = math.ceil(plan.vms / VMS_OF_ADDRESS)
+        command += ["--vms", str(plan.vms), "--events", str(plan.events)]
+        command += ["--group", str(plan.group), "--addresses", str(self._addresses)]
+        super().__init__(command, folder / "server.log")
         self.port = int(self.wait_for_line(r"port (\d+)")[1])
 
     def targets(self, vms: int) -> list[dict[str, object]]:
@@ -116,8 +118,12 @@ def measure(plan: argparse.Namespace, folder: Path) -> Iterator[str]:
         up = query(stack.url, f'count(up{{job="{JOB}"}} == 1) or vector(0)')[0][1]
         failures["targets down"] = plan.vms - up
         yield from head(plan, seconds, load, len(delays))
-        samples = (after.samples - before.samples) / seconds
-        yield from overview(plan, (samples, after.series, seconds), watch, delays, failures)
+        counted = Counted(
+            samples_a_second=(after.samples - before.samples) / seconds,
+            series=after.series,
+            seconds=seconds,
+        )
+        yield from overview(plan, counted, watch, delays, failures)
         yield from details(watch, seconds)
         if plan.boards:
             yield from boards.report(stack, folder, ("vmss7_0", f"vm{7 * plan.group}:10169"))
@@ -150,6 +156,15 @@ def wait_for_pages(
 # ---- The report
 
 
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What the engine has stored during the measured half of the run, of so many seconds."""
+
+    samples_a_second: float
+    series: float
+    seconds: float
+
+
 def head(plan: argparse.Namespace, seconds: float, load: float, changes: int) -> Iterator[str]:
     """Yield what was measured."""
     yield (
@@ -168,33 +183,30 @@ def head(plan: argparse.Namespace, seconds: float, load: float, changes: int) ->
 
 def overview(
     plan: argparse.Namespace,
-    counted: tuple[float, float, float],
+    counted: Counted,
     watch: Watch,
     delays: Sequence[float],
     failures: Mapping[str, float],
 ) -> Iterator[str]:
-    """Yield the table with a row for each run.
-
-    ``counted`` are samples a second, series, and the seconds of the run.
-    """
-    samples, series, seconds = counted
+    """Yield the table with a row for each run."""
     parts = [used for name, used in watch.used.items() if name != SERVER]
+    memory = sum(used.memory for used in parts) / MEBIBYTE
+    cores = sum(used.processor for used in parts) / counted.seconds
     slowest = max(watch.durations.values(), key=max)
+    happened = [f"{what} {count:.0f}" for what, count in failures.items() if count]
     row = {
         "VMs": f"{plan.vms:,}",
         "engine": ENGINES[plan.engine],
-        "series": f"{series:,.0f}, {'only alerts' if plan.alerts_only else 'all'}",
-        "samples a second": f"{samples:,.0f}",
-        "memory": f"{sum(used.memory for used in parts) / MEBIBYTE:,.0f} MiB",
-        "cores": f"{sum(used.processor for used in parts) / seconds:.2f}",
+        "series": f"{counted.series:,.0f}, {'only alerts' if plan.alerts_only else 'all'}",
+        "samples a second": f"{counted.samples_a_second:,.0f}",
+        "memory": f"{memory:,.0f} MiB",
+        "cores": f"{cores:.2f}",
         "slowest group, median / worst": f"{median(slowest):.2f} / {max(slowest):.2f} s",
-        "change to webhook, median / worst": (
-            f"{median(delays):.1f} / {max(delays):.1f} s" if delays else "-"
-        ),
-        "failures": (
-            ", ".join(f"{what} {count:.0f}" for what, count in failures.items() if count) or "none"
-        ),
+        "change to webhook, median / worst": "-",
+        "failures": ", ".join(happened) or "none",
     }
+    if delays:
+        row["change to webhook, median / worst"] = f"{median(delays):.1f} / {max(delays):.1f} s"
     yield from (
         f"| {' | '.join(row)} |",
         f"|{' --- |' * len(row)}",

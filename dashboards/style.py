@@ -59,19 +59,20 @@ def values(table: Mapping[float, tuple[str, str]] | Mapping[int, tuple[str, str]
 
     Without a color (""), the text has the theme's.
     """
-    options = {
-        f"{number:.15g}": {"text": text, "index": index, **({"color": color} if color else {})}
-        for index, (number, (text, color)) in enumerate(table.items())
-    }
+    options: Json = {}
+    for index, (number, (text, color)) in enumerate(table.items()):
+        shown: Json = {"text": text, "index": index}
+        if color:
+            shown["color"] = color
+        options[f"{number:.15g}"] = shown
     return [{"type": "value", "options": options}]
 
 
 def colors(table: Mapping[str, str]) -> list[Json]:
     """Return Grafana's mapping of texts to their colors."""
-    options = {
-        text: {"text": text, "color": color, "index": index}
-        for index, (text, color) in enumerate(table.items())
-    }
+    options: Json = {}
+    for index, (text, color) in enumerate(table.items()):
+        options[text] = {"text": text, "color": color, "index": index}
     return [{"type": "value", "options": options}]
 
 
@@ -85,7 +86,8 @@ def between(least: float | None, most: float | None, text: str, color: str) -> J
 
 def pattern(regex: str, text: str) -> list[Json]:
     """Return Grafana's mapping of texts that match to one text."""
-    return [{"type": "regex", "options": {"pattern": regex, "result": {"text": text, "index": 0}}}]
+    result = {"text": text, "index": 0}
+    return [{"type": "regex", "options": {"pattern": regex, "result": result}}]
 
 
 def by_name(name: str, **properties: object) -> Json:
@@ -93,12 +95,10 @@ def by_name(name: str, **properties: object) -> Json:
 
     Its properties are written as ``unit="s"``, and ``custom__width=80`` for ``custom.width``.
     """
-    return {
-        "matcher": {"id": "byName", "options": name},
-        "properties": [
-            {"id": id_.replace("__", "."), "value": value} for id_, value in properties.items()
-        ],
-    }
+    written = []
+    for keyword, value in properties.items():
+        written.append({"id": keyword.replace("__", "."), "value": value})
+    return {"matcher": {"id": "byName", "options": name}, "properties": written}
 
 
 def hidden(*names: str) -> list[Json]:

@@ -59,8 +59,10 @@ def read(path: Path, variables: Mapping[str, str], *overrides: Path) -> dict[str
         parsed = yaml.safe_load(text)
         written = _merged(written, parsed["services"])
     needs = {name: body.get("depends_on", ()) for name, body in written.items()}
-    order = TopologicalSorter(needs).static_order()
-    return {name: _service(path.parent, name, written[name]) for name in order}
+    services = {}
+    for name in TopologicalSorter(needs).static_order():
+        services[name] = _service(path.parent, name, written[name])
+    return services
 
 
 def _with_variables(text: str, variables: Mapping[str, str]) -> str:

@@ -7,7 +7,7 @@ names a service which is not here is left out.
 """
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from .compose import Mount, Service
@@ -40,32 +40,36 @@ class Wiring:
         self._folder = folder
         self._ports = ports
         self._addresses: dict[str, str] = {}
-        gone = []
+        gone: list[str] = []
         for name, service in services.items():
             if name in absent:
-                gone += [
-                    *(rf"127\.0\.0\.1:{port}" for port in service.ports.values()),
-                    rf"{re.escape(name)}:\d+",
-                ]
-                continue
-            for inside, outside in service.ports.items():
-                here = self._local(outside)
-                self._addresses |= {f"{name}:{inside}": here, f"127.0.0.1:{outside}": here}
-                shown = _PAGES.get(service.image, {}).items()
-                self._addresses |= {
-                    f"127.0.0.1:{outside}{path}": f"{here}{other}" for path, other in shown
-                }
-        self._gone = re.compile(rf"(?<![\w.-])(?:{'|'.join(gone) or '(?!)'})(?!\d)")
+                gone.append(rf"{re.escape(name)}:\d+")
+                gone += [rf"127\.0\.0\.1:{port}" for port in service.ports.values()]
+            else:
+                self._add_addresses(service)
+        self._gone = re.compile(rf"(?<![\w.-])(?:{_any_of(gone)})(?!\d)")
+
+    def _add_addresses(self, service: Service) -> None:
+        """Note what replaces the addresses of ``service``, and those of its pages."""
+        pages = _PAGES.get(service.image, {})
+        for inside, outside in service.ports.items():
+            here = self._local(outside)
+            published = f"127.0.0.1:{outside}"
+            self._addresses[f"{service.name}:{inside}"] = here
+            self._addresses[published] = here
+            for path, data in pages.items():
+                self._addresses[f"{published}{path}"] = f"{here}{data}"
 
     def command(self, service: Service) -> list[str]:
         """Return entrypoint and arguments of ``service``."""
         texts = (*service.entrypoint, *service.command)
-        return [found for text in texts if (found := self._text(service, text))]
+        found = [self._text(service, text) for text in texts]
+        return [text for text in found if text]
 
     def environment(self, service: Service) -> dict[str, str]:
         """Return its variables, without those that are about an absent service."""
-        texts = service.environment.items()
-        return {name: found for name, text in texts if (found := self._text(service, text))}
+        found = {name: self._text(service, text) for name, text in service.environment.items()}
+        return {name: text for name, text in found.items() if text}
 
     def prepare(self, service: Service) -> None:
         """Make the folders of its volumes, and write the files that it mounts, translated."""
@@ -83,9 +87,9 @@ class Wiring:
         paths = {mount.target: str(self._path(service, mount)) for mount in service.mounts}
         listens = {f":{inside}": self._local(outside) for inside, outside in service.ports.items()}
         known = paths | listens | self._addresses
-        longest_first = "|".join(sorted(map(re.escape, known), key=len, reverse=True)) or "(?!)"
+        longest_first = sorted(map(re.escape, known), key=len, reverse=True)
         return re.sub(
-            rf"(?<![\w.-])(?:{longest_first})(?![\w-])",
+            rf"(?<![\w.-])(?:{_any_of(longest_first)})(?![\w-])",
             lambda found: known[found[0]],
             "".join(lines),
         )
@@ -101,3 +105,8 @@ class Wiring:
 
     def _local(self, published: int) -> str:
         return f"127.0.0.1:{self._ports[published]}"
+
+
+def _any_of(expressions: Sequence[str]) -> str:
+    """Return a regular expression that matches any of ``expressions``; nothing without one."""
+    return "|".join(expressions) or "(?!)"

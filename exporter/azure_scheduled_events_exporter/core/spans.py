@@ -200,9 +200,9 @@ def _span_event(move: Move) -> SpanEvent:
 
 def _attributes(life: Lifecycle, *, with_impact: bool) -> dict[str, AttributeValue]:
     event = life.event
-    values: dict[str, AttributeValue | None] = {
-        **{name.removeprefix("event_"): value for name, value in event_values(event).items()},
-    }
+    values: dict[str, AttributeValue | None] = {}
+    for name, value in event_values(event).items():
+        values[name.removeprefix("event_")] = value
     if life.not_before is not None:
         values["not_before"] = iso_time(life.not_before)
     if with_impact:

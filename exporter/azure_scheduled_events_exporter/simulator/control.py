@@ -67,11 +67,12 @@ class Control:
             return _json({"error": f"not found; there are {known}"}, HTTPStatus.NOT_FOUND)
         method = "GET" if path in reads else "POST"
         if request.method != method:
-            return _json(
-                {"error": f"use {method} for /simulator{path}"}, HTTPStatus.METHOD_NOT_ALLOWED
-            )
+            message = f"use {method} for /simulator{path}"
+            return _json({"error": message}, HTTPStatus.METHOD_NOT_ALLOWED)
+        if path in reads:
+            return _json(reads[path]())
         try:
-            return _json(reads[path]() if path in reads else writes[path](_read(request.body)))
+            return _json(writes[path](_order(request.body)))
         except UsageError as error:
             return _json({"error": str(error)}, HTTPStatus.BAD_REQUEST)
 
@@ -79,19 +80,24 @@ class Control:
         return {"record": [asdict(each) for each in self._simulator.record]}
 
     def _scenarios(self) -> _Reply:
-        known = [
-            {"name": each.name, "description": each.description} for each in self._library.values()
-        ]
-        state = {"playing": self._simulator.playing, "speed": self._simulator.speed}
-        return {**state, "scenarios": known, "faults": list(Fault)}
+        known = self._library.values()
+        scenarios = [{"name": each.name, "description": each.description} for each in known]
+        return {
+            "playing": self._simulator.playing,
+            "speed": self._simulator.speed,
+            "scenarios": scenarios,
+            "faults": list(Fault),
+        }
 
     def _play(self, order: Section) -> _Reply:
         names = order.texts("scenario", ())
         speed = order.number("speed", self._simulator.speed)
         loop = order.flag("loop", default=False)
         order.finish()
+        if names == ("all",):
+            names = tuple(self._library)
         scenarios: list[Scenario] = []
-        for name in self._library if names == ("all",) else names:
+        for name in names:
             if name not in self._library:
                 raise order.error(
                     f"'{name}' is none of all, {', '.join(self._library)}", "scenario"
@@ -105,7 +111,9 @@ class Control:
         seconds = order.number("seconds", math.inf)
         order.finish()
         self._simulator.inject(name, seconds)
-        return {"fault": name, "seconds": None if seconds == math.inf else seconds}
+        if seconds == math.inf:  # which JSON does not have
+            return {"fault": name, "seconds": None}
+        return {"fault": name, "seconds": seconds}
 
     def _heal(self, order: Section) -> _Reply:
         order.finish()
@@ -117,6 +125,6 @@ def _json(reply: _Reply, status: HTTPStatus = HTTPStatus.OK) -> Answer:
     return Answer(status, to_json(reply))
 
 
-def _read(body: bytes) -> Section:
-    """Read a JSON object, which is YAML too except for tabs between its tokens."""
+def _order(body: bytes) -> Section:
+    """Return the JSON object of a request, which is YAML too except for tabs between its tokens."""
     return yaml_file.parse(body.decode(errors="replace").expandtabs(1), "body")

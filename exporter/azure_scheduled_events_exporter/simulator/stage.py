@@ -79,22 +79,27 @@ class Stage:
         The first description of a VM counts.
         """
         found: dict[str, VirtualMachine] = {}
-        for vm in (vm for scenario in self.playlist.scenarios for vm in scenario.vms):
-            found.setdefault(vm.name, vm)
+        for scenario in self.playlist.scenarios:
+            for vm in scenario.vms:
+                found.setdefault(vm.name, vm)
         return found
 
     @property
     def next_at(self) -> float | None:
         """The moment of the next change, None when nothing is to come."""
         due = min((life.agenda[0][0] for life in self._lives if life.agenda), default=None)
-        if due is not None or (
-            not self.playlist.loop and self._place == len(self.playlist.scenarios) - 1
-        ):
+        if due is not None:
             return due
-        over = max(self._changed_at, self._began + self.scenario.shortest / self.playlist.speed)
+        is_last = self._place == len(self.playlist.scenarios) - 1
+        if is_last and not self.playlist.loop:
+            return None
+        shortest = self.scenario.shortest / self.playlist.speed
+        over = max(self._changed_at, self._began + shortest)
         if self._replay is None:
             return over
-        return None if self._replay.ended_at is None else max(over, self._replay.ended_at)
+        if self._replay.ended_at is None:
+            return None
+        return max(over, self._replay.ended_at)
 
     def recorded(self, now: float) -> bytes | None:
         """Return the body to serve at ``now`` while a recording is played, else None."""
@@ -159,22 +164,20 @@ class Stage:
     def _begin(self, place: int, at: float) -> None:
         self._place = place % len(self.playlist.scenarios)
         self._plays += 1
-        self._began = self._changed_at = at
+        self._began = at
+        self._changed_at = at
         scenario = self.playlist.scenarios[self._place]
         speed = self.playlist.speed
         self.scenario = scenario
-        self._lives = [
-            Life(
-                event_id(self._seed, self._plays, scenario.name, index),
-                plan,
-                speed,
-                agenda_of(plan, at, speed),
-            )
-            for index, plan in enumerate(scenario.events)
-        ]
+        self._lives = []
+        for index, plan in enumerate(scenario.events):
+            own_id = event_id(self._seed, self._plays, scenario.name, index)
+            self._lives.append(Life(own_id, plan, speed, agenda_of(plan, at, speed)))
         self.windows = tuple(FaultPlan.placed(plan, at, speed) for plan in scenario.faults)
         recording = scenario.recording
-        self._replay = Replay(recording, at=at, speed=speed) if recording else None
+        self._replay = None
+        if recording:
+            self._replay = Replay(recording, at=at, speed=speed)
         self._show()
 
     def _note(self, life: Life, what: What, at: float, vm: str = "") -> None:
@@ -202,10 +205,10 @@ class Stage:
             self.incarnation += 1
 
     def _find(self, event_id: str) -> WireEvent | None:
-        wanted = event_id.upper()
-        return next(
-            (event for event in self.events if str(event.get("EventId")).upper() == wanted), None
-        )
+        for event in self.events:
+            if str(event.get("EventId")).upper() == event_id.upper():
+                return event
+        return None
 
 
 def _approval(event: WireEvent, vm: str, at: float) -> Happening:

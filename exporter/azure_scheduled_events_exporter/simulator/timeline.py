@@ -30,8 +30,8 @@ class Happening:
     """What really happened, and when (``at``, Unix seconds of the simulator's clock).
 
     ``vm`` is the one that approved, else ``""``. ``not_before`` is None once started, and for an
-    event that starts at
-    once: it is announced and started at the same moment, and no document ever shows it Scheduled.
+    event that starts at once: it is announced and started at the same moment, and no document ever
+    shows it Scheduled.
     """
 
     event_id: str
