@@ -1,21 +1,30 @@
-"""The configurations of other agents on the page about OpenTelemetry hold together.
+"""The page about OpenTelemetry has the attributes that are sent, and its configurations of other
+programs hold together.
 
 Nothing in the package registries reads the language of Grafana Alloy, so its example is compared
 with the grammar of blocks and attributes that is written here.
 """
 
+import ast
 import json
 import re
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import yaml
 
 from azure_scheduled_events_exporter.config.settings import SETTINGS
+from azure_scheduled_events_exporter.core.document import ScheduledEvent, Scope, event_values
+from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, State, impact_values
+from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.metrics.collector import SPECS
+from azure_scheduled_events_exporter.tracing import otlp
 from support.documented import Block, blocks
 from support.paths import ROOT
 
 PAGE = ROOT / "docs" / "opentelemetry.md"
+LIFE_ATTRIBUTES = {"not_before", "notice_seconds", "approved_by", "outcome"}
+HOOK_ATTRIBUTES = {"hook.phase", "hook.outcome"}
 PORT = 10169
 JOB = "azure-scheduled-events-exporter"
 
@@ -24,6 +33,34 @@ def block(word: str) -> Block:
     """The one block of the page that has ``word``."""
     (found,) = [each for each in blocks(PAGE) if word in each.text]
     return found
+
+
+def test_attributes_of_spans_are_documented_as_they_are() -> None:
+    """The table of attributes has the fields of an event, what is measured, and what is known of
+    its life and of hooks.
+    """
+    event = ScheduledEvent("id", "Freeze", State.STARTED)
+    life = Lifecycle(event, State.STARTED, Scope.SELF, Timestamp(0.0))
+    fields = {name.removeprefix("event_") for name in event_values(event)}
+    table = PAGE.read_text().partition("| attribute | meaning |\n")[2].partition("\n\n")[0]
+    named = {
+        name for row in table.splitlines() for name in re.findall("`([^`]+)`", row.split(" | ")[0])
+    }
+    assert named == fields | set(impact_values(life)) | LIFE_ATTRIBUTES | HOOK_ATTRIBUTES
+
+
+def test_attributes_of_the_resource_are_documented_as_they_are() -> None:
+    """The page lists each attribute of the resource that the source gives to it."""
+    source = ast.parse(Path(otlp.__file__).read_text(encoding="utf-8"))
+    given = {
+        node.value
+        for node in ast.walk(source)
+        if isinstance(node, ast.Constant)
+        and re.fullmatch(r"(service|cloud|host|azure)(\.[a-z_]+)+", str(node.value))
+    } - {"azure.vm"}
+    paragraph = PAGE.read_text().partition("Resource attributes follow")[2].partition("\n\n")[0]
+    named = set(re.findall(r"`([a-z_]+(?:\.[a-z_]+)+)`", paragraph))
+    assert named == given
 
 
 def test_the_collector_has_what_its_pipelines_name() -> None:
