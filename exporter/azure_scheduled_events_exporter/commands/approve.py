@@ -51,8 +51,8 @@ from azure_scheduled_events_exporter.journal.lock import is_written
 from azure_scheduled_events_exporter.journal.opening import check_may_be_opened
 from azure_scheduled_events_exporter.journal.store import Store
 from azure_scheduled_events_exporter.polling.clock import ImdsClock, system_clock
-from azure_scheduled_events_exporter.service import daemon
 from azure_scheduled_events_exporter.service.endpoint import with_endpoint
+from azure_scheduled_events_exporter.service.exporter import Exporter
 from azure_scheduled_events_exporter.snapshot.snapshot import Polls
 from azure_scheduled_events_exporter.standard_streams import say
 from azure_scheduled_events_exporter.web.rows import CURRENT_COLUMNS, current_row
@@ -168,7 +168,7 @@ def _journal(
     own = replace(config, poll_interval=_POLL_SECONDS, alertmanager_url=())
     with ExitStack() as stack:
         with suppress(JournalInUseError):
-            exporter = daemon.Exporter(own, log, rate_limiter=limiter)
+            exporter = Exporter(own, log, rate_limiter=limiter)
             stack.callback(exporter.stop)
             exporter.journal.wait_until_read(_STARTING_SECONDS)
             if exporter.journal.refusal is not None:
@@ -195,7 +195,7 @@ def _wait_for_writer(path: Path) -> None:
         )
 
 
-def _wait_for_poll(exporter: daemon.Exporter) -> None:
+def _wait_for_poll(exporter: Exporter) -> None:
     """Wait until the journal has what IMDS shows now.
 
     Raises ExporterError: IMDS does not answer.

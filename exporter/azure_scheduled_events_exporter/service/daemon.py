@@ -1,58 +1,33 @@
-"""Run one exporter: threads, HTTP routes, start and shutdown.
+"""Run one exporter as a process: HTTP, signals, start and shutdown.
 
-The main thread serves HTTP and handles signals (``service.ending``). One thread polls, one asks who
-this VM is, one reads the policy file again, one for each request sends approvals, one delivers
-spans, one sees when a poll hangs, and one for each Alertmanager pushes alerts. They read the
-snapshot that the poller publishes, which never changes. The journal and the rate limiter of IMDS,
-which they share, have locks of their own.
+The main thread serves HTTP and handles signals (``service.ending``). The exporter has threads of
+its own (``service.exporter``).
 """
 
 import asyncio
 import logging
 import os
 import sys
-import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from azure_scheduled_events_exporter.approval.policy import BUILT_IN, Policy
 from azure_scheduled_events_exporter.approval.policy_reload import load_policy
-from azure_scheduled_events_exporter.approval.scheduler import ApprovalScheduler
-from azure_scheduled_events_exporter.approval.sender import ApprovalSender
 from azure_scheduled_events_exporter.config.settings import Config, warnings
-from azure_scheduled_events_exporter.core.instance import Instance
-from azure_scheduled_events_exporter.errors import ExporterError, UsageError, named_by
+from azure_scheduled_events_exporter.errors import named_by
 from azure_scheduled_events_exporter.http_server.app import App
 from azure_scheduled_events_exporter.http_server.server import Server
-from azure_scheduled_events_exporter.imds.api_versions import event_versions
-from azure_scheduled_events_exporter.imds.client import ImdsClient
 from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
-from azure_scheduled_events_exporter.journal.journal import Journal
 from azure_scheduled_events_exporter.journal.location import MEMORY
 from azure_scheduled_events_exporter.logs import facts
-from azure_scheduled_events_exporter.polling.clock import Clock, ImdsClock, since_boot, system_clock
-from azure_scheduled_events_exporter.polling.kernel import Kernel
-from azure_scheduled_events_exporter.polling.pauses import Pauses
-from azure_scheduled_events_exporter.polling.poller import Poller
-from azure_scheduled_events_exporter.polling.state import ExporterState
-from azure_scheduled_events_exporter.snapshot.snapshot import Snapshot
-from azure_scheduled_events_exporter.tracing.delivery import SpanDelivery, otlp_sender
-from azure_scheduled_events_exporter.tracing.variables import (
-    doubts,
-    is_on,
-    is_wanted,
-    obstacles,
-)
 from azure_scheduled_events_exporter.web.status_line import status_line
 
 from .ending import Ending
 from .endpoint import with_endpoint
-from .identification import Identification
+from .exporter import Exporter
 from .privileges import give_up
 from .routes import OPEN_PATHS, routes
 from .sd_notify import ServiceManager
@@ -61,253 +36,9 @@ if sys.platform != "win32":
     import resource
 
 if TYPE_CHECKING:
-    from azure_scheduled_events_exporter.alertmanager.push import AlertPush
     from azure_scheduled_events_exporter.http_server.access import WebAccess
 
-_IDENTITY_HEAD_START = 1.0
-"""How long the first poll waits for this VM's name, in seconds.
-
-Transitions are counted with the right scope only if the name is known.
-"""
-
-_NAMED_SPANS_SECONDS = 5.0
-"""How long the first spans wait for this VM's name, in seconds.
-
-A span that was sent without it is never corrected. Just after a reboot, IMDS may fail for some
-seconds. With ``--instance.name``, spans only wait until IMDS was asked once.
-"""
-
-_TRACE_AGAIN_SECONDS = 60.0
-_LOOK_SECONDS = 0.1
-_WATCH_SECONDS = 1.0  # how often to look whether a poll hangs
-_FINAL_DELIVERY_SECONDS = 1.0  # limit for a collector that hangs
-_STOP_SECONDS = 1.2
 _HUNG_UP = "SIGHUP: files are read whenever they change; a change of the settings needs a restart"
-
-
-class Exporter:
-    """The polling side: construct, :meth:`start`, read :attr:`poller`'s snapshot, :meth:`stop`.
-
-    Without ``reports``, it sends neither spans nor alerts, whatever the settings are. A ``clock``
-    that is given is a simulation's: the time that IMDS sends does not correct it. ``policy`` is
-    what ``config`` only names; without it, the exporter approves nothing by itself.
-    """
-
-    def __init__(
-        self,
-        config: Config,
-        log: logging.Logger,
-        clock: Clock | None = None,
-        rate_limiter: RateLimiter | None = None,
-        journal: Journal | None = None,
-        *,
-        policy: Policy = BUILT_IN["off"],
-        reports: bool = True,
-    ) -> None:
-        self._log = log
-        self._ending = threading.Event()
-        self._knows_name = config.instance_name is not None
-        self._threads: list[threading.Thread] = []
-        self.failed: Callable[[], None] = lambda: None
-        versions = event_versions(
-            config.imds_api_version,
-            lambda found: log.info("api-version selected", extra=facts(api_version=found)),
-        )
-        limiter = rate_limiter or RateLimiter()
-        # One for each thread that sends requests.
-        self._polling_client, approving, asking = self._clients = [
-            ImdsClient(config.imds_endpoint, versions, limiter, self._wait, config.imds_timeout)
-            for _ in range(3)
-        ]
-        path = None if config.journal_path == MEMORY else Path(config.journal_path).absolute()
-        self.journal = journal or Journal(path, config.journal_retention, log)
-        self._instance_name = config.instance_name
-        self._delivery = self._span_delivery(config) if reports else None
-        machine_clock = clock or system_clock()
-        monotonic = (lambda: clock().monotonic) if clock else since_boot()
-        self.clock = ImdsClock(machine_clock)
-        correct_clock = _ignore if clock else self.clock.correct
-        self._alerts = (
-            self._alert_push(config, self.clock) if reports and config.alertmanager_url else None
-        )
-        scheduler = ApprovalScheduler(policy, log)
-        approvals = ApprovalSender(
-            scheduler,
-            approving,
-            self.journal,
-            config.imds_timeout,
-            self.clock,
-            machine_clock,
-            log,
-        )
-        self._approval_policy = scheduler.policy
-        pauses = Pauses(machine_clock, monotonic, self.journal)
-        kernel = Kernel(machine_clock)
-        self.identification = Identification(
-            asking, config.imds_timeout, config.instance_name, self._wait, log
-        )
-        state = ExporterState(
-            config, self.journal, self._delivery, self.clock, pauses, kernel, self._wait, log
-        )
-        self.poller = Poller(
-            state,
-            self._polling_client,
-            approvals,
-            self._alerts,
-            lambda: self.identification.identity,
-            correct_clock,
-        )
-        self.poller.begin()
-
-    def _span_delivery(self, config: Config) -> SpanDelivery | None:
-        """Return what delivers spans; None if tracing is off.
-
-        The variables of OpenTelemetry may be meant for other programs, so they stop nothing here.
-        """
-        endpoint = config.otlp_endpoint
-        message = "unusable OpenTelemetry variable"
-        if not is_wanted(endpoint, os.environ):
-            return None
-        for doubt in (*obstacles(os.environ), *doubts(os.environ)):
-            self._log.warning(message, extra=facts(error=doubt))
-        if is_on(endpoint, os.environ):
-            try:
-                sender = otlp_sender(endpoint)
-                return SpanDelivery(self.journal, sender, self._traced_instance, self._log)
-            except UsageError as error:
-                self._log.warning(message, extra=facts(error=str(error)))
-        self._log.warning("tracing is off: OpenTelemetry's variables cannot be used")
-        return None
-
-    def _traced_instance(self) -> Instance | None:
-        """Return this VM as its spans show it: ``--instance.name`` overrides the name in IMDS."""
-        found = self.identification.identity
-        name = self._instance_name
-        if name is None:
-            return found
-        return Instance(name) if found is None else replace(found, vm_name=name)
-
-    def _alert_push(self, config: Config, clock: Clock) -> "AlertPush":
-        from .alert_push import alert_push  # noqa: PLC0415 - only with an Alertmanager
-
-        return alert_push(config, self.latest, clock, lambda: clock().wall, self._log)
-
-    def start(self) -> None:
-        """Start all threads."""
-        work = [("identify", self.identification.run), ("poll", self._poll), ("watch", self._watch)]
-        work += [("policy", partial(self._approval_policy.run, self._wait))]
-        work += [("trace", partial(self._trace, self._delivery))] if self._delivery else []
-        work += [("push", worker.run) for worker in (self._alerts.workers if self._alerts else ())]
-        self._threads = [
-            threading.Thread(target=self._guarded, args=(run,), name=name, daemon=True)
-            for name, run in work
-        ]
-        for thread in self._threads:
-            thread.start()
-
-    def stop(self) -> None:
-        """End all threads in less than 2 s, including those that wait."""
-        self._ending.set()
-        self.identification.complete.set()  # nobody waits for them any more
-        self.identification.asked.set()
-        for client in self._clients:
-            client.stop()
-        deadline = time.monotonic() + _STOP_SECONDS
-        if self._alerts:
-            self._alerts.stop()
-        if self._delivery and self._threads:
-            self._delivery.stop(self.poller.state.open_spans(), _FINAL_DELIVERY_SECONDS)
-        for thread in self._threads:
-            thread.join(max(0.0, deadline - time.monotonic()))
-        state = self.poller.state
-        state.take_journal()  # it may have been read since the last poll
-        state.pauses.attend(state.known, is_last=True)
-        self.journal.close()
-
-    def latest(self) -> Snapshot:
-        """Return the newest snapshot."""
-        return self.poller.latest()
-
-    def _wait(self, seconds: float) -> bool:
-        return self._ending.wait(max(0.0, seconds))
-
-    def _guarded(self, work: Callable[[], None]) -> None:
-        """Run ``work``.
-
-        If it raises, end the process: an exporter that no longer polls would show stale events.
-        """
-        try:
-            work()
-        except Exception:  # noqa: BLE001 - whatever it is
-            message = "internal error in a thread; the exporter exits and must be restarted"
-            self._log.exception(message, extra=facts(thread=threading.current_thread().name))
-            self.failed()
-
-    def _poll(self) -> None:
-        if not self._knows_name:
-            self.identification.asked.wait(_IDENTITY_HEAD_START)
-        self.poller.run()
-
-    def _watch(self) -> None:
-        """See and log when a poll begins to hang, and when polls go on.
-
-        A thread of its own: the log may hang too.
-        """
-        was_hanging = False
-        while not self._wait(_WATCH_SECONDS):
-            self.poller.liveness.look()
-            polls = self.poller.latest().polls
-            if polls.hanging and not was_hanging:
-                self._log.error("the poll loop hangs", extra=facts(error=polls.failure))
-            elif was_hanging and not polls.hanging:
-                self._log.info("the poll loop goes on")
-            was_hanging = polls.hanging
-
-    def _trace(self, delivery: SpanDelivery) -> None:
-        """Deliver spans.
-
-        They wait in the journal, so a failure here is no reason to stop polling.
-        """
-        named = self.identification.asked if self._knows_name else self.identification.complete
-        named.wait(_NAMED_SPANS_SECONDS)  # spans from before a restart belong to this VM too
-        while True:
-            try:
-                return delivery.run()
-            except Exception:  # noqa: BLE001 - whatever it is
-                self._log.exception(
-                    "span delivery failed; retrying", extra=facts(seconds=_TRACE_AGAIN_SECONDS)
-                )
-                if self._wait(_TRACE_AGAIN_SECONDS):
-                    return None
-
-
-def alone(config: Config, log: logging.Logger) -> Iterator[Exporter]:
-    """Poll IMDS with a journal in memory, and yield the exporter that does, every 0.1 s.
-
-    It sends no spans and alerts.
-
-    Raises:
-        ExporterError: polling has ended by an internal error, or the endpoint cannot be discovered.
-    """
-    exporter = Exporter(
-        with_endpoint(replace(config, journal_path=MEMORY), log), log, reports=False
-    )
-    failed = threading.Event()
-    exporter.failed = failed.set
-    exporter.start()
-    try:
-        while not failed.wait(_LOOK_SECONDS):
-            yield exporter
-        raise ExporterError(
-            "polling has ended by an internal error, which is logged above: start this command"
-            " again"
-        )
-    finally:
-        exporter.stop()
-
-
-def _ignore(_: float | None) -> None:
-    """Do not correct a clock."""
 
 
 def run(
@@ -339,66 +70,103 @@ def run(
     config = with_endpoint(config, log)  # DHCP may need root
     journal = None if config.journal_path == MEMORY else Path(config.journal_path)
     root = give_up(config.process_user, config.web_listen_address.port, journal)
-    if (
-        sys.platform != "win32"
-    ):  # 512 connections need more than macOS gives, and logs and journal need some too
+    _raise_limit_of_descriptors()
+    daemon = _Daemon(config, log, ending, started or _tell_nobody, rate_limiter, root)
+    return asyncio.run(daemon.run())
+
+
+def _raise_limit_of_descriptors() -> None:
+    """Raise the soft limit to the hard one.
+
+    512 connections need more than macOS gives, and logs and journal need some too.
+    """
+    if sys.platform != "win32":
         with suppress(OSError, ValueError):  # macOS does not take "unlimited"
-            resource.setrlimit(
-                resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2
+            most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+def _tell_nobody(_scheme: str, _port: int) -> None:
+    """Take note of a start that nobody waits for."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Daemon:
+    """A process that has given up root, from its start to its end.
+
+    Attributes:
+        started: is called with scheme and port when the server listens.
+        root: what has become of root, for the log; ``""`` if the process was not root.
+    """
+
+    config: Config
+    log: logging.Logger
+    ending: Ending
+    started: Callable[[str, int], None]
+    rate_limiter: RateLimiter | None
+    root: str
+
+    async def run(self) -> int:
+        """Serve and poll until the end; return the exit status."""
+        self.ending.attach()
+        access = _access(self.config, self.log)
+        exporter = self._exporter()
+        server = await self._listening(exporter, access)
+        self.started("https" if access and access.config.tls else "http", server.port)
+        exporter.start()
+        manager = ServiceManager(os.environ)
+        poller = exporter.poller
+        notifications = asyncio.create_task(
+            manager.keep_notifying(
+                poller.liveness.overdue_seconds, lambda: status_line(poller.latest())
             )
-    return asyncio.run(_serve(config, log, ending, started, rate_limiter, root))
-
-
-async def _serve(
-    config: Config,
-    log: logging.Logger,
-    ending: Ending,
-    started: Callable[[str, int], None] | None,
-    rate_limiter: RateLimiter | None,
-    root: str,
-) -> int:
-    ending.attach()
-    access = _access(config, log)
-    policy = load_policy(config.approval_policy)
-    exporter = Exporter(config, log, rate_limiter=rate_limiter, policy=policy)
-    if exporter.journal.refusal is not None:
-        raise exporter.journal.refusal
-    poller = exporter.poller
-    exporter.failed = ending.fail
-    exporter.journal.when_refused(ending.fail)
-    pages = routes(poller.latest, config.web_telemetry_path, lambda: exporter.clock().wall)
-    server = Server(config.web_listen_address, App(pages, access, log), log)
-    await server.start()
-    log.info(
-        "listening",
-        extra=facts(
-            address=str(config.web_listen_address),
-            port=server.port,
-            endpoint=config.imds_endpoint,
-            interval_seconds=config.poll_interval,
-            **({"root": root} if root else {}),
-        ),
-    )
-    if started:
-        started("https" if access and access.config.tls else "http", server.port)
-    exporter.start()
-    manager = ServiceManager(os.environ)
-    notifications = asyncio.create_task(
-        manager.keep_notifying(
-            poller.liveness.overdue_seconds, lambda: status_line(poller.latest())
         )
-    )
-    await ending.wait()
-    notifications.cancel()
-    manager.notify("STOPPING=1", "STATUS=ending")
-    # A disk that hangs, or a log that nobody reads, can block each of these steps. The journal
-    # survives a kill.
-    await server.stop()  # first, so that no client takes time from the others
-    exporter.stop()
+        await self.ending.wait()
+        notifications.cancel()
+        manager.notify("STOPPING=1", "STATUS=ending")
+        # A disk that hangs, or a log that nobody reads, can block each of these steps. The journal
+        # survives a kill.
+        await server.stop()  # first, so that no client takes time from the others
+        exporter.stop()
+        _check_journal(exporter)
+        self.log.info("exporter stopped")
+        return self.ending.status
+
+    def _exporter(self) -> Exporter:
+        """Return an exporter whose failure ends the process."""
+        policy = load_policy(self.config.approval_policy)
+        exporter = Exporter(self.config, self.log, rate_limiter=self.rate_limiter, policy=policy)
+        _check_journal(exporter)
+        exporter.failed = self.ending.fail
+        exporter.journal.when_refused(self.ending.fail)
+        return exporter
+
+    async def _listening(self, exporter: Exporter, access: "WebAccess | None") -> Server:
+        """Return the server of the exporter's pages, and log that it listens."""
+        config = self.config
+        pages = routes(
+            exporter.poller.latest, config.web_telemetry_path, lambda: exporter.clock().wall
+        )
+        server = Server(config.web_listen_address, App(pages, access, self.log), self.log)
+        await server.start()
+        root = {"root": self.root} if self.root else {}
+        self.log.info(
+            "listening",
+            extra=facts(
+                address=str(config.web_listen_address),
+                port=server.port,
+                endpoint=config.imds_endpoint,
+                interval_seconds=config.poll_interval,
+                **root,
+            ),
+        )
+        return server
+
+
+def _check_journal(exporter: Exporter) -> None:
+    """Raise why the journal must not be used, if that is known."""
     if exporter.journal.refusal is not None:
         raise exporter.journal.refusal
-    log.info("exporter stopped")
-    return ending.status
 
 
 def _access(config: Config, log: logging.Logger) -> "WebAccess | None":

@@ -13,7 +13,7 @@ from azure_scheduled_events_exporter.doctor.api import Api
 from azure_scheduled_events_exporter.doctor.exporter import examine
 from azure_scheduled_events_exporter.doctor.subject import Subject
 from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
-from azure_scheduled_events_exporter.service.daemon import Exporter
+from azure_scheduled_events_exporter.service.exporter import Exporter
 from azure_scheduled_events_exporter.service.routes import routes
 from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine
 from azure_scheduled_events_exporter.web.status_line import status_line

@@ -12,7 +12,7 @@ from azure_scheduled_events_exporter.core.spans import SpanFacts
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.errors import Outcome
 from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
-from azure_scheduled_events_exporter.service.daemon import Exporter
+from azure_scheduled_events_exporter.service.exporter import Exporter
 from azure_scheduled_events_exporter.simulator import Simulator
 from support.events.imds_bodies import entry
 from support.programs import eventually

@@ -24,7 +24,7 @@ from azure_scheduled_events_exporter.journal.folder_owner import as_folder_owner
 from azure_scheduled_events_exporter.journal.lock import writer_lock
 from azure_scheduled_events_exporter.journal.opening import check_may_be_opened
 from azure_scheduled_events_exporter.own_program import own_command
-from azure_scheduled_events_exporter.service import daemon
+from azure_scheduled_events_exporter.service.exporter import alone
 from azure_scheduled_events_exporter.times import parse_duration
 
 from .loop import Hook
@@ -139,7 +139,7 @@ def run(parsed: argparse.Namespace) -> int:
         runs = Runs(journal, rules.command, log)
         hook = Hook(runs, rules, command, _approve_command(parsed, command[0]), log)
         with suppress(Interrupted), interruptible(), closing(hook):
-            hook.run(daemon.alone(config, log))
+            hook.run(alone(config, log))
     return 0
 
 

@@ -14,7 +14,7 @@ from typing import Final
 from azure_scheduled_events_exporter import logs
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle
 from azure_scheduled_events_exporter.errors import Outcome
-from azure_scheduled_events_exporter.service import daemon
+from azure_scheduled_events_exporter.service.exporter import Exporter
 from azure_scheduled_events_exporter.snapshot.hooks import HookRun, Phase, RunOutcome
 
 from .plan import (
@@ -66,7 +66,7 @@ class Hook:
         self._approve_at: dict[str, float] = {}  # monotonic time by EventId
         self._seen_at = 0  # how many documents had come when the last one showed a prepared event
 
-    def run(self, polled: Iterable[daemon.Exporter]) -> None:
+    def run(self, polled: Iterable[Exporter]) -> None:
         """Each time ``polled`` yields, do what is due, until a signal comes."""
         end_leftovers(self._runs.known)
         for exporter in polled:
