@@ -1,111 +1,26 @@
-"""A team tries its own paging with the command drill."""
+"""The command drill tests the whole way of a page, Prometheus included."""
 
-import argparse
-import re
-from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 
-import pytest
-
-from azure_scheduled_events_exporter.alerts import resolve
-from azure_scheduled_events_exporter.alerts.pushed import pushed_alerts
-from azure_scheduled_events_exporter.commands.drill import command as drill
-from azure_scheduled_events_exporter.commands.drill.story import alert_of_story, story_of
-from azure_scheduled_events_exporter.errors import ExporterError, UsageError
-from azure_scheduled_events_exporter.simulator.scenario import SHIPPED
 from deploy.stack.free_port import free_port
-from support.monitoring.paging import Alertmanager, Receiver, Stack, receivers
-from support.paths import ROOT
-from support.programs import COMMAND, NOBODY, PATIENCE, Program, eventually
-from support.servers.http_peer import Peer
+from support.monitoring.paging import Stack
+from support.programs import COMMAND, PATIENCE, Program, eventually
 
 WITHOUT_NOTICE = ("AzureScheduledEventWithoutNotice", "critical", "firing")
 
 
-def run(*flags: str) -> int:
-    """Run the command as the command line does."""
-    parser = argparse.ArgumentParser()
-    drill.add_arguments(parser)
-    return drill.run(parser.parse_args(flags))
-
-
-@pytest.fixture
-def team(tmp_path: Path) -> Iterator[tuple[Alertmanager, Receiver]]:
-    """An Alertmanager, and the receiver of pages and tickets."""
-    with (
-        Receiver() as receiver,
-        Alertmanager(tmp_path, resolve(receivers(receiver.url))) as alertmanager,
-    ):
-        yield alertmanager, receiver
-
-
-def test_straight_to_alertmanager(
-    team: tuple[Alertmanager, Receiver], capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A drill pages once, is labeled as a drill, prints how long it took, and ends."""
-    alertmanager, receiver = team
-    assert run("--alertmanager", alertmanager.url, "--timeout", "20s") == 0
-    (told, *_) = receiver.notifications
-    assert told.alerts() == [WITHOUT_NOTICE]
-    assert told.body["commonLabels"]["drill"] == "true"
-    assert "drill" in told.body["commonAnnotations"]["description"]
-    assert "DRILL-vmss_0" in told.body["commonAnnotations"]["summary"]
-    assert " s: Alertmanager notified: webhook" in capsys.readouterr().out
-    assert alertmanager.alerts() == []
-
-
-def test_the_exporters_own_way(
-    team: tuple[Alertmanager, Receiver],
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Without a Prometheus, a simulated VM's exporter pushes the alert, and the drill resolves it.
-
-    What is set for the VM's own exporter does not hold for that of the drill: this one would refuse
-    to start.
-    """
-    monkeypatch.setenv("AZURE_SCHEDULED_EVENTS_LOG_LEVEL", "loud")
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
-    alertmanager, receiver = team
-    assert run("--alertmanager", alertmanager.url, "--timeout", "20s", "--push") == 0
-    assert receiver.notified("/pager")[0] == WITHOUT_NOTICE
-    assert alertmanager.alerts() == []
-    assert "its exporter pushes AzureScheduledEventWithoutNotice" in capsys.readouterr().out
-
-
-@pytest.fixture
-def start_drill(tmp_path: Path) -> Iterator[Callable[..., Program]]:
-    """Start a drill, ``start_drill("--alertmanager", URL)``, that ends with the test."""
-    started: list[Program] = []
-
-    def start(*flags: str) -> Program:
-        started.append(
-            Program([COMMAND, "drill", *flags], tmp_path / "drill.log", PYTHONUNBUFFERED="1")
-        )
-        return started[-1]
-
-    yield start
-    for each in started:
-        each.kill()
-
-
-def test_the_whole_way(tmp_path: Path, start_drill: Callable[..., Program]) -> None:
+def test_the_whole_way(tmp_path: Path) -> None:
     """A simulated failure of a host goes through exporter, Prometheus and Alertmanager to the
     pager, and ends.
     """
-    port = free_port()
-    with Stack(tmp_path, {}, [f"127.0.0.1:{port}"]) as stack:
-        address = (
-            "--exporter.listen-address",
-            f"127.0.0.1:{port}",
-            "--wait",
-            "6s",
-            "--after",
-            "6s",
-        )
-        drill = start_drill("--alertmanager", stack.alertmanager.url, "--timeout", "60s", *address)
-        assert drill.process.wait(2 * PATIENCE) == 0, drill.log
+    address = f"127.0.0.1:{free_port()}"
+    with Stack(tmp_path, {}, [address]) as stack:
+        arguments = [
+            *(COMMAND, "drill", "--alertmanager", stack.alertmanager.url, "--timeout", "60s"),
+            *("--exporter.listen-address", address, "--wait", "6s", "--after", "6s"),
+        ]
+        with Program(arguments, tmp_path / "drill.log", PYTHONUNBUFFERED="1") as drill:
+            assert drill.process.wait(2 * PATIENCE) == 0, drill.log
         assert stack.receiver.notified("/pager")[0] == WITHOUT_NOTICE
         query = stack.prometheus.query
         eventually(
@@ -118,181 +33,3 @@ def test_the_whole_way(tmp_path: Path, start_drill: Callable[..., Program]) -> N
             == []
         )
     assert "Reboot of DRILL-vmss_0 announced" in drill.log
-
-
-def test_receiver_is_broken(tmp_path: Path) -> None:
-    """A drill whose page is not accepted fails with a message."""
-    settings = resolve(receivers(f"http://{NOBODY}"))
-    with (
-        Alertmanager(tmp_path, settings) as team,
-        pytest.raises(ExporterError, match="notification failed: webhook"),
-    ):
-        run("--alertmanager", team.url, "--timeout", "5s")
-
-
-def test_receiver_without_an_integration(tmp_path: Path) -> None:
-    """A drill of an eviction fails if the receiver of tickets notifies nobody."""
-    with Receiver() as receiver:
-        settings = resolve(
-            {**receivers(receiver.url), "tickets.webhook-url": "", "tickets.email-to": ""}
-        )
-        with (
-            Alertmanager(tmp_path, settings) as team,
-            pytest.raises(
-                ExporterError, match=r"notified nobody of \S+Preempt within 2s: .* checks receivers"
-            ),
-        ):
-            run("--alertmanager", team.url, "--timeout", "2s", "--scenario", "spot-preempt")
-
-
-def test_info_reaches_nobody(team: tuple[Alertmanager, Receiver], tmp_path: Path) -> None:
-    """A drill of an event with severity info prints that nobody was notified, and why."""
-    values = tmp_path / "values.yaml"
-    values.write_text("severities: {WithoutNotice: info}\n")
-    with pytest.raises(ExporterError, match="severity info notifies nobody"):
-        run("--alertmanager", team[0].url, "--timeout", "2s", "--alerts.values", str(values))
-    assert team[1].notifications == []
-
-
-def test_inhibition(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A drill says whether an alert of the team's own stays quiet while Azure works on its VM, and
-    takes both back.
-    """
-    targets = {"maintenance.targets": "node-exporter", "maintenance.equal": "instance=host:9100"}
-    with Alertmanager(tmp_path, resolve({**receivers("http://127.0.0.1:1"), **targets})) as team:
-        address, vm = ("--alertmanager", team.url, "--timeout", "10s"), "instance=10.0.0.4:9100"
-        assert run(*address, "--maintenance", f"alertname=InstanceDown,{vm}") == 0
-        assert "InstanceDown is inhibited while its VM is in maintenance" in capsys.readouterr().out
-        with pytest.raises(
-            ExporterError, match="ReplicaLag is not inhibited while its VM is in maintenance"
-        ):
-            run(*address, "--maintenance", f"alertname=ReplicaLag,{vm}")
-        with pytest.raises(
-            UsageError, match="--maintenance: the labels of an alert have an alertname"
-        ):
-            run(*address, "--maintenance", vm)
-        eventually(lambda: team.alerts() == [], "no alert of the drill is left")
-
-
-@pytest.mark.parametrize("flags", [(), ("--push",)], ids=["posted", "pushed"])
-def test_credentials(flags: tuple[str, ...], tmp_path: Path) -> None:
-    """The drill, and the exporter that it starts, authenticate as the HTTP client configuration
-    says.
-    """
-    (tmp_path / "http.yml").write_text("authorization: {credentials: sesame}\n")
-    with Peer() as peer:
-        with pytest.raises(ExporterError, match="is it an Alertmanager"):
-            run(
-                "--alertmanager",
-                peer.url,
-                "--alertmanager.http-config.file",
-                str(tmp_path / "http.yml"),
-                *flags,
-            )
-        assert peer.requests
-        assert {headers.get("Authorization") for _, headers, _ in peer.requests} == {
-            "Bearer sesame"
-        }
-
-
-@pytest.mark.parametrize(
-    ("flags", "said"),
-    [
-        (("--scenario", "all"), "--scenario: 'all' is not one scenario with events"),
-        (("--scenario", "flood"), "'flood' is no scenario"),
-        (
-            ("--alertmanager", "alerts:9093"),
-            "--alertmanager: 'alerts:9093' is not the address of an Alertmanager: write http://",
-        ),
-        (("--alertmanager", "http://a:1,http://b:1"), "--alertmanager: give one address"),
-        (("--alerts.values", "/no/values.yaml"), "--alerts.values: /no/values.yaml: "),
-        (
-            ("--push", "--exporter.listen-address", ":0"),
-            "--push and --exporter.listen-address cannot be used together",
-        ),
-    ],
-)
-def test_impossible_flags(flags: tuple[str, ...], said: str) -> None:
-    """What cannot be is refused before anything is sent, by the name of the flag."""
-    with Peer() as peer:
-        with pytest.raises(UsageError, match=re.escape(said)):
-            run("--alertmanager", peer.url, *flags)
-        assert peer.requests == []
-
-
-@pytest.mark.parametrize("flags", [(), ("--maintenance", "alertname=InstanceDown")])
-def test_redirect(flags: tuple[str, ...]) -> None:
-    """An address that redirects is named in one line with the place it leads to, and nothing is
-    sent there.
-    """
-    with (
-        Peer() as elsewhere,
-        Peer(302, {"Location": elsewhere.url.replace("//", "//me:sesame@")}) as gate,
-    ):
-        with pytest.raises(
-            ExporterError, match=r"answered 302: the redirect to http://\*\*\*@\S+ is not followed"
-        ):
-            run("--alertmanager", gate.url, *flags)
-        assert elsewhere.requests == []
-
-
-@pytest.mark.parametrize("way", [(), ("--push",)], ids=["posted", "pushed"])
-def test_a_stopped_drill_resolves_its_alert(
-    way: tuple[str, ...], team: tuple[Alertmanager, Receiver], start_drill: Callable[..., Program]
-) -> None:
-    """A drill that gets SIGTERM while it waits for the notification resolves its alert before it
-    ends.
-    """
-    drill = start_drill(
-        "--alertmanager", team[0].url, *way, "--scenario", "spot-preempt", "--timeout", "10m"
-    )
-    drill.wait_for_line("Alertmanager has the alert")
-    assert drill.terminate() == 128 + 15
-    assert team[0].alerts() == []
-
-
-def test_posted_is_what_is_pushed(
-    tmp_path: Path, team: tuple[Alertmanager, Receiver], start_drill: Callable[..., Program]
-) -> None:
-    """Routes of the team treat a posted drill as the real alert: it has the labels of the pushed
-    one, and drill.
-    """
-    file = tmp_path / "values.yaml"
-    file.write_text("severities: {Preempt: critical}\nlabels.add: {owner: web}\n")
-    flags = (
-        "--alertmanager",
-        team[0].url,
-        "--scenario",
-        "spot-preempt",
-        "--alerts.values",
-        str(file),
-        "--keep",
-    )
-    for way in ((), ("--push",)):
-        assert start_drill(*flags, *way).process.wait(60) == 0
-    posted, pushed = sorted(team[0].alerts(), key=lambda alert: "drill" not in alert["labels"])
-    assert {**posted["labels"], "event_id": ""} == {
-        **pushed["labels"],
-        "event_id": "",
-        "drill": "true",
-    }
-    assert posted["labels"]["owner"] == "web"
-    assert posted["receivers"] == pushed["receivers"]
-
-
-def test_alert_is_the_rules_own() -> None:
-    """Each scenario raises the alert that the page about the simulator names, with the severity
-    that is set; one that is harmless raises none.
-    """
-    page = (ROOT / "docs" / "simulator.md").read_text()
-    rows = re.findall(r"(?m)^\| `([a-z-]+)` \| (\w+)[^|]*\| ?(\w*) ?\|$", page)
-    catalog = pushed_alerts(resolve({}))
-    raised = dict.fromkeys(SHIPPED, ("none", ""))
-    for name in SHIPPED:
-        with suppress(UsageError):
-            labels = alert_of_story(story_of(name), catalog).labels
-            raised[name] = (labels["alertname"], labels["severity"])
-    assert {name: (alert, severity) for name, alert, severity in rows} == raised
-    paging = pushed_alerts(resolve({"severities.Freeze": "page"}))
-    freeze = alert_of_story(story_of("host-maintenance"), paging)
-    assert freeze.labels["severity"] == "page"
