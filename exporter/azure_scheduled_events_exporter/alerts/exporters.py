@@ -40,9 +40,12 @@ def _imds_unreachable() -> Alert:
         name=f"{PREFIX}ImdsUnreachable",
         expression=f"avg_over_time({UP}[2m]) < 0.6",
         severity="warning",
-        summary="The exporter of {vm} gets no answer from IMDS.",
+        summary="The Scheduled Events exporter of {vm} gets no answer from IMDS.",
         description="It sees no new events, and shows the last known ones.",
-        advice="Wait five minutes. If it stays, run doctor on the VM.",
+        advice=(
+            "Wait five minutes. If it stays, run `azure-scheduled-events-exporter doctor` on the"
+            " VM."
+        ),
         dashboard=_BOARD,
         meaning=(
             "More than 40 % of the polls of IMDS have failed for 3 minutes. The first answer after"
@@ -63,7 +66,7 @@ def _document_invalid() -> Alert:
             increase({METRIC}polls_total{{outcome="invalid_document"}}[2m]) > 0
         """),
         severity="warning",
-        summary="The exporter of {vm} cannot read the answer of IMDS.",
+        summary="The Scheduled Events exporter of {vm} cannot read the answer of IMDS.",
         description="It sees no new events, and shows the last known ones.",
         advice="Read the reason in the log of the exporter.",
         dashboard=_BOARD,
@@ -88,7 +91,10 @@ def _throttled() -> Alert:
         ),
         severity="warning",
         summary="IMDS throttles {value humanizePercentage} of the polls of {vm}.",
-        description=("All clients of IMDS on this VM together send more than 5 requests a second."),
+        description=(
+            "The exporter may see events late. All clients of IMDS on this VM together send more"
+            " than 5 requests a second."
+        ),
         advice="Find the other clients, and have them ask less often.",
         dashboard=_BOARD,
         meaning="IMDS has refused more than 20 % of the polls for 5 minutes, with status 429.",
@@ -115,7 +121,7 @@ def _exporter_down(settings: Settings) -> Alert:
             )[3m:15s]) < 0.8
         """),
         severity="warning",
-        summary="The exporter of {vm} does not answer.",
+        summary="The Scheduled Events exporter of {vm} does not answer.",
         description="Events of its VM are not seen, unless other VMs of its set show them.",
         advice="Check that the VM is up, then restart the exporter.",
         dashboard=_BOARD,
@@ -158,7 +164,7 @@ def _journal_not_on_disk() -> Alert:
         name=f"{PREFIX}JournalNotOnDisk",
         expression=f"avg_over_time({METRIC}journal_up[2m]) < 0.9",
         severity="warning",
-        summary="The exporter of {vm} cannot write its journal.",
+        summary="The Scheduled Events exporter of {vm} cannot write its journal.",
         description=(
             "Entries wait in memory until the disk works again. A restart before that loses them."
         ),
@@ -186,9 +192,10 @@ def _approval_refused() -> Alert:
             increase({METRIC}approval_requests_total{{outcome="rejected"}}[5m]) > 0
         """),
         severity="warning",
-        summary="IMDS refused an approval of {vm}.",
+        summary="IMDS refused an approval by the Scheduled Events exporter of {vm}.",
         description=(
-            "The policy asks again. Without an approval the event starts at its NotBefore or later."
+            "The exporter tries again. Without an approval, the event starts at the announced time"
+            " (NotBefore) or later."
         ),
         advice="Read the answer of IMDS in the log of the exporter.",
         dashboard=_BOARD,
@@ -209,9 +216,9 @@ def _alerts_not_pushed() -> Alert:
         name=f"{PREFIX}AlertsNotPushed",
         expression=f"avg_over_time({METRIC}alertmanager_up[2m]) < 0.9",
         severity="warning",
-        summary="The exporter of {vm} cannot push alerts to an Alertmanager.",
-        description="What that Alertmanager does not get is raised by the rules only.",
-        advice="Run doctor on the VM: it tests the connection.",
+        summary="The Scheduled Events exporter of {vm} cannot push alerts.",
+        description="What its Alertmanager does not get is raised by the rules of Prometheus only.",
+        advice="Run `azure-scheduled-events-exporter doctor` on the VM: it tests the connection.",
         dashboard=_BOARD,
         meaning="Alertmanager has not accepted the alerts of an exporter for 5 minutes.",
         ends="The alert resolves when Alertmanager has accepted the alerts for 2 minutes.",
@@ -285,7 +292,7 @@ def _hook_failed() -> Alert:
             )
         """),
         severity="warning",
-        summary="The hook of {vm} ended with {outcome} in phase {phase} of a {event_type}.",
+        summary="A hook on {vm} went wrong in phase {phase} of a {event_type}: {outcome}.",
         description=(
             "After prepare, the VM goes into the event without being drained. After recover, it may"
             " still be out of service."

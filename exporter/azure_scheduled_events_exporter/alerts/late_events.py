@@ -39,7 +39,7 @@ def _overdue() -> Alert:
         """),
         severity="warning",
         summary=(
-            "A {event_type} of {vms} has not started {value humanizeDuration} after its NotBefore."
+            "A {event_type} of {vms} was due {value humanizeDuration} ago and has not started."
         ),
         description="It may start at any moment.",
         advice="Keep the VM drained.",
@@ -82,7 +82,7 @@ def _not_approved() -> Alert:
         summary=(
             "The policy should have approved a {event_type} of {vms} {value humanizeDuration} ago."
         ),
-        description="Without an approval it starts at its NotBefore or later.",
+        description="Without an approval, it starts at the announced time (NotBefore) or later.",
         advice="If the VM is drained, approve the event yourself.",
         dashboard="event",
         meaning=(

@@ -191,7 +191,7 @@ OTHERS = (  # alert, at which minute, summary, board
     (
         "Overdue",
         22,
-        "A Redeploy of c (resource group rg) has not started 12m 0s after its NotBefore.",
+        "A Redeploy of c (resource group rg) was due 12m 0s ago and has not started.",
         "vm?var-vm=c",
     ),
     (
@@ -203,13 +203,13 @@ OTHERS = (  # alert, at which minute, summary, board
     (
         "ExporterDown",
         40,
-        "The exporter of b (resource group rg, b:10169) does not answer.",
+        "The Scheduled Events exporter of b (resource group rg, b:10169) does not answer.",
         "exporter?var-job=azure-scheduled-events&var-instance=b%3A10169",
     ),
     (
         "ImdsUnreachable",
         40,
-        "The exporter of d (resource group rg, d:10169) gets no answer from IMDS.",
+        "The Scheduled Events exporter of d (resource group rg, d:10169) gets no answer from IMDS.",
         "exporter?var-job=azure-scheduled-events&var-instance=d%3A10169",
     ),
     (

@@ -140,7 +140,8 @@ def test_texts_name_vms(tmp_path: Path) -> None:
             "Azure reboots web_1, web_2 (resource group shop) at 1970-01-01 01:00:00 +0000 UTC."
         ),
         "AzureScheduledEventJournalNotOnDisk": (
-            "The exporter of web_1 (resource group shop, a:10169) cannot write its journal."
+            "The Scheduled Events exporter of web_1 (resource group shop, a:10169) cannot write its"
+            " journal."
         ),
     }
     (tmp_path / "story.yml").write_text(

@@ -182,8 +182,9 @@ class Fleet:
             names = (own, *names[1:])
             vm = VirtualMachine(own, f"set-{number}", resource_group=each.group, vm_id=f"{number}")
             vms.append(replace(vm, own_events_only=True))
-            events.append(_wire(f"PLACED-{number}", each, names))
-            self.placed[PREFIX + each.alert, f"PLACED-{number}"] = Subject(names, each.group)
+            event_id = f"{number:08X}-AFDC-4513-B24B-AA5F13A16123"
+            events.append(_wire(event_id, each, names))
+            self.placed[PREFIX + each.alert, event_id] = Subject(names, each.group)
         self._simulate(*vms).set_document(events)
 
     def _add_nameless(self) -> None:
