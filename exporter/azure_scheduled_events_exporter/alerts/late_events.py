@@ -106,8 +106,8 @@ def _paused_longer() -> Alert:
         ),
         dashboard="event",
         meaning=(
-            "An event paused a VM for longer than Azure had announced, and than the exporter's"
-            " `--freeze.harmless-below` (9 s)."
+            "An event paused a VM for longer than Azure had announced, and for longer than the"
+            " setting `--freeze.harmless-below` of its exporter (9 s by default)."
         ),
         ends="The alert resolves an hour after the event has ended.",
     )
