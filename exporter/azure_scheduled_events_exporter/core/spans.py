@@ -142,9 +142,9 @@ def _until_started(life: Lifecycle) -> tuple[SpanFacts, ...]:
 
 
 def _open(life: Lifecycle, until: Timestamp) -> tuple[SpanFacts, ...]:
-    """Return the root span and the span of the current phase, both ended now.
+    """Return the root span and the span of the current state, both ended now.
 
-    Advice has no phases.
+    Advice has no such states.
     """
     if life.state is State.ADVISORY:
         return (_span(life, ROOT, life.first_seen, until),)

@@ -21,7 +21,7 @@ TransitionKey = tuple[str, str, str, str]
 # that has been through all shipped scenarios has less than 400, which docs/fleet.md counts.
 NOTICE_BOUNDS = (0.0, 30.0, 300.0, 600.0, 900.0, 86400.0)
 LATENCY_BOUNDS = (1.0, 30.0, 300.0, 900.0, 3600.0)
-PHASE_BOUNDS = (10.0, 60.0, 300.0, 1200.0)
+STATE_BOUNDS = (10.0, 60.0, 300.0, 1200.0)
 # Noise ends at 0.1 s; a live migration takes up to 5 s, a Freeze up to 30 s; what lasts minutes was
 # a boot.
 PAUSE_BOUNDS = (0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 120.0)
@@ -98,7 +98,7 @@ def _measured(change: Change) -> Iterator[_Measured]:
     """Yield what ``change`` adds to the histograms of :class:`Statistics`.
 
     They count events of this VM, and approvals from this VM, so that a sum over a fleet counts each
-    event once for each VM that it affects. What follows a wrong end is left out, so each phase of
+    event once for each VM that it affects. What follows a wrong end is left out, so each state of
     an event is measured once.
     """
     life = change.lifecycle
@@ -121,9 +121,9 @@ def _until_approved(change: Change) -> Iterator[_Measured]:
 
 
 def _of_this_vm(change: Change) -> Iterator[_Measured]:
-    """Yield notice, phases and pause.
+    """Yield notice, time in states and pause.
 
-    A lost event ends no phase, because its end was not observed.
+    A lost event leaves no state, because its end was not observed.
     """
     life = change.lifecycle
     event_type = life.event.event_type
@@ -132,12 +132,12 @@ def _of_this_vm(change: Change) -> Iterator[_Measured]:
     if life.announced and change.transition in {_start_of(life), Transition.CANCELLED}:
         scheduled_until = life.started_at or change.at
         scheduled_for = scheduled_until.since(life.first_seen)
-        yield _Measured("phases", (event_type, "scheduled"), scheduled_for)
+        yield _Measured("time_in_state", (event_type, "scheduled"), scheduled_for)
     if change.transition is not Transition.COMPLETED:
         return
     if life.started_at is not None:
         started_for = change.at.since(life.started_at)
-        yield _Measured("phases", (event_type, "started"), started_for)
+        yield _Measured("time_in_state", (event_type, "started"), started_for)
     if life.observed_pause is not None:
         yield _Measured("pauses", (event_type,), life.observed_pause)
 
@@ -173,7 +173,7 @@ def _counted(change: Change) -> Iterator[tuple[str, int]]:
 _BOUNDS: Mapping[str, tuple[float, ...]] = {
     "notice": NOTICE_BOUNDS,
     "approval_latency": LATENCY_BOUNDS,
-    "phases": PHASE_BOUNDS,
+    "time_in_state": STATE_BOUNDS,
     "pauses": PAUSE_BOUNDS,
 }
 
@@ -224,7 +224,7 @@ class Statistics:
         transitions: how often each happened, by :data:`TransitionKey`.
         notice: seconds of notice, by event type.
         approval_latency: seconds from first seen to approved, by event type and approver.
-        phases: seconds spent Scheduled and Started, by event type and phase.
+        time_in_state: seconds spent Scheduled and Started, by event type and state.
         pauses: seconds of this VM's longest pause while an event of it was Started, by event type.
         pause_counts: how many pauses there were, by event type.
         retransmitted: TCP segments that were sent again while an event was Started, by event type.
@@ -234,7 +234,7 @@ class Statistics:
     transitions: Mapping[TransitionKey, int] = field(default_factory=_initial_transitions)
     notice: Mapping[tuple[str], Histogram] = field(default_factory=dict)
     approval_latency: Mapping[tuple[str, str], Histogram] = field(default_factory=dict)
-    phases: Mapping[tuple[str, str], Histogram] = field(default_factory=dict)
+    time_in_state: Mapping[tuple[str, str], Histogram] = field(default_factory=dict)
     pauses: Mapping[tuple[str], Histogram] = field(default_factory=dict)
     pause_counts: Mapping[tuple[str], int] = field(default_factory=dict)
     retransmitted: Mapping[tuple[str], int] = field(default_factory=dict)

@@ -7,7 +7,7 @@ thread (``journal.writer``) tries again every second. Any thread may call any op
 raises because of the disk.
 
 The thread also opens the file and reads what earlier runs have left, so that a disk that hangs at
-the start holds up nobody. Until then the journal is in one of these phases:
+the start holds up nobody. At any moment, the journal is in one of three stages:
 
 1. The file is not read. Entries are put into the queue, as far as others need them from there.
 2. It is read, and :meth:`Journal.adopt` has not been called. Nothing is written.

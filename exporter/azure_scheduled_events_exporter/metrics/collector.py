@@ -446,7 +446,7 @@ METRICS: tuple[MetricSpec, ...] = (
     _histogram(
         "phase_duration_seconds",
         "Time that events of this VM spent in a phase.",
-        lambda snapshot: snapshot.statistics.phases,
+        lambda snapshot: snapshot.statistics.time_in_state,
         ("event_type", "phase"),
     ),
     _histogram(

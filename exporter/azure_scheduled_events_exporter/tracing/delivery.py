@@ -6,6 +6,7 @@ delay a poll. Must not import OpenTelemetry: ``tracing.otlp`` does, and is impor
 """
 
 import logging
+import os
 import random
 import threading
 import time
@@ -20,6 +21,7 @@ from azure_scheduled_events_exporter.journal.journal import OWNER_WAIT_SECONDS, 
 from azure_scheduled_events_exporter.logs import Changes, facts
 
 from .export import Export, ExportResult, Sender
+from .variables import length_obstacle
 
 if TYPE_CHECKING:
     from .otlp import OtlpSender
@@ -41,6 +43,11 @@ def otlp_sender(endpoint: str | None) -> "OtlpSender":
     Raises:
         UsageError: OpenTelemetry refuses its variables.
     """
+    obstacle = length_obstacle(os.environ)
+    if obstacle:
+        raise UsageError(obstacle)
+    # It would log a traceback about its variable while it is imported; tracing.variables warns.
+    logging.getLogger("opentelemetry.context").setLevel(logging.CRITICAL)
     try:
         # only with tracing; it reads some variables while it is imported
         from .otlp import OtlpSender  # noqa: PLC0415

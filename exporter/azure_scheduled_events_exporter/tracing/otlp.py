@@ -57,6 +57,9 @@ LONGEST_EXPORT_SECONDS = 60.0
 """Time limit of one export, whatever is configured: no other span is sent in that time."""
 
 
+_TRIED = SpanFacts("1" * 32, "1" * 16, "", "tried at the start, and not sent", 0.0, 0.0)
+
+
 class OtlpSender:
     """Sends spans to ``endpoint``, a base address.
 
@@ -80,9 +83,10 @@ class OtlpSender:
         self._exporter = OTLPSpanExporter(endpoint=url, timeout=timeout, session=session)
         self._ids = _Ids()
         self._identity: Instance | None = None
-        # Created here, so that an invalid OTEL_* variable is reported at the start and not during
-        # an event.
+        # Both are tried here, so that an invalid OTEL_* variable is reported at the start and not
+        # during an event.
         self._provider = self._provider_for(None)
+        self._make(_TRIED)
 
     def send(
         self, spans: Sequence[SpanFacts], identity: Instance | None, timeout: float | None

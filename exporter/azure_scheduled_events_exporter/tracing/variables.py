@@ -9,6 +9,7 @@ Source: https://opentelemetry.io/docs/specs/otel/protocol/exporter/
 import math
 import os
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
@@ -24,6 +25,9 @@ _SAMPLERS = (
     *("always_on", "always_off", "parentbased_always_on", "parentbased_always_off"),
     *("traceidratio", "parentbased_traceidratio"),
 )
+_CONTEXTS = ("contextvars_context",)
+_LENGTHS = ("OTEL_SPAN_EVENT_COUNT_LIMIT", "OTEL_SPAN_LINK_COUNT_LIMIT")
+"""Limits that OpenTelemetry's SDK takes for the length of a queue."""
 _HEADER = re.compile(r"[!#-'*+\-.0-9A-Z^-z|~]+[ \t]*=[ \t]*[ !#-+\--:<-\[\]-~]*")
 """One entry of a header list, as OpenTelemetry's SDK takes it; it leaves out all others."""
 
@@ -116,6 +120,18 @@ def timeout_obstacle(environment: Mapping[str, str]) -> str:
     return ""
 
 
+def length_obstacle(environment: Mapping[str, str]) -> str:
+    """Return which limit is too large for OpenTelemetry's SDK; ``""`` if none is.
+
+    With such a limit, no span can be made.
+    """
+    for name in _LENGTHS:
+        text = environment.get(name, "").strip()
+        if text.isdecimal() and len(text) >= len(str(sys.maxsize)):
+            return f"environment variable {name}: {text!r} is too large: write 128, or unset it"
+    return ""
+
+
 def _headers(environment: Mapping[str, str]) -> str:
     """Return what is wrong with the headers, without their values, which are secrets."""
     found = _variable("HEADERS", environment)
@@ -154,6 +170,7 @@ def _unknown(environment: Mapping[str, str]) -> Iterator[str]:
         ("OTEL_TRACES_EXPORTER", _EXPORTERS, "spans go to the OTLP endpoint all the same"),
         ("OTEL_TRACES_SAMPLER", _SAMPLERS, "every trace is sampled"),
         (compression.name, _COMPRESSIONS, "requests are not compressed"),
+        ("OTEL_PYTHON_CONTEXT", _CONTEXTS, "OpenTelemetry's default is used"),
     )
     for name, known, result in rows:
         value = environment.get(name, "")

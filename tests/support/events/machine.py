@@ -119,7 +119,7 @@ class Machine:
     def phases(self) -> dict[tuple[str, str], float]:
         """The sum of the phase durations by type and phase."""
         assert self.exporter
-        found = self.exporter.poller.snapshot.statistics.phases.items()
+        found = self.exporter.poller.snapshot.statistics.time_in_state.items()
         return {(kind, phase): histogram.total for (kind, phase), histogram in found}
 
     @property

@@ -15,6 +15,7 @@ OF_OTHERS = [
     {ENDPOINT: "otel-collector:4317"},
     {ENDPOINT: HTTP, "OTEL_EXPORTER_OTLP_TIMEOUT": "10000"},
     {ENDPOINT: HTTP, "OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT": "x"},
+    {ENDPOINT: HTTP, "OTEL_SPAN_LINK_COUNT_LIMIT": "12345678901234567890"},
 ]
 OFF = "tracing is off: OpenTelemetry's variables cannot be used"
 
@@ -38,6 +39,13 @@ def test_check_config(variables: dict[str, str]) -> None:
     first, second = done.stderr.splitlines()
     assert list(variables)[-1] in first
     assert second == f"warning: {OFF}"
+
+
+def test_a_context_that_is_not_installed() -> None:
+    """It is one line, and the default is used."""
+    done = command("check-config", **{ENDPOINT: HTTP, "OTEL_PYTHON_CONTEXT": "nope"})
+    (line,) = done.stderr.splitlines()
+    assert "OTEL_PYTHON_CONTEXT: 'nope' is none of contextvars_context" in line
 
 
 def test_an_endpoint_by_flag() -> None:

@@ -21,7 +21,7 @@ from azure_scheduled_events_exporter.core.statistics import (
     LATENCY_BOUNDS,
     NOTICE_BOUNDS,
     PAUSE_BOUNDS,
-    PHASE_BOUNDS,
+    STATE_BOUNDS,
     Histogram,
     Statistics,
 )
@@ -65,7 +65,7 @@ def test_series_that_exist_from_the_start() -> None:
     }
     assert not Statistics().notice
     assert not Statistics().approval_latency
-    assert not Statistics().phases
+    assert not Statistics().time_in_state
     assert not Statistics().pauses
 
 
@@ -123,7 +123,7 @@ OBSERVED: list[tuple[Steps, Totals]] = [
             by(approver),
             {
                 "approval_latency": {("Freeze", str(approver)): 20.0},
-                "phases": {("Freeze", "scheduled"): 30.0},
+                "time_in_state": {("Freeze", "scheduled"): 30.0},
             },
         )
         for approver in (Approver.EXPORTER, Approver.OPERATOR, Approver.EXTERNAL)
@@ -132,29 +132,29 @@ OBSERVED: list[tuple[Steps, Totals]] = [
         [(Transition.STARTED, DEADLINE, 900), (Transition.COMPLETED, DEADLINE, 1500)],
         {
             "approval_latency": {("Freeze", "deadline"): 900.0},
-            "phases": {("Freeze", "scheduled"): 900.0, ("Freeze", "started"): 600.0},
+            "time_in_state": {("Freeze", "scheduled"): 900.0, ("Freeze", "started"): 600.0},
         },
     ),
     (
         [(Transition.STARTED, FAILED, 0), (Transition.COMPLETED, FAILED, 600)],
-        {"phases": {("Freeze", "started"): 600.0}},
+        {"time_in_state": {("Freeze", "started"): 600.0}},
     ),
-    ([(Transition.CANCELLED, LIFE, 300)], {"phases": {("Freeze", "scheduled"): 300.0}}),
+    ([(Transition.CANCELLED, LIFE, 300)], {"time_in_state": {("Freeze", "scheduled"): 300.0}}),
     ([(Transition.LOST, PAUSED, 300)], {}),
     ([(Transition.COMPLETED, replace(PAUSED, has_returned=True), 1500)], {}),
     ([(Transition.DETECTED, ADVICE, 0), (Transition.WITHDRAWN, ADVICE, 300)], {}),
     (
         [(Transition.COMPLETED, PROVEN, 960)],
-        {"phases": {("Freeze", "scheduled"): 900.0, ("Freeze", "started"): 60.0}},
+        {"time_in_state": {("Freeze", "scheduled"): 900.0, ("Freeze", "started"): 60.0}},
     ),
     (
         [(Transition.COMPLETED, PAUSED, 1500)],
-        {"phases": {("Freeze", "started"): 600.0}, "pauses": {("Freeze",): 2.5}},
+        {"time_in_state": {("Freeze", "started"): 600.0}, "pauses": {("Freeze",): 2.5}},
     ),
     (  # Resources no longer name this VM, but its event's end belongs to its beginning
         [(Transition.STARTED, MINE, 900), (Transition.COMPLETED, SHRUNK, 1500)],
         {
-            "phases": {("Freeze", "scheduled"): 900.0, ("Freeze", "started"): 600.0},
+            "time_in_state": {("Freeze", "scheduled"): 900.0, ("Freeze", "started"): 600.0},
             "pauses": {("Freeze",): 7.0},
         },
     ),
@@ -171,7 +171,7 @@ def test_what_transitions_add(steps: Steps, expected: Totals) -> None:
         boot = "boot-2" if life.proven_by_boot else "boot-1"
         changes.append(Change(transition, life, at(seconds, boot)))
     result = statistics(*changes)
-    for name in ("notice", "approval_latency", "phases", "pauses"):
+    for name in ("notice", "approval_latency", "time_in_state", "pauses"):
         histograms: dict[tuple[str, ...], Histogram] = dict(getattr(result, name))
         totals = {key: histogram.total for key, histogram in histograms.items()}
         assert totals == expected.get(name, {})
@@ -199,7 +199,7 @@ def running(counts: tuple[int, ...]) -> list[int]:
     return [sum(counts[: end + 1]) for end in range(len(counts))]
 
 
-@pytest.mark.parametrize("bounds", [NOTICE_BOUNDS, LATENCY_BOUNDS, PHASE_BOUNDS, PAUSE_BOUNDS])
+@pytest.mark.parametrize("bounds", [NOTICE_BOUNDS, LATENCY_BOUNDS, STATE_BOUNDS, PAUSE_BOUNDS])
 def test_bounds_ascend(bounds: tuple[float, ...]) -> None:
     """Bounds that do not ascend would count into the wrong buckets."""
     assert list(bounds) == sorted(set(bounds))

@@ -260,7 +260,9 @@ def test_series_stay_within_their_budget() -> None:
         "latency": (len(next(iter(statistics.approval_latency.values())).counts) + 2)
         * len(types)
         * len(Approver),
-        "phases": (len(next(iter(statistics.phases.values())).counts) + 2) * len(types) * 2,
+        "time_in_state": (len(next(iter(statistics.time_in_state.values())).counts) + 2)
+        * len(types)
+        * 2,
         "pauses": (len(next(iter(statistics.pauses.values())).counts) + 2) * len(types),
     }
     assert sum(per_series.values()) <= 400, per_series

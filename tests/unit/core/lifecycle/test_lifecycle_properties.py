@@ -281,13 +281,15 @@ class Lives(RuleBasedStateMachine):
         completed = {
             one.lifecycle.event_id for one in own if one.transition is Transition.COMPLETED
         }
-        started = [phase for phase in self.statistics.phases.items() if phase[0][1] == "started"]
-        assert observed(dict(started)) <= len(completed), "the phase Started of one event twice"
+        started = [
+            phase for phase in self.statistics.time_in_state.items() if phase[0][1] == "started"
+        ]
+        assert observed(dict(started)) <= len(completed), "the time Started of one event twice"
         waited = {one.lifecycle.event_id for one in own}
         scheduled = [
-            phase for phase in self.statistics.phases.items() if phase[0][1] == "scheduled"
+            phase for phase in self.statistics.time_in_state.items() if phase[0][1] == "scheduled"
         ]
-        assert observed(dict(scheduled)) <= len(waited), "the phase Scheduled of one event twice"
+        assert observed(dict(scheduled)) <= len(waited), "the time Scheduled of one event twice"
         assert observed(self.statistics.approval_latency) <= len(self.told), (
             "the approval of one event twice"
         )
@@ -296,7 +298,7 @@ class Lives(RuleBasedStateMachine):
             *self.statistics.pauses.values(),
             *self.statistics.notice.values(),
             *self.statistics.approval_latency.values(),
-            *self.statistics.phases.values(),
+            *self.statistics.time_in_state.values(),
         ):
             assert len(histogram.counts) == len(histogram.bounds) + 1
             assert sum(histogram.counts) > 0

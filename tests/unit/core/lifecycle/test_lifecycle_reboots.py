@@ -134,7 +134,7 @@ def test_an_eviction_is_not_as_long_as_the_absence() -> None:
     back = 3 * 86400.0
     watch.sees(at(back + 20, boot="boot-2"), watched=False, booted_at=at(back, boot="boot-2"))
     result = Statistics().plus(watch.changes)
-    assert result.phases["Preempt", "scheduled"].total == 30.0
+    assert result.time_in_state["Preempt", "scheduled"].total == 30.0
     assert result.approval_latency["Preempt", "deadline"].total == 30.0
 
 
