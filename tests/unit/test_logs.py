@@ -154,6 +154,23 @@ def test_a_line_longer_than_the_space_for_it() -> None:
     assert rest == ""
 
 
+def test_lines_that_nobody_reads_are_counted() -> None:
+    """A reader that was away for a while learns how many lines it has missed."""
+    pipe, write = os.pipe()
+    fcntl.fcntl(write, fcntl.F_SETPIPE_SZ, 8192)
+    with os.fdopen(pipe, "rb", buffering=0) as reader, os.fdopen(write, "w") as stream:
+        log = set_up("info", "logfmt", stream)
+        log.info("fills the first of two pages", extra=facts(text="x" * 3980))
+        log.info("is in the second one")
+        for _ in range(3):
+            log.info("lost")
+        reader.read(1 << 16)
+        log.info("again")
+        loss, last, _ = reader.read(1 << 16).decode().split("\n")
+    assert (read(loss)["level"], read(loss)["lines"]) == ("warning", "3")
+    assert read(last)["msg"] == "again"
+
+
 def test_repetition_is_bounded() -> None:
     """One message is logged 300 times a minute at most; the next line says how many were left
     out.

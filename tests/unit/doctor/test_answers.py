@@ -131,6 +131,21 @@ def test_answers_of_another_form(part: str, check: str, replies: Replies) -> Non
     assert "answers in another form than this version knows" in last.sentence
 
 
+@pytest.mark.parametrize(
+    ("status", "hint"),
+    [
+        (401, "Name a user in the address, or credentials in --prometheus.http-config.file."),
+        (403, "Name a user in the address, or credentials in --prometheus.http-config.file."),
+        (500, "Start it, or correct the address: --prometheus URL."),
+    ],
+)
+def test_server_that_refuses(status: int, hint: str) -> None:
+    """A server that wants a user is not said to be down, nor the other way round."""
+    refusal = as_json({}, status)
+    [found] = examined("Prometheus", {"/api/v1/status/buildinfo": refusal})
+    assert (found.check, found.mark, found.hint) == ("prometheus-reachable", "wrong", hint)
+
+
 def test_target_that_was_not_scraped_yet() -> None:
     """Between discovery and the first scrape, nothing is known to be wrong."""
     fresh = target(health="unknown")

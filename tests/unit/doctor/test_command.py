@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from azure_scheduled_events_exporter.simulator import Simulator
+from support.commands import command
 from support.doctor.doctor_chain import doctor
 from support.programs import Exporter
 
@@ -21,6 +22,19 @@ def test_an_exporter_that_does_not_push_yet(simulator: Simulator, tmp_path: Path
         (found,) = doctor(_here(simulator, exporter), **PUSHING).of("exporter-deliveries")
     assert found["mark"] == "wrong"
     assert "pushes no alerts, although --alertmanager.url is set" in found["sentence"]
+
+
+def test_the_servers_are_named_first(tmp_path: Path) -> None:
+    """Before it asks anybody, doctor says whom it will ask, passwords aside."""
+    nobody = "http://me:sesame@127.0.0.1:1"
+    flags = ("--journal.path", str(tmp_path), "--web.listen-address", "127.0.0.1:1")
+    asked = ("--imds.endpoint", "http://127.0.0.1:1", "--prometheus", nobody, "--grafana", nobody)
+    done = command("doctor", *flags, *asked, "--alertmanager", nobody)
+    shown = "http://***@127.0.0.1:1"
+    assert done.stdout.splitlines()[0] == (
+        "doctor asks: the metadata service at http://127.0.0.1:1, the exporter at"
+        f" http://127.0.0.1:1, Prometheus at {shown}, Alertmanager at {shown}, Grafana at {shown}"
+    )
 
 
 def test_requests_stay_within_the_budget(tmp_path: Path) -> None:

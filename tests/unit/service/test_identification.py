@@ -38,6 +38,7 @@ def learnt(*answers: bytes) -> tuple[list[Instance], list[float]]:
         )
         asking = Identification(client, LONG, None, wait, logging.getLogger("identification"))
         asking.run()
+        assert asking.asked.is_set(), "the first poll waits for it"
     finally:
         peer.end()
     return found, pauses

@@ -129,7 +129,7 @@ class Form:
         event_prelude: what stands before that address.
     """
 
-    facts: dict[str, str] = field(default_factory=dict)
+    facts: dict[str, str]
     preludes: dict[str, str] = field(default_factory=dict)
     label: str = "$labels."
     value: str = "$value"

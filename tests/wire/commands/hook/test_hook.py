@@ -112,7 +112,7 @@ def test_an_event_of_two_vms(imds: Simulator, hook: Start, tmp_path: Path) -> No
     """An event that affects another VM too is prepared for, and not approved: the log says why."""
     started = hook("--approve", "own")
     imds.set_document([event(Resources=["vm_0", "vm_1"])])
-    started.wait_for_line("does not approve: the event has other VMs")
+    started.wait_for_line("does not approve: the event has other VMs.*event_id=A")
     assert lines(tmp_path) == ["prepare A"]
     assert not approvals(imds)
 
