@@ -26,6 +26,7 @@ _MODULES = {
     "kills": "kills",
     "start": "storage.start",
     "flood": "storage.flood",
+    "pages": "monitoring.pages",
     "pushes": "monitoring.pushes",
     "disk": "storage.disk",
     "hang": "storage.hang",

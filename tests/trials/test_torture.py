@@ -24,6 +24,8 @@ HOLDS = {
     # after any number of kills, no transition is lost or counted twice
     "kills": "`integrity_check` ok",
     "power": " 0 lost",  # what was reported is in the journal after a power failure
+    # whatever restarts or goes away, by rules and pushes together
+    "pages": "one page and one resolve for each of",
     # however often exporters and Alertmanager restart
     "pushes": "one page and one resolve for each of",
 }

@@ -24,6 +24,13 @@ RESOLVES = 3
 An Alertmanager may be restarted just after it has accepted one.
 """
 
+_CLOCKS_SECONDS = 10.0
+"""How long before its post a resolve ends the alert.
+
+If the clock of Alertmanager lags, an alert that ends now would fire once more, and page again if
+the rules have resolved it already.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
@@ -56,10 +63,10 @@ class Entry:
     is_accepted: bool = False
 
     def ends_in(self, now: float) -> float:
-        """Return the seconds from ``now`` to its ``endsAt``; at most 0 if it is resolved."""
+        """Return the seconds from ``now`` to its ``endsAt``; less than 0 if it is resolved."""
         if self.ended_at is None:
             return self.alert.hold_seconds
-        return self.resolves_at - now
+        return self.resolves_at - _CLOCKS_SECONDS - now
 
     @property
     def resolves_at(self) -> float:

@@ -206,7 +206,10 @@ def _impact(kept: tuple[str, ...]) -> Recording:
     return Recording(
         RECORDED_IMPACT,
         expression=_impacts(kept),
-        meaning="when the impact of each event begins or began; 0 if that is unknown",
+        meaning=(
+            "when the impact of each event begins or began, preferably as exporters say that have"
+            " just seen it; 0 if that is unknown"
+        ),
     )
 
 
@@ -266,7 +269,8 @@ def _ended() -> Recording:
             )
         """),
         meaning=(
-            "when an exporter first saw the end of an event that none has seen since; kept for 1h"
+            "when an exporter first saw the end of an event that none has seen since; kept for 1h,"
+            " or while an exporter without IMDS still shows the event"
         ),
     )
 

@@ -159,8 +159,9 @@ def _away(remembered: str) -> Recording:
             unless on (event_id) {RECORDED_END}
         """),
         meaning=(
-            f"impacts from {_BEFORE} s before they begin, until the VM is back, answers"
-            f" {_AFTER} s later, or the event has ended; 30m (deleted: 10m) at most"
+            f"impacts from {_BEFORE} s before they begin until the VM is back, answers {_AFTER} s"
+            " after they began, or the event has ended; at most 30m after they were last exported"
+            f" (Preempt, Terminate: 10m), and {_LONGEST // 60}m after they began"
         ),
     )
 
@@ -186,7 +187,8 @@ def _missing(remembered: str) -> Recording:
             unless on ({VM_KEY}) ({VM_ANSWERS} or last_over_time({VM_HIT}{_DELETES}[30m]))
         """),
         meaning=(
-            "VMs that an event took down and that do not answer, except those that Azure deletes"
+            "VMs that an event took down, until they answer or their target is removed; except"
+            " those that a Preempt or Terminate deletes"
         ),
     )
 
@@ -225,7 +227,9 @@ def _scale_set_hit() -> Alert:
             count by ({_SET}) (group by ({VM_KEY}) ({VM_AWAY}{{scale_set!=""}}))
             / {SCALE_SET_VMS} >= 0.5
             and on ({_SET}) (
-              count by ({_SET}) (group by ({VM_KEY}) ({VM_AWAY} unless on (event_id) {requested}))
+              count by ({_SET}) (
+                group by ({VM_KEY}) ({VM_AWAY} unless on (event_id) {requested})
+              )
               > max by ({_SET}) (count by ({_SET}, event_id) ({VM_AWAY}))
             )
         """),

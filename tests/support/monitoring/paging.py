@@ -139,7 +139,8 @@ class RuledPrometheus(ConfiguredPrometheus):
     """Debian's Prometheus with the generated rules, and those of ``team``, scraping what
     :meth:`scrape` names.
 
-    ``job`` has keys of the exporters' scrape job that replace the generated ones.
+    ``alertmanager`` is the address of one, or of several with commas. ``job`` has keys of the
+    exporters' scrape job that replace the generated ones.
     """
 
     def __init__(
@@ -153,9 +154,9 @@ class RuledPrometheus(ConfiguredPrometheus):
         flags: Sequence[str] = (),
     ) -> None:
         write(folder, "prometheus/", settings)
-        config = yaml.safe_load(
-            scrape_example("file", settings).replace("127.0.0.1:9093", alertmanager)
-        )
+        config = yaml.safe_load(scrape_example("file", settings))
+        notified = {"targets": alertmanager.split(",")}
+        config["alerting"]["alertmanagers"] = [{"static_configs": [notified]}]
         config["scrape_configs"][0].update(job)
         config["scrape_configs"] += team.jobs
         config["rule_files"].append("team-rules.yml")

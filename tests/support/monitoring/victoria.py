@@ -26,6 +26,7 @@ class VictoriaStack:
     shipped settings.
 
     ``shards`` vmagents share the targets. ``job`` has more keys of the exporters' scrape job.
+    ``notified`` are the URLs of the Alertmanagers that vmalert notifies, instead of its own one.
     """
 
     def __init__(
@@ -36,8 +37,10 @@ class VictoriaStack:
         *,
         shards: int = 1,
         job: Mapping[str, Any] = MappingProxyType({}),
+        notified: Sequence[str] = (),
     ) -> None:
         self._folder = folder
+        self._flags: dict[str, tuple[str, ...]] = {}
         self._stack = ExitStack()
         self.receiver = self._stack.enter_context(Receiver())
         settings = resolve({**receivers(self.receiver.url), **values})
@@ -80,7 +83,7 @@ class VictoriaStack:
             f"-datasource.url={self.url}",
             f"-remoteWrite.url={self.url}",
             f"-remoteRead.url={self.url}",
-            f"-notifier.url={self.alertmanager.url}",
+            *(f"-notifier.url={url}" for url in notified or (self.alertmanager.url,)),
             # an alert outlives four times as long without vmalert, as with Prometheus
             "-rule.resendDelay=1m",
             "-remoteWrite.flushInterval=1s",
@@ -90,14 +93,21 @@ class VictoriaStack:
             "-disableAlertgroupLabel",
         )
 
-    def _start(self, name: str, *flags: str) -> str:
+    def _start(self, name: str, *flags: str, port: int = 0) -> str:
         log = self._folder / f"{name}.log"
         binary = re.sub(r"-\d+$", "", name)
-        program = Server(
-            binary, log, "starting http server at", "-httpListenAddr={address}", *flags
-        )
+        ready = "starting http server at"
+        program = Server(binary, log, ready, "-httpListenAddr={address}", *flags, port=port)
         self.programs[name] = self._stack.enter_context(program)
+        self._flags[name] = flags
         return program.url
+
+    def restart(self, name: str) -> None:
+        """End a program as a service manager does, and start it again at the same address."""
+        program = self.programs[name]
+        assert isinstance(program, Server), f"{name} serves nothing"
+        program.terminate()
+        self._start(name, *self._flags[name], port=int(program.url.rpartition(":")[2]))
 
     def __enter__(self) -> Self:
         return self

@@ -57,7 +57,9 @@ class Exporter:
         states: ``up``, ``blind`` (without IMDS) or ``down``, at each step.
         misses: steps at which its document misses every event.
         errors: by how many seconds the clock of its VM is off, at each step.
+        keeps_journal: whether its journal survives when its VM goes away.
         moves_at: from this step on it has another address.
+        current: the events that its journal has as current.
         seen: when it last saw each event, by its clock, and of which kind.
         started: when each event started, by its clock.
         ended: when each event ended, by its clock.
@@ -68,7 +70,9 @@ class Exporter:
     states: list[str]
     misses: set[int]
     errors: list[float]
+    keeps_journal: bool
     moves_at: int = STEPS
+    current: set[str] = field(default_factory=set)
     seen: dict[str, tuple[float, str]] = field(default_factory=dict)
     started: dict[str, float] = field(default_factory=dict)
     ended: dict[str, float] = field(default_factory=dict)
@@ -95,10 +99,12 @@ class Exporter:
         return self._clock().wall
 
     def stop(self) -> None:
-        """End with the VM."""
+        """End with the VM. What the journal has is exported after the next start."""
         self.seen.clear()
         self.started.clear()
-        self.ended.clear()
+        if not self.keeps_journal:
+            self.current.clear()
+            self.ended.clear()
         self._clock = self._new_clock()
 
 
@@ -202,7 +208,7 @@ def _exporter(chance: random.Random, vm: str, events: list[Event]) -> Exporter:
         if event.back < STEPS and chance.random() < 0.3:
             moves_at = event.back
     misses = {chance.randrange(STEPS) for _ in range(chance.randint(0, 3))}
-    return Exporter(vm, states, misses, _errors(chance), moves_at)
+    return Exporter(vm, states, misses, _errors(chance), chance.random() < 0.8, moves_at)
 
 
 def _errors(chance: random.Random) -> list[float]:
@@ -262,6 +268,7 @@ def _look(exporter: Exporter, event: Event, step: int, witness: Witness) -> None
     now = exporter.read_clock(step, (step + witness.ahead) * INTERVAL)
     kind = event.kind(step)
     if kind and step not in exporter.misses:
+        exporter.current.add(event.name)
         exporter.seen[event.name] = (now, kind)
         exporter.ended.pop(event.name, None)
         if step >= event.impact:
@@ -270,8 +277,9 @@ def _look(exporter: Exporter, event: Event, step: int, witness: Witness) -> None
         looked = exporter.looks[step]
         assert looked is not None, "an exporter without IMDS reads no document"
         looked[event.name] = kind
-    elif event.name in exporter.seen:
-        del exporter.seen[event.name]
+    elif event.name in exporter.current:
+        exporter.current.remove(event.name)
+        exporter.seen.pop(event.name, None)
         exporter.started.pop(event.name, None)
         exporter.ended[event.name] = now
         witness.ends.add(step)

@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Self
+from urllib.parse import urlsplit
 
 from azure_scheduled_events_exporter.alerts import resolve
 from azure_scheduled_events_exporter.simulator import (
@@ -25,11 +26,13 @@ from azure_scheduled_events_exporter.simulator import (
     What,
     find,
 )
+from azure_scheduled_events_exporter.simulator.document import ADVICE
 from deploy.stack.free_port import free_port
 from support.monitoring.notification_text import complaints
 from support.monitoring.paging import Alertmanager, Receiver, RuledPrometheus, Stack, receivers
 from support.monitoring.victoria import VictoriaStack
 from support.programs import Exporter, eventually
+from support.servers.relay import Relay
 from trials.trial import Crew, Order, Row
 
 PREFIX = "AzureScheduledEvent"
@@ -47,6 +50,8 @@ EXPECTED: Mapping[str, str] = MappingProxyType(
         "rollout": "",
         "waiting-neighbors": "Requested",
         "single-fault-domain": "Reboot",
+        "automatic-approval": "Requested",
+        "spot-advice": "Preempt",
     }
 )
 """The alert of each scenario's events; "" for a scenario that notifies nobody."""
@@ -78,6 +83,8 @@ _ENGINES: Mapping[str, Callable[[Path, dict[str, str], list[str]], _Chain]] = Ma
     {"nothing": Alone, "Prometheus": Stack, "VictoriaMetrics": VictoriaStack}
 )
 _SPEED = 30.0
+PEER = "peer"
+"""The VM of a scenario whose exporter reaches IMDS by way of the relay."""
 _DAY = 86_400.0
 _AWAY = "single-fault-domain"
 _PATIENCE = 1200.0
@@ -94,11 +101,17 @@ class Play:
         ports: Mapping[str, int],
         crew: Crew,
         stack: ExitStack,
+        speed: float = _SPEED,
     ) -> None:
         self.scenario = scenario
-        self._order, self._alertmanager, self._ports, self._crew = order, alertmanager, ports, crew
+        self._order = order
+        self._alertmanager = alertmanager
+        self._ports = ports
+        self._crew = crew
         waiting = Scenario("waiting", "", scenario.vms, ())
-        self.simulator = stack.enter_context(Simulator(waiting, speed=_SPEED))
+        self._speed = speed
+        self.simulator = stack.enter_context(Simulator(waiting, speed=speed))
+        self.relay = stack.enter_context(Relay(int(urlsplit(self.simulator.url).port or 0)))
         self.exporters = {vm.name: self._start(vm.name) for vm in scenario.vms}
 
     def _start(self, vm: str) -> Exporter:
@@ -109,7 +122,15 @@ class Play:
             f"127.0.0.1:{self._ports[vm]}",
         )
         journal = ("--journal.path", str(self._order.folder / f"journal-{vm}"))
-        return self._crew.start(self.simulator.vm_url(vm), "--instance.name", vm, *flags, *journal)
+        url = self.simulator.vm_url(vm)
+        if vm.endswith(PEER):
+            port = urlsplit(url).port
+            url = url.replace(f":{port}/", f":{self.relay.port}/")
+        return self._crew.start(url, "--instance.name", vm, *flags, *journal)
+
+    def begin(self) -> None:
+        """Let the events of the scenario come."""
+        self.simulator.play(self.scenario, self._speed)
 
     def kill(self, vm: str, away: float = 0.0) -> None:
         """End the exporter of ``vm`` with SIGKILL, and start it again ``away`` seconds later."""
@@ -120,19 +141,23 @@ class Play:
     @property
     def is_over(self) -> bool:
         """Whether all events have come and gone."""
-        ended = [
-            each for each in self.simulator.record if each.what in {What.COMPLETED, What.CANCELLED}
-        ]
+        ends = {What.COMPLETED, What.CANCELLED, What.WITHDRAWN}
+        ended = [each for each in self.simulator.record if each.what in ends]
         return len(ended) >= len(self.scenario.events)
 
 
-def scenario_of(name: str) -> Scenario:
-    """Return the scenario ``name`` with VMs of its own. Days of notice stay days."""
+def scenario_of(name: str, *, peer: bool = False) -> Scenario:
+    """Return the scenario ``name`` with VMs of its own. Days of notice stay days.
+
+    ``peer``: one more VM of the scale set, that no event hits.
+    """
     [scenario] = find(name)
     named = {vm.name: f"{name}-{vm.name}" for vm in scenario.vms}
     events = tuple(_event(each, named) for each in scenario.events)
     hit = {vm for each in events for vm in each.resources}
     vms = tuple(_vm(vm, name) for vm in scenario.vms if named[vm.name] in hit)
+    if peer:
+        vms += (_vm(replace(scenario.vms[0], name=PEER), name),)
     return Scenario(name, "", vms, events)
 
 
@@ -184,7 +209,7 @@ def _play(engine: str, order: Order, kills: int) -> tuple[int, int]:
         chain.wait_for_targets(len(targets))
         order.say(f"{len(targets)} exporters are scraped")
         for play in plays:
-            play.simulator.play(play.scenario, _SPEED)
+            play.begin()
         with ThreadPoolExecutor(3) as pool:
             jobs = [
                 pool.submit(
@@ -211,7 +236,7 @@ def _check(plays: Sequence[Play], receiver: Receiver, order: Order) -> int:
     again.
     """
     expected = {
-        each.event_id.upper(): EXPECTED[play.scenario.name]
+        each.event_id.upper(): expected_of(play.scenario.name, each.event_type)
         for play in plays
         for each in play.simulator.record
     }
@@ -235,6 +260,11 @@ def _check(plays: Sequence[Play], receiver: Receiver, order: Order) -> int:
     ]
     assert not incomplete, incomplete
     return sum(map(bool, wanted.values()))
+
+
+def expected_of(scenario: str, event_type: str) -> str:
+    """Return the alert of an event, "" if it notifies nobody: an advice does not."""
+    return "" if event_type == ADVICE else EXPECTED[scenario]
 
 
 def _once(alert: str) -> Counter[tuple[str, str]]:

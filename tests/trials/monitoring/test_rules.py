@@ -2,6 +2,7 @@
 fail.
 """
 
+import random
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from support.stories.story import INTERVAL, play
 from support.stories.vms import IMPACTS, VMS
 from support.stories.witnesses import WITNESSES
 from trials.monitoring.fleets import fleet
+from trials.monitoring.merged import told
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -44,6 +46,15 @@ def test_random_fleets(number: int, tmp_path: Path, seed: int) -> None:
     ]
     story = {**found.story.to_test(), "promql_expr_test": tests}
     assert play(tmp_path, rules, [story]) == "", found.story.name
+
+
+def test_pushes_add_no_page(number: int, seed: int) -> None:
+    """Beside exporters that push, each alert is paged and resolved as often as by rules alone."""
+    random.seed(f"{seed}/{number}")  # of the outbox
+    found = fleet(f"{seed}/{number}")
+    by_rules = told(found, random.Random(number), pushes=False)
+    beside = told(found, random.Random(number), pushes=True)
+    assert beside == by_rules
 
 
 CHANGES = {

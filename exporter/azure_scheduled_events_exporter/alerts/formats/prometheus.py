@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+from textwrap import fill
 from typing import Any
 
 from azure_scheduled_events_exporter import __version__
@@ -13,6 +14,7 @@ from azure_scheduled_events_exporter.alerts.settings import Settings
 from .texts import FOR_RULES, Form
 from .yaml_text import to_yaml
 
+_COMMENT_WIDTH = 120
 _RECORD = re.compile(r"^( *)- record: (\S+)$", re.MULTILINE)
 VERSION_ANNOTATION = "rules_version"
 """The annotation of NoExporters that tells ``doctor`` which rules are loaded.
@@ -43,7 +45,9 @@ def prometheus_rules(settings: Settings) -> str:
         _rule_groups(settings),
         "Rules for azure-scheduled-events-exporter, for Prometheus and vmalert:"
         " docs/how-the-rules-work.md.",
-        "`and` and `unless` bind tighter than `or`.",
+        "Times are by the clock of IMDS. `and` and `unless` bind tighter than `or`.",
+        "An alert about an event: its own VMs show it, or it was recorded and seen within its hold;"
+        " unless another kind of it is newer; unless it ended three minutes ago.",
     )
     return _with_meanings(text, settings)
 
@@ -70,11 +74,19 @@ def prometheus_rule_resource(settings: Settings) -> str:
 
 
 def _with_meanings(text: str, settings: Settings) -> str:
-    """Return the file with the meaning of each recording above it."""
+    """Return the file with the meaning of each recording above it, as comments."""
     meanings = {
         each.record: each.meaning for group in groups(settings) for each in group.recordings
     }
-    return _RECORD.sub(lambda found: f"{found[1]}# {meanings[found[2]]}\n{found[0]}", text)
+
+    def commented(found: re.Match[str]) -> str:
+        mark = f"{found[1]}# "
+        meaning = fill(
+            meanings[found[2]], _COMMENT_WIDTH, initial_indent=mark, subsequent_indent=mark
+        )
+        return f"{meaning}\n{found[0]}"
+
+    return _RECORD.sub(commented, text)
 
 
 def _rule_groups(settings: Settings) -> dict[str, Any]:
