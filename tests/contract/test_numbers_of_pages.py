@@ -131,7 +131,7 @@ def test_ranges_of_libraries_are_those_that_are_declared() -> None:
         )
         named = f" {lowest}"
         if "." not in below:
-            named = f" {lowest} to {int(below) - 1}"
+            named = f" {lowest} to {int(below) - 1}.x"
         assert f"{named} |" in row, each
 
 
