@@ -100,6 +100,12 @@ def test_the_usual_notice_is_the_documented_one() -> None:
     assert len(notices) == 3
 
 
+def test_one_poll_may_not_enable_a_scale_set_in_all_its_zones() -> None:
+    """The page that says that one VM is enough names the scale set for which it may not be."""
+    page = (DOCS / "how-scheduled-events-work.md").read_text()
+    assert "In a scale set that spans zones, one VM in each zone may have to poll" in page
+
+
 def test_every_command_is_documented() -> None:
     """The table of commands names all there are, and no other."""
     table = CONFIGURATION.partition("| command | |\n")[2].partition("\n\n")[0]

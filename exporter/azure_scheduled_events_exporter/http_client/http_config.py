@@ -7,6 +7,7 @@ Source: https://prometheus.io/docs/prometheus/latest/configuration/configuration
 """
 
 import re
+import ssl
 import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,12 +15,15 @@ from unicodedata import category
 
 from azure_scheduled_events_exporter import yaml_file
 from azure_scheduled_events_exporter.errors import UsageError
-from azure_scheduled_events_exporter.text_file import read, read_text
+from azure_scheduled_events_exporter.text_file import read_text
 from azure_scheduled_events_exporter.yaml_file import Section
 
 from .deadline import DeadlineAdapter
+from .pem_files import certificates, load_pair
 from .sessions import Authorization, Session, basic, user_of
 
+_BYTE_ORDER_MARK = "\ufeff"
+"""Some editors of Windows write it; a server would take it for a part of the password."""
 _BCRYPT = re.compile(r"\$2[abxy]\$\d\d\$[./A-Za-z0-9]{53}")
 
 
@@ -122,19 +126,19 @@ def _header(authorization: Section, folder: Path) -> str:
 
 
 def _with_tls(tls: Section, folder: Path, user: tuple[str, str] | None, header: str) -> HttpConfig:
-    names = ("ca_file", "cert_file", "key_file")
-    files = [_file(tls.text(name, ""), folder) for name in names]
+    ca_file, certificate, key = (
+        _file(tls.text(name, ""), folder) for name in ("ca_file", "cert_file", "key_file")
+    )
     insecure = tls.flag("insecure_skip_verify", default=False)
     server_name = tls.text("server_name", "")
     tls.finish()
-    for name, file in zip(names, files, strict=True):
-        if file:
-            _check_readable(tls, name, file)
-    ca_file, certificate, key = files
+    if ca_file:
+        certificates(tls, "ca_file", folder)
     if bool(certificate) != bool(key):
         raise tls.error("cert_file and key_file belong together: write both")
     pair = None
     if certificate:
+        load_pair(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), tls, folder)
         pair = (certificate, key)
     return HttpConfig(user, header, ca_file, insecure, pair, server_name)
 
@@ -153,6 +157,9 @@ def _secret(section: Section, key: str, folder: Path) -> str:
         text = read_text(Path(_file(name, folder))).strip()
     except UsageError as error:
         raise section.error(str(error), f"{key}_file") from None
+    if text.startswith(_BYTE_ORDER_MARK):
+        message = f"{name}: begins with a byte order mark: save it as UTF-8 without one"
+        raise section.error(message, f"{key}_file")
     return _one_line(section, f"{key}_file", text, f"{name}: ")
 
 
@@ -165,13 +172,6 @@ def _one_line(section: Section, key: str, text: str, where: str = "") -> str:
     if any(category(character) in {"Cc", "Cs"} for character in text):
         raise section.error(f"{where}has a line break or another control character inside", key)
     return text
-
-
-def _check_readable(section: Section, key: str, file: str) -> None:
-    try:
-        read(Path(file))
-    except UsageError as error:
-        raise section.error(str(error), key) from None
 
 
 def _file(name: str, folder: Path) -> str:

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from azure_scheduled_events_exporter.errors import UsageError
-from azure_scheduled_events_exporter.text_file import read
+from azure_scheduled_events_exporter.http_client.pem_files import certificates, load_pair
 from azure_scheduled_events_exporter.yaml_file import Section
 
 _CLIENT_AUTH = {  # the toolkit's modes; those that verify nothing are refused
@@ -89,9 +88,9 @@ def tls_of(section: Section, folder: Path) -> Tls:
         _set_ciphers(context, section, ciphers)
     context.options |= ssl.OP_NO_RENEGOTIATION  # costs the server more than the client
     context.set_alpn_protocols(["http/1.1"])
-    ends = _load_pair(context, section, folder)
+    ends = _expiry(context, load_pair(context, section, folder))
     if "client_ca_file" in keys:
-        context.load_verify_locations(cadata=_certificates(section, "client_ca_file", folder))
+        context.load_verify_locations(cadata=certificates(section, "client_ca_file", folder))
         context.verify_mode = asked
         # as in Go: each one in the file is trusted, root or not
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
@@ -139,26 +138,6 @@ def _ciphers(section: Section, suites: Sequence[str], lowest: ssl.TLSVersion) ->
     return ":".join(named)
 
 
-def _load_pair(context: ssl.SSLContext, section: Section, folder: Path) -> float | None:
-    """Load certificate and key; return when the certificate expires, as :func:`_expiry` does."""
-    chain = _certificates(section, "cert_file", folder)
-    if "ENCRYPTED" in _read(section, "key_file", folder):
-        raise section.error(
-            "is encrypted, and nobody can enter the passphrase: store the key without one",
-            "key_file",
-        )
-    try:
-        certificate = folder / section.text("cert_file")
-        key = folder / section.text("key_file")
-        context.load_cert_chain(certificate, key, lambda: "")
-    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
-        reason = str(getattr(error, "reason", None) or "no private key").replace("_", " ").lower()
-        raise section.error(
-            f"cannot be used with cert_file (OpenSSL: {reason})", "key_file"
-        ) from None
-    return _expiry(context, chain)
-
-
 def _expiry(context: ssl.SSLContext, chain: str) -> float | None:
     """Return when the certificate of ``context`` expires, Unix seconds; None if unknown.
 
@@ -182,23 +161,3 @@ def _expiry(context: ssl.SSLContext, chain: str) -> float | None:
         return float(ssl.cert_time_to_seconds(str(certificate["notAfter"])))
     except (ssl.SSLError, ValueError, KeyError):  # a certificate that clients refuse at any time
         return None
-
-
-def _certificates(section: Section, key: str, folder: Path) -> str:
-    """Return the PEM text of certificates after checking that OpenSSL can decode each one."""
-    text = _read(section, key, folder)
-    try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_verify_locations(cadata=text)
-    except (ssl.SSLError, ValueError):
-        raise section.error(
-            "holds no certificate in PEM form, or one that cannot be decoded", key
-        ) from None
-    return text
-
-
-def _read(section: Section, key: str, folder: Path) -> str:
-    try:
-        content = read(folder / section.text(key), what="PEM file")
-    except UsageError as error:
-        raise section.error(str(error), key) from None
-    return content.decode("ascii", "ignore")  # there may be comments

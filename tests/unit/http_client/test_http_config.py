@@ -1,12 +1,20 @@
 """Files with the credentials of clients."""
 
 from pathlib import Path
+from shutil import copyfile
 
 import bcrypt
 import pytest
 
 from azure_scheduled_events_exporter.errors import UsageError
 from azure_scheduled_events_exporter.http_client.http_config import HttpConfig, load
+from support.servers.certificates import Authority
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    """Return a certificate authority."""
+    return Authority(tmp_path_factory.mktemp("authority"))
 
 
 @pytest.mark.parametrize(
@@ -58,6 +66,19 @@ def test_http_config(text: str, expected: HttpConfig, tmp_path: Path) -> None:
             "tls_config: {ca_file: nope.pem}",
             r"http.yaml:1: tls_config.ca_file: .*/nope.pem: cannot be read: No such file",
         ),
+        ("tls_config: {ca_file: two}", r"http.yaml:1: tls_config.ca_file: holds no certificate"),
+        (
+            "tls_config: {cert_file: own.pem, key_file: two}",
+            r"http.yaml:1: tls_config.key_file: cannot be used with cert_file",
+        ),
+        (
+            "tls_config: {cert_file: own.pem, key_file: locked.pem}",
+            r"http.yaml:1: tls_config.key_file: is encrypted, and nobody can enter the passphrase",
+        ),
+        (
+            "basic_auth: {username: me, password_file: marked}",
+            r"basic_auth.password_file: marked: begins with a byte order mark",
+        ),
         (
             "basic_auth: {username: a, password: sesame}\nauthorization: {credentials: b}",
             "exclude each other: keep one",
@@ -88,14 +109,31 @@ def test_http_config(text: str, expected: HttpConfig, tmp_path: Path) -> None:
         ),
     ],
 )
-def test_bad_http_config(text: str, message: str, tmp_path: Path) -> None:
+def test_bad_http_config(text: str, message: str, tmp_path: Path, authority: Authority) -> None:
     """A file that is wrong is refused by name, without its secrets."""
     (tmp_path / "two").write_text("first\nsesame\n")
+    (tmp_path / "marked").write_text("\ufeffsesame\n")
+    copyfile(authority.own.certificate, tmp_path / "own.pem")
+    (tmp_path / "locked.pem").write_text("-----BEGIN ENCRYPTED PRIVATE KEY-----\n")
     (tmp_path / "http.yaml").write_text(text)
     with pytest.raises(UsageError, match=message) as raised:
         load(tmp_path / "http.yaml")
     assert "sesame" not in str(raised.value)
     assert "ses\u00e4me" not in str(raised.value)
+
+
+def test_a_certificate_of_the_client(tmp_path: Path, authority: Authority) -> None:
+    """A certificate and its key are taken, beside a certificate authority."""
+    file = tmp_path / "http.yaml"
+    own = authority.own
+    file.write_text(
+        "tls_config:\n"
+        f"  ca_file: {own.certificate}\n  cert_file: {own.certificate}\n  key_file: {own.key}\n"
+    )
+    expected = HttpConfig(
+        ca_file=str(own.certificate), certificate=(str(own.certificate), str(own.key))
+    )
+    assert load(file) == expected
 
 
 @pytest.mark.parametrize("kind", ["password", "password_file"])
