@@ -2,8 +2,6 @@
 
 import base64
 import hashlib
-import json
-import re
 from dataclasses import fields, replace
 from html.parser import HTMLParser
 
@@ -32,7 +30,6 @@ from azure_scheduled_events_exporter.snapshot.hooks import HookRun
 from azure_scheduled_events_exporter.snapshot.journal_state import JournalState
 from azure_scheduled_events_exporter.snapshot.snapshot import Polls, Snapshot
 from azure_scheduled_events_exporter.web.event_cards import CARDS
-from azure_scheduled_events_exporter.web.events_api import events_json
 from azure_scheduled_events_exporter.web.history import phases
 from azure_scheduled_events_exporter.web.status_page import page, page_headers
 from azure_scheduled_events_exporter.web.wording import runbook
@@ -50,7 +47,6 @@ from support.events.status_scene import (
 )
 from support.paths import ROOT
 
-DOCUMENT = (ROOT / "docs" / "status-page.md").read_text(encoding="utf-8")
 Structure = list[tuple[str, tuple[str, ...]]]
 HOSTILE = (
     "</title></style></script><script>hacked()</script>"
@@ -475,59 +471,3 @@ def test_links() -> None:
     assert [link for link in links if not link.startswith("https:")] == [
         *("#events", "./a:b", "./api/v1/events", "./-/healthy", "./-/ready")
     ]
-
-
-def paths(value: object, prefix: str = "") -> set[str]:
-    """Return the path of every key in a JSON value; the items of a list and the names of a map
-    count as one.
-    """
-    if isinstance(value, list):
-        return set().union(*(paths(item, f"{prefix}[]") for item in value)) if value else set()
-    if isinstance(value, dict):
-        inner = (
-            paths(item, f"{prefix}.{key}".strip(".")) | {f"{prefix}.{key}".strip(".")}
-            for key, item in value.items()
-        )
-        return set().union(*inner)
-    return set()
-
-
-def test_json_has_the_documented_keys() -> None:
-    """/api/v1/events has exactly the keys of the table in docs/status-page.md, known or not."""
-    cells = re.findall(r"^\| (`[a-z].*?`) \|", DOCUMENT, re.MULTILINE)
-    documented = {key for cell in cells for key in re.findall(r"`([a-z_.\[\]]+)`", cell)}
-    shown = {
-        path
-        for path in paths(json.loads(events_json(BUSY, NOW)))
-        if not path.startswith("polls.outcomes.")
-    }
-    assert shown == documented
-
-
-def test_json_says_what_the_page_says() -> None:
-    """Scripts get identity, polls, approvals and history from the JSON, and null for what is not
-    known.
-    """
-    told = json.loads(events_json(BUSY, NOW))
-    assert told["identity"]["scale_set"] == "web"
-    assert told["polls"] == {
-        "interval_seconds": 1.0,
-        "outcomes": {**dict.fromkeys(map(str, Outcome), 0), "ok": 4711},
-    }
-    approval = {event["event_id"]: event["approval"] for event in told["events"]}
-    assert approval == {
-        FREEZE_ID: BUSY.approval_statuses[FREEZE_ID].reason,
-        reboot().event_id: None,
-    }
-    assert [life["outcome"] for life in told["history"]] == [
-        None,
-        None,
-        "completed",
-        "completed",
-        "cancelled",
-        "lost",
-        "completed",
-    ]
-    unknown = json.loads(events_json(Snapshot(), NOW))
-    assert unknown["up"] is False
-    assert unknown["identity"] is unknown["vm_name"] is unknown["last_success"] is None
