@@ -93,11 +93,14 @@ _ANNOUNCED: Mapping[str, tuple[str, str]] = {
     ),
     EventType.REDEPLOY: (
         "Azure moves {vms} to another host {when}.",
-        "Drain each VM and save its ephemeral disks, then approve the event or wait.",
+        (
+            "Drain each VM and save its ephemeral disks before it begins. To begin at once, approve"
+            " the event."
+        ),
     ),
     EventType.REBOOT: (
         "Azure reboots {vms} {when}.",
-        "Drain each VM, then approve the event or wait.",
+        "Drain each VM before it begins. To begin at once, approve the event.",
     ),
     EventType.FREEZE: (
         "Azure pauses {vms} {when}.",

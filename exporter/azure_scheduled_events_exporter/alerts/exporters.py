@@ -41,7 +41,10 @@ def _imds_unreachable() -> Alert:
         expression=f"avg_over_time({UP}[2m]) < 0.6",
         severity="warning",
         summary="The Scheduled Events exporter of {vm} gets no answer from IMDS.",
-        description="It sees no new events, and shows the last known ones.",
+        description=(
+            "IMDS is Azure's metadata service of the VM. Without it, the exporter sees no new"
+            " events, and shows the last known ones."
+        ),
         advice=(
             "Wait five minutes. If it stays, run `azure-scheduled-events-exporter doctor` on the"
             " VM."
@@ -148,7 +151,7 @@ def _no_exporters(settings: Settings) -> Alert:
         summary="Prometheus scrapes no exporter.",
         description="No event is seen.",
         advice="Check the scrape job, and the setting job of these rules.",
-        dashboard=_BOARD,
+        dashboard="exporter",
         meaning=(
             "The scrape job has had no target for 10 minutes, and no VM is away because of an"
             " event."
@@ -166,7 +169,8 @@ def _journal_not_on_disk() -> Alert:
         severity="warning",
         summary="The Scheduled Events exporter of {vm} cannot write its journal.",
         description=(
-            "Entries wait in memory until the disk works again. A restart before that loses them."
+            "What it records about events waits in memory until the disk works again. A restart"
+            " before that loses it."
         ),
         advice="Free space on the disk, or mount it again.",
         dashboard=_BOARD,
@@ -197,7 +201,7 @@ def _approval_refused() -> Alert:
             "The exporter tries again. Without an approval, the event starts at the announced time"
             " (NotBefore) or later."
         ),
-        advice="Read the answer of IMDS in the log of the exporter.",
+        advice="Read the answer of IMDS in the log of the exporter, which also names the event.",
         dashboard=_BOARD,
         meaning=(
             "IMDS has refused an approval in the last 5 minutes, and the event is still not"

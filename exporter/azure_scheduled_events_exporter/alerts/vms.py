@@ -239,7 +239,7 @@ def _scale_set_hit() -> Alert:
             " are away or about to be."
         ),
         description=(
-            "At least two events at once take {away}. Capacity, memory and ephemeral disks may be"
+            "At least two events at once hit {away}. Capacity, memory and ephemeral disks may be"
             " lost together."
         ),
         advice="Add capacity elsewhere, and shed load before the other VMs are overloaded.",

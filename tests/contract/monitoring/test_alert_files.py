@@ -19,6 +19,7 @@ from azure_scheduled_events_exporter.alerts.rule import Alert
 from azure_scheduled_events_exporter.commands.cli import main
 from azure_scheduled_events_exporter.metrics.collector import SPECS
 from azure_scheduled_events_exporter.times import parse_duration
+from support.operator_types import validator
 from support.paths import ROOT
 from support.programs import PREFIX, debian
 
@@ -101,13 +102,20 @@ def test_rules_name_what_exists() -> None:
 
 
 def test_operator_gets_the_same_rules() -> None:
-    """The PrometheusRule resource holds exactly the rules of the rule file."""
+    """The PrometheusRule is what the operator's own types say, with the rules of the rule file."""
     resource = load("kubernetes/prometheus-rule.yaml")
     assert (resource["apiVersion"], resource["kind"]) == (
         "monitoring.coreos.com/v1",
         "PrometheusRule",
     )
+    validator("PrometheusRule").validate(resource)
     assert resource["spec"] == load("prometheus/prometheus-rules.yml")
+
+
+def test_values_for_exporters() -> None:
+    """An exporter that pushes alerts takes the exported values file as it is."""
+    values = str(GENERATED / "exporter" / "values.yaml")
+    assert main(["check-config", "--alerts.values", values]) == 0
 
 
 def test_grafana_rules() -> None:

@@ -256,6 +256,18 @@ def _shipped() -> list[dict[str, Any]]:
     return groups
 
 
+def test_text_without_labels(tmp_path: Path) -> None:
+    """The alert that there is no exporter links to the board without empty variables."""
+    story = Story("nobody", (("anything", "1x200"),), {})
+    wrong = {
+        "alertname": f"{PREFIX}NoExporters",
+        "eval_time": "20m",
+        "exp_alerts": [{"exp_labels": {}, "exp_annotations": {}}],
+    }
+    said = play(tmp_path, {"groups": _shipped()}, [{**story.to_test(), "alert_rule_test": [wrong]}])
+    assert f'dashboard_url="{GRAFANA}exporter"' in said[said.rindex("got:") :]
+
+
 def test_names_for_grafana(tmp_path: Path) -> None:
     """The second query of a Grafana rule adds the names of VMs to the labels of each alert, and is
     never empty, as Grafana would then resolve the rule.

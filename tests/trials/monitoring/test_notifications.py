@@ -145,7 +145,7 @@ def _others(fleet: Fleet) -> Iterator[Key]:
     for each in fleet.troubles:
         about = each.target
         if each.alert in ABOUT_EVENTS:
-            about = f"OF-{each.vm}"
+            about = each.event_id
         elif each.alert == "VmNotBack":
             about = each.vm
         elif each.alert == "ScaleSetHit":
@@ -167,7 +167,7 @@ def subjects_of(fleet: Fleet) -> dict[str, Subject]:
     found |= {event: subject for (_, event), subject in events.items()}
     for each in fleet.troubles:
         subject = Subject((each.vm,))
-        found |= {each.target: subject, each.vm: subject, f"OF-{each.vm}": subject}
+        found |= {each.target: subject, each.vm: subject, each.event_id: subject}
         if each.scale_set:
             mates = tuple(one.vm for one in fleet.troubles if one.scale_set == each.scale_set)
             found[each.scale_set] = Subject(mates)

@@ -41,9 +41,14 @@ class Trouble(HttpServer):
         self._is_away = True
 
     @property
+    def event_id(self) -> str:
+        """The id of an event of this VM."""
+        return f"{self.port:08X}-0E5D-4C2B-9B1F-5F0E7C1D2A34"
+
+    @property
     def event(self) -> str:
         """Labels of an event of this VM."""
-        return f'event_id="OF-{self.vm}",event_type="Redeploy"'
+        return f'event_id="{self.event_id}",event_type="Redeploy"'
 
     @property
     def pause(self) -> str:
@@ -70,13 +75,13 @@ class Trouble(HttpServer):
 _Lines = Callable[[int, int, Trouble], tuple[str, ...]]
 
 
-def _shown(trouble: Trouble, kind: str) -> tuple[str, ...]:
+def _shown(trouble: Trouble, kind: str, impact_at: int) -> tuple[str, ...]:
     labels = f'{trouble.event},kind="{kind}",scope="self"'
     more = f'resources="{trouble.vm}",resource_group="{trouble.group}",event_status="Scheduled"'
     return (
         f"event_info{{{labels},{more}}} 1",
         f"event_seen_timestamp_seconds{{{labels}}} {int(time.time())}",
-        f"event_impact_timestamp_seconds{{{labels}}} {int(time.time()) + 600}",
+        f"event_impact_timestamp_seconds{{{labels}}} {impact_at}",
     )
 
 
@@ -86,7 +91,7 @@ def _hit(born: int, trouble: Trouble) -> tuple[str, ...]:
 
 def _due(born: int, trouble: Trouble) -> tuple[str, ...]:
     due = f"event_approval_due_timestamp_seconds{{{trouble.event}}} {born - 300}"
-    return (*_shown(trouble, "requested"), due)
+    return (*_shown(trouble, "requested", born + 600), due)
 
 
 TROUBLES: dict[str, _Lines] = {
@@ -109,15 +114,15 @@ TROUBLES: dict[str, _Lines] = {
     ),
     "NotApproved": lambda born, _, trouble: _due(born, trouble),
     "Overdue": lambda born, _, trouble: (
-        *_shown(trouble, "requested"),
+        *_shown(trouble, "requested", born - _OVERDUE),
         f"event_not_before_timestamp_seconds{{{trouble.event}}} {born - _OVERDUE}",
     ),
     "StartedTooLong": lambda born, _, trouble: (
-        *_shown(trouble, "harmless"),
+        *_shown(trouble, "harmless", born - _STARTED_TOO_LONG),
         f"event_started_timestamp_seconds{{{trouble.event}}} {born - _STARTED_TOO_LONG}",
     ),
-    "PausedLonger": lambda _, __, trouble: (
-        *_shown(trouble, "harmless"),
+    "PausedLonger": lambda born, _, trouble: (
+        *_shown(trouble, "harmless", born),
         f"event_paused_longer_seconds{{{trouble.event},{trouble.pause}}} 41.3",
     ),
     "VmNotBack": lambda born, _, trouble: _hit(born, trouble),
