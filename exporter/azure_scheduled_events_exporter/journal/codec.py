@@ -15,7 +15,6 @@ from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import cache, partial
-from itertools import repeat
 from math import isfinite
 from types import NoneType, UnionType
 from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
@@ -79,45 +78,78 @@ def decoded(kind: type[_Value], texts: Iterable[str]) -> Iterator[_Value]:
             yield decode(kind, text)
 
 
-@cache
-def _reader(hint: Any) -> Callable[[Any], Any]:
-    """Return a function that converts parsed JSON to a value of the type ``hint``.
+_Reader = Callable[[Any], Any]
+"""Converts parsed JSON to a value of one type. It raises TypeError if the JSON does not fit."""
 
-    It raises TypeError if the JSON does not fit.
-    """
+
+@cache
+def _reader(hint: Any) -> _Reader:
+    """Return the reader of values of the type ``hint``."""
     if isinstance(hint, type) and is_dataclass(hint):
-        by_name = {name: _reader(each) for name, each in get_type_hints(hint).items()}
-        return lambda values: hint(**{name: by_name[name](value) for name, value in values.items()})
+        return _dataclass_reader(hint)
     origin = get_origin(hint) or hint
     arguments = get_args(hint)
-    inner = [_reader(each) for each in arguments if each not in {Ellipsis, NoneType}]
     if origin in {Union, UnionType}:
-        return partial(_any_of, inner, is_optional=NoneType in arguments)
+        return _union_reader(arguments)
     if origin is tuple:
-        return lambda values: tuple(
-            _each(repeat(inner[0], len(values)) if Ellipsis in arguments else inner, values)
-        )
+        return _tuple_reader(arguments)
     if origin is Mapping:
-        return lambda pairs: dict(tuple(_each(inner, pair)) for pair in pairs)
-    return hint if issubclass(hint, Enum) else partial(_plain, hint)
+        return _mapping_reader(arguments)
+    if issubclass(hint, Enum):
+        return cast("_Reader", hint)
+    return partial(_plain, hint)
 
 
-def _any_of(readers: list[Callable[[Any], Any]], value: Any, *, is_optional: bool) -> Any:
-    """Return the result of the first of ``readers`` that accepts ``value``.
+def _dataclass_reader(kind: type) -> _Reader:
+    """Return the reader of a class whose JSON is an object with the names of the fields."""
+    readers = {name: _reader(hint) for name, hint in get_type_hints(kind).items()}
 
-    If none does, the error of the last one is raised.
-    """
-    if value is None and is_optional:
-        return None
-    for reader in readers[:-1]:
-        with suppress(TypeError):
-            return reader(value)
-    return readers[-1](value)
+    def read(values: Any) -> Any:
+        found = {name: readers[name](value) for name, value in values.items()}
+        return kind(**found)
+
+    return read
 
 
-def _each(readers: Iterable[Callable[[Any], Any]], values: Any) -> Iterator[Any]:
-    """Yield what ``readers`` make of a list of as many ``values``."""
-    return (reader(value) for reader, value in zip(readers, _plain(list, values), strict=True))
+def _union_reader(kinds: tuple[Any, ...]) -> _Reader:
+    """Return the reader of a value of one of ``kinds``, of which the first that fits is taken."""
+    is_optional = NoneType in kinds
+    *first_readers, last_reader = [_reader(kind) for kind in kinds if kind is not NoneType]
+
+    def read(value: Any) -> Any:
+        if value is None and is_optional:
+            return None
+        for reader in first_readers:
+            with suppress(TypeError):
+                return reader(value)
+        return last_reader(value)
+
+    return read
+
+
+def _tuple_reader(kinds: tuple[Any, ...]) -> _Reader:
+    """Return the reader of a tuple, whose JSON is a list: ``tuple[X, ...]`` or ``tuple[X, Y]``."""
+    readers = [_reader(kind) for kind in kinds if kind is not Ellipsis]
+    has_any_length = Ellipsis in kinds
+
+    def read(values: Any) -> tuple[Any, ...]:
+        listed = _plain(list, values)
+        if has_any_length:
+            return tuple(map(readers[0], listed))
+        pairs = zip(readers, listed, strict=True)
+        return tuple(reader(value) for reader, value in pairs)
+
+    return read
+
+
+def _mapping_reader(kinds: tuple[Any, ...]) -> _Reader:
+    """Return the reader of a mapping, whose JSON is a list of pairs of key and value."""
+    read_pair = _tuple_reader(kinds)
+
+    def read(pairs: Any) -> dict[Any, Any]:
+        return dict(map(read_pair, pairs))
+
+    return read
 
 
 def _plain(kind: type, value: Any) -> Any:
@@ -127,10 +159,10 @@ def _plain(kind: type, value: Any) -> Any:
     """
     found = type(value)
     fits = found is kind or (kind is float and found is int)
-    if (
-        not fits
-        or (found is int and abs(value) > _LARGEST)
-        or (found is float and not isfinite(value))
-    ):
+    if found is int:
+        fits = fits and abs(value) <= _LARGEST
+    if found is float:
+        fits = fits and isfinite(value)
+    if not fits:
         raise TypeError(f"expected {kind.__name__}, found {reprlib.repr(value)}")
     return value
