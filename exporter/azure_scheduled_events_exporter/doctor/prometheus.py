@@ -36,8 +36,16 @@ _LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 
 _SCRAPE_ERRORS: Final[tuple[tuple[str, str], ...]] = (
     (
-        r'(?:HTTP status|":) (?:401|403)\b',
+        r'(?:HTTP status|":) 401\b',
         "Give the scrape configuration a user: basic_auth.",
+    ),
+    (
+        r'(?:HTTP status|":) 403\b',
+        (
+            "Give the scrape configuration a client certificate with a name that"
+            " client_allowed_sans of --web.config.file has, or let Prometheus pass the proxy that"
+            " answers instead."
+        ),
     ),
     (
         r'(?:HTTP status|":) 404\b',
@@ -64,8 +72,16 @@ _SCRAPE_ERRORS: Final[tuple[tuple[str, str], ...]] = (
         "Nothing listens there: start the exporter, or correct the target's address.",
     ),
     (
-        r"dial tcp|i/o timeout|deadline exceeded|no route to host|network is unreachable",
+        r"dial tcp|no route to host|network is unreachable",
         "Open the port in the VM's firewall and the network security group.",
+    ),
+    (
+        r"i/o timeout|deadline exceeded",
+        (
+            "No answer came within scrape_timeout: the port may be closed in the VM's firewall or"
+            " the network security group, or the exporter is slow. Ask from the machine of"
+            " Prometheus: curl {url}."
+        ),
     ),
 )
 """Patterns of the errors of Prometheus and vmagent, and what to do; the first that fits counts."""
@@ -195,7 +211,7 @@ def _hint(why: str, url: str) -> str:
     for pattern, advice in _SCRAPE_ERRORS:
         found = re.search(pattern, reason)
         if found:
-            return advice.format(found=found[0])
+            return advice.format(found=found[0], url=url)
     return f"The cause is unknown. Ask from the machine of Prometheus: curl {url}."
 
 

@@ -64,6 +64,8 @@ def _hint(where: str, why: str) -> str:
         )
     if "answered 404" in why:
         return "Give the base address, such as http://HOST:4318; /v1/traces is added to it."
+    if "answered " in why:
+        return "The cause is unknown here. Read the log of the collector."
     return (
         "Start the collector, correct --otlp.endpoint, and let the unit and the firewalls reach it"
         " (IPAddressAllow=)."

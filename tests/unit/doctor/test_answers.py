@@ -168,7 +168,10 @@ def test_loopback_of_another_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("error", "hint"),
     [
-        ('Get "http://vm000404:10169/metrics": context deadline exceeded', "Open the port"),
+        (
+            'Get "http://vm000404:10169/metrics": context deadline exceeded',
+            "or the exporter is slow",
+        ),
         (
             (
                 'Get "http://tls-401.example:10169/metrics": dial tcp: lookup tls-401.example: no'
@@ -194,6 +197,7 @@ def test_loopback_of_another_machine(monkeypatch: pytest.MonkeyPatch) -> None:
         ("sample limit exceeded", "Raise it in the scrape configuration"),
         ("invalid UTF-8 label value", "The cause is unknown"),
         ("server returned HTTP status 401 Unauthorized", "basic_auth"),
+        ("server returned HTTP status 403 Forbidden", "client_allowed_sans"),
         (
             'unexpected status code returned when scraping "http://vm:10169/x": 404; expected 200',
             "metrics_path",

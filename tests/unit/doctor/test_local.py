@@ -9,11 +9,18 @@ from pathlib import Path
 import pytest
 
 from azure_scheduled_events_exporter.config.resolution import resolve
-from azure_scheduled_events_exporter.doctor import guest_proxy_agent, journal, metadata_service
+from azure_scheduled_events_exporter.doctor import (
+    guest_proxy_agent,
+    journal,
+    metadata_service,
+    tracing,
+)
 from azure_scheduled_events_exporter.doctor.api import Api
 from azure_scheduled_events_exporter.doctor.finding import Finding
 from azure_scheduled_events_exporter.doctor.subject import Subject
 from support.doctor.doctor_chain import Canned, Reply
+from support.monitoring.collector import Collector
+from support.monitoring.collector import Reply as Failure
 from support.servers.imds_peer import CASES
 
 _HTML = b"<!DOCTYPE html><html><head><title>404 Not Found</title></head></html>"
@@ -153,6 +160,14 @@ def test_an_event_that_cannot_be_read() -> None:
         (200, {}, b'{"DocumentIncarnation": 1, "Events": [{"EventType": "Reboot"}]}'),
     )
     assert "An event cannot be read" in found["scheduled-events"].sentence
+
+
+def test_a_collector_that_fails() -> None:
+    """A collector that answers is not said to be down, or behind a firewall."""
+    with Collector(Failure(500)) as collector:
+        (found,) = tracing.examine(subject(**{"otlp.endpoint": collector.url}))
+    assert "answered 500" in found.sentence
+    assert found.hint == "The cause is unknown here. Read the log of the collector."
 
 
 def test_temporary_disk(tmp_path: Path) -> None:
