@@ -1,5 +1,6 @@
 """The texts of alerts, as Prometheus fills them in, and the same from exporters that push."""
 
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -112,6 +113,21 @@ EVENTS = (
         "vm?var-vm=web_0",
     ),
     (
+        life("D" * 128, *LONG),
+        Kind.UNKNOWN_TYPE,
+        (
+            f"Unknown event type {'D' * 22}…: aks-nodepool1-21922338-vmss_000000,"
+            f" aks-nodepool1-21922338-vmss_000001 and 10 more (resource group shop) at {AT}."
+        ),
+        "fleet?var-resource_group=shop",
+    ),
+    (
+        life("Reboot", 'a"\\', "{{ .x }}", "<b>&", "two\nlines"),
+        Kind.ANNOUNCED,
+        f'Azure reboots a"\\, {{{{ .x }}}}, <b>&, two lines (resource group shop) at {AT}.',
+        "fleet?var-resource_group=shop",
+    ),
+    (
         life("SpotRebalanceRecommendation", state=State.ADVISORY, at=None),
         Kind.ADVISORY,
         "Azure may soon evict web_0 (resource group shop).",
@@ -177,7 +193,7 @@ def _exposed(event: Lifecycle) -> list[dict[str, str]]:
 
 
 def _labels(labels: dict[str, str]) -> str:
-    return "{" + ",".join(f'{key}="{value}"' for key, value in labels.items()) + "}"
+    return "{" + ",".join(f"{key}={json.dumps(value)}" for key, value in labels.items()) + "}"
 
 
 UTC = "1970-01-01 00:10:00 UTC"
