@@ -92,6 +92,17 @@ def _is_of(process: psutil.Process, group: int) -> bool:
         return False
 
 
+def test_a_script_that_is_stopped_tidies_up(
+    imds: Simulator, exporter: Exporter, hook: Start, tmp_path: Path
+) -> None:
+    """A script that takes too long gets SIGTERM before NotBefore, and time to end by itself."""
+    tidies = f"trap 'sleep 0.5; touch \"{tmp_path}/tidy\"; exit' TERM; sleep 60 & wait"
+    hook(script=tidies).wait_for_line("name is known")
+    imds.set_document([event(notice=10)])
+    exporter.shows("its end", lambda scrape: scrape.total("hook_runs_total", outcome="timeout"))
+    assert (tmp_path / "tidy").exists()
+
+
 def test_two_events_at_once(imds: Simulator, hook: Start, tmp_path: Path) -> None:
     """Without an exporter the hook polls itself; it prepares for each event and recovers once,
     after the last one.
