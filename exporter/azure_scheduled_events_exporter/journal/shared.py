@@ -185,13 +185,14 @@ class Shared:
     def has_trouble(self, problem: str) -> None:
         """Take note that entries wait for the disk, and log why, once until it works again."""
         with self:
-            is_first = not self.problem
-            self.problem = problem
-            self.errors += 1
-            self._changed.notify_all()
-        if is_first:
-            message = "journal cannot be written: entries wait in memory until it can be"
-            self._log.error(message, extra=facts(path=self._path, error=problem))
+            try:
+                if not self.problem:
+                    message = "journal cannot be written: entries wait in memory until it can be"
+                    self._log.error(message, extra=facts(path=self._path, error=problem))
+            finally:  # also if the log fails
+                self.problem = problem
+                self.errors += 1
+                self._changed.notify_all()
 
     # What only the thread uses
 
@@ -245,11 +246,10 @@ class Shared:
             if self.remembered.epoch == work.remembered.epoch:  # else they are another VM's
                 self.inbox = inbox
                 self.last_number = work.remembered.last_number
-            was_down = self.problem
+            if self.problem:
+                self._log.info("journal is on disk again", extra=facts(path=self._path))
             self.problem = ""
             self._changed.notify_all()
-        if was_down:
-            self._log.info("journal is on disk again", extra=facts(path=self._path))
 
     def is_wanted_elsewhere(self) -> bool:
         """Return whether the thread is to interrupt what can wait: to write, or to end."""
