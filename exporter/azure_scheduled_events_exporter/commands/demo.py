@@ -88,12 +88,18 @@ def run(parsed: argparse.Namespace) -> int:
 def _introduction(base: str, metrics: str, simulator: Simulator, speed: float) -> str:
     # Few certificates contain a loopback address.
     curl = "curl -sk" if base.startswith("https") else "curl -s"
-    return (
-        "This is a demo: the exporter watches simulated VMs. Nothing is sent to Azure.\nIt takes"
-        f" {', '.join(f'--{flag}' for flag in _ONLY_FLAGS)} only as flags.\n\n  page      "
-        f" {base}/\n  metrics    {base}{metrics}\n  events     {base}/api/v1/events\n  watch     "
-        f" {curl} {base}{metrics} | grep -E '^azure_.*_event_(info|seconds)'\n  simulator "
-        f" {simulator.url}/simulator/record\n\nThe exporter runs on VM {simulator.vms[0]} of"
-        f" {len(simulator.vms)}. All scenarios run in a loop at {speed:g} times real speed.\nPress"
-        " Ctrl-C to stop. What Azure would do now, in UTC:"
+    watched = f"{curl} {base}{metrics} | grep -E '^azure_.*_event_(info|seconds)'"
+    lines = (
+        "This is a demo: the exporter watches simulated VMs. Nothing is sent to Azure.",
+        "",
+        f"  page       {base}/",
+        f"  metrics    {base}{metrics}",
+        f"  events     {base}/api/v1/events",
+        f"  watch      {watched}",
+        f"  simulator  {simulator.url}/simulator/record",
+        "",
+        f"The exporter runs on {simulator.vms[0]}, one of {len(simulator.vms)} VMs.",
+        f"All scenarios are played in a loop, {speed:g} times as fast as in Azure.",
+        "Press Ctrl-C to stop. This is what Azure would do, in UTC:",
     )
+    return "\n".join(lines)
