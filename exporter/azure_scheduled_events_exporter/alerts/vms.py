@@ -287,7 +287,7 @@ def _maintenance(settings: Settings) -> Alert:
         name=MAINTENANCE,
         expression=_in_the_words_of_the_team(settings),
         severity="info",
-        summary="Azure works on {vm_name}{place}.",
+        summary="Azure works on {vm_name}.",
         description="It may be away for minutes. Your own alerts about it can be inhibited.",
         advice="Nothing: nobody is notified of it.",
         dashboard="vm?vm=vm_name",
