@@ -42,7 +42,7 @@ _CHANGELOG = """\
 """
 _COMMAND = f"""\
 #!/bin/sh
-exec /usr/lib/{NAME}/bin/python3 -P -m azure_scheduled_events_exporter "$@"
+exec /usr/lib/{NAME}/bin/python3 -I -m azure_scheduled_events_exporter "$@"
 """
 
 

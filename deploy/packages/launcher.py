@@ -78,8 +78,8 @@ def main() -> None:
             " write"
         )
     python = str(folder / "bin" / "python3")
-    # -P: a module in the current folder must not be imported in place of ours.
-    command = [python, "-P", "-m", "azure_scheduled_events_exporter", *sys.argv[1:]]
+    # -I: neither the current folder nor PYTHONPATH, which is meant for others, has modules for us.
+    command = [python, "-I", "-m", "azure_scheduled_events_exporter", *sys.argv[1:]]
     os.execv(python, command)  # noqa: S606 - no shell
 
 

@@ -10,6 +10,10 @@ def own_command(*words: str) -> list[str]:
     """Return the command line of this program with the arguments ``words``.
 
     Without ``-P``, Python would import modules from the current folder first: a file that another
-    user has put there would run as the user of this process, which may be root.
+    user has put there would run as the user of this process, which may be root. A program that
+    ignores PYTHONPATH starts another one that does.
     """
-    return [sys.executable, "-P", "-m", PACKAGE, *words]
+    flag = "-P"
+    if sys.flags.isolated:
+        flag = "-I"
+    return [sys.executable, flag, "-m", PACKAGE, *words]

@@ -2,13 +2,15 @@
 
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 from azure_scheduled_events_exporter.own_program import own_command
+from deploy.packages.single_file import build
 from support.paths import ROOT
 from support.programs import environment
 
-_STARTED = re.compile(r"""(-P["', ]+)?-m["', ]+azure_scheduled_events_exporter""")
+_STARTED = re.compile(r"""(-[PI]["', ]+)?-m["', ]+azure_scheduled_events_exporter""")
 _SHIPPED = ("exporter", "deploy", "scripts", "Dockerfile")
 
 
@@ -26,8 +28,43 @@ def test_runs_no_module_of_the_current_folder(tmp_path: Path) -> None:
     assert done.stdout.startswith("azure-scheduled-events-exporter "), done.stderr
 
 
+_FILES = {
+    "theirs/bundled.py": "raise SystemExit('theirs')",
+    "ours/bundled.py": "",
+    "ours/azure_scheduled_events_exporter/__init__.py": "",
+    "ours/azure_scheduled_events_exporter/__main__.py": (
+        "import bundled, sys; print(*sys.orig_argv[1:3])"
+    ),
+}
+
+
+def test_the_single_file_takes_nothing_from_the_environment(tmp_path: Path) -> None:
+    """Libraries on a PYTHONPATH that is meant for other programs do not replace the bundled ones,
+    also in what this program starts.
+    """
+    for name, text in _FILES.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    archive = tmp_path / "archive.pyz"
+    build(tmp_path / "ours", archive, 1_700_000_000)
+    done = subprocess.run(
+        [sys.executable, str(archive)],
+        env=environment(PYTHONPATH=str(tmp_path / "theirs"), XDG_CACHE_HOME=str(tmp_path)),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout == "-I -m\n", done.stderr
+    code = f"from {own_command.__module__} import own_command; print(own_command()[1])"
+    isolated = subprocess.run(
+        [sys.executable, "-I", "-c", code], capture_output=True, text=True, check=False
+    )
+    assert isolated.stdout == "-I\n", isolated.stderr
+
+
 def test_nothing_shipped_starts_it_in_another_way() -> None:
-    """Every command line with ``-m`` that starts this program has ``-P`` before it."""
+    """Every command line with ``-m`` that starts this program has ``-P`` or ``-I`` before it."""
     files = [
         path
         for place in _SHIPPED
