@@ -29,7 +29,7 @@ EVENTS = {
     "vm_0": "0C0FFEE0-0000-4000-8000-000000000000",
     "vm_1": "1C0FFEE0-0000-4000-8000-000000000001",
 }
-EXACT = 0.1  # seconds by which a pause may be measured as shorter than it was
+EXACT = 0.15  # seconds by which a pause may be measured as shorter than it was
 BUSY = 10.0  # seconds by which a busy machine may come late
 MINUTE = 60.0
 FAST = {
@@ -147,8 +147,9 @@ def assert_ticket(scene: Scene, long: float) -> None:
     name = "/tickets AzureScheduledEventPausedLonger"
     alert = eventually(lambda: scene.alerts(EVENTS["vm_0"]).get(name), "the ticket")
     assert alert
-    said = f"vm_0 stood still for {long:.0f} s; Azure had announced {ANNOUNCED} s."
-    assert alert["annotations"]["summary"] == said
+    summary = alert["annotations"]["summary"]
+    assert summary.startswith("vm_0 ")
+    assert f" stood still for {long:.0f} s; Azure had announced {ANNOUNCED} s." in summary
 
 
 def assert_trace(scene: Scene, long: float) -> None:

@@ -4,6 +4,7 @@ from email.utils import formatdate
 
 import pytest
 
+from azure_scheduled_events_exporter.polling.pauses import TICK_SECONDS
 from support.events.machine import START, Machine, event
 
 
@@ -37,4 +38,4 @@ def test_a_restart_of_the_exporter(machine: Machine, in_order: bool) -> None:
     machine.polls(48)
     ((count, pause),) = machine.pauses.values()
     assert count == 1
-    assert pause == pytest.approx(3, abs=0.06)
+    assert pause == pytest.approx(3, abs=TICK_SECONDS + 0.01)
