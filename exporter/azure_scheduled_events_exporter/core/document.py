@@ -48,7 +48,7 @@ class Scope(StrEnum):
 class ScheduledEvent:
     """One event as one document shows it.
 
-    A new field of IMDS is added here, in ``_event``, ``_merged`` and in :func:`event_values`.
+    A new field of IMDS is added here, in :func:`event_values` and in ``core.document_parser``.
 
     Attributes:
         event_id: upper case, since Azure compares without regard to case; never empty. Of one with
