@@ -200,7 +200,7 @@ class TestSingleFile:
         return Run(files[name], tmp_path / "cache")
 
     def test_runs(self, run: "Run", tmp_path: Path) -> None:
-        """It prints its version, reads settings and bcrypt hashes, and plays the demo's events."""
+        """It prints its version, and reads settings and bcrypt hashes."""
         assert run("--version").stdout == f"{NAME} {VERSION}\n"
         config = tmp_path / "web.yaml"
         config.write_text(

@@ -21,6 +21,8 @@ rules:
   - {name: keep, match: {event_type: Preempt}, action: hold}
   - {name: go on, action: approve}
 """
+HELD_BY_TIME = HELD.replace("event_type: Preempt", "notice_left: {at_least: 1m}")
+HELD_BY_RULE = "held by rule 'keep'"
 NEVER_TYPED = (
     "IMDS shows no EventType for it, so no rule decides; without approval it begins at NotBefore"
 )
@@ -85,20 +87,25 @@ def tells(exporter: Exporter, reason: str) -> None:
     eventually(told, reason, until=lambda text: text.startswith(reason))
 
 
-@pytest.mark.parametrize("missing", ["EventType", "NotBefore"])
+@pytest.mark.parametrize(
+    ("missing", "policy", "reason"),
+    [
+        ("EventType", HELD, NEVER_TYPED),
+        ("NotBefore", HELD_BY_TIME, HELD_BY_RULE),
+    ],
+)
 def test_a_field_that_one_document_lacks(
-    simulator: Simulator, start: Callable[[str], Exporter], missing: str
+    simulator: Simulator, start: Callable[[str], Exporter], missing: str, policy: str, reason: str
 ) -> None:
     """An event that a rule holds by its type or time is not approved when a document leaves that
     field out.
     """
-    by_time = HELD.replace("event_type: Preempt", "notice_left: {at_least: 1m}")
-    exporter = start(HELD if missing == "EventType" else by_time)
+    exporter = start(policy)
     whole = event()
-    for document in (whole, {key: value for key, value in whole.items() if key != missing}, whole):
+    lacking = {key: value for key, value in whole.items() if key != missing}
+    for document, said in ((whole, HELD_BY_RULE), (lacking, reason), (whole, HELD_BY_RULE)):
         shows(simulator, exporter, document)
-        is_known = missing in document or missing == "NotBefore"
-        tells(exporter, "held by rule 'keep'" if is_known else NEVER_TYPED)
+        tells(exporter, said)
     assert sent(simulator) == 0
 
 

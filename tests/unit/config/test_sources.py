@@ -72,21 +72,25 @@ def test_flag_environment_file_default(flag: str, file: Path) -> None:
     alone is taken.
     """
     text, value = OTHER[flag]
-    default = next(
-        setting.default for setting in SETTINGS if setting.flag == flag
-    ) or _DEFAULTS.get(flag, "http://default")
-    variable = environment_name(flag)
-    file.write_text(f"{flag}: '{text}'\n")
-    unset = of(resolve({}, {}), flag)
-    assert unset != value
-    assert of(resolve({flag: text}, {}), flag) == value
-    assert of(resolve({}, {variable: text}), flag) == value
-    assert of(resolve({"config.file": str(file)}, {}), flag) == value
-    assert of(resolve({flag: text}, {variable: default}), flag) == value
-    assert of(resolve({"config.file": str(file)}, {variable: default}), flag) != value
-    assert of(resolve({"config.file": str(file), flag: default}, {}), flag) != value
-    file.write_text(f"{flag}: '{default}'\n")
-    assert of(resolve({"config.file": str(file)}, {variable: text}), flag) == value
+    [setting] = [each for each in SETTINGS if each.flag == flag]
+    default = setting.default or _DEFAULTS.get(flag, "http://default")
+
+    def resolved(*, by_flag: str = "", by_variable: str = "", in_file: str = "") -> object:
+        """Return the setting's value when these places have these texts."""
+        file.write_text(f"{flag}: '{in_file}'\n")
+        flags = {flag: by_flag, "config.file": str(file) if in_file else ""}
+        written = {name: text for name, text in flags.items() if text}
+        environment = {environment_name(flag): by_variable} if by_variable else {}
+        return of(resolve(written, environment), flag)
+
+    assert resolved() != value
+    assert resolved(by_flag=text) == value
+    assert resolved(by_variable=text) == value
+    assert resolved(in_file=text) == value
+    assert resolved(by_flag=text, by_variable=default) == value
+    assert resolved(by_flag=default, in_file=text) != value
+    assert resolved(by_variable=default, in_file=text) != value
+    assert resolved(by_variable=text, in_file=default) == value
 
 
 def test_file_named_by_the_environment(file: Path) -> None:

@@ -151,7 +151,8 @@ def test_every_field_of_the_snapshot_shows_when_it_changes() -> None:
 def test_scrapes_at_the_same_moment_share_a_body() -> None:
     """Clients that scrape at once, and read slowly, cost the memory of one body."""
     now = NOON
-    scraped = Exposition(lambda state=full_life(): state, lambda: now)  # type: ignore[misc] # noqa: B008
+    state = full_life()
+    scraped = Exposition(lambda: state, lambda: now)
     first = scraped.render()
     assert scraped.render().body is first.body
     now += 0.2

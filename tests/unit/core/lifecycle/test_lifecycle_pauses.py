@@ -114,9 +114,9 @@ class TestPause:
         assert record_pause(watch.known, Pause(0.05)) is watch.known
         assert record_pause(watch.known, None) is watch.known
 
-    def test_how_many(self) -> None:
-        """Each pause of 0.1 s or more while the event is Started counts, as in a second impact;
-        noise does not.
+    def test_the_longest_is_kept_and_each_is_counted(self) -> None:
+        """An event can pause a VM more than once: each pause of 0.1 s or more counts, and shorter
+        ones are noise.
         """
         watch = Watch()
         watch.sees(at(0), SCHEDULED)
