@@ -67,7 +67,7 @@ class Image:
             self.pull_out()  # the programs that still use it are about to be ended
             return
         try:
-            self.unmount()
+            self._unmount()
         except BaseException:
             self.pull_out()  # a mount that is left behind breaks the cleanup
             raise
@@ -83,7 +83,10 @@ class Image:
         mount and keeps the file system alive. To mount it again would then show the same file
         system: one that the kernel has made read-only would stay so.
         """
+        self._unmount()
+        eventually(self._is_detached, f"no loop device of {self.file}")
 
+    def _unmount(self) -> None:
         def unmounted() -> bool:
             try:
                 _run("umount", self.place)
@@ -92,7 +95,6 @@ class Image:
             return True
 
         eventually(unmounted, f"an unmounted {self.place}")
-        eventually(self._is_detached, f"no loop device of {self.file}")
 
     def _is_detached(self) -> bool:
         """Return whether no loop device has the file any more."""
