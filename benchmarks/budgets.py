@@ -180,6 +180,9 @@ class Bench:
             yield Row(f"resident memory, tracing {tracing}", budget, "MiB", memory)
         polls = [self._at_rest(0)[0] for _ in each]
         yield Row("processor time of a poll, document unchanged, no event", 1.8, "ms", polls)
+        started = [self._while_started() for _ in each]
+        text = "processor time a second, while an event of this VM is Started"
+        yield Row(text, 3, "ms", started)
 
     def _scraping(self) -> Iterator[Row]:
         """Yield scrapes of few and many events, by one and many clients."""
@@ -219,13 +222,26 @@ class Bench:
         """
         with self.running(count, *flags) as exporter:
             exporter.scrapes(200)
-            time.sleep(3)
-            before = exporter.processor()
-            begun = time.monotonic()
-            time.sleep(self._effort.polls)
-            poll = (exporter.processor() - before) / (time.monotonic() - begun) * MILLI
+            poll = self._processor(exporter)
             exporter.scrapes(10)
             return poll, exporter.memory()
+
+    def _while_started(self) -> float:
+        """Return the milliseconds of processor a second while an event of this VM is Started."""
+        with self.running(1) as exporter:
+            (event,) = events(1)
+            self._simulator.set_document([{**event, "EventStatus": "Started", "NotBefore": ""}])
+            shown = b'_started{event_type="Freeze",scope="self"} 1.0'
+            eventually(lambda: shown in fetch(exporter.url).body, "the start")
+            return self._processor(exporter)
+
+    def _processor(self, exporter: Measurement) -> float:
+        """Return the milliseconds of processor a second of an exporter to which nothing happens."""
+        time.sleep(3)
+        before = exporter.processor()
+        begun = time.monotonic()
+        time.sleep(self._effort.polls)
+        return (exporter.processor() - before) / (time.monotonic() - begun) * MILLI
 
     def _changes(self) -> Iterator[float]:
         """Yield the seconds from each change in IMDS to ``/metrics``.

@@ -28,6 +28,12 @@ TICK_SECONDS = 0.1
 10 samples a second take half a millisecond of CPU time. Most of it is the waking of the thread.
 """
 
+HEARTBEAT_SECONDS = 5.0
+"""Time between two heartbeats: a pause over a restart of the VM may be shorter than measured by so
+much.
+
+Each is a write to the disk, and takes half a millisecond of CPU time.
+"""
 
 QUOTA_SECONDS = 1.0
 """A CPU quota stops a process for less than its period at a time, which is at most a second.
@@ -151,8 +157,22 @@ class Pauses:
         states = {life.state for life in known.current.values() if life.scope is Scope.SELF}
         self._sample(is_wanted=bool(states) and not is_last)
         lives = State.STARTED in states or (is_last and bool(states))
-        if self._before_this_run is None and (lives or self.journal.remembered.heartbeat):
-            self.journal.record_heartbeat(self.clock() if lives else None)
+        if self._before_this_run is None:
+            self._beat(lives=lives, is_last=is_last)
+
+    def _beat(self, *, lives: bool, is_last: bool) -> None:
+        """Write a heartbeat if one is due; remove the last one if nothing is to be measured."""
+        last = self.journal.remembered.heartbeat
+        if not lives:
+            if last is not None:
+                self.journal.record_heartbeat(None)
+            return
+        now = self.clock()
+        is_recent = (
+            last is not None and last.boot_id == now.boot_id and now.since(last) < HEARTBEAT_SECONDS
+        )
+        if is_last or not is_recent:
+            self.journal.record_heartbeat(now)
 
     def _sample(self, *, is_wanted: bool) -> None:
         with self._lock:

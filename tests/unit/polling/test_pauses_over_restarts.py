@@ -27,6 +27,15 @@ def test_a_reboot(machine: Machine, in_order: bool) -> None:
         machine.restarts()
 
 
+def test_heartbeats(machine: Machine) -> None:
+    """Polls of a Started event write a heartbeat every 5 s: the disk is spared."""
+    for at in range(9):
+        machine.polls(at, None, event("Reboot", "Started"))
+    machine.restarts(boots_at=75.5)
+    machine.polls(85.5)
+    assert machine.pauses == {"Reboot": (1, 80.5)}
+
+
 @pytest.mark.parametrize("in_order", [True, False])
 def test_a_restart_of_the_exporter(machine: Machine, in_order: bool) -> None:
     """The time without an exporter is not a pause of the VM, and earlier measurements stay."""
