@@ -280,7 +280,6 @@ def _look(exporter: Exporter, event: Event, step: int, witness: Witness) -> None
     elif event.name in exporter.current:
         exporter.current.remove(event.name)
         exporter.seen.pop(event.name, None)
-        exporter.started.pop(event.name, None)
         exporter.ended[event.name] = now
         witness.ends.add(step)
 
