@@ -11,12 +11,15 @@ from support.monitoring.paging import write
 from support.programs import Server, eventually, fetch
 from support.servers.relay import Relay
 
-_QUICK = (
+_FLAGS = (
+    "--cluster.peer-timeout=2s",
     "--cluster.settle-timeout=5s",
     "--cluster.pushpull-interval=5s",
     "--cluster.reconnect-interval=2s",
 )
-"""A member that starts or returns is one of the cluster within seconds instead of a minute."""
+"""As docs/alerts.md advises, and so that a member that starts or returns is one of the cluster
+within seconds instead of a minute.
+"""
 
 
 class Member(Server):
@@ -36,7 +39,7 @@ class Member(Server):
             f"--cluster.listen-address=127.0.0.1:{gossip}",
             f"--cluster.advertise-address=127.0.0.1:{advertised}",
             f"--cluster.peer=127.0.0.1:{peer}",
-            *_QUICK,
+            *_FLAGS,
             port=port,
         )
 
