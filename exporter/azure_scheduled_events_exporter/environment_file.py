@@ -44,15 +44,22 @@ def load(path: Path) -> Mapping[str, tuple[str, int]]:
             f"{path}:{line}: has a NUL byte, so systemd ignores the whole file; remove the byte"
         )
     found: dict[str, tuple[str, int]] = {}
-    at = 0
-    while (skipped := _SKIPPED.match(text, at)) and (at := skipped.end()) < len(text):
+    at = _after_comments(text, 0)
+    while at < len(text):
         line = text.count("\n", 0, at) + 1
         name = _NAME.match(text, at)
         if not name:
             raise UsageError(f"{path}:{line}: expected NAME=VALUE")
-        value, at = _value(text, name.end(), f"{path}:{line}: {name[1]}")
-        found[name[1]] = value, line
+        value, end = _value(text, name.end(), f"{path}:{line}: {name[1]}")
+        found[name[1]] = (value, line)
+        at = _after_comments(text, end)
     return found
+
+
+def _after_comments(text: str, at: int) -> int:
+    """Return where the next variable begins: after empty lines and comments."""
+    skipped = _SKIPPED.match(text, at)
+    return skipped.end() if skipped else at
 
 
 def _value(text: str, at: int, place: str) -> tuple[str, int]:
@@ -62,7 +69,11 @@ def _value(text: str, at: int, place: str) -> tuple[str, int]:
     """
     value = ""
     while found := _QUOTED.match(text, at):
-        value += _ESCAPED_IN_DOUBLE_QUOTES.sub(r"\1", found[2]) if found[1] is None else found[1]
+        in_single_quotes = found[1]
+        if in_single_quotes is None:
+            value += _ESCAPED_IN_DOUBLE_QUOTES.sub(r"\1", found[2])
+        else:
+            value += in_single_quotes
         at = found.end()
     rest = _UNQUOTED.match(text, at)
     if rest is None or text.startswith(("'", '"'), at):

@@ -147,18 +147,23 @@ class _Handler(logging.StreamHandler[TextIO]):
         try:
             if self._lost and not self._writes(self._loss()):
                 self._lost += 1
-            else:
-                self._lost = 0
-                self._lost += not self._writes(record)
+                return
+            self._lost = 0
+            if not self._writes(record):
+                self._lost = 1
         except Exception:  # noqa: BLE001 - as in the base class: the log must not fail who logs
             self.handleError(record)
 
     def _writes(self, record: logging.LogRecord) -> bool:
         """Write the line of ``record``, and return whether there was space for all of it."""
-        text = "\n" * self._is_cut + self.format(record) + self.terminator
-        deadline = time.monotonic() + (0.0 if self._lost else _READ_SECONDS)
+        text = self.format(record) + self.terminator
+        if self._is_cut:
+            text = f"\n{text}"
+        patience = 0.0 if self._lost else _READ_SECONDS
+        deadline = time.monotonic() + patience
         for start in range(0, len(text), _CHUNK):
-            if not self._has_space(max(0, round((deadline - time.monotonic()) * 1000))):
+            milliseconds = round((deadline - time.monotonic()) * 1000)
+            if not self._has_space(max(0, milliseconds)):
                 self._is_cut = self._is_cut or start > 0
                 return False
             self.stream.write(text[start : start + _CHUNK])
@@ -176,8 +181,8 @@ class _Handler(logging.StreamHandler[TextIO]):
 def _space_in(stream: TextIO) -> Callable[[int], object]:
     """Return a function that waits for space in ``stream``, and returns whether there is.
 
-    It waits up to so many milliseconds.
-    It always returns True for a stream in memory, and on Windows, which has no poll.
+    It waits up to so many milliseconds. It always returns True for a stream in memory, and on
+    Windows, which has no poll.
     """
     if sys.platform != "win32":
         with suppress(OSError):  # a stream in memory
@@ -208,6 +213,10 @@ class _Formatter(logging.Formatter):
         return " ".join(f"{key}={_logfmt(value)}" for key, value in fields.items())
 
 
+_FORGING = frozenset(' ="\\')
+"""Characters with which a value could look like another field."""
+
+
 def _logfmt(value: object) -> str:
     """Return a value in logfmt.
 
@@ -218,6 +227,7 @@ def _logfmt(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     text = f"{value:.10g}" if isinstance(value, float) else str(value)
-    if text and text.isprintable() and not any(c in ' ="\\' for c in text):
+    is_plain = text.isprintable() and _FORGING.isdisjoint(text)
+    if text and is_plain:
         return text
     return json.dumps(text)

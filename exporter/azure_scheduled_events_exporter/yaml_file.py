@@ -20,8 +20,10 @@ _TRUE = ("true", "yes", "on")
 _FALSE = ("false", "no", "off")
 _DEEPEST = 30  # levels; far below the limit of Python, which would end other code in its middle too
 _OPENING = (
-    *(yaml.BlockMappingStartToken, yaml.BlockSequenceStartToken),
-    *(yaml.FlowMappingStartToken, yaml.FlowSequenceStartToken),
+    yaml.BlockMappingStartToken,
+    yaml.BlockSequenceStartToken,
+    yaml.FlowMappingStartToken,
+    yaml.FlowSequenceStartToken,
 )
 _CLOSING = (yaml.BlockEndToken, yaml.FlowMappingEndToken, yaml.FlowSequenceEndToken)
 _REFUSED = (yaml.AliasToken, yaml.AnchorToken, yaml.TagToken)
@@ -67,7 +69,9 @@ class Section:
         """Return (not raise) an error with ``message`` about ``key``, or about the section."""
         line = self.line if key is None else self._lines.get(key, self.line)
         subject = ".".join(part for part in (self.name, key) if part)
-        return UsageError(f"{self.source}:{line}: {subject + ': ' if subject else ''}{message}")
+        if subject:
+            message = f"{subject}: {message}"
+        return UsageError(f"{self.source}:{line}: {message}")
 
     def finish(self) -> None:
         """Raise UsageError for the first key that was not read."""
@@ -148,9 +152,8 @@ class Section:
                 inner = Section(self.source, node, key).flat(lists=lists)
                 entries = {f"{key}.{rest}": entry for rest, entry in inner.items()}
             elif lists and isinstance(node, yaml.SequenceNode):
-                entries = {
-                    key: ("".join(f"{item}\n" for item in self.texts(key, ())), self._lines[key])
-                }
+                items = "".join(f"{item}\n" for item in self.texts(key, ()))
+                entries = {key: (items, self._lines[key])}
             elif isinstance(node, yaml.ScalarNode):
                 entries = {key: (self.text(key), self._lines[key])}
             else:
@@ -217,12 +220,11 @@ def parse(text: str, source: str) -> Section:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
+        problem = error.problem or ""
         # "expected a single document" is in the context, "but found another document" in the
         # problem.
-        problem = error.problem or ""
-        problem = (
-            f"{error.context} {problem}" if not problem or problem.startswith("but ") else problem
-        )
+        if not problem or problem.startswith("but "):
+            problem = f"{error.context} {problem}"
         raise UsageError(f"{source}:{line}: is not valid YAML: {problem}") from None
     except yaml.YAMLError as error:
         raise UsageError(f"{source}: is not valid YAML: {' '.join(str(error).split())}") from None
@@ -244,8 +246,13 @@ def _check_tokens(text: str, source: str) -> None:
     """
     depth = 0
     for token in yaml.scan(text, Loader=yaml.SafeLoader):
-        depth += isinstance(token, _OPENING) - isinstance(token, _CLOSING)
-        problem = "nested too deeply" if depth > _DEEPEST else ""
+        if isinstance(token, _OPENING):
+            depth += 1
+        elif isinstance(token, _CLOSING):
+            depth -= 1
+        problem = ""
+        if depth > _DEEPEST:
+            problem = "nested too deeply"
         if isinstance(token, _REFUSED):
             problem = (
                 "YAML's aliases, anchors and tags are not read: put a value that begins with *, &"

@@ -62,7 +62,9 @@ class Events:
 
     def left(self, life: Lifecycle) -> float | None:
         """Return the seconds until NotBefore; None if there is none."""
-        return None if life.not_before is None else life.not_before - self.now
+        if life.not_before is None:
+            return None
+        return life.not_before - self.now
 
     def has_begun(self, life: Lifecycle) -> bool:
         """Return whether it is too late to prepare for the event."""
@@ -207,7 +209,9 @@ def outcome_of(status: int, *, stopped: bool, left: float | None) -> RunOutcome:
         return RunOutcome.TIMEOUT
     if status != 0:
         return RunOutcome.FAILED
-    return RunOutcome.TOO_LATE if left is not None and left < 0 else RunOutcome.OK
+    if left is not None and left < 0:
+        return RunOutcome.TOO_LATE
+    return RunOutcome.OK
 
 
 def may_approve(life: Lifecycle) -> bool:
