@@ -15,102 +15,18 @@ from azure_scheduled_events_exporter import DOCUMENTATION
 from azure_scheduled_events_exporter.alerts import Settings
 from azure_scheduled_events_exporter.alerts.groups import alerts
 from azure_scheduled_events_exporter.alerts.rule import PREFIX, Events
-from azure_scheduled_events_exporter.commands.cli import COMMANDS
-from azure_scheduled_events_exporter.config.settings import SETTINGS
-from azure_scheduled_events_exporter.core.document import Scope
 from azure_scheduled_events_exporter.core.event_types import EVENT_FACTS
-from azure_scheduled_events_exporter.core.lifecycle import Approver, Kind, Transition
-from azure_scheduled_events_exporter.core.statistics import OTHER
-from azure_scheduled_events_exporter.errors import Outcome
-from azure_scheduled_events_exporter.metrics.collector import SPECS
-from azure_scheduled_events_exporter.simulator.document import ADVICE
-from azure_scheduled_events_exporter.snapshot.approvals import ApprovalOutcome
-from azure_scheduled_events_exporter.snapshot.hooks import Phase, RunOutcome
-from azure_scheduled_events_exporter.snapshot.pushes import PushOutcome
-from support.documented import links, pages
+from support.documented import links, pages, rows
 from support.paths import ROOT
 
 PAGES = pages()
 DOCS = ROOT / "docs"
-CONFIGURATION = (DOCS / "configuration.md").read_text()
-METRICS = (DOCS / "metrics.md").read_text()
-QUERIES = (DOCS / "queries.md").read_text()
-
-
-def rows(page: str, columns: int, first: str) -> list[tuple[str, ...]]:
-    """Return the rows of tables with so many columns whose first cell matches ``first``."""
-    cells = [
-        [cell.strip() for cell in line.strip("|").split(" | ")]
-        for line in page.splitlines()
-        if "|" in line
-    ]
-    stripped = [tuple(cell.strip("|").strip() for cell in row) for row in cells]
-    return [row for row in stripped if len(row) == columns and re.fullmatch(first, row[0])]
-
-
-def test_every_metric_is_documented_as_it_is() -> None:
-    """The table of metrics has exactly the names, types, labels and meanings that are scraped."""
-    expected = [
-        (f"`{spec.name}`", spec.type, ", ".join(spec.labels), spec.help) for spec in SPECS.values()
-    ]
-    assert rows(METRICS, 4, r"`[a-z_]+`") == expected
-
-
-LABEL_VALUES: dict[tuple[str, str], set[str]] = {
-    ("scope", "all metrics that have it"): set(Scope),
-    ("event_type", "all metrics that have it"): {*EVENT_FACTS, ADVICE, OTHER},
-    ("kind", "`event_info`, `event_seen_…`, `event_impact_…`"): set(Kind),
-    ("transition", "`transitions_total`"): set(Transition),
-    ("outcome", "`event_ended_timestamp_seconds`"): {"completed", "cancelled", "lost", "withdrawn"},
-    ("approved_by", "`approval_latency_seconds`"): set(Approver),
-    ("phase", "`phase_duration_seconds`"): {"scheduled", "started"},
-    ("outcome", "`polls_total`"): set(Outcome),
-    ("outcome", "`approval_requests_total`"): set(ApprovalOutcome),
-    ("outcome", "`alertmanager_alerts_total`"): set(PushOutcome),
-    ("outcome", "`spans_total`"): {"exported", "failed"},
-    ("phase", "`hook_runs_total`, `hook_duration_seconds`"): set(Phase),
-    ("outcome", "`hook_runs_total`"): set(RunOutcome),
-}
-
-
-def test_values_of_labels_are_documented_as_they_are() -> None:
-    """The table of label values has exactly the values that the exporter uses."""
-    section = QUERIES.partition("## Labels\n")[2].partition("\n## ")[0]
-    table = {
-        (label.strip("`"), metrics): set(re.findall("`([^`]+)`", values)) - {"approve"}
-        for label, metrics, values in rows(section, 3, r"`[a-z_]+`")
-    }
-    assert table == LABEL_VALUES
-
-
-def test_every_flag_is_documented_as_it_is() -> None:
-    """The table of flags has exactly the flags, defaults and meanings of --help."""
-    expected = [
-        (f"`--{setting.flag}`", f"`{setting.default}`" if setting.default else "", setting.help)
-        for setting in SETTINGS
-    ]
-    assert rows(CONFIGURATION, 3, r"`--[a-z.-]+`") == expected
-
-
-def test_the_usual_notice_is_the_documented_one() -> None:
-    """The simulator gives each type of event the notice that the page has from Azure's table."""
-    page = (DOCS / "how-scheduled-events-work.md").read_text()
-    notices = {row[0]: row[2] for row in rows(page, 3, r"Freeze|Reboot|Redeploy")}
-    assert notices == {name: f"{EVENT_FACTS[name].usual_notice / 60:.0f} min" for name in notices}
-    assert len(notices) == 3
 
 
 def test_one_poll_may_not_enable_a_scale_set_in_all_its_zones() -> None:
     """The page that says that one VM is enough names the scale set for which it may not be."""
     page = (DOCS / "how-scheduled-events-work.md").read_text()
     assert "In a scale set that spans zones, one VM in each zone may have to poll" in page
-
-
-def test_every_command_is_documented() -> None:
-    """The table of commands names all there are, and no other."""
-    table = CONFIGURATION.partition("| command | |\n")[2].partition("\n\n")[0]
-    named = set(re.findall(r"(?m)^\| `([a-z-]+)", table))
-    assert named == set(COMMANDS)
 
 
 def test_the_contents_page_has_every_page() -> None:

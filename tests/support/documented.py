@@ -213,3 +213,14 @@ def prose(text: str) -> str:
 def links(page: Path) -> Iterator[str]:
     """Where the links and pictures of a page lead."""
     yield from re.findall(r"\]\(([^()\s]*(?:\([^()\s]*\))?[^()\s]*)\)", prose(page.read_text()))
+
+
+def rows(page: str, columns: int, first: str) -> list[tuple[str, ...]]:
+    """Return the rows of tables with so many columns whose first cell matches ``first``."""
+    cells = [
+        [cell.strip() for cell in line.strip("|").split(" | ")]
+        for line in page.splitlines()
+        if "|" in line
+    ]
+    stripped = [tuple(cell.strip("|").strip() for cell in row) for row in cells]
+    return [row for row in stripped if len(row) == columns and re.fullmatch(first, row[0])]
