@@ -1,6 +1,7 @@
 """What an event did to this VM's connections and clock."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -53,6 +54,17 @@ def measured(life: Lifecycle | None) -> dict[str, float | None]:
     assert life is not None
     values = impact_values(life)
     return {name: value for name, value in values.items() if not name.startswith("observed_")}
+
+
+@pytest.mark.parametrize("counter", ["retransmitted", "timeouts"])
+def test_a_counter_that_one_reading_lacks(counter: str) -> None:
+    """What the kernel did not say at one of two moments is not known between them."""
+    earlier = read(0, 3, 1)
+    later = read(5, 8, 2)
+    unknown: dict[str, Any] = {counter: None}
+    assert between(earlier, later) == Tcp(5, 1)
+    assert between(replace(earlier, **unknown), later) is None
+    assert between(earlier, replace(later, **unknown)) is None
 
 
 def test_an_event_that_cuts_connections() -> None:

@@ -1,6 +1,8 @@
 """Exact timelines of single events, with simulated time."""
 
+import os
 from dataclasses import replace
+from uuid import UUID
 
 from azure_scheduled_events_exporter.simulator.scenario import (
     PlannedEvent,
@@ -184,6 +186,13 @@ def test_play_begins_another_scenario_now() -> None:
     played.advance(START + 101)
     assert len(played.events) == 1
     assert played.record[-1].event_id != played.record[0].event_id
+
+
+def test_any_text_is_a_seed() -> None:
+    """A seed that no encoding has, as a command line can give it, makes events as any other."""
+    seed = os.fsdecode(b"\xff")
+    assert UUID(event_id(seed, 0)).version == 4
+    assert event_id(seed, 0) == event_id(seed, 0) != event_id("seed", 0)
 
 
 def test_placed_document_hides_the_scenario_until_it_is_taken_away() -> None:
