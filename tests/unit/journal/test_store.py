@@ -244,3 +244,14 @@ class TestPrune:
                 assert store.restore().statistics == statistics
             left = [change for change in changes if change.at.wall >= max([0, *cuts])]
             assert kept(store) == [change_record(change) for change in left]
+
+
+def test_a_check_ends_when_the_exporter_does(store: Store) -> None:
+    """The check of a long journal at the start does not hold up a stop."""
+    store.connection.execute(
+        "CREATE TABLE long AS WITH RECURSIVE n(i) AS"
+        " (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20000) SELECT i FROM n"
+    )
+    store.check()
+    with pytest.raises(sqlite3.OperationalError, match="interrupted"):
+        store.check(lambda: True)
