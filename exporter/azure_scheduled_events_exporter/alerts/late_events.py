@@ -96,7 +96,9 @@ def _not_approved() -> Alert:
 def _paused_longer() -> Alert:
     return Alert(
         name=f"{PREFIX}PausedLonger",
-        expression=f"max by (event_id, event_type, job, instance) ({PAUSED_LONGER})",
+        expression=promql(f"""
+            max by (event_id, event_type, job, instance) (last_over_time({PAUSED_LONGER}[10m]))
+        """),
         severity="warning",
         summary="{paused_vm} stood still for {seconds}; Azure had announced {announced}.",
         description="What ran on it did not answer for so long: sessions and leases may be lost.",
@@ -109,5 +111,5 @@ def _paused_longer() -> Alert:
             "An event paused a VM for longer than Azure had announced, and for longer than the"
             " setting `--freeze.harmless-below` of its exporter (9 s by default)."
         ),
-        ends="The alert resolves an hour after the event has ended.",
+        ends="The alert resolves 70 minutes after the event has ended.",
     )

@@ -45,6 +45,8 @@ _LONGEST = 6900
 
 With the 5 minutes for which Maintenance is held, two hours.
 """
+_SHOWN = "2m"
+"""How long what a VM showed of its own event counts: two scrapes, if they are a minute apart."""
 _HOST = r"(\\[.+\\]|[^:]+)(:[0-9]+)?"
 """The host of an instance: an IPv6 address with a port has brackets.
 
@@ -133,11 +135,11 @@ def _back(remembered: str) -> Recording:
               and on ({_KEY_AND_EVENT}) {hit}
             )
             unless on ({_KEY_AND_EVENT})
-            ({VM_IMPACT} or last_over_time({VM_IMPACT}[{remembered}]))
+            (last_over_time({VM_IMPACT}[{_SHOWN}]) or {VM_IMPACT})
         """),
         meaning=(
             "impacts after which the VM answers and has not shown the event for"
-            f" {remembered}, and those of events that were cancelled"
+            f" {_SHOWN}, and those of events that were cancelled"
         ),
     )
 
@@ -182,7 +184,8 @@ def _missing(remembered: str) -> Recording:
               or last_over_time({VM_MISSING}[5m])
             )
             and on ({VM_KEY}) (
-              last_over_time({VM}[1h]) and on (job, instance) last_over_time(up[{remembered}]) == 0
+              last_over_time({VM}[1h])
+              and on (job, instance) last_over_time({BLIND}[{remembered}]) == 0
             )
             unless on ({VM_KEY}) ({VM_ANSWERS} or last_over_time({VM_HIT}{_DELETES}[30m]))
         """),
@@ -219,18 +222,22 @@ def vm_alerts(settings: Settings) -> tuple[Alert, ...]:
 
 
 def _scale_set_hit() -> Alert:
-    """More VMs than any one event hits, so that an event does not page twice."""
+    """More VMs than any one event hits, so that an event does not page twice.
+
+    What a user requested counts as away, and as no event: it hides nobody else's.
+    """
     requested = f'last_over_time({RECORDED_SEEN}{{kind="{Kind.REQUESTED}"}}[30m])'
+    unrequested = f"{VM_AWAY} unless on (event_id) {requested}"
     return Alert(
         name=f"{PREFIX}ScaleSetHit",
         expression=promql(f"""
-            count by ({_SET}) (group by ({VM_KEY}) ({VM_AWAY}{{scale_set!=""}}))
-            / {SCALE_SET_VMS} >= 0.5
-            and on ({_SET}) (
-              count by ({_SET}) (
-                group by ({VM_KEY}) ({VM_AWAY} unless on (event_id) {requested})
-              )
-              > max by ({_SET}) (count by ({_SET}, event_id) ({VM_AWAY}))
+            (
+              count by ({_SET}) (group by ({VM_KEY}) ({VM_AWAY}))
+              / {SCALE_SET_VMS} >= 0.5
+            )
+            and (
+              count by ({_SET}) (group without (event_id, event_type) ({unrequested}))
+              > max by ({_SET}) (count by ({_SET}, event_id) ({unrequested}))
             )
         """),
         severity="critical",
@@ -245,11 +252,14 @@ def _scale_set_hit() -> Alert:
         advice="Add capacity elsewhere, and shed load before the other VMs are overloaded.",
         dashboard="fleet?resource_group=resource_group",
         meaning=(
-            "Two or more events together take at least half of the VMs of a scale set: these VMs"
-            f" are away now, or will be within {_BEFORE} s. Events that follow one another do not"
-            " raise this alert."
+            "At least half of the VMs of a scale set are away now, or will be within"
+            f" {_BEFORE} s, because of two or more events that no user requested. Events that"
+            " follow one another do not raise this alert."
         ),
-        ends="The alert resolves when less than half of the VMs of the scale set are away.",
+        ends=(
+            "The alert resolves when less than half of the VMs of the scale set are away, or when"
+            " all that are away belong to one event, or to events that a user requested."
+        ),
     )
 
 

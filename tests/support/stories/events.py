@@ -176,7 +176,16 @@ PAUSES = (
             info("a", "a", "Freeze", "announced", "1x40 stale"),
             paused_longer("a", "a", "Freeze", "_x10 12x230 stale"),
         ),
-        {"PausedLonger": "2m:0 3m:1 11m:1 50m:1 62m:0"},
+        {"PausedLonger": "2m:0 3m:1 11m:1 50m:1 69m:1 71m:0"},
+        "75m",
+    ),
+    Story(
+        "While scrapes fail, the ticket about such a pause stays, and no second one follows.",
+        (
+            info("a", "a", "Freeze", "announced", "1x40 stale"),
+            paused_longer("a", "a", "Freeze", "_x10 12x20 stale _x2 12x200 stale"),
+        ),
+        {"PausedLonger": "3m:1 8m:1 8m15s:1 8m30s:1 9m:1"},
     ),
     Story(
         "A pause that the exporter does not call longer than announced is quiet.",

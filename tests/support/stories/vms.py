@@ -6,6 +6,8 @@ OWN = "1x4 stale"
 
 VM_A = 'vm_id="a",vm_name="a",subscription_id="s",resource_group="rg",scale_set="web"'
 
+_OTHER_GROUP = VM_A.replace('"rg"', '"rg2"')
+
 IMPACTS = (
     Story(
         "H1: the address of an evicted VM is reused by a VM that answers for a minute and crashes.",
@@ -112,6 +114,28 @@ IMPACTS = (
         {"ScaleSetHit": "never", "Requested": "1m:2"},
     ),
     Story(
+        "A request that takes three VMs of eight does not hide two events that take one each.",
+        (
+            *(member(vm, "1x80") for vm in "abcdefgh"),
+            *(info(vm, "R", "Terminate", "requested", "1x8 stale") for vm in "abc"),
+            *(impact(vm, "R", "Terminate", 120, "x8 stale") for vm in "abc"),
+            *hit("d", "1x8 stale", 120, "E"),
+            *hit("e", "1x8 stale", 120, "F"),
+        ),
+        {"ScaleSetHit": "30s:0 1m15s:1 3m:1"},
+    ),
+    Story(
+        "Beside such a request, one event that takes two VMs is one page.",
+        (
+            *(member(vm, "1x80") for vm in "abcdefgh"),
+            *(info(vm, "R", "Terminate", "requested", "1x8 stale") for vm in "abc"),
+            *(impact(vm, "R", "Terminate", 120, "x8 stale") for vm in "abc"),
+            *hit("d", "1x8 stale", 120, "E"),
+            *hit("e", "1x8 stale", 120, "E"),
+        ),
+        {"ScaleSetHit": "never", "Reboot": "1m:1"},
+    ),
+    Story(
         "M3: reboots one VM after the other, each Started for ten minutes, are no simultaneous"
         " loss.",
         (
@@ -179,7 +203,7 @@ VMS = (
     Story(
         "A VM is missed until it answers, five hours later.",
         (*scraped("a", "1x20 0x1200 1x40"), *hit("a", "_x4 1x16 stale", 300)),
-        {"VmNotBack": "20m:0 21m:1 150m:1 304m:1 306m:0", "ExporterDown": "150m:0 300m:0 315m:0"},
+        {"VmNotBack": "20m:0 21m:1 150m:1 304m:1 307m:0", "ExporterDown": "150m:0 300m:0 315m:0"},
     ),
     Story(
         "A VM is missed until its target is removed.",
@@ -249,5 +273,35 @@ VMS = (
             of("instance_info", "a", "1x10 stale", VM_A),
         ),
         {"Maintenance": "1m:1 3m:1 12m:0", "VmNotBack": "never"},
+    ),
+    Story(
+        "A VM that is scraped every 75 s does not return from its Redeploy.",
+        (
+            info("a", "E", "Redeploy", "announced", "1 _x4 stale"),
+            impact("a", "E", "Redeploy", 30, "x0 _x4 stale"),
+            target("a", "1 _x4 0 _x4 0 _x4 " + "0 _x4 " * 100),
+            of("up", "a", "1 _x4 stale"),
+        ),
+        {"VmNotBack": "15m:0 17m:1 17m15s:1 18m30s:1 80m:1", "ExporterDown": "80m:0"},
+    ),
+    Story(
+        "A VM is scraped once a minute. Its last document before it goes away misses the event.",
+        (
+            *scraped("a", "1 _x3 1 _x3 1 _x3 " + "0 _x3 " * 60, imds="1 _x3 1 _x3 1 _x3 stale"),
+            info("a", "E", "Reboot", "announced", "1 _x3 1 _x3 stale"),
+            impact("a", "E", "Reboot", 100, "x0 _x3 x0 _x3 stale"),
+        ),
+        {"VmNotBack": "10m:0 19m:1 60m:1"},
+    ),
+    Story(
+        "A VM of the same name in another resource group is another VM: one does not come back,"
+        " the other one crashes later.",
+        (
+            *hit("a", "1x4 stale", 60),
+            *scraped("a", "1x4 0x400"),
+            of("instance_info", "other", "1x60 stale", _OTHER_GROUP),
+            *scraped("other", "1x60 0x340"),
+        ),
+        {"Maintenance": "1m:1 5m:1", "VmNotBack": "20m:1 60m:1", "ExporterDown": "25m:0 30m:1"},
     ),
 )
