@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from support import apart
 from trials.trial import FAILURES, Order, Row
 
 # In the order in which they begin: the longest first, so that the others run beside it.
@@ -50,7 +51,12 @@ def run_trial(name: str, order: Order) -> Row:
 
 
 def alone(name: str, options: argparse.Namespace) -> int:
-    """Run one trial, print its row, and return the exit status."""
+    """Run one trial, print its row, and return the exit status.
+
+    Its mounts are its own: a process that copies them would keep a file system alive that the trial
+    has unmounted.
+    """
+    apart.mounts()
     began = time.monotonic()
 
     def say(text: str) -> None:
