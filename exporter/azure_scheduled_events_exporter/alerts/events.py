@@ -61,12 +61,14 @@ def _row(
     summary: str,
     description: str,
     advice: str,
+    told: str = "",
 ) -> Alert:
     """Return a row of the table; its expression depends on settings."""
+    what = "warning" if events.kind is Kind.ADVISORY else "event"
     ends = (
         f"The alert resolves {RESOLVE_AFTER // MINUTE} minutes after an exporter has seen the end"
-        f" of the event. If none sees it, the alert resolves {events.hold // MINUTE} minutes after"
-        " an exporter last saw the event."
+        f" of the {what}. If none sees it, the alert resolves {events.hold // MINUTE} minutes after"
+        f" an exporter last saw the {what}."
     )
     return Alert(
         name=PREFIX + name,
@@ -79,32 +81,47 @@ def _row(
         meaning=meaning,
         ends=ends,
         events=events,
+        told=told,
     )
+
+
+_NOT_BEFORE = "Unless somebody approves the event, it begins at its announced time or later."
+_DRAIN = "Drain the VM (each one, if the event names several)"
+_APPROVE = (
+    "To begin at once, approve the event (the runbook has the command). It then begins for all of"
+    " its VMs, so wait until all are drained."
+)
 
 
 _ANNOUNCED: Mapping[str, tuple[str, str]] = {
     EventType.TERMINATE: (
         "Azure deletes {vms} {when}.",
-        "Drain each VM, and save now what only it has.",
+        (
+            f"{_DRAIN}, and save now whatever exists only on it. Nothing stops the deletion. The"
+            " activity log of the resource group says who deleted the VM, or scaled its set in."
+        ),
     ),
     EventType.PREEMPT: (
         "Azure evicts {vms} {when}.",
-        "Check that the scale set gets a replacement.",
+        (
+            "If there is still time, drain the VM. Afterwards, check that its scale set, if it has"
+            " one, gets a replacement."
+        ),
     ),
     EventType.REDEPLOY: (
         "Azure moves {vms} to another host {when}.",
-        (
-            "Drain each VM and save its ephemeral disks before it begins. To begin at once, approve"
-            " the event."
-        ),
+        f"{_DRAIN}, and save its ephemeral disks, before the event begins. {_APPROVE}",
     ),
     EventType.REBOOT: (
         "Azure reboots {vms} {when}.",
-        "Drain each VM before it begins. To begin at once, approve the event.",
+        f"{_DRAIN} before the event begins. {_APPROVE}",
     ),
     EventType.FREEZE: (
         "Azure pauses {vms} {when}.",
-        "Move leaders and primaries away if they do not survive a pause.",
+        (
+            "Move leaders and primaries away before it begins, if they do not survive a pause. The"
+            " dashboard shows how long a pause Azure has announced."
+        ),
     ),
 }
 """By type: the summary and the advice."""
@@ -118,7 +135,7 @@ def _announced(each: EventType) -> Alert:
         each.facts.severity,
         f"Azure has announced that a VM will be {each.facts.participle}.",
         summary,
-        each.facts.loss,
+        f"{each.facts.loss} {_NOT_BEFORE}",
         advice,
     )
 
@@ -131,8 +148,9 @@ _EVENT_ALERTS = (
         "critical",
         "A Reboot or Redeploy had already started when it was first seen.",
         "Down without notice: {vms} {when}.",
-        "Nobody announced this {event_type}, as when a host fails. {loss}",
-        "Check that other VMs took over the work, and wait for the VM.",
+        "Azure did not announce this {event_type}. That happens when a host fails. {loss}",
+        "Check that other VMs took over the work. Wait for the VM: if it is not back after 15"
+        " minutes, AzureScheduledEventVmNotBack follows.",
     ),
     _row(
         Events(Kind.REQUESTED, (), OTHER_HOLD),
@@ -141,8 +159,8 @@ _EVENT_ALERTS = (
         "A user requested an event, such as a restart in the portal or a scale-in.",
         "User-requested {event_type}: {vms} {when}.",
         "{loss}",
-        "If you know of the request, do nothing. Otherwise, look in the activity log of the"
-        " resource group for who made it.",
+        f"{_DRAIN}, unless that is done. If you do not know of the request, look in the activity"
+        " log of the resource group for who made it.",
     ),
     _row(
         Events(Kind.UNKNOWN_TYPE, (), OTHER_HOLD),
@@ -150,20 +168,23 @@ _EVENT_ALERTS = (
         "warning",
         "An event that is less than 24 hours ahead has a type that this version does not know.",
         "Unknown event type {event_type}: {vms} {when}.",
-        "Azure has announced it, and this version of the exporter does not know what it does.",
-        "Treat it as a Redeploy: drain each VM.",
+        "This version of the exporter does not know what such an event does. Expect to lose memory"
+        " and ephemeral disks (temporary and local), as in a Redeploy.",
+        f"{_DRAIN}, and save its ephemeral disks, before the event begins.",
     ),
     _row(
         Events(Kind.FAR_AHEAD, (), NO_IMPACT_HOLD, but=EventType.TERMINATE),
         "DegradedHost",
         "warning",
-        "An event other than a Terminate is more than 24 hours ahead. Azure announces events so"
-        " early for a host that it predicts to fail.",
+        "An event other than a Terminate is more than 24 hours ahead. Azure announces events this"
+        " early when it expects the host to fail.",
         "Azure plans a {event_type} of {vms} {when}.",
-        "Azure announces an event so early for a host that it predicts to fail. If the host fails"
-        " sooner, the VM goes down without notice.",
-        "If it is a Freeze, be ready for a pause of seconds. Otherwise, redeploy the VM soon, at a"
-        " quiet hour, or drain it and approve the event, which then begins at once.",
+        "{loss} Azure announces an event this early when it expects the host to fail. If the host"
+        " fails sooner, the VM goes down without notice.",
+        "If it is a Freeze, be ready for a pause of seconds. Otherwise, soon, at a quiet hour,"
+        " drain the VM and save its ephemeral disks. Then redeploy it, or approve the event, which"
+        " then begins at once for all of its VMs.",
+        told="{ahead}",
     ),
     _row(
         Events(Kind.ADVISORY, (), NO_IMPACT_HOLD),
@@ -171,8 +192,10 @@ _EVENT_ALERTS = (
         "info",
         "Azure advises that a Spot VM may be evicted.",
         "Azure may soon evict {vms}.",
-        "Nothing is scheduled, and an approval has no effect.",
-        "Move the work elsewhere if you can.",
+        "Nothing is scheduled yet, so the time is unknown. An eviction deletes or deallocates the"
+        " VM: memory and ephemeral disks (temporary and local) are lost. Its notice is 30 seconds,"
+        " or less.",
+        "Move the work to another VM now, if you can.",
     ),
 )
 """The first row with the kind and type of an event is its alert."""

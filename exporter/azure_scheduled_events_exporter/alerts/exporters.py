@@ -46,15 +46,18 @@ def _imds_unreachable() -> Alert:
             " events, and shows the last known ones."
         ),
         advice=(
-            "Wait five minutes. If it stays, run `azure-scheduled-events-exporter doctor` on the"
-            " VM."
+            "If the alert still fires five minutes after its start, run"
+            " `azure-scheduled-events-exporter doctor` on the VM."
         ),
         dashboard=_BOARD,
         meaning=(
             "More than 40 % of the polls of IMDS have failed for 3 minutes. The first answer after"
             " Scheduled Events were enabled can take 2 minutes."
         ),
-        ends="The alert resolves when 60 % of the polls of the last 2 minutes have succeeded.",
+        ends=(
+            "The alert resolves about two minutes after IMDS answers again. It resolves when 60 %"
+            " of the polls of the last 2 minutes have succeeded."
+        ),
         holds="3m",
         labels=_LABELS,
     )
@@ -74,7 +77,10 @@ def _document_invalid() -> Alert:
         advice="Read the reason in the log of the exporter.",
         dashboard=_BOARD,
         meaning="IMDS has answered for 2 minutes, but the exporter cannot read its answers.",
-        ends="The alert resolves when 60 % of the polls of the last 2 minutes have succeeded.",
+        ends=(
+            "The alert resolves about two minutes after the exporter can read the answers again. It"
+            " resolves when 60 % of the polls of the last 2 minutes have succeeded."
+        ),
         holds="2m",
         labels=_LABELS,
     )
@@ -125,7 +131,10 @@ def _exporter_down(settings: Settings) -> Alert:
         """),
         severity="warning",
         summary="The Scheduled Events exporter of {vm} does not answer.",
-        description="Events of its VM are not seen, unless other VMs of its set show them.",
+        description=(
+            "Events of its VM are not seen, unless other VMs of the same scale set or availability"
+            " set show them."
+        ),
         advice="Check that the VM is up, then restart the exporter.",
         dashboard=_BOARD,
         meaning=(
@@ -133,9 +142,8 @@ def _exporter_down(settings: Settings) -> Alert:
             " leaves out VMs that are away because of an event, or have not come back from one."
         ),
         ends=(
-            "The alert resolves when 80 % of the scrapes of the last 3 minutes have succeeded,"
-            " or when the"
-            " scrape target is removed."
+            "The alert resolves a few minutes after the exporter answers again, or when its scrape"
+            " target is removed. It answers when 80 % of the scrapes of 3 minutes have succeeded."
         ),
         holds="10m",
         labels=_LABELS,
@@ -168,11 +176,11 @@ def _journal_not_on_disk() -> Alert:
         expression=f"avg_over_time({METRIC}journal_up[2m]) < 0.9",
         severity="warning",
         summary="The Scheduled Events exporter of {vm} cannot write its journal.",
-        description=(
-            "What it records about events waits in memory until the disk works again. A restart"
-            " before that loses it."
+        description=("Its records of events wait in memory until the disk works again."),
+        advice=(
+            "Free space on the disk of the journal, or mount it again. Do not restart the exporter"
+            " before that: it would lose these records."
         ),
-        advice="Free space on the disk, or mount it again.",
         dashboard=_BOARD,
         meaning="The exporter has not been able to write its journal for 5 minutes.",
         ends=(
@@ -198,10 +206,14 @@ def _approval_refused() -> Alert:
         severity="warning",
         summary="IMDS refused an approval by the Scheduled Events exporter of {vm}.",
         description=(
-            "The exporter tries again. Without an approval, the event starts at the announced time"
-            " (NotBefore) or later."
+            "The approval was for {refused}. It is not urgent: the exporter asks again, and without"
+            " an approval the event begins at its announced time or later. IMDS is Azure's metadata"
+            " service of the VM."
         ),
-        advice="Read the answer of IMDS in the log of the exporter, which also names the event.",
+        advice=(
+            "Have the VM drained by then. If you want the event sooner, read in the log of the"
+            " exporter why IMDS refused."
+        ),
         dashboard=_BOARD,
         meaning=(
             "IMDS has refused an approval in the last 5 minutes, and the event is still not"
@@ -296,12 +308,16 @@ def _hook_failed() -> Alert:
             )
         """),
         severity="warning",
-        summary="A hook on {vm} went wrong in phase {phase} of a {event_type}: {outcome}.",
+        summary="The hook on {hook_vm} {hook_outcome} in phase {phase} of {hook_event}.",
         description=(
-            "After prepare, the VM goes into the event without being drained. After recover, it may"
-            " still be out of service."
+            "The hook is the command that drains the VM and puts it back into service. Its log says"
+            " what went wrong."
         ),
-        advice="Read the log of the hook, and do its work by hand.",
+        advice=(
+            "After prepare, drain the VM by hand before the event begins. After recover, put the VM"
+            " back into service by hand."
+        ),
+        told="{by_hand}",
         dashboard=_BOARD,
         meaning=(
             "A run of the command `hook` failed, timed out, or came too late in the last 15"

@@ -32,20 +32,18 @@ def _overdue() -> Alert:
     return Alert(
         name=f"{PREFIX}Overdue",
         expression=promql(f"""
-            time() - max by (event_id, event_type) ({NOT_BEFORE} {SEEING}) > {_OVERDUE}
+            max by (event_id, event_type) ({NOT_BEFORE} {SEEING}) < time() - {_OVERDUE}
             and on (event_id) {RECORDED_SEEN}{{kind!="harmless"}}
             unless on (event_id) {STARTED}
             unless on (event_id) {RECORDED_END}
         """),
         severity="warning",
-        summary=(
-            "A {event_type} of {vms} was due {value humanizeDuration} ago and has not started."
-        ),
+        summary="A {event_type} of {vms} was due at {time} and has not started.",
         description="It may start at any moment.",
-        advice="Keep the VM drained.",
+        advice="Drain the VM if it is not drained, and keep it so.",
         dashboard="event",
         meaning=f"An event is still Scheduled {_OVERDUE // 60} minutes after its NotBefore.",
-        ends="The alert resolves when the event starts, gets a later NotBefore, or ends.",
+        ends="The alert resolves when the event starts, is moved to a later time, or ends.",
     )
 
 
@@ -53,11 +51,11 @@ def _started_too_long() -> Alert:
     return Alert(
         name=f"{PREFIX}StartedTooLong",
         expression=promql(f"""
-            time() - min by (event_id, event_type) ({STARTED} {SEEING}) > {_TOO_LONG}
+            min by (event_id, event_type) ({STARTED} {SEEING}) < time() - {_TOO_LONG}
             unless on (event_id) {RECORDED_END}
         """),
         severity="warning",
-        summary="A {event_type} of {vms} started {value humanizeDuration} ago and has not ended.",
+        summary="A {event_type} of {vms} started at {time} and has not ended.",
         description="The VM may be stuck, or another impact may follow.",
         advice="Check that the VM works. If it does not, restart it.",
         dashboard="event",
@@ -73,17 +71,20 @@ def _not_approved() -> Alert:
     return Alert(
         name=f"{PREFIX}NotApproved",
         expression=promql(f"""
-            time() - min by (event_id, event_type) ({APPROVAL_DUE}) > {_NOT_APPROVED}
+            min by (event_id, event_type) ({APPROVAL_DUE}) < time() - {_NOT_APPROVED}
             unless on (event_id) {APPROVED} == 1
             unless on (event_id) {STARTED}
             unless on (event_id) {RECORDED_END}
         """),
         severity="warning",
         summary=(
-            "The policy should have approved a {event_type} of {vms} {value humanizeDuration} ago."
+            "The policy has not approved a {event_type} of {vms}. Its approval was due at {time}."
         ),
-        description="Without an approval, it starts at the announced time (NotBefore) or later.",
-        advice="If the VM is drained, approve the event yourself.",
+        description="Without an approval, the event begins at its announced time or later.",
+        advice=(
+            "If all VMs of the event are drained, approve it yourself (the runbook has the"
+            " command)."
+        ),
         dashboard="event",
         meaning=(
             f"The approval policy should have approved an event {_NOT_APPROVED} s ago. The event"
@@ -101,10 +102,14 @@ def _paused_longer() -> Alert:
         """),
         severity="warning",
         summary="{paused_vm} stood still for {seconds}; Azure had announced {announced}.",
-        description="What ran on it did not answer for so long: sessions and leases may be lost.",
+        description=(
+            "It was paused by the {event_type} that began at {begun}. Nothing on it answered during"
+            " that time: sessions and leases may be lost."
+        ),
         advice=(
-            "Check the services of the VM. If they do not survive such a pause, do not rely on"
-            " announced durations."
+            "Check the services of the VM, and restart those that have lost their sessions. If they"
+            " do not survive such a pause, move them away before the next Freeze (the runbook says"
+            " how)."
         ),
         dashboard="event",
         meaning=(

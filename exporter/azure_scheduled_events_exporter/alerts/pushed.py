@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import quote_plus
 
-from .formats.texts import filled, loss_of, type_in_title
+from .formats.texts import ahead_of, filled, loss_of, type_in_title
 from .groups import alerts
 from .rule import Alert, Events
 from .settings import Settings
@@ -56,6 +56,7 @@ class PushedAlert:
         words = {
             "event_id": facts.event_id,
             "event_type": type_in_title(facts.event_type),
+            "ahead": ahead_of(facts.event_type),
             "loss": loss_of(facts.event_type),
             "vms": facts.vms,
             "when": facts.when,

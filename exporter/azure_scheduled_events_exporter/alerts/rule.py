@@ -52,6 +52,7 @@ class Alert:
             its own.
         summary: one sentence; description: what follows from it; advice: what to do now. With the
             placeholders of ``texts``, but for the advice, which its runbook has too.
+        told: the advice in a notification, if labels of the alert decide it; "" for ``advice``.
         dashboard: which dashboard tells more than the text: ``event`` for that of the VM of an
             event (of the fleet for several), or one with its variables and the labels that fill
             them, such as ``vm?vm=vm_name``.
@@ -75,12 +76,13 @@ class Alert:
     holds: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
     events: Events | None = None
+    told: str = ""
 
     @property
     def text(self) -> str:
         """What follows from it, what to do now, and how it ends, with placeholders."""
         first, _, _ = self.ends.partition(". ")
-        return f"{self.description} {self.advice} {first.removesuffix('.')}."
+        return f"{self.description} {self.told or self.advice} {first.removesuffix('.')}."
 
 
 @dataclass(frozen=True, slots=True)

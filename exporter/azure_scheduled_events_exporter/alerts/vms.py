@@ -231,10 +231,10 @@ def _scale_set_hit() -> Alert:
     return Alert(
         name=f"{PREFIX}ScaleSetHit",
         expression=promql(f"""
-            (
+            clamp_max(
               count by ({_SET}) (group by ({VM_KEY}) ({VM_AWAY}))
-              / {SCALE_SET_VMS} >= 0.5
-            )
+              / {SCALE_SET_VMS}, 1
+            ) >= 0.5
             and (
               count by ({_SET}) (group without (event_id, event_type) ({unrequested}))
               > max by ({_SET}) (count by ({_SET}, event_id) ({unrequested}))
@@ -242,14 +242,18 @@ def _scale_set_hit() -> Alert:
         """),
         severity="critical",
         summary=(
-            "{value humanizePercentage} of scale set {scale_set} (resource group {resource_group})"
-            " are away or about to be."
+            "{value humanizePercentage} of the VMs of scale set {scale_set}{place} are away or"
+            " about to be."
         ),
         description=(
-            "At least two events at once hit {away}. Capacity, memory and ephemeral disks may be"
-            " lost together."
+            "Two or more events at the same time hit {away}. The time says when each VM goes or"
+            " went away. Capacity, memory and ephemeral disks (temporary and local) may be lost"
+            " together."
         ),
-        advice="Add capacity elsewhere, and shed load before the other VMs are overloaded.",
+        advice=(
+            "Add capacity elsewhere now. If VMs of the scale set are left, shed load before they"
+            " are overloaded."
+        ),
         dashboard="fleet?resource_group=resource_group",
         meaning=(
             "At least half of the VMs of a scale set are away now, or will be within"
@@ -276,8 +280,14 @@ def _not_back(settings: Settings) -> Alert:
         expression=expression,
         severity="critical",
         summary="{vm_name}{place} has not come back from an event that began at {time}.",
-        description=("Its exporter has not answered for 15 minutes. What ran on it does not run."),
-        advice="Look at the VM's state in Azure, then start, redeploy or replace it.",
+        description=(
+            "Its exporter has not answered for 15 minutes. What ran on the VM probably does not"
+            " run."
+        ),
+        advice=(
+            "Look at the VM's state in Azure. If it is stopped, start it. If it runs but nothing on"
+            " it answers, redeploy it (ephemeral disks are lost). If that fails, replace it."
+        ),
         dashboard="vm?vm=vm_name",
         meaning=(
             "The impact of an event on a VM has begun, and the VM has not answered for 15 minutes."

@@ -30,7 +30,10 @@ PREEMPT_NOTICE = (
 https://github.com/Azure/karpenter-provider-azure/issues/1769.
 """
 
-LONG_DISCONNECTION = "A live migration can cut TCP connections for minutes."
+LONG_DISCONNECTION = (
+    "If it is a live migration, which the event does not say, TCP connections can be cut for"
+    " minutes."
+)
 """https://github.com/Azure/AKS/issues/3719"""
 
 API_VERSION = "2020-07-01"
@@ -138,7 +141,10 @@ class EventType(StrEnum):
             )
             + PREEMPT_NOTICE,
             participle="evicted",
-            loss="The VM is deleted or deallocated. Memory and ephemeral disks are lost.",
+            loss=(
+                "The VM is deleted or deallocated. Memory and ephemeral disks (temporary and local)"
+                " are lost."
+            ),
             reboots=True,
             deletes=True,
             usual_notice=URGENT_NOTICE_SECONDS,
@@ -153,8 +159,8 @@ class EventType(StrEnum):
             meaning="Deletes {}, as its owner or a scale-in requested.",
             participle="deleted",
             loss=(
-                "The VM is deleted. Memory, ephemeral disks and the disks set to be deleted with"
-                " the VM are lost."
+                "The VM is deleted. Memory, ephemeral disks (temporary and local) and the disks set"
+                " to be deleted with the VM are lost."
             ),
             reboots=True,
             deletes=True,

@@ -138,7 +138,7 @@ def test_grafana_rules() -> None:
         assert query["model"]["expr"] == alert.expression
         assert query["datasourceUid"] == "prometheus"
         assert [each["model"]["type"] for each in (reduced, decided)] == ["reduce", "threshold"]
-        assert bool(names) == bool(re.search("{(vms|vm|paused_vm)}", alert.summary))
+        assert bool(names) == bool(re.search("{(vms|vm|paused_vm|hook_vm)}", alert.summary))
         if names:
             assert [each["refId"] for each in names] == ["D", "E"]
             assert names[1]["model"]["expression"] == "D"
@@ -193,8 +193,13 @@ def notification(
         ("resolved", {}, ["Azure reboots a."], "Resolved: Azure reboots a."),
         ("firing", {"drill": "true"}, ["Azure reboots a."], "DRILL Azure reboots a."),
         ("firing", {"drill": "true"}, ["DRILL: Azure reboots a."], "DRILL: Azure reboots a."),
-        ("firing", {}, ["a is down.", "b is down."], "a is down. One of 2 alerts."),
-        ("resolved", {}, ["a is down.", "b is."], "Resolved: a is down. One of 2 alerts."),
+        ("firing", {}, ["a is down.", "b is down."], "a is down. (2 alerts in this message)"),
+        (
+            "resolved",
+            {},
+            ["a is down.", "b is."],
+            "Resolved: a is down. (2 alerts in this message)",
+        ),
     ],
 )
 def test_title(
@@ -256,7 +261,8 @@ def test_runbook(alert: Alert) -> None:
     title, happened, advice, _ = (line for line in head.splitlines() if line)
     assert title == f"# {alert.name}"
     assert happened == f"**What happened:** {alert.meaning}"
-    assert advice == f"**What to do:** {alert.advice}"
+    shown = re.sub(r" \(the runbook [^)]+\)", "", alert.advice)
+    assert advice == f"**What to do:** {shown}"
     assert [section.partition("\n")[0] for section in sections] == SECTIONS
     assert all(len(section.partition("\n")[2].split()) >= 5 for section in sections)
     assert len(text.split()) <= 350

@@ -207,7 +207,7 @@ OTHERS = (  # alert, at which minute, summary, board
     (
         "Overdue",
         22,
-        "A Redeploy of c (resource group rg) was due 12m 0s ago and has not started.",
+        f"A Redeploy of c (resource group rg) was due at {UTC} and has not started.",
         "vm?var-vm=c",
     ),
     (
@@ -231,7 +231,7 @@ OTHERS = (  # alert, at which minute, summary, board
     (
         "ScaleSetHit",
         10,
-        "50% of scale set web (resource group rg) are away or about to be.",
+        "50% of the VMs of scale set web (resource group rg) are away or about to be.",
         "fleet?var-resource_group=rg",
     ),
 )

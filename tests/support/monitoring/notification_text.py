@@ -45,7 +45,7 @@ def _missing(alert: Mapping[str, Any], vms: Collection[str], group: str | None) 
         yield "says no time"
     if len(summary) >= LONGEST_TITLE:
         yield f"has a title of {len(summary)} characters"
-    if row.advice not in description:
+    if not re.search(_pattern(row.told or row.advice), description):
         yield "gives no advice"
     if not re.search(r"\b[Rr]esolves ", description):
         yield "does not say how it ends"
@@ -57,6 +57,11 @@ def _missing(alert: Mapping[str, Any], vms: Collection[str], group: str | None) 
         yield f"has {found[0]!r}: a placeholder, a doubled space or a doubled word"
 
 
+def _pattern(advice: str) -> str:
+    """Return a regular expression of the advice with any facts in it."""
+    return re.sub(r"\\\{\w+\\\}", r"\\w.+\\.", re.escape(advice))
+
+
 def _shown(group: str | None) -> str:
     if group is None:
         return "."
@@ -65,9 +70,9 @@ def _shown(group: str | None) -> str:
 
 def _has_time(template: str, summary: str) -> bool:
     """Return whether a summary has the time that its row has, in whole seconds."""
-    if "{when}" in template or "{time}" in template:
+    if any(each in template for each in ("{when}", "{time}", "{hook_event}")):
         return bool(re.search(TIME, summary))
-    if "humanizeDuration" in template or "{seconds}" in template:
+    if "{seconds}" in template:
         return bool(re.search(_DURATION, summary)) and not re.search(r"\d\.\d+ ?s\b", summary)
     return True
 

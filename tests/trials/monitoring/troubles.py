@@ -10,6 +10,9 @@ from support.servers.http_peer import HttpServer, Request, Response
 _METRIC = "azure_scheduled_events_"
 _STARTED_TOO_LONG = 2400
 _OVERDUE = 1200
+_NOT_BACK = 1000
+_PAUSED = 300
+_APART = 20
 
 
 class Trouble(HttpServer):
@@ -48,7 +51,8 @@ class Trouble(HttpServer):
     @property
     def event(self) -> str:
         """Labels of an event of this VM."""
-        return f'event_id="{self.event_id}",event_type="Redeploy"'
+        event_type = TYPES.get(self.alert, "Redeploy")
+        return f'event_id="{self.event_id}",event_type="{event_type}"'
 
     @property
     def pause(self) -> str:
@@ -85,8 +89,8 @@ def _shown(trouble: Trouble, kind: str, impact_at: int) -> tuple[str, ...]:
     )
 
 
-def _hit(born: int, trouble: Trouble) -> tuple[str, ...]:
-    return (f"vm_impact_timestamp_seconds{{{trouble.event},{trouble.place}}} {born}",)
+def _hit(impact_at: int, trouble: Trouble) -> tuple[str, ...]:
+    return (f"vm_impact_timestamp_seconds{{{trouble.event},{trouble.place}}} {impact_at}",)
 
 
 def _due(born: int, trouble: Trouble) -> tuple[str, ...]:
@@ -105,7 +109,8 @@ TROUBLES: dict[str, _Lines] = {
     "AlertsNotPushed": lambda *_: ("alertmanager_up 0",),
     "SpansNotDelivered": lambda *_: ("spans_queued 7",),
     "ClockOff": lambda *_: (),
-    "HookFailed": lambda _, scrapes, __: (
+    "HookFailed": lambda born, scrapes, trouble: (
+        *_shown(trouble, "announced", born + 600),
         f'hook_runs_total{{event_type="Reboot",phase="prepare",outcome="failed"}} {scrapes}',
     ),
     "ApprovalRefused": lambda born, scrapes, trouble: (
@@ -114,7 +119,7 @@ TROUBLES: dict[str, _Lines] = {
     ),
     "NotApproved": lambda born, _, trouble: _due(born, trouble),
     "Overdue": lambda born, _, trouble: (
-        *_shown(trouble, "requested", born - _OVERDUE),
+        *_shown(trouble, "announced", born - _OVERDUE),
         f"event_not_before_timestamp_seconds{{{trouble.event}}} {born - _OVERDUE}",
     ),
     "StartedTooLong": lambda born, _, trouble: (
@@ -122,10 +127,13 @@ TROUBLES: dict[str, _Lines] = {
         f"event_started_timestamp_seconds{{{trouble.event}}} {born - _STARTED_TOO_LONG}",
     ),
     "PausedLonger": lambda born, _, trouble: (
-        *_shown(trouble, "harmless", born),
+        *_shown(trouble, "harmless", born - _PAUSED),
         f"event_paused_longer_seconds{{{trouble.event},{trouble.pause}}} 41.3",
     ),
-    "VmNotBack": lambda born, _, trouble: _hit(born, trouble),
-    "ScaleSetHit": lambda born, _, trouble: _hit(born, trouble),
+    "VmNotBack": lambda born, _, trouble: _hit(born - _NOT_BACK, trouble),
+    "ScaleSetHit": lambda born, _, trouble: _hit(born + trouble.port % 3 * _APART, trouble),
 }
 """By alert: the lines that raise it."""
+
+TYPES = {"HookFailed": "Reboot", "PausedLonger": "Freeze"}
+"""By alert: the type of its event, if it is not a Redeploy."""

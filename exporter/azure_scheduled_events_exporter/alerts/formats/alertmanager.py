@@ -224,7 +224,7 @@ DRILL {{ end }}
 {{- else -}}
 {{ $alerts := .Alerts }}{{ if .Alerts.Firing }}{{ $alerts = .Alerts.Firing }}{{ end -}}
 {{ range $number, $alert := $alerts -}}
-{{ if eq $number 0 }}{{ .Annotations.summary }} One of {{ len $alerts }} alerts.{{ end }}
+{{ if eq $number 0 }}{{ .Annotations.summary }} ({{ len $alerts }} alerts in this message){{ end }}
 {{- end }}
 {{- end }}
 {{- end }}

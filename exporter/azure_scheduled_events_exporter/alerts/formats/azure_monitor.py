@@ -22,7 +22,7 @@ from azure_scheduled_events_exporter.times import parse_duration
 
 from .prometheus import annotations
 from .scrape import scrape_job
-from .texts import FOR_AZURE_MONITOR
+from .texts import FOR_AZURE_MONITOR, OF_TARGETS
 from .yaml_text import NOTE, to_yaml
 
 _PAGE = 0  # the numbers of Azure's severities
@@ -123,7 +123,7 @@ def _expression(alert: Alert, settings: Settings) -> str:
         known = f'{INFO}{{resource_group!=""}}'
         every = f"last_over_time({RECORDED_SEEN}[1h])"
         return _named(alert.expression, "event_id", "vms, resource_group", (known, INFO, every))
-    if "{vm}" in alert.summary or "{paused_vm}" in alert.summary:
+    if any(each in alert.summary for each in OF_TARGETS):
         every = f'last_over_time(up{{job=~"{settings.text("job")}"}}[1h])'
         names = "vm_name, resource_group"
         return _named(alert.expression, "job, instance", names, (INSTANCE, INSTANCE, every))

@@ -15,7 +15,7 @@ from azure_scheduled_events_exporter.alerts.settings import Settings
 from azure_scheduled_events_exporter.times import format_duration, parse_duration
 
 from .prometheus import annotations
-from .texts import FOR_GRAFANA, NAMES
+from .texts import FOR_GRAFANA, NAMES, OF_TARGETS
 from .yaml_text import to_yaml
 
 # Grafana's default min_interval: it evaluates no group more often, and in steps of it.
@@ -129,7 +129,7 @@ def _named(alert: Alert) -> str:
         keys = "event_id"
         names = "vms, resources, resource_group, event_status"
         known = f'{INFO}{{resource_group!=""}} or on (event_id) last_over_time({INFO}[1h])'
-    elif "{vm}" in alert.summary or "{paused_vm}" in alert.summary:
+    elif any(each in alert.summary for each in OF_TARGETS):
         keys = "job, instance"
         names = "vm_name, resource_group"
         known = f"last_over_time({INSTANCE}[1h])"

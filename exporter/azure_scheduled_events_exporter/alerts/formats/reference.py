@@ -1,5 +1,6 @@
 """Generates what people read: the reference page, files of settings, and the heads of runbooks."""
 
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -18,6 +19,8 @@ from azure_scheduled_events_exporter.errors import ExporterError
 _RECEIVERS = ("pager.", "chat.", "tickets.")
 _BODY = "## Impact\n"
 _END = "## How it ends\n"
+_POINTER = re.compile(r" \(the runbook [^)]+\)")
+"""What a notification says of its runbook, and a runbook does not say of itself."""
 _HEAD = f"""\
 # Alerts, recorded series and settings
 
@@ -73,7 +76,7 @@ def runbooks(folder: Path) -> Iterator[tuple[Path, str]]:
         parts = (
             f"# {alert.name}",
             f"**What happened:** {alert.meaning}",
-            f"**What to do:** {alert.advice}",
+            f"**What to do:** {_POINTER.sub('', alert.advice)}",
             f"**Severity:** {alert.severity}.",
             body,
             f"{_END}\n{alert.ends}",

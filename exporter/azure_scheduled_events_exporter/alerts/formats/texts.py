@@ -6,113 +6,61 @@ In the table, facts stand in braces:
   began, with the word that fits. Exporters that push alerts fill them in with the same words.
 - ``{event_type}``: its type, cut so that a title stays short; ``{loss}``: what such an event costs.
 - ``{vm}``: the VM of an exporter, with its resource group and its address.
-- ``{away}``: VMs of a scale set that are away, at most ten.
+- ``{ahead}``: what to do about an event of this type that is days ahead.
+- ``{away}``: VMs of a scale set that are away, at most ten, each with the time of its impact.
 - ``{paused_vm}``, ``{announced}``: the VM of an exporter, and the pause that Azure announced for
-  the event; ``{seconds}``: the alert's value, in seconds.
+  the event; ``{begun}``: when the event began; ``{seconds}``: the alert's value, in seconds.
+- ``{refused}``: the event whose approval was refused, with its time.
+- ``{hook_vm}``, ``{hook_outcome}``, ``{hook_event}``: the VM of a hook, what went wrong, and the
+  event that it was for; ``{by_hand}``: what is to be done instead of it.
 - ``{place}``: the resource group of a VM, in parentheses; ``{time}``: the alert's value as a time.
 - ``{value FORMAT}``: the value of the expression; another word: the label with that name.
 
-A text of the rules has one query at most, of few series, since vmalert asks for each over HTTP. It
-uses only functions that Prometheus and vmalert 1.79 share.
+``queries`` has what the rules ask for names and times.
 """
 
 import re
 from dataclasses import dataclass, field
 from typing import Final
 
-from azure_scheduled_events_exporter.alerts.series import (
-    INFO,
-    INSTANCE,
-    PAUSED_LONGER,
-    VM_AWAY,
-)
 from azure_scheduled_events_exporter.core.event_types import EVENT_FACTS, EventType
 
-LONGEST_GROUP = 32
-LONGEST_TYPE = 22
-"""Characters of a resource group, and of a type, in a title that is the subject of a mail."""
-MOST_NAMES = 10
-"""Names of VMs in a text."""
-UNKNOWN_TIME = "(time unknown)"
-NO_VMS = "the VMs of event"
+from .queries import (
+    AWAY,
+    BEGUN,
+    BOARD_OF_EVENT,
+    EVENT,
+    HOOK,
+    LONGEST_GROUP,
+    LONGEST_TYPE,
+    NO_VMS,
+    PAUSED,
+    REFUSED,
+    SHORT_GROUP,
+    SHORT_TYPE,
+    TARGET,
+    TIME,
+    UNKNOWN_TIME,
+    UTC,
+)
+
+OF_TARGETS = ("{vm}", "{paused_vm}", "{hook_vm}")
+"""Facts that are the names of VMs of exporters."""
 
 _FACT = re.compile(r"(?<!\{)\{(\w+)(?: (\w+))?\}")
 _UNKNOWN_LOSS: Final = "This version of the exporter does not know what such an event does."
-_UTC: Final = r'reReplaceAll "(\\.[0-9]+)? \\+0000" ""'
-"""Prometheus writes ``2026-11-28 11:52:52 +0000 UTC``."""
-
-_SHORT_GROUP: Final = f'reReplaceAll "^(.{{{LONGEST_GROUP}}}).+" "${{1}}…"'
-
-_THIS_EVENT = (
-    f'printf "topk(1, {INFO}{{event_id=%[1]q,resource_group!=\\"\\"}}'
-    f' or on (event_id) last_over_time({INFO}{{event_id=%[1]q}}[1h]))" $labels.event_id | query'
+_AHEAD: Final = (
+    "Drain the VM soon, at a quiet hour, and save its ephemeral disks. Then redeploy it, or approve"
+    " the event, which then begins at once for all of its VMs (the runbook has the commands)."
 )
-"""What any exporter says of the event now, or said last."""
-
-_EVENT = f"""\
-{{{{ $vms := printf "{NO_VMS} %s" $labels.event_id }}}}{{{{ $word := "at" -}}}}
-{{{{ range {_THIS_EVENT} -}}}}
-{{{{ with or (label "vms" .) (label "resources" . | reReplaceAll "," ", ") }}}}\
-{{{{ $vms = . }}}}{{{{ end -}}}}
-{{{{ with label "resource_group" . | {_SHORT_GROUP} }}}}\
-{{{{ $vms = printf "%s (resource group %s)" $vms . }}}}{{{{ end -}}}}
-{{{{ if eq (label "event_status" .) "Started" }}}}{{{{ $word = "since" }}}}{{{{ end -}}}}
-{{{{ end -}}}}
-"""
-
-_TIME = f"""\
-{{{{ $when := "{UNKNOWN_TIME}" -}}}}
-{{{{ if gt $value 0.0 }}}}\
-{{{{ $when = printf "%s %s" $word (humanizeTimestamp $value | {_UTC}) }}}}{{{{ end -}}}}
-"""
-
-_TARGET = f"""\
-{{{{ $vm := $labels.instance -}}}}
-{{{{ range printf "topk(1, last_over_time({INSTANCE}{{job=%q,instance=%q}}[1h]))"\
- $labels.job $labels.instance | query -}}}}
-{{{{ $place := $labels.instance -}}}}
-{{{{ with label "resource_group" . | {_SHORT_GROUP} }}}}\
-{{{{ $place = printf "resource group %s, %s" . $labels.instance }}}}{{{{ end -}}}}
-{{{{ with label "vm_name" . }}}}{{{{ $vm = printf "%s (%s)" . $place }}}}{{{{ end -}}}}
-{{{{ end -}}}}
-"""
-
-_PAUSED = f"""\
-{{{{ $vm := $labels.instance }}}}{{{{ $announced := "less" -}}}}
-{{{{ range printf "topk(1, last_over_time({PAUSED_LONGER}\
-{{event_id=%[1]q,job=%[2]q,instance=%[3]q,vm_name!=\\"\\"}}[1h]))\
- * on (job, instance) group_left (resource_group)\
- topk(1, last_over_time({INSTANCE}{{job=%[2]q,instance=%[3]q}}[1h]))"\
- $labels.event_id $labels.job $labels.instance | query -}}}}
-{{{{ $vm = label "vm_name" . }}}}{{{{ $announced = printf "%s s" (label "announced" .) -}}}}
-{{{{ with label "resource_group" . | {_SHORT_GROUP} }}}}\
-{{{{ $vm = printf "%s (resource group %s)" $vm . }}}}{{{{ end -}}}}
-{{{{ end -}}}}
-"""
-
-_AWAY = f"""\
-{{{{ $away := "" -}}}}
-{{{{ range $number, $each := printf "topk({MOST_NAMES + 1}, group by (vm_name)\
- ({VM_AWAY}{{subscription_id=%q,resource_group=%q,scale_set=%q}}))"\
- $labels.subscription_id $labels.resource_group $labels.scale_set\
- | query | sortByLabel "vm_name" -}}}}
-{{{{ $name := label "vm_name" $each -}}}}
-{{{{ if eq $number 0 }}}}{{{{ $away = $name }}}}\
-{{{{ else if lt $number {MOST_NAMES} }}}}{{{{ $away = printf "%s, %s" $away $name }}}}\
-{{{{ else }}}}{{{{ $away = printf "%s and others" $away }}}}{{{{ end -}}}}
-{{{{ end -}}}}
-"""
-
-_BOARD_OF_EVENT = f"""\
-{{{{ $board := "fleet" -}}}}
-{{{{ range {_THIS_EVENT} -}}}}
-{{{{ with label "resource_group" . }}}}\
-{{{{ $board = printf "fleet?var-resource_group=%s" (urlquery .) }}}}{{{{ end -}}}}
-{{{{ $names := label "resources" . -}}}}
-{{{{ if match "^[^,]+$" $names }}}}\
-{{{{ $board = printf "vm?var-vm=%s" (urlquery $names) }}}}{{{{ end -}}}}
-{{{{ end -}}}}
-"""
+_PAUSE_AHEAD: Final = (
+    "Be ready for a pause of seconds. To choose its time, approve the event (the runbook has the"
+    " command)."
+)
+_PREPARE: Final = (
+    "Drain the VM by hand before the event begins. If it has begun, check the VM when it is back."
+)
+_RECOVER: Final = "The VM may still be out of service: put it back into service by hand."
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,31 +126,62 @@ def _loss(label: str) -> str:
     return f"{{{{ {known} else }}}}{_UNKNOWN_LOSS}{{{{ end }}}}"
 
 
+def _ahead(label: str) -> str:
+    """Return the template of what to do about an event of this type that is days ahead."""
+    freeze = f'if eq {label}event_type "{EventType.FREEZE}"'
+    return f"{{{{ {freeze} }}}}{_PAUSE_AHEAD}{{{{ else }}}}{_AHEAD}{{{{ end }}}}"
+
+
+def _hook(label: str) -> dict[str, str]:
+    """Return the templates of what a hook has not done."""
+    outcome = f"{label}outcome"
+    return {
+        "hook_outcome": (
+            f'{{{{ if eq {outcome} "timeout" }}}}timed out'
+            f'{{{{ else if eq {outcome} "too_late" }}}}came too late'
+            "{{ else }}failed{{ end }}"
+        ),
+        "by_hand": (
+            f'{{{{ if eq {label}phase "recover" }}}}{_RECOVER}{{{{ else }}}}{_PREPARE}{{{{ end }}}}'
+        ),
+    }
+
+
 FOR_RULES = Form(
     facts={
         "vms": "{{ $vms }}",
         "when": "{{ $when }}",
-        "event_type": (
-            f'{{{{ reReplaceAll "^(.{{{LONGEST_TYPE}}}).+" "${{1}}…" $labels.event_type }}}}'
-        ),
+        "event_type": f"{{{{ $labels.event_type | {SHORT_TYPE} }}}}",
         "loss": _loss("$labels."),
+        "ahead": _ahead("$labels."),
         "away": "{{ $away }}",
         "vm": "{{ $vm }}",
         "paused_vm": "{{ $vm }}",
         "announced": "{{ $announced }}",
+        "begun": "{{ $begun }}",
+        "refused": "{{ $refused }}",
+        **_hook("$labels."),
+        "hook_vm": "{{ $vm }}",
+        "hook_event": "{{ $event }}",
         "seconds": '{{ printf "%.0f s" $value }}',
-        "place": _place("$labels."),
-        "time": f"{{{{ humanizeTimestamp $value | {_UTC} }}}}",
+        "place": (
+            f"{{{{ with $labels.resource_group | {SHORT_GROUP} }}}} (resource group {{{{ . }}}})"
+            "{{ end }}"
+        ),
+        "time": f"{{{{ humanizeTimestamp $value | {UTC} }}}}",
     },
     preludes={
-        "vms": _EVENT,
-        "when": _TIME,
-        "vm": _TARGET,
-        "paused_vm": _PAUSED,
-        "away": _AWAY,
+        "vms": EVENT,
+        "when": TIME,
+        "vm": TARGET,
+        "paused_vm": PAUSED,
+        "begun": BEGUN,
+        "refused": REFUSED,
+        "hook_vm": HOOK,
+        "away": AWAY,
     },
     event_board="{{ $board }}",
-    event_prelude=_BOARD_OF_EVENT,
+    event_prelude=BOARD_OF_EVENT,
 )
 """Templates of Prometheus and vmalert."""
 
@@ -211,13 +190,20 @@ FOR_AZURE_MONITOR = Form(
         "vms": "{{ $labels.vms }} (resource group {{ $labels.resource_group }})",
         "when": "at {{ $value | humanizeTimestamp }}",
         "loss": "It has the same effect as an event of this type that Azure starts itself.",
-        "away": "the VMs",
+        "ahead": _AHEAD,
+        "away": "its VMs",
         "vm": (
             "{{ $labels.vm_name }}"
             " (resource group {{ $labels.resource_group }}, {{ $labels.instance }})"
         ),
         "paused_vm": "{{ $labels.vm_name }} (resource group {{ $labels.resource_group }})",
         "announced": "less",
+        "begun": "a time that the dashboard shows",
+        "refused": "an event that the log of the exporter names",
+        "hook_vm": "{{ $labels.vm_name }} (resource group {{ $labels.resource_group }})",
+        "hook_outcome": "went wrong ({{ $labels.outcome }})",
+        "hook_event": "a {{ $labels.event_type }}",
+        "by_hand": f"After prepare: {_PREPARE} After recover: {_RECOVER}",
         "seconds": "{{ $value | humanizeDuration }}",
         "place": " (resource group {{ $labels.resource_group }})",
         "time": "{{ $value | humanizeTimestamp }}",
@@ -237,7 +223,7 @@ def _grafana(template: str) -> str:
     It has no dollar sign, which Grafana would expand in a provisioned file.
     """
     named = template.replace("NAMES", f'(index .Values "{NAMES}").Labels')
-    return named.replace("VALUE", '(index .Values "B").Value').replace("UTC", _UTC)
+    return named.replace("VALUE", '(index .Values "B").Value').replace("UTC", UTC)
 
 
 _IN_GROUP = "{{ with NAMES.resource_group }} (resource group {{ . }}){{ end }}"
@@ -258,10 +244,16 @@ FOR_GRAFANA = Form(
             f"{{{{ else }}}}{UNKNOWN_TIME}{{{{ end }}}}"
         ),
         "loss": _loss(".Labels."),
+        "ahead": _ahead(".Labels."),
         "away": "its VMs",
         "vm": _grafana(f"{_GRAFANAS_VM} at {{{{ .Labels.instance }}}}{_IN_GROUP}"),
         "paused_vm": _grafana(f"{_GRAFANAS_VM}{_IN_GROUP}"),
         "announced": "less",
+        "begun": "a time that the dashboard shows",
+        "refused": "an event that the log of the exporter names",
+        **_hook(".Labels."),
+        "hook_vm": _grafana(f"{_GRAFANAS_VM}{_IN_GROUP}"),
+        "hook_event": "a {{ .Labels.event_type }}",
         "seconds": _grafana('{{ printf "%.0f s" VALUE }}'),
         "place": _place(".Labels."),
         "time": _grafana("{{ humanizeTimestamp VALUE | UTC }}"),
@@ -293,6 +285,11 @@ def loss_of(event_type: str) -> str:
     """Return what ``{loss}`` stands for."""
     facts = EVENT_FACTS.get(event_type)
     return facts.loss if facts else _UNKNOWN_LOSS
+
+
+def ahead_of(event_type: str) -> str:
+    """Return what ``{ahead}`` stands for."""
+    return _PAUSE_AHEAD if event_type == EventType.FREEZE else _AHEAD
 
 
 def _cut(text: str, longest: int) -> str:
