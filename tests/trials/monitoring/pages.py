@@ -89,7 +89,9 @@ class _Victoria:
     def __init__(
         self, folder: Path, _: Settings, alertmanagers: Sequence[str], targets: list[str]
     ) -> None:
-        self._stack = VictoriaStack(folder, {}, targets, notified=alertmanagers)
+        own = folder / "victoria"  # it writes an Alertmanager's configuration of its own
+        own.mkdir()
+        self._stack = VictoriaStack(own, {}, targets, notified=alertmanagers)
 
     @property
     def url(self) -> str:
