@@ -15,6 +15,7 @@ import yaml
 from azure_scheduled_events_exporter.alerts import Settings
 from azure_scheduled_events_exporter.alerts.groups import groups
 from azure_scheduled_events_exporter.commands.cli import main
+from azure_scheduled_events_exporter.times import parse_duration
 from support.paths import ROOT
 from support.programs import debian
 
@@ -79,6 +80,16 @@ def test_rules() -> None:
         assert not rule["expression"].startswith("["), (
             "ARM would read it as an expression of its own"
         )
+
+
+def test_recordings_are_found_again() -> None:
+    """A rule looks at least two evaluations back for what a rule has recorded."""
+    for rule in RULES:
+        found = re.findall(
+            r"azure_scheduled_events:\w+(?:{[^}]*})?\[(\w+)\]", rule["expression"]
+        )
+        for window in found:
+            assert parse_duration(window) >= 120, rule.get("record", rule.get("alert"))
 
 
 def test_short_eviction_is_seen(tmp_path: Path) -> None:

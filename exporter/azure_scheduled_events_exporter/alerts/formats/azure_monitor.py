@@ -28,6 +28,7 @@ from .yaml_text import NOTE, to_yaml
 _PAGE = 0  # the numbers of Azure's severities
 _TICKET = 2
 _SHOWN = 3
+_EVALUATION = "1m"
 _INTERVAL = "PT1M"
 _RAW = re.compile(rf"((?:{SEEN}|{EVENT_IMPACT})(?:{{[^}}]*}})?)((?: offset \w+)?)")
 _WINDOW = "2m"  # an eviction can begin and end between two evaluations
@@ -49,7 +50,7 @@ def azure_monitor_rules(settings: Settings) -> str:
                 "Region of the workspace.", defaultValue="[resourceGroup().location]"
             ),
         },
-        "resources": [_group(group, settings) for group in groups(settings)],
+        "resources": [_group(group, settings) for group in groups(_each_minute(settings))],
     }
     return json.dumps(template, indent=2) + "\n"
 
@@ -67,6 +68,11 @@ def ama_metrics_config(settings: Settings) -> str:
         },
         "For the metrics add-on of AKS; add its job to yours if you have this ConfigMap already.",
     )
+
+
+def _each_minute(settings: Settings) -> Settings:
+    """Return the settings with Azure's interval: a rule that reads itself looks further back."""
+    return Settings({**settings.values, "evaluation.interval": _EVALUATION})
 
 
 def _parameter(description: str, **more: str) -> dict[str, Any]:
