@@ -12,7 +12,7 @@ from azure_scheduled_events_exporter.core.event_types import EventType
 from azure_scheduled_events_exporter.core.kinds import Kind
 from azure_scheduled_events_exporter.times import format_duration
 
-from .rule import PREFIX, Alert, Events, Recording, promql
+from .rule import PREFIX, TIME, Alert, Events, Recording, promql
 from .series import (
     ENDED,
     EVENT_IMPACT,
@@ -225,6 +225,8 @@ def _seen() -> Recording:
         RECORDED_SEEN,
         expression=f"max by (event_id, event_type, kind) ({SEEN})",
         meaning="when an exporter last saw each event, by the clock of IMDS",
+        rows="event and kind",
+        value=TIME,
     )
 
 
@@ -235,6 +237,12 @@ def _impact(kept: tuple[str, ...]) -> Recording:
         meaning=(
             "when the impact of each event begins or began, preferably as exporters say that have"
             " just seen it; 0 if that is unknown"
+        ),
+        rows="event and kind",
+        value=f"{TIME}, or 0",
+        note=(
+            "Both metrics carry the same labels, so no `on` is needed. `seen * 0` is the 0 of an"
+            " event without a known time."
         ),
     )
 
@@ -247,7 +255,7 @@ def _impacts(kept: tuple[str, ...]) -> str:
     """
     if not kept:
         return promql(f"""
-            max by (event_id, event_type, kind) ({EVENT_IMPACT} and {SEEN} > time() - 60)
+            max by (event_id, event_type, kind) ({EVENT_IMPACT} and ({SEEN} > time() - 60))
             or max by (event_id, event_type, kind) ({EVENT_IMPACT} or {SEEN} * 0)
         """)
     by = ", ".join(("event_id", "event_type", "kind", "scope", *kept))
@@ -255,10 +263,12 @@ def _impacts(kept: tuple[str, ...]) -> str:
     peers = '{scope!="self"}'
     return promql(f"""
         max by ({by}) ({EVENT_IMPACT}{own} or {SEEN}{own} * 0)
-        or max by ({by}) (
-          ({EVENT_IMPACT}{peers} or {SEEN}{peers} * 0) and {SEEN} offset {_PEERS_WAIT}
+        or (
+          max by ({by}) (
+            ({EVENT_IMPACT}{peers} or {SEEN}{peers} * 0) and {SEEN} offset {_PEERS_WAIT}
+          )
+          unless on (event_id) last_over_time({RECORDED_IMPACT}{own}[1h])
         )
-        unless on (event_id) last_over_time({RECORDED_IMPACT}{own}[1h])
     """)
 
 
@@ -274,7 +284,15 @@ def _outdated() -> Recording:
             (max by (event_id) ({told}) - {_OUTDATED_AFTER})
         """),
         meaning=(
-            f"kinds that an event had before, which no exporter has shown for {_OUTDATED_AFTER} s"
+            f"kinds that an event had before: an exporter has seen another kind {_OUTDATED_AFTER} s"
+            " after an exporter last saw this one"
+        ),
+        rows="event and kind",
+        value=f"when this kind was last seen, {TIME}",
+        note=(
+            "A kind is compared with the newest kind of its event, not with the present: nothing is"
+            " outdated because nobody sees it. The kind without_notice replaces no other kind: an"
+            " exporter that starts during an event says it, while others saw the announcement."
         ),
     )
 
@@ -287,8 +305,8 @@ def _ended() -> Recording:
             min by (event_id) (
               (
                 {ENDED}
-                or {remembered} > time() - 3600
-                or {remembered} and on (event_id) {RECORDED_SEEN}
+                or ({remembered} > time() - 3600)
+                or ({remembered} and on (event_id) {RECORDED_SEEN})
               )
               >= on (event_id) group_left ()
               max by (event_id) ({_LAST_SEEN})
@@ -297,6 +315,13 @@ def _ended() -> Recording:
         meaning=(
             "when an exporter first saw the end of an event that none has seen since; kept for 1h,"
             " or while an exporter without IMDS still shows the event"
+        ),
+        rows="event",
+        value=TIME,
+        note=(
+            "Exporters show an end for 1h. The second and third line are ends that this rule"
+            " recorded before: for 3600 s (1h), and for longer while anybody shows the event. The"
+            " last two lines: an end counts if it is not older than the newest sight of anybody."
         ),
     )
 
@@ -317,9 +342,10 @@ def _expression(events: Events, kept: tuple[str, ...]) -> str:
         max by ({by}) (
           (
             last_over_time({EVENT_IMPACT}{of_own}[1m])
-            or last_over_time({RECORDED_IMPACT}{of_kind}[{held}])
-            and on (event_id, kind)
-            ({RECORDED_SEEN} or max_over_time({RECORDED_SEEN}[{held}]) > time() - {events.hold})
+            or (
+              last_over_time({RECORDED_IMPACT}{of_kind}[{held}]) and on (event_id, kind)
+              ({RECORDED_SEEN} or (max_over_time({RECORDED_SEEN}[{held}]) > time() - {events.hold}))
+            )
           )
           unless on (event_id, kind) {OUTDATED}
         )

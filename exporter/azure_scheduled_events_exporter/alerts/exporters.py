@@ -303,8 +303,8 @@ def _hook_failed() -> Alert:
         name=f"{PREFIX}HookFailed",
         expression=promql(f"""
             sum by (job, instance, event_type, phase, outcome) (
-              increase({failed}[15m]) > 0
-              or ({failed} unless {failed} offset 15m) and on (job, instance) {UP} offset 15m
+              (increase({failed}[15m]) > 0)
+              or (({failed} unless {failed} offset 15m) and on (job, instance) {UP} offset 15m)
             )
         """),
         severity="warning",

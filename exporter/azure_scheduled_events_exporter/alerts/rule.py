@@ -8,15 +8,29 @@ from azure_scheduled_events_exporter.core.kinds import Kind
 
 PREFIX = "AzureScheduledEvent"
 """Every alert's name begins with it."""
+TIME = "a time in seconds since 1970"
+"""The value of most recordings."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """A recording rule; ``meaning`` explains its series in the reference."""
+    """A recording rule.
+
+    Attributes:
+        record: the name of its series.
+        expression: PromQL.
+        meaning: what the series says, for the reference and the rule file.
+        rows: what each series of it stands for, such as "VM and event".
+        value: what its value is, with the unit.
+        note: how the expression works, for those who read it.
+    """
 
     record: str
     expression: str
     meaning: str
+    rows: str
+    value: str
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from azure_scheduled_events_exporter.core.event_types import EventType
 from azure_scheduled_events_exporter.core.kinds import Kind
 
-from .rule import PREFIX, Alert, Recording, promql
+from .rule import PREFIX, TIME, Alert, Recording, promql
 from .series import (
     BLIND,
     EXPORTERS,
@@ -54,6 +54,17 @@ One without them has no port.
 """
 
 
+_BY_NAME = (
+    "`on (vm_name)` alone also lets VMs of that name in other groups pass. It is cheaper in a large"
+    " fleet, and does no harm, because every reader compares all four labels of a VM."
+)
+
+
+def _short(recording: str) -> str:
+    """Return the name of a recording without the prefix that all have."""
+    return recording.removeprefix("azure_scheduled_events")
+
+
 def vm_recordings(settings: Settings, remembered: str) -> tuple[Recording, ...]:
     """Return the recordings of VMs that events hit.
 
@@ -74,8 +85,11 @@ def vm_recordings(settings: Settings, remembered: str) -> tuple[Recording, ...]:
 def _blind(settings: Settings) -> Recording:
     return Recording(
         BLIND,
-        expression=f'up{{job=~"{settings.text("job")}"}} == 0 or ({UP} == 0) + 1',
+        expression=f'(up{{job=~"{settings.text("job")}"}} == 0) or (({UP} == 0) + 1)',
         meaning="0 for an exporter that is down, 1 for one that cannot read IMDS",
+        rows="such exporter (scrape target)",
+        value="0 or 1",
+        note="The dashboard of exporters reads it too.",
     )
 
 
@@ -86,6 +100,9 @@ def _hit() -> Recording:
         meaning=(
             "when the impact of an event on a VM begins or began, as that VM or others export it"
         ),
+        rows="VM and event",
+        value=TIME,
+        note="A VM that is down exports nothing. Its peers do, once the event is Started.",
     )
 
 
@@ -96,9 +113,15 @@ def _targets(labels: str) -> Recording:
             max by (vm_id, computer_name, {VM_KEY}, job, instance{labels}) (
               last_over_time({INSTANCE}[10m]) and on (vm_name) last_over_time({VM_HIT}[1h])
             )
-            or last_over_time({VM}[5m]) and on ({VM_KEY}) last_over_time({VM_MISSING}[5m])
+            or (last_over_time({VM}[5m]) and on ({VM_KEY}) last_over_time({VM_MISSING}[5m]))
         """),
         meaning="the targets of VMs that an event hits, or that are missing after one",
+        rows="exporter (scrape target) of such a VM, with all names of the VM",
+        value="1",
+        note=(
+            f"{_BY_NAME} Last line: a VM in {_short(VM_MISSING)} keeps its row. That rule in turn"
+            " needs this row: each reads what the other one recorded at the evaluation before."
+        ),
     )
 
 
@@ -116,6 +139,12 @@ def _answers() -> Recording:
             )
         """),
         meaning="VMs that an event hit and whose exporter answers: 1 if it can read IMDS, else 0",
+        rows="VM that answers",
+        value="1 or 0",
+        note=(
+            f"{_BY_NAME} The second half of `or`: an exporter that has restarted without IMDS does"
+            " not know its VM, so the VM is the one that its target had within 10m."
+        ),
     )
 
 
@@ -129,17 +158,22 @@ def _back(remembered: str) -> Recording:
         VM_BACK,
         expression=promql(f"""
             (
-              {hit} < time() and on ({VM_KEY}) {VM_ANSWERS}
-              or {hit} > on (event_id) group_left () {RECORDED_END}
-              or last_over_time({VM_BACK}[{remembered}])
-              and on ({_KEY_AND_EVENT}) {hit}
+              ({hit} < time() and on ({VM_KEY}) {VM_ANSWERS})
+              or ({hit} > on (event_id) group_left () {RECORDED_END})
+              or (last_over_time({VM_BACK}[{remembered}]) and on ({_KEY_AND_EVENT}) {hit})
             )
-            unless on ({_KEY_AND_EVENT})
-            (last_over_time({VM_IMPACT}[{_SHOWN}]) or {VM_IMPACT})
+            unless on ({_KEY_AND_EVENT}) (last_over_time({VM_IMPACT}[{_SHOWN}]) or {VM_IMPACT})
         """),
         meaning=(
             "impacts after which the VM answers and has not shown the event for"
             f" {_SHOWN}, and those of events that were cancelled"
+        ),
+        rows="VM and event",
+        value=f"when the impact began, {TIME}",
+        note=(
+            "Lines 2 to 4: the impact has begun and the VM answers; or the event ended before its"
+            " impact; or this rule recorded the row before. Last line: not while the VM shows the"
+            " event itself, or did within 2m, because a document can miss an event for a moment."
         ),
     )
 
@@ -150,13 +184,13 @@ def _away(remembered: str) -> Recording:
         VM_AWAY,
         expression=promql(f"""
             (
-              last_over_time({VM_HIT}{_RETURNS}[30m]) or last_over_time({VM_HIT}{_DELETES}[10m])
-            )
-            < time() + {_BEFORE} > time() - {_LONGEST}
+              (last_over_time({VM_HIT}{_RETURNS}[30m]) or last_over_time({VM_HIT}{_DELETES}[10m]))
+              < time() + {_BEFORE}
+            ) > time() - {_LONGEST}
             unless on ({_KEY_AND_EVENT}) last_over_time({VM_BACK}[{remembered}])
             unless on ({_KEY_AND_EVENT}) (
-              last_over_time({VM_HIT}[{remembered}]) < time() - {_AFTER}
-              and on ({VM_KEY}) max_over_time({VM_ANSWERS}[{remembered}]) == 1
+              (last_over_time({VM_HIT}[{remembered}]) < time() - {_AFTER})
+              and on ({VM_KEY}) (max_over_time({VM_ANSWERS}[{remembered}]) == 1)
             )
             unless on (event_id) {RECORDED_END}
         """),
@@ -164,6 +198,14 @@ def _away(remembered: str) -> Recording:
             f"impacts from {_BEFORE} s before they begin until the VM is back, answers {_AFTER} s"
             " after they began, or the event has ended; at most 30m after they were last exported"
             f" (Preempt, Terminate: 10m), and {_LONGEST // 60}m after they began"
+        ),
+        rows="VM and event",
+        value=f"when the impact begins or began, {TIME}",
+        note=(
+            f"Lines 2 to 4: the impact begins within {_BEFORE} s or has begun, at most"
+            f" {_LONGEST} s ({_LONGEST // 60}m) ago. Then, not if the VM is back; not if the"
+            f" impact began over {_AFTER} s ago and the VM answers and reads IMDS; not if the"
+            " event has ended."
         ),
     )
 
@@ -178,20 +220,29 @@ def _missing(remembered: str) -> Recording:
         expression=promql(f"""
             (
               max by ({VM_KEY}) (
-                last_over_time({VM_HIT}{_RETURNS}[30m]) < time()
+                (last_over_time({VM_HIT}{_RETURNS}[30m]) < time())
                 unless last_over_time({VM_BACK}[{remembered}])
               )
               or last_over_time({VM_MISSING}[5m])
             )
             and on ({VM_KEY}) (
               last_over_time({VM}[1h])
-              and on (job, instance) last_over_time({BLIND}[{remembered}]) == 0
+              and on (job, instance) (last_over_time({BLIND}[{remembered}]) == 0)
             )
             unless on ({VM_KEY}) ({VM_ANSWERS} or last_over_time({VM_HIT}{_DELETES}[30m]))
         """),
         meaning=(
             "VMs that an event took down, until they answer or their target is removed; except"
             " those that a Preempt or Terminate deletes"
+        ),
+        rows="VM",
+        value=f"when the impact began, {TIME}",
+        note=(
+            "First half: an impact that was exported within 30m has begun, and the VM is not back"
+            " from it (both series carry the same labels); or this rule recorded the VM before. A"
+            " recorded VM stays, without limit, under two conditions. `and`: its target still"
+            f" exists and its scrapes fail (0 in {_short(BLIND)}). `unless`: it answers, or a"
+            " Preempt or Terminate hit it within 30m."
         ),
     )
 
@@ -203,6 +254,12 @@ def fleet_recordings() -> tuple[Recording, ...]:
             EXPORTERS,
             f"{BLIND} * 0 or count by (job) ({UP} == 1)",
             "0 for each exporter in blind; how many others each job has",
+            rows="exporter in blind, and one for each scrape job",
+            value="0; of a job, how many of its exporters can read IMDS",
+            note=(
+                "No rule reads it. The dashboards do, so that they need not read a series of each"
+                " exporter of a large fleet: they count the exporters that do not see events."
+            ),
         ),
         Recording(
             SCALE_SET_VMS,
@@ -212,6 +269,8 @@ def fleet_recordings() -> tuple[Recording, ...]:
                 )
             """),
             "how many VMs a scale set had in the last 30m",
+            rows="scale set",
+            value="a number of VMs",
         ),
     )
 
@@ -308,8 +367,8 @@ def _maintenance(settings: Settings) -> Alert:
         expression=_in_the_words_of_the_team(settings),
         severity="info",
         summary="Azure works on {vm_name}.",
-        description="It may be away for minutes. Your own alerts about it can be inhibited.",
-        advice="Nothing: nobody is notified of it.",
+        description="It may be away for minutes. Alertmanager can mute your own alerts about it.",
+        advice="There is nothing to do: this alert notifies nobody.",
         dashboard="vm?vm=vm_name",
         meaning=(
             f"Azure is working on a VM, or will within {_BEFORE} s. This alert only mutes alerts"

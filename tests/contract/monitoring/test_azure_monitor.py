@@ -85,9 +85,7 @@ def test_rules() -> None:
 def test_recordings_are_found_again() -> None:
     """A rule looks at least two evaluations back for what a rule has recorded."""
     for rule in RULES:
-        found = re.findall(
-            r"azure_scheduled_events:\w+(?:{[^}]*})?\[(\w+)\]", rule["expression"]
-        )
+        found = re.findall(r"azure_scheduled_events:\w+(?:{[^}]*})?\[(\w+)\]", rule["expression"])
         for window in found:
             assert parse_duration(window) >= 120, rule.get("record", rule.get("alert"))
 

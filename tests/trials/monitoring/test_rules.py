@@ -11,7 +11,7 @@ import yaml
 
 from azure_scheduled_events_exporter.alerts import Settings, render
 from azure_scheduled_events_exporter.alerts.rule import PREFIX
-from support.stories.events import EVENTS
+from support.stories.events import EVENTS, PAUSES
 from support.stories.exporters import EXPORTERS, FLAKY
 from support.stories.story import INTERVAL, play
 from support.stories.vms import IMPACTS, VMS
@@ -83,9 +83,9 @@ CHANGES = {
     "a document without the event is a return": (
         WITNESSES,
         (
-            "unless on (subscription_id, resource_group, scale_set, vm_name, event_id)\n"
-            "(azure_scheduled_events_vm_impact_timestamp_seconds or"
-            " last_over_time(azure_scheduled_events_vm_impact_timestamp_seconds[45s]))"
+            "unless on (subscription_id, resource_group, scale_set, vm_name, event_id)"
+            " (last_over_time(azure_scheduled_events_vm_impact_timestamp_seconds[2m]) or"
+            " azure_scheduled_events_vm_impact_timestamp_seconds)"
         ),
         "",
     ),
@@ -95,6 +95,20 @@ CHANGES = {
         "",
     ),
     "one event is half a set": (VMS, "> max by (subscription_id", "> 0 * max by (subscription_id"),
+    "failed scrapes end the ticket about a pause": (PAUSES, "[10m])", "[15s])"),
+    "a VM that is scraped seldom is there": (
+        VMS,
+        "last_over_time(azure_scheduled_events:blind[45s])",
+        "last_over_time(up[45s])",
+    ),
+    "a request counts as an event": (
+        IMPACTS,
+        (
+            " unless on (event_id)"
+            ' last_over_time(azure_scheduled_events:event{kind="requested"}[30m])))'
+        ),
+        "))",
+    ),
     "a restarted exporter pages again": (
         EVENTS,
         'unless on (event_id) last_over_time(azure_scheduled_events:event{kind="announced"}[1h])',

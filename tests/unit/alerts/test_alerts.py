@@ -1,5 +1,6 @@
 """The settings of the alerts, and what they change."""
 
+import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -220,6 +221,17 @@ def test_readable() -> None:
     for name, rule in rules({}).items():
         assert len(rule["expr"]) <= 700, name
         assert len(rule["expr"].splitlines()) <= 12, name
+
+
+def test_comments() -> None:
+    """Each group, recording and alert of the rule file has a comment above it."""
+    lines = render(grafana=False)["prometheus/prometheus-rules.yml"].splitlines()
+    leaders = [
+        number for number, line in enumerate(lines) if re.match(" *- (name|record|alert): ", line)
+    ]
+    assert leaders
+    for number in leaders:
+        assert lines[number - 1].lstrip().startswith("# "), lines[number]
 
 
 def test_slow_evaluations() -> None:

@@ -1,8 +1,6 @@
 """The rules in the forms that Prometheus, vmalert and the Prometheus operator read."""
 
 import hashlib
-import re
-from textwrap import fill
 from typing import Any
 
 from azure_scheduled_events_exporter import __version__
@@ -11,11 +9,10 @@ from azure_scheduled_events_exporter.alerts.groups import groups
 from azure_scheduled_events_exporter.alerts.rule import Alert, Group, Recording
 from azure_scheduled_events_exporter.alerts.settings import Settings
 
+from .rule_comments import head, with_comments
 from .texts import FOR_RULES, Form
 from .yaml_text import to_yaml
 
-_COMMENT_WIDTH = 120
-_RECORD = re.compile(r"^( *)- record: (\S+)$", re.MULTILINE)
 VERSION_ANNOTATION = "rules_version"
 """The annotation of NoExporters that tells ``doctor`` which rules are loaded.
 
@@ -41,15 +38,8 @@ def rules_version() -> str:
 
 def prometheus_rules(settings: Settings) -> str:
     """Return the rule file for ``rule_files`` of Prometheus, and for vmalert."""
-    text = to_yaml(
-        _rule_groups(settings),
-        "Rules for azure-scheduled-events-exporter, for Prometheus and vmalert:"
-        " docs/how-the-rules-work.md.",
-        "Times are by the clock of IMDS. `and` and `unless` bind tighter than `or`.",
-        "An alert about an event: its own VMs show it, or it was recorded and seen within its hold;"
-        " unless another kind of it is newer; unless it ended three minutes ago.",
-    )
-    return _with_meanings(text, settings)
+    text = to_yaml(_rule_groups(settings), *head())
+    return with_comments(text, groups(settings))
 
 
 def prometheus_rule_resource(settings: Settings) -> str:
@@ -70,23 +60,7 @@ def prometheus_rule_resource(settings: Settings) -> str:
         "The rules for the Prometheus operator; its ruleSelector must match the labels:"
         " labels.metadata.",
     )
-    return _with_meanings(text, settings)
-
-
-def _with_meanings(text: str, settings: Settings) -> str:
-    """Return the file with the meaning of each recording above it, as comments."""
-    meanings = {
-        each.record: each.meaning for group in groups(settings) for each in group.recordings
-    }
-
-    def commented(found: re.Match[str]) -> str:
-        mark = f"{found[1]}# "
-        meaning = fill(
-            meanings[found[2]], _COMMENT_WIDTH, initial_indent=mark, subsequent_indent=mark
-        )
-        return f"{meaning}\n{found[0]}"
-
-    return _RECORD.sub(commented, text)
+    return with_comments(text, groups(settings))
 
 
 def _rule_groups(settings: Settings) -> dict[str, Any]:

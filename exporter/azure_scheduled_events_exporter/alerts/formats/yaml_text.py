@@ -30,7 +30,7 @@ def to_yaml(data: Any, *comments: str, note: bool = True) -> str:
     Without data, it is the comments alone.
     """
     lines = [*comments, NOTE] if note else comments
-    head = "".join(f"# {line}\n" for line in lines)
+    head = "".join(f"# {line}".rstrip() + "\n" for line in lines)
     if data is None:
         return head
     return head + yaml.dump(data, Dumper=_Dumper, sort_keys=False, width=10_000, allow_unicode=True)

@@ -1,0 +1,274 @@
+"""The comments of the rule file, for somebody who reads it before it is loaded.
+
+They follow from the table. What only a reader of the expressions needs stands here. Changes no
+rule.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from textwrap import fill, wrap
+
+from azure_scheduled_events_exporter.alerts.events import (
+    HOLDS,
+    NO_IMPACT_HOLD,
+    OTHER_HOLD,
+    RESOLVE_AFTER,
+)
+from azure_scheduled_events_exporter.alerts.rule import PREFIX, Alert, Events, Group, Recording
+from azure_scheduled_events_exporter.core.event_types import EventType
+from azure_scheduled_events_exporter.times import format_duration
+
+_WIDTH = 120
+_LEADER = re.compile(r"^( *)- (?:name|record|alert): (\S+)$", re.MULTILINE)
+_RECORDING = re.compile(r"azure_scheduled_events(:\w+)")
+
+_WORDS: Mapping[str, str] = {
+    "event": (
+        "A Scheduled Event of Azure, known by its event_id. IMDS, the metadata service of Azure"
+        " VMs, announces it to the VMs that it hits, and to others of their scale set."
+    ),
+    "kind": (
+        "What the exporter calls an event: announced (by Azure), requested (by a user),"
+        " without_notice (already Started when first seen), far_ahead (in more than 24 h), advisory"
+        " (a VM may be evicted), unknown_type, harmless (no interruption: no alert)."
+    ),
+    "scope": (
+        '"self": exported by a VM that the event hits, an own VM of the event. Else "peer":'
+        " exported by another VM."
+    ),
+    "seen": (
+        "When an exporter last read a document of IMDS with the event. It stands still while IMDS"
+        " does not answer."
+    ),
+    "impact": (
+        "When the event begins to affect its VMs, or began: the announced time, then the start."
+    ),
+    "hit, away": (
+        "A VM is hit by an event that will affect it, or does. It is away from 60 s before the"
+        " impact until it is back, or the event is over."
+    ),
+    "missing": "A VM that an event has taken down, and that has not answered since.",
+    "blind": "An exporter that cannot be scraped, or that cannot read IMDS.",
+    "up": (
+        "`up` is of Prometheus: the scrape worked. `azure_scheduled_events_up`: the last poll of"
+        " IMDS worked."
+    ),
+    "four labels": (
+        "subscription_id, resource_group, scale_set and vm_name identify a VM. Addresses change,"
+        " these do not."
+    ),
+    ":event": (
+        "In these comments, short for the recording azure_scheduled_events:event (which holds the"
+        " time at which an event was last seen). Reboot is short for AzureScheduledEventReboot."
+    ),
+}
+_HOW = (
+    (
+        "1. It fires when an own VM of the event shows it. This part reads the scrape, and waits for no"
+        " recording: some engines can read a recording only 10 s after it is written. [1m] covers these"
+        " 10 s, in which the VM may go down."
+    ),
+    (
+        "2. It also fires when any other exporter shows the event. This part reads the recording"
+        " :event_impact."
+    ),
+    (
+        "3. It is held while no exporter shows the event, because its VMs may be down: until the hold"
+        " has passed since an exporter last saw the event. The hold stands above each alert, and in its"
+        " expression as a window (twice) and in seconds. While an exporter that cannot read IMDS goes"
+        " on showing the event, the alert stays, too."
+    ),
+    (
+        "4. It gives way if another kind of the same event is newer by 60 s (:event_outdated): the"
+        " alert of that kind fires."
+    ),
+    (
+        f"5. It ends {RESOLVE_AFTER} s after the end of the event (:event_ended), unless an exporter"
+        " has seen the event since."
+    ),
+    "Its value is the time of the impact, or 0 if that is unknown.",
+)
+_NEEDS = (
+    (
+        "- A scrape every 5 s is best: an eviction has a notice of 30 s or less. The rules work with up"
+        " to 2 minutes. A window of seconds over a recording (such as [45s]) is three evaluations long,"
+        " and does not depend on the scrapes."
+    ),
+    (
+        "- The clocks of Prometheus and Azure must agree within seconds: time() is compared with times"
+        " by the clock of IMDS."
+    ),
+    (
+        "- All times are in seconds since 1970. `and` and `unless` bind tighter than `or`, and"
+        " comparisons tighter than both."
+    ),
+)
+_GROUPS: Mapping[str, str] = {
+    "azure-scheduled-events": "Events: what Azure is going to do, or does.",
+    "azure-scheduled-events-vms": "VMs: which are away because of an event, or do not come back.",
+    "azure-scheduled-events-life": "Events that are late, or that did more than was announced.",
+    "azure-scheduled-events-exporters": "Exporters that do not work, or see nothing.",
+}
+
+_RESTARTS = "a VM may take so long to restart"
+_MOVES = "a VM may take so long to start on another host"
+_HOLD_REASONS: Mapping[int, str] = {
+    HOLDS[EventType.FREEZE]: "a live migration may take so long",
+    HOLDS[EventType.REBOOT]: _RESTARTS,
+    OTHER_HOLD: _RESTARTS,
+    HOLDS[EventType.REDEPLOY]: _MOVES,
+    HOLDS[EventType.PREEMPT]: "the VM does not come back, so no exporter is waited for any longer",
+    NO_IMPACT_HOLD: "no VM goes down, so this covers a restart of the exporter only",
+}
+"""Why a hold is as long as it is, by its seconds."""
+
+_EACH: Mapping[str, str] = {
+    "ScaleSetHit": "scale set",
+    "VmNotBack": "VM",
+    "Maintenance": "VM (with the labels by which your own alerts name it)",
+    "Overdue": "event",
+    "StartedTooLong": "event",
+    "NotApproved": "event",
+    "PausedLonger": "event and exporter",
+    "NoExporters": "rule engine",
+    "HookFailed": "exporter, type of event, phase and outcome",
+}
+"""What there is one alert for; of all others, each exporter (scrape target)."""
+
+_SEEING = (
+    "`max_over_time(…up[2m]) == 0` leaves out what exporters say that have not read IMDS for 2m."
+)
+_NOTES: Mapping[str, str] = {
+    "WithoutNotice": (
+        "Last line: not if any exporter saw the same event announced within the last hour."
+    ),
+    "ScaleSetHit": (
+        "First half: at least half (0.5) of the VMs of the set are away. Second half: those that"
+        " are away because of events that no user requested are more than the largest of these"
+        " events takes. One event alone never fires this. Both halves have the labels of the set."
+    ),
+    "VmNotBack": "The recording holds itself, so `for` is the only wait. It pages once for a VM.",
+    "Maintenance": (
+        "[5m] holds it for 5 minutes after the VM has left :vm_away. It notifies nobody: inhibit"
+        " rules of Alertmanager compare its labels with those of your own alerts."
+    ),
+    "Overdue": f"600 s are 10m. {_SEEING}",
+    "StartedTooLong": f"1800 s are 30m. {_SEEING}",
+    "NotApproved": "60 s, because an approval is sent within seconds.",
+    "PausedLonger": (
+        "The value is the whole pause in seconds, not what exceeds the announcement. The exporter"
+        " compares, so the rule has no threshold. [10m]: failed scrapes do not end the alert."
+    ),
+    "Throttled": (
+        "Refused polls by all polls. With native histograms there is no _count: then the polls are"
+        " the sum over outcomes."
+    ),
+    "ExporterDown": (
+        "The average of the scrapes of 3m (one value each 15 s), without the times at which the VM"
+        " was away or missing: so a planned reboot is no failure."
+    ),
+    "ClockOff": "First line: the clock of the VM is ahead by 30 s. Second line: it is behind.",
+    "HookFailed": (
+        "Second line: the first failure is the first sample of its series, which increase() does"
+        " not count. It counts if the exporter was already scraped 15m ago."
+    ),
+}
+"""How an expression works, by the alert's name without its prefix."""
+
+
+def head() -> Iterator[str]:
+    """Yield the first lines of the rule file: what its reader must know."""
+    yield (
+        "Rules for azure-scheduled-events-exporter, for Prometheus and vmalert:"
+        " docs/how-the-rules-work.md."
+    )
+    yield from ("", "WORDS")
+    for word, meaning in _WORDS.items():
+        yield from _wrapped(f"  {word:13}", meaning, " " * 15)
+    yield ""
+    yield "HOW AN ALERT ABOUT AN EVENT FIRES, IS HELD AND ENDS (first group; one alert per event)"
+    for paragraph in _HOW:
+        yield from _wrapped("  ", paragraph, " " * 5)
+    yield from ("", "WHAT THE RULES NEED")
+    for paragraph in _NEEDS:
+        yield from _wrapped("  ", paragraph, " " * 4)
+    yield ""
+
+
+def _wrapped(begin: str, text: str, indent: str) -> list[str]:
+    """Return the lines of a paragraph of the head, to which ``# `` is added."""
+    return wrap(
+        text,
+        _WIDTH - 2,
+        initial_indent=begin,
+        subsequent_indent=indent,
+        break_on_hyphens=False,
+    )
+
+
+def with_comments(text: str, groups: Sequence[Group]) -> str:
+    """Return the file with a comment above each group, recording and alert."""
+    comments = {group.name: [_GROUPS[group.name]] for group in groups}
+    for group in groups:
+        comments |= {each.record: [*_of_recording(each, groups)] for each in group.recordings}
+        comments |= {each.name: [*_of_alert(each)] for each in group.alerts}
+
+    def commented(found: re.Match[str]) -> str:
+        mark = f"{found[1]}# "
+        lines = [
+            fill(line, _WIDTH, initial_indent=mark, subsequent_indent=mark, break_on_hyphens=False)
+            for line in comments[found[2]]
+        ]
+        return "\n".join((*lines, found[0]))
+
+    return _LEADER.sub(commented, text)
+
+
+def _of_recording(recording: Recording, groups: Sequence[Group]) -> Iterator[str]:
+    yield f"{_sentence(recording.meaning)} One row per {recording.rows}; value: {recording.value}."
+    if recording.note:
+        yield recording.note
+    readers = [*_readers(recording.record, groups)]
+    if readers:
+        yield f"Read by {', '.join(readers)}."
+
+
+def _readers(record: str, groups: Sequence[Group]) -> Iterator[str]:
+    """Yield the rules that read a recording; the alerts about events are one item."""
+    are_events_told = False
+    for rule in (rule for group in groups for rule in group.rules):
+        if record.removeprefix("azure_scheduled_events") not in _RECORDING.findall(rule.expression):
+            continue
+        if isinstance(rule, Recording):
+            if rule.record != record:
+                yield rule.record.removeprefix("azure_scheduled_events")
+        elif not rule.events:
+            yield rule.name.removeprefix(PREFIX)
+        elif not are_events_told:
+            are_events_told = True
+            yield "the alerts about events"
+
+
+def _of_alert(alert: Alert) -> Iterator[str]:
+    short = alert.name.removeprefix(PREFIX)
+    if alert.events:
+        yield f"{alert.meaning} {_events(alert.events)}"
+    else:
+        yield f"One alert per {_EACH.get(short, 'exporter (scrape target)')}. {alert.meaning}"
+        yield alert.ends
+    if short in _NOTES:
+        yield _NOTES[short]
+
+
+def _events(events: Events) -> str:
+    types = ""
+    if events.types:
+        types = f" and type {' or '.join(events.types)}"
+    if events.but:
+        types = f" and any type but {events.but}"
+    hold = f"{format_duration(events.hold)} ({events.hold} s)"
+    return f"Kind {events.kind}{types}. Held for {hold}: {_HOLD_REASONS[events.hold]}."
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}."
