@@ -64,39 +64,39 @@ _WORDS: Mapping[str, str] = {
 }
 _HOW = (
     (
-        "1. It fires when an own VM of the event shows it. This part reads the scrape, and waits for no"
-        " recording: some engines can read a recording only 10 s after it is written. [1m] covers these"
-        " 10 s, in which the VM may go down."
+        "1. It fires when an own VM of the event shows it. This part reads the scrape, and"
+        " waits for no recording: some engines can read a recording only 10 s after it is"
+        " written. [1m] covers these 10 s, in which the VM may go down."
     ),
     (
-        "2. It also fires when any other exporter shows the event. This part reads the recording"
-        " :event_impact."
+        "2. It also fires when any other exporter shows the event. This part reads the"
+        " recording :event_impact."
     ),
     (
-        "3. It is held while no exporter shows the event, because its VMs may be down: until the hold"
-        " has passed since an exporter last saw the event. The hold stands above each alert, and in its"
-        " expression as a window (twice) and in seconds. While an exporter that cannot read IMDS goes"
-        " on showing the event, the alert stays, too."
+        "3. It is held while no exporter shows the event, because its VMs may be down: until"
+        " the hold has passed since an exporter last saw the event. The hold stands above each"
+        " alert, and in its expression as a window (twice) and in seconds. While an exporter"
+        " that cannot read IMDS goes on showing the event, the alert stays, too."
     ),
     (
-        "4. It gives way if another kind of the same event is newer by 60 s (:event_outdated): the"
-        " alert of that kind fires."
+        "4. It gives way if another kind of the same event is newer by 60 s (:event_outdated):"
+        " the alert of that kind fires."
     ),
     (
-        f"5. It ends {RESOLVE_AFTER} s after the end of the event (:event_ended), unless an exporter"
-        " has seen the event since."
+        f"5. It ends {RESOLVE_AFTER} s after the end of the event (:event_ended), unless an"
+        " exporter has seen the event since."
     ),
     "Its value is the time of the impact, or 0 if that is unknown.",
 )
 _NEEDS = (
     (
-        "- A scrape every 5 s is best: an eviction has a notice of 30 s or less. The rules work with up"
-        " to 2 minutes. A window of seconds over a recording (such as [45s]) is three evaluations long,"
-        " and does not depend on the scrapes."
+        "- A scrape every 5 s is best: an eviction has a notice of 30 s or less. The rules work"
+        " with up to 2 minutes. A window of seconds over a recording (such as [45s]) is three"
+        " evaluations long, and does not depend on the scrapes."
     ),
     (
-        "- The clocks of Prometheus and Azure must agree within seconds: time() is compared with times"
-        " by the clock of IMDS."
+        "- The clocks of Prometheus and Azure must agree within seconds: time() is compared"
+        " with times by the clock of IMDS."
     ),
     (
         "- All times are in seconds since 1970. `and` and `unless` bind tighter than `or`, and"
