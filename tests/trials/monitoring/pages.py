@@ -301,6 +301,7 @@ class _Trial:
         they hear each other again, nothing is paged anew, and each resolve comes once.
         """
         before = self._announce(_BEFORE)
+        passes(10)  # until the other Alertmanager knows of the page
         self._cluster.part()
         self._order.say("the Alertmanagers do not hear each other")
         during = self._announce(_DURING)
