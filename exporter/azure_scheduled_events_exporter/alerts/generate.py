@@ -54,10 +54,11 @@ GENERATED: Mapping[str, Callable[[Settings], str]] = {
 
 def chart_files(settings: Settings) -> dict[str, str]:
     """Return the files of the Helm chart that come from the alerts, by name."""
-    # Helm replaces the word.
-    keeping = Settings({**settings.values, "labels.keep": "KEPT_LABELS\n"})
+    # Helm gives the rules their severities, and replaces the word.
+    levels = Settings({**settings.values, "severities": ""})
+    keeping = Settings({**levels.values, "labels.keep": "KEPT_LABELS\n"})
     return {
-        "prometheus-rules.yml": prometheus_rules(settings),
+        "prometheus-rules.yml": prometheus_rules(levels),
         "prometheus-rules-keep.yml": prometheus_rules(keeping),
         "alerts-values.yaml": exporter_values_file(settings),
     }

@@ -1,6 +1,6 @@
 """The groups of rules, and what settings change about every alert."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 
@@ -12,6 +12,7 @@ from .exporters import exporter_alerts
 from .late_events import late_alerts
 from .rule import PREFIX, Alert, Group
 from .settings import Settings
+from .severities import CRITICAL, LEVELS, WARNING, pages, word_of
 from .vms import fleet_recordings, vm_alerts, vm_recordings
 
 _NAME = "azure-scheduled-events"
@@ -74,14 +75,50 @@ def alerts(settings: Settings) -> tuple[Alert, ...]:
 def _chosen(every: Iterable[Alert], settings: Settings) -> tuple[Alert, ...]:
     """Return the alerts that are not disabled, with the severities and labels of the settings."""
     disabled = [full_name(name) for name in settings.items("alerts.disabled")]
-    severities = {full_name(name): word for name, word in settings.pairs("severities").items()}
+    severities = _severities(settings)
     more = settings.pairs("labels.add")
     chosen = []
     for each in every:
         if each.name not in disabled:
-            severity = severities.get(each.name, each.severity)
+            severity = severities.get(each.name) or word_of(each.severity, settings)
             chosen.append(replace(each, severity=severity, labels={**each.labels, **more}))
     return tuple(chosen)
+
+
+def _severities(settings: Settings) -> dict[str, str]:
+    """Return the words of single alerts, by their names.
+
+    Raises:
+        UsageError: a name is neither that of an alert nor a level.
+    """
+    found = {}
+    for name, word in settings.pairs("severities").items():
+        if name in LEVELS:
+            continue
+        if PREFIX + name.removeprefix(PREFIX) not in _names():
+            raise UsageError(f"severities: {_unknown(name, LEVELS)}")
+        found[full_name(name)] = word
+    return found
+
+
+def unrouted(settings: Settings) -> tuple[str, ...]:
+    """Return the severities whose alerts make tickets, although they were probably meant to page.
+
+    These are the words that alerts of the level critical have got, unless they are clearly those
+    of tickets; and the name of a level that has another word now.
+    """
+    tickets = {word_of(level, settings) for level in LEVELS[1:]}
+    now = {each.name: each.severity for each in alerts(settings)}
+    if settings.items("severities.paging"):
+        tickets |= {now[each.name] for each in _of_level(WARNING) if each.name in now}
+    critical = {now[each.name] for each in _of_level(CRITICAL) if each.name in now}
+    renamed = {level for level in LEVELS if word_of(level, settings) != level}
+    suspect = critical | (renamed & {*now.values()})
+    return tuple(sorted(word for word in suspect - tickets if not pages(word, settings)))
+
+
+def _of_level(level: str) -> Iterator[Alert]:
+    return (each for each in alerts(Settings()) if each.severity == level)
 
 
 def full_name(name: str) -> str:
@@ -91,14 +128,21 @@ def full_name(name: str) -> str:
         UsageError: there is no such alert.
     """
     full = PREFIX + name.removeprefix(PREFIX)
-    names = _names()
-    if full in names:
-        return full
-    hint = f"there are: {', '.join(names)}"
-    similar = closest(full, names)
+    if full not in _names():
+        raise UsageError(_unknown(name))
+    return full
+
+
+def _unknown(name: str, levels: Sequence[str] = ()) -> str:
+    """Return the complaint about ``name``, which is no alert and none of ``levels``."""
+    short = {each.removeprefix(PREFIX): each for each in _names()}
+    known = {**short, **dict.fromkeys(levels)}
+    hint = f"there are: {', '.join(known)}"
+    similar = closest(name.removeprefix(PREFIX), known)
     if similar:
-        hint = f"did you mean '{similar}'?"
-    raise UsageError(f"'{name}' is no alert; {hint}")
+        hint = f"did you mean '{known[similar] or similar}'?"
+    level = f" and no level ({', '.join(levels)})" if levels else ""
+    return f"'{name}' is no alert{level}; {hint}"
 
 
 @cache

@@ -62,8 +62,8 @@ class Alert:
     Attributes:
         name: CamelCase with the prefix, up to 40 characters; also the name of its runbook.
         expression: PromQL; every series of its result is one alert.
-        severity: critical pages, warning makes a ticket, info only shows; a team may use words of
-            its own.
+        severity: critical pages, warning makes a ticket, info only shows; settings give them the
+            words of a company.
         summary: one sentence; description: what follows from it; advice: what to do now. With the
             placeholders of ``texts``, but for the advice, which its runbook has too.
         told: the advice in a notification, if labels of the alert decide it; "" for ``advice``.

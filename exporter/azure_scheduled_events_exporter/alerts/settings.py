@@ -134,16 +134,17 @@ _TABLE = (
     Setting(
         "severities",
         "",
-        "Severities by alert, in the words of your company. A word that severities.paging does not"
-        " name makes a ticket, but info only shows.",
+        "Your company's words for the levels critical, warning and info, or for single alerts. A"
+        " word makes a ticket, unless severities.paging names it. The word of info only shows.",
         rf"{_ALERT}=[a-zA-Z0-9_-]+",
-        "names of alerts, each with a word",
+        "critical, warning, info or names of alerts, each with a word",
         "map",
     ),
     Setting(
         "severities.paging",
-        "critical\n",
-        "Severities that page. Routes, inhibitions and the drill follow.",
+        "",
+        "Severities that page. Routes, inhibitions, doctor and the drill follow. If the list is"
+        " empty, the word of critical pages.",
         r"[a-zA-Z0-9_-]+",
         "a list of severities",
         "list",
@@ -326,6 +327,8 @@ def resolve(
         _check_sources(settings)
         name = "labels.keep"
         _check_added(settings)
+        name = "severities.info"
+        _check_info(settings)
     except UsageError as error:
         raise UsageError(f"{places.get(name, '')}{error}") from None
     return settings
@@ -372,6 +375,18 @@ def _check_added(settings: Settings) -> None:
             raise UsageError(
                 f"labels.keep: '{label}' is in labels.add too, which gives every alert one value:"
                 " leave it out of one of them"
+            )
+
+
+def _check_info(settings: Settings) -> None:
+    """Raise UsageError if info has the word of another level, whose alerts then notify nobody."""
+    words = settings.pairs("severities")
+    info = words.get("info", "info")
+    for level in ("critical", "warning"):
+        if words.get(level, level) == info:
+            raise UsageError(
+                f"severities: '{info}' is the word of {level} and of info, so alerts of the level"
+                f" {level} would notify nobody: give info a word of its own"
             )
 
 

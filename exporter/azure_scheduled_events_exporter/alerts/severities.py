@@ -1,33 +1,39 @@
 """What a severity means to routes: it pages, makes a ticket, or only shows.
 
-A company may use words of its own: the setting ``severities`` gives them to alerts, and
-``severities.paging`` says which of them page.
+The table of alerts has three levels. A company may have words of its own for them: the setting
+``severities`` gives a word to a level or to a single alert, and ``severities.paging`` says which
+words page.
 """
 
-from .groups import alerts
 from .settings import Settings
 
+CRITICAL = "critical"
+"""The level that pages."""
 WARNING = "warning"
-"""Makes a ticket, as any word does that neither pages nor only shows."""
+"""The level that makes tickets."""
 INFO = "info"
-"""Only shows, unless ``severities.paging`` names it."""
+"""The level that only shows."""
+LEVELS = (CRITICAL, WARNING, INFO)
+
+
+def word_of(level: str, settings: Settings) -> str:
+    """Return the company's word for a level."""
+    return settings.pairs("severities").get(level, level)
+
+
+def paging(settings: Settings) -> tuple[str, ...]:
+    """Return the severities that page."""
+    return settings.items("severities.paging") or (word_of(CRITICAL, settings),)
 
 
 def pages(severity: str, settings: Settings) -> bool:
     """Return whether alerts with ``severity`` page."""
-    return severity in settings.items("severities.paging")
+    return severity in paging(settings)
 
 
 def notifies(severity: str, settings: Settings) -> bool:
     """Return whether alerts with ``severity`` page or make a ticket."""
-    return severity != INFO or pages(severity, settings)
-
-
-def unrouted(settings: Settings) -> tuple[str, ...]:
-    """Return the severities of alerts that no shipped route names: their alerts make tickets."""
-    known = {WARNING, INFO, *settings.items("severities.paging")}
-    words = {each.severity for each in alerts(settings)}
-    return tuple(sorted(words - known))
+    return severity != word_of(INFO, settings) or pages(severity, settings)
 
 
 def paging_matcher(settings: Settings) -> str:
@@ -41,4 +47,4 @@ def other_matcher(settings: Settings) -> str:
 
 
 def _regex(settings: Settings) -> str:
-    return f'"{"|".join(settings.items("severities.paging"))}"'
+    return f'"{"|".join(paging(settings))}"'

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from azure_scheduled_events_exporter import assets
 from azure_scheduled_events_exporter.alerts.generate import chart_files, render
+from azure_scheduled_events_exporter.alerts.groups import unrouted
 from azure_scheduled_events_exporter.alerts.settings import Settings, load, resolve
-from azure_scheduled_events_exporter.alerts.severities import unrouted
+from azure_scheduled_events_exporter.alerts.severities import paging
 from azure_scheduled_events_exporter.config.resolution import parse_assignments
 from azure_scheduled_events_exporter.errors import UsageError
 
@@ -101,11 +102,11 @@ def _export(target: Path, parsed: argparse.Namespace) -> None:
     )
     kinds = dict.fromkeys(path.relative_to(target).parts[0] for path in written)
     print(f"Wrote {len(written)} files to {target}: {', '.join(kinds)}", file=sys.stderr)
-    paging = ",".join(settings.items("severities.paging"))
+    words = ",".join(paging(settings))
     for word in unrouted(settings):
         print(
             f"Warning: no route names the severity {word}, so its alerts make tickets. If it should"
-            f" page, add it: severities.paging={paging},{word}",
+            f" page, add it: severities.paging={words},{word}",
             file=sys.stderr,
         )
 

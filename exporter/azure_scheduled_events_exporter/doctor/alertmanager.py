@@ -3,7 +3,7 @@
 Where its routes lead is not computed here: ``drill`` sends an alert and measures when it arrives.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import yaml
@@ -11,11 +11,11 @@ import yaml
 from azure_scheduled_events_exporter.alerts.groups import alerts
 from azure_scheduled_events_exporter.alerts.rule import PREFIX
 from azure_scheduled_events_exporter.alerts.settings import PLACEHOLDERS, Settings
-from azure_scheduled_events_exporter.alerts.severities import INFO, WARNING
+from azure_scheduled_events_exporter.alerts.severities import CRITICAL, INFO, WARNING, pages
 
 from .api import Api
-from .finding import Finding, Findings, ok, warning, wrong
-from .matchers import Matcher, all_accept, matchers_of_inhibition, matchers_of_route
+from .finding import Finding, Findings, ok, skipped, warning, wrong
+from .matchers import all_accept, matchers_of_inhibition, severity_matchers
 from .subject import Subject
 
 _OURS = f'alertname=~"{PREFIX}.+"'
@@ -26,11 +26,10 @@ def examine(subject: Subject, api: Api) -> Findings:
     status = api.data("/api/v2/status")
     config = yaml.safe_load(status["config"]["original"])
     version = status["versionInfo"]["version"]
-    settings = subject.alert_settings
     yield ok("alertmanager-reachable", f"Alertmanager {version} answers at {api.shown}.")
     yield _placeholders(config.get("receivers") or ())
-    yield _severities(config["route"], subject.loaded_severities or _severities_of(settings))
-    yield _inhibitions(config.get("inhibit_rules") or (), settings)
+    yield _severities(config["route"], subject)
+    yield _inhibitions(config.get("inhibit_rules") or (), subject)
     yield _silences(api.data("/api/v2/alerts", filter=_OURS, active="false"))
 
 
@@ -51,22 +50,17 @@ def _placeholders(receivers: Sequence[Mapping[str, Any]]) -> Finding:
     return wrong("receivers", sentence, hint)
 
 
-def _severities_of(settings: Settings) -> Mapping[str, str]:
-    """Return the severities of the alerts, each with an alert that has it."""
-    return {alert.severity: alert.name for alert in reversed(alerts(settings))}
+def _severities(route: Mapping[str, Any], subject: Subject) -> Finding:
+    """Look for severities of our pages that no route names, where routes ask for a severity.
 
-
-def _severities(route: Mapping[str, Any], used: Mapping[str, str]) -> Finding:
-    """Look for severities of our alerts that no route names, where routes ask for a severity.
-
-    What a route has to name is what pages, and words of a company: a warning makes a ticket and an
-    info only shows wherever they go.
+    A ticket, and an alert that only shows, may go wherever all others go.
     """
-    asked = [each for each in _route_matchers(route) if each.name == "severity"]
+    asked = [*severity_matchers(route)]
+    if asked and not subject.knows_severities:
+        return _unknown_severities("severities", "whether routes name the severities of pages")
     missing = []
-    for word, name in used.items():
-        named = any(each.accepts({"severity": word}) for each in asked)
-        if not named and word not in {WARNING, INFO}:
+    for word, name in _severities_of_pages(subject).items():
+        if not any(each.accepts({"severity": word}) for each in asked):
             missing.append(f"{word} ({name})")
     if not asked or not missing:
         return ok("severities", "The routes know the severities of the alerts.")
@@ -78,19 +72,44 @@ def _severities(route: Mapping[str, Any], used: Mapping[str, str]) -> Finding:
     )
 
 
-def _route_matchers(route: Mapping[str, Any]) -> Iterator[Matcher]:
-    yield from matchers_of_route(route)
-    for each in route.get("routes") or ():
-        yield from _route_matchers(each)
+def _unknown_severities(check: str, what: str) -> Finding:
+    return skipped(
+        check,
+        f"Not checked {what}: the severities of your rules are unknown. Name a --prometheus that"
+        " has loaded them, or give --alerts.values.",
+    )
 
 
-def _inhibitions(rules: Sequence[Mapping[str, Any]], settings: Settings) -> Finding:
+def _severities_of_pages(subject: Subject) -> Mapping[str, str]:
+    """Return the severities that page, each with an alert that has it.
+
+    They are those of the setting, if the rules have been rendered with it, and those of the alerts
+    that page as shipped. What an alert of tickets has too, or a team has lowered, is a ticket's.
+    """
+    settings = subject.alert_settings
+    shipped = {each.name: each.severity for each in alerts(Settings())}
+    found: dict[str, str] = {}
+    tickets = {WARNING, INFO}
+    for name, labels in subject.alert_labels.items():
+        word = labels.get("severity", "")
+        if pages(word, settings) or shipped.get(name) == CRITICAL:
+            found.setdefault(word, name)
+        elif shipped.get(name) == WARNING:
+            tickets.add(word)
+    return {
+        word: name
+        for word, name in found.items()
+        if word and (pages(word, settings) or word not in tickets)
+    }
+
+
+def _inhibitions(rules: Sequence[Mapping[str, Any]], subject: Subject) -> Finding:
     """Look for inhibitions that mute alerts about unrelated events.
 
     To Alertmanager, a label that both alerts lack is equal. Alerts about events have no
     ``instance``.
     """
-    events = _labels_of_events(settings)
+    events = _labels_of_events(subject)
     for rule in rules:
         equal = rule.get("equal") or ()
         if equal and not _is_shared_by_events(rule, equal, events):
@@ -102,20 +121,22 @@ def _inhibitions(rules: Sequence[Mapping[str, Any]], settings: Settings) -> Find
         sentence = "Our inhibitions are missing: an event that pages makes tickets too."
         hint = "Copy inhibit_rules of the shipped alertmanager.yml."
         return warning("inhibitions", sentence, hint)
+    if not subject.knows_severities:
+        return _unknown_severities("inhibitions", "whether one mutes alerts about other events")
     return ok("inhibitions", "No inhibition mutes alerts about unrelated events.")
 
 
-def _labels_of_events(settings: Settings) -> list[dict[str, str]]:
+def _labels_of_events(subject: Subject) -> list[dict[str, str]]:
     """Return the labels of each alert about events."""
+    kept = dict.fromkeys(subject.alert_settings.items("labels.keep"), "any")
+    labels = subject.alert_labels
     found = []
-    for alert in alerts(settings):
-        if alert.events is None:
+    for alert in alerts(Settings()):
+        if alert.events is None or alert.name not in labels:
             continue
         event_type = alert.events.types[0] if alert.events.types else "Reboot"
         event = {"event_id": "an id", "event_type": event_type}
-        kept = dict.fromkeys(settings.items("labels.keep"), "any")
-        own = {"alertname": alert.name, "severity": alert.severity}
-        found.append({**kept, **alert.labels, **own, **event})
+        found.append({**kept, **labels[alert.name], "alertname": alert.name, **event})
     return found
 
 

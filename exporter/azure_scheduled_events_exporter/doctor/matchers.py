@@ -42,6 +42,15 @@ def matchers_of_route(route: Mapping[str, Any]) -> tuple[Matcher, ...]:
     return tuple(_matchers(route, "matchers", "match", "match_re"))
 
 
+def severity_matchers(route: Mapping[str, Any]) -> Iterator[Matcher]:
+    """Yield the matchers of ``route``, and of all routes below it, that ask for a severity."""
+    for each in matchers_of_route(route):
+        if each.name == "severity":
+            yield each
+    for below in route.get("routes") or ():
+        yield from severity_matchers(below)
+
+
 def matchers_of_inhibition(rule: Mapping[str, Any], side: str) -> tuple[Matcher, ...]:
     """Return the matchers of an inhibition's ``source`` or ``target``."""
     return tuple(_matchers(rule, f"{side}_matchers", f"{side}_match", f"{side}_match_re"))

@@ -32,7 +32,7 @@ def examine(subject: Subject, api: Api) -> Findings:
 
 
 def _rules(subject: Subject, api: Api) -> Findings:
-    """Yield the findings about the rules; sets their severities in ``subject``."""
+    """Yield the findings about the rules; sets the labels of their alerts in ``subject``."""
     loaded = api.data("/api/v1/rules")["data"]["groups"]
     ours = [group for group in loaded if group["name"].startswith(_GROUPS[0])]
     missing = sorted(set(_GROUPS) - {group["name"] for group in ours})
@@ -47,7 +47,7 @@ def _rules(subject: Subject, api: Api) -> Findings:
     if not missing:
         yield ok("rules-loaded", f"All {len(ours)} rule groups are loaded.")
     rules = [rule for group in ours for rule in group["rules"]]
-    subject.loaded_severities = _severities(rules)
+    subject.loaded_labels = {**subject.loaded_labels, **_labels(rules)}
     yield _version(rules)
     yield _health(rules)
 
@@ -70,14 +70,10 @@ def _versions(rules: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             yield str(annotations[VERSION_ANNOTATION])
 
 
-def _severities(rules: Sequence[Mapping[str, Any]]) -> Mapping[str, str]:
-    """Return the severities of alerts, each with an alert that has it."""
-    found: dict[str, str] = {}
-    for rule in rules:
-        severity = (rule.get("labels") or {}).get("severity")
-        if rule.get("type") == "alerting" and severity:
-            found.setdefault(severity, rule["name"])
-    return found
+def _labels(rules: Sequence[Mapping[str, Any]]) -> Mapping[str, Mapping[str, str]]:
+    """Return the labels that rules give to their alerts, by the names of these."""
+    alerting = [rule for rule in rules if rule.get("type") == "alerting"]
+    return {rule["name"]: rule.get("labels") or {} for rule in alerting}
 
 
 def _health(rules: Sequence[Mapping[str, Any]]) -> Finding:

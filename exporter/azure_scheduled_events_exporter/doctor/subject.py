@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from azure_scheduled_events_exporter import yaml_file
+from azure_scheduled_events_exporter.alerts.groups import alerts
 from azure_scheduled_events_exporter.alerts.settings import Settings, resolve
 from azure_scheduled_events_exporter.alerts.settings import load as load_alerts
 from azure_scheduled_events_exporter.config.settings import DISCOVER, Config
@@ -28,8 +29,8 @@ class Subject:
         environment: the variables that the exporter runs with.
         exporter: the exporter that runs here.
         instance: this VM in the instance metadata; None until it has been read.
-        loaded_severities: those of the rules that Prometheus evaluates, each with an alert that has
-            it; empty until they have been read.
+        loaded_labels: the labels of each alert whose rule Prometheus evaluates, by its name; empty
+            until they have been read.
     """
 
     config: Config
@@ -39,7 +40,21 @@ class Subject:
     alertmanager: Sequence[Api] = ()
     grafana: Sequence[Api] = ()
     instance: Instance | None = None
-    loaded_severities: Mapping[str, str] = field(default_factory=dict)
+    loaded_labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+    @property
+    def alert_labels(self) -> Mapping[str, Mapping[str, str]]:
+        """The labels of each alert: as Prometheus evaluates its rule, else as the settings say."""
+        if self.loaded_labels:
+            return self.loaded_labels
+        every = alerts(self.alert_settings)
+        return {each.name: {**each.labels, "severity": each.severity} for each in every}
+
+    @property
+    def knows_severities(self) -> bool:
+        """Whether the severities of alerts are known, not only those of the shipped rules."""
+        settings = self.config.alerts_values is not None or self.config.alertmanager_url
+        return bool(self.loaded_labels or settings)
 
     @property
     def alert_settings(self) -> Settings:

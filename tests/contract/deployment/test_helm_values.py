@@ -130,6 +130,7 @@ def test_wrong_values_are_refused(setting: str, said: str) -> None:
             "alertsValues.severities.Prempt=page",
             "alertsValues names Prempt, which is no alert: there are",
         ),
+        ("alertsValues.severities.critical=1", "expected string, but got number|got number, want"),
         (
             r"alertsValues.maintenance\.within={cluster}",
             "cannot change maintenance.within .* export the chart",
@@ -178,7 +179,13 @@ def test_settings_of_the_rules_are_values(tmp_path: Path) -> None:
     chosen = {
         "job": "azure",
         "alerts.disabled": ["Freeze"],
-        "severities": {"Preempt": "critical", "AzureScheduledEventReboot": "P1"},
+        "severities": {
+            "critical": "sev1",
+            "warning": "sev2",
+            "info": "sev3",
+            "Preempt": "sev1",
+            "AzureScheduledEventReboot": "P1",
+        },
         "labels.keep": ["team", "env"],
         "dashboards.url": "https://grafana.example.org/d",
     }

@@ -229,6 +229,27 @@ def test_words_of_a_company(tmp_path: Path) -> None:
         assert not held(url, p4)["status"]["inhibitedBy"]
 
 
+@pytest.mark.parametrize("form", [as_exported, fragment, stack])
+def test_levels_in_the_words_of_a_company(
+    form: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The word of critical pages and inhibits tickets, and that of info notifies nobody."""
+    folder = export(tmp_path, f"http://{NOBODY}", severities="critical=sev1,warning=sev2,info=sev3")
+    assert "Warning" not in capsys.readouterr().err
+    reboot = {**REBOOT, "severity": "sev1"}
+    requested = {"alertname": f"{PREFIX}Requested", "severity": "sev2", "event_id": "E"}
+    freeze = {**FREEZE, "severity": "sev2"}
+    maintenance = {**MAINTENANCE, "severity": "sev3"}
+    with loaded(form(folder)) as alertmanager:
+        url = alertmanager.url
+        post(url, reboot, requested, freeze, maintenance)
+        assert receivers_of(url, reboot) == ["pager"]
+        assert receivers_of(url, freeze) == ["tickets"]
+        assert receivers_of(url, maintenance) == ["show"]
+        assert held(url, requested)["status"]["inhibitedBy"]
+        assert not held(url, freeze)["status"]["inhibitedBy"]
+
+
 def test_a_severity_that_nothing_routes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """An export says which word makes tickets, because no route names it."""
     flags = ["--set", "severities=Reboot=P1,Freeze=P3", "--set", "severities.paging=P3,critical"]

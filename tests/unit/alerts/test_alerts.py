@@ -11,7 +11,9 @@ import yaml
 
 from azure_scheduled_events_exporter.alerts import SETTINGS, Settings, load, render, resolve
 from azure_scheduled_events_exporter.alerts.generate import GENERATED
-from azure_scheduled_events_exporter.alerts.groups import alerts, groups
+from azure_scheduled_events_exporter.alerts.groups import alerts, groups, unrouted
+from azure_scheduled_events_exporter.alerts.rule import PREFIX
+from azure_scheduled_events_exporter.alerts.severities import notifies, pages
 from azure_scheduled_events_exporter.errors import UsageError
 
 
@@ -60,7 +62,17 @@ def rules(values: Mapping[str, str]) -> dict[str, Any]:
         (
             "severities",
             "Reboot",
-            "severities: 'Reboot' is not possible: names of alerts, each with a word",
+            "severities: 'Reboot' is not possible: critical, warning, info or names of alerts",
+        ),
+        (
+            "severities",
+            "warning=low,info=low",
+            "severities: 'low' is the word of warning and of info, so alerts of the level warning",
+        ),
+        (
+            "severities.info",
+            "critical",
+            "severities: 'critical' is the word of critical and of info",
         ),
         (
             "job",
@@ -99,13 +111,68 @@ def test_impossible_values_are_refused(name: str, value: str, complaint: str) ->
     assert complaint in str(caught.value)
 
 
-@pytest.mark.parametrize("values", [{"alerts.disabled": "Rebot"}, {"severities": "Rebot=page"}])
-def test_mistyped_alerts_are_refused(values: Mapping[str, str]) -> None:
-    """An alert that does not exist is refused with the name of a similar one."""
-    with pytest.raises(
-        UsageError, match="'Rebot' is no alert; did you mean 'AzureScheduledEventReboot'"
-    ):
-        render(resolve(values))
+@pytest.mark.parametrize(
+    ("name", "value", "complaint"),
+    [
+        ("alerts.disabled", "Rebot", "'Rebot' is no alert; did you mean '{}Reboot'?"),
+        ("alerts.disabled", "critical", "'critical' is no alert; there are: Terminate, "),
+        (
+            "severities",
+            "Rebot=page",
+            (
+                "severities: 'Rebot' is no alert and no level (critical, warning, info); did you"
+                " mean '{}Reboot'?"
+            ),
+        ),
+        ("severities", "Critical=page", "did you mean 'critical'?"),
+    ],
+)
+def test_mistyped_alerts_are_refused(name: str, value: str, complaint: str) -> None:
+    """An alert or level that does not exist is refused with the name of a similar one."""
+    with pytest.raises(UsageError) as caught:
+        render(resolve({name: value}))
+    assert complaint.format(PREFIX) in str(caught.value)
+
+
+_SEV = "critical=sev1,warning=sev2,info=sev3"
+
+
+def test_levels_in_the_words_of_a_company() -> None:
+    """A level's word is that of all its alerts that have none of their own, and does the same."""
+    settings = resolve({"severities": f"{_SEV},Preempt=sev1,Freeze=sev3"})
+    words = {each.name.removeprefix(PREFIX): each.severity for each in alerts(settings)}
+    assert {*words.values()} == {"sev1", "sev2", "sev3"}
+    own = ("Reboot", "Preempt", "Overdue", "Freeze", "EvictionRisk")
+    assert [words[name] for name in own] == ["sev1", "sev1", "sev2", "sev3", "sev3"]
+    assert [pages(word, settings) for word in ("sev1", "sev2", "critical")] == [True, False, False]
+    told = [notifies(word, settings) for word in ("sev1", "sev2", "sev3", "info")]
+    assert told == [True, True, False, True]
+    assert pages("sev2", resolve({"severities": _SEV, "severities.paging": "sev1,sev2"}))
+
+
+@pytest.mark.parametrize(
+    ("severities", "paging", "words"),
+    [
+        ("", "", []),
+        (_SEV, "", []),
+        (f"{_SEV},Reboot=sev2,Preempt=sev1", "", []),
+        ("Reboot=P1,Freeze=P3", "", ["P1"]),
+        ("Reboot=P1,Freeze=P1", "", ["P1"]),
+        ("Reboot=P3,Freeze=P3,Redeploy=P1", "critical,P1", []),
+        ("Reboot=warning,Redeploy=info", "", []),
+        (_SEV, "critical", ["sev1"]),
+        (f"{_SEV},Preempt=critical", "", ["critical"]),
+        ("critical=emergency,warning=critical,info=warning", "", []),
+    ],
+)
+def test_severities_that_should_perhaps_page(
+    severities: str, paging: str, words: list[str]
+) -> None:
+    """A word is suspect if alerts that page have got it, but not if it is plainly one of tickets,
+    and so is the old name of a level.
+    """
+    found = unrouted(resolve({"severities": severities, "severities.paging": paging}))
+    assert [*found] == words
 
 
 def test_values_file(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ server gives.
 import json
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -14,6 +15,7 @@ import yaml
 from azure_scheduled_events_exporter import __version__
 from azure_scheduled_events_exporter.alerts import Settings
 from azure_scheduled_events_exporter.alerts.groups import alerts
+from azure_scheduled_events_exporter.alerts.settings import resolve as resolve_alerts
 from azure_scheduled_events_exporter.config.resolution import resolve
 from azure_scheduled_events_exporter.doctor import alertmanager as doctor_of_alertmanager
 from azure_scheduled_events_exporter.doctor import chain, rules
@@ -34,15 +36,24 @@ def examined(
     replies: Mapping[str, Reply],
     url: str = "",
     flags: Mapping[str, str] = MappingProxyType({}),
+    words: Mapping[str, str] | None = MappingProxyType({}),
 ) -> list[Finding]:
     """Return the findings of a part of the chain whose server answers with ``replies``, with more
     settings.
+
+    Prometheus has loaded the shipped rules with these ``words`` for levels; None: its rules are
+    unknown.
     """
+    severities = "".join(f"{level}={word}\n" for level, word in (words or {}).items())
+    every = alerts(resolve_alerts({"severities": severities}))
+    loaded = {each.name: {**each.labels, "severity": each.severity} for each in every}
     config = resolve({"instance.name": "web_4", **flags}, {})
     with Canned(replies) as server:
         api = Api("--url", url or server.url)
         exporter = api if part == "Exporter" else Api("--exporter", "http://127.0.0.1:10169")
         subject = Subject(config, {}, exporter, [api], [api], [api])
+        if part == "Alertmanager" and words is not None:
+            subject.loaded_labels = loaded
         return next(list(findings) for title, findings in chain.examine(subject) if title == part)
 
 
@@ -296,6 +307,46 @@ def test_severities_of_the_rules_that_are_loaded() -> None:
         assert list(rules.examine(subject, api))
         found = the("severities", list(doctor_of_alertmanager.examine(subject, api)))
     assert found.mark == "ok", found
+
+
+_SEV = {"critical": "sev1", "warning": "sev2", "info": "sev3"}
+_MUTES_TICKETS = {
+    "source_matchers": ['severity="sev1"'],
+    "target_matchers": ['severity=~"sev2|sev3"'],
+    "equal": ["instance"],
+}
+_NAMES_PAGES = {"receiver": "team", "routes": [{"receiver": "p", "matchers": ['severity="sev1"']}]}
+
+
+def test_words_of_the_rules_that_are_loaded() -> None:
+    """Inhibitions and routes are judged with the severities of the rules in Prometheus: a team's
+    own words count, and those of the shipped rules do not.
+    """
+    replies = alertmanager(route=_NAMES_PAGES, inhibit_rules=[_OURS, _MUTES_TICKETS])
+    found = examined("Alertmanager", replies, words=_SEV)
+    assert the("inhibitions", found).mark == "warning"
+    assert "with severity=sev1 fires" in the("inhibitions", found).sentence
+    assert the("severities", found).mark == "ok"
+    found = examined("Alertmanager", replies)
+    assert the("inhibitions", found).mark == "ok"
+    assert "critical (AzureScheduledEvent" in the("severities", found).sentence
+
+
+def test_unknown_severities(tmp_path: Path) -> None:
+    """Without rules and values, what depends on severities is not said to be well or wrong."""
+    replies = alertmanager(route=_NAMES_PAGES, inhibit_rules=[_OURS, _MUTES_TICKETS])
+    found = examined("Alertmanager", replies, words=None)
+    for check in ("severities", "inhibitions"):
+        assert the(check, found).mark == "skipped"
+        assert "give --alerts.values" in the(check, found).sentence
+    values = tmp_path / "values.yaml"
+    values.write_text(yaml.safe_dump({"severities": _SEV}))
+    found = examined("Alertmanager", replies, flags={"alerts.values": str(values)}, words=None)
+    marks = [the(check, found).mark for check in ("severities", "inhibitions")]
+    assert marks == ["ok", "warning"]
+    broad = {"source_matchers": ["alertname=Down"], "target_matchers": ['severity=~".+"']}
+    replies = alertmanager(inhibit_rules=[_OURS, broad])
+    assert the("inhibitions", examined("Alertmanager", replies, words=None)).mark == "warning"
 
 
 def test_the_clock_is_judged_as_the_alert_judges_it() -> None:

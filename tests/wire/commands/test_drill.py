@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from azure_scheduled_events_exporter.alerts import resolve
+from azure_scheduled_events_exporter.alerts import load, resolve
 from azure_scheduled_events_exporter.alerts.pushed import pushed_alerts
 from azure_scheduled_events_exporter.commands.drill import command as drill
 from azure_scheduled_events_exporter.commands.drill.story import alert_of_story, story_of
@@ -121,6 +121,52 @@ def test_info_reaches_nobody(team: tuple[Alertmanager, Receiver], tmp_path: Path
     with pytest.raises(ExporterError, match="severity info notifies nobody"):
         run("--alertmanager", team[0].url, "--timeout", "2s", "--alerts.values", str(values))
     assert team[1].notifications == []
+
+
+@pytest.fixture
+def company(tmp_path: Path) -> Iterator[tuple[Alertmanager, Path]]:
+    """An Alertmanager for the words sev1, sev2 and sev3, and the values file of its rules."""
+    values = tmp_path / "the values.yaml"
+    values.write_text("severities: {critical: sev1, warning: sev2, info: sev3}\n")
+    with (
+        Receiver() as receiver,
+        Alertmanager(tmp_path, load(values, receivers(receiver.url))) as alertmanager,
+    ):
+        yield alertmanager, values
+
+
+def test_words_of_a_company(
+    company: tuple[Alertmanager, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A drill with a severity that no route names says so, and with the values file it pages."""
+    alertmanager, values = company
+    address = ("--alertmanager", alertmanager.url, "--timeout", "20s")
+    assert run(*address) == 0
+    said = capsys.readouterr().out
+    assert "Warning: no route names the severity critical, so the alert went where all" in said
+    assert "critical pages: does tickets page" in said
+    assert run(*address, "--alerts.values", str(values)) == 0
+    said = capsys.readouterr().out
+    assert "Warning" not in said
+    assert "sev1 pages: does pager page, and did the notification arrive?" in said
+    assert run(*address, "--alerts.values", str(values), "--scenario", "spot-preempt") == 0
+    assert "sev2 makes a ticket at tickets: did the" in capsys.readouterr().out
+
+
+def test_advice_repeats_the_files(tmp_path: Path) -> None:
+    """Doctor is to be run with the files that the drill had."""
+    values = tmp_path / "the values.yaml"
+    values.write_text("severities: {critical: sev1}\n")
+    with Receiver() as receiver:
+        settings = load(values, {**receivers(receiver.url), "pager.webhook-url": ""})
+        with (
+            Alertmanager(tmp_path, settings) as team,
+            pytest.raises(
+                ExporterError,
+                match=rf"run doctor --alertmanager {team.url} --alerts.values '{values}', which",
+            ),
+        ):
+            run("--alertmanager", team.url, "--timeout", "2s", "--alerts.values", str(values))
 
 
 def test_inhibition(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -129,7 +129,7 @@ alerts.values: {{ printf "%s/config/alerts-values.yaml" (include "exporter.etc" 
 {{- $disabled := get $settings "alerts.disabled" | default list -}}
 {{- $severities := get $settings "severities" | default dict -}}
 {{- $names := regexFindAll "AzureScheduledEvent[A-Za-z]+" $text -1 | uniq -}}
-{{- range $name := concat $disabled (keys $severities) -}}
+{{- range $name := concat $disabled (keys (omit $severities "critical" "warning" "info")) -}}
 {{- if not (or (has $name $names) (has (printf "AzureScheduledEvent%s" $name) $names)) -}}
 {{- fail (printf "alertsValues names %s, which is no alert: there are %s" $name ($names | join ", ")) -}}
 {{- end -}}
@@ -141,7 +141,7 @@ alerts.values: {{ printf "%s/config/alerts-values.yaml" (include "exporter.etc" 
 {{- $name := get $rule "alert" | default "" -}}
 {{- $short := trimPrefix "AzureScheduledEvent" $name -}}
 {{- if $name -}}
-{{- with get $severities $name | default (get $severities $short) }}{{ $_ := set $rule.labels "severity" . }}{{ end -}}
+{{- with coalesce (get $severities $name) (get $severities $short) (get $severities $rule.labels.severity) }}{{ $_ := set $rule.labels "severity" . }}{{ end -}}
 {{- $_ := set $rule "labels" (merge (deepCopy (get $settings "labels.add" | default dict)) $rule.labels) -}}
 {{- end -}}
 {{- if or (not $name) (not (or (has $name $disabled) (has $short $disabled))) }}{{ $rules = append $rules $rule }}{{ end -}}

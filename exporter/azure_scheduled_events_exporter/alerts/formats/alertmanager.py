@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from azure_scheduled_events_exporter.alerts.settings import PLACEHOLDERS, Settings
+from azure_scheduled_events_exporter.alerts.severities import INFO, paging, word_of
 
 from .routes import inhibitions, route, times
 from .yaml_text import to_yaml
@@ -52,8 +53,8 @@ def alertmanager_config(settings: Settings) -> str:
     }
     meaning = (
         "Alertmanager for azure-scheduled-events-exporter:"
-        f" {', '.join(settings.items('severities.paging'))} pages, info only shows, all else makes"
-        " a ticket."
+        f" {', '.join(paging(settings))} pages, {word_of(INFO, settings)} only shows, all else"
+        " makes a ticket."
     )
     return to_yaml(config, meaning, *_to_fill_in(config))
 
@@ -67,7 +68,10 @@ def fragment(settings: Settings) -> str:
         "templates": (_TEMPLATE_FILES, "Append this item to your `templates`, and copy its files."),
         "route": (
             {"receiver": f"{_PREFIX}show", "routes": [route(settings, _PREFIX)]},
-            "Put this route before your own `route.routes`. Keep your `route.receiver`.",
+            (
+                "Put the one item of `routes`, with all that is below it, first in your"
+                " `route.routes`. Ignore the `receiver` above it, and keep yours."
+            ),
         ),
         "inhibit_rules": (inhibitions(settings), "Append these items to your `inhibit_rules`."),
         "receivers": (

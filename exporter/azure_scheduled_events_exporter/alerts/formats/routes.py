@@ -14,6 +14,7 @@ from azure_scheduled_events_exporter.alerts.severities import (
     INFO,
     other_matcher,
     paging_matcher,
+    word_of,
 )
 from azure_scheduled_events_exporter.alerts.vms import MAINTENANCE, NOT_BACK
 
@@ -65,7 +66,7 @@ def route(settings: Settings, prefix: str = "") -> dict[str, Any]:
     # A group of many exporters: without this, one mail every 30 s while a fleet is rolled out or
     # scaled in.
     exporters = {"matchers": ['component="exporter"'], "group_interval": "5m"}
-    shown = {"matchers": [f'severity="{INFO}"'], "receiver": f"{prefix}show"}
+    shown = {"matchers": [f'severity="{word_of(INFO, settings)}"'], "receiver": f"{prefix}show"}
     return {
         "matchers": [_OURS],
         **times(settings, prefix),

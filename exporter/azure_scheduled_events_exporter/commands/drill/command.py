@@ -1,6 +1,7 @@
 """The flags of ``drill``, and which of its ways they choose."""
 
 import argparse
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +11,7 @@ from azure_scheduled_events_exporter.alertmanager.client import TIMEOUT_SECONDS,
 from azure_scheduled_events_exporter.alerts.settings import Settings
 from azure_scheduled_events_exporter.alerts.settings import load as load_alerts
 from azure_scheduled_events_exporter.alerts.settings import resolve as resolve_alerts
-from azure_scheduled_events_exporter.alerts.severities import notifies
+from azure_scheduled_events_exporter.alerts.severities import INFO, word_of
 from azure_scheduled_events_exporter.commands.interruption import interruptible
 from azure_scheduled_events_exporter.config.flags import argument
 from azure_scheduled_events_exporter.config.resolution import parse_assignments, resolve
@@ -153,7 +154,13 @@ def run(arguments: argparse.Namespace) -> int:
         with interruptible():
             if flags["maintenance"] is not None:
                 labels = parse_assignments("--maintenance", flags["maintenance"].split(","))
-                check_inhibition(drill.team, labels, flags["timeout"])
+                check_inhibition(
+                    drill.team,
+                    labels,
+                    drill.timeout,
+                    info=word_of(INFO, drill.settings),
+                    doctor=drill.doctor,
+                )
             else:
                 _raise_alert(drill, flags)
     except AlertmanagerError as error:
@@ -186,18 +193,27 @@ def _drill(flags: Mapping[str, Any]) -> Drill:
     story = story_of(flags["scenario"])
     catalog = alert_push.check(resolve(_exporter_settings(flags), {}))
     alert = alert_of_story(story, catalog)
+    team = Team(
+        flags["alertmanager"],
+        flags[_HTTP_CONFIG],
+        min(flags["timeout"], TIMEOUT_SECONDS),
+    )
     return Drill(
-        Team(
-            flags["alertmanager"],
-            flags[_HTTP_CONFIG],
-            min(flags["timeout"], TIMEOUT_SECONDS),
-        ),
+        team,
         story,
         alert,
-        is_told=notifies(alert.labels["severity"], _alert_settings(flags[_VALUES])),
+        settings=_alert_settings(flags[_VALUES]),
+        doctor=_doctor(team, flags),
         timeout=flags["timeout"],
         keep=flags["keep"],
     )
+
+
+def _doctor(team: Team, flags: Mapping[str, Any]) -> str:
+    """Return the command that checks the same Alertmanager with the same files."""
+    files = [(name, flags[name]) for name in (_HTTP_CONFIG, _VALUES) if flags[name] is not None]
+    more = "".join(f" --{name} {shlex.quote(file)}" for name, file in files)
+    return f"doctor --alertmanager {team.shown}{more}"
 
 
 def _alert_settings(values: str | None) -> Settings:

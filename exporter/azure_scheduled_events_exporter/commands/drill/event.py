@@ -11,6 +11,8 @@ from functools import partial
 from typing import Final
 
 from azure_scheduled_events_exporter.alertmanager.alert import Alert
+from azure_scheduled_events_exporter.alerts.settings import Settings
+from azure_scheduled_events_exporter.alerts.severities import notifies, pages
 from azure_scheduled_events_exporter.commands.interruption import Interrupted
 from azure_scheduled_events_exporter.commands.waiting import until
 from azure_scheduled_events_exporter.errors import ExporterError
@@ -54,7 +56,8 @@ class Drill:
         team: who is to be told.
         story: the event.
         alert: that of the event.
-        is_told: whether routes notify anybody of its severity.
+        settings: those of the alerts, which say what a severity does.
+        doctor: the command that looks for the cause of a failure.
         timeout: seconds that the page may take.
         keep: the event goes on, and the alert is not resolved.
     """
@@ -62,7 +65,8 @@ class Drill:
     team: Team
     story: Scenario
     alert: Alert
-    is_told: bool
+    settings: Settings
+    doctor: str
     timeout: float
     keep: bool
 
@@ -160,10 +164,11 @@ class Drill:
         end = begun.at + self.timeout
         held = self._held(event_id, end)
         say(f"{begun.seconds}: Alertmanager has the alert, for receivers: {held.shown}")
+        self._check_route(held)
         if held.is_muted:
             raise ExporterError(
                 f"{self.alert.name} is silenced or inhibited, so nobody is notified:"
-                f" run doctor --alertmanager {self.team.shown}"
+                f" run {self.doctor}"
             )
         notified = until(lambda: sorted(self.team.sent().delivered - begun.sent.delivered), end)
         if notified:
@@ -176,7 +181,29 @@ class Drill:
             )
         if not notified:
             raise self._nobody_was_told()
-        say("Alertmanager has done its part. Did the notification arrive?")
+        say(f"Alertmanager has done its part. {self._question(held)}")
+
+    def _check_route(self, held: HeldAlert) -> None:
+        """Print a warning if routes ask for severities, but none for that of an alert that pages.
+
+        Of a ticket, that says nothing: it may go wherever all others go.
+        """
+        severity = held.labels.get("severity", "")
+        if pages(severity, self.settings) and not self.team.names(severity):
+            say(
+                f"Warning: no route names the severity {severity}, so the alert went where all"
+                " others go. If your rules have words of their own for severities, give"
+                f" --alerts.values FILE. Otherwise add a route: {self.doctor}"
+            )
+
+    def _question(self, held: HeldAlert) -> str:
+        """Return what only people can answer. Rules may have words that the settings do not."""
+        severity = held.labels.get("severity", "")
+        if pages(severity, self.settings):
+            return f"{severity} pages: does {held.shown} page, and did the notification arrive?"
+        if severity == self.alert.labels["severity"]:
+            return f"{severity} makes a ticket at {held.shown}: did the notification arrive?"
+        return f"{severity} went to {held.shown}: is that right, and did the notification arrive?"
 
     def _held(self, event_id: str, end: float) -> HeldAlert:
         """Return the alert once Alertmanager has it; ExporterError: not until ``end``."""
@@ -185,15 +212,15 @@ class Drill:
         if held is None:
             raise ExporterError(
                 f"{name} has not reached {self.team.shown} within {format_duration(self.timeout)}:"
-                " run doctor with --prometheus and --alertmanager, which checks targets, rules and"
-                " routes"
+                f" run {self.doctor} --prometheus URL, which checks targets, rules and routes"
             )
         return held
 
     def _nobody_was_told(self) -> ExporterError:
-        hint = f"run doctor --alertmanager {self.team.shown}, which checks receivers and group_wait"
-        if not self.is_told:
-            hint = f"severity {self.alert.labels['severity']} notifies nobody"
+        hint = f"run {self.doctor}, which checks receivers and group_wait"
+        severity = self.alert.labels["severity"]
+        if not notifies(severity, self.settings):
+            hint = f"severity {severity} notifies nobody"
         limit = format_duration(self.timeout)
         return ExporterError(
             f"Alertmanager notified nobody of {self.alert.name} within {limit}: {hint}"

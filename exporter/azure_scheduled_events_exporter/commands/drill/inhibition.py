@@ -3,7 +3,6 @@
 import time
 from collections.abc import Mapping
 
-from azure_scheduled_events_exporter.alerts.severities import INFO
 from azure_scheduled_events_exporter.alerts.vms import MAINTENANCE
 from azure_scheduled_events_exporter.commands.waiting import until
 from azure_scheduled_events_exporter.errors import ExporterError, UsageError
@@ -16,13 +15,17 @@ from .team import HeldAlert, Team
 _MATCHER = 'drill="true"'
 
 
-def check_inhibition(team: Team, labels: Mapping[str, str], timeout: float) -> None:
+def check_inhibition(
+    team: Team, labels: Mapping[str, str], timeout: float, *, info: str, doctor: str
+) -> None:
     """Raise the alert that a VM is in maintenance, then the team's own one, and resolve both.
 
     Args:
         team: the team's Alertmanager.
         labels: those of the team's alert.
         timeout: seconds until Alertmanager has an alert.
+        info: the severity of the alert that a VM is in maintenance.
+        doctor: the command that looks for the cause of a failure.
 
     Raises:
         UsageError: the labels are not those of an alert.
@@ -35,12 +38,12 @@ def check_inhibition(team: Team, labels: Mapping[str, str], timeout: float) -> N
         )
     name = labels["alertname"]
     own = {**labels, "drill": "true"}
-    marked = {**own, "alertname": MAINTENANCE, "severity": INFO, "component": "maintenance"}
+    marked = {**own, "alertname": MAINTENANCE, "severity": info, "component": "maintenance"}
     texts = {"summary": f"{DRILL}: {name}.", "description": MARK}
     try:
         for each in (marked, own):
             team.put(each, texts, ends_in=KEPT_SECONDS)
-            found = _held(team, each["alertname"], timeout)
+            found = _held(team, each["alertname"], timeout, doctor)
     finally:
         for each in (own, marked):
             team.put(each, texts, ends_in=0)
@@ -52,12 +55,11 @@ def check_inhibition(team: Team, labels: Mapping[str, str], timeout: float) -> N
     say(f"{name} is inhibited while its VM is in maintenance. Both alerts are resolved.")
 
 
-def _held(team: Team, name: str, timeout: float) -> HeldAlert:
+def _held(team: Team, name: str, timeout: float, doctor: str) -> HeldAlert:
     """Return the alert ``name`` once Alertmanager has it; ExporterError: not in time."""
     found = until(lambda: team.holding(_MATCHER, name), time.monotonic() + timeout)
     if found is None:
         raise ExporterError(
-            f"{name} has not reached {team.shown} within {format_duration(timeout)}:"
-            f" run doctor --alertmanager {team.shown}"
+            f"{name} has not reached {team.shown} within {format_duration(timeout)}: run {doctor}"
         )
     return found

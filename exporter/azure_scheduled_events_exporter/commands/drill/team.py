@@ -7,9 +7,11 @@ from collections.abc import Callable, Mapping
 from itertools import chain
 from typing import Any, Final, NamedTuple, TypeVar
 
+import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from azure_scheduled_events_exporter.alertmanager.client import AlertmanagerClient, posted
+from azure_scheduled_events_exporter.doctor.matchers import severity_matchers
 from azure_scheduled_events_exporter.errors import ExporterError
 
 _REQUESTS: Final = "alertmanager_notification_requests"  # …_total and …_failed_total
@@ -57,6 +59,12 @@ class Team(AlertmanagerClient):
             "alerts", _held, "/api/v2/alerts", filter=[matcher, f'alertname="{name}"']
         )
 
+    def names(self, severity: str) -> bool:
+        """Return whether a route names ``severity``, or no route asks for any."""
+        route = self._asked("its configuration", _route, "/api/v2/status")
+        asked = [*severity_matchers(route)]
+        return not asked or any(each.accepts({"severity": severity}) for each in asked)
+
     def _asked(
         self, what: str, read: Callable[[bytes], _Value], path: str, **params: Any
     ) -> _Value:
@@ -79,6 +87,18 @@ def _sent(answer: bytes) -> Sent:
         counter = failed if sample.name == f"{_REQUESTS}_failed_total" else tried
         counter[sample.labels["integration"]] += int(sample.value)
     return Sent(tried - failed, failed)
+
+
+def _route(answer: bytes) -> Mapping[str, Any]:
+    """Return the tree of routes; ValueError: there is none."""
+    original = json.loads(answer)["config"]["original"]
+    try:
+        route = yaml.safe_load(original)["route"]
+    except yaml.YAMLError as error:
+        raise ValueError(error) from None
+    if not isinstance(route, Mapping):
+        raise TypeError(route)
+    return route
 
 
 def _held(answer: bytes) -> HeldAlert | None:
