@@ -200,7 +200,7 @@ class TestShell:
 
 
 SAFE = re.compile(
-    r"(python -m (alerts|dashboards) .*|(promtool|amtool) check\S* .*"
+    r"(python -m (alerts|dashboards) .*|(promtool|amtool) (check\S*|config routes test) .*"
     rf"|{PROGRAM} (assets|check-config|simulate --list|\S+ --help).*)"
 )
 

@@ -130,7 +130,10 @@ def test_wrong_values_are_refused(setting: str, said: str) -> None:
             "alertsValues.severities.Prempt=page",
             "alertsValues names Prempt, which is no alert: there are",
         ),
-        ("alertsValues.severities.critical=1", "expected string, but got number|got number, want"),
+        (
+            "alertsValues.severities.critical=1",
+            r"severities.critical: Invalid type\. Expected: string|got number, want string",
+        ),
         (
             r"alertsValues.maintenance\.within={cluster}",
             "cannot change maintenance.within .* export the chart",

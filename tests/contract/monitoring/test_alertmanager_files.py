@@ -1,6 +1,9 @@
 """The exported configuration in a real Alertmanager, alone and beside a team's own."""
 
+import base64
 import json
+import os
+import subprocess
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,9 +15,10 @@ import yaml
 from azure_scheduled_events_exporter.alertmanager.client import posted
 from azure_scheduled_events_exporter.commands.cli import main
 from support.charts import helm
+from support.documented import blocks
 from support.monitoring.paging import ConfiguredAlertmanager, Receiver
-from support.paths import DATA
-from support.programs import NOBODY, eventually, fetch
+from support.paths import DATA, ROOT
+from support.programs import NOBODY, environment, eventually, fetch
 from support.servers.certificates import Authority
 from support.servers.mail_server import MailServer
 
@@ -79,7 +83,8 @@ def stack(folder: Path, *values: Path) -> Path:
     flags = [flag for path in files for flag in ("--values", str(path))]
     done = helm("template", "monitoring", str(CHART), *flags)
     assert done.returncode == 0, done.stderr
-    for name, text in yaml.safe_load(done.stdout)["stringData"].items():
+    for name, encoded in yaml.safe_load(done.stdout)["data"].items():
+        text = base64.b64decode(encoded).decode()
         (folder / name).write_text(text.replace(MOUNTED, str(folder)))
     return folder / "alertmanager.yaml"
 
@@ -195,6 +200,31 @@ def test_beside_a_team(form: Any, values: tuple[Path, ...], tmp_path: Path) -> N
             assert receivers_of(url, labels) == [name]
         assert receivers_of(url, REBOOT) == ["pager"]
         assert receivers_of(url, FREEZE) == ["tickets"]
+
+
+def test_the_documented_look_at_the_merged_configuration(tmp_path: Path) -> None:
+    """The page's command prints what Helm makes of a team's values and ours, and checks it."""
+    export(tmp_path / "rendered", f"http://{NOBODY}")
+    (tmp_path / "yours.yaml").write_text(TEAM.read_text())
+    page = ROOT / "docs" / "existing-alertmanager.md"
+    (text,) = (block.text for block in blocks(page) if "helm template" in block.text)
+    done = subprocess.run(
+        [
+            "bash",
+            "-e",
+            "-c",
+            text.replace("prometheus-community/kube-prometheus-stack", str(CHART)),
+        ],
+        cwd=tmp_path,
+        env=environment(PATH=f"{ROOT / '.tools/usr/bin'}{os.pathsep}{os.environ['PATH']}"),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    receivers = yaml.safe_load((tmp_path / "merged.yml").read_text())["receivers"]
+    names = {each["name"] for each in receivers}
+    assert {"team-pager", "team-slack", "azure-pager", "azure-tickets"} <= names
 
 
 def test_stack_keeps_its_defaults(tmp_path: Path) -> None:
