@@ -107,10 +107,12 @@ def chosen(store: Store, event_id: str | None) -> Lifecycle:
 
 def sources_of(store: Store, life: Lifecycle, trace_link: str = "") -> Sources:
     """Return all that the journal has about an event."""
+    runs = list(store.hook_runs.all())
     return Sources(
         life=life,
         transitions=tuple(_transitions(store, life.event_id)),
-        runs=tuple(run for run in store.hook_runs.all() if run.event_id == life.event_id),
+        runs=tuple(run for run in runs if run.event_id == life.event_id),
+        hooks=tuple(sorted({run.command for run in runs})),
         asked=tuple(
             Asked(request.operator, request.approver, request.created, result)
             for request, result in store.requests.all()

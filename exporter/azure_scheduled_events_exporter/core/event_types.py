@@ -24,7 +24,8 @@ https://learn.microsoft.com/azure/virtual-machines/linux/scheduled-events (Event
 """
 
 PREEMPT_NOTICE = (
-    "Azure documents a notice of at least 30 seconds, best effort; people report less than 10."
+    "Azure documents a notice of at least 30 seconds, best effort; people report less than 10"
+    " seconds."
 )
 """The first half is in the table of that page; the second is from
 https://github.com/Azure/karpenter-provider-azure/issues/1769.

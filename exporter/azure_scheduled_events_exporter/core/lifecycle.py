@@ -133,6 +133,9 @@ class Lifecycle:
         approval: who approved it and when, once that is known.
         started_at: when it was first seen Started. If only a boot of this VM proves the start: the
             boot, or NotBefore if that was earlier and no approval had been sent from here.
+        pending_until: when a document had last shown it before its start, seconds since the epoch;
+            None if the documents before the start were those of an earlier run. shown_until: when
+            one had last shown it before its end, likewise.
         proven_by_boot: whether only a boot of this VM shows that it started.
         outcome: how it ended: completed, cancelled, lost or withdrawn; ended_at: when that was
             seen.
@@ -147,6 +150,8 @@ class Lifecycle:
         observed_pause: seconds of this VM's longest pause while the event was Started, so far; None
             if nobody measured from its start on, as for events of other VMs. pauses: how many
             pauses of 0.1 s or more there were.
+        pause_ended: when the longest pause had ended, as :class:`.pause.Pause` says; of another
+            boot than the start if the VM restarted in it.
         impact: what else was measured while it was Started, so far; None likewise.
         kind: its kind when it was last observed; of an ended event, that at its end.
         paused_longer: whether this VM was paused for longer than announced, and than what the
@@ -162,9 +167,11 @@ class Lifecycle:
     request: Approval | None = None
     approval: Approval | None = None
     started_at: Timestamp | None = None
+    pending_until: float | None = None
     proven_by_boot: bool = False
     outcome: Transition | None = None
     ended_at: Timestamp | None = None
+    shown_until: float | None = None
     has_returned: bool = False
     moves: tuple[Move, ...] = ()
     vm_name: str | None = None
@@ -172,6 +179,7 @@ class Lifecycle:
     most_resources: int = 0
     observed_pause: float | None = None
     pauses: int = 0
+    pause_ended: Timestamp | None = None
     impact: Impact | None = None
     kind: Kind = Kind.ANNOUNCED
     paused_longer: bool = False

@@ -57,7 +57,8 @@ def paused(life: Lifecycle, pause: Pause | None, *, begins: bool) -> Lifecycle:
     count = life.pauses
     if pause.seconds >= NOISE_SECONDS:
         count += 1
-    longest = max(pause.seconds, life.observed_pause or 0.0)
-    if longest == life.observed_pause and count == life.pauses:
-        return life
-    return replace(life, observed_pause=longest, pauses=count)
+    if life.observed_pause is None or pause.seconds > life.observed_pause:
+        life = replace(life, observed_pause=pause.seconds, pause_ended=pause.ended)
+    if count != life.pauses:
+        life = replace(life, pauses=count)
+    return life

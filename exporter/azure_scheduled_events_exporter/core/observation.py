@@ -142,7 +142,7 @@ def observe(
         if before is None and event.event_id in ended:
             before, returned = _returned(ended.pop(event.event_id), event, context)
             changes.append(returned)
-        after, new_changes = _seen(before, event, context)
+        after, new_changes = _seen(before, event, context, known.seen.get(event.event_id))
         current[event.event_id] = after
         changes.extend(new_changes)
     for event_id, before in known.current.items():
@@ -155,6 +155,7 @@ def observe(
         # Nobody watched when an event left that was last shown in an earlier run.
         watched = context.watched and was_shown
         life = _shown(before, before.event, context)
+        life = replace(life, shown_until=known.seen.get(event_id))
         gone = _gone(life, context, watched=watched)
         changes.extend(gone)
         ended[event_id] = _with_kind(gone[-1], context).lifecycle
@@ -187,9 +188,16 @@ def _returned(
     ended: Lifecycle, event: ScheduledEvent, context: ObservationContext
 ) -> tuple[Lifecycle, Change]:
     """Make an ended event current again. Remove the values that only the wrong end set."""
-    life = replace(ended, outcome=None, ended_at=None, has_returned=True)
+    life = replace(ended, outcome=None, ended_at=None, shown_until=None, has_returned=True)
     if ended.proven_by_boot:
-        life = replace(life, started_at=None, proven_by_boot=False, observed_pause=None, pauses=0)
+        life = replace(
+            life,
+            started_at=None,
+            proven_by_boot=False,
+            observed_pause=None,
+            pauses=0,
+            pause_ended=None,
+        )
         if ended.approved_by is Approver.DEADLINE:
             life = replace(life, approval=None)
     life = life.with_move(Transition.RETURNED, context.now, life.not_before)
@@ -220,9 +228,15 @@ def _shown(life: Lifecycle, event: ScheduledEvent, context: ObservationContext) 
 
 
 def _seen(
-    before: Lifecycle | None, event: ScheduledEvent, context: ObservationContext
+    before: Lifecycle | None,
+    event: ScheduledEvent,
+    context: ObservationContext,
+    last_seen: float | None,
 ) -> tuple[Lifecycle, list[Change]]:
-    """Apply :data:`PRESENT` to an event that is in the document."""
+    """Apply :data:`PRESENT` to an event that is in the document.
+
+    ``last_seen``: when a document of this run had last shown it; None if none had.
+    """
     if before is not None and event is before.event and context.vm_name in {None, before.vm_name}:
         return before, []  # the same document again, at most polls
     shown = _state(event)
@@ -239,7 +253,7 @@ def _seen(
     if event.not_before is not None and life.state is not State.STARTED:
         life = replace(life, not_before=event.not_before)
     if shown is State.STARTED and state_before is not State.STARTED:
-        life = _begins(before, life, context)
+        life = _begins(before, replace(life, pending_until=last_seen), context)
     changes = []
     for transition in PRESENT.get((state_before, shown), ()):
         happened = _apply(transition, before, life, context)

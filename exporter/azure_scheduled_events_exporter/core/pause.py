@@ -31,15 +31,20 @@ No Freeze takes 15 minutes.
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """The longest pause of this VM in a period, in seconds to the millisecond.
-
-    ``is_boot``: the VM has booted in between.
+    """The longest pause of this VM in a period.
 
     A boot takes so long that whatever else paused the VM does not matter.
+
+    Attributes:
+        seconds: how long it was, to the millisecond.
+        is_boot: whether the VM has booted in between.
+        ended: when it was noticed: up to a poll after its end, or, if only time synchronization
+            showed it, after the correction of the clock. None if there was no pause.
     """
 
     seconds: float
     is_boot: bool = False
+    ended: Timestamp | None = None
 
 
 def gap(before: Timestamp, now: Timestamp, planned: float) -> float:
@@ -66,8 +71,9 @@ def between_runs(last: Timestamp, first: Timestamp) -> Pause | None:
     """
     if last.boot_id == first.boot_id:
         planned = first.monotonic - last.monotonic
-        return Pause(round(gap(last, first, planned), 3))
+        seconds = round(gap(last, first, planned), 3)
+        return Pause(seconds, ended=first if seconds > 0 else None)
     away = first.wall - last.wall
     if away <= 0:
         return None
-    return Pause(round(away, 3), is_boot=True)
+    return Pause(round(away, 3), is_boot=True, ended=first)

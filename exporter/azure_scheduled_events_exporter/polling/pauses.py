@@ -123,6 +123,7 @@ class Pauses:
         self._taken: Timestamp | None = None  # when it was last taken; None while nobody measures
         self._ticked = 0.0  # when the last tick was
         self._largest = 0.0
+        self._largest_at = 0.0  # when the tick was that was late by so much
 
     def restore(self, heartbeat: Timestamp | None) -> None:
         """Begin with the last heartbeat of the previous run; None if it left none."""
@@ -143,9 +144,14 @@ class Pauses:
             planned = now.monotonic - self._taken.monotonic
             by_wall = gap(self._taken, now, planned)
             largest = max(self._largest, by_wall)
+            ended = now
+            if self._largest >= by_wall:
+                since = now.monotonic - self._largest_at
+                ended = Timestamp(now.wall - since, self._largest_at, now.boot_id)
             self._taken = now
             self._largest = 0.0
-        return Pause(round(largest, 3))
+        seconds = round(largest, 3)
+        return Pause(seconds, ended=ended if seconds > 0 else None)
 
     def attend(self, known: Lifecycles, *, is_last: bool = False) -> None:
         """Sample while this VM has an event, and write a heartbeat while one is Started.
@@ -204,5 +210,7 @@ class Pauses:
         late = now - self._ticked - TICK_SECONDS
         if NOISE_SECONDS <= late < QUOTA_SECONDS:
             late -= self.quota.stopped()
-        self._largest = max(self._largest, late)
+        if late > self._largest:
+            self._largest = late
+            self._largest_at = now
         self._ticked = now

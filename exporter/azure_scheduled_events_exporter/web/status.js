@@ -5,6 +5,7 @@
 const REFRESH = 2000; // milliseconds
 const REQUEST_TIMEOUT = 4000;
 const UNITS = [["d", 86400], ["h", 3600], ["m", 60], ["s", 1]];
+const MOST_UNITS = 3;
 const page = document.getElementById("main");
 const lost = document.getElementById("lost");
 let serverTime = 0; // what the server's clock said in its last answer ...
@@ -15,12 +16,14 @@ let busy = false;
 function length(seconds) {
   let rest = Math.trunc(seconds);
   const parts = [];
+  let told = 0;
   for (const [unit, size] of UNITS) {
     const count = Math.floor(rest / size);
     rest -= count * size;
-    if (count) parts.push(`${count}${unit}`);
+    if (count || parts.length) parts.push(`${count}${unit}`);
+    if (count && parts.length <= MOST_UNITS) told = parts.length;
   }
-  return parts.slice(0, 3).join(" ") || "0s";
+  return parts.slice(0, told).join(" ") || "0s";
 }
 
 function countdown(seconds) {

@@ -20,6 +20,7 @@ LONGEST_TEXT = 500
 
 _MINUTE = 60.0
 _NOISE = PAUSE_BOUNDS[0]
+_MOST_UNITS = 3
 _UNITS = (("d", 86400), ("h", 3600), ("m", 60), ("s", 1))
 
 SOURCES: Mapping[str, str] = {
@@ -155,17 +156,20 @@ def impact(seconds: float | None) -> str:
 
 
 def length(seconds: float) -> str:
-    """Return ``seconds`` in up to three units: ``2d 3h 14m``, ``14m 32s``.
+    """Return ``seconds`` in up to three units that follow each other: ``2d 0h 14m``, ``14m 32s``.
 
-    Fractions of a second are cut off.
+    Fractions of a second are cut off, and units at the end of which there are none.
     """
     rest = int(seconds)
-    parts = []
+    parts: list[str] = []
+    told = 0
     for unit, size in _UNITS:
         count, rest = divmod(rest, size)
-        if count:
+        if count or parts:
             parts.append(f"{count}{unit}")
-    return " ".join(parts[:3]) or "0s"
+        if count and len(parts) <= _MOST_UNITS:
+            told = len(parts)
+    return " ".join(parts[:told]) or "0s"
 
 
 def paused(seconds: float) -> str:

@@ -241,7 +241,8 @@ def test_keyboard_and_screen_reader(
 def test_script_and_server_tell_times_alike(exporter: Exporter, context: BrowserContext) -> None:
     """The words of a time do not change when the script takes over from the server."""
     page = opened(context, exporter.url)
-    moments = [0, 0.4, 0.9, 1, 59.9, 60, 872.5, 3599, 3600, 3661, 86399, 93784, 259200, 1e7]
+    moments = [0, 0.4, 0.9, 1, 59.9, 60, 872.5, 3599, 3600, 3604, 3661, 7259]
+    moments += [86399, 86405, 93784, 259200, 1e7]
     moments += [-moment for moment in moments]
     told = page.evaluate(
         "(all) => all.map((one) => [length(Math.abs(one)), countdown(one), ago(one)])", moments

@@ -49,12 +49,20 @@ def test_the_clock_that_got_furthest_tells(late: tuple[float, float], seconds: f
             Pause(0.0),
             id="the exporter alone was down, or the VM suspended meanwhile",
         ),
-        pytest.param(read(67.5, 60.0), Pause(7.5), id="... and the VM was frozen meanwhile"),
+        pytest.param(
+            read(67.5, 60.0),
+            Pause(7.5, ended=read(67.5, 60.0)),
+            id="... and the VM was frozen meanwhile",
+        ),
         pytest.param(read(-60.0, 60.0), Pause(0.0), id="... or its wall clock was set back"),
-        pytest.param(read(95.4321, -790.0, "boot-2"), Pause(95.432, is_boot=True), id="a reboot"),
+        pytest.param(
+            read(95.4321, -790.0, "boot-2"),
+            Pause(95.432, is_boot=True, ended=read(95.4321, -790.0, "boot-2")),
+            id="a reboot",
+        ),
         pytest.param(
             read(7200.0, 0.0, "boot-2"),
-            Pause(7200.0, is_boot=True),
+            Pause(7200.0, is_boot=True, ended=read(7200.0, 0.0, "boot-2")),
             id="switched off for two hours",
         ),
         pytest.param(

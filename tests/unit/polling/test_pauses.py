@@ -116,6 +116,7 @@ def test_what_ticks_see(journal: Journal, waits: list[Passing], largest: float) 
         found = pauses.take()
         assert found is not None
         assert found.seconds == pytest.approx(largest, abs=0.0015)
+        assert (found.ended is None) is (found.seconds == 0)
         assert pauses.take() == Pause(0.0)
         machine.passes(3.0, 3.0)
         before_its_tick = pauses.take()
@@ -123,6 +124,20 @@ def test_what_ticks_see(journal: Journal, waits: list[Passing], largest: float) 
         assert before_its_tick.seconds == pytest.approx(
             3.0 - TICK_SECONDS, abs=TICK_SECONDS + 0.001
         )
+
+
+def test_when_a_pause_ended(journal: Journal) -> None:
+    """A pause that a tick sees has ended at that tick; one of the wall clock alone, at the poll."""
+    with ticking(journal, late(0.0), late(5.5), late(0.0), late(0.0)) as (machine, pauses):
+        found = pauses.take()
+        assert found is not None
+        assert found.ended is not None
+        assert machine.now().wall - found.ended.wall == pytest.approx(3 * TICK_SECONDS)
+        assert machine.now().monotonic - found.ended.monotonic == pytest.approx(3 * TICK_SECONDS)
+        machine.passes(7.5, 0.0)
+        corrected = pauses.take()
+        assert corrected is not None
+        assert corrected.ended == machine.now()
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,12 @@ from support.paths import PAYLOADS
 from support.programs import eventually
 
 WRITTEN_BY = "Written by a test."
-NOTHING: Mapping[str, Any] = {"observed_pause": None, "pauses": 0, "impact": None}
+NOTHING: Mapping[str, Any] = {
+    "observed_pause": None,
+    "pauses": 0,
+    "pause_ended": None,
+    "impact": None,
+}
 """The impact of an event that nobody has measured."""
 LINK = "https://traces.example/{}"
 Compare = Callable[[str, str], None]
@@ -168,5 +173,6 @@ def test_measured_impact(machine: Callable[..., Machine], golden: Compare) -> No
     play(vm)
     readings = Readings(Timestamp(START, 0.0, "boot-1"))
     impact = Impact(readings, readings, before=Tcp(3, 0), during=Tcp(412, 19), clock_step=41.1)
-    measured = {"observed_pause": 41.25, "pauses": 2, "impact": impact}
+    ended = Timestamp(START + 97.0, 97.0 + 100_000, "boot-1")
+    measured = {"observed_pause": 41.25, "pauses": 2, "pause_ended": ended, "impact": impact}
     golden("reports/paused-longer.md", reports(vm, measured)[0])

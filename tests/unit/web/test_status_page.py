@@ -405,6 +405,8 @@ def test_command_to_copy_is_never_hostile() -> None:
         (59.9, "59.9s"),
         (85.5, "1m 25s"),
         (7200.0, "2h"),
+        (7259.0, "2h 0m 59s"),
+        (86_405.0, "1d"),
     ],
 )
 def test_history_tells_how_long_the_vm_stood_still(seconds: float, words: str) -> None:

@@ -7,12 +7,12 @@ import re
 
 from azure_scheduled_events_exporter.errors import printable
 
-from .model import Line, Link, Output, Quoted, Report, Section, Table
+from .model import Fact, Line, Link, Output, Quoted, Report, Section, Table
 
 
 def markdown(report: Report, written_by: str) -> str:
     """Return the report; ``written_by`` says which program wrote it."""
-    parts = [f"# {_line(report.title)}", _line(report.summary)]
+    parts = [f"# {_line(report.title)}", _facts(report.summary)]
     for section in report.sections:
         parts += _section(section)
     parts.append(written_by)
@@ -22,12 +22,16 @@ def markdown(report: Report, written_by: str) -> str:
 def _section(section: Section) -> list[str]:
     parts = [f"## {section.title}"]
     if section.facts:
-        parts.append("\n".join(f"- **{each.name}:** {_line(each.value)}" for each in section.facts))
+        parts.append(_facts(section.facts))
     if section.table is not None:
         parts.append(_table(section.table))
     parts += _notes(section.notes)
     parts += [_output(output) for output in section.outputs]
     return parts
+
+
+def _facts(facts: tuple[Fact, ...]) -> str:
+    return "\n".join(f"- **{each.name}:** {_line(each.value)}" for each in facts)
 
 
 def _notes(notes: tuple[Line, ...]) -> list[str]:

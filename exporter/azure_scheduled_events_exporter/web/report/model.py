@@ -75,7 +75,7 @@ class Report:
     """A report: title, summary, and parts."""
 
     title: Line
-    summary: Line
+    summary: tuple[Fact, ...]
     sections: tuple[Section, ...]
 
 
@@ -104,6 +104,7 @@ class Sources:
         life: the event.
         transitions: its transitions, the oldest first.
         runs: what hooks ran for it, the oldest first.
+        hooks: the command lines of the hooks that the journal knows, also from other events.
         asked: the requests to approve it, the oldest first.
         others: events that were current at the same time.
         trace_link: the address of its trace; ``""`` if nobody has given one.
@@ -112,6 +113,7 @@ class Sources:
     life: Lifecycle
     transitions: tuple[Record, ...] = ()
     runs: tuple[HookRun, ...] = ()
+    hooks: tuple[str, ...] = ()
     asked: tuple[Asked, ...] = ()
     others: tuple[Lifecycle, ...] = ()
     trace_link: str = ""

@@ -3,7 +3,7 @@
 from azure_scheduled_events_exporter.errors import printable
 from azure_scheduled_events_exporter.web.html import Markup, file_text, joined, tag
 
-from .model import Line, Link, Output, Quoted, Report, Section, Table
+from .model import Fact, Line, Link, Output, Quoted, Report, Section, Table
 
 _HEAD = Markup(
     '<meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1">'
@@ -34,7 +34,7 @@ def page(report: Report, written_by: str) -> str:
     main = tag(
         "main",
         tag("h1", _line(report.title)),
-        tag("p", _line(report.summary)),
+        _facts(report.summary),
         *map(_section, report.sections),
     )
     body = tag("body", main, tag("footer", tag("p", written_by, class_="remark")))
@@ -42,16 +42,18 @@ def page(report: Report, written_by: str) -> str:
 
 
 def _section(section: Section) -> Markup:
-    facts = [
-        tag("div", tag("dt", each.name), tag("dd", _line(each.value))) for each in section.facts
-    ]
     parts = [tag("h2", section.title)]
-    if facts:
-        parts.append(tag("dl", *facts))
+    if section.facts:
+        parts.append(_facts(section.facts))
     if section.table is not None:
         parts.append(_table(section.table))
     outputs = map(_output, section.outputs)
     return tag("section", *parts, _notes(section.notes), *outputs)
+
+
+def _facts(facts: tuple[Fact, ...]) -> Markup:
+    rows = (tag("div", tag("dt", each.name), tag("dd", _line(each.value))) for each in facts)
+    return tag("dl", *rows)
 
 
 def _notes(notes: tuple[Line, ...]) -> Markup | None:

@@ -1,4 +1,4 @@
-"""The timeline of a report: transitions, hooks and requests in the order in which they happened.
+"""The timeline of a report: what happened and was measured, the oldest first.
 
 Pure.
 """
@@ -14,24 +14,24 @@ from azure_scheduled_events_exporter.core.lifecycle import (
     Transition,
 )
 from azure_scheduled_events_exporter.core.records import Record
-from azure_scheduled_events_exporter.times import iso_time
-from azure_scheduled_events_exporter.web.wording import OUTCOMES, length
+from azure_scheduled_events_exporter.web.wording import OUTCOMES, length, paused
 
+from . import hooks
+from .answer import clock_time
+from .course import boots, is_end_watched, is_start_watched
+from .measured import is_pause_a_restart
 from .model import Line, Quoted, Sources, Table
 
-_STEPS = {
-    Transition.STARTED: "Started: the impact is possible from now on.",
-    Transition.RETURNED: "It is in the document again after its end.",
-}
+_RETURNED = "It is in the document again after its end."
 _APPROVED = {
     Approver.EXPORTER: "Approved by the policy of this exporter.",
     Approver.OPERATOR: "Approved by a person on this VM.",
     Approver.HOOK: "Approved by a hook on this VM.",
-    Approver.EXTERNAL: "Approved elsewhere: it starts before NotBefore.",
-    Approver.DEADLINE: "NotBefore has come without an approval.",
+    Approver.EXTERNAL: (
+        "Approved, at the latest at this moment, but not by this exporter: it starts before"
+        " NotBefore."
+    ),
 }
-
-PROVEN_BY_BOOT = "Nobody watched it start: this VM has booted since, so it happened."
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,27 +47,40 @@ def timeline(sources: Sources) -> Table:
         *_transitions(sources),
         *_runs(sources),
         *_requests(sources),
+        *_of_the_vm(life),
+        *_not_before(life),
     ]
-    if life.not_before is not None and life.state is not State.ADVISORY:
-        steps.append(_Step(life.not_before, (_not_before(life, life.not_before),)))
     begun = int(life.first_seen.wall)  # the journal has the times of transitions in whole seconds
     rows = tuple(
-        ((_clock(step.at),), (_after(int(step.at) - begun),), step.what)
+        ((clock_time(step.at),), (_after(int(step.at) - begun),), step.what)
         for step in sorted(steps, key=lambda step: step.at)
     )
     return Table(("Time", "After", "What"), rows)
 
 
-def _not_before(life: Lifecycle, due: float) -> str:
-    if life.ended_at is not None and life.ended_at.wall < due:
-        return "NotBefore: the event was over before it."
-    if life.started_at is not None and life.started_at.wall < due:
-        return "NotBefore: the event had started before it."
-    return "NotBefore: without an approval, the event starts from now on."
+def _not_before(life: Lifecycle) -> Iterator[_Step]:
+    """Yield NotBefore, unless the event was first seen after it, or started or ended before it."""
+    due = life.not_before
+    if due is None or life.state is State.ADVISORY or due < life.first_seen.wall:
+        return
+    moments = [moment.wall for moment in (life.started_at, life.ended_at) if moment is not None]
+    if min(moments, default=due) >= due:
+        yield _Step(due, ("NotBefore: without an approval, the event starts from then on.",))
 
 
-def _clock(seconds: float) -> str:
-    return iso_time(seconds).replace("T", " ").removesuffix("Z")
+def _of_the_vm(life: Lifecycle) -> Iterator[_Step]:
+    """Yield the boots of this VM, and its longest pause."""
+    for booted_at in boots(life):
+        yield _Step(booted_at, ("This VM booted.",))
+    seconds = life.observed_pause
+    if life.pause_ended is None or seconds is None or life.pauses == 0:
+        return
+    began, ended = "The longest pause of this VM began", "The longest pause of this VM ended"
+    if is_pause_a_restart(life):
+        began = "The last sign of life before the restart of this VM"
+        ended = "The exporter of this VM ran again"
+    yield _Step(life.pause_ended.wall - seconds, (f"{began} (about).",))
+    yield _Step(life.pause_ended.wall, (f"{ended}, {paused(seconds)} later.",))
 
 
 def _after(seconds: float) -> str:
@@ -82,14 +95,11 @@ def _transitions(sources: Sources) -> Iterator[_Step]:
         if transition == Transition.STARTED and not life.announced:
             continue  # the first line says so
         at = datetime.fromisoformat(str(record["at"])).timestamp()
-        text = _text(record, before)
-        if transition == Transition.COMPLETED and life.proven_by_boot:
-            text = f"No longer in the document. {PROVEN_BY_BOOT}"
-        yield _Step(at, (text,))
+        yield _Step(at, (_text(record, before, life),))
         before = record.get("not_before")
 
 
-def _text(record: Record, before: object) -> str:
+def _text(record: Record, before: object, life: Lifecycle) -> str:
     """Return a sentence for a transition; ``before``: NotBefore at the transition before it."""
     transition = str(record["transition"])
     match transition:
@@ -100,12 +110,36 @@ def _text(record: Record, before: object) -> str:
             return f"Rescheduled: NotBefore from {_readable(before)} to {_readable(after)}."
         case Transition.APPROVED:
             return _approved(record)
-    if transition in _STEPS:
-        return _STEPS[Transition(transition)]
+    return _of_the_life(transition, life)
+
+
+def _of_the_life(transition: str, life: Lifecycle) -> str:
+    """Return a sentence for a transition that needs no more than the event."""
+    match transition:
+        case Transition.STARTED:
+            return _started(life)
+        case Transition.COMPLETED:
+            return _completed(life)
+        case Transition.RETURNED:
+            return _RETURNED
     if transition in OUTCOMES:
         name, said = OUTCOMES[Transition(transition)]
         return f"{name.capitalize()}. {said}"
     return transition
+
+
+def _started(life: Lifecycle) -> str:
+    if is_start_watched(life):
+        return "Started: the impact is possible from now on."
+    return "Seen Started: the impact may have begun earlier, while nobody watched."
+
+
+def _completed(life: Lifecycle) -> str:
+    if life.proven_by_boot:
+        return "No longer in the document. Nobody watched its start and its end."
+    if is_end_watched(life):
+        return "No longer in the document: completed."
+    return "No longer in the document: completed, now or earlier, while nobody watched."
 
 
 def _first_seen(record: Record) -> str:
@@ -131,19 +165,21 @@ def _readable(moment: object) -> str:
 
 def _runs(sources: Sources) -> Iterator[_Step]:
     for run in sources.runs:
+        if hooks.is_repeated(run, sources.runs):
+            took = paused(run.duration or 0.0)
+            what = f"Hook, {run.phase} failed after {took}, and was repeated: "
+            yield _Step(run.started, (what, Quoted(run.command)))
+            continue
+        ended = hooks.outcome(run, sources.life)
         if run.duration is None:
-            said = f": {run.outcome}" if run.outcome else ""
-            yield _Step(run.started, (f"Hook, {run.phase}{said}: ", Quoted(run.command)))
+            yield _Step(run.started, (f"Hook, {run.phase} ({ended}): ", Quoted(run.command)))
             continue
         yield _Step(run.started, (f"Hook, {run.phase} began: ", Quoted(run.command)))
-        yield _Step(
-            run.started + run.duration, (f"Hook, {run.phase} ended: {run.outcome or 'unknown'}.",)
-        )
+        yield _Step(run.started + run.duration, (f"Hook, {run.phase} ended: {ended}.",))
 
 
 def _requests(sources: Sources) -> Iterator[_Step]:
     for asked in sources.asked:
         result = asked.result or "no result yet"
-        yield _Step(
-            asked.at, (f"The {asked.approver} ", Quoted(asked.who), " asked: ", Quoted(result))
-        )
+        who = (f"The {asked.approver} ", Quoted(asked.who), " asked this exporter to approve it.")
+        yield _Step(asked.at, (*who, " Result: ", Quoted(result)))

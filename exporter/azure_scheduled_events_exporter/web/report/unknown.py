@@ -3,78 +3,61 @@
 from collections.abc import Iterator
 
 from azure_scheduled_events_exporter.core.event_types import EVENT_FACTS
-from azure_scheduled_events_exporter.core.lifecycle import (
-    Approver,
-    Lifecycle,
-    State,
-    Transition,
-)
+from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, State, Transition
 
+from . import hooks
+from .answer import Answer, unanswered
+from .course import approval, end, start
+from .measured import announced, clock, interruption, tcp, time_started
 from .model import Line, Sources
 
 
 def unknown(sources: Sources) -> tuple[Line, ...]:
-    """Return a sentence for each thing that is not known."""
+    """Return a sentence for each reason why something is not known."""
+    return unanswered(_answers(sources))
+
+
+def _answers(sources: Sources) -> Iterator[Answer]:
     life = sources.life
-    found = [*_of_its_beginning(life), *_of_its_end(life), *_of_its_impact(life)]
+    yield start(life)
+    yield approval(life)
+    yield end(life)
+    yield from _of_the_course(life)
+    yield interruption(life)
+    yield time_started(life)
+    yield tcp(life)
+    yield clock(life)
+    yield announced(life)
+    yield from _of_others(life)
+    yield from hooks.answers(sources)
     if not life.event.source:
-        found.append("Who requested it: this api-version of IMDS does not say.")
+        yield Answer("Who requested it", why="this api-version of IMDS does not say")
     if not sources.transitions:
-        found.append("Its steps: the journal has none of them any more.")
-    if any(run.outcome is None for run in sources.runs):
-        found.append("How a run of a hook ended: it still runs, or it was interrupted.")
-    found.append("Why Azure did it: IMDS tells no more than the description.")
-    return tuple((text,) for text in found)
+        yield Answer("Its steps", why="the journal has none of them any more")
+    yield Answer("Why Azure did it", why="IMDS tells no more than the description")
 
 
-def _of_its_beginning(life: Lifecycle) -> Iterator[str]:
-    if life.approved_by is Approver.EXTERNAL:
-        yield (
-            "Who approved it: IMDS does not say. It may have been another VM, a program on this"
-            " one, Azure's API or a policy of Azure."
-        )
-    if life.state is State.ADVISORY:
-        return
-    if not life.announced:
-        yield (
-            "When it was scheduled, when it started, and who approved it: the first document that"
-            " showed the event had it Started already."
-        )
-    if life.proven_by_boot:
-        yield "When exactly it started: nobody watched, and only a boot of this VM proves it."
-    if life.not_before is None and life.announced:
-        yield "When it was to begin: no document had a NotBefore that could be read."
-
-
-def _of_its_end(life: Lifecycle) -> Iterator[str]:
-    if life.outcome is None:
-        yield "How it ends: it is still current."
-    if life.outcome is Transition.LOST:
-        yield "Whether it happened: it disappeared while nobody could see whether it started."
+def _of_the_course(life: Lifecycle) -> Iterator[Answer]:
+    is_advice = life.state is State.ADVISORY
+    if not is_advice and not life.announced:
+        yield Answer("When it was scheduled", why=start(life).why)
+    if not is_advice and life.announced and life.not_before is None:
+        yield Answer("When it was to begin", why="no document had a NotBefore that could be read")
     if life.outcome is Transition.WITHDRAWN:
-        yield "Whether an eviction followed: advice has no outcome."
+        yield Answer("Whether an eviction followed", why="advice has no outcome")
     if life.has_returned:
-        yield "When it was over for good: it disappeared, and was in a document again."
+        why = "it disappeared, and was in a document again"
+        yield Answer("When it was over for good", why=why)
+    if not is_advice and life.event.event_type not in EVENT_FACTS:
+        yield Answer("What the event does", why="Azure documents no such type")
 
 
-def _of_its_impact(life: Lifecycle) -> Iterator[str]:
-    has_begun = life.started_at is not None
-    if has_begun and not life.is_mine:
-        yield "What the affected VMs noticed: this VM is not one of them, and measures only itself."
+def _of_others(life: Lifecycle) -> Iterator[Answer]:
+    has_others = len(life.event.resources) > 1
+    if life.started_at is None or not life.is_mine or not has_others:
         return
-    if has_begun and len(life.event.resources) > 1:
-        yield (
-            "What the other VMs noticed: this VM measures only itself. Each has a report of its"
-            " own."
-        )
-    if has_begun and life.observed_pause is None:
-        yield (
-            "How long the VM was interrupted: no exporter measured on it from the start of the"
-            " event on."
-        )
-    if has_begun and life.tcp is None:
-        yield "What happened to TCP connections: it was not measured."
-    if life.event.duration_seconds is None and life.state is not State.ADVISORY:
-        yield "How long Azure expected the interruption to be: it announced no duration."
-    if life.event.event_type not in EVENT_FACTS and life.state is not State.ADVISORY:
-        yield "What the event does: Azure documents no such type."
+    yield Answer(
+        "What the other VMs noticed",
+        why="this VM measures only itself",
+        hint="An exporter on another VM has its own journal: run report there, with this EventId.",
+    )

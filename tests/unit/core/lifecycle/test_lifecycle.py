@@ -317,3 +317,31 @@ def test_known_state_is_left_alone() -> None:
     mark_approved(before, "A", Approver.OPERATOR, at(10))
     mark_requested(before, "A", Approver.OPERATOR, at(10))
     assert (dict(before.current), dict(before.ended)) == frozen
+
+
+def test_when_documents_last_showed_it_as_before() -> None:
+    """A start and an end lie after a document of the same run that did not show them yet."""
+    watch = Watch()
+    watch.sees(at(0), SCHEDULED)
+    watch.sees(at(899), SCHEDULED)
+    watch.sees(at(901), STARTED)
+    assert watch.life.pending_until == START + 899
+    assert watch.life.shown_until is None
+    watch.sees(at(950), STARTED)
+    watch.sees(at(960))
+    assert watch.life.pending_until == START + 899
+    assert watch.life.shown_until == START + 950
+    watch.sees(at(970), STARTED)
+    assert watch.known.current["A"].shown_until is None
+
+
+def test_a_document_of_an_earlier_run_does_not_count() -> None:
+    """After a restart, nobody can say how long before the start or the end nobody looked."""
+    watch = Watch()
+    watch.sees(at(0), SCHEDULED)
+    watch.known = replace(watch.known, seen={})
+    watch.sees(at(901), STARTED, watched=False)
+    assert watch.life.pending_until is None
+    watch.known = replace(watch.known, seen={})
+    watch.sees(at(2000), watched=False)
+    assert watch.life.shown_until is None

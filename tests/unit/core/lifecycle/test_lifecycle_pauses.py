@@ -25,6 +25,17 @@ class TestPause:
         watch.sees(at(1500), pause=Pause(2.0))
         assert watch.life.observed_pause == 4.0
 
+    def test_when_the_longest_ended(self) -> None:
+        """The end that is kept is that of the longest pause."""
+        watch = Watch()
+        watch.sees(at(0), SCHEDULED)
+        watch.sees(at(901), STARTED, pause=Pause(0.3, ended=at(900)))
+        assert watch.life.pause_ended == at(900)
+        watch.known = record_pause(watch.known, Pause(4.0, ended=at(950)))
+        watch.known = record_pause(watch.known, Pause(1.0, ended=at(990)))
+        watch.sees(at(1500), pause=Pause(2.0, ended=at(1499)))
+        assert watch.life.pause_ended == at(950)
+
     def test_the_last_moment_counts(self) -> None:
         """A pause that ends as the event leaves is its own."""
         watch = Watch()

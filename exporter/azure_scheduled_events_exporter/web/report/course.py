@@ -1,0 +1,204 @@
+"""What is known of the course of an event: its start, its end, its approval, and boots of the VM.
+
+Pure. IMDS shows states, so a start or an end lies between two documents. If nobody watched in
+between, the answer says so: a record that only follows from others is not told as a fact.
+"""
+
+from azure_scheduled_events_exporter.core.document import EventSource
+from azure_scheduled_events_exporter.core.lifecycle import (
+    Approval,
+    Approver,
+    Lifecycle,
+    State,
+    Transition,
+)
+from azure_scheduled_events_exporter.core.observation import APPROVAL_MARGIN_SECONDS
+from azure_scheduled_events_exporter.core.timestamp import Timestamp
+from azure_scheduled_events_exporter.web.wording import length, standing
+
+from .answer import Answer, utc
+from .model import Line, Quoted
+
+EXACT_SECONDS = 5.0
+"""If two documents are further apart, a change between them has no time, but a range."""
+
+_BOOT_BEFORE_SECONDS = 3600.0
+"""A boot at most so long before an event that had started already may belong to it."""
+
+_UNWATCHED = "nobody watched the start"
+_WHEN_STARTED = "When it started"
+_WHO_APPROVED = "Who approved it"
+_APPROVERS = {
+    Approver.EXPORTER: "the policy of this exporter",
+    Approver.OPERATOR: "a person on this VM",
+    Approver.HOOK: "a hook on this VM, when its script was ready",
+}
+
+
+def boots(life: Lifecycle) -> tuple[float, ...]:
+    """Return when this VM booted during one of its events, Unix seconds, as far as is recorded.
+
+    Of an event that had started when it was first seen, the boot shortly before that is among them.
+    """
+    if not life.is_mine:
+        return ()
+    found: dict[str, float] = {}
+    for moment in _moments(life):
+        booted_at = moment.booted_at
+        if booted_at is not None:
+            found[booted_at.boot_id] = booted_at.wall
+    first = found.pop(life.first_seen.boot_id, None)
+    walls = list(found.values())
+    is_recent = first is not None and life.first_seen.wall - first < _BOOT_BEFORE_SECONDS
+    if first is not None and is_recent and not life.announced:
+        walls.append(first)
+    return tuple(sorted(walls))
+
+
+def _moments(life: Lifecycle) -> list[Timestamp]:
+    moments = [life.first_seen, life.approved_at, life.started_at, life.pause_ended, life.ended_at]
+    moments += [move.at for move in life.moves]
+    return [moment for moment in moments if moment is not None]
+
+
+def has_restarted(life: Lifecycle) -> bool:
+    """Return whether this VM booted while the event was Started."""
+    if life.started_at is None or life.proven_by_boot:
+        return False
+    later = (life.pause_ended, life.ended_at)
+    boot_ids = {moment.boot_id for moment in later if moment is not None and moment.boot_id}
+    return bool(boot_ids - {life.started_at.boot_id})
+
+
+def start(life: Lifecycle) -> Answer:
+    """Return when the event started."""
+    started_at = life.started_at
+    if started_at is None:
+        return _without_start(life)
+    if life.proven_by_boot:
+        booted = "this VM has booted since"
+        if boots(life):
+            booted = f"this VM booted at {utc(boots(life)[-1])}"
+        return Answer(_WHEN_STARTED, why=f"{_UNWATCHED}; {booted}, so it has probably happened")
+    if not life.announced:
+        why = f"it was Started already when it was first seen, at {utc(started_at.wall)}"
+        if boots(life):
+            why += f"; this VM had booted at {utc(boots(life)[0])}"
+        return Answer(_WHEN_STARTED, why=why)
+    later = f", {length(started_at.since(life.first_seen))} after it was first seen"
+    if life.pending_until is None:
+        latest = f"{utc(started_at.wall)} at the latest{later}"
+        return Answer(_WHEN_STARTED, (latest,), _UNWATCHED)
+    return Answer(_WHEN_STARTED, (_between(life.pending_until, started_at.wall) + later,))
+
+
+def _between(earlier: float, later: float) -> str:
+    """Return when something happened that the document at ``later`` was the first to show."""
+    if later - earlier <= EXACT_SECONDS:
+        return utc(later)
+    return f"between {utc(earlier)} and {utc(later)}"
+
+
+def _without_start(life: Lifecycle) -> Answer:
+    if life.outcome is Transition.LOST:
+        return Answer("Whether it started", why="it disappeared while nobody watched")
+    if life.state is State.ADVISORY:
+        return Answer(_WHEN_STARTED, ("never: it is advice, which schedules nothing",))
+    if life.outcome is None:
+        return Answer(_WHEN_STARTED, ("not yet",))
+    return Answer(_WHEN_STARTED, ("never",))
+
+
+def is_start_watched(life: Lifecycle) -> bool:
+    """Return whether the start is known to the second."""
+    if life.started_at is None or life.pending_until is None or life.proven_by_boot:
+        return False
+    return life.started_at.wall - life.pending_until <= EXACT_SECONDS
+
+
+def is_end_watched(life: Lifecycle) -> bool:
+    """Return whether the end is known to the second."""
+    if life.ended_at is None or life.shown_until is None:
+        return False
+    return life.ended_at.wall - life.shown_until <= EXACT_SECONDS
+
+
+def end(life: Lifecycle) -> Answer:
+    """Return when and how the event ended."""
+    question = "When it ended"
+    if life.outcome is None or life.ended_at is None:
+        return Answer(question, (f"not over: it is {standing(life)}",))
+    how = _ENDS[life.outcome]
+    if life.shown_until is None:
+        why = "nobody watched before that"
+        return Answer(question, (f"{utc(life.ended_at.wall)} at the latest, {how}",), why)
+    return Answer(question, (f"{_between(life.shown_until, life.ended_at.wall)}, {how}",))
+
+
+_ENDS = {
+    Transition.COMPLETED: "when a document no longer showed it",
+    Transition.CANCELLED: "before NotBefore: Azure cancelled it",
+    Transition.LOST: "when a document no longer showed it",
+    Transition.WITHDRAWN: "when Azure no longer gave this advice",
+}
+
+
+def approval(life: Lifecycle) -> Answer:
+    """Return who approved the event."""
+    given = life.approval
+    if given is None:
+        return _without_approval(life)
+    if given.by is Approver.EXTERNAL:
+        return Answer(
+            _WHO_APPROVED,
+            ("not this exporter: it started before NotBefore",),
+            "IMDS does not name who approves",
+            "It may have been another VM, a program on this one, Azure's API or a policy of Azure.",
+        )
+    if given.by is Approver.DEADLINE:
+        return _at_not_before(life)
+    if given.not_before is None and life.not_before is not None:
+        why = "the request had no answer, and the event then happened"
+        return Answer(_WHO_APPROVED, ("probably ", *_approver(given)), why)
+    return Answer(_WHO_APPROVED, _approver(given))
+
+
+def _approver(given: Approval) -> Line:
+    text = _APPROVERS[given.by]
+    if not given.who:
+        return (text,)
+    if given.by is Approver.EXPORTER:
+        return (f"{text}, rule ", Quoted(given.who))
+    return (f"{text}: ", Quoted(given.who))
+
+
+def _at_not_before(life: Lifecycle) -> Answer:
+    """Return the approval of an event that nobody on this VM approved, and that came when due.
+
+    Only a document that showed it waiting at NotBefore proves that nobody did.
+    """
+    if life.proven_by_boot or life.pending_until is None or life.not_before is None:
+        return Answer(_WHO_APPROVED, ("not this exporter",), _UNWATCHED)
+    if life.pending_until < life.not_before - APPROVAL_MARGIN_SECONDS:
+        why = f"nobody watched from {utc(life.pending_until)} to NotBefore"
+        return Answer(_WHO_APPROVED, ("not this exporter",), why)
+    return Answer(_WHO_APPROVED, ("nobody: it was waiting until NotBefore",))
+
+
+def _without_approval(life: Lifecycle) -> Answer:
+    if life.state is State.ADVISORY:
+        return Answer(_WHO_APPROVED, ("nobody: it is advice, and there is nothing to approve",))
+    if life.outcome is Transition.LOST:
+        return Answer(_WHO_APPROVED, why="it disappeared while nobody watched")
+    if life.started_at is None and life.outcome is None:
+        return Answer(_WHO_APPROVED, ("nobody yet",))
+    if life.started_at is None:
+        return Answer(_WHO_APPROVED, ("not this exporter: it never started",))
+    if not life.announced:
+        hint = ""
+        if life.event.source == EventSource.USER:
+            hint = "Azure may have approved it by itself, as a user requested it."
+        why = "it was Started already when it was first seen"
+        return Answer(_WHO_APPROVED, why=why, hint=hint)
+    why = "without a NotBefore, a start does not show whether it was approved"
+    return Answer(_WHO_APPROVED, ("not this exporter",), why)

@@ -1,0 +1,188 @@
+"""What hooks of this VM did for an event: decided once, told in summary, timeline and table. Pure.
+
+See ``docs/hook.md`` for when a hook prepares, repeats and recovers.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from azure_scheduled_events_exporter.core.kinds import Kind
+from azure_scheduled_events_exporter.core.lifecycle import Lifecycle
+from azure_scheduled_events_exporter.snapshot.hooks import HookRun, Phase, RunOutcome
+from azure_scheduled_events_exporter.web.wording import length
+
+from .answer import Answer, utc
+from .model import Line, Output, Quoted, Section, Sources, Table
+
+_NOT_PREPARED = {
+    Kind.WITHOUT_NOTICE: "it came without notice, so there was nothing to prepare for",
+    Kind.HARMLESS: "a hook does not prepare for a harmless event unless --kinds names the kind",
+    Kind.ADVISORY: "a hook does not prepare for advice unless --kinds names the kind",
+    Kind.FAR_AHEAD: "a hook waits until an event is less than a day ahead",
+}
+_OUTCOMES: Mapping[str, str] = {
+    RunOutcome.OK: "ok",
+    RunOutcome.FAILED: "failed",
+    RunOutcome.TIMEOUT: "stopped at its deadline",
+    RunOutcome.TOO_LATE: "too late",
+}
+_ABOUT_REPEATS = "A hook repeats a failed preparation by itself. Each repetition has a row."
+
+
+def outcome(run: HookRun, life: Lifecycle) -> str:
+    """Return how a run ended, and by how much it was too late."""
+    if run.outcome is None:
+        return "no end is recorded"
+    text = _OUTCOMES.get(run.outcome, run.outcome)
+    late = too_late(run, life)
+    if run.duration is None and late is not None:
+        return "not run: it was too late"
+    if late is None:
+        return text
+    if run.outcome == RunOutcome.TOO_LATE:
+        text = "ok"
+    return f"{text}, but {length(late)} too late"
+
+
+def too_late(run: HookRun, life: Lifecycle) -> float | None:
+    """Return by how many seconds a preparation ended after the start or after NotBefore.
+
+    None if it did not. An approved event starts before NotBefore. The start is when it was seen, so
+    it may have been later by more.
+    """
+    if run.phase != Phase.PREPARE or run.outcome is None:
+        return None
+    ended = run.started + (run.duration or 0.0)
+    late = []
+    if life.started_at is not None and not life.proven_by_boot:
+        late.append(ended - life.started_at.wall)
+    if run.outcome == RunOutcome.TOO_LATE:
+        late.append(-(run.seconds_left or 0.0))
+    found = max(late, default=-1.0)
+    if found > 0 or run.outcome == RunOutcome.TOO_LATE:
+        return max(found, 0.0)
+    return None
+
+
+def is_repeated(run: HookRun, runs: Iterable[HookRun]) -> bool:
+    """Return whether a preparation failed, and the hook began it again."""
+    if run.phase != Phase.PREPARE or run.outcome != RunOutcome.FAILED:
+        return False
+    return any(
+        other.started > run.started and (other.command, other.phase) == (run.command, run.phase)
+        for other in runs
+    )
+
+
+def _is_prepared(run: HookRun, life: Lifecycle) -> bool:
+    return run.outcome == RunOutcome.OK and too_late(run, life) is None
+
+
+def summary(sources: Sources) -> Line:
+    """Return for each hook how its last preparation and its recovery ended."""
+    if not sources.runs:
+        return _none_ran(sources)
+    line: list[str | Quoted] = []
+    for command in dict.fromkeys(run.command for run in sources.runs):
+        if line:
+            line.append(". ")
+        runs = [run for run in sources.runs if run.command == command]
+        line += [Quoted(command), ": ", "; ".join(_phases(runs, sources))]
+    return tuple(line)
+
+
+def _phases(runs: list[HookRun], sources: Sources) -> Iterable[str]:
+    life = sources.life
+    prepared = [run for run in runs if run.phase == Phase.PREPARE]
+    recovered = [run for run in runs if run.phase == Phase.RECOVER]
+    if prepared:
+        last = prepared[-1]
+        text = f"prepare {outcome(last, life)}"
+        if len(prepared) > 1:
+            text += f" in run {len(prepared)}, the last one"
+        if last.outcome is not None and not _is_prepared(last, life):
+            text += ": this VM was not prepared"
+            if last.outcome in {RunOutcome.OK, RunOutcome.TOO_LATE}:
+                text += " in time"
+        yield text
+    if recovered:
+        yield f"recover {outcome(recovered[-1], life)}"
+    elif life.outcome is not None:
+        yield "no recover is recorded"
+
+
+def _none_ran(sources: Sources) -> Line:
+    return (f"none is recorded for this event: {why_none_ran(sources)}",)
+
+
+def why_none_ran(sources: Sources) -> str:
+    """Return why no hook ran."""
+    life = sources.life
+    if not life.is_mine:
+        return "a hook prepares only for events of its own VM"
+    if life.kind in _NOT_PREPARED:
+        return _NOT_PREPARED[life.kind]
+    if sources.hooks:
+        return "one ran for other events, but it was not running, or its options leave this one out"
+    return "the journal knows of no hook on this VM"
+
+
+def answers(sources: Sources) -> Iterable[Answer]:
+    """Yield what is not known about the runs."""
+    if any(run.outcome is None for run in sources.runs):
+        why = "it still runs, or it was interrupted"
+        yield Answer("How a run of a hook ended", why=why)
+    phases = {run.phase for run in sources.runs}
+    is_over = sources.life.outcome is not None
+    if is_over and Phase.PREPARE in phases and Phase.RECOVER not in phases:
+        why = (
+            "a hook recovers once, after the last of the events that it prepared for, so the run"
+            " may belong to another event, or the hook did not run any more"
+        )
+        yield Answer("Why no recover is recorded", why=why)
+
+
+def section(sources: Sources) -> Section:
+    """Return the part of a report about hooks."""
+    if not sources.runs:
+        notes: list[Line] = [(f"No run is recorded for this event: {why_none_ran(sources)}.",)]
+        return Section("Hooks", notes=tuple(notes))
+    rows = tuple(_row(run, sources.life) for run in sources.runs)
+    heads = ("Phase", "Command", "Began, UTC", "Took", "Left to NotBefore at its end", "Outcome")
+    outputs = tuple(
+        Output((f"Last lines of the {run.phase} that began at {utc(run.started)}",), run.output)
+        for number, run in enumerate(sources.runs)
+        if run.output and not _is_told_later(run, sources.runs[number + 1 :])
+    )
+    notes = []
+    if sum(run.phase == Phase.PREPARE for run in sources.runs) > 1:
+        notes.append((_ABOUT_REPEATS,))
+    if len(outputs) < sum(bool(run.output) for run in sources.runs):
+        notes.append(("Runs that wrote the same have their output once, under the last of them.",))
+    return Section("Hooks", table=Table(heads, rows), notes=tuple(notes), outputs=outputs)
+
+
+def _is_told_later(run: HookRun, later: Iterable[HookRun]) -> bool:
+    """Return whether a later run of the same phase has written the same."""
+    return any((other.phase, other.output) == (run.phase, run.output) for other in later)
+
+
+def _row(run: HookRun, life: Lifecycle) -> tuple[Line, ...]:
+    took = ""
+    if run.duration is not None:
+        took = f"{run.duration:.1f}s"
+    return (
+        (run.phase,),
+        (Quoted(run.command),),
+        (utc(run.started).removesuffix(" UTC"),),
+        (took,),
+        (_left(run.seconds_left),),
+        (outcome(run, life),),
+    )
+
+
+def _left(seconds: float | None) -> str:
+    if seconds is None:
+        return ""
+    if seconds < 0:
+        return f"none: {length(-seconds)} after it"
+    return length(seconds)

@@ -1,0 +1,215 @@
+"""What was measured of an event, and what was not. Pure."""
+
+from azure_scheduled_events_exporter.core.lifecycle import (
+    Lifecycle,
+    State,
+    Transition,
+    impact_values,
+)
+from azure_scheduled_events_exporter.core.records import seconds_between
+from azure_scheduled_events_exporter.web.wording import impact, length, paused
+
+from .answer import Answer, utc
+from .course import has_restarted, is_end_watched, is_start_watched
+from .model import Fact, Line, Section, Table
+
+_HOW_LONG_INTERRUPTED = "How long the VM was interrupted"
+_HOW_LONG_STARTED = "How long it was Started"
+_TCP = "What happened to TCP connections"
+_CLOCK = "Whether the clock was set"
+_NOT_OURS = "this VM is not one of its VMs, and measures only itself"
+_ABOUT_STARTED = (
+    "An event stays Started for longer than its impact. What applications noticed, only their own"
+    " metrics tell."
+)
+_ABOUT_RESTARTS = (
+    "Over a restart, the interruption is measured from the exporter's last sign of life to its next"
+    " start: the VM was away for some seconds less."
+)
+_ABOUT_TCP = (
+    "TCP counts all connections of the exporter's network namespace: of the VM, or, in a pod"
+    " without host network, of that pod."
+)
+_ABOUT_CLOCK = (
+    "The clock was set while the event was Started, so it was wrong before. Times of this report"
+    " between the pause and the correction are wrong by up to as much: too early if it was set"
+    " forward."
+)
+
+
+def announced(life: Lifecycle) -> Answer:
+    """Return how long Azure expected the interruption to be."""
+    question = "How long Azure expected the interruption to be"
+    if life.event.duration_seconds is not None:
+        return Answer(question, (impact(life.event.duration_seconds),))
+    if life.state is State.ADVISORY:
+        return Answer(question, ("none: it is advice",))
+    return Answer(question, why="it announced no duration")
+
+
+def _unmeasured(life: Lifecycle) -> str:
+    """Return why nothing was measured on this VM; ``""`` if the whole event could be measured."""
+    if not life.is_mine:
+        return _NOT_OURS
+    if life.proven_by_boot:
+        return "nobody watched the start"
+    if not life.announced and life.started_at is not None:
+        return f"nobody measured before {utc(life.started_at.wall)}, when it was first seen"
+    return ""
+
+
+def interruption(life: Lifecycle) -> Answer:
+    """Return how long this VM was interrupted."""
+    if life.started_at is None:
+        return _without_start(_HOW_LONG_INTERRUPTED, life)
+    if not life.is_mine:
+        return Answer(_HOW_LONG_INTERRUPTED, why=_NOT_OURS)
+    if life.observed_pause is None:
+        why = _unmeasured(life) or "nobody measured from the start on"
+        return Answer(_HOW_LONG_INTERRUPTED, why=why)
+    if life.pauses == 0:
+        return Answer(_HOW_LONG_INTERRUPTED, ("no pause of 0.1s or more was seen",))
+    return Answer(_HOW_LONG_INTERRUPTED, (_pause(life, life.observed_pause),), _unmeasured(life))
+
+
+def _without_start(question: str, life: Lifecycle) -> Answer:
+    """Return what is known of the impact of an event that was not seen Started."""
+    if life.outcome is Transition.LOST:
+        return Answer(question, why="it disappeared while nobody watched")
+    if life.state is State.ADVISORY:
+        return Answer(question, ("nothing: advice schedules nothing",))
+    if life.outcome is None:
+        return Answer(question, ("nothing yet: it has not started",))
+    return Answer(question, ("nothing: it never started",))
+
+
+def _pause(life: Lifecycle, seconds: float) -> str:
+    text = f"paused for {paused(seconds)}"
+    if is_pause_a_restart(life):
+        text = f"away for {paused(seconds)}, with a restart"
+    if life.pauses > 1:
+        text += f", the longest of {life.pauses} pauses"
+    if life.pause_ended is None:
+        return f"{text}, at a time that is not recorded"
+    began = life.pause_ended.wall - seconds
+    return f"{text}, from about {utc(began)} to {utc(life.pause_ended.wall)}"
+
+
+def is_pause_a_restart(life: Lifecycle) -> bool:
+    """Return whether this VM restarted in its longest pause."""
+    if life.pause_ended is None or life.observed_pause is None:
+        return False
+    booted_at = life.pause_ended.booted_at
+    if booted_at is None:
+        return False
+    return booted_at.wall > life.pause_ended.wall - life.observed_pause
+
+
+def time_started(life: Lifecycle) -> Answer:
+    """Return how long the event was Started."""
+    seconds = seconds_between(life.started_at, life.ended_at)
+    if life.started_at is None:
+        return Answer(_HOW_LONG_STARTED, ("not at all",))
+    if seconds is None:
+        return Answer(_HOW_LONG_STARTED, ("still Started",))
+    if life.proven_by_boot:
+        return Answer(_HOW_LONG_STARTED, why="nobody watched the start")
+    text = length(seconds)
+    if not life.announced:
+        why = "it was Started already when it was first seen"
+        return Answer(_HOW_LONG_STARTED, (f"at least {text}",), why)
+    if is_start_watched(life) and is_end_watched(life):
+        return Answer(_HOW_LONG_STARTED, (text,))
+    return Answer(_HOW_LONG_STARTED, (f"about {text}",), "nobody watched its start and its end")
+
+
+def tcp(life: Lifecycle) -> Answer:
+    """Return whether TCP was measured, and for which part of the event; no figures."""
+    if life.started_at is None:
+        return _without_start(_TCP, life)
+    if life.tcp is None:
+        return Answer(_TCP, why=_unmeasured(life) or "it was not measured")
+    return _covered(_TCP, life)
+
+
+def clock(life: Lifecycle) -> Answer:
+    """Return whether the step of the clock was measured, likewise."""
+    if life.started_at is None:
+        return _without_start(_CLOCK, life)
+    if life.impact is None:
+        return Answer(_CLOCK, why=_unmeasured(life) or "it was not measured")
+    return _covered(_CLOCK, life)
+
+
+def _covered(question: str, life: Lifecycle) -> Answer:
+    """Return for which part of an event counters were read."""
+    seconds = seconds_between(life.started_at, life.ended_at)
+    if has_restarted(life):
+        why = "nothing was measured across the restart of the VM"
+        return Answer(question, ("before the restart",), why)
+    part = "so far"
+    if seconds is not None:
+        part = f"in {length(seconds)}"
+    return Answer(question, (part,), _unmeasured(life))
+
+
+def section(life: Lifecycle) -> Section:
+    """Return the part of a report about the impact."""
+    if life.started_at is None:
+        return Section("Impact", facts=_facts_without_start(life))
+    values = impact_values(life)
+    rows = (
+        _row("Interruption of the VM", announced(life).line, "", interruption(life).line),
+        _row(_HOW_LONG_STARTED, (), "", time_started(life).line),
+        _row(
+            "TCP segments sent again",
+            (),
+            _count(values["tcp_retransmitted_segments_minute_before"]),
+            _figure(_count(values["tcp_retransmitted_segments"]), tcp(life)),
+        ),
+        _row(
+            "TCP retransmission timeouts",
+            (),
+            _count(values["tcp_timeouts_minute_before"]),
+            _figure(_count(values["tcp_timeouts"]), tcp(life)),
+        ),
+        _row("Step of the clock", (), "", _figure(_step(life), clock(life))),
+    )
+    heads = ("", "Announced by Azure", "In the minute before", "Measured on this VM")
+    notes: list[Line] = [(_ABOUT_STARTED,)]
+    if is_pause_a_restart(life):
+        notes.append((_ABOUT_RESTARTS,))
+    if life.tcp is not None:
+        notes.append((_ABOUT_TCP,))
+    if life.impact is not None and life.impact.clock_step != 0:
+        notes.append((_ABOUT_CLOCK,))
+    return Section("Impact", table=Table(heads, rows), notes=tuple(notes))
+
+
+def _facts_without_start(life: Lifecycle) -> tuple[Fact, ...]:
+    return (
+        Fact("Announced interruption", announced(life).line),
+        Fact("Measured", interruption(life).line),
+    )
+
+
+def _row(name: str, told: Line, before: str, measured: Line) -> tuple[Line, ...]:
+    return ((name,), told, (before,), measured)
+
+
+def _count(value: float | None) -> str:
+    return "" if value is None else f"{value}"
+
+
+def _figure(value: str, answer: Answer) -> Line:
+    """Return a figure with the part of the event that it covers."""
+    if not answer.known:
+        return answer.line
+    return (f"{value} ", *answer.line)
+
+
+def _step(life: Lifecycle) -> str:
+    if life.impact is None or life.impact.clock_step == 0:
+        return "none"
+    direction = "forward" if life.impact.clock_step > 0 else "backward"
+    return f"{direction} by {abs(life.impact.clock_step):.1f}s"
