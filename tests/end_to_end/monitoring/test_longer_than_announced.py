@@ -167,7 +167,7 @@ def assert_report(scene: Scene, pauses: Mapping[str, float]) -> None:
         done = command("report", EVENTS[vm], "--journal.path", str(scene.journals[vm]))
         assert done.returncode == 0, done.stderr
         # A busy machine pauses a VM now and then, too: how many pauses there were is left out.
-        row = f"| Interruption of the VM | {ANNOUNCED}s | {pause:.1f}s, "
+        row = f"| Interruption of the VM | {ANNOUNCED}s |  | paused for {pause:.1f}s, "
         assert row in done.stdout
 
 

@@ -16,7 +16,7 @@ h1 { margin-top: 1rem; }
 table { border-collapse: collapse; width: 100%; }
 th, td { padding: .3rem .6rem; border-bottom: 1px solid var(--line); }
 th, td { text-align: left; vertical-align: top; }
-main dl > div { display: grid; grid-template-columns: 9rem 1fr; gap: .5rem; padding: .2rem 0; }
+main dl > div { display: grid; grid-template-columns: 13rem 1fr; gap: .5rem; padding: .2rem 0; }
 section > ul { padding-left: 1.2rem; }
 pre { padding: .6rem; border: 1px solid var(--line); background: var(--card); }
 pre { white-space: pre-wrap; }
