@@ -325,12 +325,10 @@ def test_when_documents_last_showed_it_as_before() -> None:
     watch.sees(at(0), SCHEDULED)
     watch.sees(at(899), SCHEDULED)
     watch.sees(at(901), STARTED)
-    assert watch.life.pending_until == START + 899
-    assert watch.life.shown_until is None
+    assert (watch.life.pending_until, watch.life.shown_until) == (START + 899, None)
     watch.sees(at(950), STARTED)
     watch.sees(at(960))
-    assert watch.life.pending_until == START + 899
-    assert watch.life.shown_until == START + 950
+    assert (watch.life.pending_until, watch.life.shown_until) == (START + 899, START + 950)
     watch.sees(at(970), STARTED)
     assert watch.known.current["A"].shown_until is None
 
