@@ -86,7 +86,10 @@ _HOW = (
         f"5. It ends {RESOLVE_AFTER} s after the end of the event (:event_ended), unless an"
         " exporter has seen the event since."
     ),
-    "Its value is the time of the impact, or 0 if that is unknown.",
+    (
+        "Its value is the time of the impact, or 0 if that is unknown. VMs of one event whose kept"
+        " labels (setting labels.keep) differ give an alert each."
+    ),
 )
 _NEEDS = (
     (
@@ -117,7 +120,7 @@ _HOLD_REASONS: Mapping[int, str] = {
     HOLDS[EventType.REBOOT]: _RESTARTS,
     OTHER_HOLD: _RESTARTS,
     HOLDS[EventType.REDEPLOY]: _MOVES,
-    HOLDS[EventType.PREEMPT]: "the VM does not come back, so no exporter is waited for any longer",
+    HOLDS[EventType.PREEMPT]: "the VM does not come back, so nobody waits for its exporter",
     NO_IMPACT_HOLD: "no VM goes down, so this covers a restart of the exporter only",
 }
 """Why a hold is as long as it is, by its seconds."""
@@ -130,7 +133,7 @@ _EACH: Mapping[str, str] = {
     "StartedTooLong": "event",
     "NotApproved": "event",
     "PausedLonger": "event and exporter",
-    "NoExporters": "rule engine",
+    "NoExporters": "Prometheus or vmalert",
     "HookFailed": "exporter, type of event, phase and outcome",
 }
 """What there is one alert for; of all others, each exporter (scrape target)."""
