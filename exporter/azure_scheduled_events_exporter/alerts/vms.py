@@ -316,8 +316,8 @@ def _scale_set_hit() -> Alert:
         dashboard="fleet?resource_group=resource_group",
         meaning=(
             "At least half of the VMs of a scale set are away now, or will be within"
-            f" {_BEFORE} s, because of two or more events that no user requested. Events that"
-            " follow one another do not raise this alert."
+            f" {_BEFORE} s. Two or more events that no user requested have a part in this. Events"
+            " that follow one another do not raise this alert."
         ),
         ends=(
             "The alert resolves when less than half of the VMs of the scale set are away, or when"
