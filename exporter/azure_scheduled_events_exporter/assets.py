@@ -70,7 +70,7 @@ def export(
     Args:
         target: the folder; it is created if it does not exist.
         rendered: texts by their path below ``target``, for assets that are not copied as they are.
-        private: those of them that only this user may read.
+        private: the paths below ``target`` that only this user may read.
         only: what the paths below ``target`` begin with; others are not written.
 
     Raises:
@@ -85,9 +85,8 @@ def export(
         try:
             _make_folder(target, path.parent)
             content = rendered[inside].encode() if inside in rendered else source.read_bytes()
-            _replace(
-                path, content, 0o600 if inside in private else stat.S_IMODE(source.stat().st_mode)
-            )
+            mode = 0o600 if inside in private else stat.S_IMODE(source.stat().st_mode)
+            _replace(path, content, mode)
         except OSError as error:
             raise ExporterError(f"{path}: cannot be written: {error.strerror or error}") from None
         written.append(path)
@@ -95,11 +94,17 @@ def export(
 
 
 def _make_folder(target: Path, folder: Path) -> None:
+    """Make ``folder`` and those between ``target`` and it; replace symbolic links among them.
+
+    ``target`` itself may be a link: the user has named it.
+    """
     target.mkdir(parents=True, exist_ok=True)
-    for each in (*reversed(folder.relative_to(target).parents), folder.relative_to(target)):
-        if (target / each).is_symlink() and each.parts:
-            (target / each).unlink()
-        (target / each).mkdir(exist_ok=True)
+    each = target
+    for name in folder.relative_to(target).parts:
+        each /= name
+        if each.is_symlink():
+            each.unlink()
+        each.mkdir(exist_ok=True)
 
 
 def _replace(path: Path, content: bytes, mode: int) -> None:

@@ -1,7 +1,7 @@
 """Reads environment files as systemd does, so that a shell sees the settings of the unit.
 
-Must not interpret the variables. Before version 254, systemd also continued a comment that ends in
-a backslash.
+Must not interpret the variables. A comment ends with its line, as in systemd 254 and later: before,
+a backslash at its end continued it.
 """
 
 import re
@@ -15,11 +15,36 @@ UNIT_FILE = Path("/etc/azure-scheduled-events-exporter/environment")
 """The environment file of the systemd unit."""
 
 _NAME = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)[ \t\r]*=[ \t\r]*")
-_SKIPPED = re.compile(r"\s*(?:[#;][^\n]*\s*)*")  # empty lines and comments
-_QUOTED = re.compile(r"""(?:'([^']*)'|"((?:[^"\\]|\\.)*)")[ \t\r]*""", re.DOTALL)
-_UNQUOTED = re.compile(r"((?:\\.|[^\\\n])*?)[ \t\r]*(?:\n|\\?\Z)", re.DOTALL)
+_SKIPPED = re.compile(r"\s*(?:[#;][^\n]*\s*)*")
+"""Empty lines and comments; without any, the empty text."""
+
+_QUOTED = re.compile(
+    r"""
+    (?:
+        '([^']*)'                 # single quotes, in which a backslash means itself
+        | "((?:[^"\\]|\\.)*)"     # double quotes, in which a backslash escapes a quote
+    )
+    [ \t\r]*                      # blanks, after which another part may follow
+    """,
+    re.DOTALL | re.VERBOSE,
+)
+"""One part of a value in quotes."""
+
+_UNQUOTED = re.compile(
+    r"""
+    ((?:\\.|[^\\\n])*?)           # the text; a backslash escapes what follows, also a line break
+    [ \t\r]*                      # blanks, which are no part of the value
+    (?:\n|\\?\Z)                  # the end of the line; or of the file, after a lone backslash too
+    """,
+    re.DOTALL | re.VERBOSE,
+)
+"""The rest of a value, up to the next line; it matches everywhere, also the empty text."""
+
 _ESCAPED = re.compile(r"\\(?:\n|(.))")
+"""Replaced by its group: a line break that is escaped disappears, another character stays."""
+
 _ESCAPED_IN_DOUBLE_QUOTES = re.compile(r'\\(?:\n|(["\\$`]))')
+"""Replaced likewise. Before other characters, a backslash in double quotes means itself."""
 
 
 def load(path: Path) -> Mapping[str, tuple[str, int]]:
@@ -59,23 +84,28 @@ def load(path: Path) -> Mapping[str, tuple[str, int]]:
 def _after_comments(text: str, at: int) -> int:
     """Return where the next variable begins: after empty lines and comments."""
     skipped = _SKIPPED.match(text, at)
-    return skipped.end() if skipped else at
+    assert skipped is not None  # noqa: S101 - it matches the empty text
+    return skipped.end()
 
 
 def _value(text: str, at: int, place: str) -> tuple[str, int]:
     """Return the value that begins at ``at``, and where the next line begins.
 
+    ``place`` is how an error begins: file, line and variable.
+
     Raises UsageError: a quote is not closed.
     """
     value = ""
     while found := _QUOTED.match(text, at):
-        in_single_quotes = found[1]
-        if in_single_quotes is None:
-            value += _ESCAPED_IN_DOUBLE_QUOTES.sub(r"\1", found[2])
-        else:
+        in_single_quotes, in_double_quotes = found.groups()
+        if in_single_quotes is not None:
             value += in_single_quotes
+        else:
+            value += _ESCAPED_IN_DOUBLE_QUOTES.sub(r"\1", in_double_quotes)
         at = found.end()
-    rest = _UNQUOTED.match(text, at)
-    if rest is None or text.startswith(("'", '"'), at):
+    if text.startswith(("'", '"'), at):  # a quote that _QUOTED has not matched
         raise UsageError(f"{place}: the quote is not closed")
-    return value + _ESCAPED.sub(r"\1", rest[1]), rest.end()
+    rest = _UNQUOTED.match(text, at)
+    assert rest is not None  # noqa: S101 - it matches the empty text
+    in_no_quotes = _ESCAPED.sub(r"\1", rest[1])
+    return value + in_no_quotes, rest.end()

@@ -94,9 +94,10 @@ class ImdsError(ExporterError):
 
     @property
     def is_refusal(self) -> bool:
-        """Whether IMDS has not done what was requested, for certain.
+        """Whether the answer shows that IMDS has not done what was requested: a 3xx or 4xx.
 
-        After a 500 or an unknown 2xx it may have.
+        After a 500 or an unknown 2xx, IMDS may have done it; without an answer, see
+        ``may_have_arrived``.
         """
         return 300 <= self.status < 500  # noqa: PLR2004 - redirects and errors of the client
 
@@ -142,12 +143,13 @@ def without_password(text: str) -> str:
     """Return ``text`` for display and logs: if it is an address, without its user and password.
 
     Also if the address is invalid because its password has an unescaped ``/``, ``?`` or ``#``, or
-    because its scheme is
-    missing.
+    because its scheme is missing.
     """
     if "//" not in text:
         return re.sub(r"^\S+@", "***@", text)
-    return re.sub(r"//(?:[^/?#\s]*|[^/?#\s:]+:(?!\d+[/?#])\S*?)@", "//***@", text)
+    valid = r"[^/?#\s]*"
+    unescaped = r"[^/?#\s:]+:(?!\d+[/?#])\S*?"  # after the colon comes no port, so a password
+    return re.sub(f"//(?:{valid}|{unescaped})@", "//***@", text)
 
 
 def closest(word: str, known: Collection[str]) -> str | None:

@@ -18,9 +18,9 @@ from typing import Any, TextIO
 LOGGER = "azure-scheduled-events-exporter"
 LEVELS = ("debug", "info", "warning", "error")
 FORMATS = ("logfmt", "json")
-_REPEAT_SECONDS = 60.0  # in which a library's message is logged once
+_REPEAT_SECONDS = 60.0  # the period of the next two limits; a library logs a message once in it
 _REPEAT_MOST = 10  # different messages of a library in that time
-_MOST_LINES = 300  # with one message, whatever its fields, in that time
+_MOST_LINES = 300  # with one message of the exporter, whatever its fields, in that time
 _READ_SECONDS = 0.2  # for which a line, however long, waits until the log's reader has made space
 LONGEST_TEXT = 1000  # characters of a text from outside that a line has
 _CHUNK = 1024  # characters, at most 4096 bytes: a pipe that is ready takes so many without waiting
@@ -36,7 +36,7 @@ def set_up(level: str, form: str, stream: TextIO | None = None) -> logging.Logge
     handler.setFormatter(_Formatter(json_lines=form == "json"))
     log.handlers = [handler]
     log.filters = [Repetition()]
-    log.setLevel(level.upper())
+    log.setLevel(level.upper())  # as logging spells its levels
     log.propagate = False
     for name in ("asyncio", "uvicorn.error"):
         library = logging.getLogger(name)
@@ -48,7 +48,7 @@ def set_up(level: str, form: str, stream: TextIO | None = None) -> logging.Logge
 
 
 class RateLimit(logging.Filter):
-    """Logs each message once a minute, and few different ones.
+    """Logs each message at most once a minute, and at most :data:`_REPEAT_MOST` different ones.
 
     Messages are equal if their first lines are.
     """
@@ -109,7 +109,7 @@ class Changes:
     def is_new(self, subject: str, text: str) -> bool:
         """Remember ``text``, and return whether it differs from the last one.
 
-        ``""`` is nothing to log.
+        The text of a new subject was ``""``: a first ``""`` is not new, one after a text is.
         """
         before = self._last.get(subject, "")
         self._last[subject] = text
@@ -158,8 +158,8 @@ class _Handler(logging.StreamHandler[TextIO]):
         """Write the line of ``record``, and return whether there was space for all of it."""
         text = self.format(record) + self.terminator
         if self._is_cut:
-            text = f"\n{text}"
-        patience = 0.0 if self._lost else _READ_SECONDS
+            text = f"\n{text}"  # ends the line that is cut
+        patience = 0.0 if self._lost else _READ_SECONDS  # a reader that has stopped: no more waits
         deadline = time.monotonic() + patience
         for start in range(0, len(text), _CHUNK):
             milliseconds = round((deadline - time.monotonic()) * 1000)
@@ -172,6 +172,7 @@ class _Handler(logging.StreamHandler[TextIO]):
         return True
 
     def _loss(self) -> logging.LogRecord:
+        """Return a record that says how many lines were lost."""
         text = "lines of this log were lost: nobody read it"
         record = logging.LogRecord(LOGGER, logging.WARNING, __file__, 0, text, None, None)
         record.facts = {"lines": self._lost}
@@ -181,8 +182,8 @@ class _Handler(logging.StreamHandler[TextIO]):
 def _space_in(stream: TextIO) -> Callable[[int], object]:
     """Return a function that waits for space in ``stream``, and returns whether there is.
 
-    It waits up to so many milliseconds. It always returns True for a stream in memory, and on
-    Windows, which has no poll.
+    Its argument is the longest wait in milliseconds. It always returns True for a stream in memory,
+    and on Windows, which has no poll.
     """
     if sys.platform != "win32":
         with suppress(OSError):  # a stream in memory

@@ -10,10 +10,9 @@ def own_command(*words: str) -> list[str]:
     """Return the command line of this program with the arguments ``words``.
 
     Without ``-P``, Python would import modules from the current folder first: a file that another
-    user has put there would run as the user of this process, which may be root. A program that
-    ignores PYTHONPATH starts another one that does.
+    user has put there would run as the user of this process, which may be root.
     """
     flag = "-P"
     if sys.flags.isolated:
-        flag = "-I"
+        flag = "-I"  # as this process was started: -P, and PYTHONPATH is ignored
     return [sys.executable, flag, "-m", PACKAGE, *words]

@@ -21,9 +21,8 @@ def checked() -> Iterator[None]:
     before = sys.stdout, sys.stderr
     _open_closed()
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(
-            stream, io.TextIOWrapper
-        ):  # a text that the terminal cannot show must not end the command
+        if isinstance(stream, io.TextIOWrapper):
+            # A text that the terminal cannot show must not end the command.
             stream.reconfigure(errors="backslashreplace")
     try:
         yield
@@ -31,13 +30,14 @@ def checked() -> Iterator[None]:
         for stream in (sys.stdout, sys.stderr):
             try:
                 stream.flush()
-            except OSError:  # Python would change the exit status to 120 for what nobody reads
+            except OSError:
+                # Otherwise Python flushes it at the exit, fails again, and exits with status 120.
                 discard(stream)
         sys.stdout, sys.stderr = before
 
 
 def failure() -> OSError | None:
-    """Return why standard output cannot be written; None if it can, after an empty line."""
+    """Write an empty line to standard output; return why that failed, or None."""
     try:
         sys.stdout.write("\n")
         sys.stdout.flush()
@@ -75,16 +75,16 @@ def discard(stream: TextIO) -> None:
 def _open_closed() -> None:
     """Open the standard streams that are closed.
 
-    Other files would get their numbers, and the output written to them.
+    Otherwise the next files that are opened would get their numbers, and with them the output.
 
-    Standard output is opened so that every write fails, because a command must not lose its output
-    in silence.
+    Standard output is opened for reading, so that every write fails: a command must not lose its
+    output in silence.
     """
     for number, mode in enumerate((os.O_RDONLY, os.O_RDONLY, os.O_WRONLY)):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, mode)
+            os.open(os.devnull, mode)  # gets the lowest free number, which is this one
     sys.stdin = sys.stdin or open(0, closefd=False)  # noqa: SIM115 - a descriptor that stays open
     sys.stdout = sys.stdout or open(1, "w", closefd=False)  # noqa: SIM115 - as above
     sys.stderr = sys.stderr or open(2, "w", closefd=False)  # noqa: SIM115 - as above

@@ -1,6 +1,6 @@
 """Reads the files that people hand to a command, with the same errors for all of them.
 
-Must not know what a file is for, or in which format it is.
+Must not interpret what is in a file.
 """
 
 import stat
@@ -15,16 +15,23 @@ LARGEST = 1 << 20
 def read(path: Path, largest: int = LARGEST, what: str = "configuration file") -> bytes:
     """Return the content of the file at ``path``.
 
+    Args:
+        path: the file.
+        largest: its size at most, in bytes; whole MiB.
+        what: which kind of file it should be, for the message that it is too large.
+
     Raises:
-        UsageError: it cannot be read, is no regular file (reading a pipe or a device may never
-            end), or is too large.
+        UnreadableFileError: it cannot be read, or is no regular file (reading a pipe or a device
+            may never end).
+        UsageError: it is too large.
     """
     try:
+        # A folder is not refused here: the system's own error says what it is.
         if not stat.S_ISREG(path.stat().st_mode) and not path.is_dir():
             raise UnreadableFileError(f"{path}: is a pipe or a device: name a regular file")
         with path.open("rb") as file:
             data = file.read(largest + 1)
-    except ValueError:
+    except ValueError:  # such as a NUL in the name
         raise UnreadableFileError(f"{path}: cannot be read: no file can have this name") from None
     except OSError as error:
         raise UnreadableFileError(f"{path}: cannot be read: {error.strerror or error}") from None
@@ -34,7 +41,11 @@ def read(path: Path, largest: int = LARGEST, what: str = "configuration file") -
 
 
 def read_text(path: Path, largest: int = LARGEST, what: str = "configuration file") -> str:
-    """Return the text of the file at ``path``, which must be UTF-8. Raises as :func:`read` does."""
+    """Return the text of the file at ``path``; its parameters and errors are those of :func:`read`.
+
+    Raises:
+        UsageError: also if it is not UTF-8.
+    """
     data = read(path, largest, what)
     try:
         return data.decode("utf-8")

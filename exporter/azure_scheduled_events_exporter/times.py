@@ -12,7 +12,7 @@ _SECONDS = {
     "w": 604800.0,
     "y": 31536000.0,
 }
-_LONGEST = 64  # no real duration is longer
+_LONGEST = 64  # characters; no real duration has more
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdwy])", re.ASCII)
 _WHOLE = re.compile(rf"(?:{_PART.pattern})+", re.ASCII)
 

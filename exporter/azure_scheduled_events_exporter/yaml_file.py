@@ -2,8 +2,8 @@
 
 Must not depend on the meaning of a file. Every scalar is text until a reader requests another type,
 so ``off`` is never a boolean and ``2020-07-01`` never a date. Aliases are refused, because a few
-lines of them can stand for millions of keys; anchors and tags are, because a password without
-quotes can look like one.
+lines of them can stand for millions of keys. Anchors and tags are refused, because a password
+without quotes can look like one.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,7 +18,7 @@ from .times import parse_duration
 
 _TRUE = ("true", "yes", "on")
 _FALSE = ("false", "no", "off")
-_DEEPEST = 30  # levels; far below the limit of Python, which would end other code in its middle too
+_DEEPEST = 30  # levels of nesting; Python's limit of recursion is far above
 _OPENING = (
     yaml.BlockMappingStartToken,
     yaml.BlockSequenceStartToken,
@@ -35,8 +35,13 @@ _Node = TypeVar("_Node", bound=yaml.Node)
 class Section:
     """One mapping of a YAML file, read key by key.
 
-    :meth:`finish` then refuses the keys that were not read.
-    Every reading method takes a default for a key that is not there; without one, that is an error.
+    :meth:`finish` then refuses the keys that were not read. Methods with a ``default`` return it
+    for a key that is not there; without one, that is an error. All errors are UsageErrors.
+
+    Args:
+        source: how errors name the file.
+        node: the mapping.
+        name: its key, which errors name; ``""`` for the top of the file.
     """
 
     def __init__(self, source: str, node: yaml.MappingNode, name: str = "") -> None:
@@ -112,7 +117,7 @@ class Section:
 
     def texts(self, key: str, default: tuple[str, ...]) -> tuple[str, ...]:
         """Return the list of texts at ``key``; a single text counts as a list of one."""
-        node = self._of(key, yaml.Node, "")
+        node = self._of(key, yaml.Node, "")  # of any kind; the next check has a better error
         if node is None:
             return default
         items = node.value if isinstance(node, yaml.SequenceNode) else [node]
@@ -221,14 +226,14 @@ def parse(text: str, source: str) -> Section:
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         problem = error.problem or ""
-        # "expected a single document" is in the context, "but found another document" in the
-        # problem.
+        # PyYAML splits some messages: "expected a single document" is the context, "but found
+        # another document" the problem.
         if not problem or problem.startswith("but "):
             problem = f"{error.context} {problem}"
         raise UsageError(f"{source}:{line}: is not valid YAML: {problem}") from None
     except yaml.YAMLError as error:
         raise UsageError(f"{source}: is not valid YAML: {' '.join(str(error).split())}") from None
-    # After a lone "---".
+    # After a lone "---", there is an empty scalar. One in quotes has a style.
     nothing = isinstance(node, yaml.ScalarNode) and node.value == "" and node.style is None
     if node is None or nothing:
         node = yaml.MappingNode("tag:yaml.org,2002:map", [], yaml.Mark(source, 0, 0, 0, "", 0))
@@ -240,9 +245,9 @@ def parse(text: str, source: str) -> Section:
 
 
 def _check_tokens(text: str, source: str) -> None:
-    """Refuse what this module does not read, and deep nesting.
+    """Refuse what this module does not read, and nesting that is too deep for PyYAML's composer.
 
-    That would overflow Python's stack in the composer.
+    The composer calls itself at each level.
     """
     depth = 0
     for token in yaml.scan(text, Loader=yaml.SafeLoader):

@@ -1,4 +1,4 @@
-"""Every setting as a flag of a command: its place in --help, its values, and likely mistakes.
+"""Every setting as a flag of a command: its place in --help, and likely mistakes.
 
 Must not know what a setting means: ``config.settings`` has the table. ``config.resolution`` parses
 the values.
@@ -34,11 +34,14 @@ def add_settings(
     hidden: Collection[str],
     groups: Collection[str],
 ) -> None:
-    """Add every setting, in groups that follow the command's own options.
+    """Add every setting to ``parser``, in groups that follow the command's own options.
 
-    ``defaults`` are those of this command that differ from the settings' own. Flags in ``hidden``
-    are not in the help; the command refuses them. Settings of other ``groups`` are taken, because
-    files and variables of a service have them, but are not in the help.
+    Args:
+        parser: of one command.
+        defaults: those of this command that differ from the settings' own, by flag.
+        hidden: flags that the help does not show, because the command refuses them later.
+        groups: names of :data:`GROUPS` that the help shows. Settings of the other groups are
+            accepted all the same, because files and variables of a service have them.
     """
     for group, words in GROUPS.items():
         chosen = [setting for setting in SETTINGS if setting.flag.partition(".")[0] in words]
@@ -46,12 +49,8 @@ def add_settings(
         for each in chosen:
             default = defaults.get(each.flag, each.default)
             text = each.help + (f" (default {default})" if default else "")
-            _add(
-                added,
-                each.flag,
-                each.metavar,
-                text if group in groups and each.flag not in hidden else "",
-            )
+            is_shown = group in groups and each.flag not in hidden
+            _add(added, each.flag, each.metavar, text if is_shown else "")
     files = parser.add_argument_group("settings: files")
     unit = f"Except for run and demo, the default is {environment_file.UNIT_FILE} if it exists."
     for flag, text in (
@@ -62,10 +61,11 @@ def add_settings(
 
 
 def _add(parser: argparse._ActionsContainer, flag: str, metavar: str, text: str) -> None:
-    shown = text.replace("%", "%%") or argparse.SUPPRESS
+    """Add a flag with ``text`` as its help; without text, the help does not show it."""
+    shown = text.replace("%", "%%") or argparse.SUPPRESS  # % begins a placeholder of argparse
     parser.add_argument(
         f"--{flag}",
-        action="append",
+        action="append",  # every value, so that `oversights` sees a flag that is written twice
         dest=flag,
         metavar=metavar,
         default=argparse.SUPPRESS,
@@ -74,7 +74,7 @@ def _add(parser: argparse._ActionsContainer, flag: str, metavar: str, text: str)
 
 
 def written_flags(parsed: argparse.Namespace) -> dict[str, str]:
-    """Return the settings that were written as flags, by name."""
+    """Return the text of each setting that was written as a flag, by flag without dashes."""
     return {name: values[-1] for name, values in vars(parsed).items() if name in FLAGS}
 
 

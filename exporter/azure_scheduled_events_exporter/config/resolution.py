@@ -2,8 +2,10 @@
 
 A flag overrides its environment variable, the variable overrides the configuration file, and the
 file overrides the default. The error for an invalid value names the setting and where it was set.
-Must not know any setting by itself except ``journal.path``, whose default depends on the platform:
-``config.settings`` has the table.
+
+``config.settings`` has the table of the settings. Of single ones, this module knows only
+``journal.path``, whose default depends on the platform, and ``web.config.file``, because people
+write the content of that file into this one.
 """
 
 import os
@@ -24,10 +26,11 @@ from .settings import (
     environment_name,
 )
 
-# Kubernetes adds variables of every Service to every pod; a Service with the exporter's name would
-# look like settings.
 _NOT_OURS = "AZURE_SCHEDULED_EVENTS_EXPORTER_"
+"""How variables begin that Kubernetes adds to every pod if a Service has the exporter's name."""
+
 _OF_WEB_CONFIG = ("tls_server_config", "http_server_config", "basic_auth_users")
+"""The keys of the file that ``web.config.file`` names."""
 
 
 def resolve(
@@ -35,12 +38,17 @@ def resolve(
     environment: Mapping[str, str],
     places: Mapping[str, str] | None = None,
 ) -> Config:
-    """Return the configuration of ``flags``, ``environment`` and file, as :func:`written`.
+    """Return the configuration, with every value checked and converted.
 
-    ``flags`` are names without dashes.
+    Args:
+        flags: the texts that were written as flags, by flag without dashes (``imds.timeout``).
+        environment: variables by name: those of this process and of an environment file.
+        places: for each variable of an environment file, where it is set, such as
+            ``FILE:3: NAME``; errors say so.
 
     Raises:
-        UsageError: a value is invalid, or a key of the file is unknown.
+        UsageError: a value is invalid; or the configuration file cannot be read, or has an unknown
+            key.
     """
     values: dict[str, Any] = {}
     for setting, text, place in written(flags, environment, places):
@@ -76,11 +84,10 @@ def written(
 ) -> Iterator[tuple[Setting, str, str]]:
     """Yield every setting with its text and the place where it is set, ``""`` for a default.
 
-    ``places`` has the origin of those variables of ``environment`` that are not variables of this
-    process.
+    The parameters are those of :func:`resolve`.
 
     Raises:
-        UsageError: the file cannot be read, or has an unknown key.
+        UsageError: the configuration file cannot be read, or has an unknown key.
     """
     variable = environment_name(CONFIG_FILE_FLAG)
     file = flags.get(CONFIG_FILE_FLAG) or environment.get(variable)
@@ -123,12 +130,17 @@ def state_folder(
 
     That is ``$STATE_DIRECTORY`` if systemd sets it, else the platform's default.
 
+    Args:
+        environment: variables by name.
+        platform: a value of ``sys.platform``.
+        user: the numeric id of the user; None for that of this process.
+
     Raises:
         UsageError: this user has no home directory.
     """
     name = "azure-scheduled-events-exporter"
     if environment.get("STATE_DIRECTORY"):
-        return environment["STATE_DIRECTORY"].split(":")[0]
+        return environment["STATE_DIRECTORY"].split(":")[0]  # a unit may have several
     if platform == "win32":
         return str(Path(environment.get("PROGRAMDATA", r"C:\ProgramData")) / name)
     if hasattr(os, "geteuid") and (os.geteuid() if user is None else user) == 0:
@@ -146,29 +158,31 @@ def state_folder(
 def unknown_variables(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Yield the variables with the exporter's prefix that are not settings.
 
-    Each comes with the name that was likely meant.
+    Each comes with the name that was likely meant, ``""`` if none is similar.
     """
-    # Every name has the prefix; compared with it, all are similar.
+    # Compared without the prefix: it is so long that all names with it are similar.
     known = [environment_name(flag).removeprefix(ENVIRONMENT_PREFIX) for flag in FLAGS]
     for name in sorted(environment):
+        if not name.startswith(ENVIRONMENT_PREFIX) or name.startswith(_NOT_OURS):
+            continue
         end = name.removeprefix(ENVIRONMENT_PREFIX)
-        if end not in (name, *known) and not name.startswith(_NOT_OURS):
+        if end not in known:
             meant = closest(end, known)
             yield name, ENVIRONMENT_PREFIX + meant if meant else ""
 
 
 def _read_file(path: Path) -> Mapping[str, tuple[str, int]]:
-    """Return every setting of the file by its flag.
+    """Return the text and line of every setting in the file, by its flag.
 
     It may be written ``imds.timeout: 5s`` or ``imds: {timeout: 5s}``.
     """
-    # Few need it, and YAML takes 1.3 MiB.
+    # Imported only here: few have such a file, and YAML takes 1.3 MiB.
     from azure_scheduled_events_exporter import yaml_file  # noqa: PLC0415
 
     found = yaml_file.load(path).flat()
     known = [setting.flag for setting in SETTINGS]
     for key, (text, line) in found.items():
-        if not text and any(flag.startswith(f"{key}.") for flag in known):
+        if not text and any(flag.startswith(f"{key}.") for flag in known):  # such as a lone "imds:"
             raise UsageError(
                 f"{path}:{line}: {key}: has no settings: write them below it, indented, or leave"
                 " it out"

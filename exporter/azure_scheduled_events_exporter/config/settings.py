@@ -30,6 +30,7 @@ ENVIRONMENT_PREFIX = "AZURE_SCHEDULED_EVENTS_"
 DISCOVER = "discover"
 _LABEL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _OWN_LABELS = frozenset({"alertname", "event_id", "event_type", "event_status", "severity"})
+"""Labels of pushed alerts that ``--alertmanager.labels`` must not replace."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,9 +145,9 @@ def _labels(text: str) -> Mapping[str, str]:
 
 def _text(what: str) -> Callable[[str], str | None]:
     def parse(text: str) -> str | None:
-        if (
-            not text.isprintable()
-        ):  # in every scrape, one character that UTF-8 cannot encode would break them all
+        # A text may become a label of a metric, and there one character that UTF-8 cannot encode
+        # would break every scrape.
+        if not text.isprintable():
             raise ValueError(
                 f"{text!r} is not a {what}: it contains control characters or invalid text"
             )

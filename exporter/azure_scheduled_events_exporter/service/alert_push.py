@@ -25,12 +25,11 @@ def alert_push(
     config: Config,
     latest: Callable[[], Snapshot],
     clock: Callable[[], Timestamp],
-    imds_time: Callable[[], float | None],
     log: logging.Logger,
 ) -> AlertPush:
     """Return what pushes the alerts of the newest snapshot to the Alertmanagers in ``config``.
 
-    ``imds_time`` is the time by IMDS' clock, if it has told.
+    ``clock`` returns the time by the clock of IMDS.
 
     Raises:
         ExporterError: a file cannot be read or is invalid.
@@ -42,7 +41,7 @@ def alert_push(
         return wanted(latest(), catalog, labels, clock())
 
     def time() -> float:
-        return imds_time() or clock().wall
+        return clock().wall
 
     clients = [
         AlertmanagerClient(url, config.alertmanager_http_config_file)
@@ -54,9 +53,9 @@ def alert_push(
 def wanted(
     snapshot: Snapshot, catalog: Catalog, labels: Mapping[str, str], now: Timestamp
 ) -> Wanted | None:
-    """Return the alerts of this VM's events in ``snapshot``.
+    """Return the alerts of this VM's events in ``snapshot``, and how long ago the ended ones ended.
 
-    None unless the last poll has read a document.
+    None if the last poll has not read a document: nothing is to be pushed then.
 
     Events that only the journal knows are left out until a document has shown whether they go on.
     """
@@ -64,6 +63,7 @@ def wanted(
         return None
 
     def raised(life: Lifecycle) -> Alert | None:
+        """Return the alert of an event; None if events of its kind raise none."""
         return alert_of(life, life.kind, snapshot.identity, catalog, labels)
 
     mine = [life for life in snapshot.shown.values() if life.is_mine]

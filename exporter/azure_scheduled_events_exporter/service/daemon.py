@@ -50,11 +50,14 @@ def run(
 ) -> int:
     """Serve and poll until SIGTERM or SIGINT; return the exit status.
 
-    The process must end then: within 2 s of the signal it does so by itself. ``started`` is called
-    with scheme and port.
+    The caller must end the process then. If it does not within 2 s of the signal, ``ending`` does.
 
-    Pass another ``rate_limiter`` only if the endpoint is not IMDS, and ``ending`` if it handles
-    signals already.
+    Args:
+        config: the settings.
+        log: the exporter's logger.
+        started: is called with scheme and port when the server listens.
+        rate_limiter: the limit on requests; pass one only if the endpoint is not IMDS.
+        ending: what handles the signals, if it does so already.
 
     Raises:
         ExporterError: the endpoint cannot be discovered, root cannot be given up, listening fails,
@@ -76,9 +79,10 @@ def run(
 
 
 def _raise_limit_of_descriptors() -> None:
-    """Raise the soft limit to the hard one.
+    """Raise the soft limit of open files to the hard one.
 
-    512 connections need more than macOS gives, and logs and journal need some too.
+    The server takes 512 connections, which is more than macOS permits at first, and journal and
+    log need some too.
     """
     if sys.platform != "win32":
         with suppress(OSError, ValueError):  # macOS does not take "unlimited"
@@ -87,7 +91,7 @@ def _raise_limit_of_descriptors() -> None:
 
 
 def _tell_nobody(_scheme: str, _port: int) -> None:
-    """Take note of a start that nobody waits for."""
+    """Do nothing at the start: nobody waits for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +128,8 @@ class _Daemon:
         await self.ending.wait()
         notifications.cancel()
         manager.notify("STOPPING=1", "STATUS=ending")
-        # A disk that hangs, or a log that nobody reads, can block each of these steps. The journal
-        # survives a kill.
+        # A disk that hangs, or a log that nobody reads, can block each of these steps: `ending`
+        # then kills the process, which the journal survives.
         await server.stop()  # first, so that no client takes time from the others
         exporter.stop()
         _check_journal(exporter)
@@ -164,7 +168,7 @@ class _Daemon:
 
 
 def _check_journal(exporter: Exporter) -> None:
-    """Raise why the journal must not be used, if that is known."""
+    """Raise ExporterError if it is known by now that the journal must not be used."""
     if exporter.journal.refusal is not None:
         raise exporter.journal.refusal
 
@@ -172,7 +176,7 @@ def _check_journal(exporter: Exporter) -> None:
 def _access(config: Config, log: logging.Logger) -> "WebAccess | None":
     if config.web_config_file is None:
         return None
-    # YAML and bcrypt take 2 MiB.
+    # Imported only here, because YAML and bcrypt take 2 MiB.
     from azure_scheduled_events_exporter.http_server.access import WebAccess  # noqa: PLC0415
 
     with named_by("--web.config.file"):

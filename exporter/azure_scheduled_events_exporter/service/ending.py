@@ -56,7 +56,7 @@ class Ending:
         before = {}
         for name, handler in handlers.items():
             number = getattr(signal, name, None)
-            if number is not None:
+            if number is not None:  # each platform lacks some of them
                 before[number] = signal.signal(number, handler)
         try:
             yield
@@ -84,9 +84,8 @@ class Ending:
 
         Any thread may call.
         """
-        if (
-            self._limit is None
-        ):  # never cancelled, because a thread can delay the exit of the interpreter
+        if self._limit is None:
+            # Never cancelled, because a thread can delay the exit of the interpreter.
             self._limit = threading.Timer(LONGEST_SECONDS, lambda: os._exit(self.status))
             self._limit.daemon = True
             self._limit.start()
@@ -100,7 +99,7 @@ class Ending:
         self.begin()
 
     def _hung_up(self, number: int, frame: FrameType | None) -> None:
-        if self._has_terminal and not os.isatty(0):
+        if self._has_terminal and not os.isatty(0):  # the terminal is gone
             self._signalled(number, frame)
         elif self._loop is not None:
             with contextlib.suppress(RuntimeError):  # the loop is closed: the end is nearly over

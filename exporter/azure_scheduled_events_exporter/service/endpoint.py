@@ -1,6 +1,6 @@
-"""Knows where the metadata service is: at the configured address, or where DHCP says.
+"""Finds the address of the metadata service: the configured one, or the one that DHCP names.
 
-Must not send HTTP requests: whether the service answers is the callers' business.
+Must not send HTTP requests: its callers see whether the service answers.
 """
 
 import logging
@@ -19,13 +19,14 @@ NOT_ON_AZURE = (
 """The hint if the metadata service cannot be reached."""
 
 SHORT_SEARCH = Exchange(pauses=(0.0, 0.5), answer_seconds=2.0)
-"""For commands whose result a person waits for: a DHCP server answers in milliseconds."""
+"""For commands whose result a person waits for. A DHCP server answers in milliseconds."""
 
 
 def with_endpoint(config: Config, log: logging.Logger, exchange: Exchange | None = None) -> Config:
     """Return ``config`` with the address of the metadata service, discovered by DHCP if configured.
 
-    Without another ``exchange``, a search without an answer takes three and a half minutes.
+    ``exchange`` is how DHCP is asked. With the default, a search without an answer takes three and
+    a half minutes.
 
     Raises:
         ExporterError: it cannot be discovered.

@@ -1,10 +1,11 @@
 """One exporter: what polls, delivers and approves, and the threads that do it.
 
-One thread polls, one asks who this VM is, one reads the policy file again, one for each request
-sends approvals, one delivers spans, one sees when a poll hangs, and one for each Alertmanager
-pushes alerts. They read the snapshot that the poller publishes, which never changes. The journal
-and the rate limiter of IMDS, which they share, have locks of their own. Must not serve HTTP or
-handle signals (``service.daemon``).
+One thread polls, one asks who this VM is, one reads the policy file again, one delivers spans, one
+sees when a poll hangs, and one for each Alertmanager pushes alerts. Parts of the exporter start
+threads too: one writes the journal, one sends each approval, one measures pauses. They read the
+snapshot that the poller publishes, which never changes. The journal and the rate limiter of IMDS,
+which they share, have locks of their own. Must not serve HTTP or handle signals
+(``service.daemon``).
 """
 
 import logging
@@ -62,19 +63,25 @@ A span that was sent without it is never corrected. Just after a reboot, IMDS ma
 seconds. With ``--instance.name``, spans only wait until IMDS was asked once.
 """
 
-_TRACE_AGAIN_SECONDS = 60.0
-_LOOK_SECONDS = 0.1
+_TRACE_AGAIN_SECONDS = 60.0  # after an internal error of span delivery
+_LOOK_SECONDS = 0.1  # how often `alone` yields
 _WATCH_SECONDS = 1.0  # how often to look whether a poll hangs
 _FINAL_DELIVERY_SECONDS = 1.0  # limit for a collector that hangs
-_STOP_SECONDS = 1.2
+_STOP_SECONDS = 1.2  # limit for all threads together, with the final delivery
 
 
 class Exporter:
     """The polling side: construct, :meth:`start`, read :attr:`poller`'s snapshot, :meth:`stop`.
 
-    Without ``reports``, it sends neither spans nor alerts, whatever the settings are. A ``clock``
-    that is given is a simulation's: the time that IMDS sends does not correct it. ``policy`` is
-    what ``config`` only names; without it, the exporter approves nothing by itself.
+    Args:
+        config: the settings.
+        log: the exporter's logger.
+        clock: the clock of a simulation, which the time that IMDS sends does not correct; None for
+            this machine's.
+        rate_limiter: the limit on requests; None for that of IMDS.
+        policy: what ``config.approval_policy`` names, already read. With the default, the exporter
+            approves nothing by itself.
+        reports: False to send neither spans nor alerts, whatever the settings are.
 
     Attributes:
         journal: opened by a thread of its own, from the construction on.
@@ -188,14 +195,20 @@ class Exporter:
     def _alert_push(self, config: Config, clock: Clock) -> "AlertPush":
         from .alert_push import alert_push  # noqa: PLC0415 - only with an Alertmanager
 
-        return alert_push(config, self.latest, clock, lambda: clock().wall, self._log)
+        return alert_push(config, self.latest, clock, self._log)
 
     def start(self) -> None:
         """Start all threads."""
-        work = [("identify", self.identification.run), ("poll", self._poll), ("watch", self._watch)]
-        work += [("policy", partial(self._approval_policy.run, self._wait))]
-        work += [("trace", partial(self._trace, self._delivery))] if self._delivery else []
-        work += [("push", worker.run) for worker in (self._alerts.workers if self._alerts else ())]
+        work: list[tuple[str, Callable[[], None]]] = [
+            ("identify", self.identification.run),
+            ("poll", self._poll),
+            ("watch", self._watch),
+            ("policy", partial(self._approval_policy.run, self._wait)),
+        ]
+        if self._delivery:
+            work.append(("trace", partial(self._trace, self._delivery)))
+        if self._alerts:
+            work += [("push", worker.run) for worker in self._alerts.workers]
         self._threads = [
             threading.Thread(target=self._guarded, args=(run,), name=name, daemon=True)
             for name, run in work
@@ -204,16 +217,17 @@ class Exporter:
             thread.start()
 
     def stop(self) -> None:
-        """End all threads in less than 2 s, including those that wait."""
+        """End all threads in less than 2 s, including those that wait; close the journal."""
         self._ending.set()
-        self.identification.complete.set()  # nobody waits for them any more
+        # Ends the waits of `_poll` and `_trace`.
+        self.identification.complete.set()
         self.identification.asked.set()
         for client in self._clients:
             client.stop()
         deadline = time.monotonic() + _STOP_SECONDS
         if self._alerts:
             self._alerts.stop()
-        if self._delivery and self._threads:
+        if self._delivery and self._threads:  # without :meth:`start`, no thread would send them
             self._delivery.stop(self.poller.state.open_spans(), _FINAL_DELIVERY_SECONDS)
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
@@ -249,7 +263,8 @@ class Exporter:
     def _watch(self) -> None:
         """See and log when a poll begins to hang, and when polls go on.
 
-        A thread of its own: the log may hang too.
+        A thread of its own does this, because the one that polls is what hangs, and a log that
+        hangs must not stop the one that serves HTTP.
         """
         was_hanging = False
         while not self._wait(_WATCH_SECONDS):
@@ -283,7 +298,7 @@ class Exporter:
 def alone(config: Config, log: logging.Logger) -> Iterator[Exporter]:
     """Poll IMDS with a journal in memory, and yield the exporter that does, every 0.1 s.
 
-    It sends no spans and alerts.
+    For commands that watch for a while. It sends no spans and alerts, and stops with the iteration.
 
     Raises:
         ExporterError: polling has ended by an internal error, or the endpoint cannot be discovered.

@@ -47,10 +47,10 @@ class Identification:
 
     Attributes:
         client: sends requests to IMDS; nobody else uses it.
-        timeout: of a request, seconds.
+        timeout: the limit of a request, in seconds.
         given: the value of ``--instance.name``, which overrides the name in IMDS.
         wait: waits so many seconds, or until the process is to end; returns whether it is.
-        log: where it is logged.
+        log: where the name, its changes and a first failure are logged.
         asked: is set when IMDS was asked for the first time.
         complete: is set when nothing is missing.
         identity: this VM, as far as IMDS has told; None before that. Any thread may read it.
@@ -69,7 +69,7 @@ class Identification:
 
     def run(self) -> None:
         """Ask until the process is to end."""
-        failed = 0  # attempts since something new was learnt
+        fruitless = 0  # attempts in a row that failed or taught nothing new
         while True:
             before = self.identity
             try:
@@ -77,11 +77,11 @@ class Identification:
             except Stopped:
                 return
             self.asked.set()
-            if failure and before is None and not failed:
+            if failure and before is None and not fruitless:
                 self._warn(failure)
-            failed = 0 if self.identity is not before else failed + 1
+            fruitless = 0 if self.identity is not before else fruitless + 1
             longest = _LABELS_SECONDS if self.given or self.identity else _NAME_SECONDS
-            pause = min(longest, max(1.0, failed))
+            pause = min(longest, max(1.0, fruitless))  # a second longer each time
             if self.complete.is_set():
                 pause = _RETRY_SECONDS if failure else _AGAIN_SECONDS
             if self.wait(pause):
@@ -97,7 +97,8 @@ class Identification:
         except ExporterError as error:
             return str(error)
         before = self.identity
-        if before is not None and not identity.is_complete:  # what is missing now has not changed
+        if before is not None and not identity.is_complete:
+            # A part of the answer, while IMDS fails at the rest: what is missing has not changed.
             identity = replace(
                 before, **{name: value for name, value in asdict(identity).items() if value}
             )

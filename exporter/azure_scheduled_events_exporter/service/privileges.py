@@ -1,11 +1,13 @@
 """Give up root before the exporter listens.
 
-With ``--process.user``, the process becomes that user and cannot return. Without it, the process
-stays uid 0, because program, journal and certificates may belong to any user, but of its
-capabilities it keeps only access to files: no raw sockets, no other users' processes, no mounts.
-If the journal's folder belongs to another user, it can also open files as that user.
-Write access to root's files is a way back to root, so only a named user is a security boundary. For
-a port below 1024, the capability to listen there is kept. A process that is not root changes
+With ``--process.user``, the process becomes that user and cannot return.
+
+Without it, the process stays uid 0, because program, journal and certificates may belong to any
+user. Of its capabilities it keeps only access to files: no raw sockets, no other users' processes,
+no mounts. If the journal's folder belongs to another user, it can also open files as that user.
+Write access to root's files is a way back to root, so only a named user is a security boundary.
+
+For a port below 1024, the capability to listen there is kept. A process that is not root changes
 nothing.
 
 Capabilities belong to a thread: call this before a second thread starts.
@@ -32,10 +34,11 @@ from azure_scheduled_events_exporter.journal.location import file_path
 if sys.platform != "win32":
     import pwd
 
-_FOLDER = "azure-scheduled-events-exporter"
-_FIRST_OPEN_PORT = 1024
-_HAND_OVER_SECONDS = 0.5
-_LOOK_SECONDS = 0.005
+_FOLDER = "azure-scheduled-events-exporter"  # the name of the default folder of a journal
+_FIRST_OPEN_PORT = 1024  # lower ones need a capability
+_HAND_OVER_SECONDS = 0.5  # how long the start waits for a disk
+_LOOK_SECONDS = 0.005  # how often it looks meanwhile
+# The numbers of Linux, from linux/prctl.h and linux/capability.h. A capability is a bit.
 _PR_SET_KEEPCAPS = 8
 _PR_SET_NO_NEW_PRIVS = 38
 _CAP_DAC_OVERRIDE = 1 << 1
@@ -67,7 +70,7 @@ def give_up(user: str | None, port: int, journal: Path | None) -> str:
     """Give up root; return a message for the log, or ``""`` if this process is not root.
 
     Args:
-        user: the account to become; ``""`` to stay uid 0 without most capabilities.
+        user: the account to become; None to stay uid 0 without most capabilities.
         port: where the process will listen.
         journal: the journal's file or folder, whose owner becomes ``user``; None if there is none.
 
@@ -119,7 +122,7 @@ def _become(uid: int, gid: int, kept: int) -> None:
     if sys.platform != "win32":
         is_linux = sys.platform == "linux"
         if is_linux:
-            _libc("prctl", _PR_SET_KEEPCAPS, 1, 0, 0, 0)
+            _libc("prctl", _PR_SET_KEEPCAPS, 1, 0, 0, 0)  # else setuid drops `kept` too
         os.setgroups([])
         os.setgid(gid)
         os.setuid(uid)
@@ -154,12 +157,13 @@ def _hand_over_in_time(journal: Path, uid: int, gid: int) -> None:
                 raise OSError(number, os.strerror(number))
             return
         time.sleep(_LOOK_SECONDS)
+    # The child goes on. `own_end` stays open, so that the child notices when this process ends.
 
 
 def _hand_over_and_exit(journal: Path, uid: int, gid: int, parent: int) -> NoReturn:
-    """Do it as the child process, which exits with the number of the error, or 0.
+    """Hand the journal over in the child process; exit with the number of the error, or 0.
 
-    It also ends with its parent, which holds the other end of the pipe ``parent``.
+    The child also ends with its parent, which holds the other end of the pipe ``parent``.
     """
 
     def end_with_parent() -> None:
@@ -168,7 +172,7 @@ def _hand_over_and_exit(journal: Path, uid: int, gid: int, parent: int) -> NoRet
 
     number = 0
     try:
-        os.closerange(0, 3)  # who reads the exporter's log is not to wait for this process
+        os.closerange(0, 3)  # a reader of the exporter's log must not wait for this process to end
         threading.Thread(target=end_with_parent, daemon=True).start()
         _hand_over(journal, uid, gid)
     except OSError as error:
@@ -210,10 +214,11 @@ def _reduce_capabilities(kept: int) -> None:
     """
     _libc("prctl", _PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     header = ctypes.create_string_buffer(struct.pack("=Ii", _CAPABILITY_VERSION_3, 0), 8)
-    # Effective, permitted, inheritable: of the first 32, then of the rest.
+    # Three sets (effective, permitted, inheritable) of the first 32 capabilities, then of the rest.
     sets = ctypes.create_string_buffer(24)
     _libc("capget", header, sets)
-    kept &= struct.unpack("=6I", sets.raw)[1]
+    _, permitted, *_ = struct.unpack("=6I", sets.raw)
+    kept &= permitted
     _libc("capset", header, struct.pack("=6I", kept, kept, 0, 0, 0, 0))
 
 

@@ -36,7 +36,7 @@ def _rendered(
 
     def handle(_: Request) -> Response:
         nonlocal kept, rendered_at
-        now = time.monotonic()  # setting the clock does not matter
+        now = time.monotonic()  # not `wall`, which can be set back
         if kept is None or now - rendered_at >= _RENDERED_SECONDS:
             kept = render(read(), wall())
             rendered_at = now
@@ -62,12 +62,13 @@ def routes(
         polls = read().polls
         if not polls.hanging:  # a failing metadata service is no reason to restart
             return Response(200, b"alive\n", _TEXT)
+        # Open to everybody: while polls hang, the text is `Poller.latest`'s own, and never IMDS'.
         return Response(503, f"{polls.failure}\n".encode(), _TEXT)
 
     def ready(_: Request) -> Response:
         if read().polls.last_success is not None:
             return Response(200, b"ready: IMDS has been read\n", _TEXT)
-        # The reason may quote what IMDS sent, which only the pages with a password show.
+        # Without the reason: it may quote what IMDS sent, and this path needs no password.
         return Response(503, b"not ready: IMDS has not been read yet\n", _TEXT)
 
     def status_page(snapshot: Snapshot, now: float) -> Response:

@@ -46,7 +46,7 @@ class ServiceManager:
         microseconds = environment.get("WATCHDOG_USEC", "")
         is_number = microseconds.isascii() and microseconds.isdigit()
         if self._address and is_for_this_process and is_number:
-            self.watchdog_seconds = int(microseconds) / 1e6 or None
+            self.watchdog_seconds = int(microseconds) / 1e6 or None  # 0: no watchdog
 
     def notify(self, *lines: str) -> bool:
         """Send ``lines`` as one message without blocking; return whether it was sent."""
@@ -65,22 +65,22 @@ class ServiceManager:
     ) -> None:
         """Send READY=1, then status and watchdog messages until cancelled.
 
-        Call it once the port answers requests.
+        Call it once the port answers requests. Without a service manager, it returns at once.
+
+        With a watchdog, WATCHDOG=1 is sent while this loop runs and polls are overdue by less than
+        half of ``watchdog_seconds``.
 
         Args:
             overdue_seconds: returns by how many seconds the poll loop exceeds its expected waits;
                 at most 0 if it is healthy.
             status_line: returns the status that ``systemctl status`` shows.
-
-        With a watchdog, WATCHDOG=1 is sent while this loop runs and polls are overdue by less than
-        half of ``watchdog_seconds``.
         """
         patience = self.watchdog_seconds
         tick = _TICK_SECONDS
         if patience:
             tick = min(tick, patience / 4)
-        ready = ["READY=1"]
-        sent = ""
+        ready = ["READY=1"]  # until it was sent
+        sent = ""  # the last status that was
         while self._address:
             try:
                 status = status_line()
