@@ -37,7 +37,7 @@ def since_boot() -> Callable[[], float]:
     if _seconds_since_boot() is None:
         return time.monotonic
     if sys.platform == "win32":
-        return lambda: _seconds_since_boot() or 0.0
+        return lambda: _seconds_since_boot() or 0.0  # never None here
     return partial(time.clock_gettime, time.CLOCK_BOOTTIME)
 
 
@@ -62,7 +62,8 @@ class ImdsClock:
     def follow(self, recorded: Timestamp) -> None:
         """Take over the correction that another process of this VM had when it recorded a moment.
 
-        A moment of an earlier boot says nothing.
+        For a command, which reads the moment in the journal of the exporter. A moment of an earlier
+        boot changes nothing.
         """
         now = self._machine()
         if recorded.boot_id == now.boot_id:
@@ -76,7 +77,7 @@ class ImdsClock:
         """
         if imds_time is None:
             return
-        ahead = imds_time + 0.5 - self._machine().wall
+        ahead = imds_time + 0.5 - self._machine().wall  # in the middle of its second
         if abs(ahead - self.offset) >= AGREES_SECONDS:
             self.offset = 0.0 if abs(ahead) < AGREES_SECONDS else ahead
 
@@ -89,13 +90,13 @@ def _boot_id() -> str:
     with contextlib.suppress(OSError):
         return _BOOT_ID.read_text(encoding="ascii").strip()
     seconds = _seconds_since_boot()
-    # Half-minute steps: the wall clock is corrected by less than that between two starts of this
-    # process.
+    # In steps of half a minute, because a correction of the wall clock moves this time. If it moves
+    # over an edge between two steps, the next start of this process takes the boot for another one.
     return "" if seconds is None else f"booted-{round((time.time() - seconds) / 30)}"
 
 
 def _seconds_since_boot() -> float | None:
-    """By clocks that count suspended time too; None where neither of them is."""
+    """Return the seconds since boot, suspended time included; None where no clock has them."""
     if sys.platform == "win32":
         # Not Python's monotonic clock: only in some versions does it count from boot.
         ticks = ctypes.windll.kernel32.GetTickCount64

@@ -1,9 +1,8 @@
 """Asks IMDS for the Scheduled Events document, and decides whether to believe it.
 
-Knows requests, time limits, when the last document came and how often a body was empty: some nodes
-answer with an empty body if there are no events, but an empty body while events are current is more
-likely a fault than their end. Must not know what a document changes: ``polling.state`` derives
-that.
+Some nodes answer with an empty body if there are no events. But an empty body while events are
+current is more likely a fault than their end, so it is believed only after some polls. Must not
+know what a document changes: ``polling.state`` derives that.
 """
 
 import logging
@@ -42,7 +41,9 @@ class DocumentReader:
     """Reads one document after the other.
 
     Attributes:
-        timeout: seconds of a request to an IMDS that has enabled Scheduled Events.
+        client: sends the requests.
+        timeout: limit of a request to an IMDS that has enabled Scheduled Events, in seconds.
+        clock: the current time.
         keep: writes a document to the journal, also one that cannot be read.
         log: where a document that is not believed is logged.
     """
@@ -55,9 +56,10 @@ class DocumentReader:
 
     def __post_init__(self) -> None:
         self._body: bytes | None = None  # the last one
-        self._document: Document | None = None  # in it; None if it is none
-        self._fault = "a 304 (unchanged) before it ever sent one"  # what of the body cannot be read
-        self._is_stored = False
+        self._document: Document | None = None  # what `_body` is; None if that is no document
+        # Why there is no document, or what of it cannot be read. At first, no body has come.
+        self._fault = "a 304 (unchanged) before it ever sent one"
+        self._is_stored = False  # whether `_body` is in the journal
         self._empty_polls = 0  # whose bodies have been empty while events were current
         self._empty_since = self.clock()
         self._answered: Timestamp | None = None  # when IMDS last sent a 200 or 304
@@ -97,6 +99,7 @@ class DocumentReader:
         return document if is_believed else None
 
     def _parsed(self, body: bytes | None) -> Document:
+        """Return the document in ``body``, or the last one if ``body`` is None (unchanged)."""
         if body is not None and body != self._body:
             self._body = body
             self._document = None

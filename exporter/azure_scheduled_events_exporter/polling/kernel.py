@@ -27,7 +27,7 @@ def tcp_counter(text: bytes, group: bytes, name: bytes) -> int | None:
     lines = [line.split() for line in text.splitlines() if line.startswith(group + b":")]
     if len(lines) != 2 or name not in lines[0]:  # noqa: PLR2004 - names and values
         return None
-    values = dict(zip(*lines, strict=False))
+    values = dict(zip(*lines, strict=False))  # a value may be missing
     try:
         return int(values[name])
     except (KeyError, ValueError):
@@ -45,14 +45,18 @@ class Kernel:
         self._readings: deque[Readings] = deque()
 
     def look(self, *, is_changed: bool) -> Counted | None:
-        """Read the counters if the document ``is_changed``, or it is time; None otherwise."""
+        """Read the counters; return them with the earlier readings that they are compared with.
+
+        They are read if the document ``is_changed``, and every :data:`LOOK_SECONDS`. Otherwise the
+        result is None.
+        """
         now = self.clock()
         last = None
         if self._readings:
             last = self._readings[-1]
         if not is_changed and last is not None and now.since(last.at) < LOOK_SECONDS:
             return None
-        if last is not None and last.at.boot_id != now.boot_id:
+        if last is not None and last.at.boot_id != now.boot_id:  # the counters began at 0 again
             self._readings.clear()
             last = None
         readings = self._read(now)
@@ -61,7 +65,10 @@ class Kernel:
         return Counted(readings, last, minute_ago)
 
     def _minute_before(self, last: Readings | None) -> Readings | None:
-        """Return the newest readings that are a minute older than ``last``, or the oldest ones."""
+        """Return the newest readings that are a minute older than ``last``, and forget older ones.
+
+        If none is that old, return the oldest; None if there are none before ``last``.
+        """
         if last is None:
             return None
         while len(self._readings) > 1 and last.at.since(self._readings[1].at) >= MINUTE:

@@ -29,10 +29,10 @@ TICK_SECONDS = 0.1
 """
 
 HEARTBEAT_SECONDS = 5.0
-"""Time between two heartbeats: a pause over a restart of the VM may be shorter than measured by so
-much.
+"""Time between two heartbeats, the moments in the journal from which the next run measures a pause.
 
-Each is a write to the disk, and takes half a millisecond of CPU time.
+The pause may be shorter than measured by so much. Each heartbeat is a write to the disk, and takes
+half a millisecond of CPU time.
 """
 
 QUOTA_SECONDS = 1.0
@@ -42,6 +42,7 @@ What takes longer is a pause of the VM, whatever the quota did in that time.
 """
 
 CGROUPS = Path("/sys/fs/cgroup")
+"""Where Linux shows the control groups, which can have a CPU quota."""
 
 
 class Quota:
@@ -58,7 +59,7 @@ class Quota:
         self._stopped = self._read()
 
     def stopped(self) -> float:
-        """Return the seconds since the last call, summed over the CPUs."""
+        """Return for how many seconds it did since the last call, summed over the CPUs."""
         before = self._stopped
         self._stopped = self._read()
         return max(0.0, self._stopped - before)
@@ -102,11 +103,12 @@ class Pauses:
     """Remembers the largest delay of a tick since :meth:`take` was last called.
 
     Attributes:
-        clock: this machine's clock; since_boot: the part of it that each tick reads.
+        clock: this machine's clock.
+        since_boot: the clock since boot, which each tick reads.
         journal: where heartbeats are written.
         quota: how long the CPU quota of this process stopped it, which is no pause of the VM.
-        sleep: waits so many seconds. An event that could end the wait would cost twice as much CPU
-            time.
+        sleep: waits so many seconds. The wait cannot be ended: an event that could end it would
+            cost twice as much CPU time.
     """
 
     clock: Clock
@@ -141,6 +143,7 @@ class Pauses:
             self._tick()
             self.quota.stopped()  # what stopped this process before is of no interest from now on
             now = self.clock()
+            # The ticks watch the clock since boot: what the wall clock advanced more counts too.
             planned = now.monotonic - self._taken.monotonic
             by_wall = gap(self._taken, now, planned)
             largest = max(self._largest, by_wall)
@@ -157,19 +160,20 @@ class Pauses:
         """Sample while this VM has an event, and write a heartbeat while one is Started.
 
         Call at the end of each poll, and before a change of events is shown. ``is_last``: the
-        process ends, so that no more is sampled; its VM's event may start before the exporter runs
-        again.
+        process ends, so nothing is sampled any more. Any event of this VM gets a heartbeat then,
+        because it may start before the exporter runs again.
         """
         states = {life.state for life in known.current.values() if life.scope is Scope.SELF}
-        self._sample(is_wanted=bool(states) and not is_last)
-        lives = State.STARTED in states or (is_last and bool(states))
+        has_event = bool(states)
+        self._sample(is_wanted=has_event and not is_last)
         if self._before_this_run is None:
-            self._beat(lives=lives, is_last=is_last)
+            is_wanted = State.STARTED in states or (is_last and has_event)
+            self._beat(is_wanted=is_wanted, is_last=is_last)
 
-    def _beat(self, *, lives: bool, is_last: bool) -> None:
-        """Write a heartbeat if one is due; remove the last one if nothing is to be measured."""
+    def _beat(self, *, is_wanted: bool, is_last: bool) -> None:
+        """Write a heartbeat if one is due; remove the last one if none ``is_wanted``."""
         last = self.journal.remembered.heartbeat
-        if not lives:
+        if not is_wanted:
             if last is not None:
                 self.journal.record_heartbeat(None)
             return
@@ -181,8 +185,10 @@ class Pauses:
             self.journal.record_heartbeat(now)
 
     def _sample(self, *, is_wanted: bool) -> None:
+        """Begin to sample, or end it, unless that is so already."""
         with self._lock:
-            if is_wanted is (self._taken is not None):
+            is_sampling = self._taken is not None
+            if is_wanted is is_sampling:
                 return
             self._largest = 0.0
             self._taken = None

@@ -1,8 +1,8 @@
 """Runs the poll steps in order.
 
 One poll is: fetch, parse, observe, journal, log, approve, publish, in this order, so that nothing
-is reported before it is on disk. Decisions are in pure modules. Everything that waits is an
-argument. One thread runs it.
+is reported before it is on disk (for a disk that fails, see ``journal.journal``). Decisions are in
+pure modules. Everything that waits is an argument. One thread runs it.
 """
 
 import logging
@@ -79,11 +79,13 @@ class Poller:
 
     Attributes:
         state: what is known; with the configuration, the journal and the clock.
+        client: sends the requests for documents.
         approvals: sends what a policy or an operator wants approved.
         alerts: pushes the alerts of this VM's events; None without an Alertmanager.
         identity: returns this VM in the instance metadata, as far as IMDS has told; any thread may
             learn it. Each poll uses what is known at its beginning.
         correct_clock: corrects the state's clock to the time that IMDS has just sent.
+        liveness: tells whether polls hang. Any thread may read it.
         snapshot: what was published last. Any thread may read it.
     """
 
@@ -113,7 +115,7 @@ class Poller:
         self._publish()
 
     def begin(self) -> None:
-        """Show what the journal has, if it is read soon.
+        """Publish what the journal has, if it is read within :data:`QUICK_JOURNAL_SECONDS`.
 
         Call it before anybody reads the snapshot.
         """
@@ -133,7 +135,7 @@ class Poller:
             now = self._clock().monotonic
             is_throttled = outcome is Outcome.THROTTLED
             schedule.polled(now, throttled=is_throttled)
-            if self._approved:  # its effects may follow immediately
+            if self._approved:  # the event may start immediately
                 schedule.at_latest(now)
             elif self._awaits_something and not is_throttled:
                 schedule.at_latest(now + ANSWER_POLL_SECONDS)
@@ -273,15 +275,16 @@ class Poller:
         self._publish()  # with the approval: the next request may be sent at once
 
     def _clock_confirmed(self, now: Timestamp) -> bool:
-        """Return whether the clock of IMDS agrees with this machine's.
+        """Return whether IMDS has sent its time, and ``now`` agrees with it.
 
-        IMDS sends its time in the Date header of each answer.
+        The time comes in the Date header of each answer. ``now`` has been corrected to it, except
+        by the clock of a simulation.
         """
         answered_at = self.client.server_time()
         return answered_at is not None and abs(answered_at - now.wall) <= CLOCK_TOLERANCE_SECONDS
 
     def _count(self, result: PollResult, began: Timestamp) -> None:
-        """Count a poll that began then."""
+        """Count a poll that began at ``began`` and has just ended with ``result``."""
         before = self._polls
         ended = self._clock()
         is_ok = result.outcome is Outcome.OK

@@ -71,15 +71,15 @@ class Liveness:
     def overdue_seconds(self) -> float:
         """Return by how many seconds the loop exceeds its expected waits.
 
-        It is at most 0 while polls run, even if IMDS does not answer. If it exceeds some seconds,
-        the thread hangs.
+        It is at most 0 while polls run, even if IMDS does not answer.
         """
         return self._clock().monotonic - self._deadline
 
     def look(self) -> None:
         """Set :attr:`hangs`.
 
-        Call it once a second: after Azure paused the VM, a poll ends between two looks.
+        Call it once a second. Just after a pause of the VM, the loop is overdue, but does not hang:
+        it goes on before the next look.
         """
         is_overdue = self.overdue_seconds() > HANGING_SECONDS
         self.hangs = is_overdue and self._was_overdue

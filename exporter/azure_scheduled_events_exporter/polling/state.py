@@ -152,7 +152,8 @@ class ExporterState:
         if self.has_journal:
             return False
         left = seconds - self.clock().since(self._began)
-        if left > 0 and not self.journal.wait_until_read(left) and seconds >= JOURNAL_SECONDS:
+        is_read = left <= 0 or self.journal.wait_until_read(left)
+        if not is_read and seconds >= JOURNAL_SECONDS:  # a shorter wait says little about the disk
             self.journal.report_hanging(seconds)
         remembered = self.journal.adopt()
         if remembered is None:
@@ -167,8 +168,9 @@ class ExporterState:
         return True
 
     def _restore(self, remembered: Remembered) -> None:
+        """Begin with what the journal has."""
         lives = remembered.lifecycles
-        self.known = replace(lives, seen={})
+        self.known = replace(lives, seen={})  # no document of this run has shown them
         self.statistics = remembered.statistics
         self.pauses.restore(remembered.heartbeat)
         self._traced_runs = {run.run for run in self.journal.inbox.runs if run.outcome is not None}
@@ -238,7 +240,7 @@ class ExporterState:
 
         Those that are known stay, so no event seems to end because others are new.
         """
-        if len(document.events) <= MOST_PEERS:
+        if len(document.events) <= min(MOST_OWN, MOST_PEERS):
             return document
         own = []
         peers = []
@@ -259,7 +261,8 @@ class ExporterState:
     def _known_first(self, events: Sequence[ScheduledEvent], at_most: int) -> list[str]:
         """Return the EventIds of at most ``at_most`` of ``events``, the current ones first."""
         ids = [event.event_id for event in events]
-        return sorted(ids, key=lambda event_id: event_id not in self.known.current)[:at_most]
+        ids.sort(key=lambda event_id: event_id not in self.known.current)  # False sorts first
+        return ids[:at_most]
 
     def apply(self, step: Step, *, weight: int = 1) -> None:
         """Change the known events, write the changes to the journal and log them."""
@@ -314,8 +317,8 @@ class ExporterState:
         record["description"] = shortened(life.event.description)
         if life.notice_seconds is not None:
             record["notice_seconds"] = round(life.notice_seconds, 3)
-        del record["transition"]
-        del record["at"]
+        del record["transition"]  # the message has it
+        del record["at"]  # the line has its own time
         known = {name: value for name, value in record.items() if value not in {None, ""}}
         self.log.log(level, "event %s", change.transition, extra=facts(**known))
 
@@ -378,11 +381,12 @@ def _changed_lives(
 
 
 def _weight(event: ScheduledEvent) -> int:
-    """Return how much memory an event takes, in events with few names."""
+    """Return how much memory an event takes, as a multiple of one with few names."""
     return 1 + len(event.resources) // MOST_NAMES
 
 
 def _span_of(run: HookRun, life: Lifecycle) -> SpanFacts:
+    """Return the span of a run that has ended, in the trace of the event ``life``."""
     start = Timestamp(run.started)
     end = Timestamp(run.started + (run.duration or 0.0))
     attributes = {"phase": run.phase, "outcome": run.outcome or ""}

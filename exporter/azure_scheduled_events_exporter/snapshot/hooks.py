@@ -9,8 +9,13 @@ from typing import Final
 from azure_scheduled_events_exporter.core.statistics import Histogram
 
 DURATION_BOUNDS: Final = (1.0, 10.0, 60.0, 300.0, 900.0)
+"""Upper bounds of the buckets for the duration of a run, in seconds."""
+
 LEFT_BOUNDS: Final = (0.0, 5.0, 30.0, 300.0)
-"""Time left: none, too little to rely on, the notice of a Spot VM, that of a Freeze or Reboot."""
+"""Upper bounds for the time left, in seconds.
+
+None was left, too little to rely on, the notice of a Spot VM, or minutes.
+"""
 
 
 class Phase(StrEnum):

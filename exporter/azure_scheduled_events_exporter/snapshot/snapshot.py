@@ -18,9 +18,12 @@ from .hooks import HookRun, HookStatistics
 from .journal_state import JournalState
 from .pushes import Pushes
 
-# From a healthy answer (6 ms) over a late one to the request timeout (10 s) and that of the first
-# request (130 s).
 POLL_BOUNDS = (0.01, 0.1, 1.0, 10.0, 130.0)
+"""Upper bounds of the buckets for the duration of a poll, in seconds.
+
+From a healthy answer (6 ms) over a late one to the request timeout (10 s) and that of the first
+request (130 s).
+"""
 
 ENDED_SECONDS = 3600.0
 """For how long metrics show that an event has ended, in seconds.
@@ -85,6 +88,7 @@ class Snapshot:
 
     Attributes:
         poll_interval: seconds between polls as configured.
+        polls: how polls went.
         vm_name: this VM's name as Resources spell it; None while unknown.
         identity: this VM in the instance metadata; None while unknown.
         incarnation: of the newest document; None if it carried none.
@@ -98,11 +102,16 @@ class Snapshot:
             the clock of IMDS.
         ended: the events that ended within the last :data:`ENDED_SECONDS`, the newest last, also of
             earlier runs.
+        statistics: of all transitions, also of earlier runs.
         recent: the lifecycles that ended last, the newest last.
         approval_policy: what approves events: off, documented, documented-all or file.
         approval_statuses: why an event is not approved yet, by EventId.
-        hook_runs: the runs of hooks, the oldest first.
         approval_requests: number of requests to approve so far, by outcome.
+        journal: whether the journal is on disk.
+        deliveries: how many spans were delivered, and how many wait.
+        hooks: statistics of the runs of hooks.
+        hook_runs: these runs, the oldest first.
+        pushes: whether pushes to Alertmanager succeed.
     """
 
     poll_interval: float = 1.0
@@ -144,6 +153,7 @@ class Snapshot:
             current=known.current,
             shown=known.shown,
             seen=known.seen,
+            # The newest, and more of them if more ended within the last minutes.
             ended=known.ended_since(now - ENDED_SECONDS, MOST_ENDED, now - ALL_ENDED_SECONDS),
             recent=tuple(known.ended.values())[-RECENT:],
         )

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 BATCH = 128
 """Spans in one request: some 100 KiB, which every collector accepts."""
 
-_LOOK_AGAIN_SECONDS = 60.0
+_LOOK_AGAIN_SECONDS = 60.0  # how often to look for spans without being woken
 _OWNER_LOOK_SECONDS = 1.0  # how often to look whether the journal is known to be this VM's
 _FIRST_RETRY_SECONDS = 1.0
 _LAST_RETRY_SECONDS = 60.0
@@ -74,14 +74,18 @@ class SpanDelivery:
 
     Only an answer of the collector removes a span.
 
-    They may be another VM's, from whose image this VM was created: nothing is sent until that is
-    known.
+    If this VM was created from the image of another VM, the journal's spans are that VM's. So
+    nothing is sent until this VM's id is known, for at most :data:`OWNER_WAIT_SECONDS`.
 
     Args:
         journal: holds the spans until they are delivered.
         sender: sends batches to the collector.
         identity: returns this VM; None while it is unknown.
         log: where failures of the collector are logged.
+
+    Attributes:
+        exported: how many spans the collector has accepted.
+        failed: how many it has refused.
     """
 
     def __init__(
@@ -145,7 +149,8 @@ class SpanDelivery:
     def _send_open_spans(self) -> None:
         """Send the unfinished spans of current events, then one queued batch.
 
-        Both before the deadline of :meth:`stop`.
+        Both before the deadline of :meth:`stop`. The unfinished ones are not queued in the journal:
+        the finished ones follow after the restart, with the same ids.
         """
         batch = self._next_batch()
         spans = self._last.spans
@@ -158,7 +163,7 @@ class SpanDelivery:
 
     @property
     def _awaits_owner(self) -> bool:
-        """Whether the journal's VM is still unknown, for at most :data:`OWNER_WAIT_SECONDS`."""
+        """Whether to wait until it is known if the journal is this VM's."""
         return self._journal.awaits_vm_id and time.monotonic() - self._began < OWNER_WAIT_SECONDS
 
     def _next_batch(self) -> Mapping[str, SpanFacts]:
@@ -167,7 +172,8 @@ class SpanDelivery:
     def _deliver(self, batch: Mapping[str, SpanFacts], timeout: float | None) -> ExportResult:
         """Send ``batch``, and remove what the collector has accepted or refused.
 
-        One bad span must not block others.
+        A batch that is refused is sent again in halves until the refused span is alone, so that it
+        does not block others.
         """
         result = self._sender.send(list(batch.values()), self._identity(), timeout)
         if result.outcome is Export.DIVISIBLE and len(batch) > 1:

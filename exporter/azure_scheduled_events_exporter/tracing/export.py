@@ -30,9 +30,9 @@ class Export(Enum):
     """What became of a batch."""
 
     ACCEPTED = auto()  # by the collector, except for the spans that its answer rejects
-    REFUSED = auto()  # a span alone
+    REFUSED = auto()  # by the collector, a batch of one span: it is never sent again
     LATER = auto()  # no final answer: it is sent again
-    DIVISIBLE = auto()  # refused, too large or not to be encoded: sent again in smaller batches
+    DIVISIBLE = auto()  # refused, too large, or impossible to encode: sent again in halves
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,5 +77,5 @@ class Sender(Protocol):
     ) -> ExportResult:
         """Send ``spans`` of the VM ``identity``; give up after ``timeout`` seconds.
 
-        None: after the time that is configured.
+        If ``timeout`` is None, give up after the time that is configured.
         """

@@ -48,16 +48,16 @@ from .export import LONGEST_RETRY_AFTER, REFUSALS, Export, ExportResult
 from .variables import timeout_obstacle
 
 _SERVICE = "azure-scheduled-events-exporter"
-_LARGEST_ANSWER = 64 * 1024
-_USUAL_TIMEOUT = 10.0
+_LARGEST_ANSWER = 64 * 1024  # bytes of an answer that are read
+_USUAL_TIMEOUT = 10.0  # seconds, as in OpenTelemetry's specification
 _HTTP_2 = "\x00\x00"
-"""What HTTP/2 begins with: the length of its first frame, SETTINGS, in three bytes."""
+"""How an answer in HTTP/2 begins: two of the three bytes with the length of its first frame."""
 
 LONGEST_EXPORT_SECONDS = 60.0
 """Time limit of one export, whatever is configured: no other span is sent in that time."""
 
-
 _TRIED = SpanFacts("1" * 32, "1" * 16, "", "tried at the start, and not sent", 0.0, 0.0)
+"""A span with valid ids, to see whether OpenTelemetry makes spans."""
 
 
 class OtlpSender:
@@ -77,14 +77,14 @@ class OtlpSender:
             else endpoint.rstrip("/").removesuffix("/v1/traces") + "/v1/traces"
         )
         self._adapter = CollectorAdapter(longest)
-        # None: as the variables have it
+        # None: the exporter takes it from the variables.
         timeout = _USUAL_TIMEOUT if timeout_obstacle(os.environ) else None
         session = Session(self._adapter)
         self._exporter = OTLPSpanExporter(endpoint=url, timeout=timeout, session=session)
         self._ids = _Ids()
         self._identity: Instance | None = None
-        # Both are tried here, so that an invalid OTEL_* variable is reported at the start and not
-        # during an event.
+        # A provider and a span are made here, so that an invalid OTEL_* variable is reported at the
+        # start and not during an event.
         self._provider = self._provider_for(None)
         self._make(_TRIED)
 
@@ -93,7 +93,7 @@ class OtlpSender:
     ) -> ExportResult:
         """Send ``spans`` of the VM ``identity``; return the result.
 
-        ``timeout``: seconds that it may take; None as configured.
+        ``timeout``: seconds that it may take; None for the time that is configured.
         """
         if identity != self._identity:
             self._identity = identity
@@ -180,7 +180,7 @@ class CollectorAdapter(DeadlineAdapter):
     def __init__(self, longest: float) -> None:
         super().__init__()
         self._longest = longest
-        # seconds for the whole exchange; None as the exporter is configured
+        # Seconds for the whole exchange; None for those that the exporter passes.
         self.timeout: float | None = None
         self.result: ExportResult | None = None
 
@@ -218,6 +218,7 @@ class CollectorAdapter(DeadlineAdapter):
 
 
 def _no_answer(error: Exception) -> str:
+    """Return why there is no answer, for people."""
     if any(str(cause).startswith(_HTTP_2) for cause in causes_of(error)):
         return (
             "the server speaks HTTP/2 only, as gRPC does: use the collector's port for OTLP over"
@@ -228,6 +229,7 @@ def _no_answer(error: Exception) -> str:
 
 
 def _judge(response: requests.Response) -> ExportResult:
+    """Return what an answer of the collector, or of what stands in its place, means."""
     status = response.status_code
     collector = _without_secrets(response)
     reason = f"{collector} answered {status}"
@@ -253,7 +255,7 @@ def _judge(response: requests.Response) -> ExportResult:
 def _rejection(body: bytes) -> tuple[int, str]:
     """Return how many spans an answer rejects, and why.
 
-    Some collectors answer JSON, and some other text.
+    Some collectors answer in JSON. Any other text rejects nothing.
     """
     try:
         partial = ExportTraceServiceResponse.FromString(body).partial_success

@@ -18,7 +18,7 @@ from azure_scheduled_events_exporter.http_client.address import checked
 
 _PROTOCOL = "http/protobuf"
 _TRACES_PATH = "/v1/traces"
-_LONGEST_TIMEOUT = 3600.0
+_LONGEST_TIMEOUT = 3600.0  # seconds; a larger number was meant as milliseconds
 _EXPORTERS = ("otlp", "otlp_proto_http", "none")
 _COMPRESSIONS = ("none", "gzip", "deflate")
 _SAMPLERS = (
@@ -55,7 +55,7 @@ def is_on(endpoint: str | None, environment: Mapping[str, str]) -> bool:
 def obstacles(environment: Mapping[str, str]) -> list[str]:
     """Return why nothing can be sent by these variables, which are perhaps meant for others.
 
-    ``--otlp.endpoint`` sets them aside.
+    With ``--otlp.endpoint``, spans are sent all the same.
     """
     checks = (_protocol, _endpoint, timeout_obstacle, _headers)
     return [found for check in checks if (found := check(environment))]
@@ -104,7 +104,7 @@ def timeout_obstacle(environment: Mapping[str, str]) -> str:
     """Return why the time limit in these variables cannot be used; ``""`` if it can."""
     found = _variable("TIMEOUT", environment)
     try:
-        seconds = float(found.text or 1)
+        seconds = float(found.text or 1)  # unset: any valid number does
     except ValueError:
         seconds = math.nan
     if not 0 < seconds < math.inf:
@@ -112,7 +112,7 @@ def timeout_obstacle(environment: Mapping[str, str]) -> str:
             f"environment variable {found.name}: {found.text!r} is not a number of seconds above 0,"
             " such as 10"
         )
-    if seconds > _LONGEST_TIMEOUT:  # OpenTelemetry's specification has milliseconds
+    if seconds > _LONGEST_TIMEOUT:  # OpenTelemetry's specification counts in milliseconds
         return (
             f"environment variable {found.name}: {found.text!r} is too long: OpenTelemetry's Python"
             " SDK reads seconds, write 10"
@@ -127,6 +127,7 @@ def length_obstacle(environment: Mapping[str, str]) -> str:
     """
     for name in _LENGTHS:
         text = environment.get(name, "").strip()
+        # By the number of digits: a text of any length can be in a variable.
         if text.isdecimal() and len(text) >= len(str(sys.maxsize)):
             return f"environment variable {name}: {text!r} is too large: write 128, or unset it"
     return ""
