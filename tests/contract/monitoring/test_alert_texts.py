@@ -22,6 +22,7 @@ from azure_scheduled_events_exporter.metrics.exposition import Exposition
 from azure_scheduled_events_exporter.snapshot.snapshot import Polls, Snapshot
 from support.paths import ROOT
 from support.stories.story import (
+    Row,
     Story,
     hit,
     member,
@@ -254,17 +255,56 @@ def test_other_texts(name: str, minute: int, summary: str, board: str, tmp_path:
         target("d", "1x200"),
         of("up", "d", "0x200"),
     )
-    story = Story("texts", rows, {name: f"{minute}m:1"})
+    got = _said(name, minute, rows, tmp_path)
+    assert f'summary="{summary}"' in got
+    assert f'dashboard_url="{GRAFANA}{board}"' in got
+    assert len(re.findall("summary=", got)) == 1
+
+
+TIMES = (  # alert, at which minute, a part of its text
+    (
+        "HookFailed",
+        16,
+        f"The hook on e (resource group rg) timed out in phase prepare of the Reboot at {UTC}.",
+    ),
+    ("HookFailed", 16, "Drain the VM by hand before the event begins."),
+    ("ApprovalRefused", 2, f"The approval was for the Reboot at {UTC} (event G)."),
+    ("PausedLonger", 2, f"It was paused by the Freeze that began at {UTC}."),
+    ("ScaleSetHit", 10, f"hit a ({UTC}), a2 ({UTC}), a3 ({UTC})."),
+)
+
+
+@pytest.mark.parametrize(("name", "minute", "part"), TIMES)
+def test_times(name: str, minute: int, part: str, tmp_path: Path) -> None:
+    """Alerts about hooks, approvals, pauses and scale sets say when the event begins or began."""
+    timeout = 'event_type="Reboot",phase="prepare",outcome="timeout"'
+    rows = (
+        *(row for vm in ("a", "a2", "a3", "c", "e", "g") for row in scraped(vm, "1x200")),
+        *hit("a", "1x200", 600),
+        *hit("a2", "1x200", 600, "F"),
+        *hit("a3", "1x200", 600, "F"),
+        moment("impact_timestamp_seconds", "c", "O", "Freeze", "600x200"),
+        paused_longer("c", "O", "Freeze", "12x200"),
+        of("hook_runs_total", "e", "0x60 1x100", timeout),
+        moment("impact_timestamp_seconds", "e", "H", "Reboot", "600x200"),
+        of("approval_requests_total", "g", "0x4 1x100", 'outcome="rejected"'),
+        moment("approval_due_timestamp_seconds", "g", "G", "Reboot", "60x200"),
+        moment("impact_timestamp_seconds", "g", "G", "Reboot", "600x200"),
+        *(member(vm, "1x200") for vm in ("a", "a2", "a3", "c", "e")),
+    )
+    assert part in _said(name, minute, rows, tmp_path)
+
+
+def _said(name: str, minute: int, rows: tuple[Row, ...], folder: Path) -> str:
+    """Return the texts of an alert as Prometheus fills them in."""
     wrong = {
         "alertname": PREFIX + name,
         "eval_time": f"{minute}m",
         "exp_alerts": [{"exp_labels": {}, "exp_annotations": {}}],
     }
-    said = play(tmp_path, {"groups": _shipped()}, [{**story.to_test(), "alert_rule_test": [wrong]}])
-    got = said[said.rindex("got:") :]
-    assert f'summary="{summary}"' in got
-    assert f'dashboard_url="{GRAFANA}{board}"' in got
-    assert len(re.findall("summary=", got)) == 1
+    test = {**Story(name, rows, {}).to_test(), "alert_rule_test": [wrong]}
+    said = play(folder, {"groups": _shipped()}, [test])
+    return said[said.rindex("got:") :]
 
 
 def _shipped() -> list[dict[str, Any]]:
@@ -274,14 +314,8 @@ def _shipped() -> list[dict[str, Any]]:
 
 def test_text_without_labels(tmp_path: Path) -> None:
     """The alert that there is no exporter links to the board without empty variables."""
-    story = Story("nobody", (("anything", "1x200"),), {})
-    wrong = {
-        "alertname": f"{PREFIX}NoExporters",
-        "eval_time": "20m",
-        "exp_alerts": [{"exp_labels": {}, "exp_annotations": {}}],
-    }
-    said = play(tmp_path, {"groups": _shipped()}, [{**story.to_test(), "alert_rule_test": [wrong]}])
-    assert f'dashboard_url="{GRAFANA}exporter"' in said[said.rindex("got:") :]
+    said = _said("NoExporters", 20, (("anything", "1x200"),), tmp_path)
+    assert f'dashboard_url="{GRAFANA}exporter"' in said
 
 
 def test_names_for_grafana(tmp_path: Path) -> None:
