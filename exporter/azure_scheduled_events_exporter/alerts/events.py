@@ -150,7 +150,7 @@ _EVENT_ALERTS = (
         "Down without notice: {vms} {when}.",
         "Azure did not announce this {event_type}. That happens when a host fails. {loss}",
         "Check that other VMs took over the work. Wait for the VM: if it is not back after 15"
-        " minutes, AzureScheduledEventVmNotBack follows.",
+        " minutes, the alert AzureScheduledEventVmNotBack follows.",
     ),
     _row(
         Events(Kind.REQUESTED, (), OTHER_HOLD),

@@ -39,7 +39,7 @@ def _overdue() -> Alert:
         """),
         severity="warning",
         summary="A {event_type} of {vms} was due at {time} and has not started.",
-        description="It may start at any moment.",
+        description="It may start at any moment. {loss}",
         advice="Drain the VM if it is not drained, and keep it so.",
         dashboard="event",
         meaning=f"An event is still Scheduled {_OVERDUE // 60} minutes after its NotBefore.",
