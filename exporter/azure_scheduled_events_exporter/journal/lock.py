@@ -73,7 +73,12 @@ def _has_locks(folder: Path) -> bool:
 
 def is_written(path: Path) -> bool:
     """Return whether an exporter has the journal at ``path``. Creates nothing and takes no lock."""
-    lock = Path(f"{file_path(path)}{SUFFIX}")
+    return is_locked(file_path(path))
+
+
+def is_locked(file: Path) -> bool:
+    """Return whether a process holds the :func:`writer_lock` of ``file``. Takes no lock."""
+    lock = Path(f"{file}{SUFFIX}")
     try:
         with closing(
             sqlite3.connect(f"{lock.absolute().as_uri()}?mode=ro", uri=True, timeout=0)

@@ -41,13 +41,15 @@ class HookRun:
 
     Attributes:
         run: a random id.
-        command: the hook that it belongs to: its command line.
+        command: the command line that was run.
         phase: prepare or recover.
         outcome: None while it runs.
         seconds_left: of ``prepare``: time from its end to NotBefore, negative when late; None
             without NotBefore.
         record: the event as JSON when it started.
         output: the last lines that the command has written, printable.
+        exit_status: of the command; None while it runs, or if a signal has ended it.
+        signal: the name of the signal that has ended it, such as SIGTERM; ``""`` if none has.
     """
 
     run: str
@@ -61,6 +63,8 @@ class HookRun:
     seconds_left: float | None = None
     record: str = "{}"
     output: str = ""
+    exit_status: int | None = None
+    signal: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,6 @@
 """Which command a hook runs, until when, and what it approves."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -13,6 +14,7 @@ from azure_scheduled_events_exporter.commands.hook.plan import (
     outcome_of,
     preparations,
     recovery,
+    why_not,
 )
 from azure_scheduled_events_exporter.core.document import ScheduledEvent, Scope
 from azure_scheduled_events_exporter.core.kinds import SHORT_FREEZE_SECONDS, Kind, with_kind
@@ -100,7 +102,7 @@ def recover(runs: Sequence[HookRun], missing: int = 3) -> list[tuple[str, str, s
     """Return what ends and begins once so many documents have shown no prepared event: the run,
     its phase and its outcome.
     """
-    return [(run.run, run.phase, run.outcome) for run in recovery(runs, missing, NOW)]
+    return [(run.run, run.phase, run.outcome) for run in recovery(runs, missing, NOW, "c", {})]
 
 
 def test_a_failure_is_repeated_until_the_event_starts() -> None:
@@ -111,6 +113,50 @@ def test_a_failure_is_repeated_until_the_event_starts() -> None:
     runs.append(ran("A", Phase.PREPARE, NOW + 1, "failed"))
     assert begin([life()], runs, Rules(), NOW + 10) == []
     assert begin([life(state=State.STARTED)], runs, Rules(), NOW + 20) == []
+
+
+def test_a_run_of_timeout_is_repeated() -> None:
+    """A preparation that ``--timeout`` has stopped runs again, but not within the grace."""
+    runs = [ran("A", Phase.PREPARE, NOW - 4, "timeout")]
+    assert begin([life()], runs, Rules(), NOW + 0.9) == []
+    assert len(begin([life()], runs, Rules(), NOW + 1)) == 1
+    assert begin([life(left=5.0)], runs, Rules(), NOW + 1) == []
+    assert begin([life(state=State.STARTED)], runs, Rules(), NOW + 1) == []
+
+
+def test_recovery_with_the_command_of_now() -> None:
+    """The command that recovers is the one of the hook that runs now, and gets the outcome of the
+    event, if it is known.
+    """
+    prepared = ran("A", Phase.PREPARE, 1.0)
+    for outcomes, outcome in (({"A": "cancelled"}, "cancelled"), ({}, None)):
+        [run] = recovery([prepared], 3, NOW, "new", outcomes)
+        assert (run.command, json.loads(run.record)["outcome"]) == ("new", outcome)
+
+
+@pytest.mark.parametrize(
+    ("event", "rules", "reason"),
+    [
+        (life(), Rules(), ""),
+        (life(scope=Scope.PEER), Rules(types=frozenset({"freeze"})), ""),
+        (life(), Rules(types=frozenset({"freeze"})), "its type is not among --types"),
+        (life("Freeze", duration=5.0), Rules(), "its kind harmless is not among --kinds"),
+        (life(left=901), Rules(), "NotBefore is further ahead than --lead: prepare begins then"),
+        (
+            with_kind(
+                replace(life(state=State.STARTED), started_at=Timestamp(NOW - 60)),
+                NOW,
+                SHORT_FREEZE_SECONDS,
+            ),
+            Rules(),
+            "it had begun when it was first seen: its kind without_notice is not among --kinds",
+        ),
+    ],
+)
+def test_why_nothing_is_prepared(event: Lifecycle, rules: Rules, reason: str) -> None:
+    """For an event of this VM that is not prepared for, the reason names the option."""
+    assert why_not(event, shown([event]), rules) == reason
+    assert not (reason and begin([event], [], rules))
 
 
 def test_recovery_comes_once_after_the_last_event() -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from azure_scheduled_events_exporter.commands.hook.runs import Runs, state_file
+from azure_scheduled_events_exporter.commands.hook.runs import Runs
+from azure_scheduled_events_exporter.commands.hook.stored import state_file
 from azure_scheduled_events_exporter.journal.access import read_only
 from azure_scheduled_events_exporter.journal.codec import encode
 from azure_scheduled_events_exporter.snapshot.hooks import HookRun, Phase
@@ -15,17 +16,17 @@ from support.events.journal_recorder import recorders
 from support.programs import eventually
 
 LOG = logging.getLogger("tests.hook")
-COMMAND = "drain.sh"
+NAME = "worker"
 
 
 def run(name: str, phase: Phase = Phase.PREPARE, outcome: str | None = "ok") -> HookRun:
     """Return a run."""
-    return HookRun(name, COMMAND, "A", "Reboot", phase, 1_700_000_000.0, outcome)
+    return HookRun(name, "drain.sh", "A", "Reboot", phase, 1_700_000_000.0, outcome)
 
 
 def known(folder: Path) -> list[str]:
     """Return the runs that the next hook knows."""
-    return [each.run for each in Runs(folder, COMMAND, LOG).known]
+    return [each.run for each in Runs(folder, NAME, LOG).known]
 
 
 def journalled(folder: Path) -> list[str]:
@@ -36,42 +37,42 @@ def journalled(folder: Path) -> list[str]:
 
 def test_a_restart_knows_what_was_prepared(tmp_path: Path) -> None:
     """The next hook knows all runs since the last recovery, and no others."""
-    runs = Runs(tmp_path, COMMAND, LOG)
+    runs = Runs(tmp_path, NAME, LOG)
     runs.keep(run("1"))
     runs.keep(run("2", outcome=None))
     assert known(tmp_path) == ["1", "2"]
-    assert state_file(tmp_path, COMMAND).stat().st_mode & 0o777 == 0o600
+    assert state_file(tmp_path, NAME).stat().st_mode & 0o777 == 0o600
     runs.keep(run("3", Phase.RECOVER))
     assert known(tmp_path) == []
     runs.keep(run("4"))
     assert known(tmp_path) == ["4"]
 
 
-def test_another_command_is_another_hook(tmp_path: Path) -> None:
-    """The runs of one command are not those of another one."""
-    Runs(tmp_path, COMMAND, LOG).keep(run("1"))
-    assert Runs(tmp_path, "other.sh", LOG).known == ()
+def test_another_name_is_another_hook(tmp_path: Path) -> None:
+    """The runs of the hook of one name are not those of another one."""
+    Runs(tmp_path, NAME, LOG).keep(run("1"))
+    assert Runs(tmp_path, "other", LOG).known == ()
 
 
 def test_the_journal_gets_runs_when_there_is_one(tmp_path: Path) -> None:
     """Runs from before the first exporter are in its journal, also those of an earlier hook."""
-    runs = Runs(tmp_path, COMMAND, LOG)
+    runs = Runs(tmp_path, NAME, LOG)
     runs.keep(run("1"))
     runs.keep(run("2", Phase.RECOVER))
     with recorders() as start:
         start(tmp_path).sees("A")
-    Runs(tmp_path, COMMAND, LOG).close()
+    Runs(tmp_path, NAME, LOG).close()
     eventually(lambda: journalled(tmp_path) == ["1", "2"], "the runs")
 
 
 def test_a_damaged_run_costs_no_other(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """What cannot be read of the file is left out, and said."""
-    state_file(tmp_path, COMMAND).write_text(
+    state_file(tmp_path, NAME).write_text(
         json.dumps({"runs": ["{", encode(run("1")), '{"run": 3}'], "unsent": 7})
     )
     assert known(tmp_path) == ["1"]
     assert "the file of the hook is damaged" in caplog.text
-    state_file(tmp_path, COMMAND).write_text("no JSON")
+    state_file(tmp_path, NAME).write_text("no JSON")
     assert known(tmp_path) == []
 
 
@@ -79,10 +80,10 @@ def test_a_disk_that_fails(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> 
     """While the file cannot be used, a run waits a second and goes on; then it is written."""
     (tmp_path / "folder").touch()
     folder = tmp_path / "folder" / "journal"
-    runs = Runs(folder, COMMAND, LOG)
+    runs = Runs(folder, NAME, LOG)
     runs.keep(run("1"))
     assert [each.run for each in runs.known] == ["1"]
     assert "the hook cannot use its file" in caplog.text
     (tmp_path / "folder").unlink()
-    eventually(lambda: state_file(folder, COMMAND).exists(), "the file")
+    eventually(lambda: state_file(folder, NAME).exists(), "the file")
     assert known(folder) == ["1"]

@@ -4,6 +4,7 @@ Polls the metadata service itself, so that no other process or disk delays it.
 """
 
 import argparse
+import re
 import sqlite3
 import threading
 from collections.abc import Iterable
@@ -29,8 +30,9 @@ from azure_scheduled_events_exporter.times import parse_duration
 
 from .loop import Hook
 from .plan import DEFAULT_KINDS, Rules
-from .runs import Runs, state_file
+from .runs import Runs
 from .script import check_script
+from .stored import state_file
 
 DESCRIPTION = (
     "Run a command before an event of this VM, and again when the last one is over. The command"
@@ -39,6 +41,7 @@ DESCRIPTION = (
     " safe to run twice; recover undoes it, also if the event was cancelled."
 )
 _LOCK_SECONDS = 2.0
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _TYPES = ", ".join(EventType)
 _KINDS = ", ".join(Kind)
 _DEFAULT_KINDS = ",".join(DEFAULT_KINDS)
@@ -56,8 +59,26 @@ def _some_of(what: str, choices: Iterable[str], text: str) -> frozenset[str]:
     return names
 
 
+def _name(text: str) -> str:
+    """Return ``text``, which becomes a part of a file's name. Raises ValueError: it may not."""
+    if not _NAME.fullmatch(text):
+        raise ValueError(
+            f"'{text}' is no name of a hook: use up to 64 letters, digits, '-', '_' and '.'"
+        )
+    return text
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
+    parser.add_argument(
+        "--name",
+        type=argument(_name),
+        default="default",
+        help=(
+            "The name under which this hook keeps what it has prepared. With several hooks on one"
+            " VM, give each its own, and never change it during an event. (default default)"
+        ),
+    )
     parser.add_argument(
         "--types",
         type=argument(partial(_some_of, "event type", EventType)),
@@ -88,7 +109,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _add_times(parser: argparse.ArgumentParser) -> None:
     """Add the options that say when a run begins and ends."""
     _add_duration(parser, "--lead", "15m", "Longest time before NotBefore at which prepare begins.")
-    _add_duration(parser, "--timeout", "15m", "Longest time of a run.")
+    _add_duration(
+        parser,
+        "--timeout",
+        "15m",
+        "Time after which a run, also of recover, gets SIGTERM; it gets SIGKILL --grace later.",
+    )
     _add_duration(
         parser,
         "--grace",
@@ -112,7 +138,7 @@ def run(parsed: argparse.Namespace) -> int:
 
     Raises:
         ExporterError: an option is wrong, the command cannot be executed, the journal cannot be
-            used, or another hook runs the same command.
+            used, or another hook of this name runs.
     """
     config = config_of(parsed)
     command: list[str] = parsed.command_line
@@ -133,18 +159,18 @@ def run(parsed: argparse.Namespace) -> int:
     )
     log = logs.set_up(config.log_level, config.log_format)
     with ExitStack() as stack:
-        lock = _lock(journal, rules.command, log)
+        lock = _lock(journal, parsed.name, log)
         if lock is not None:
             stack.callback(lock.close)
-        runs = Runs(journal, rules.command, log)
+        runs = Runs(journal, parsed.name, log)
         hook = Hook(runs, rules, command, _approve_command(parsed, command[0]), log)
         with suppress(Interrupted), interruptible(), closing(hook):
             hook.run(alone(config, log))
     return 0
 
 
-def _lock(journal: Path, command: str, log: Logger) -> sqlite3.Connection | None:
-    """Take the lock that makes this hook the only one of its command; closing it releases it.
+def _lock(journal: Path, name: str, log: Logger) -> sqlite3.Connection | None:
+    """Take the lock that makes this hook the only one of its name; closing it releases it.
 
     Returns None if the disk fails, or does not answer in time: that must not keep an event from the
     command.
@@ -158,7 +184,7 @@ def _lock(journal: Path, command: str, log: Logger) -> sqlite3.Connection | None
         try:
             with as_folder_owner(journal):
                 check_may_be_opened(journal)
-                found.set_result(writer_lock(state_file(journal, command)))
+                found.set_result(writer_lock(state_file(journal, name)))
         except Exception as error:  # noqa: BLE001 - raised again below
             found.set_exception(error)
 
@@ -168,7 +194,8 @@ def _lock(journal: Path, command: str, log: Logger) -> sqlite3.Connection | None
         return found.result(_LOCK_SECONDS)
     except JournalInUseError:
         raise ExporterError(
-            f"hook: another hook with the journal {journal} runs {command}"
+            f"hook: another hook named '{name}' runs with the journal {journal}: if it has"
+            " another script, give this one its own name with --name"
         ) from None
     except TimeoutError:
         failure = TimeoutError(f"the disk has not answered for {_LOCK_SECONDS:g} s")

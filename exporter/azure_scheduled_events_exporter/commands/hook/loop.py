@@ -3,6 +3,7 @@
 Must not decide when a run begins, when it ends and what is approved.
 """
 
+import signal
 import subprocess
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,6 +17,7 @@ from azure_scheduled_events_exporter.core.lifecycle import Lifecycle
 from azure_scheduled_events_exporter.errors import Outcome
 from azure_scheduled_events_exporter.service.exporter import Exporter
 from azure_scheduled_events_exporter.snapshot.hooks import HookRun, Phase, RunOutcome
+from azure_scheduled_events_exporter.snapshot.snapshot import Snapshot
 
 from .plan import (
     Events,
@@ -26,6 +28,7 @@ from .plan import (
     outcome_of,
     preparations,
     recovery,
+    why_not,
 )
 from .process import TERMINATE, Process, end_leftovers
 from .runs import Runs
@@ -50,7 +53,7 @@ class Hook:
         """Take what the hook needs.
 
         Args:
-            runs: those of an earlier hook with the same command.
+            runs: those of an earlier hook of the same name.
             rules: what the user wants.
             command: the command line to run, without the phase.
             approve: the command line that approves the event whose EventId is added.
@@ -64,16 +67,19 @@ class Hook:
         self._processes: dict[str, Process] = {}  # by the id of the run
         self._approvals: dict[str, subprocess.Popen[bytes]] = {}  # by EventId
         self._approve_at: dict[str, float] = {}  # monotonic time by EventId
+        self._reasons = logs.Changes()  # why nothing is prepared, by EventId
         self._seen_at = 0  # how many documents had come when the last one showed a prepared event
 
     def run(self, polled: Iterable[Exporter]) -> None:
         """Each time ``polled`` yields, do what is due, until a signal comes."""
         end_leftovers(self._runs.known)
+        self._log_open_runs()
         for exporter in polled:
             snapshot = exporter.latest()
             events = Events(snapshot.current, exporter.clock().wall)
             self._prepare(events)
-            self._recover(events, snapshot.polls.outcomes[Outcome.OK])
+            self._explain(events)
+            self._recover(events, snapshot)
             self._approve(events)
             for process in list(self._processes.values()):
                 with self._guarded(process.run):
@@ -84,6 +90,11 @@ class Hook:
         ends = time.monotonic() + _STOP_SECONDS
         children = [*self._processes.values(), *self._approvals.values()]
         for process in self._processes.values():
+            self._log.warning(
+                "hook ends: its run is interrupted, and begins again when the hook starts before"
+                " the event does",
+                extra=logs.facts(phase=process.run.phase, event_id=process.run.event_id),
+            )
             process.send_signal(TERMINATE)
         for approval in self._approvals.values():
             approval.terminate()
@@ -98,17 +109,45 @@ class Hook:
         for run in preparations(events, self._runs.known, self._processes, self._rules):
             self._begin(run)
 
-    def _recover(self, events: Events, documents: int) -> None:
+    def _log_open_runs(self) -> None:
+        """Log what an earlier hook of this name has left: an interrupted run, a preparation."""
+        for run in self._runs.known:
+            if run.outcome is None:
+                self._log.warning(
+                    "hook's run was interrupted with the hook: it runs again if there is time",
+                    extra=logs.facts(phase=run.phase, event_id=run.event_id, command=run.command),
+                )
+        for run in self._runs.known[-1:]:
+            self._log.info(
+                "hook has prepared before its restart: it recovers after the event",
+                extra=logs.facts(event_id=run.event_id, prepared_by=run.command),
+            )
+
+    def _explain(self, events: Events) -> None:
+        """Log once why nothing is prepared for an event of this VM."""
+        prepared = {run.event_id for run in self._runs.known}
+        for event_id in events.current.keys() - prepared:
+            reason = why_not(events.current[event_id], events, self._rules)
+            if self._reasons.is_new(event_id, reason) and reason:
+                self._log.info(
+                    "hook does not prepare for this event",
+                    extra=logs.facts(event_id=event_id, reason=reason),
+                )
+        self._reasons.keep(events.current)
+
+    def _recover(self, events: Events, snapshot: Snapshot) -> None:
         """Run the command with ``recover`` once no event that it prepared for is current.
 
-        ``documents`` is how many this hook has read. Those that came before an event went missing
-        do not count.
+        Documents that came before an event went missing do not count.
         """
+        documents = snapshot.polls.outcomes[Outcome.OK]
         runs = self._runs.known
         if any(run.event_id in events.current for run in runs):
             self._seen_at = documents
         if not self._processes:
-            for run in recovery(runs, documents - self._seen_at, events.now):
+            missing = documents - self._seen_at
+            outcomes = {life.event_id: str(life.outcome or "") for life in snapshot.recent}
+            for run in recovery(runs, missing, events.now, self._rules.command, outcomes):
                 self._begin(run)
 
     @contextmanager
@@ -160,6 +199,8 @@ class Hook:
             duration=round(time.monotonic() - process.began, 3),
             seconds_left=left,
             output=process.last_lines(),
+            exit_status=status if status >= 0 else None,
+            signal=_name_of_signal(-status) if status < 0 else "",
         )
         self._runs.keep(ended)
 
@@ -192,3 +233,11 @@ class Hook:
                 extra=logs.facts(event_id=life.event_id),
             )
         self._approve_at[life.event_id] = time.monotonic() + _APPROVE_SECONDS
+
+
+def _name_of_signal(number: int) -> str:
+    """Return the name of a signal, such as SIGTERM; that of a real-time signal is its number."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return str(number)

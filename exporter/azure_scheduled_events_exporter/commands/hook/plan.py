@@ -116,10 +116,36 @@ def _is_due(
     last = before[-1]
     if last.outcome is None:
         return last.run not in active
-    if last.outcome != RunOutcome.FAILED or events.has_begun(life):
+    if events.has_begun(life) or not _may_repeat(last, events.left(life), rules):
         return False
     again_at = last.started + (last.duration or 0.0) + _AGAIN_SECONDS * len(before)
     return events.now >= again_at
+
+
+def _may_repeat(last: HookRun, left: float | None, rules: Rules) -> bool:
+    """Return whether a preparation that has ended so may run again.
+
+    One that was stopped may only if it was by ``timeout``: not within the grace before NotBefore.
+    """
+    if last.outcome == RunOutcome.TIMEOUT:
+        return left is None or left > rules.grace
+    return last.outcome == RunOutcome.FAILED
+
+
+def why_not(life: Lifecycle, events: Events, rules: Rules) -> str:
+    """Return why nothing is prepared for an event of this VM now; ``""`` if something is."""
+    if not life.is_mine:
+        return ""
+    if rules.types and life.event.event_type.casefold() not in rules.types:
+        return "its type is not among --types"
+    if life.kind is Kind.WITHOUT_NOTICE and life.kind not in rules.kinds:
+        return "it had begun when it was first seen: its kind without_notice is not among --kinds"
+    if life.kind not in rules.kinds:
+        return f"its kind {life.kind} is not among --kinds"
+    left = events.left(life)
+    if left is not None and left > rules.lead:
+        return "NotBefore is further ahead than --lead: prepare begins then"
+    return ""
 
 
 def _preparation(life: Lifecycle, before: list[HookRun], events: Events, rules: Rules) -> HookRun:
@@ -151,7 +177,13 @@ def unrecovered(runs: Iterable[HookRun]) -> list[HookRun]:
     return since
 
 
-def recovery(runs: Iterable[HookRun], missing: int, now: float) -> Iterator[HookRun]:
+def recovery(
+    runs: Iterable[HookRun],
+    missing: int,
+    now: float,
+    command: str,
+    outcomes: Mapping[str, str],
+) -> Iterator[HookRun]:
     """Yield the end of interrupted preparations, then the recovery, if all is over.
 
     Call it when no command is running. An interrupted recovery begins again.
@@ -160,6 +192,8 @@ def recovery(runs: Iterable[HookRun], missing: int, now: float) -> Iterator[Hook
         runs: those of this hook, the oldest first.
         missing: how many documents in a row have shown no event that was prepared for.
         now: this moment, by the clock of IMDS.
+        command: the command line that recovers: an earlier hook may have prepared with another.
+        outcomes: how events ended, by EventId, of those that this process has seen.
     """
     since = unrecovered(runs)
     if not since or missing < GONE_DOCUMENTS:
@@ -170,14 +204,19 @@ def recovery(runs: Iterable[HookRun], missing: int, now: float) -> Iterator[Hook
             yield replace(run, outcome=str(RunOutcome.FAILED))
     last = since[-1]
     interrupted = [run.run for run in unended if run.phase == Phase.RECOVER]
+    record = {
+        **record_of(last),
+        "seconds_until_not_before": None,
+        "outcome": outcomes.get(last.event_id),
+    }
     yield HookRun(
         run=interrupted[0] if interrupted else uuid.uuid4().hex,
-        command=last.command,
+        command=command,
         event_id=last.event_id,
         event_type=last.event_type,
         phase=Phase.RECOVER,
         started=now,
-        record=json.dumps({**record_of(last), "seconds_until_not_before": None}),
+        record=json.dumps(record),
     )
 
 

@@ -1,19 +1,20 @@
 """The runs of one hook: what it has prepared for and must recover, in a file of its own.
 
 The file is in the journal's folder and belongs to the hook alone, so that nothing that happens to
-the journal makes it forget a VM that is drained. Each run is written to the journal too, from where
-the exporter takes it for metrics, traces and ``history``: the file keeps it until that is done.
+the journal makes it forget a VM that is drained. It is named after the hook and not after its
+command: a hook that starts with another command during an event still has to recover. Each run is
+written to the journal too, from where the exporter takes it for metrics, traces and ``history``:
+the file keeps it until that is done.
 
 A thread writes the file and another one writes to the journal, so that a disk that hangs keeps no
 command from running. Must not decide what runs (``plan``).
 """
 
-import json
+import logging
 import os
 import sqlite3
 import threading
 import time
-import zlib
 from collections.abc import Iterable
 from contextlib import closing
 from logging import Logger
@@ -21,34 +22,30 @@ from pathlib import Path
 from typing import Final
 
 from azure_scheduled_events_exporter import logs
-from azure_scheduled_events_exporter.errors import CodecError, DamagedTextError, ExporterError
+from azure_scheduled_events_exporter.errors import ExporterError
 from azure_scheduled_events_exporter.journal.access import writable
-from azure_scheduled_events_exporter.journal.codec import decode, encode
 from azure_scheduled_events_exporter.journal.folder_owner import as_folder_owner
 from azure_scheduled_events_exporter.journal.location import file_path
-from azure_scheduled_events_exporter.snapshot.hooks import HookRun
+from azure_scheduled_events_exporter.snapshot.hooks import HookRun, RunOutcome
 
 from .plan import unrecovered
+from .stored import Stored, abandoned, parse, state_file, text_of
 
 _WRITE_SECONDS: Final = 1.0
 """How long a run waits until it is on disk, and how long a failed write waits for the next one."""
 _MOST_WAITING: Final = 500
 """How many runs wait for the journal. Above it, the oldest ones are dropped."""
+_OTHERS_SECONDS: Final = 10.0
+"""After how long a hook that has not started yet counts as one that does not run."""
 _FAILURES = (ExporterError, sqlite3.Error, OSError)
 
 
-def state_file(journal: Path, command: str) -> Path:
-    """Return the file of the hook that runs ``command``, for ``--journal.path``."""
-    file = file_path(journal)
-    return file.with_name(f"{file.name}.hook-{zlib.crc32(command.encode()):08x}.json")
-
-
 class Runs:
-    """The runs of ``command`` since the last recovery, by their ids, the oldest first."""
+    """The runs of the hook ``name`` since the last recovery, by their ids, the oldest first."""
 
-    def __init__(self, journal: Path, command: str, log: Logger) -> None:
+    def __init__(self, journal: Path, name: str, log: Logger) -> None:
         self._journal = journal
-        self._command = command
+        self._name = name
         self._log = log
         self._changed = threading.Condition()
         self._known: dict[str, HookRun] = {}
@@ -56,14 +53,14 @@ class Runs:
         self._is_loaded = False
         self._version = 1  # of what is known
         self._written = 0  # the version that is in the file
-        for work in (self._keep_file, self._send):
+        for work in (self._keep_file, self._send, self._look_for_others):
             threading.Thread(target=work, name=f"hook{work.__name__}", daemon=True).start()
         self._wait_for_disk()
 
     @property
     def _file(self) -> Path:
         """The file. To find it, the disk is asked, so only the threads may."""
-        return state_file(self._journal, self._command)
+        return state_file(self._journal, self._name)
 
     @property
     def known(self) -> tuple[HookRun, ...]:
@@ -73,11 +70,7 @@ class Runs:
 
     def keep(self, run: HookRun) -> None:
         """Log a run, add or replace it, and wait briefly until it is on disk."""
-        names = ("phase", "event_id", "event_type", "outcome", "seconds_left")
-        values = {name: getattr(run, name) for name in names}
-        present = {name: value for name, value in values.items() if value is not None}
-        what = "ended" if run.outcome else "begins"
-        self._log.info("hook's run %s", what, extra=logs.facts(**present))
+        self._log_run(run)
         with self._changed:
             self._known[run.run] = run
             self._known = {each.run: each for each in unrecovered(self._known.values())}
@@ -86,6 +79,23 @@ class Runs:
                 del self._unsent[next(iter(self._unsent))]
             self._is_changed()
         self._wait_for_disk()
+
+    def _log_run(self, run: HookRun) -> None:
+        """Log that a run begins, or how it has ended: as a warning if that was not well."""
+        names = (
+            "phase",
+            "event_id",
+            "event_type",
+            "outcome",
+            "seconds_left",
+            "exit_status",
+            "signal",
+        )
+        values = {name: getattr(run, name) for name in names}
+        present = {name: value for name, value in values.items() if value not in {None, ""}}
+        what = "ended" if run.outcome else "begins"
+        level = logging.INFO if run.outcome in {None, RunOutcome.OK} else logging.WARNING
+        self._log.log(level, "hook's run %s", what, extra=logs.facts(**present))
 
     def close(self) -> None:
         """Wait briefly until the journal has all runs."""
@@ -130,60 +140,52 @@ class Runs:
             self._load()
         with self._changed:
             version = self._version
-            content = json.dumps(
-                {
-                    "command": self._command,
-                    "runs": [encode(run) for run in self._known.values()],
-                    "unsent": [encode(run) for run in self._unsent.values()],
-                },
-                indent=1,
-            )
+            content = text_of(Stored(self._known, self._unsent))
         self._file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        scratch = self._file.with_suffix(".new")
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
-        with os.fdopen(os.open(scratch, flags, 0o600), "w", encoding="utf-8") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        scratch.replace(self._file)
+        _replace(self._file, content.encode())
         return version
 
     def _load(self) -> None:
         """Take over the runs of an earlier hook. Raises OSError: they cannot be read now."""
         try:
-            text = self._file.read_text(encoding="utf-8", errors="replace")
+            content = self._file.read_bytes()
         except FileNotFoundError:
-            text = "{}"
-        known = self._stored(text, "runs")
-        unsent = self._stored(text, "unsent")
+            content = b"{}"
+        stored = parse(content.decode(errors="replace"))
+        if stored.damage:
+            self._set_aside(content, stored.damage)
         with self._changed:
             # What has begun meanwhile is newer.
-            merged = {**known, **self._known}.values()
+            merged = {**stored.runs, **self._known}.values()
             self._known = {run.run: run for run in unrecovered(merged)}
-            self._unsent = {**unsent, **self._unsent}
+            self._unsent = {**stored.unsent, **self._unsent}
             self._is_loaded = True
             self._changed.notify_all()
 
-    def _stored(self, text: str, key: str) -> dict[str, HookRun]:
-        """Return the runs that a file has under ``key``, without those that are damaged."""
-        found = {}
-        try:
-            rows = list(json.loads(text).get(key, ()))
-        except (ValueError, TypeError, AttributeError) as error:
-            self._report_damage(error)
-            rows = []
-        for row in rows:
-            try:
-                run = decode(HookRun, row)
-            except (DamagedTextError, CodecError) as error:
-                self._report_damage(error)
-            else:
-                found[run.run] = run
-        return found
+    def _set_aside(self, content: bytes, damage: str) -> None:
+        """Keep a copy of a damaged file, and log it. Raises OSError."""
+        copy = self._file.with_suffix(".damaged")
+        _replace(copy, content)
+        self._log.error(
+            "the file of the hook is damaged, so it may not recover what it has prepared for:"
+            " check by hand whether this VM is drained",
+            extra=logs.facts(path=self._file, copy=copy, error=logs.shortened(damage)),
+        )
 
-    def _report_damage(self, error: Exception) -> None:
-        message = "the file of the hook is damaged: it may not know all that it has prepared for"
-        self._log.error(message, extra=logs.facts(path=self._file, error=error))
+    def _look_for_others(self) -> None:
+        """Log once which hooks have prepared and do not run. A thread runs this."""
+        time.sleep(_OTHERS_SECONDS)  # other hooks may start with this one
+        try:
+            with as_folder_owner(self._journal):
+                found = list(abandoned(self._journal, self._name))
+        except OSError:
+            return  # the threads that need the disk log it
+        for path, run in found:
+            self._log.warning(
+                "a hook of another name has prepared, and does not run: start it again, or bring"
+                " this VM back by hand and remove the file",
+                extra=logs.facts(path=path, prepared_by=run.command, event_id=run.event_id),
+            )
 
     def _send(self) -> None:
         """Write runs to the journal, for the exporter. A thread runs this."""
@@ -220,3 +222,14 @@ class Runs:
         """Log a failure, once until its cause is another one."""
         if failures.is_new("", str(error)):
             self._log.warning(what, extra=logs.facts(path=self._journal, error=error))
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Write a file as a whole, readable by its owner only. Raises OSError: it is as before."""
+    scratch = path.with_name(f"{path.name}.new")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0)
+    with os.fdopen(os.open(scratch, flags, 0o600), "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    scratch.replace(path)

@@ -22,15 +22,21 @@ def imds() -> Iterator[Simulator]:
 @pytest.fixture
 def hook(imds: Simulator, tmp_path: Path) -> Iterator[Start]:
     """Start hooks, ``hook(*options, script="exit 1", vm="vm_0")``, that end with the test;
-    ``script`` is added.
+    ``script`` is added. Without ``file``, the script and its log are named after the VM.
     """
     started: list[Program] = []
 
     def start(
-        *options: str, script: str = "", vm: str = "vm_0", endpoint: str = "", **env: str
+        *options: str,
+        script: str = "",
+        vm: str = "vm_0",
+        file: str = "",
+        endpoint: str = "",
+        **env: str,
     ) -> Program:
-        path = tmp_path / f"{vm}.sh"
-        path.write_text(SCRIPT.format(log=tmp_path / f"{vm}.log") + script + "\n")
+        name = file or vm
+        path = tmp_path / f"{name}.sh"
+        path.write_text(SCRIPT.format(log=tmp_path / f"{name}.log") + script + "\n")
         path.chmod(0o755)
         url = f"{endpoint or imds.url}/vm/{vm}"
         flags = ("--imds.endpoint", url, "--journal.path", str(tmp_path / vm))

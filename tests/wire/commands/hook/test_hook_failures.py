@@ -4,7 +4,7 @@ import json
 import os
 from pathlib import Path
 
-from azure_scheduled_events_exporter.commands.hook.runs import state_file
+from azure_scheduled_events_exporter.commands.hook.stored import state_file
 from azure_scheduled_events_exporter.simulator import Simulator
 from support.commands import assert_one_line, command
 from support.events.hooked_vm import SCRIPT, Start, event, lines, outcomes, polls
@@ -29,7 +29,7 @@ def test_killed_in_the_middle(imds: Simulator, hook: Start, tmp_path: Path) -> N
     hook()
     eventually(lambda: lines(tmp_path) == ["prepare A", "prepare A", "recover A"], "the recovery")
     folder = tmp_path / "vm_0"
-    stored = json.loads(state_file(folder, str(tmp_path / "vm_0.sh")).read_text())["unsent"]
+    stored = json.loads(state_file(folder, "default").read_text())["unsent"]
     runs = [json.loads(text) for text in stored]
     assert [run["outcome"] for run in runs if run["phase"] == "prepare"] == ["failed"]
 
@@ -134,8 +134,8 @@ def test_root_follows_no_link(imds: Simulator, hook: Start, tmp_path: Path) -> N
     folder.mkdir(mode=0o700)
     target = tmp_path / "target"
     target.mkdir(mode=0o755)
-    path = state_file(folder, str(tmp_path / "vm_0.sh"))
-    for name in (path.name, path.with_suffix(".new").name, f"{path.name}.lock", "journal.sqlite"):
+    path = state_file(folder, "default")
+    for name in (path.name, f"{path.name}.new", f"{path.name}.lock", "journal.sqlite"):
         (folder / name).symlink_to(target / name)
     os.chown(folder, 65534, 65534)
     hook()
@@ -144,8 +144,8 @@ def test_root_follows_no_link(imds: Simulator, hook: Start, tmp_path: Path) -> N
     assert list(target.iterdir()) == []
 
 
-def test_mistakes(tmp_path: Path, hook: Start) -> None:
-    """A mistake is one line, and a second hook of the same script is refused."""
+def test_mistakes(tmp_path: Path) -> None:
+    """A mistake is one line."""
     for words, said in (
         (("--kinds", "anounced", "--", "true"), "unknown kind 'anounced'"),
         (("--lead", "soon", "--", "true"), "--lead"),
@@ -158,6 +158,7 @@ def test_mistakes(tmp_path: Path, hook: Start) -> None:
             ("--types", "Premept", "--", "true"),
             "unknown event type 'premept': choose from Freeze, ",
         ),
+        (("--name", "../x", "--", "true"), "'../x' is no name of a hook"),
     ):
         assert_one_line(command("hook", "--journal.path", str(tmp_path / "j"), *words), 2, said)
     other = tmp_path / "notes.txt"
@@ -167,8 +168,3 @@ def test_mistakes(tmp_path: Path, hook: Start) -> None:
     )
     assert_one_line(refused, 1, "cannot be used as --journal.path")
     assert other.exists()
-    first = hook()
-    first.wait_for_line("name is known")
-    second = hook()
-    second.wait_for_line("another hook")
-    assert second.process.wait(10) == 1

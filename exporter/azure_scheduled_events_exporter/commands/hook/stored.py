@@ -1,0 +1,95 @@
+"""The file in which a hook keeps its runs: where it is, what is in it, and those of other hooks.
+
+Must not write to it (``runs``).
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from azure_scheduled_events_exporter.errors import CodecError, DamagedTextError
+from azure_scheduled_events_exporter.journal.codec import decode, encode
+from azure_scheduled_events_exporter.journal.location import file_path
+from azure_scheduled_events_exporter.journal.lock import is_locked
+from azure_scheduled_events_exporter.snapshot.hooks import HookRun
+
+from .plan import unrecovered
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """The content of the file.
+
+    Attributes:
+        runs: those since the last recovery, by their ids, the oldest first.
+        unsent: those that the journal does not have yet, by their ids.
+        damage: why a part could not be read; ``""`` if all could.
+    """
+
+    runs: Mapping[str, HookRun]
+    unsent: Mapping[str, HookRun]
+    damage: str = ""
+
+
+def state_file(journal: Path, name: str) -> Path:
+    """Return the file of the hook of this ``name``, for ``--journal.path``."""
+    file = file_path(journal)
+    return file.with_name(f"{file.name}.hook-{name}.json")
+
+
+def text_of(stored: Stored) -> str:
+    """Return the text of the file with this content."""
+    rows = {
+        "runs": [encode(run) for run in stored.runs.values()],
+        "unsent": [encode(run) for run in stored.unsent.values()],
+    }
+    return json.dumps(rows, indent=1)
+
+
+def parse(text: str) -> Stored:
+    """Return the content of a file, without the runs that are damaged."""
+    problems: list[str] = []
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        return Stored({}, {}, str(error))
+    runs, unsent = [_runs(content, key, problems) for key in ("runs", "unsent")]
+    return Stored(runs, unsent, "; ".join(problems))
+
+
+def _runs(content: object, key: str, problems: list[str]) -> dict[str, HookRun]:
+    """Return the runs under ``key``; what cannot be read is added to ``problems``."""
+    rows = content.get(key, []) if isinstance(content, dict) else None
+    if not isinstance(rows, list):
+        problems.append(f"it has no list '{key}'")
+        return {}
+    found = {}
+    for row in rows:
+        try:
+            run = decode(HookRun, row)
+        except (DamagedTextError, CodecError) as error:
+            problems.append(str(error))
+        else:
+            found[run.run] = run
+    return found
+
+
+def abandoned(journal: Path, own: str) -> Iterator[tuple[Path, HookRun]]:
+    """Yield the files of hooks that do not run and have not recovered, each with its last run.
+
+    Args:
+        journal: ``--journal.path``.
+        own: the name of this hook.
+
+    Raises OSError: the folder or one of them cannot be read.
+    """
+    file = state_file(journal, own)
+    begin = state_file(journal, "x").name.removesuffix("x.json")
+    for path in sorted(file.parent.iterdir()):
+        is_state = path.name.startswith(begin) and path.suffix == ".json"
+        if not is_state or path.name == file.name or is_locked(path):
+            continue
+        runs = unrecovered(parse(path.read_text(encoding="utf-8", errors="replace")).runs.values())
+        if runs:
+            yield path, runs[-1]
