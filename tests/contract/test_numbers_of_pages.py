@@ -103,7 +103,7 @@ def test_options_of_hook_are_documented_as_they_are() -> None:
     )
     parsed = vars(parser_of("hook").parse_args([]))
     parsed["kinds"] = ",".join(sorted(parsed["kinds"]))
-    names = ("types", "kinds", "lead", "timeout", "grace", "approve")
+    names = ("name", "types", "kinds", "lead", "timeout", "grace", "approve")
     assert table == [(f"--{name}", _written(parsed[name])) for name in names]
 
 

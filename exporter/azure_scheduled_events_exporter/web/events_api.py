@@ -66,6 +66,8 @@ def past_record(life: Lifecycle, runs: Iterable[HookRun]) -> Record:
             "started": iso_time(run.started),
             "duration_seconds": run.duration,
             "seconds_left": run.seconds_left,
+            "exit_status": run.exit_status,
+            "signal": run.signal or None,
             "last_output": run.output.splitlines(),
         }
         for run in runs

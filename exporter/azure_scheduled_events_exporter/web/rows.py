@@ -80,7 +80,7 @@ def past_row(life: Lifecycle, runs: Iterable[HookRun]) -> tuple[str, ...]:
         _approved(life),
         _length(seconds_between(life.started_at, life.ended_at)),
         "" if life.observed_pause is None else paused(life.observed_pause),
-        ", ".join(f"{run.phase} {run.outcome or 'runs'}" for run in runs),
+        ", ".join(f"{run.phase} {run.outcome or 'not ended'}" for run in runs),
         str(life.outcome or f"now {life.state}"),
         life.event_id,
     )

@@ -4,6 +4,7 @@ Pure. The script of the page (``status.js``) writes durations in the same way.
 """
 
 from collections.abc import Mapping
+from typing import Final
 
 from azure_scheduled_events_exporter.core.document import EventSource, Scope
 from azure_scheduled_events_exporter.core.event_types import EVENT_FACTS, NO_INTERRUPTION
@@ -63,6 +64,9 @@ HOOK_OUTCOMES: Mapping[str, str] = {
     RunOutcome.TOO_LATE: "too late",
 }
 
+_NO_END: Final = "running, or interrupted"
+"""A hook that is down cannot record that its run has ended."""
+
 RUNBOOKS: Mapping[Kind, str] = {
     Kind.REQUESTED: "AzureScheduledEventRequested",
     Kind.WITHOUT_NOTICE: "AzureScheduledEventWithoutNotice",
@@ -94,7 +98,11 @@ def runbook(life: Lifecycle) -> str:
 
 def hook_run(run: HookRun) -> str:
     """Return what a hook did for an event."""
-    text = f"{run.phase}: {HOOK_OUTCOMES.get(run.outcome or '', run.outcome or 'running')}"
+    text = f"{run.phase}: {HOOK_OUTCOMES.get(run.outcome or '', run.outcome or _NO_END)}"
+    if run.exit_status:
+        text += f" with exit status {run.exit_status}"
+    elif run.signal:
+        text += f" with {run.signal}"
     if run.duration is not None:
         text += f" after {length(run.duration)}"
     if run.seconds_left is not None and run.seconds_left >= 0:

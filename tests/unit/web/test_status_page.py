@@ -260,10 +260,19 @@ def test_what_hooks_did_and_what_was_measured() -> None:
         impact=Impact(begins, begins, Tcp(4, 0), Tcp(350, 7), 11.5),
     )
     run = HookRun("r", "drain", life.event_id, "Freeze", "prepare", NOW - 90, "ok", 12.0, 18.0)
-    shown = Page(replace(QUIET, current={life.event_id: life}, hook_runs=(run,))).text
+    runs = (
+        run,
+        replace(run, outcome="failed", exit_status=3),
+        replace(run, outcome="timeout", signal="SIGKILL"),
+        replace(run, outcome=None, duration=None, seconds_left=None),
+    )
+    shown = Page(replace(QUIET, current={life.event_id: life}, hook_runs=runs)).text
     card, _, history = shown.partition("History")
     for text in (
         "prepare: done after 12s, 18s before NotBefore",
+        "prepare: failed with exit status 3 after 12s",
+        "prepare: stopped at its deadline with SIGKILL after 12s",
+        "prepare: running, or interrupted",
         "this VM was paused for 12.0s",
         "350 TCP segments were sent again (4 in the minute before)",
         "7 TCP timeouts",

@@ -22,7 +22,7 @@ def test_prepares_and_recovers_beside_an_exporter(
     """The script runs once with ``prepare`` and once with ``recover``; metrics and history of the
     exporter show it.
     """
-    hook("--approve", "own")
+    hook("--approve", "own", script=f'echo "$EVENT_OUTCOME" >"{tmp_path}/outcome"')
     imds.set_document([event()])
     eventually(lambda: approvals(imds), "an approval after the preparation")
     assert (tmp_path / "vm_0.log").read_text() == "prepare A Reboot announced prepare vm_0 vm_0\n"
@@ -32,6 +32,7 @@ def test_prepares_and_recovers_beside_an_exporter(
     exporter.shows("both runs", lambda scrape: scrape.total(count, outcome="ok") == 2)
     assert exporter.scrape().total("hook_seconds_left_count", event_type="Reboot") == 1
     assert outcomes(tmp_path) == [("prepare", "ok"), ("recover", "ok")]
+    assert (tmp_path / "outcome").read_text() == "cancelled\n"
 
 
 def test_trace(
@@ -51,11 +52,17 @@ def test_trace(
 
 
 @pytest.mark.parametrize(
-    ("event_type", "script", "notice", "outcome"),
+    ("event_type", "script", "notice", "outcome", "line"),
     [
-        ("Reboot", "exit 3", 60.0, "failed"),
-        ("Preempt", "sleep 60 & sleep 60", 8.0, "timeout"),
-        ("Preempt", "", 30.0, "ok"),
+        ("Reboot", "exit 3", 60.0, "failed", "level=warning .*run ended.* exit_status=3"),
+        (
+            "Preempt",
+            "sleep 60 & sleep 60",
+            8.0,
+            "timeout",
+            "level=warning .*run ended.* signal=SIGTERM",
+        ),
+        ("Preempt", "", 30.0, "ok", "level=info .*run ended.* exit_status=0"),
     ],
     ids=["fails", "hangs", "eviction"],
 )
@@ -68,9 +75,10 @@ def test_what_is_not_approved(
     script: str,
     notice: float,
     outcome: str,
+    line: str,
 ) -> None:
-    """A failure and an eviction are not approved; what hangs ends with its children; metrics say
-    so.
+    """A failure and an eviction are not approved; what hangs ends with its children; metrics and
+    log say so.
     """
     started = hook("--approve", "own", script=f'echo $$ >"{tmp_path}/pid"; {script}')
     started.wait_for_line("name is known")
@@ -79,6 +87,7 @@ def test_what_is_not_approved(
         outcome,
         lambda scrape: scrape.total("hook_runs_total", phase="prepare", outcome=outcome) >= 1,
     )
+    started.wait_for_line(line)
     assert not approvals(imds)
     group = int((tmp_path / "pid").read_text())
     assert not [each for each in psutil.process_iter() if _is_of(each, group)]
@@ -109,13 +118,14 @@ def test_two_events_at_once(imds: Simulator, hook: Start, tmp_path: Path) -> Non
 
     An advisory starts nothing, and nothing is approved without ``--approve``.
     """
-    hook()
+    started = hook()
     imds.set_document([event("C", EventStatus="Advisory"), event("A"), event("B")])
     eventually(lambda: sorted(lines(tmp_path)) == ["prepare A", "prepare B"], "both preparations")
     imds.set_document([event("B")])
     imds.set_document([])
     eventually(lambda: len(lines(tmp_path)) == 3, "the recovery")
     assert lines(tmp_path)[2].startswith("recover")
+    started.wait_for_line("does not prepare for this event.*event_id=C .*its kind advisory is not")
     assert not approvals(imds)
 
 

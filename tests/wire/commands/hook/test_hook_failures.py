@@ -23,6 +23,7 @@ def test_killed_in_the_middle(imds: Simulator, hook: Start, tmp_path: Path) -> N
     (tmp_path / "second").touch()
     second = hook(script=f'[ -e "{tmp_path}/third" ] || exec sleep 60')
     eventually(lambda: lines(tmp_path) == ["prepare A"] * 2, "the second run")
+    second.wait_for_line("run was interrupted with the hook.*phase=prepare event_id=A")
     second.kill()
     imds.set_document([])  # the VM has rebooted, and the event is over
     (tmp_path / "third").touch()
