@@ -111,15 +111,15 @@ def _targets(labels: str) -> Recording:
         VM,
         expression=promql(f"""
             max by (vm_id, computer_name, {VM_KEY}, job, instance{labels}) (
-              last_over_time({INSTANCE}[10m]) and on (vm_name) last_over_time({VM_HIT}[1h])
+              (last_over_time({INSTANCE}[10m]) and on (vm_name) last_over_time({VM_HIT}[1h]))
+              or (last_over_time({VM}[5m]) and on ({VM_KEY}) last_over_time({VM_MISSING}[5m]))
             )
-            or (last_over_time({VM}[5m]) and on ({VM_KEY}) last_over_time({VM_MISSING}[5m]))
         """),
         meaning="the targets of VMs that an event hits, or that are missing after one",
         rows="exporter (scrape target) of such a VM, with all names of the VM",
         value="1",
         note=(
-            f"{_BY_NAME} Last line: a VM in {_short(VM_MISSING)} keeps its row. That rule in turn"
+            f"{_BY_NAME} Third line: a VM in {_short(VM_MISSING)} keeps its row. That rule in turn"
             " needs this row: each reads what the other one recorded at the evaluation before."
         ),
     )
@@ -218,9 +218,9 @@ def _missing(remembered: str) -> Recording:
     return Recording(
         VM_MISSING,
         expression=promql(f"""
-            (
-              max by ({VM_KEY}) (
-                (last_over_time({VM_HIT}{_RETURNS}[30m]) < time())
+            max by ({VM_KEY}) (
+              (
+                last_over_time({VM_HIT}{_RETURNS}[30m]) < time()
                 unless last_over_time({VM_BACK}[{remembered}])
               )
               or last_over_time({VM_MISSING}[5m])
@@ -291,12 +291,12 @@ def _scale_set_hit() -> Alert:
         name=f"{PREFIX}ScaleSetHit",
         expression=promql(f"""
             clamp_max(
-              count by ({_SET}) (group by ({VM_KEY}) ({VM_AWAY}))
-              / {SCALE_SET_VMS}, 1
+              count by ({_SET}) (group without (event_id, event_type) ({VM_AWAY}))
+              / on ({_SET}) {SCALE_SET_VMS}, 1
             ) >= 0.5
             and (
               count by ({_SET}) (group without (event_id, event_type) ({unrequested}))
-              > max by ({_SET}) (count by ({_SET}, event_id) ({unrequested}))
+              > max without (event_id) (count by ({_SET}, event_id) ({unrequested}))
             )
         """),
         severity="critical",

@@ -22,8 +22,16 @@ from support.stories.vms import IMPACTS, VMS
 from support.stories.witnesses import WITNESSES
 
 
-def run(folder: Path, stories: Sequence[Story], values: Mapping[str, str]) -> str:
-    """Run ``stories`` on the rules that ``values`` make; return what promtool complains about."""
+def run(
+    folder: Path,
+    stories: Sequence[Story],
+    values: Mapping[str, str],
+    added: Mapping[str, str] | None = None,
+) -> str:
+    """Run ``stories`` on the rules that ``values`` make; return what promtool complains about.
+
+    Recordings get the labels ``added``.
+    """
     content = yaml.safe_load(
         render(resolve(values), grafana=False)["prometheus/prometheus-rules.yml"]
     )
@@ -35,6 +43,8 @@ def run(folder: Path, stories: Sequence[Story], values: Mapping[str, str]) -> st
         group["rules"] = [rule for rule in group["rules"] if rule.get("alert", NOT_BACK) in checked]
         for rule in group["rules"]:
             rule.pop("annotations", None)
+            if added and "record" in rule:
+                rule["labels"] = added
     return play(folder, content, [story.to_test() for story in stories])
 
 
@@ -49,6 +59,11 @@ ALL = (*LIVES, *EVENTS, *IMPACTS, *LATE, *PAUSES, *EXPORTERS, *WITNESSES, *VMS, 
 def test_stories(stories: Sequence[Story], tmp_path: Path) -> None:
     """The shipped rules raise what the stories say, at these moments."""
     assert run(tmp_path, stories, {}) == ""
+
+
+def test_labels_that_an_engine_adds(tmp_path: Path) -> None:
+    """Recordings may have more labels than scrapes, such as those of vmalert's -external.label."""
+    assert run(tmp_path, IMPACTS, {}, {"cluster": "a"}) == ""
 
 
 def test_every_alert_has_its_stories() -> None:

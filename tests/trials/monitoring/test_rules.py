@@ -94,7 +94,7 @@ CHANGES = {
         "or last_over_time(azure_scheduled_events:vm_missing[5m])",
         "",
     ),
-    "one event is half a set": (VMS, "> max by (subscription_id", "> 0 * max by (subscription_id"),
+    "one event is half a set": (VMS, "> max without (event_id)", "> 0 * max without (event_id)"),
     "failed scrapes end the ticket about a pause": (PAUSES, "[10m])", "[15s])"),
     "a VM that is scraped seldom is there": (
         VMS,
