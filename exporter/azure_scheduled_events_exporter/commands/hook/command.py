@@ -119,7 +119,8 @@ def _add_times(parser: argparse.ArgumentParser) -> None:
         parser,
         "--grace",
         "5s",
-        "Time before NotBefore at which a run gets SIGTERM; it gets SIGKILL at NotBefore.",
+        "Time before NotBefore at which a run gets SIGTERM; it gets SIGKILL at NotBefore. Also the"
+        " time from the SIGTERM of --timeout to SIGKILL.",
     )
 
 

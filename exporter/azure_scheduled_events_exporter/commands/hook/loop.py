@@ -91,8 +91,7 @@ class Hook:
         children = [*self._processes.values(), *self._approvals.values()]
         for process in self._processes.values():
             self._log.warning(
-                "hook ends: its run is interrupted, and begins again when the hook starts before"
-                " the event does",
+                "hook ends and interrupts its run: it runs again after a restart if there is time",
                 extra=logs.facts(phase=process.run.phase, event_id=process.run.event_id),
             )
             process.send_signal(TERMINATE)
