@@ -1,7 +1,10 @@
 """The wall clock is set by an hour, forward and back, during an event: the reports stay correct.
 
-Debian's libfaketime shifts the wall clock of the exporter's process, and of no other; its monotonic
-clock stays.
+The exporter corrects its clock to that of IMDS. So from the second poll after a jump on, every time
+that it reports is the true one, whatever the VM's clock says.
+
+Debian's libfaketime shifts the wall clock of the exporter's process, and of no other, also not that
+of the simulator; its monotonic clock stays.
 """
 
 import time
@@ -19,7 +22,7 @@ from trials.trial import POLL, QUIET, Crew, Order, Row, Watch, polls
 from trials.truth import check_file, check_rows, told
 
 JUMPS = (-3600, 0, 3600)
-NOTICE_SECONDS = 14_400.0  # more than any jump, so that no event is overdue by any clock
+NOTICE_SECONDS = 14_400.0  # more than any jump, so that no event would be overdue by any clock
 TOLERANCE_SECONDS = 5.0  # that a scrape may take on a busy machine
 BUSY_SECONDS = 20.0  # by which a busy machine may hold up the exporter
 
@@ -59,10 +62,6 @@ class WallClock:
         fresh.write_text(f"{offset:+d}\n")
         fresh.replace(self._file)
 
-    def now(self) -> float:
-        """Return what it says."""
-        return time.time() + self.offset
-
 
 @dataclass
 class Trial:
@@ -99,7 +98,7 @@ class Trial:
         self.started += time.monotonic() - begin
 
     def _jumps(self) -> None:
-        """Set the clock, or leave it, and see a poll happen by it."""
+        """Set the clock, or leave it, and see that a poll has the true time nevertheless."""
         self.clock.set(self.order.chance.choice(JUMPS))
         before = polls(self.exporter.scrape())
         scrape = self.exporter.shows(
@@ -108,16 +107,16 @@ class Trial:
         assert scrape
         assert scrape.value("up") == 1
         success = scrape.value("last_success_timestamp_seconds") or 0
-        assert abs(success - self.clock.now()) < TOLERANCE_SECONDS + BUSY_SECONDS, (
-            "not the clock that was set"
+        assert abs(success - time.time()) < TOLERANCE_SECONDS + BUSY_SECONDS, (
+            f"{success - time.time()} s off, with a clock that is set by {self.clock.offset}"
         )
 
     def _counts_down(self, not_before: float) -> None:
         (left,) = [
             value for _, value in self.exporter.scrape().series("event_seconds_until_not_before")
         ]
-        assert abs(left - (not_before - self.clock.now())) < TOLERANCE_SECONDS, (
-            f"{left} s by {self.clock.offset}"
+        assert abs(left - (not_before - time.time())) < TOLERANCE_SECONDS, (
+            f"{left} s, with a clock that is set by {self.clock.offset}"
         )
         self.countdowns += 1
 
@@ -159,8 +158,8 @@ def check(trial: Trial, scrape: Scrape, elapsed: float) -> Mapping[str, float]:
     assert sums["pause"] <= BUSY_SECONDS * trial.expected["completed"], (sums, "a jump is no pause")
     assert sums["polls"] <= elapsed, (sums, elapsed)
     detected = trial.expected["detected"]
-    assert sums["notice"] >= detected * (NOTICE_SECONDS - max(JUMPS) - BUSY_SECONDS), sums
-    assert sums["notice"] <= detected * (NOTICE_SECONDS - min(JUMPS)), sums
+    assert sums["notice"] >= detected * (NOTICE_SECONDS - BUSY_SECONDS), sums
+    assert sums["notice"] <= detected * (NOTICE_SECONDS + BUSY_SECONDS), sums
     return sums
 
 
@@ -209,7 +208,7 @@ def run(order: Order) -> Row:
         "clock",
         f"{clock.jumps} jumps of the wall clock by one or two hours, forth and back, during an"
         f" event, seed {order.seed}",
-        f"{lives} events, each ended as it did; {trial.countdowns} countdowns right by the clock as"
-        f" it was set; no negative duration, {watch.answered} scrapes, all answered,"
+        f"{lives} events, each ended as it did; {trial.countdowns} countdowns right whatever the"
+        f" clock was set to; no negative duration, {watch.answered} scrapes, all answered,"
         f" {polls(scrape):.0f} polls in {elapsed:.0f} s",
     )
