@@ -241,8 +241,9 @@ def _impact(kept: tuple[str, ...]) -> Recording:
         rows="event and kind",
         value=f"{TIME}, or 0",
         note=(
-            "Both metrics carry the same labels, so no `on` is needed. `seen * 0` is the 0 of an"
-            " event without a known time."
+            "Line 1: exporters that saw the event within 60 s. Line 2, if there are none: all. Both"
+            " metrics carry the same labels, so no `on` is needed. `seen * 0` is the 0 of an event"
+            " without a known time."
         ),
     )
 
@@ -319,9 +320,9 @@ def _ended() -> Recording:
         rows="event",
         value=TIME,
         note=(
-            "Exporters show an end for 1h. The second and third line are ends that this rule"
-            " recorded before: for 3600 s (1h), and for longer while anybody shows the event. The"
-            " last two lines: an end counts if it is not older than the newest sight of anybody."
+            "Line 3: exporters show an end for 1h. Lines 4 and 5: an end that this rule recorded"
+            " before, for 3600 s (1h) after the end, and for longer while anybody shows the event."
+            " Lines 7 and 8: an end counts if it is not older than the newest sight of anybody."
         ),
     )
 

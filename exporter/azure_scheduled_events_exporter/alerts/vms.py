@@ -119,7 +119,7 @@ def _targets(labels: str) -> Recording:
         rows="exporter (scrape target) of such a VM, with all names of the VM",
         value="1",
         note=(
-            f"{_BY_NAME} Third line: a VM in {_short(VM_MISSING)} keeps its row. That rule in turn"
+            f"{_BY_NAME} Line 3: a VM in {_short(VM_MISSING)} keeps its row. That rule in turn"
             " needs this row: each reads what the other one recorded at the evaluation before."
         ),
     )
@@ -142,7 +142,7 @@ def _answers() -> Recording:
         rows="VM that answers",
         value="1 or 0",
         note=(
-            f"{_BY_NAME} The second half of `or`: an exporter that has restarted without IMDS does"
+            f"{_BY_NAME} Line 3, after `or`: an exporter that has restarted without IMDS does"
             " not know its VM, so the VM is the one that its target had within 10m."
         ),
     )
@@ -238,11 +238,11 @@ def _missing(remembered: str) -> Recording:
         rows="VM",
         value=f"when the impact began, {TIME}",
         note=(
-            "First half: an impact that was exported within 30m has begun, and the VM is not back"
-            " from it (both series carry the same labels); or this rule recorded the VM before. A"
-            " recorded VM stays, without limit, under two conditions. `and`: its target still"
-            f" exists and its scrapes fail (0 in {_short(BLIND)}). `unless`: it answers, or a"
-            " Preempt or Terminate hit it within 30m."
+            "Lines 3 and 4: an impact that was exported within 30m has begun, and the VM is not"
+            " back from it (both series carry the same labels). Line 6: a VM that this rule"
+            " recorded before stays, without limit, while two conditions hold. Lines 8 to 11: its"
+            f" target still exists and its scrapes fail (0 in {_short(BLIND)}). Last line: it does"
+            " not answer, and no Preempt or Terminate hit it within 30m."
         ),
     )
 

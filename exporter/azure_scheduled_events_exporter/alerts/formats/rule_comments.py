@@ -170,9 +170,9 @@ _NOTES: Mapping[str, str] = {
         "The average of the scrapes of 3m (one value each 15 s), without the times at which the VM"
         " was away or missing: so a planned reboot is no failure."
     ),
-    "ClockOff": "First line: the clock of the VM is ahead by 30 s. Second line: it is behind.",
+    "ClockOff": "Line 2: the clock of the VM is ahead by more than 30 s. Line 3: it is behind.",
     "HookFailed": (
-        "Second line: the first failure is the first sample of its series, which increase() does"
+        "Line 3: the first failure is the first sample of its series, which increase() does"
         " not count. It counts if the exporter was already scraped 15m ago."
     ),
 }
