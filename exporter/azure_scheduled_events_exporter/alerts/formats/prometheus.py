@@ -57,6 +57,7 @@ def prometheus_rule_resource(settings: Settings) -> str:
     }
     text = to_yaml(
         resource,
+        *head(),
         "The rules for the Prometheus operator; its ruleSelector must match the labels:"
         " labels.metadata.",
     )
