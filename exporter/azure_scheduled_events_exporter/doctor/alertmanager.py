@@ -75,8 +75,8 @@ def _severities(route: Mapping[str, Any], subject: Subject) -> Finding:
 def _unknown_severities(check: str, what: str) -> Finding:
     return skipped(
         check,
-        f"Not checked {what}: the severities of your rules are unknown. Name a --prometheus that"
-        " has loaded them, or give --alerts.values.",
+        f"Not checked {what}: the severities of your rules are unknown.",
+        "Name a --prometheus that has loaded them, or give --alerts.values.",
     )
 
 

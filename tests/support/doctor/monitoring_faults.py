@@ -7,6 +7,7 @@ from typing import Any
 import yaml
 
 from azure_scheduled_events_exporter import assets
+from azure_scheduled_events_exporter.alerts import render, resolve
 from azure_scheduled_events_exporter.times import iso_time
 from support.doctor.doctor_chain import Chain, Reply, as_json, grafana
 from support.doctor.doctor_faults import Fault, Flags, Plant, beyond
@@ -34,6 +35,20 @@ def scraping(**changed: object) -> Plant:
 def alertmanager(edit: Callable[[dict[str, Any]], None]) -> Plant:
     """Plant an Alertmanager whose configuration ``edit`` has changed."""
     return beyond(lambda chain: {"alertmanager": chain.run_alertmanager(edit)})
+
+
+def beside_rules(edit: Callable[[dict[str, Any]], None], words: str = "") -> Plant:
+    """Plant such an Alertmanager beside a Prometheus whose rules have ``words`` for severities."""
+
+    def plant(chain: Chain) -> Flags:
+        settings = resolve({**chain.settings.values, "severities": words})
+        rules = render(settings, grafana=False)["prometheus/prometheus-rules.yml"]
+        return {
+            "prometheus": chain.run_prometheus(rules=rules),
+            "alertmanager": chain.run_alertmanager(edit),
+        }
+
+    return beyond(plant)
 
 
 def grafana_answers(**changed: Reply) -> Plant:
@@ -104,6 +119,15 @@ def _placeholder(config: dict[str, Any]) -> None:
 
 def _other_words(config: dict[str, Any]) -> None:
     config["route"]["routes"] = [{"receiver": "pager", "matchers": ['severity="page"']}]
+
+
+def _mutes_tickets(config: dict[str, Any]) -> None:
+    rule = {
+        "source_matchers": ['severity="sev1"'],
+        "target_matchers": ['severity=~"sev2|sev3"'],
+        "equal": ["instance"],
+    }
+    config["inhibit_rules"].append(rule)
 
 
 def _no_inhibitions(config: dict[str, Any]) -> None:
@@ -209,7 +233,14 @@ MONITORING_FAULTS = (
         "no route for pages",
         "severities",
         "severities.paging",
-        alertmanager(_other_words),
+        beside_rules(_other_words),
+        "warning",
+    ),
+    Fault(
+        "an inhibition in the words of the rules",
+        "inhibitions",
+        "target_matchers",
+        beside_rules(_mutes_tickets, "critical=sev1,warning=sev2,info=sev3"),
         "warning",
     ),
     Fault(
