@@ -13,6 +13,7 @@ import yaml
 from azure_scheduled_events_exporter.alerts import load, render
 from azure_scheduled_events_exporter.alerts.pushed import pushed_alerts
 from azure_scheduled_events_exporter.approval.policy import BUILT_IN
+from azure_scheduled_events_exporter.commands.cli import main
 from azure_scheduled_events_exporter.config.settings import SETTINGS
 from support.charts import CHART, container, helm, only, pod, rendered
 from support.paths import ROOT
@@ -278,3 +279,18 @@ def test_longest_durations_are_those_of_the_exporter(flag: str, longest: str) ->
     assert setting.parse(longest) > 0
     with pytest.raises(ValueError, match=longest):
         setting.parse(f"{longest}1ms")
+
+
+def test_words_of_an_exported_chart_can_be_changed(tmp_path: Path) -> None:
+    """A chart that was exported with words for severities has them, and values give it others."""
+    assert main(["assets", "export", str(tmp_path), "--set", "severities.critical=sev1"]) == 0
+    chart = tmp_path / "helm" / CHART.name
+    for more, word in (("", "sev1"), (",alertsValues.severities.critical=P1", "P1")):
+        values = f"prometheusRule.enabled=true{more}"
+        done = helm("template", "events", str(chart), "--set", values)
+        assert done.returncode == 0, done.stderr
+        every = [each for each in yaml.safe_load_all(done.stdout) if each]
+        (made,) = (each for each in every if each["kind"] == "PrometheusRule")
+        rules = [rule for group in made["spec"]["groups"] for rule in group["rules"]]
+        words = {rule["labels"]["severity"] for rule in rules if "alert" in rule}
+        assert words == {word, "warning", "info"}
