@@ -10,7 +10,9 @@ import requests
 
 from azure_scheduled_events_exporter.errors import without_password
 
-_PLAIN_HOST = re.compile(r"[0-9A-Za-z_-][0-9A-Za-z._-]*(:\d+)?", re.ASCII)  # with or without a port
+_PLAIN_HOST = re.compile(r"[0-9A-Za-z_-][0-9A-Za-z._-]*(:\d+)?", re.ASCII)
+"""A host name or IPv4 address, with or without a port."""
+
 _NEVER = " ?#\\"  # what no base address has: a path is appended to it
 
 
@@ -44,8 +46,8 @@ def checked(text: str, what: str, write: str, *, secure: bool = True) -> SplitRe
             and not any(c in text for c in _NEVER)
         )
         usable = usable and (secure or "@" not in parts.netloc)
-        if usable and not _PLAIN_HOST.fullmatch(host):
-            requests.Request("GET", text).prepare()
+        if usable and not _PLAIN_HOST.fullmatch(host):  # such as an IPv6 address, or not ASCII
+            requests.Request("GET", text).prepare()  # raises a ValueError if it cannot be asked
     except ValueError:
         usable = False
     if not usable:

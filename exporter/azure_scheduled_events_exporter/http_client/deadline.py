@@ -80,7 +80,7 @@ class DeadlineAdapter(requests.adapters.HTTPAdapter):
     def get_connection_with_tls_context(self, *args: Any, **kwargs: Any) -> Any:
         """Return the pool for a request, whose connections know this adapter."""
         pool: Any = super().get_connection_with_tls_context(*args, **kwargs)
-        if pool.num_connections == 0:
+        if pool.num_connections == 0:  # new, so its class is not replaced yet
             pool.ConnectionCls = _connection(pool.ConnectionCls, self)
         return pool
 
@@ -111,6 +111,7 @@ class DeadlineAdapter(requests.adapters.HTTPAdapter):
         self.stopped = True
         if self._socket is not None:
             with contextlib.suppress(OSError):  # closed already
+                # Not the method of a TLS socket, which changes what the other thread is reading.
                 socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
 
@@ -157,6 +158,7 @@ def _connection(connection_class: Any, adapter: DeadlineAdapter) -> Any:
             super().connect()
             adapter.watch(self)
 
+        # http.client has a class here, which it calls with the socket.
         def response_class(
             self, opened: Any, *args: Any, **kwargs: Any
         ) -> http.client.HTTPResponse:

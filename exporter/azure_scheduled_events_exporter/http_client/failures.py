@@ -21,15 +21,12 @@ WEB_PAGE = "a web page (text/html)"
 def is_web_page(headers: Mapping[str, str], body: bytes) -> bool:
     """Return whether an answer is a web page, and not that of an API.
 
-    ``headers`` are looked up in any case.
-
-    The type alone tells too little: some web frameworks give it to an empty answer, and some
-    servers give none.
+    ``headers`` are looked up in upper or lower case. The type alone tells too little: some web
+    frameworks give that of a page to an empty answer, and some servers give none.
     """
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-    return kind in ("", "text/html", "application/xhtml+xml") and body.removeprefix(
-        BOM_UTF8
-    ).lstrip().startswith(b"<")
+    may_be_page = kind in {"", "text/html", "application/xhtml+xml"}
+    return may_be_page and body.removeprefix(BOM_UTF8).lstrip().startswith(b"<")
 
 
 def failure_reason(error: BaseException) -> str:

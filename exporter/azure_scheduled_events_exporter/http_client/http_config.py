@@ -64,6 +64,7 @@ def session_for(url: str, http: HttpConfig | None, adapter: DeadlineAdapter) -> 
     if http.insecure:
         session.verify = False
     session.cert = http.certificate
+    # The adapter may have had a session with another configuration, so a name is removed, too.
     pools = adapter.poolmanager.connection_pool_kw
     for name in ("server_hostname", "assert_hostname"):
         pools.pop(name, None)
@@ -82,20 +83,20 @@ def load(path: Path) -> HttpConfig:
             impossible value.
     """
     top = yaml_file.load(path)
-    basic = top.section("basic_auth")
+    basic_auth = top.section("basic_auth")
     authorization = top.section("authorization")
     tls = top.section("tls_config")
     if top.flag("follow_redirects", default=False):
         raise top.error(
             "redirects are never followed: write false, or leave it out", "follow_redirects"
         )
-    top.flag("enable_http2", default=False)  # HTTP/1.1 does for a few requests
+    top.flag("enable_http2", default=False)  # read and ignored: HTTP/1.1 does for a few requests
     top.finish()
-    if basic and authorization:
+    if basic_auth and authorization:
         raise top.error("basic_auth and authorization exclude each other: keep one")
     user = None
-    if basic:
-        user = _user(basic, path.parent)
+    if basic_auth:
+        user = _user(basic_auth, path.parent)
     header = ""
     if authorization:
         header = _header(authorization, path.parent)
@@ -104,19 +105,19 @@ def load(path: Path) -> HttpConfig:
     return _with_tls(tls, path.parent, user, header)
 
 
-def _user(basic: Section, folder: Path) -> tuple[str, str]:
-    user = _secret(basic, "username", folder)
-    password = _secret(basic, "password", folder)
+def _user(basic_auth: Section, folder: Path) -> tuple[str, str]:
+    """Return user and password."""
+    user = _secret(basic_auth, "username", folder)
+    password = _secret(basic_auth, "password", folder)
     if _BCRYPT.fullmatch(password):
-        key = "password_file"
-        if "password" in basic:
-            key = "password"
-        raise basic.error("is a bcrypt hash, which only a server has: write the password", key)
-    basic.finish()
+        key = "password" if "password" in basic_auth else "password_file"
+        raise basic_auth.error("is a bcrypt hash, which only a server has: write the password", key)
+    basic_auth.finish()
     return user, password
 
 
 def _header(authorization: Section, folder: Path) -> str:
+    """Return the value of the header ``Authorization``, such as ``Bearer TOKEN``."""
     kind = _one_line(authorization, "type", authorization.text("type", "Bearer"))
     header = f"{kind} {_secret(authorization, 'credentials', folder)}"
     if not header.isascii():
@@ -126,6 +127,7 @@ def _header(authorization: Section, folder: Path) -> str:
 
 
 def _with_tls(tls: Section, folder: Path, user: tuple[str, str] | None, header: str) -> HttpConfig:
+    """Return the configuration with what ``tls_config`` has; try the files that it names."""
     ca_file, certificate, key = (
         _file(tls.text(name, ""), folder) for name in ("ca_file", "cert_file", "key_file")
     )
@@ -169,10 +171,12 @@ def _one_line(section: Section, key: str, text: str, where: str = "") -> str:
     A block scalar of YAML (``key: |``) ends in a line break.
     """
     text = text.strip("\r\n")
+    # Control characters, and surrogates, which no header can carry.
     if any(category(character) in {"Cc", "Cs"} for character in text):
         raise section.error(f"{where}has a line break or another control character inside", key)
     return text
 
 
 def _file(name: str, folder: Path) -> str:
+    """Return the path of the file ``name``, relative to ``folder``; ``""`` for none."""
     return str(folder / name) if name else ""

@@ -41,6 +41,7 @@ def load_pair(context: ssl.SSLContext, section: Section, folder: Path) -> str:
     try:
         certificate = folder / section.text("cert_file")
         key = folder / section.text("key_file")
+        # Without a function for the passphrase, OpenSSL would ask for it at the terminal.
         context.load_cert_chain(certificate, key, lambda: "")
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
         reason = str(getattr(error, "reason", None) or "no private key").replace("_", " ").lower()

@@ -34,8 +34,8 @@ class Answer:
 class Session(requests.Session):
     """A session that follows no redirect, and keeps its own certificate authorities.
 
-    ``REQUESTS_CA_BUNDLE`` and ``CURL_CA_BUNDLE`` would replace them otherwise; they hold where
-    ``verify`` is True. ``adapter`` makes its connections.
+    The variables ``REQUESTS_CA_BUNDLE`` and ``CURL_CA_BUNDLE``, which would replace them otherwise,
+    have effect only while ``verify`` is True. ``adapter`` makes the connections.
     """
 
     def __init__(self, adapter: DeadlineAdapter) -> None:
@@ -49,7 +49,8 @@ class Session(requests.Session):
     ) -> Answer:
         """Return the answer to one request, within ``timeout`` seconds in total.
 
-        A body is cut at ``largest`` bytes.
+        A body is cut at ``largest`` bytes. ``content``: further arguments of requests, such as
+        ``data`` and ``headers``.
 
         Raises:
             NoAnswerError: none came, or not all of it.
@@ -75,9 +76,9 @@ class Session(requests.Session):
         return Answer(response.status_code, response.headers, body)
 
     def get_redirect_target(self, resp: Any) -> str | None:  # noqa: ARG002 - as requests calls it
-        """Return None.
+        """Return None, as if there were no redirect.
 
-        For a redirect, requests would read the whole body into memory, also if it is not followed.
+        Otherwise requests would read its whole body into memory, although it is not followed.
         """
         return None
 

@@ -17,8 +17,8 @@ UNSPECIFIED = ""
 
 INSTANCE_API_VERSIONS = ("2021-02-01", "2017-12-01", "2017-08-01")  # all have ``compute.name``
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
-_MOST_OFFERED = 3  # newer versions that are asked
-_MOST_READ = 20  # entries of the list in an error
+_MOST_OFFERED = 3  # of the versions that IMDS offers, so many are tried
+_MOST_READ = 20  # entries of IMDS' list of versions that are read
 
 
 class ApiVersions:
@@ -27,8 +27,8 @@ class ApiVersions:
     The first one that is answered is used from then on.
 
     Args:
-        versions: the preferred one first. After :data:`UNSPECIFIED` come the newest ones that IMDS
-            then offers.
+        versions: the preferred one first, the oldest one last. If the first is
+            :data:`UNSPECIFIED`, the newest of those that IMDS offers in its refusal are tried next.
         tell: is called with the version that was found, if there was a choice.
     """
 
@@ -49,7 +49,7 @@ class ApiVersions:
     @property
     def usable(self) -> str:
         """The version for a request that is not repeated with another one."""
-        return self.found or self._versions[-1]
+        return self.found or self._versions[-1]  # the oldest, which is known most widely
 
     def answered(self) -> None:
         """Use the current version from now on."""
@@ -58,12 +58,15 @@ class ApiVersions:
             self._tell(self.found)
 
     def refused(self, offered: Iterable[str] = ()) -> bool:
-        """Go on to the next version; return False if all were asked."""
+        """Go on to the next version; return False if all were asked.
+
+        ``offered``: the versions that IMDS has named in its refusal.
+        """
         if self.found is not None:
             return False
         asked = self._next.pop(0)
         if asked == UNSPECIFIED:
-            newer = [each for each in offered if each > self._versions[-1]]
+            newer = [each for each in offered if each > self._versions[-1]]  # dates, as texts
             newest = sorted(newer, reverse=True)[:_MOST_OFFERED]
             self._next = sorted({*newest, *self._next}, reverse=True)
         if self._next:

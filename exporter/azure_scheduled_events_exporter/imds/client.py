@@ -1,8 +1,8 @@
 """The HTTP client of the Instance Metadata Service.
 
 A request returns a body, or raises :class:`ImdsError`. Must not decide what happens next. Every
-request has one deadline in total, so
-that a server that sends byte by byte cannot block a poll, and every body has a size limit.
+request has one deadline in total, so that a server that sends byte by byte cannot block a poll, and
+every body has a size limit.
 """
 
 import json
@@ -28,8 +28,8 @@ from .foreign import foreign, is_web_page
 from .rate_limiter import RateLimiter
 from .refusal import API_VERSION_FLAG, INSTANCE_NAME_FLAG, refusal
 
-LARGEST_BODY = 1 << 20
-_CHUNK = 1 << 16
+LARGEST_BODY = 1 << 20  # bytes
+_CHUNK = 1 << 16  # bytes that are read at once
 _EVENTS = "/metadata/scheduledevents"
 _INSTANCE = "/metadata/instance"
 _HEADERS: Mapping[str, str] = {
@@ -40,6 +40,7 @@ _HEADERS: Mapping[str, str] = {
 }
 _POST_HEADERS = {**_HEADERS, "Content-Type": "application/json"}
 _UNKNOWN_VERSION = (HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND)
+"""What an IMDS may answer that does not know the api-version."""
 
 
 @dataclass(eq=False)
@@ -54,7 +55,8 @@ class ImdsClient:
             process.
         rate_limiter: shared in the same way.
         wait: waits so many seconds, or until the process is to end; returns whether it is.
-        connect_seconds: limit for connecting; the first answer may take longer, up to two minutes.
+        connect_seconds: limit for connecting, because the limit of the whole first request is two
+            minutes.
         idle_seconds: how long a connection may have been idle to be used again.
         headers: of the last answer.
         reached: whether any request has had an answer, of any status.
@@ -108,7 +110,8 @@ class ImdsClient:
         IMDS accepts all or none.
 
         Raises:
-            ImdsError: IMDS did not accept, or nobody knows; ``may_have_arrived`` says which.
+            ImdsError: IMDS did not accept, or it is not known whether the request has arrived; see
+                ``is_refusal`` and ``may_have_arrived``.
             Stopped: :meth:`stop` was called.
         """
         start = {"StartRequests": [{"EventId": event_id} for event_id in event_ids]}
@@ -121,7 +124,10 @@ class ImdsClient:
             raise refusal(self.endpoint, answer)
 
     def server_time(self) -> float | None:
-        """Return the time by IMDS' own clock, Unix seconds; None if its last answer has no Date."""
+        """Return the time by IMDS' own clock now, Unix seconds.
+
+        It is the Date of the last answer, and the time that has passed since; None without a Date.
+        """
         try:
             return parsedate_to_datetime(self._date).timestamp() + time.monotonic() - self._date_at
         except (ValueError, TypeError, OverflowError):
@@ -150,11 +156,13 @@ class ImdsClient:
                 if version != UNSPECIFIED:
                     versions.answered()
                     return body
-                # a server that looks at no version is asked with one all the same
+                # This server has answered a request without a version, so it looks at none. Ask
+                # with one all the same.
                 versions.refused()
             left = max(0.0, ends - time.monotonic())
 
     def _get_version(self, path: str, version: str, timeout: float) -> bytes | None:
+        """Return the body at ``path`` by one version, None for a 304; refuse any other answer."""
         answer = self._send(self._target(path, version), timeout)
         if answer.status == HTTPStatus.NOT_MODIFIED:
             return None
@@ -171,7 +179,7 @@ class ImdsClient:
         return answer.body
 
     def _send(self, target: str, timeout: float) -> Answer:
-        """Send a GET in its turn; once again if it has met a server that was just closing."""
+        """Send a GET; send it again if the server was just closing the connection."""
         ends = time.monotonic() + timeout
         try:
             return self._exchange(target, timeout)
@@ -183,10 +191,10 @@ class ImdsClient:
         return self._exchange(target, max(0.0, ends - time.monotonic()))
 
     def _exchange(self, target: str, timeout: float, content: bytes | None = None) -> Answer:
-        """Send a request in its turn, a POST if it has ``content``; return the answer.
+        """Send a request when the rate limiter permits it, a POST if it has ``content``.
 
-        A connection lasts as long as its answers are 200. What stands in front of IMDS redirects
-        new connections only, so after a refusal the next request opens one.
+        A connection is kept as long as its answers are 200. The Guest Proxy Agent in front of IMDS
+        redirects new connections only, so after a refusal the next request opens one.
         """
         now = time.monotonic()
         slot = self.rate_limiter.reserve(now)
@@ -246,18 +254,23 @@ class ImdsClient:
         return body
 
     def _failure(self, error: Exception, connect: float, timeout: float) -> ImdsError | Stopped:
+        """Return the error for a request that ended with ``error``; limits are in seconds."""
         if self._adapter.stopped:
             return Stopped()
         causes = list(causes_of(error))
-        connected = not any(isinstance(cause, NewConnectionError) for cause in causes)
-        if connected and any(isinstance(cause, ConnectTimeoutError) for cause in causes):
+        # urllib3 derives this class, such as for a refused connection, from ConnectTimeoutError.
+        is_refused = any(isinstance(cause, NewConnectionError) for cause in causes)
+        is_slow = any(isinstance(cause, ConnectTimeoutError) for cause in causes)
+        if is_slow and not is_refused:
             reason = f"no connection to {self.endpoint} within {connect:g} s"
             return ImdsError(Outcome.TIMEOUT, reason, may_have_arrived=False)
         if any(isinstance(cause, TimeoutError) for cause in causes):
             return ImdsError(
                 Outcome.TIMEOUT, f"no whole answer from {self.endpoint} within {timeout:g} s"
             )
-        reason = f"cannot talk to {self.endpoint}"
         return ImdsError(
-            Outcome.CONNECTION_ERROR, reason, failure_reason(error), may_have_arrived=connected
+            Outcome.CONNECTION_ERROR,
+            f"cannot talk to {self.endpoint}",
+            failure_reason(error),
+            may_have_arrived=not is_refused,
         )

@@ -22,12 +22,12 @@ from azure_scheduled_events_exporter.logs import facts
 
 ENDPOINT_OPTION = 245
 _HEADER = struct.Struct("!4s I 2H 16s 16s 192s 4s")  # RFC 2131, section 2, and the cookie after it
-# operation, Ethernet, length of its addresses (and hops)
+# The first bytes: request or reply, Ethernet, the length of its addresses; in a request, no hops.
 _REQUEST = bytes((1, 1, 6, 0))
 _REPLY = bytes((2, 1, 6))
 _COOKIE = b"\x63\x82\x53\x63"
 _BROADCAST = 0x8000  # so that the answer reaches every socket on port 68, a DHCP client's and ours
-# DHCPDISCOVER, the parameter list, the end
+# Options (code, length, value): DHCPDISCOVER; a parameter list of one; the end.
 _WANTED = bytes((53, 1, 1, 55, 1, ENDPOINT_OPTION, 255))
 _SMALLEST = 300  # relays drop shorter messages: BOOTP's fixed size, RFC 1542, section 2.1
 _PAD = 0
@@ -62,6 +62,8 @@ def build_discover(xid: int, mac: bytes) -> bytes:
 def parse_answer(message: bytes, *, xid: int, mac: bytes) -> bytes | None:
     """Return option 245 of an answer to the request with this ``xid`` and ``mac``.
 
+    None if the answer does not have it.
+
     Raises ValueError: it is no such answer.
     """
     if len(message) < _HEADER.size:
@@ -72,11 +74,13 @@ def parse_answer(message: bytes, *, xid: int, mac: bytes) -> bytes | None:
     options = iter(message[_HEADER.size :])
     found = None
     for code in takewhile(lambda code: code != _END, options):
+        # Where the message ends before the length, any length above 0 shows that it is cut off.
         length = 0 if code == _PAD else next(options, 1)
         value = bytes(islice(options, length))
         if len(value) < length:
             raise ValueError(f"option {code} is cut off")
-        found = value if code == ENDPOINT_OPTION else found
+        if code == ENDPOINT_OPTION:
+            found = value
     return found
 
 
@@ -96,7 +100,7 @@ def endpoint_address(value: bytes | None) -> IPv4Address:
 
 
 def _hardware_address() -> bytes:
-    """Return the MAC address of the first network card on Linux; elsewhere any."""
+    """Return the MAC address of the first network card on Linux, elsewhere that of any card."""
     for card in sorted(Path("/sys/class/net").glob("*/device")):
         with contextlib.suppress(OSError, ValueError):  # gone meanwhile, or of another kind
             mac = bytes.fromhex((card.parent / "address").read_text("ascii").replace(":", " "))
@@ -115,8 +119,8 @@ def ask_dhcp(
 ) -> IPv4Address:
     """Return the address in option 245 of a DHCP server's answer to a DHCPDISCOVER from ``mac``.
 
-    All tries use one transaction id, so that a late answer still counts. Raises as
-    ``discovery.discover`` does.
+    All tries use one transaction id, so that a late answer still counts. Without ``mac``, it is
+    that of the first network card. Raises as ``discovery.discover`` does.
     """
     xid = int.from_bytes(os.urandom(4), "big")
     mac = mac or _hardware_address()
@@ -150,12 +154,12 @@ def ask_dhcp(
 def _answer(
     dhcp: socket.socket, wait: Callable[[float], bool], xid: int, mac: bytes, seconds: float
 ) -> tuple[IPv4Address, str] | None:
-    """Return the address that a server names, and the server.
+    """Return the address that a server names, and the server; None if none answered in time.
 
-    It is None if no answer to this request came in time.
+    An answer without a usable option does not end the wait, because another server may answer.
 
-    An answer without a usable option does not end the wait, because another server may answer. It
-    ends the tries.
+    Raises:
+        ExporterError: there were only answers without a usable option, so another try is useless.
     """
     useless = ""
     end = time.monotonic() + seconds
@@ -166,11 +170,8 @@ def _answer(
         try:
             message, (server, _) = dhcp.recvfrom(65535)
             value = parse_answer(message, xid=xid, mac=mac)
-        except (
-            TimeoutError,
-            ConnectionResetError,
-            ValueError,
-        ):  # a reset: Windows reports a closed port
+        except (TimeoutError, ConnectionResetError, ValueError):
+            # No message, or none for this request. A reset is how Windows reports a closed port.
             continue
         try:
             return endpoint_address(value), server

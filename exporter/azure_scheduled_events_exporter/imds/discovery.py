@@ -30,15 +30,21 @@ DEFAULT_LEASE_FILES = (
     "/var/lib/NetworkManager/dhclient-*.lease",
 )
 _NETWORKD_OPTION = re.compile(r"^OPTION_245=([0-9a-fA-F]{8})[ \t\r]*$", re.MULTILINE)
-# Dhclient.leases(5), as dhclient writes it.
+"""``OPTION_245=a83f8110``."""
+
+# The man page dhclient.leases(5) has the format of these three.
 _LEASE = re.compile(r"^lease\s*\{\n((?:[ \t].*\n)*)\}", re.MULTILINE)
+"""``lease {``, indented lines, and ``}``."""
+
 _OPTION = re.compile(
     r"^\s+option\s+unknown-245\s+([0-9a-fA-F]{1,2}(?::[0-9a-fA-F]{1,2}){3})\s*;", re.MULTILINE
 )
-# UTC.
+"""``option unknown-245 a8:3f:81:10;``."""
+
 _EXPIRY = re.compile(
     r"^\s+expire\s+(?:\d (\d{4}/\d\d/\d\d \d\d:\d\d:\d\d)|never)\s*;", re.MULTILINE
 )
+"""``expire 2 2026/05/19 08:00:00;`` (day of the week, then UTC) or ``expire never;``."""
 
 
 def discover(
@@ -51,8 +57,12 @@ def discover(
 ) -> str:
     """Return the base address of the metadata service, ``http://A.B.C.D``.
 
-    ``wait(seconds)`` waits and returns True as soon as the exporter is to stop. ``lease_files`` are
-    glob patterns.
+    Args:
+        wait: waits so many seconds, or until the exporter is to stop; returns whether it is.
+        log: where the address and its origin are logged.
+        lease_files: glob patterns.
+        exchange: how DHCP is asked; None for the default.
+        mac: the address to ask from; None for that of the first network card.
 
     Raises:
         Stopped: ``wait`` returned True.
@@ -60,11 +70,11 @@ def discover(
     """
     found = chain.from_iterable(map(glob.iglob, lease_files))
     names = {name for name in found if Path(name).is_file()}
-    for path in sorted(
-        map(Path, names), key=lambda path: path.stat().st_mtime_ns, reverse=True
-    ):  # the newest first
+    newest_first = sorted(map(Path, names), key=lambda path: path.stat().st_mtime_ns, reverse=True)
+    for path in newest_first:
         try:
-            value = address_from_lease(read(path).decode("latin-1"), time.time())
+            text = read(path).decode("latin-1")  # which takes any bytes
+            value = address_from_lease(text, time.time())
             address = None if value is None else endpoint_address(value)
         except (UsageError, ValueError) as error:
             log.warning("lease file skipped", extra=facts(path=path, error=str(error)))
@@ -89,10 +99,10 @@ def address_from_lease(text: str, now: float) -> bytes | None:
     if networkd:
         return bytes.fromhex(networkd[-1])
     found = None
-    moment = time.strftime("%Y/%m/%d %H:%M:%S", time.gmtime(now))
+    moment = time.strftime("%Y/%m/%d %H:%M:%S", time.gmtime(now))  # compared as text
     for lease in _LEASE.findall(text):
         option = _OPTION.search(lease)
         expiry = _EXPIRY.search(lease)
-        if option and expiry and (expiry[1] is None or expiry[1] > moment):
+        if option and expiry and (expiry[1] is None or expiry[1] > moment):  # None: never
             found = bytes(int(part, 16) for part in option[1].split(":"))
     return found

@@ -20,12 +20,16 @@ _CLOUD_SERVERS = {
     "ec2ws": "Amazon EC2's metadata service answers",
     "metadata server for vm": "Google Cloud's metadata server answers",
 }
+"""Who sends this header Server, in lower case."""
+
 _HTML = re.compile(
     rb"\s*(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)?<(?:!doctype\s+html|html)\b",
     re.IGNORECASE | re.DOTALL,
 )
-_BEGINNING = 2048
-_LONGEST_NAME = 40
+"""The beginning of HTML, after an XML declaration and a comment if there are any."""
+
+_BEGINNING = 2048  # bytes of a body that are looked at
+_LONGEST_NAME = 40  # characters of a header that a message quotes
 
 
 def foreign(answer: Answer) -> str:
@@ -47,9 +51,11 @@ def _other_server(answer: Answer) -> str:
     via = one_line(answer.headers.get("Via", ""), _LONGEST_NAME)
     server = answer.headers.get("Server", "").strip()
     is_azures = not server or server.lower().startswith(_AZURE_SERVERS)
+    # Whether there is this evidence, what else it may mean, and how it is described. The first
+    # counts.
     rows = (
         (_is_redirect(answer.status), "", " with a redirect, which is never followed"),
-        # IMDS' own answers come past no proxy
+        # A proxy adds Via, and IMDS is reached without one.
         (bool(via), "", f" (header Via: {via})"),
         (answer.status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED, "", ", and wants a user"),
         (is_web_page(answer), f"{_OTHER_CLOUD}, or ", " with a web page"),
@@ -76,5 +82,6 @@ def _is_xml(answer: Answer) -> bool:
 
 
 def _is_redirect(status: int) -> bool:
+    """Return whether the status leads elsewhere; a 304 (unchanged) does not."""
     is_3xx = HTTPStatus.MULTIPLE_CHOICES <= status < HTTPStatus.BAD_REQUEST
     return is_3xx and status != HTTPStatus.NOT_MODIFIED

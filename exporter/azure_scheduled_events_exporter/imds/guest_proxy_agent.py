@@ -46,7 +46,10 @@ def is_refusal(status: int, body: bytes) -> bool:
 
 
 def hint(status: int) -> str:
-    """Return the cause of its refusal, and what to allow."""
+    """Return the cause of a refusal with this ``status``, and what to allow.
+
+    Only for a status of :func:`is_refusal`.
+    """
     cause = _CAUSES[HTTPStatus(status)]
     return f"{cause}: allow {' and '.join(PATHS)} for user {own_user()}, see {PAGE}"
 

@@ -12,13 +12,13 @@ from collections import deque
 class RateLimiter:
     """Allows at most ``limit`` requests in any ``window`` seconds, from all threads together.
 
-    Thread-safe.
+    The defaults stay below the limit of IMDS. Thread-safe.
     """
 
     def __init__(self, limit: int = 4, window: float = 1.1) -> None:
         self._limit = limit
         self._window = window
-        self._sent: deque[float] = deque(maxlen=limit)
+        self._sent: deque[float] = deque(maxlen=limit)  # the last slots, the newest last
         self._lock = threading.Lock()
 
     @property
@@ -39,10 +39,10 @@ class RateLimiter:
             return slot
 
     def arrived(self, slot: float, now: float) -> None:
-        """Move ``slot`` to ``now``, when its request has arrived for certain.
+        """Move ``slot`` to ``now``, when its request has ended, and so has arrived for certain.
 
-        IMDS counts arrivals: of two requests that are sent a second apart, the first may be delayed
-        on its way.
+        IMDS counts arrivals: if a request is delayed on its way, it arrives together with requests
+        that were sent long after it.
         """
         with self._lock:
             if slot in self._sent:

@@ -52,9 +52,12 @@ _APPROVAL_HINTS: Mapping[int, str] = {
         "an event may be over: compare the EventIds with azure-scheduled-events-exporter events"
     ),
 }
-_DETAIL_BYTES = 4096
-_MOST_NAMED = 5
+"""Likewise for an approval, where a 400 may be about an EventId."""
+
+_DETAIL_BYTES = 4096  # of a body that are read
+_MOST_NAMED = 5  # api-versions that a message names
 _TAG = re.compile(r"<(script|style)\b.*?(</\1>|$)|<[^>]*(>|$)", re.DOTALL | re.IGNORECASE)
+"""Markup: a script or a style with its content, or one tag; also one that the text's end cuts."""
 
 
 def refusal(asked: str, answer: Answer, *, version: str | None = None, flag: str = "") -> ImdsError:
@@ -85,6 +88,7 @@ def refusal(asked: str, answer: Answer, *, version: str | None = None, flag: str
         answer.status,
         offered=offered,
         hint=hint,
+        # Not if another cause has replaced the hint.
         is_temporary=passing is not None and hint.startswith(passing),
     )
 
@@ -97,7 +101,7 @@ def _cause(answer: Answer, said: str, content: Any) -> str:
     if elsewhere:
         return elsewhere
     if said and answer.status == HTTPStatus.FORBIDDEN and not answer.body:
-        return NO_ROUTE
+        return NO_ROUTE  # IMDS and the Guest Proxy Agent have the usual phrase
     if not said and guest_proxy_agent.is_refusal(answer.status, answer.body or b""):
         return guest_proxy_agent.hint(answer.status)
     return ""
