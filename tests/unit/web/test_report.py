@@ -7,6 +7,7 @@ from html.parser import HTMLParser
 
 import pytest
 
+from azure_scheduled_events_exporter.core.approvals import mark_requested
 from azure_scheduled_events_exporter.core.impact import Impact, Readings, Tcp
 from azure_scheduled_events_exporter.core.lifecycle import (
     Approval,
@@ -14,6 +15,7 @@ from azure_scheduled_events_exporter.core.lifecycle import (
     Lifecycle,
     Transition,
 )
+from azure_scheduled_events_exporter.core.records import change_record
 from azure_scheduled_events_exporter.snapshot.hooks import HookRun
 from azure_scheduled_events_exporter.times import iso_time
 from azure_scheduled_events_exporter.web.report import hooks
@@ -335,3 +337,48 @@ def test_why_no_hook_ran() -> None:
         (Sources(sudden.life), "it came without notice"),
     ):
         assert markdown(report(sources), "").count(said) == 2
+
+
+def test_an_approval_without_an_answer() -> None:
+    """If a request had no answer, and the event started, the approval is only probable."""
+    watch = Watch()
+    watch.sees(at(0), SCHEDULED)
+    watch.known = mark_requested(watch.known, "A", Approver.OPERATOR, at(5), who="anna")
+    watch.sees(at(8), STARTED)
+    approved = change_record(watch.changes[-2])
+    written = markdown(report(Sources(watch.life, transitions=(approved,))), "")
+    assert "**Approved by:** probably a person on this VM: `anna`; the rest is not" in written
+    assert "| Probably approved: a request from this VM had no answer. |" in written
+    assert "| Approved" not in written
+
+
+def test_how_long_an_event_was_started() -> None:
+    """Its length is as exact as the documents before its start and its end."""
+    for forgets, gap, said in (
+        ((False, False), 1, "50s"),
+        ((False, False), 9, "about 50s"),
+        ((True, False), 1, "at least 50s; the rest is not known: nobody watched the start"),
+        ((False, True), 1, "at most 50s; the rest is not known: nobody watched the end"),
+        ((True, True), 1, "about 50s; the rest is not known: nobody watched the start and the end"),
+    ):
+        watch = Watch()
+        watch.sees(at(901 - gap), SCHEDULED)
+        if forgets[0]:
+            watch.known = replace(watch.known, seen={})
+        watch.sees(at(901), STARTED, watched=not forgets[0])
+        watch.sees(at(951 - gap), STARTED)
+        if forgets[1]:
+            watch.known = replace(watch.known, seen={})
+        watch.sees(at(951), watched=not forgets[1])
+        written = markdown(report(Sources(watch.life)), "")
+        assert f"| How long it was Started |  |  | {said} |" in written
+
+
+def test_a_vm_whose_name_is_not_known() -> None:
+    """An exporter that does not know its VM does not claim that the event is another one's."""
+    watch = Watch(None)
+    watch.sees(at(0), SCHEDULED)
+    watch.sees(at(901), STARTED)
+    written = markdown(report(Sources(watch.life)), "")
+    assert written.count("it is not known whether this VM is one of its VMs") >= 3
+    assert "this VM is not one" not in written

@@ -157,10 +157,18 @@ def approval(life: Lifecycle) -> Answer:
         )
     if given.by is Approver.DEADLINE:
         return _at_not_before(life)
-    if given.not_before is None and life.not_before is not None:
+    if is_inferred(life):
         why = "the request had no answer, and the event then happened"
         return Answer(_WHO_APPROVED, ("probably ", *_approver(given)), why)
     return Answer(_WHO_APPROVED, _approver(given))
+
+
+def is_inferred(life: Lifecycle) -> bool:
+    """Return whether an approval from here had no answer, and only the start tells of it."""
+    given = life.approval
+    if given is None or not life.approved_here:
+        return False
+    return given.not_before is None and life.not_before is not None
 
 
 def _approver(given: Approval) -> Line:

@@ -5,6 +5,7 @@ See ``docs/hook.md`` for when a hook prepares, repeats and recovers.
 
 from collections.abc import Iterable, Mapping
 
+from azure_scheduled_events_exporter.core.document import Scope
 from azure_scheduled_events_exporter.core.kinds import Kind
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle
 from azure_scheduled_events_exporter.snapshot.hooks import HookRun, Phase, RunOutcome
@@ -117,6 +118,8 @@ def _none_ran(sources: Sources) -> Line:
 def why_none_ran(sources: Sources) -> str:
     """Return why no hook ran."""
     life = sources.life
+    if life.scope is Scope.UNKNOWN:
+        return "it is not known whether this VM is one of its VMs"
     if not life.is_mine:
         return "a hook prepares only for events of its own VM"
     if life.kind in _NOT_PREPARED:

@@ -1,5 +1,6 @@
 """What was measured of an event, and what was not. Pure."""
 
+from azure_scheduled_events_exporter.core.document import Scope
 from azure_scheduled_events_exporter.core.lifecycle import (
     Lifecycle,
     State,
@@ -17,7 +18,8 @@ _HOW_LONG_INTERRUPTED = "How long the VM was interrupted"
 _HOW_LONG_STARTED = "How long it was Started"
 _TCP = "What happened to TCP connections"
 _CLOCK = "Whether the clock was set"
-_NOT_OURS = "this VM is not one of its VMs, and measures only itself"
+_SMALLEST_STEP = 0.1
+"""Seconds. Time synchronization always sets the clock by a little."""
 _ABOUT_STARTED = (
     "An event stays Started for longer than its impact. What applications noticed, only their own"
     " metrics tell."
@@ -47,10 +49,16 @@ def announced(life: Lifecycle) -> Answer:
     return Answer(question, why="it announced no duration")
 
 
+def _not_ours(life: Lifecycle) -> str:
+    if life.scope is Scope.UNKNOWN:
+        return "it is not known whether this VM is one of its VMs, and only then it is measured"
+    return "this VM is not one of its VMs, and measures only itself"
+
+
 def _unmeasured(life: Lifecycle) -> str:
     """Return why nothing was measured on this VM; ``""`` if the whole event could be measured."""
     if not life.is_mine:
-        return _NOT_OURS
+        return _not_ours(life)
     if life.proven_by_boot:
         return "nobody watched the start"
     if not life.announced and life.started_at is not None:
@@ -63,7 +71,7 @@ def interruption(life: Lifecycle) -> Answer:
     if life.started_at is None:
         return _without_start(_HOW_LONG_INTERRUPTED, life)
     if not life.is_mine:
-        return Answer(_HOW_LONG_INTERRUPTED, why=_NOT_OURS)
+        return Answer(_HOW_LONG_INTERRUPTED, why=_not_ours(life))
     if life.observed_pause is None:
         why = _unmeasured(life) or "nobody measured from the start on"
         return Answer(_HOW_LONG_INTERRUPTED, why=why)
@@ -114,13 +122,25 @@ def time_started(life: Lifecycle) -> Answer:
         return Answer(_HOW_LONG_STARTED, ("still Started",))
     if life.proven_by_boot:
         return Answer(_HOW_LONG_STARTED, why="nobody watched the start")
-    text = length(seconds)
     if not life.announced:
         why = "it was Started already when it was first seen"
-        return Answer(_HOW_LONG_STARTED, (f"at least {text}",), why)
+        return Answer(_HOW_LONG_STARTED, (f"at least {length(seconds)}",), why)
+    return _between_documents(life, seconds)
+
+
+def _between_documents(life: Lifecycle, seconds: float) -> Answer:
+    """Return how long an event was Started, as exactly as documents show it."""
+    text = length(seconds)
     if is_start_watched(life) and is_end_watched(life):
         return Answer(_HOW_LONG_STARTED, (text,))
-    return Answer(_HOW_LONG_STARTED, (f"about {text}",), "nobody watched its start and its end")
+    if life.pending_until is None and life.shown_until is None:
+        why = "nobody watched the start and the end"
+        return Answer(_HOW_LONG_STARTED, (f"about {text}",), why)
+    if life.pending_until is None:
+        return Answer(_HOW_LONG_STARTED, (f"at least {text}",), "nobody watched the start")
+    if life.shown_until is None:
+        return Answer(_HOW_LONG_STARTED, (f"at most {text}",), "nobody watched the end")
+    return Answer(_HOW_LONG_STARTED, (f"about {text}",))
 
 
 def tcp(life: Lifecycle) -> Answer:
@@ -181,7 +201,7 @@ def section(life: Lifecycle) -> Section:
         notes.append((_ABOUT_RESTARTS,))
     if life.tcp is not None:
         notes.append((_ABOUT_TCP,))
-    if life.impact is not None and life.impact.clock_step != 0:
+    if life.impact is not None and abs(life.impact.clock_step) >= _SMALLEST_STEP:
         notes.append((_ABOUT_CLOCK,))
     return Section("Impact", table=Table(heads, rows), notes=tuple(notes))
 
@@ -209,7 +229,7 @@ def _figure(value: str, answer: Answer) -> Line:
 
 
 def _step(life: Lifecycle) -> str:
-    if life.impact is None or life.impact.clock_step == 0:
-        return "none"
+    if life.impact is None or abs(life.impact.clock_step) < _SMALLEST_STEP:
+        return "none of 0.1s or more"
     direction = "forward" if life.impact.clock_step > 0 else "backward"
     return f"{direction} by {abs(life.impact.clock_step):.1f}s"

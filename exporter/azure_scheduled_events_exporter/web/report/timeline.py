@@ -18,7 +18,7 @@ from azure_scheduled_events_exporter.web.wording import OUTCOMES, length, paused
 
 from . import hooks
 from .answer import clock_time
-from .course import boots, is_end_watched, is_start_watched
+from .course import boots, is_end_watched, is_inferred, is_start_watched
 from .measured import is_pause_a_restart
 from .model import Line, Quoted, Sources, Table
 
@@ -109,7 +109,7 @@ def _text(record: Record, before: object, life: Lifecycle) -> str:
             after = record.get("not_before")
             return f"Rescheduled: NotBefore from {_readable(before)} to {_readable(after)}."
         case Transition.APPROVED:
-            return _approved(record)
+            return _approved(record, life)
     return _of_the_life(transition, life)
 
 
@@ -152,7 +152,9 @@ def _first_seen(record: Record) -> str:
     return f"First seen: {state}, NotBefore {_readable(not_before)}."
 
 
-def _approved(record: Record) -> str:
+def _approved(record: Record, life: Lifecycle) -> str:
+    if is_inferred(life):
+        return "Probably approved: a request from this VM had no answer."
     approver = record.get("approved_by")
     if not approver:
         return "Approved."
