@@ -15,7 +15,9 @@ from azure_scheduled_events_exporter.core.lifecycle import (
     Lifecycle,
     Transition,
 )
+from azure_scheduled_events_exporter.core.pause import Pause
 from azure_scheduled_events_exporter.core.records import change_record
+from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.snapshot.hooks import HookRun
 from azure_scheduled_events_exporter.times import iso_time
 from azure_scheduled_events_exporter.web.report import hooks
@@ -382,3 +384,46 @@ def test_a_vm_whose_name_is_not_known() -> None:
     written = markdown(report(Sources(watch.life)), "")
     assert written.count("it is not known whether this VM is one of its VMs") >= 3
     assert "this VM is not one" not in written
+
+
+def test_a_restart_in_the_longest_pause() -> None:
+    """A VM that restarted was away, not paused; a boot before the pause is none in it."""
+    for boot, said in ((940, "away for 1m, with a restart,"), (880, "paused for 1m,")):
+        watch = Watch()
+        watch.sees(at(0), SCHEDULED)
+        watch.sees(at(901), STARTED)
+        ended = Timestamp(START + 970, 970.0 - boot, "boot-2")
+        life = replace(watch.life, observed_pause=60.0, pauses=1, pause_ended=ended)
+        written = markdown(report(Sources(life)), "")
+        assert f"measured on this VM:** {said} from about 2023-11-14 22:28:30 UTC to" in written
+        assert ("the VM was away for some seconds less" in written) is ("restart" in said)
+        assert ("| The exporter of this VM ran again, 1m later. |" in written) is (
+            "restart" in said
+        )
+
+
+def test_no_pause() -> None:
+    """If no pause was seen, a report does not give a length."""
+    watch = Watch()
+    watch.sees(at(0), SCHEDULED)
+    watch.sees(at(901), STARTED, pause=Pause(0.03, ended=at(900)))
+    written = markdown(report(Sources(watch.life)), "")
+    assert "| Interruption of the VM | 30s |  | no pause of 0.1s or more was seen |" in written
+    assert "longest pause" not in written
+
+
+def test_repeated_preparations() -> None:
+    """A failed preparation that was repeated is one row, and the same output is shown once."""
+    watch = Watch()
+    watch.sees(at(0), SCHEDULED)
+    runs = tuple(
+        HookRun(str(n), "save", "A", "Reboot", "prepare", START + 20 * n, *end_of_run)
+        for n, end_of_run in enumerate([("failed", 1.0), ("failed", 1.0), ("ok", 1.0)])
+    )
+    failed = [replace(run, output="no route") for run in runs[:2]]
+    last = replace(runs[2], output="saved")
+    written = markdown(report(Sources(watch.life, runs=(*failed, last))), "")
+    assert written.count("prepare failed after 1.0s, and was repeated: `save`") == 2
+    assert written.count("no route") == 1
+    assert "Runs that wrote the same have their output once" in written
+    assert "`save`: prepare ok in run 3, the last one" in written

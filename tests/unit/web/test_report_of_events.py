@@ -26,7 +26,7 @@ from azure_scheduled_events_exporter.snapshot.hooks import HookRun
 from azure_scheduled_events_exporter.web.report.content import report
 from azure_scheduled_events_exporter.web.report.markdown import markdown
 from azure_scheduled_events_exporter.web.report.page import page
-from support.events.machine import START, Machine, MachineClock
+from support.events.machine import START, Machine, MachineClock, event
 from support.paths import PAYLOADS
 from support.programs import eventually
 
@@ -176,3 +176,31 @@ def test_measured_impact(machine: Callable[..., Machine], golden: Compare) -> No
     ended = Timestamp(START + 97.0, 97.0 + 100_000, "boot-1")
     measured = {"observed_pause": 41.25, "pauses": 2, "pause_ended": ended, "impact": impact}
     golden("reports/paused-longer.md", reports(vm, measured)[0])
+
+
+def test_a_restart(machine: Callable[..., Machine], golden: Compare) -> None:
+    """A report has the boot of a VM that was moved, and how long it was away."""
+    vm = machine("db_0")
+    waiting = event("Redeploy", Resources=["db_0"])
+    started = event("Redeploy", "Started", Resources=["db_0"])
+    vm.polls(0, None, waiting)
+    vm.polls(899, None, waiting)
+    vm.polls(901, None, started)
+    vm.polls(905, None, started)
+    assert vm.exporter
+    [life] = vm.exporter.poller.snapshot.current.values()
+    other = replace(prepared(life, START), run="2", event_id="OTHER")
+    with closing(writable(vm.folder)) as store:
+        store.hook_runs.put(other)
+    vm.restarts(boots_at=1200.0)
+    vm.polls(1230, None, started)
+    vm.polls(1289, None, started)
+    vm.polls(1290)
+    vm.restarts(in_order=True)
+    # The counters of this machine, and the jumps of a clock that is set by hand, are left out.
+    readings = Readings(Timestamp(START + 900, 100_900.0, "boot-1"))
+    impact = Impact(readings, readings, before=Tcp(2, 0), during=Tcp(1, 0))
+    with closing(read_only(vm.folder)) as store:
+        life = with_impact(chosen(store, None), {"pauses": 1, "impact": impact})
+        content = report(sources_of(store, life))
+    golden("reports/restarted.md", markdown(content, WRITTEN_BY))
