@@ -1,6 +1,6 @@
 """How commands open a journal: to read it, or to hand facts to the exporter that writes it.
 
-Their errors name the file, and say what to do. The exporter that writes it has ``journal.file``.
+Errors name the file, and say what to do. The exporter itself uses ``journal.file``.
 """
 
 import os
@@ -45,6 +45,7 @@ def writable(path: Path) -> Store:
     except FAILURES as error:
         hint = "" if os.access(file, os.W_OK) else "; try as root"
         if isinstance(error, sqlite3.Error) and code_of(error) == sqlite3.SQLITE_BUSY:
+            # Goes on from SQLite's "database is locked".
             hint = (
                 " by a process that does not end its write; restart the exporter if it hangs, and"
                 " try again"
@@ -57,7 +58,7 @@ def writable(path: Path) -> Store:
 def prepare(path: Path) -> None:
     """Create the journal at ``path`` if it is missing, and no exporter writes it.
 
-    Whatever fails is no error: the exporter does the same.
+    A failure is ignored: the exporter creates the journal itself when it starts, and reports it.
     """
     with suppress(JournalInUseError, *FAILURES):
         file = file_path(path)

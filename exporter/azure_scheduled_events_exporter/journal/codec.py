@@ -79,7 +79,10 @@ def decoded(kind: type[_Value], texts: Iterable[str]) -> Iterator[_Value]:
 
 
 _Reader = Callable[[Any], Any]
-"""Converts parsed JSON to a value of one type. It raises TypeError if the JSON does not fit."""
+"""Converts parsed JSON to a value of one type. It raises if the JSON does not fit.
+
+The error is TypeError where a plain value is of another type.
+"""
 
 
 @cache

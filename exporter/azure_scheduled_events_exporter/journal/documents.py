@@ -22,9 +22,8 @@ LARGEST: Final = 10 << 20
 
 def files(journal: Path) -> tuple[Path, Path]:
     """Return the files with the newer and with the older documents of ``journal``."""
-    return journal.with_name(f"{journal.name}.documents"), journal.with_name(
-        f"{journal.name}.documents.old"
-    )
+    newer = f"{journal.name}.documents"
+    return journal.with_name(newer), journal.with_name(f"{newer}.old")
 
 
 def keep(journal: Path, document: RecordedDocument, oldest: float = 0.0) -> None:
@@ -53,13 +52,13 @@ def read_documents(journal: Path) -> list[RecordedDocument]:
     for file in reversed(files(journal)):
         with suppress(FileNotFoundError):
             for document in _documents(file):
-                if (
-                    not found or document.body != found[-1].body
-                ):  # a new run keeps the newest one again
+                # Each run of the exporter stores its first document, which may be the last one.
+                if not found or document.body != found[-1].body:
                     found.append(document)
     return found
 
 
 def _documents(path: Path) -> Iterator[RecordedDocument]:
+    """Yield the documents in a file, without the lines that cannot be read."""
     with path.open("rb") as file:
         yield from filter(None, map(from_line, file))

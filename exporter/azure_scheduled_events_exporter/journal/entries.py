@@ -19,7 +19,7 @@ _FIXED_BYTES = 200
 
 @dataclass(frozen=True, slots=True)
 class NewTransition:
-    """A transition, with its number in the journal and its JSON record."""
+    """A transition: its number in the journal, its time (Unix seconds), and its JSON record."""
 
     number: int
     wall: float
@@ -28,7 +28,10 @@ class NewTransition:
 
 @dataclass(frozen=True, slots=True)
 class NewLife:
-    """An event that is new or has changed; ``ended`` is None while it is current."""
+    """An event that is new or has changed: its times (Unix seconds), and its JSON.
+
+    ``ended`` is None while it is current.
+    """
 
     event_id: str
     first_seen: float
@@ -62,7 +65,7 @@ class RequestResult:
     Attributes:
         number: of the request, which has no result yet.
         result: a text, ``""`` while the request is being sent, None if it is to be sent again.
-        if_unsent: whether a request that is being sent stays as it is.
+        if_unsent: whether to write the result only if the request is not being sent.
     """
 
     number: int

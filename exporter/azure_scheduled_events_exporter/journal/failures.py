@@ -15,9 +15,11 @@ FAILURES = (sqlite3.Error, OSError, DamagedTextError, UnicodeDecodeError)
 A message of SQLite may quote bytes that are no UTF-8.
 """
 
-# SQLITE_ERROR is what a missing table or column gives. All other codes mean trouble with the disk,
-# which may pass.
 _DAMAGED = frozenset({sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+"""The result codes that damage can cause; the first one is that of a missing table or column.
+
+All other codes mean trouble with the disk, which may pass.
+"""
 
 
 def may_be_damage(error: Exception) -> bool:

@@ -91,6 +91,7 @@ class JournalFile:
         """
         check_kind(self.path)
         path = file_path(self.path)
+        # Its name, or a lock beside it, shows that a file is a journal, even a damaged one.
         if path.name != FILE_NAME and not Path(f"{path}{LOCK_SUFFIX}").exists():
             check_may_be_opened(path)
         self.path = path
@@ -155,13 +156,15 @@ class JournalFile:
         check_room(self.path.parent)
         self._check_log(self._store)
         if found != self._files:
-            # Its log alone may have been removed.
+            # If only the write-ahead log was removed, its content is still open here: merge it into
+            # the file.
             self._store.connection.execute("PRAGMA wal_checkpoint(FULL)")
             raise OSError(errno.ESTALE, "its files were removed or replaced")
         return self._store
 
     def _opened_anew(self, found: _Files) -> Store:
         """Lock, create and open the file, of which ``found`` is there; rename an unusable one."""
+        # If the lock's file was removed or replaced, another process could lock the new one.
         self.close(keeps_lock=found.lock == self._files.lock)
         self._check_is_mounted(found)
         self._take_lock()

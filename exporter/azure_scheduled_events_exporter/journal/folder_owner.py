@@ -18,7 +18,7 @@ from pathlib import Path
 
 _CAPABILITY_VERSION_3 = 0x20080522
 _CAP_DAC_READ_SEARCH = 1 << 2
-_LOOK_SECONDS = 0.3
+_LOOK_SECONDS = 0.3  # how long the start waits for a disk
 
 
 @contextmanager
@@ -38,6 +38,7 @@ def as_folder_owner(journal: Path) -> Iterator[None]:
         return
     uid, gid = owner
     libc = _libc()
+    # These calls of Linux change only who opens files, and only in this thread.
     gid_before = libc.setfsgid(ctypes.c_uint(gid))
     uid_before = libc.setfsuid(ctypes.c_uint(uid))
     _keep_reading(libc)
@@ -56,8 +57,8 @@ def _libc() -> ctypes.CDLL:
 def may_be_of_another_user(journal: Path) -> bool:
     """Return whether this process is root, and the journal's folder belongs to another user.
 
-    It may, as long as the disk does not say: a disk that hangs must not keep the exporter from
-    starting.
+    Returns True too if the disk does not say it in time: a disk that hangs must not keep the
+    exporter from starting.
     """
     found: Future[bool] = Future()
 
@@ -112,7 +113,10 @@ def create(path: Path) -> None:
 
 
 def _owner(journal: Path) -> tuple[int, int] | None:
-    """Return user and group of the journal's folder; None if there is nothing to change."""
+    """Return user and group of the journal's folder, or of the nearest folder above that exists.
+
+    None if this process is not root, or the folder is root's.
+    """
     if sys.platform != "linux" or os.geteuid() != 0:
         return None
     folder = journal if journal.is_dir() else journal.parent

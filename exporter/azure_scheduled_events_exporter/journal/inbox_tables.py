@@ -22,6 +22,7 @@ _SET_IF_UNSENT: Final = (
     "UPDATE approval_requests SET result = ? WHERE number = ? AND result IS NULL"
 )
 _IS_OPEN: Final = "coalesce(result, '') = ''"
+"""NULL: not sent yet; the empty text: being sent."""
 _SET_RESULT: Final = f"UPDATE approval_requests SET result = ? WHERE number = ? AND {_IS_OPEN}"
 
 
@@ -44,7 +45,7 @@ class RequestTable:
             (waiting,) = self._db.execute(
                 f"SELECT count(*) FROM approval_requests WHERE {_IS_OPEN}"
             ).fetchone()
-            if waiting > MOST_REQUESTS:
+            if waiting > MOST_REQUESTS:  # the error ends the transaction, and nothing is added
                 raise ExporterError(
                     f"{waiting - len(numbers)} requests to approve events wait in the journal, and"
                     f" it takes at most {MOST_REQUESTS}: name fewer events, or try again when the"

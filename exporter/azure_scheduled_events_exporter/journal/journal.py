@@ -147,7 +147,8 @@ class Journal:
             is_another_vms = self._is_another_vms(shared.remembered)
             if is_another_vms:
                 shared.queue.clear()
-                shared.remembered = Remembered()  # the thread finds another epoch
+                # It has a new epoch, by which the thread sees that the file is another journal.
+                shared.remembered = Remembered()
                 shared.inbox = Inbox()
                 shared.last_number = 0
             if shared.remembered.vm_id.casefold() != vm_id.casefold():
@@ -285,6 +286,7 @@ class Journal:
         Spans that are not on disk yet are counted too.
         """
         with self._shared as shared:
+            # The inbox counts all spans on disk, and has the texts of the newest.
             on_disk_only = shared.inbox.spans_queued - len(shared.inbox.spans)
             return on_disk_only + len(self._known_spans())
 
@@ -298,15 +300,17 @@ class Journal:
         return replace(inbox, requests=()) if self._shared.problem else inbox
 
     def mark_sent(self, number: int) -> bool:
-        """Mark an approval request as being sent; return whether it was not withdrawn.
+        """Mark an approval request as being sent; return whether it may be sent now.
 
-        Without an answer of the disk it was not; the mark is then removed, so that it is sent
-        later.
+        It may not if it was withdrawn, or if the disk does not answer. In the second case, the mark
+        is removed again, so that the request is sent later.
         """
         change = self._shared.put([RequestResult(number, "", if_unsent=True)])
         if not self._wait_until_written(change):
             self.set_request_results({number: None})
             return False
+        # After it has written, the thread reads the open requests: a withdrawn one is not among
+        # them.
         return any(each.number == number for each in self.inbox.requests)
 
     def set_request_results(
@@ -314,7 +318,8 @@ class Journal:
     ) -> None:
         """Write the results of approval requests that have none, by their numbers.
 
-        A result of None means that the request is to be sent again.
+        A result of None means that the request is to be sent again. ``if_unsent``: requests that
+        are being sent stay as they are.
         """
         self._shared.put(
             RequestResult(number, result, if_unsent) for number, result in results.items()

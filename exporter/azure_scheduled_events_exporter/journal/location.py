@@ -23,7 +23,8 @@ def file_path(path: Path) -> Path:
     Symbolic links are followed, so that different paths to one journal use the same lock. Root
     follows no link of another user to the file.
     """
-    # Not Path's methods, which raise if it cannot be reached: opening it reports that.
+    # Not Path's methods, which raise if it cannot be reached: opening it reports that. A path that
+    # does not exist is a folder, unless its name has an extension.
     is_folder = os.path.isdir(path) or not (path.suffix or os.path.isfile(path))  # noqa: PTH112, PTH113
     named = path / FILE_NAME if is_folder else path
     file = Path(os.path.realpath(named.parent), named.name)

@@ -1,7 +1,7 @@
 """The lock that makes one process the only writer of a journal.
 
 It is SQLite's exclusive lock on an empty file beside the journal, because that works on every
-platform. Must not know the journal's own file.
+platform. Must not open the journal's own file.
 """
 
 import errno
@@ -72,7 +72,10 @@ def _has_locks(folder: Path) -> bool:
 
 
 def is_written(path: Path) -> bool:
-    """Return whether an exporter has the journal at ``path``. Creates nothing and takes no lock."""
+    """Return whether a process holds the lock of the journal at ``path``, as an exporter does.
+
+    Creates nothing and takes no lock.
+    """
     return is_locked(file_path(path))
 
 

@@ -28,11 +28,12 @@ ROOM_BYTES = 256 << 10
 
 A write may map 32 KiB, and other programs write too.
 """
-# How SQLite opens a file. Only the first and the third may write -shm, which the third makes anew.
+# How SQLite opens a file: what follows "mode=" in its address. Only the first and the third may
+# write -shm.
 WRITING = "rw"
-_BESIDE_A_WRITER = "ro&readonly_shm=1"
-_COPY = "ro"
-_CLOSED = "ro&immutable=1"
+_BESIDE_A_WRITER = "ro&readonly_shm=1"  # -shm is there, because a writer is, or was killed
+_COPY = "ro"  # a log without -shm, which SQLite makes anew: somebody has copied the two files
+_CLOSED = "ro&immutable=1"  # no log: the file has everything, and nobody writes it
 
 
 def check_room(folder: Path) -> None:
@@ -44,10 +45,11 @@ def check_room(folder: Path) -> None:
 
 
 def open_store(file: Path, how: str, seconds: float = 5.0, *, creates: bool = True) -> Store:
-    """Return the tables, which wait so long for locks.
+    """Return the tables, which wait for a lock of another process for at most ``seconds``.
 
-    Text that is not UTF-8 is read as damaged text. If the file is opened for writing, its tables
-    are created if it ``creates`` and there are none.
+    ``how`` is :data:`WRITING`, or one of the ways to read. Text that is not UTF-8 is read as
+    damaged text. If the file is opened for writing, and has no tables, they are created unless
+    ``creates`` is False.
     """
     if how in {WRITING, _COPY}:
         check_room(file.parent)

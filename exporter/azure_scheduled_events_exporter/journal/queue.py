@@ -104,6 +104,7 @@ class EntryQueue:
                 case NewSpan(span_id, text):
                     found.pop(span_id, None)  # the newer version moves to the end
                     found[span_id] = text
+                # Of the version that is here, or of all.
                 case EndedSpan(span_id, ended) if ended in {found.get(span_id), None}:
                     found.pop(span_id, None)
         return found

@@ -15,13 +15,13 @@ from .inbox import Inbox
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """What a journal knows, which a new file begins with.
+    """What a journal knows. If a file is lost in use, the new one begins with it.
 
     Attributes:
         lifecycles: the current events, and the last ended ones in the order in which they ended.
         statistics: of all transitions.
         last_number: of the newest transition.
-        epoch: a random id of the numbers.
+        epoch: a random id of this journal, within which the numbers of transitions are unique.
         vm_id: of the VM that the journal belongs to; ``""`` while that is not known.
         heartbeat: the last moment at which an event of this VM is known to have been watched; None
             outside of events.

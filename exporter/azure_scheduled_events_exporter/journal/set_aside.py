@@ -39,7 +39,7 @@ def set_aside(path: Path, why: str, log: logging.Logger) -> None:
     message = "journal cannot be used: set aside, and a new one begun"
     log.error(message, extra=facts(path=path, set_aside=aside, error=why))
     with suppress(OSError):
-        for old in sorted(_set_aside_before(path))[:-KEPT]:
+        for old in sorted(_set_aside_before(path))[:-KEPT]:  # their names end in their times
             for suffix in _SUFFIXES:
                 Path(f"{old}{suffix}").unlink(missing_ok=True)
 

@@ -24,11 +24,11 @@ from .queue import MOST_BYTES, EntryQueue
 from .remembered import Remembered, Restored
 
 WAIT_SECONDS: Final = 2.0
-"""For how long an entry is waited for. Then it waits for the disk by itself."""
+"""For how long a caller waits until its entry is on disk. Then it goes on, and the entry waits."""
 _SLICE_SECONDS: Final = 0.1
-"""Waits are made of so long ones, and none counts as more than two of them.
+"""A wait is split into slices of this length, and each counts as two of them at most.
 
-So a pause of the VM, which is no fault of the disk, costs a wait 0.2 s at most.
+So a pause of the VM, which is no fault of the disk, shortens a wait by 0.2 s at most.
 """
 LOSS_SECONDS: Final = 60.0
 """For how long the journal is not up after entries were lost."""
@@ -155,7 +155,7 @@ class Shared:
     def wait_until_written(self, change: int) -> None:
         """Wait until the change with this number is on disk, for at most :data:`WAIT_SECONDS`.
 
-        Who waits for a disk that is known to fail does not wait.
+        While the disk is known to fail, do not wait.
         """
         with self:
             self.wait_for(lambda: self.queue.written >= change or self.problem, WAIT_SECONDS)
@@ -163,7 +163,7 @@ class Shared:
                 self.has_trouble(f"the disk has not answered for {WAIT_SECONDS:g} s")
 
     def wait_for(self, is_done: Callable[[], object], seconds: float) -> None:
-        """Wait until ``is_done``, at most ``seconds`` in which this VM runs."""
+        """Wait until ``is_done``, for at most ``seconds`` without pauses of this VM."""
         with self:
             left = seconds
             while left > 0 and not is_done():
@@ -183,7 +183,10 @@ class Shared:
         self.wake()
 
     def has_trouble(self, problem: str) -> None:
-        """Take note that entries wait for the disk, and log why, once until it works again."""
+        """Take note that entries wait for the disk because of ``problem``.
+
+        The problem is logged, but not again until the disk has worked in between.
+        """
         with self:
             try:
                 if not self.problem:

@@ -56,6 +56,8 @@ LARGEST_BYTES: Final = 128 << 20
 
 Whoever poses as IMDS could fill the disk otherwise.
 """
+_NUMBERS: Final = 1 << 61
+"""A larger number of a transition is damage: nothing counts so far."""
 _STEPS_BETWEEN_LOOKS: Final = 10_000
 """After how many steps of SQLite's machine a check looks whether it is to stop: a millisecond."""
 
@@ -224,7 +226,7 @@ class Store:
             return Remembered()
         epoch, number, vm_id, statistics, heartbeat = row
         types = [type(epoch), type(number), type(vm_id)]
-        if types != [str, int, str] or number not in range(1 << 61):
+        if types != [str, int, str] or not 0 <= number < _NUMBERS:
             raise NotUsableError(
                 "it is damaged: a value of the table state has the wrong type, or is out of range"
             )
@@ -271,7 +273,10 @@ class Store:
         return round(float(row[0]), 6) if row else None
 
     def last_before(self, wall: float) -> int:
-        """Return the number of the last transition until ``wall``; 0 if there is none."""
+        """Return the number of the last transition until ``wall``; 0 if there is none.
+
+        ``wall`` is to the microsecond, as :meth:`time_of` returns it.
+        """
         sql = "SELECT max(seq) FROM transitions WHERE round(wall, 6) <= ?"
         return int(self._db.execute(sql, (wall,)).fetchone()[0] or 0)
 
@@ -290,9 +295,12 @@ class Store:
         ).fetchall()
 
     def inbox(self, before: Inbox | None = None, *, is_written: bool = True) -> Inbox:
-        """Return what the tables have for others.
+        """Return what the tables have for the exporter's other threads.
 
-        It is ``before``, unless this connection or another one has written.
+        Args:
+            before: what this method has returned last; it is returned again if nothing was written.
+            is_written: whether this connection has written since then. Of other connections, SQLite
+                tells.
         """
         version = self._db.execute("PRAGMA data_version").fetchone()[0]
         if before is None or version != self._data_version:
@@ -309,10 +317,10 @@ class Store:
 
 
 def _sound(kind: type[_Value], text: str) -> _Value:
-    """Return what ``text`` holds, of which nothing can be left out.
+    """Return the value that ``text`` holds, which the journal cannot do without.
 
     Raises:
-        DamagedTextError: it does not fit its class.
+        DamagedTextError: it is not JSON, or does not fit its class.
     """
     try:
         return decode(kind, text)

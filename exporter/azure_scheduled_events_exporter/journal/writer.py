@@ -76,7 +76,7 @@ class Writer:
             except JournalInUseError as error:
                 if is_first:
                     self._shared.refuse(error)
-                else:
+                else:  # this exporter runs already, and goes on without the file
                     self._failed(error)
             except FAILURES as error:
                 self._failed(error)

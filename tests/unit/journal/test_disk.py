@@ -108,22 +108,25 @@ class TestTrouble:
         disk.fill()
         recorder.after(1).sees("A", "B", "C")
         assert not recorder.is_up()
-        recorder.after(1).sees("A", "C")
+        recorder.after(1).sees("A", "C")  # B has ended
         recorder.after(1).sees("A", "C", "D")
-        spans = [
+        newest_first = [
             span.attributes["azure.scheduled_event.id"]
             for span in recorder.journal.queued_spans(256).values()
         ]
-        assert spans[:2] == ["D", "B"], "spans are sent while they wait for the disk"
+        assert newest_first[:2] == ["D", "B"], (
+            "spans that wait for the disk can be sent: that of D's beginning, and those of B's end"
+        )
         disk.empty()
         recorder.regains_disk()
         numbers = [(number, record["event_id"]) for number, record in transitions(disk.folder)]
-        assert numbers == [(1, "A"), (2, "B"), (3, "C"), (4, "B"), (5, "D")]
+        assert numbers == [(1, "A"), (2, "B"), (3, "C"), (4, "B"), (5, "D")], "4 is the end of B"
         assert [each.message for each in caplog.records] == [WAITS, "journal is on disk again"]
         recorder.journal.close()
         after = disk.begin(disk.folder)
         assert (after.statistics, after.lives) == (recorder.statistics, recorder.lives)
-        assert len(after.journal.queued_spans(256)) == after.journal.spans_queued()
+        spans = after.journal.queued_spans(256)
+        assert len(spans) == after.journal.spans_queued(), "every span on disk can be read"
 
     def test_second_writer_on_a_full_disk(self, disk: Disk) -> None:
         """A lock that another process holds is named as such, also on a full disk, where no other
