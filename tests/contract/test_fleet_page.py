@@ -77,7 +77,7 @@ def test_values_of_the_page_are_good(tmp_path: Path) -> None:
     chart.
     """
     shown = [text for text in blocks(KUBERNETES, "yaml") if not text.startswith("- job_name")]
-    assert len(shown) == 3
+    assert len(shown) == 4
     for number, text in enumerate(shown):
         (tmp_path / f"{number}.yaml").write_text(text)
         tool("helm", "template", "events", str(CHART), "--values", str(tmp_path / f"{number}.yaml"))
