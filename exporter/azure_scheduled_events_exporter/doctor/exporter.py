@@ -10,6 +10,7 @@ from typing import Any, Final
 from azure_scheduled_events_exporter import __version__
 from azure_scheduled_events_exporter.config.settings import Config
 from azure_scheduled_events_exporter.errors import ExporterError
+from azure_scheduled_events_exporter.http_client.failures import CERTIFICATE_REFUSED
 from azure_scheduled_events_exporter.http_client.sessions import NoAnswerError
 from azure_scheduled_events_exporter.http_server.access import EXPIRES_SOON_SECONDS
 from azure_scheduled_events_exporter.http_server.messages import plain
@@ -62,6 +63,8 @@ def _served(api: Api) -> Finding:
         # reason.
         said = api.text("/-/healthy").strip()
     except NoAnswerError as error:
+        if CERTIFICATE_REFUSED in str(error):
+            return _not_trusted(api, error)
         hint = (
             "systemctl status azure-scheduled-events-exporter says why it is not running. If it"
             " runs with TLS, give doctor its --web.config.file, or a file whose tls_config trusts"
@@ -82,6 +85,16 @@ def _served(api: Api) -> Finding:
         return ok("served", f"The exporter answers at {api.shown}.")
     hint = "Correct --exporter, without a path, or --web.listen-address, or end that program."
     return wrong("served", f"At {api.shown}, another program answers, not this exporter.", hint)
+
+
+def _not_trusted(api: Api, error: NoAnswerError) -> Finding:
+    hint = (
+        "In the tls_config of --exporter.http-config.file, ca_file has to name the authority that"
+        " signed the exporter's certificate, and server_name a name that is in the certificate, if"
+        " doctor asks by another name or by an IP address."
+    )
+    sentence = f"A program answers at {api.shown}, but doctor does not trust it: {error}."
+    return wrong("served", sentence, hint)
 
 
 def _version(state: Mapping[str, Any]) -> Finding:

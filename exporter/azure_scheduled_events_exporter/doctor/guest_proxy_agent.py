@@ -12,7 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from azure_scheduled_events_exporter.errors import UsageError, one_line
-from azure_scheduled_events_exporter.imds.guest_proxy_agent import LOG_FOLDER, PATHS
+from azure_scheduled_events_exporter.imds.guest_proxy_agent import (
+    EVENTS_PATH,
+    INSTANCE_PATH,
+    LOG_FOLDER,
+)
 from azure_scheduled_events_exporter.text_file import read
 
 from .finding import Findings, note, ok, skipped, warning
@@ -46,7 +50,10 @@ def examine(status_file: Path = STATUS_FILE) -> Findings:
         f"The Guest Proxy Agent has refused requests of this exporter: {shown}. In the mode Audit"
         " it lets them pass; in the mode Enforce it does not."
     )
-    hint = f"Allow {' and '.join(PATHS)} for that user in the VM's access control profile."
+    hint = (
+        f"Allow {EVENTS_PATH} for that user in the VM's access control profile, and {INSTANCE_PATH}"
+        " only if the profile names that path or denies by default."
+    )
     yield warning("guest-proxy-agent", sentence, hint)
 
 

@@ -46,6 +46,11 @@ def _content(path: Path) -> Finding:
         with closing(read_only(path)) as store:
             lives = list(store.history())
     except (ExporterError, sqlite3.Error, ValueError) as error:
+        if not _may_read(path):
+            sentence = (
+                f"Not checked: this user may not read the journal {path}. Run doctor as root."
+            )
+            return skipped("journal-content", sentence)
         hint = (
             "Run doctor as root, with the exporter's settings. A restart of the exporter sets a"
             " damaged journal aside."
@@ -54,6 +59,18 @@ def _content(path: Path) -> Finding:
         return wrong("journal-content", f"{said[:1].upper()}{said[1:]}.", hint)
     mine = sum(life.scope == "self" for life in lives)
     return ok("journal-content", f"Events in the journal: {len(lives)}, of this VM: {mine}.")
+
+
+def _may_read(path: Path) -> bool:
+    """Return whether this user may read the journal, or find out that there is none."""
+    try:
+        path.stat()
+    except PermissionError:
+        return False
+    except OSError:
+        return True
+    by_effective_user = os.access in os.supports_effective_ids
+    return os.access(path, os.R_OK, effective_ids=by_effective_user)
 
 
 def _disk(path: Path) -> Finding:

@@ -14,6 +14,13 @@ from azure_scheduled_events_exporter.core.instance import parse_instance
 from azure_scheduled_events_exporter.errors import ExporterError, ImdsError, Outcome
 from azure_scheduled_events_exporter.imds.api_versions import event_versions
 from azure_scheduled_events_exporter.imds.client import ImdsClient
+from azure_scheduled_events_exporter.imds.guest_proxy_agent import (
+    DENIES,
+    EVENTS_PATH,
+    INSTANCE_PATH,
+    PAGE,
+    own_user,
+)
 from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
 from azure_scheduled_events_exporter.imds.refusal import UNKNOWN
 from azure_scheduled_events_exporter.logs import LOGGER
@@ -55,7 +62,8 @@ def examine(subject: Subject) -> Findings:
     except ExporterError as error:
         why = _finding_of(error)
         sentence = f"The metadata service does not answer as it should: {why}."
-        yield wrong("imds-reachable", sentence, _hint(error, config.imds_endpoint))
+        hint = _hint(error, config.imds_endpoint, INSTANCE_PATH)
+        yield wrong("imds-reachable", sentence, hint)
     yield from guest_proxy_agent.examine()
     if not client.reached:
         yield skipped(
@@ -69,7 +77,11 @@ def examine(subject: Subject) -> Findings:
         yield _events(document, versions.usable)
     except ExporterError as error:
         sentence = f"Scheduled Events cannot be read: {_finding_of(error)}."
-        yield wrong("scheduled-events", sentence, _hint(error, config.imds_endpoint))
+        hint = _hint(error, config.imds_endpoint, EVENTS_PATH)
+        yield wrong("scheduled-events", sentence, hint)
+    if document is None and not subject.vm_name:
+        yield skipped("vm-name", "Not checked: this VM's name. The metadata service has to answer.")
+        return
     yield _name(subject, document, why)
 
 
@@ -79,8 +91,8 @@ def _finding_of(error: ExporterError) -> str:
     return found.rstrip(".")
 
 
-def _hint(error: ExporterError, endpoint: str) -> str:
-    """Return what to do about a request that failed."""
+def _hint(error: ExporterError, endpoint: str, path: str) -> str:
+    """Return what to do about a request for ``path`` that failed."""
     if not isinstance(error, ImdsError):
         return (
             "If another server answers there, correct --imds.endpoint; else save the answer and"
@@ -89,6 +101,8 @@ def _hint(error: ExporterError, endpoint: str) -> str:
     advice = f"{error.hint[:1].upper()}{error.hint[1:]}." if error.hint else ""
     if error.is_temporary:
         return f"{advice} Run doctor again."
+    if error.hint.startswith(DENIES):
+        return _whom_to_allow(path)
     if advice and not advice.lower().startswith(UNKNOWN):
         return advice
     where = (
@@ -99,6 +113,15 @@ def _hint(error: ExporterError, endpoint: str) -> str:
     if error.status:
         return f"{advice} {where}"
     return _without_answer(error) or f"{where} Not on an Azure VM? Try 'demo' or 'simulate'."
+
+
+def _whom_to_allow(path: str) -> str:
+    """Return what a rule has to allow: the exporter's user, who is seldom that of doctor."""
+    return (
+        f"{DENIES} to this check, which runs as user {own_user()}. Allow {path} for the user of the"
+        " exporter, whom the check of its last poll below and its log name; for root too if"
+        f" somebody uses 'approve' or 'hook'. See {PAGE}."
+    )
 
 
 def _without_answer(error: ImdsError) -> str:

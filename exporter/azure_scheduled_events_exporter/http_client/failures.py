@@ -14,6 +14,9 @@ from azure_scheduled_events_exporter.errors import one_line, without_password
 NO_ANSWER_IN_TIME = "no answer in time"
 """The reason of every request that took too long, whichever time limit ended it."""
 
+CERTIFICATE_REFUSED = "certificate verify failed"
+"""Part of the reason, in OpenSSL's words, where this side does not trust the server."""
+
 WEB_PAGE = "a web page (text/html)"
 """What answers instead of a program: a sign-in page, or the default page of a web server."""
 

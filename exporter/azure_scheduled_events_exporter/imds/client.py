@@ -25,13 +25,12 @@ from azure_scheduled_events_exporter.http_client.failures import causes_of, fail
 from .answer import Answer
 from .api_versions import INSTANCE_API_VERSIONS, UNSPECIFIED, ApiVersions
 from .foreign import foreign, is_web_page
+from .guest_proxy_agent import EVENTS_PATH, INSTANCE_PATH
 from .rate_limiter import RateLimiter
 from .refusal import API_VERSION_FLAG, INSTANCE_NAME_FLAG, refusal
 
 LARGEST_BODY = 1 << 20  # bytes
 _CHUNK = 1 << 16  # bytes that are read at once
-_EVENTS = "/metadata/scheduledevents"
-_INSTANCE = "/metadata/instance"
 _HEADERS: Mapping[str, str] = {
     "Metadata": "true",
     "Accept": "application/json",
@@ -91,11 +90,11 @@ class ImdsClient:
             ImdsError: any other result, at the latest shortly after ``timeout`` seconds.
             Stopped: :meth:`stop` was called.
         """
-        return self._get(_EVENTS, self.versions, timeout)
+        return self._get(EVENTS_PATH, self.versions, timeout)
 
     def instance(self, timeout: float) -> bytes:
         """Return the instance metadata of this VM. Raises as :meth:`scheduled_events` does."""
-        body = self._get(_INSTANCE, self._instance_versions, timeout)
+        body = self._get(INSTANCE_PATH, self._instance_versions, timeout)
         if body is None:
             message = (
                 f"{self.endpoint} answered 304 (unchanged) to a first request: check for a cache on"
@@ -115,13 +114,13 @@ class ImdsClient:
             Stopped: :meth:`stop` was called.
         """
         start = {"StartRequests": [{"EventId": event_id} for event_id in event_ids]}
-        target = self._target(_EVENTS, self.versions.usable)
+        target = self._target(EVENTS_PATH, self.versions.usable)
         # Not over a connection that the server may close at this moment: nobody would know whether
         # the approval has arrived.
         self._adapter.drop()
         answer = self._exchange(target, timeout, json.dumps(start).encode())
         if answer.status != HTTPStatus.OK:
-            raise refusal(self.endpoint, answer)
+            raise refusal(self.endpoint, EVENTS_PATH, answer)
 
     def server_time(self) -> float | None:
         """Return the time by IMDS' own clock now, Unix seconds.
@@ -166,11 +165,11 @@ class ImdsClient:
         answer = self._send(self._target(path, version), timeout)
         if answer.status == HTTPStatus.NOT_MODIFIED:
             return None
-        is_events = path == _EVENTS
+        is_events = path == EVENTS_PATH
         asked = self.endpoint if is_events else self.endpoint + path
         if answer.status != HTTPStatus.OK:
             flag = API_VERSION_FLAG if is_events else INSTANCE_NAME_FLAG
-            raise refusal(asked, answer, version=version, flag=flag)
+            raise refusal(asked, path, answer, version=version, flag=flag)
         if answer.body is None:
             raise ImdsError(Outcome.INVALID_DOCUMENT, f"{asked} sent more than 1 MiB")
         if is_web_page(answer):

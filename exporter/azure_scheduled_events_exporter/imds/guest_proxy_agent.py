@@ -11,55 +11,68 @@ Source: https://github.com/Azure/GuestProxyAgent (proxy_agent/src/proxy/proxy_se
 
 import os
 import sys
-from contextlib import suppress
+from collections.abc import Mapping
 from http import HTTPStatus
+from pathlib import Path
 
-if sys.platform != "win32":
-    import pwd
+from azure_scheduled_events_exporter import DOCUMENTATION
 
 NAME = "Azure's Guest Proxy Agent (Metadata Security Protocol)"
-PAGE = "docs/metadata-security-protocol.md"
-PATHS = ("/metadata/scheduledevents", "/metadata/instance")
-"""What the exporter asks for."""
+PAGE = f"{DOCUMENTATION}metadata-security-protocol.md"
+EVENTS_PATH = "/metadata/scheduledevents"
+INSTANCE_PATH = "/metadata/instance"
 
 LOG_FOLDER = "/var/log/azure-proxy-agent"
 NAMELESS = "undefined"
 """The user name that the agent gives to a uid that is not in the VM's /etc/passwd."""
 
-_CAUSES = {
+DENIES = f"{NAME} denies it"
+_ACCOUNTS = Path("/etc/passwd")
+_OTHER_CAUSES: Mapping[int, str] = {
     HTTPStatus.UNAUTHORIZED: (
-        f"IMDS accepts only requests that {NAME} has signed, and it did not see this one"
+        f"IMDS accepts only requests that {NAME} has signed, and this one bypassed it, so no rule"
+        " helps: if the next connection fails too, look at systemctl status azure-proxy-agent"
     ),
-    HTTPStatus.FORBIDDEN: f"{NAME} denies it",
     HTTPStatus.MISDIRECTED_REQUEST: (
-        f"{NAME} does not know which process this connection belongs to; the next request opens"
-        " another"
+        f"{NAME} does not know which process this connection belongs to, so no rule helps: the next"
+        " request opens a new connection"
     ),
-    HTTPStatus.BAD_GATEWAY: f"{NAME} could not pass it on",
+    HTTPStatus.BAD_GATEWAY: (
+        f"{NAME} could not pass it on, so no rule helps: {LOG_FOLDER}/ProxyAgent.log has the reason"
+    ),
 }
-"""Its answers. The 401 is of IMDS itself, to what has gone past the agent."""
+"""Its answers to which no rule helps. The 401 is of IMDS itself, to what bypassed the agent."""
 
 
 def is_refusal(status: int, body: bytes) -> bool:
     """Return whether an answer has the form that only this agent's refusals have."""
-    return status in _CAUSES and not body
+    return (status == HTTPStatus.FORBIDDEN or status in _OTHER_CAUSES) and not body
 
 
-def hint(status: int) -> str:
-    """Return the cause of a refusal with this ``status``, and what to allow.
+def hint(status: int, path: str) -> str:
+    """Return the cause of a refusal of ``path`` with this ``status``, and what helps.
 
     Only for a status of :func:`is_refusal`.
     """
-    cause = _CAUSES[HTTPStatus(status)]
-    return f"{cause}: allow {' and '.join(PATHS)} for user {own_user()}, see {PAGE}"
+    if status == HTTPStatus.FORBIDDEN:
+        return f"{DENIES}: allow {path} for user {own_user()}, see {PAGE}"
+    return f"{_OTHER_CAUSES[status]}, see {PAGE}"
 
 
-def own_user() -> str:
-    """Return the user of this process, as a rule of the agent has to name it."""
-    name = os.environ.get("USERNAME", NAMELESS)
-    if sys.platform != "win32":
-        uid = os.geteuid()
-        name = f"{NAMELESS} (uid {uid}, which has no name)"
-        with suppress(KeyError):
-            name = pwd.getpwuid(uid).pw_name
-    return name
+def own_user(accounts: Path = _ACCOUNTS) -> str:
+    """Return the user of this process, as a rule of the agent has to name it.
+
+    The agent reads the file ``accounts`` alone. The system's own look-up also knows the users that
+    systemd makes for a service with ``DynamicUser=yes``.
+    """
+    if sys.platform == "win32":
+        return os.environ.get("USERNAME", NAMELESS)
+    uid = os.geteuid()
+    try:
+        lines = accounts.read_text("utf-8", "replace").splitlines()
+    except OSError:
+        lines = []
+    for fields in (line.split(":") for line in lines):
+        if fields[2:3] == [str(uid)]:
+            return fields[0]
+    return f"{NAMELESS} (uid {uid}, which has no name in {accounts})"

@@ -60,8 +60,12 @@ _TAG = re.compile(r"<(script|style)\b.*?(</\1>|$)|<[^>]*(>|$)", re.DOTALL | re.I
 """Markup: a script or a style with its content, or one tag; also one that the text's end cuts."""
 
 
-def refusal(asked: str, answer: Answer, *, version: str | None = None, flag: str = "") -> ImdsError:
+def refusal(
+    asked: str, path: str, answer: Answer, *, version: str | None = None, flag: str = ""
+) -> ImdsError:
     """Return the error for ``answer``, which is no 200, of the address ``asked``.
+
+    ``path`` is what was asked for, as rules of an agent in between name it.
 
     The request had the api-version ``version``; None for an approval. ``flag`` is the setting that
     helps if this version is unknown there, one of :data:`ADVICE`.
@@ -73,7 +77,7 @@ def refusal(asked: str, answer: Answer, *, version: str | None = None, flag: str
         text = content["error"]
     offered = offered_in(content)
     said = _own_phrase(answer)
-    hint = _cause(answer, said, content)
+    hint = _cause(answer, path, said, content)
     if not hint and version is not None:
         hint = _about_version(answer.status, text, version, offered, flag)
     if not hint:
@@ -93,7 +97,7 @@ def refusal(asked: str, answer: Answer, *, version: str | None = None, flag: str
     )
 
 
-def _cause(answer: Answer, said: str, content: Any) -> str:
+def _cause(answer: Answer, path: str, said: str, content: Any) -> str:
     """Return who refuses if it is not IMDS, ``""`` if nothing says so."""
     if isinstance(content, dict) and "error" in content:  # the form of IMDS' own errors
         return ""
@@ -103,7 +107,7 @@ def _cause(answer: Answer, said: str, content: Any) -> str:
     if said and answer.status == HTTPStatus.FORBIDDEN and not answer.body:
         return NO_ROUTE  # IMDS and the Guest Proxy Agent have the usual phrase
     if not said and guest_proxy_agent.is_refusal(answer.status, answer.body or b""):
-        return guest_proxy_agent.hint(answer.status)
+        return guest_proxy_agent.hint(answer.status, path)
     return ""
 
 

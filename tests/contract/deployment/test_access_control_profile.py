@@ -6,12 +6,17 @@ from typing import Any
 import jsonschema
 import pytest
 
-from azure_scheduled_events_exporter.imds.guest_proxy_agent import NAMELESS, PATHS
+from azure_scheduled_events_exporter.imds.guest_proxy_agent import (
+    EVENTS_PATH,
+    INSTANCE_PATH,
+    NAMELESS,
+)
 from support.paths import ROOT
 
 FOLDER = ROOT / "deploy" / "metadata-security-protocol"
 TEMPLATE = json.loads((FOLDER / "in-vm-access-control-profile.json").read_text())
 LOCAL = json.loads((FOLDER / "IMDS_Rules.json").read_text())
+EXPORTER = "azure-scheduled-events-exporter"
 KIND = "Microsoft.Compute/galleries/inVMAccessControlProfiles"
 
 
@@ -78,10 +83,22 @@ def test_schema() -> None:
     """Profile, version and local rules have the form that Azure and the agent read."""
     jsonschema.validate(resource(KIND), PROFILE)
     jsonschema.validate(resource(f"{KIND}/versions"), VERSION)
-    jsonschema.validate(LOCAL, having(closed("id defaultAccess rules"), rules=RULES))
-    assert LOCAL["rules"] == resource(f"{KIND}/versions")["rules"]
+    jsonschema.validate(LOCAL, having(closed("id rules"), rules=RULES))
+    assert LOCAL["rules"] == rules_for(EXPORTER)
     for name, parameter in TEMPLATE["parameters"].items():
         assert name == "galleryName" or "defaultValue" in parameter
+
+
+def rules_for(user: str) -> dict[str, Any]:
+    """Return the template's rules, deployed with this exporterUserName."""
+    text = json.dumps(resource(f"{KIND}/versions")["rules"])
+    rules: dict[str, Any] = json.loads(text.replace("[parameters('exporterUserName')]", user))
+    return rules
+
+
+def test_default_of_the_profile_stays() -> None:
+    """The file has no default access: the agent would put it above the Deny of the profile."""
+    assert "defaultAccess" not in LOCAL
 
 
 def allows(rules: dict[str, Any], user: str, path: str, *, default: bool = True) -> bool:
@@ -101,14 +118,20 @@ def allows(rules: dict[str, Any], user: str, path: str, *, default: bool = True)
 @pytest.mark.parametrize(
     ("user", "path", "is_allowed"),
     [
-        ("azure-scheduled-events-exporter", PATHS[0], True),
-        (NAMELESS, PATHS[0], True),
-        ("root", PATHS[0], True),
-        ("www-data", PATHS[0], False),
-        ("www-data", PATHS[1], True),
-        ("azure-scheduled-events-exporter", PATHS[1], True),
+        (EXPORTER, EVENTS_PATH, True),
+        (NAMELESS, EVENTS_PATH, False),
+        ("root", EVENTS_PATH, True),
+        ("www-data", EVENTS_PATH, False),
+        ("www-data", INSTANCE_PATH, True),
+        (EXPORTER, INSTANCE_PATH, True),
     ],
 )
 def test_who_may(user: str, path: str, *, is_allowed: bool) -> None:
     """Exporter, hook and approve may use Scheduled Events, nobody else; other paths stay open."""
     assert allows(LOCAL["rules"], user, path) is is_allowed
+
+
+def test_an_exporter_without_an_account() -> None:
+    """Programs whose uid has no name may approve only if somebody has asked for it."""
+    assert TEMPLATE["parameters"]["exporterUserName"]["defaultValue"] == EXPORTER
+    assert allows(rules_for(NAMELESS), NAMELESS, EVENTS_PATH)

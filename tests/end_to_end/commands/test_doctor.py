@@ -111,7 +111,9 @@ def test_a_private_certificate_and_a_password(chain: Chain) -> None:
         )
     assert "--exporter.http-config.file" in closed["hint"]
     assert "certificate verify failed" in distrusted["sentence"]
-    assert "--exporter.http-config.file" in distrusted["hint"]
+    for needed in ("--exporter.http-config.file", "ca_file", "server_name"):
+        assert needed in distrusted["hint"]
+    assert "systemctl status" not in distrusted["hint"]
     assert told.is_ok("served"), told.output
 
 

@@ -1,5 +1,8 @@
 """Who refuses instead of IMDS: Azure's Guest Proxy Agent, another cloud, or another server."""
 
+import os
+from pathlib import Path
+
 import pytest
 
 from azure_scheduled_events_exporter.errors import ImdsError, Outcome
@@ -23,27 +26,45 @@ XML = b'<?xml version="1.0" encoding="utf-8"?>\n<Error><Code>NotFound</Code></Er
 
 
 @pytest.mark.parametrize(
-    "reply",
+    ("reply", "advice"),
     [
-        http_case("msp-403"),
-        http_case("msp-421"),
-        answer(b"", "401 Unauthorized", "Connection: close"),
-        answer(b"", "502 Bad Gateway", "Connection: close"),
+        (http_case("msp-403"), f"allow /metadata/scheduledevents for user {own_user()}"),
+        (http_case("msp-421"), "the next request opens a new connection"),
+        (answer(b"", "401 Unauthorized"), "look at systemctl status azure-proxy-agent"),
+        (answer(b"", "502 Bad Gateway"), "ProxyAgent.log has the reason"),
     ],
     ids=["403", "421", "401", "502"],
 )
-def test_guest_proxy_agent(reply: bytes, serve: Serve) -> None:
-    """An empty refusal is the agent's: a poll and an approval say what it has to allow to whom."""
+def test_guest_proxy_agent(reply: bytes, advice: str, serve: Serve) -> None:
+    """An empty refusal is the agent's. Only where a rule decided, a rule is the advice."""
     client = client_of(serve(always(reply)).url)
     with pytest.raises(ImdsError) as caught:
         client.approve(["an-id"], LONG)
     for message in (str(failure(client)), str(caught.value)):
         assert AGENT in message
-        assert "/metadata/scheduledevents and /metadata/instance" in message
-        assert f"user {own_user()}" in message
+        assert advice in message
+        assert ("allow /" in message) == ("answered 403" in message)
+        assert "see https://" in message
         assert NOT_AZURE not in message
         assert "route" not in message
         assert_one_line(message)
+
+
+def test_path_to_allow(serve: Serve) -> None:
+    """The advice names the path that was refused alone: a rule closes its path to others."""
+    with pytest.raises(ImdsError) as caught:
+        client_of(serve(always(http_case("msp-403"))).url).instance(LONG)
+    assert "allow /metadata/instance for user" in str(caught.value)
+    assert "/metadata/scheduledevents" not in str(caught.value)
+
+
+def test_user_without_an_account(tmp_path: Path) -> None:
+    """The user is the one that the agent sees: of /etc/passwd alone, else ``undefined``."""
+    accounts = tmp_path / "passwd"
+    accounts.write_text(f"x:x:99999:0::/:\nme:x:{os.geteuid()}:0::/:\n")
+    assert own_user(accounts) == "me"
+    accounts.write_text("x:x:99999:0::/:\n")
+    assert own_user(accounts).startswith("undefined (uid ")
 
 
 @pytest.mark.parametrize(
