@@ -1,7 +1,7 @@
 """The table of settings: name, default, help and valid values of each; and all as one result.
 
-To add a setting, add a field to :class:`Config`. Must not know where a value comes from
-(``config.resolution``).
+To add a setting, add a field to :class:`Config`. Must not look for values, which
+``config.resolution`` does.
 """
 
 import re

@@ -1,7 +1,8 @@
-"""OpenTelemetry's own variables: whether tracing is on, and which values could not work. Pure.
+"""OpenTelemetry's own variables: whether tracing is on, and which values could not work.
 
 They are often set for every program of a fleet, so none of them stops the exporter: what cannot
-work is warned of. Must not import OpenTelemetry, which reads the variables itself.
+work is warned of. The variables are arguments; only whether a file exists is looked up. Must not
+import OpenTelemetry, which reads the variables itself.
 
 Source: https://opentelemetry.io/docs/specs/otel/protocol/exporter/
 """
