@@ -152,7 +152,7 @@ class Drill:
         return announced.event_id.upper()
 
     def _end(self, simulator: Simulator, after: float) -> None:
-        """End the event, and serve metrics for ``after`` more seconds, so that Prometheus sees it."""
+        """End the event, and serve metrics for ``after`` more seconds: Prometheus has to see it."""
         without_events = Scenario("over", "", self.story.vms, ())
         simulator.play(without_events)
         say(
