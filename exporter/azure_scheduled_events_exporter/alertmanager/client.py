@@ -22,7 +22,7 @@ from azure_scheduled_events_exporter.http_client.sessions import Answer, NoAnswe
 from azure_scheduled_events_exporter.snapshot.pushes import PushOutcome
 
 TIMEOUT_SECONDS = 10.0
-_LARGEST_ANSWER = 4 << 20
+_LARGEST_ANSWER = 4 << 20  # bytes
 _MAY_WORK_LATER = frozenset({429, *range(500, 600)})
 
 Posted = Mapping[str, object]
@@ -54,7 +54,7 @@ def posted(
 class AlertmanagerClient:
     """Requests to the Alertmanager at ``url``, which may have ``user:password@``.
 
-    Credentials in the file override these.
+    Credentials in ``file`` override these.
 
     Args:
         url: its base address.
@@ -113,6 +113,13 @@ class AlertmanagerClient:
         return answer.body
 
     def _authenticate(self) -> None:
+        """Read the file, and make a new session if its content is new.
+
+        If it has become invalid, the last valid content stays in effect.
+
+        Raises:
+            AlertmanagerError: it has never been valid.
+        """
         if self._file is None:
             return
         try:
@@ -158,7 +165,7 @@ def _check(answer: Answer) -> None:
             " Alertmanager itself"
         )
         raise AlertmanagerError(reason, PushOutcome.REJECTED)
-    said = one_line(body[:4096].decode("utf-8", "replace"))
+    said = one_line(body[:4096].decode("utf-8", "replace"))  # enough for a line of the log
     reason = f"answered {status}"
     if said:
         reason = f"{reason}: {said}"

@@ -15,7 +15,7 @@ from .alert import Alert
 RESEND_SECONDS = 30.0
 """The longest time between two posts of an alert.
 
-Half of it is random, so that a fleet does not post at once.
+Each pause is a random one from half of this to all of it, so that a fleet does not post at once.
 """
 
 RESOLVES = 3
@@ -25,10 +25,10 @@ An Alertmanager may be restarted just after it has accepted one.
 """
 
 _CLOCKS_SECONDS = 10.0
-"""How long before its post a resolve ends the alert.
+"""How much earlier than its first post the ``endsAt`` of a resolve is.
 
-If the clock of Alertmanager lags, an alert that ends now would fire once more, and page again if
-the rules have resolved it already.
+If the clock of Alertmanager lags, an ``endsAt`` of this moment is in its future: the alert would
+fire once more, and page again if the rules have resolved it already.
 """
 
 
@@ -47,9 +47,10 @@ class Wanted:
 
 @dataclass(slots=True)
 class Entry:
-    """One alert.
+    """One alert of an Alertmanager, firing or ended.
 
     Attributes:
+        alert: what is posted.
         due_at: when to post it next.
         ended_at: when its event ended; None while it fires.
         resolves: how often its resolve has been accepted.
@@ -88,9 +89,7 @@ class Entry:
 
 def _ended(alert: Alert, ended_at: float) -> Entry:
     """Return the entry of an alert whose event ended at ``ended_at``."""
-    entry = Entry(alert, due_at=ended_at, ended_at=ended_at)
-    entry.due_at = entry.resolves_at
-    return entry
+    return Entry(alert, due_at=ended_at + alert.resolve_after_seconds, ended_at=ended_at)
 
 
 class Outbox:

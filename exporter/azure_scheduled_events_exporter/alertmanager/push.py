@@ -40,6 +40,10 @@ class Worker:
         imds_time: returns the time by IMDS' clock, seconds since the epoch: that of the VM may be
             wrong.
         log: where failures, alerts and resolves are logged.
+
+    Attributes:
+        up: whether the last request was accepted, also an empty one.
+        counts: how many alerts were posted, by the outcome.
     """
 
     def __init__(
@@ -58,7 +62,7 @@ class Worker:
         self._woken = threading.Event()
         self._stopping = False
         self._outbox = Outbox()
-        self._probe_at = 0.0
+        self._probe_at = 0.0  # when to post even if nothing is due, also to retry after a failure
         self._failures = 0
         self._troubles = Changes()
         self.up = False
@@ -102,7 +106,7 @@ class Worker:
             due = self._outbox.due(now, BATCH)
         if due or now >= self._probe_at:
             self._post(due)
-        if wanted is None:
+        if wanted is None:  # nothing is due until somebody can say
             return RESEND_SECONDS / 2
         next_at = min(self._outbox.next_due(), self._probe_at)
         return max(0.0, next_at - self._clock().monotonic)
@@ -141,12 +145,13 @@ class Worker:
         return posted(alert.labels, alert.annotations, starts_at, ends_at)
 
     def _backoff(self) -> float:
-        """Return how long to wait.
+        """Return how many seconds to wait after a failure, and count it.
 
-        Half of it is random, so that the VMs of a fleet do not retry together.
+        The pause doubles up to a limit. Half of it is random, so that the VMs of a fleet do not
+        retry together.
         """
         pause = min(_FIRST_RETRY_SECONDS * 2.0**self._failures, _LAST_RETRY_SECONDS)
-        self._failures = min(self._failures + 1, 10)
+        self._failures = min(self._failures + 1, 10)  # far beyond the limit, and no overflow
         return pause * random.uniform(0.5, 1.0)  # noqa: S311 - no secret
 
     def _report(self, outcome: PushOutcome, reason: str) -> None:

@@ -54,7 +54,8 @@ GENERATED: Mapping[str, Callable[[Settings], str]] = {
 
 def chart_files(settings: Settings) -> dict[str, str]:
     """Return the files of the Helm chart that come from the alerts, by name."""
-    # Helm gives the rules their severities, and replaces the word.
+    # The chart's templates give the rules their severities, and put labels in the place of the word
+    # KEPT_LABELS.
     levels = Settings({**settings.values, "severities": ""})
     keeping = Settings({**levels.values, "labels.keep": "KEPT_LABELS\n"})
     return {

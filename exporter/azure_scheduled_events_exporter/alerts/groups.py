@@ -12,7 +12,7 @@ from .exporters import exporter_alerts
 from .late_events import late_alerts
 from .rule import PREFIX, Alert, Group
 from .settings import Settings
-from .severities import CRITICAL, LEVELS, WARNING, pages, word_of
+from .severities import CRITICAL, INFO, LEVELS, WARNING, pages, word_of
 from .vms import fleet_recordings, vm_alerts, vm_recordings
 
 _NAME = "azure-scheduled-events"
@@ -36,6 +36,7 @@ def groups(settings: Settings) -> tuple[Group, ...]:
     interval = parse_duration(settings.text("evaluation.interval"))
 
     def every(times: int) -> str:
+        """Return that many intervals as a duration, but a minute at most."""
         return format_duration(max(interval, min(times * interval, _LONGEST)))
 
     remembered = format_duration(_REMEMBERED * parse_duration(every(3)))
@@ -107,7 +108,7 @@ def unrouted(settings: Settings) -> tuple[str, ...]:
     These are the words that alerts of the level critical have got, unless they are clearly those
     of tickets; and the name of a level that has another word now.
     """
-    tickets = {word_of(level, settings) for level in LEVELS[1:]}
+    tickets = {word_of(level, settings) for level in (WARNING, INFO)}
     now = {each.name: each.severity for each in alerts(settings)}
     if settings.items("severities.paging"):
         tickets |= {now[each.name] for each in _of_level(WARNING) if each.name in now}

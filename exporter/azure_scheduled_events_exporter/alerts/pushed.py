@@ -84,6 +84,7 @@ def pushed_alerts(settings: Settings) -> tuple[PushedAlert, ...]:
 
 
 def _board(facts: Facts) -> str:
+    """Return the end of the dashboard's address, as ``BOARD_OF_EVENT`` makes it for rules."""
     if len(facts.names) == 1:
         return f"vm?var-vm={quote_plus(facts.names[0])}"
     if facts.resource_group:

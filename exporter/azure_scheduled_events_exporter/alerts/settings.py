@@ -31,13 +31,19 @@ _LABEL = rf"(?!(?:{_RESERVED})(?:=|$)){_NAME}"
 _NOT_RESERVED = "but none of those that the rules set themselves"
 _ALERT = r"[A-Za-z]+"
 _URL = (r"(https?://\S+)?", "an address that begins with http:// or https://")
+"""Of an address: ``pattern`` and ``possible`` of :class:`Setting`."""
 
 EQUAL_SOURCE = re.compile(_NAME)
 """The part of a form of ``maintenance.equal`` that stands for a value of the VM."""
+# LABEL, or LABEL=SOURCE with an optional suffix, which no character of the source begins.
 _EQUAL = rf"{_NAME}(={_NAME}([^a-zA-Z0-9_\s\"'\\{{}}$,][^\s\"'\\{{}}$,]*)?)?"
 MATCHER = re.compile(
     r"\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*(=~|!~|!=|=)\s*(?:\"([^\"\\]*)\"|([^\s\"\\{},=~!]+))\s*"
 )
+"""A matcher of Alertmanager: label, operator, and value, which is the third group if it has quotes.
+
+Without quotes it is the fourth.
+"""
 _TARGET = rf"[a-zA-Z][a-zA-Z0-9_-]*|{MATCHER.pattern}(?:,{MATCHER.pattern})*"
 MAINTENANCE_TARGETS: Mapping[str, str] = {
     "node-exporter": "InstanceDown|NodeDown|HostDown|NodeExporterDown|PrometheusTargetMissing",
@@ -54,7 +60,7 @@ class Setting:
     ``pattern`` is the regular expression of a text, or of an item of a list or map, and
     ``possible`` the same for people. A value of the form list is a text with a line for each item,
     and that of a map one with lines KEY=VALUE. ``limits`` make it a duration, and bound it
-    (seconds). ``regexps`` finds the regular expressions in a value.
+    (seconds). ``regexps`` finds the regular expressions in a value; its default matches nowhere.
     """
 
     name: str
@@ -88,11 +94,9 @@ class Setting:
     @property
     def range(self) -> str:
         """The possible values, as error messages and pages show them."""
-        return (
-            self.possible
-            if not any(self.limits)
-            else " to ".join(map(format_duration, self.limits))
-        )
+        if any(self.limits):
+            return " to ".join(map(format_duration, self.limits))
+        return self.possible
 
     def _check_items(self, text: str) -> str:
         # Several matchers with commas are one item: taken apart, each of them would select more
@@ -101,6 +105,7 @@ class Setting:
         items = [item.strip() for item in text.split(separator) if item.strip()]
         for item in items:
             self._check_item(item)
+        # The last item with a key of a map replaces those before it.
         by_key = {item.partition("=")[0] if self.form == "map" else item: item for item in items}
         return "".join(f"{item}\n" for item in by_key.values())
 
@@ -308,20 +313,22 @@ def resolve(
 ) -> Settings:
     """Return the defaults with ``values`` over them.
 
-    An entry of a map may have a name of its own: ``severities.X``.
+    An entry of a map may have a name of its own: ``severities.X``. ``places`` says where names
+    stand in a file, such as ``values.yaml:3: ``.
 
     Raises:
         UsageError: a name is unknown or a value impossible; it begins with the place of the name,
             if there is one.
     """
     found = {name: each.check(each.default) for name, each in SETTINGS.items()}
-    name = ""
+    name = ""  # the setting that an error is about
     try:
         for name, value in values.items():
             setting, key = _setting(name)
-            found[setting.name] = setting.check(
-                f"{found[setting.name]}{key}={value}\n" if key else value
-            )
+            text = value
+            if key:  # one more line of the map
+                text = f"{found[setting.name]}{key}={value}\n"
+            found[setting.name] = setting.check(text)
         settings = Settings(found)
         name = "maintenance.equal"
         _check_sources(settings)

@@ -17,17 +17,11 @@ from azure_scheduled_events_exporter.errors import UsageError
 from azure_scheduled_events_exporter.journal.location import MEMORY
 
 _WITHOUT_UNIT_FILE = ("run", "demo")
-"""Commands that do not read the unit's environment file.
-
-To ``run``, systemd passes it, and ``demo`` is not the exporter of the unit.
-"""
+"""Commands that do not read the unit's environment file: to ``run``, systemd passes it."""
 
 
 def take_environment(parsed: argparse.Namespace) -> Mapping[str, str]:
-    """Add to the environment what only the environment file has.
-
-    Returns, by the names of these variables, the place that sets them, for error messages.
-    """
+    """Add what only the environment file has; return where each of these variables is set."""
     flag = written_flags(parsed).get(ENV_FILE_FLAG) or os.environ.get(
         environment_name(ENV_FILE_FLAG)
     )
@@ -36,7 +30,7 @@ def take_environment(parsed: argparse.Namespace) -> Mapping[str, str]:
     path = Path(flag) if flag else environment_file.UNIT_FILE
     if not flag:
         try:
-            path.open("rb").close()  # only to see whether it can be read
+            path.open("rb").close()
         except FileNotFoundError:
             return {}
         except OSError:

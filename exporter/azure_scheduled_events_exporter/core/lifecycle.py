@@ -86,11 +86,7 @@ class Approver(StrEnum):
 class Move:
     """A reschedule or a return of an event.
 
-    Attributes:
-        transition: rescheduled or returned.
-        at: when it was seen.
-        not_before: NotBefore after it, seconds since the epoch; None if it is not known.
-        previous_not_before: the one before it, likewise.
+    With its NotBefore before and after, in seconds since the epoch.
     """
 
     transition: Transition
@@ -242,10 +238,9 @@ class Lifecycle:
 
     @property
     def is_postponed(self) -> bool:
-        """Whether NotBefore has moved away since the approval from here was sent.
+        """Whether NotBefore is later than when the approval from here was sent.
 
-        It has if it is later by at least :data:`POSTPONED_SECONDS`. The approval does not count for
-        the new time then.
+        By at least :data:`POSTPONED_SECONDS`.
         """
         sent_for = self.approval.not_before if self.approval else None
         if self.not_before is None or sent_for is None:
@@ -318,20 +313,17 @@ class Lifecycles:
         return {event_id: life for event_id, life in self.current.items() if event_id in self.seen}
 
     def ended_since(self, wall: float, at_most: int, all_since: float) -> tuple[Lifecycle, ...]:
-        """Return the last events that ended, oldest end first.
+        """Return the events that ended after ``wall``, seconds since the epoch, oldest end first.
 
-        Args:
-            wall: seconds since the epoch; none that ended before is returned.
-            at_most: how many are returned, 1 or more, unless more ended after ``all_since``.
-            all_since: seconds since the epoch; all that ended after it are returned.
+        These are the newest ``at_most``, and all that ended after ``all_since``.
         """
         found = [
             life
             for life in self.ended.values()
             if life.ended_at is not None and life.ended_at.wall > wall
         ]
-        recent = [life for life in found if life.ended_at and life.ended_at.wall > all_since]
-        return tuple(found[-max(at_most, len(recent)) :])
+        newest = [life for life in found if life.ended_at and life.ended_at.wall > all_since]
+        return tuple(found[-max(at_most, len(newest)) :])
 
     def updated(self, lives: Iterable[Lifecycle]) -> "Lifecycles":
         """Return a copy in which these current lifecycles replace those with the same EventId."""

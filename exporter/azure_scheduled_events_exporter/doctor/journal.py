@@ -57,7 +57,7 @@ def _content(path: Path) -> Finding:
         )
         said = str(error)
         return wrong("journal-content", f"{said[:1].upper()}{said[1:]}.", hint)
-    mine = sum(life.is_mine for life in lives)
+    mine = sum(life.scope == "self" for life in lives)
     return ok("journal-content", f"Events in the journal: {len(lives)}, of this VM: {mine}.")
 
 
@@ -99,8 +99,7 @@ def _disk(path: Path) -> Finding:
 def _file_system(folder: Path) -> str:
     """Return the type of the file system that has ``folder``; ``""`` if it is not listed.
 
-    A line of mountinfo has the number of the device as its third field, and the type after a lone
-    hyphen. Source: proc_pid_mountinfo(5)
+    Source: proc_pid_mountinfo(5)
     """
     if sys.platform == "win32" or not _MOUNTS.exists():
         return ""

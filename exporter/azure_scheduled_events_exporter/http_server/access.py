@@ -65,9 +65,11 @@ class WebAccess:
             await asyncio.sleep(self._pause)
             before = self._found
             self._found = await asyncio.to_thread(self._contents, self.config)
-            if self._found != before or (self._found == self._applied and not failure):
-                # files in the middle of a change are not read: a key may be written after its
-                # certificate
+            # Wait while files are changing: a key may be written after its certificate.
+            if self._found != before:
+                continue
+            # After a failure, load also what was in effect before: that ends the failure.
+            if self._found == self._applied and not failure:
                 continue
             try:
                 config = await asyncio.to_thread(load, self._path)
@@ -79,11 +81,15 @@ class WebAccess:
                     self._log.error(message, extra=facts(error=failure))
             else:
                 failure = ""
-                self._applied = self._found  # as of before: what changes from now on is loaded
+                # What was found before the load: a change during it is seen at the next look. If
+                # the configuration now names other files, that is a difference, too: it is loaded
+                # once more.
+                self._applied = self._found
                 self._apply(config, "web configuration reloaded")
                 changed()
 
     def _apply(self, config: WebConfig, message: str) -> None:
+        """Put ``config`` into effect, and warn if its certificate is new and expires soon."""
         before = self.config.tls
         self.config = config
         tls = config.tls

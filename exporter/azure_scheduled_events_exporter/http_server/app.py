@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from .messages import Request, Response, plain
 
-if TYPE_CHECKING:  # YAML and bcrypt take 2 MiB, which an exporter without this file need not have
+# Without a web configuration, nothing loads this module: its YAML and bcrypt take 2 MiB.
+if TYPE_CHECKING:
     from .web_config import WebConfig
 
 _PIECE = 64 * 1024  # bytes of a body sent at once: what a client that never reads costs
@@ -42,7 +43,8 @@ class Access(Protocol):
 class App:
     """Serves ``routes``: a handler for each path.
 
-    ``access`` decides who may read; None: everybody.
+    ``access`` decides who may read; None: everybody. It is asked before the path is looked up, so
+    whoever may not read does not learn which paths there are.
     """
 
     def __init__(
@@ -68,7 +70,7 @@ class App:
             (name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()
         ]
         await send({"type": "http.response.start", "status": response.status, "headers": encoded})
-        body = memoryview(packed)
+        body = memoryview(packed)  # slices without copies
         if request.method == "HEAD":
             body = memoryview(b"")
         while len(body) > _PIECE:
@@ -131,7 +133,7 @@ def _accepts_gzip(accept_encoding: str) -> bool:
             continue
         name, _, value = parameters.partition("=")
         weight = value.strip()
-        is_zero = weight != "" and weight.strip("0.") == ""
+        is_zero = weight != "" and weight.strip("0.") == ""  # 0, 0.0 and so on
         return name.strip() != "q" or not is_zero
     return False
 
@@ -142,7 +144,10 @@ def _packed(body: bytes) -> bytes:
 
 
 def _has_body(request: Request) -> bool:
-    """Return whether a request has a body, which is never read: no other request can follow it."""
+    """Return whether a request has a body.
+
+    Nobody reads it, so no other request can follow on the connection.
+    """
     length = request.headers.get("content-length", "0")
     return length.strip("0") != "" or "transfer-encoding" in request.headers
 

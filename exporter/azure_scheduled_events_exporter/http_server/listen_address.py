@@ -3,11 +3,11 @@
 import re
 from dataclasses import dataclass
 
-_LABEL = "[0-9A-Za-z_-]{1,63}"
-_ADDRESS = re.compile(
-    rf"(?:\[(?P<ipv6>(?=[^\]]*:)[0-9A-Za-z_.~@:%-]+)\]|(?P<host>(?:{_LABEL}(?:\.{_LABEL})*\.?)?)):(?P<port>\d{{1,5}})",
-    re.ASCII,
-)
+_LABEL = "[0-9A-Za-z_-]{1,63}"  # of a DNS name
+_HOST = rf"(?:{_LABEL}(?:\.{_LABEL})*\.?)?"  # a name or an IPv4 address; empty: all interfaces
+# In brackets: with a colon somewhere, and perhaps a zone such as %eth0.
+_IPV6 = r"(?=[^\]]*:)[0-9A-Za-z_.~@:%-]+"
+_ADDRESS = re.compile(rf"(?:\[(?P<ipv6>{_IPV6})\]|(?P<host>{_HOST})):(?P<port>\d{{1,5}})", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)

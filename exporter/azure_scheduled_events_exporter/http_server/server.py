@@ -36,10 +36,11 @@ _REPEAT_SECONDS = 60.0  # in which the log says once that there are too many con
 class Limits:
     """Limits for all clients together, and for each connection."""
 
-    # from accept to the end of the handshake, and to a complete request header
+    # From accept to the first complete request header, a TLS handshake included; later from the
+    # first byte of a request to its complete header.
     header_seconds: float = 10.0
     response_seconds: float = 30.0  # from a complete header until the client has taken the response
-    idle_seconds: int = 130  # between two requests: two scrapes, a minute apart
+    idle_seconds: int = 130  # between two requests: more than two scrapes a minute apart
     connections: int = 512
 
 
@@ -68,7 +69,7 @@ class Server(ServerState):
             http=Connection,
             ws="none",
             log_config=None,
-            log_level=logging.ERROR,  # what is wrong with a request is no news
+            log_level=logging.ERROR,  # uvicorn warns of each malformed request
             access_log=False,
             proxy_headers=False,
             timeout_keep_alive=limits.idle_seconds,
@@ -113,16 +114,17 @@ class Server(ServerState):
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def make_room(self) -> None:
-        """Close a connection if there are too many.
+        """Close a connection if a new one would exceed the limit.
 
-        It is the one that is idle for longest, else busy for longest.
+        It is the one that has been idle for longest; if none is idle, busy for longest.
         """
         most = self.limits.connections
-        now = asyncio.get_running_loop().time()
         if len(self.connections) < most:
             return
+        # False is less than True: idle connections come first.
         oldest = min(self.connections, key=lambda each: (each.is_busy, each.since))
         oldest.shutdown()
+        now = asyncio.get_running_loop().time()
         if now - self._warned_at >= _REPEAT_SECONDS:
             self._warned_at = now
             self._log.warning(
@@ -137,9 +139,10 @@ class Server(ServerState):
         )
 
     def _listen(self) -> socket.socket:
-        """Return one listening socket, as Go does.
+        """Return one listening socket, chosen as Go does.
 
-        It is dual-stack for all interfaces, else IPv4 before IPv6.
+        For all interfaces it is dual-stack. A name with several addresses is bound to the first
+        IPv4 address, or to the first IPv6 address if it has no other.
         """
         is_dual = socket.has_dualstack_ipv6()
         host: str | None = self._address.host
@@ -148,6 +151,7 @@ class Server(ServerState):
         found = socket.getaddrinfo(
             host, self._address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
+        # min() returns the first of the least: False, an IPv4 address, is less than True.
         family, _, _, _, where = min(found, key=lambda info: info[0] != socket.AF_INET)
         both = host == "::" and is_dual
         listener = socket.create_server(where, family=family, dualstack_ipv6=both)
@@ -234,9 +238,10 @@ class Connection(H11Protocol):
         super().connection_lost(exc)
 
     def eof_received(self) -> bool:  # type: ignore[override]  # asyncio's meaning of the result
-        """Still answer a client that closes its side after its request.
+        """Return whether the connection stays open, although the client has closed its side.
 
-        TLS has no half-closed connections.
+        It does for the answer to a request that is under way, without TLS: asyncio has no
+        half-closed TLS connections.
         """
         self.is_last = self.is_busy and self.scheme != "https"
         return self.is_last
@@ -263,7 +268,10 @@ class Connection(H11Protocol):
             self.is_last = self.is_last or bool(self.conn.trailing_data[0])
 
     def on_response_complete(self) -> None:
-        """Wait for the next request; a response that ends the connection keeps its deadline."""
+        """Wait for the next request.
+
+        A response that ends the connection keeps its deadline: the client may not have read it.
+        """
         if not self.transport.is_closing():
             self._enter(None)
         super().on_response_complete()

@@ -26,12 +26,13 @@ _CIPHERS = (  # by Go's names, as the toolkit takes them, and by OpenSSL's
     ("AES_256_GCM_SHA384", "AES256-GCM-SHA384"),
     ("CHACHA20_POLY1305_SHA256", "CHACHA20-POLY1305"),
 )
+# By Go's name, OpenSSL's name of each suite that this server can offer.
 _SUITES = {
     f"TLS_ECDHE_{key}_WITH_{go}": f"ECDHE-{key}-{name}"
     for key in ("ECDSA", "RSA")
     for go, name in _CIPHERS
 }
-# those of TLS 1.3 stay whatever is asked for, as in Go
+# Suites of TLS 1.3 are accepted and have no name here: as in Go, they cannot be chosen.
 _SUITES |= {f"TLS_{go}": "" for go, _ in _CIPHERS}
 _NO_CHECK_TIME = 0x200000  # X509_V_FLAG_NO_CHECK_TIME, for which Python has no name
 
@@ -75,7 +76,8 @@ def tls_of(section: Section, folder: Path) -> Tls:
     highest = _VERSIONS[section.choice("max_version", tuple(_VERSIONS), "TLS13")]
     suites = section.texts("cipher_suites", ())
     ciphers = _ciphers(section, suites, lowest)
-    section.flag("prefer_server_cipher_suites", default=True)  # without a meaning in Go, too
+    # Read only to be accepted: the toolkit has this key, and Go ignores it.
+    section.flag("prefer_server_cipher_suites", default=True)
     keys = [key for key in ("cert_file", "key_file", "client_ca_file") if section.text(key, "")]
     section.finish()
     _check(section, keys, asked, names)
@@ -100,7 +102,10 @@ def tls_of(section: Section, folder: Path) -> Tls:
 def _check(
     section: Section, keys: Sequence[str], asked: ssl.VerifyMode, names: Sequence[str]
 ) -> None:
-    """Refuse settings that are only useful together."""
+    """Refuse settings of which one is useless, or unsafe, without another.
+
+    ``keys`` are those of the files that are set, in the order of :func:`tls_of`.
+    """
     if keys[:2] != ["cert_file", "key_file"]:
         raise section.error("needs a certificate and its key: write cert_file and key_file")
     if ("client_ca_file" in keys) is (asked is ssl.CERT_NONE):
@@ -125,10 +130,12 @@ def _set_ciphers(context: ssl.SSLContext, section: Section, ciphers: str) -> Non
 
 
 def _ciphers(section: Section, suites: Sequence[str], lowest: ssl.TLSVersion) -> str:
-    """Return OpenSSL's names of the suites of TLS 1.2."""
-    for unknown in sorted({*suites} - {*_SUITES}):
+    """Return OpenSSL's names of the suites of TLS 1.2 among ``suites``, joined by colons."""
+    unknown = sorted({*suites} - {*_SUITES})
+    if unknown:
         raise section.error(
-            f"{unknown[:100]!r} is not supported: known are {', '.join(_SUITES)}", "cipher_suites"
+            f"{unknown[0][:100]!r} is not supported: known are {', '.join(_SUITES)}",
+            "cipher_suites",
         )
     named = [_SUITES[name] for name in suites if _SUITES[name]]
     if suites and not named and lowest == ssl.TLSVersion.TLSv1_2:
@@ -153,7 +160,7 @@ def _expiry(context: ssl.SSLContext, chain: str) -> float | None:
     near = client.wrap_bio(to_client, to_server)
     far = context.wrap_bio(to_server, to_client, server_side=True)
     try:
-        for _ in range(3):  # enough for both to finish
+        for _ in range(3):  # TLS 1.2, the longer handshake, is over at the client's third turn
             for side in (near, far):
                 with suppress(ssl.SSLWantReadError):
                     side.do_handshake()

@@ -24,8 +24,9 @@ _WAITING = 16  # checks that may run or wait
 _WAITING_OF_ONE = 4  # the same of one address
 _DIGEST = "sha256"  # one that OpenSSL also allows in FIPS mode
 _KEY_BYTES = 32
-_TRIED = b"$2b$04$CCCCCCCCCCCCCCCCCCCCC.K7Qr0se1MxuggH4aP4YgB.U2Em1pGSK"
-"""The hash of the password ``U*U``."""
+_KNOWN_PASSWORD = b"U*U"
+_KNOWN_HASH = b"$2b$04$CCCCCCCCCCCCCCCCCCCCC.K7Qr0se1MxuggH4aP4YgB.U2Em1pGSK"
+"""The bcrypt hash of that password, with the least cost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ class Users:
     def __init__(self) -> None:
         self._key = secrets.token_bytes(_KEY_BYTES)
         self._right: dict[bytes, bytes] = {}  # user -> digest
-        self._checks: dict[bytes, _Check] = {}  # by digest
+        self._checks: dict[bytes, _Check] = {}  # by digest, so that equal requests share one
         self._turn = asyncio.Semaphore(1)
 
     async def refuse(self, request: Request, hashes: Mapping[bytes, bytes]) -> Response | None:
@@ -57,7 +58,8 @@ class Users:
         user, password = given
         hashed = hashes.get(user)
         if hashed is None:
-            # An unknown user costs as much as the known one with the highest bcrypt cost.
+            # An unknown user costs as much as the known one with the highest bcrypt cost, which is
+            # the two digits of $2b$10$….
             hashed = max(hashes.values(), key=lambda known: known[4:6])
         digest = _digest(self._key, user, hashed, password)
         if user in hashes and secrets.compare_digest(self._right.get(user, b""), digest):
@@ -67,7 +69,9 @@ class Users:
                 return plain(429, ("Retry-After", "1"))
             task = asyncio.create_task(self._check(digest, password, hashed))
             self._checks[digest] = _Check(request.client, task)
+        # Shielded: other requests may wait for the same check when this one is cancelled.
         is_right = await asyncio.shield(self._checks[digest].task)
+        # An unknown user may have sent the password behind the hash of the known one.
         if not is_right or user not in hashes:
             return _WRONG
         self._right[user] = digest
@@ -91,8 +95,8 @@ def try_out() -> None:
     Raises:
         ValueError: the cryptography of this machine does not permit it.
     """
-    _digest(bytes(_KEY_BYTES), b"user", _TRIED, b"U*U")
-    if not bcrypt.checkpw(b"U*U", _TRIED):
+    _digest(bytes(_KEY_BYTES), b"user", _KNOWN_HASH, _KNOWN_PASSWORD)
+    if not bcrypt.checkpw(_KNOWN_PASSWORD, _KNOWN_HASH):
         raise ValueError("bcrypt does not know a password that is right")
 
 

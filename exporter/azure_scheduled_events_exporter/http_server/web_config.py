@@ -7,12 +7,10 @@ Source: https://github.com/prometheus/exporter-toolkit/blob/master/docs/web-conf
 """
 
 import re
-import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from azure_scheduled_events_exporter import yaml_file
-from azure_scheduled_events_exporter.times import iso_time
 from azure_scheduled_events_exporter.yaml_file import Section
 
 from .tls import Tls, tls_of
@@ -26,8 +24,9 @@ _HEADERS = (
     "X-XSS-Protection",
 )
 _TOP = ("tls_server_config", "http_server_config", "basic_auth_users")
-# The costs begin at bcrypt's least; at 14 a check takes a second, and each step doubles it. .Oeu:
-# 128 bits of salt.
+# The costs begin at bcrypt's least; at 14 a check takes a second, and each step doubles it. Then
+# 22 characters of salt and 31 of hash. Of the salt's 132 bits, 128 are used: its last character has
+# four possible values.
 _HASH = re.compile(r"\$2[aby]\$(0[4-9]|1[0-4])\$[./A-Za-z0-9]{21}[.Oeu][./A-Za-z0-9]{31}")
 
 
@@ -38,13 +37,6 @@ class WebConfig:
     tls: Tls | None = None
     users: dict[bytes, bytes] = field(default_factory=dict, repr=False)
     headers: tuple[tuple[str, str], ...] = ()
-
-    @property
-    def summary(self) -> str:
-        """What it does, for people, without a secret."""
-        names = ", ".join(name.decode() for name in self.users)
-        users = f"users: {names} (a password was checked as a test)" if names else "no users"
-        return f"{_tls_summary(self.tls)}; {users}"
 
 
 def load(path: Path) -> WebConfig:
@@ -57,7 +49,7 @@ def load(path: Path) -> WebConfig:
             settings, or this machine cannot check passwords.
     """
     top = yaml_file.load(path)
-    tls, http, users = (top.section(name) for name in _TOP)
+    tls, http, users = (top.section(name) for name in _TOP)  # None for one that is absent
     top.finish()
     if tls is None and http is None and users is None:
         # a file that was emptied by accident must not disable authentication
@@ -67,17 +59,6 @@ def load(path: Path) -> WebConfig:
         users={} if users is None else _users(users),
         headers=_headers(http) if http else (),
     )
-
-
-def _tls_summary(tls: Tls | None) -> str:
-    if tls is None:
-        return "plain HTTP"
-    parts = ["TLS"]
-    if tls.ends is not None:
-        parts = [f"TLS, the certificate is valid until {iso_time(tls.ends)}"]
-    if tls.context.verify_mode is ssl.CERT_REQUIRED:
-        parts.append("client certificates are required")
-    return "; ".join(parts)
 
 
 def _users(section: Section) -> dict[bytes, bytes]:

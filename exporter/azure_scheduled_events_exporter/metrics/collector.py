@@ -109,6 +109,7 @@ def _event_info(snapshot: Snapshot) -> Iterator[Sample]:
     (resource_group,) = _of_vm(snapshot, ("resource_group",))
     for life in snapshot.shown.values():
         event = life.event
+        # A boot can prove that an event has started before a document says so.
         status = str(life.state) if life.state is State.STARTED else event.status
         labels = (
             *_event_labels(life),
@@ -156,6 +157,7 @@ def _peer_impact(snapshot: Snapshot) -> Iterator[Sample]:
         is_peer = life.scope is Scope.PEER
         if is_peer and is_told and life.started_at is not None:
             for name in life.event.resources[:RESOURCES_SHOWN]:
+                # Resources writes the names of some scale sets' VMs with a "_" before them.
                 labels = (life.event_id, life.event.event_type, name.lstrip("_"), *place)
                 yield Sample(labels, life.started_at.wall)
 

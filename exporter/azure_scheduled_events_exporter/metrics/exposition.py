@@ -45,7 +45,12 @@ class Rendering(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """A line whose value is written at each scrape: name and labels, and what its value is of."""
+    """A line whose value is written at each scrape.
+
+    Attributes:
+        name: the metric's name and labels, as the line begins.
+        value: what ``at_scrape`` computes the number from.
+    """
 
     name: bytes
     value: object
@@ -94,7 +99,7 @@ class Exposition:
         if (
             shared is None
             or shared.snapshot is not snapshot
-            or not 0 <= now - shared.at < SHARED_SECONDS
+            or not 0 <= now - shared.at < SHARED_SECONDS  # less than 0: the clock was set back
         ):
             texts = [self._text(spec, snapshot, now, is_openmetrics, write) for spec in METRICS]
             process = _Family(*ProcessCollector(registry=None).collect())
@@ -128,7 +133,10 @@ class Exposition:
 
 
 def _written(spec: MetricSpec, snapshot: Snapshot, write: _Writer) -> _Text:
-    """Return the text of a metric; with ``at_scrape``, only its comments, and its lines."""
+    """Return the text of a metric, without the end of the exposition.
+
+    With ``at_scrape``, it is only the text's comments, and its lines without their values.
+    """
     reading = Reading(snapshot)
     samples = spec.samples(reading)
     text = write(_Family(spec.family(samples))).removesuffix(_END)
@@ -138,5 +146,6 @@ def _written(spec: MetricSpec, snapshot: Snapshot, write: _Writer) -> _Text:
     series = [line for line in lines if not line.startswith(b"#")]
     comments = b"".join(lines[: len(lines) - len(series)])
     names = [line.rpartition(b" ")[0] for line in series]
+    # The writer has kept the order of the samples, and written one line for each.
     values = [sample.value for sample in samples]
     return _Text(reading, comments, tuple(map(_Line, names, values)))

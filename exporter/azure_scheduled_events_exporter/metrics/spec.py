@@ -93,7 +93,8 @@ class MetricSpec:
 class Reading:
     """A snapshot that remembers which of its fields have been read.
 
-    What was computed from them stays valid while another snapshot has the same objects there.
+    What was computed from them stays valid while another snapshot has the same objects there. It
+    takes the place of a snapshot for :attr:`MetricSpec.read`.
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
@@ -112,6 +113,7 @@ class Reading:
 
 
 def _samples(found: Any) -> Iterable[Sample]:
+    """Return the series of what ``read`` of a :class:`MetricSpec` has returned."""
     if found is None:
         return ()
     if isinstance(found, Mapping):
@@ -126,12 +128,13 @@ def _samples(found: Any) -> Iterable[Sample]:
 
 def _label_value(value: str) -> str:
     """Return ``value``, or as many whole characters of it as :data:`LABEL_BYTES` of UTF-8 hold."""
-    if len(value) * 4 <= LABEL_BYTES:
+    if len(value) * 4 <= LABEL_BYTES:  # a character has at most 4 bytes: no need to count them
         return value
     return value.encode()[:LABEL_BYTES].decode(errors="ignore")
 
 
 def _add_histogram(metric: Metric, labels: dict[str, str], histogram: Histogram) -> None:
+    """Add the series of a histogram: its counts are for each bucket, those of Prometheus sums."""
     seen = 0
     for bound, count in zip((*histogram.bounds, float("inf")), histogram.counts, strict=True):
         seen += count

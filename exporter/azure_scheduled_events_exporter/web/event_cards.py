@@ -26,7 +26,7 @@ CARDS = 20
 A VM has a few events, and a document of thousands must not slow down the page.
 """
 
-_NAMES = 10
+_NAMES = 10  # of VMs, on a card
 _HINT = (
     "To let it begin now, for all affected VMs, run as root on this VM (in a container or pod:"
     " inside it): "
@@ -38,7 +38,7 @@ _GUID = re.compile(r"[0-9A-F]{8}(-[0-9A-F]{4}){3}-[0-9A-F]{12}", re.ASCII)
 def cards(snapshot: Snapshot, now: float, *, seen: bool) -> Markup:
     """Return the current events as cards.
 
-    ``seen``: whether IMDS answers, so that they are as shown.
+    ``seen``: whether IMDS answers, so that the snapshot is current; ``now`` is wall-clock seconds.
     """
     ordered = in_order(snapshot.current.values())
     beyond = len(ordered) - CARDS
@@ -101,7 +101,9 @@ def _more(life: Lifecycle, snapshot: Snapshot) -> Markup:
     if name:
         parts.append(tag("a", "What to do", href=f"{DOCUMENTATION}runbooks/{name}.md"))
     if snapshot.journal.up is None or not _GUID.fullmatch(life.event_id):
-        return joined(*parts or ["No alert: nobody has to do anything."])
+        if not name:
+            parts.append("No alert: nobody has to do anything.")
+        return joined(*parts)
     if name:
         parts.append(". ")
     command = tag("code", f"azure-scheduled-events-exporter report {life.event_id}")
@@ -126,7 +128,7 @@ def _when(life: Lifecycle, now: float, *, seen: bool) -> tuple[Child, Child]:
         return "nothing scheduled", "It may be withdrawn."
     if not_before is None:
         return "time unknown", "The event has no readable NotBefore. It may begin at any moment."
-    ahead = not_before - now
+    ahead = not_before - now  # from 1 s before NotBefore to 1 s after it, the event is due now
     if ahead <= -1 and not seen:
         passed = joined("NotBefore passed ", since(not_before, now))
         return joined(passed, "; whether it began is unknown"), joined(

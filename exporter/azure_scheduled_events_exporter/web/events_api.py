@@ -46,6 +46,7 @@ def events_json(snapshot: Snapshot, now: float) -> bytes:
             "interval_seconds": snapshot.poll_interval,
             "outcomes": {str(outcome): count for outcome, count in polls.outcomes.items()},
         },
+        # A journal that was asked to be in memory is not up, either.
         "journal": {"up": bool(snapshot.journal.up), "errors": snapshot.journal.errors},
         "spans": asdict(snapshot.deliveries),
         "vm_name": snapshot.vm_name,

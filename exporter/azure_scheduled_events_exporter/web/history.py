@@ -123,7 +123,7 @@ def _bar(life: Lifecycle, now: float) -> Markup:
         piece = tag("rect", class_=name, x=f"{at:.2f}%", y="3", width=f"{wide:.2f}%", height="10")
         pieces.append(piece)
     if deadline is not None:
-        at = min(100 * deadline / whole, 99.5)
+        at = min(100 * deadline / whole, 100 - _NARROWEST)  # visible, too, at the right end
         pieces.append(tag("rect", class_="deadline", x=f"{at:.2f}%", y="0", width="3", height="16"))
     return tag("svg", *pieces, class_="bar", width="100%", height="16", aria_hidden="true")
 

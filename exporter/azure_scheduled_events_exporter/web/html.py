@@ -62,6 +62,7 @@ def filled(template: str, **values: Child) -> Markup:
 
 @cache
 def _template(name: str) -> Template:
+    """Return the file without line breaks and indentation, which would be text of the page."""
     return Template(re.sub(r"\n\s*", "", file_text(name)))
 
 

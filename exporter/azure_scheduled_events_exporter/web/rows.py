@@ -37,6 +37,7 @@ PAST_COLUMNS = (
     "Outcome",
     "EventId",
 )
+_LONGEST_REFUSAL = 60  # characters of the reason why a document was refused
 DOCUMENT_COLUMNS = ("Number", "Came", "Incarnation", "Events", "Bytes", "Refused")
 
 
@@ -110,7 +111,7 @@ def document_row(number: int, document: RecordedDocument) -> tuple[str, ...]:
         incarnation,
         events,
         str(len(document.body)),
-        document.refused[:60],
+        document.refused[:_LONGEST_REFUSAL],
     )
 
 

@@ -16,7 +16,8 @@ from .wording import standing, title
 def in_order(lives: Iterable[Lifecycle]) -> list[Lifecycle]:
     """Return the events by importance.
 
-    Those of this VM come first, then those that have started, then by NotBefore.
+    Those that may affect this VM come before those of other VMs. Among each, Started ones come
+    first, then the others by NotBefore.
     """
     never = float("inf")
     return sorted(

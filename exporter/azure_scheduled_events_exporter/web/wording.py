@@ -20,7 +20,7 @@ LONGEST_TEXT = 500
 """Maximum number of characters shown of a text from IMDS; ``/api/v1/events`` has the whole text."""
 
 _MINUTE = 60.0
-_NOISE = PAUSE_BOUNDS[0]
+_NOISE = PAUSE_BOUNDS[0]  # seconds: shorter pauses and smaller clock steps are not measured well
 _MOST_UNITS = 3
 _UNITS = (("d", 86400), ("h", 3600), ("m", 60), ("s", 1))
 
@@ -169,8 +169,8 @@ def length(seconds: float) -> str:
     Fractions of a second are cut off, and units at the end of which there are none.
     """
     rest = int(seconds)
-    parts: list[str] = []
-    told = 0
+    parts: list[str] = []  # from the first unit of which there are any
+    told = 0  # how many parts are written: up to the last of which there are any
     for unit, size in _UNITS:
         count, rest = divmod(rest, size)
         if count or parts:

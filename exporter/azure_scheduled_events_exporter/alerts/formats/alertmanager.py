@@ -1,7 +1,8 @@
-"""Generates the configuration of Alertmanager.
+"""Generates the configuration of Alertmanager, in three forms.
 
-It is written whole, to append to one, and for kube-prometheus-stack. Each file is loaded as it is:
-nothing in it needs a setting of Alertmanager's ``global``.
+These are a whole file, items to append to a file that a team has, and values for the chart
+kube-prometheus-stack. Alertmanager loads each as it is: nothing in it needs a setting of
+Alertmanager's ``global``.
 """
 
 from collections.abc import Mapping
@@ -19,7 +20,7 @@ _TEXT = '{{ template "azure_scheduled_events.text" . }}'
 _PREFIX = "azure-"
 """Begins the names of our receivers beside those of a team."""
 RESEND_DELAY = "10s"
-"""How often Prometheus has to send its alerts again; its default is a minute.
+"""What ``--rules.alert.resend-delay`` of Prometheus has to be; its default is a minute.
 
 An Alertmanager that restarts has to know of a maintenance before the alerts that it inhibits have
 waited for their ``group_wait``.
@@ -39,6 +40,7 @@ _MERGED = """\
 """Helm's template of a configuration: all that the chart's values have, and our items in its lists.
 
 Helm replaces lists, so a values file with lists of Alertmanager's would delete those of a team.
+Where two dictionaries of ``merge`` have the same key, the first one counts.
 """
 
 
@@ -60,10 +62,11 @@ def alertmanager_config(settings: Settings) -> str:
 
 
 def fragment(settings: Settings) -> str:
-    """Return the items for a configuration that a team has, each with the words where.
+    """Return items to append to a configuration that a team has, each below a comment with where.
 
     Alertmanager loads it as it is, so that it can be checked before it is copied.
     """
+    # By key of the configuration: what it has, and the comment above it.
     parts: Mapping[str, tuple[Any, str]] = {
         "templates": (_TEMPLATE_FILES, "Append this item to your `templates`, and copy its files."),
         "route": (
@@ -125,7 +128,8 @@ class _Integration:
     """One way in which a receiver notifies.
 
     Attributes:
-        setting: which setting has its address or key; empty, it is left out.
+        setting: which setting has its address or key. If that is empty, the integration is left
+            out.
         key: its list in the configuration of a receiver.
         config: its only item there.
     """
@@ -152,7 +156,8 @@ def _receivers(settings: Settings, prefix: str = "") -> list[dict[str, Any]]:
         chat,
     )
     tickets = receiver("tickets", _webhook(settings, "tickets.webhook-url"), _mail(settings), chat)
-    return [pager, tickets, receiver("show")]
+    show = receiver("show")  # notifies nobody: its alerts are only seen in Alertmanager
+    return [pager, tickets, show]
 
 
 def _pagerduty(settings: Settings) -> _Integration:

@@ -30,6 +30,7 @@ _TICKET = 2
 _SHOWN = 3
 _EVALUATION = "1m"
 _INTERVAL = "PT1M"
+# A scraped series of the recordings, with its matchers and offset, if it has them.
 _RAW = re.compile(rf"((?:{SEEN}|{EVENT_IMPACT})(?:{{[^}}]*}})?)((?: offset \w+)?)")
 _WINDOW = "2m"  # an eviction can begin and end between two evaluations
 
@@ -71,7 +72,11 @@ def ama_metrics_config(settings: Settings) -> str:
 
 
 def _each_minute(settings: Settings) -> Settings:
-    """Return the settings with Azure's interval: a rule that reads itself looks further back."""
+    """Return the settings with Azure's interval of evaluation.
+
+    A rule that reads what it recorded before looks back by a number of evaluations, so the interval
+    decides how far.
+    """
     return Settings({**settings.values, "evaluation.interval": _EVALUATION})
 
 
@@ -123,7 +128,8 @@ def _rule(rule: Alert | Recording, settings: Settings) -> dict[str, Any]:
 def _expression(alert: Alert, settings: Settings) -> str:
     """Return the expression with the names of VMs as labels, since texts cannot query.
 
-    The last vector has each event or target, so that no alert is lost if nobody knows the names.
+    The last vector, ``every``, has each event or target, so that no alert is lost if nobody knows
+    the names.
     """
     if "{vms}" in alert.summary:
         known = f'{INFO}{{resource_group!=""}}'
@@ -137,7 +143,10 @@ def _expression(alert: Alert, settings: Settings) -> str:
 
 
 def _named(expression: str, keys: str, names: str, vectors: tuple[str, str, str]) -> str:
-    """Return the expression with the labels ``names``, from the first vector that has its keys."""
+    """Return the expression with the labels ``names``, from the first vector that has its keys.
+
+    The factor is always 1, so that the value stays: that of an info metric, or ``* 0 + 1``.
+    """
     now, before, every = vectors
     return (
         f"({expression})\n"

@@ -5,6 +5,7 @@ names of VMs as labels. Grafana gives a text the labels of every query whose lab
 the alert (``$values``). They are no labels of the alert, which stays the same if a name changes.
 """
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,10 +21,11 @@ from .yaml_text import to_yaml
 
 # Grafana's default min_interval: it evaluates no group more often, and in steps of it.
 _LEAST_SECONDS = 10
-_WINDOW = 600  # seconds
+# Grafana requires a time range, in seconds. These queries are instant: only its end counts.
+_WINDOW = 600
 # The PromQL has decided already: any value, 0 and negative ones too, is an alert.
 _ANY_VALUE = -1e15
-_LONGEST_UID = 40
+_LONGEST_UID = 40  # characters, Grafana's limit
 _EXPRESSION = "__expr__"
 _EXPRESSIONS = {"type": _EXPRESSION, "uid": _EXPRESSION}
 """The data source of what Grafana computes itself."""
@@ -40,7 +42,7 @@ def grafana_rules(settings: Settings) -> str:
 
 
 def _group(group: Group, settings: Settings) -> dict[str, Any]:
-    steps = -(-round(parse_duration(group.interval)) // _LEAST_SECONDS)
+    steps = math.ceil(round(parse_duration(group.interval)) / _LEAST_SECONDS)
     return {
         "orgId": 1,
         "name": group.name,
@@ -68,9 +70,10 @@ def _rule(alert: Alert, settings: Settings) -> dict[str, Any]:
 
 
 def _steps(alert: Alert, settings: Settings) -> list[dict[str, Any]]:
-    """Return the query, its last values, and a condition per series; then the names of VMs.
+    """Return the query A, its last values B, and a condition C for each series of them.
 
-    One condition for all series would lose their labels.
+    If texts need names of VMs, their query D and its last values follow. One condition for all
+    series would lose their labels.
     """
     source = settings.text("grafana.datasource")
     condition = {

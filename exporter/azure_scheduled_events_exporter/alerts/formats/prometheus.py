@@ -31,7 +31,10 @@ def annotations(alert: Alert, settings: Settings, form: Form = FOR_RULES) -> dic
 
 
 def rules_version() -> str:
-    """Return the version of the exporter with a hash of its rules, such as ``1.2.3+0a1b2c3d``."""
+    """Return the version of the exporter with a hash of its rules, such as ``1.2.3+0a1b2c3d``.
+
+    The hash is of the rules by default settings, without :data:`VERSION_ANNOTATION`.
+    """
     content = to_yaml([_group(group, Settings()) for group in groups(Settings())])
     return f"{__version__}+{hashlib.sha256(content.encode()).hexdigest()[:8]}"
 
@@ -66,7 +69,8 @@ def prometheus_rule_resource(settings: Settings) -> str:
 
 def _rule_groups(settings: Settings) -> dict[str, Any]:
     content = [_group(group, settings) for group in groups(settings)]
-    for rule in content[-1]["rules"]:
+    of_exporters = content[-1]  # the last group
+    for rule in of_exporters["rules"]:
         if rule.get("alert") == NO_EXPORTERS:
             rule["annotations"][VERSION_ANNOTATION] = rules_version()
     return {"groups": content}

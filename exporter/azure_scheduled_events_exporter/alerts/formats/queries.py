@@ -26,7 +26,10 @@ UNKNOWN_TIME = "(time unknown)"
 NO_VMS = "the VMs of event"
 
 UTC: Final = r'reReplaceAll "(\\.[0-9]+)? \\+0000" ""'
-"""Prometheus writes ``2026-11-28 11:52:52 +0000 UTC``."""
+"""Shortens a time as Prometheus writes it.
+
+``2026-11-28 11:52:52.5 +0000 UTC`` becomes ``2026-11-28 11:52:52 UTC``.
+"""
 
 SHORT_TYPE: Final = f'reReplaceAll "^(.{{{LONGEST_TYPE}}}).+" "${{1}}…"'
 SHORT_GROUP: Final = f'reReplaceAll "^(.{{{LONGEST_GROUP}}}).+" "${{1}}…"'

@@ -26,7 +26,10 @@ _BESIDE = ("Overdue", "StartedTooLong", "NotApproved", "DegradedHost")
 
 
 def times(settings: Settings, prefix: str = "") -> dict[str, Any]:
-    """Return the receiver and times of what no other route names."""
+    """Return the receiver, grouping and times of alerts that no route below names.
+
+    ``prefix`` begins the receiver's name.
+    """
     return {
         "receiver": f"{prefix}tickets",
         "group_by": ["alertname", "job"],
@@ -113,14 +116,15 @@ def _inhibition(
     return {
         "source_matchers": [*source],
         "target_matchers": [*target],
-        "equal": [*dict.fromkeys(equal)],
+        "equal": [*dict.fromkeys(equal)],  # each once: settings may name a label again
     }
 
 
 def _maintenance(settings: Settings) -> Iterator[dict[str, Any]]:
-    """What the owner of a VM need not hear while Azure works on it: nothing, unless asked for.
+    """Yield the inhibitions of a team's own alerts while Azure works on their VM.
 
-    An alert without the label would count as equal to any other without it, so both must have it.
+    There are none unless the setting ``maintenance.targets`` names alerts. An alert without the
+    label would count as equal to any other without it, so both must have it.
     """
     labels = dict.fromkeys(item.partition("=")[0] for item in settings.items("maintenance.equal"))
     for target in settings.items("maintenance.targets"):
@@ -134,6 +138,10 @@ def _maintenance(settings: Settings) -> Iterator[dict[str, Any]]:
 
 
 def _matchers(target: str) -> list[str]:
+    """Return the matchers of an item of ``maintenance.targets``.
+
+    It is a key of :data:`MAINTENANCE_TARGETS`, matchers with commas, or the name of an alert.
+    """
     if target in MAINTENANCE_TARGETS:
         return [f'alertname=~"{MAINTENANCE_TARGETS[target]}"']
     found = []
@@ -141,4 +149,6 @@ def _matchers(target: str) -> list[str]:
         label, sign, quoted, plain = match.groups()
         value = plain if quoted is None else quoted
         found.append(f'{label}{sign}"{value}"')
-    return found or [f'alertname="{target}"']
+    if not found:
+        return [f'alertname="{target}"']
+    return found

@@ -20,6 +20,7 @@ from azure_scheduled_events_exporter.times import format_duration
 
 _WIDTH = 120
 _LEADER = re.compile(r"^( *)- (?:name|record|alert): (\S+)$", re.MULTILINE)
+"""The line of the file at which a group, a recording or an alert begins: indentation and name."""
 _RECORDING = re.compile(r"azure_scheduled_events(:\w+)")
 
 _WORDS: Mapping[str, str] = {

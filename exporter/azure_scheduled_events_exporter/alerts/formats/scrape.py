@@ -14,11 +14,15 @@ from azure_scheduled_events_exporter.times import format_duration, parse_duratio
 from .yaml_text import to_yaml
 
 _NAME = "azure-scheduled-events-exporter"
-_LONGEST_SCRAPE = 10.0
-"""Seconds, as Prometheus ships: a target that hangs is down no later than one that refuses."""
-_SUBSCRIPTION = "00000000-0000-0000-0000-000000000000"
+_DEFAULT_TIMEOUT = 10.0
+"""Prometheus' own default of ``scrape_timeout``, in seconds.
+
+Prometheus refuses a job whose timeout is longer than its interval.
+Source: https://prometheus.io/docs/prometheus/latest/configuration/configuration/#scrape_config
+"""
+_SUBSCRIPTION = "00000000-0000-0000-0000-000000000000"  # to be replaced by the reader
 _PORT = 10169
-_TARGETS = ["10.0.0.4:10169"]
+_TARGETS = [f"10.0.0.4:{_PORT}"]  # an example, to be replaced too
 _MOUNTED_TARGETS = "/etc/prometheus/configmaps/azure-scheduled-events-targets/targets.json"
 
 
@@ -27,11 +31,12 @@ class Discovery:
     """One way in which Prometheus finds its targets.
 
     Attributes:
-        job: its keys in a scrape job.
-        resource: the same in a ScrapeConfig, None if the operator has something better.
-        job_in_cluster: those keys of ``job`` that differ if Prometheus runs in a cluster.
-        notes: what to know about it, for both.
-        notes_in_cluster: what to know besides if Prometheus runs in a cluster.
+        job: its keys in a scrape job of Prometheus.
+        resource: its keys in the ``spec`` of a ScrapeConfig. None for pods, for which the chart has
+            a PodMonitor.
+        notes: comments at the top of every file with this discovery.
+        notes_in_cluster: more comments, in files for a Prometheus that runs in a cluster.
+        job_in_cluster: what replaces keys of ``job`` in such a file.
     """
 
     job: Mapping[str, Any]
@@ -145,11 +150,11 @@ DISCOVERIES: Mapping[str, Discovery] = {
     "kubernetes": _KUBERNETES,
 }
 OF_VMS = tuple(name for name, each in DISCOVERIES.items() if each.resource is not None)
-"""The discoveries of VMs outside a cluster."""
+"""The discoveries of VMs outside a cluster: all but that of pods."""
 
 
 def scrape_example(name: str, settings: Settings) -> str:
-    """Return a whole configuration with one discovery."""
+    """Return a whole configuration of Prometheus that scrapes by the discovery ``name``."""
     config = {
         "global": {"scrape_interval": "30s", "evaluation_interval": "30s"},
         "rule_files": ["prometheus-rules.yml"],
@@ -160,7 +165,10 @@ def scrape_example(name: str, settings: Settings) -> str:
 
 
 def additional_scrape_config(name: str, settings: Settings) -> str:
-    """Return a list with the job, to append to one of a Prometheus that runs in a cluster."""
+    """Return a list of one scrape job, for a Prometheus in a cluster that scrapes VMs outside.
+
+    Its reader appends the item to a list of their own.
+    """
     head = (
         "For VMs outside the cluster: append this item to the list",
         "prometheus.prometheusSpec.additionalScrapeConfigs of the values of kube-prometheus-stack,",
@@ -197,7 +205,7 @@ def scrape_config_resource(name: str, settings: Settings) -> str:
 
 
 def scrape_job(name: str, settings: Settings) -> dict[str, Any]:
-    """Return the job alone."""
+    """Return the scrape job of the discovery ``name``, as Prometheus' configuration has it."""
     interval = _interval(settings)
     return {
         "job_name": _NAME,
@@ -209,14 +217,18 @@ def scrape_job(name: str, settings: Settings) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class _Interval:
+    """Times of a scrape job, as Prometheus writes durations."""
+
     every: str
     timeout: str
 
 
 def _interval(settings: Settings) -> _Interval:
-    """Return the times of the job.
+    """Return the interval of the setting, and the timeout that goes with it.
 
-    They make a page come in time: a VM that is evicted has 30 seconds or less.
+    Each job names both. The defaults of Prometheus, such as one scrape a minute, could be too slow
+    for an eviction, which has a notice of 30 seconds or less.
     """
     seconds = parse_duration(settings.text("scrape.interval"))
-    return _Interval(format_duration(seconds), format_duration(min(seconds, _LONGEST_SCRAPE)))
+    timeout = min(seconds, _DEFAULT_TIMEOUT)
+    return _Interval(format_duration(seconds), format_duration(timeout))

@@ -25,12 +25,14 @@ _Dumper.add_representer(
 
 
 def to_yaml(data: Any, *comments: str, note: bool = True) -> str:
-    """Return ``data`` as YAML that begins with ``comments``, and a note that it is generated.
+    """Return ``data`` as YAML, below a head of ``comments``, one a line.
 
-    Without data, it is the comments alone.
+    With ``note``, the head ends with the note that the text is generated. If ``data`` is None, the
+    head is all.
     """
     lines = [*comments, NOTE] if note else comments
     head = "".join(f"# {line}".rstrip() + "\n" for line in lines)
     if data is None:
         return head
+    # The width keeps each text on one line: PyYAML would fold it at 80 characters.
     return head + yaml.dump(data, Dumper=_Dumper, sort_keys=False, width=10_000, allow_unicode=True)

@@ -41,11 +41,9 @@ def check_inhibition(
     marked = {**own, "alertname": MAINTENANCE, "severity": info, "component": "maintenance"}
     texts = {"summary": f"{DRILL}: {name}.", "description": MARK}
     try:
-        # Alertmanager has to know the inhibiting alert first, or the team's own one notifies.
-        team.put(marked, texts, ends_in=KEPT_SECONDS)
-        _held(team, MAINTENANCE, timeout, doctor)
-        team.put(own, texts, ends_in=KEPT_SECONDS)
-        found = _held(team, name, timeout, doctor)
+        for each in (marked, own):
+            team.put(each, texts, ends_in=KEPT_SECONDS)
+            found = _held(team, each["alertname"], timeout, doctor)
     finally:
         for each in (own, marked):
             team.put(each, texts, ends_in=0)
@@ -58,10 +56,7 @@ def check_inhibition(
 
 
 def _held(team: Team, name: str, timeout: float, doctor: str) -> HeldAlert:
-    """Return the drill's alert called ``name`` once Alertmanager has it.
-
-    Raises ExporterError: it does not have it after ``timeout`` seconds.
-    """
+    """Return the alert ``name`` once Alertmanager has it; ExporterError: not in time."""
     found = until(lambda: team.holding(_MATCHER, name), time.monotonic() + timeout)
     if found is None:
         raise ExporterError(
