@@ -85,8 +85,9 @@ def _row(
     )
 
 
-_NOT_BEFORE = "Unless somebody approves the event, it begins at its announced time or later."
-_DRAIN = "Drain the VM (each one, if the event names several)"
+_NOT_BEFORE = "The event does not begin before that time, unless somebody approves it."
+_DRAIN = "Drain each VM that the event names"
+_COPY = "copy what you need from its ephemeral disks"
 _APPROVE = (
     "To begin at once, approve the event (the runbook has the command). It then begins for all of"
     " its VMs, so wait until all are drained."
@@ -98,7 +99,8 @@ _ANNOUNCED: Mapping[str, tuple[str, str]] = {
         "Azure deletes {vms} {when}.",
         (
             f"{_DRAIN}, and save now whatever exists only on it. Nothing stops the deletion. The"
-            " activity log of the resource group says who deleted the VM, or scaled its set in."
+            " activity log of the resource group says who asked for the deletion, or reduced the"
+            " scale set."
         ),
     ),
     EventType.PREEMPT: (
@@ -110,17 +112,17 @@ _ANNOUNCED: Mapping[str, tuple[str, str]] = {
     ),
     EventType.REDEPLOY: (
         "Azure moves {vms} to another host {when}.",
-        f"{_DRAIN}, and save its ephemeral disks, before the event begins. {_APPROVE}",
+        f"{_DRAIN}, and {_COPY}, before the event begins. {_APPROVE}",
     ),
     EventType.REBOOT: (
         "Azure reboots {vms} {when}.",
-        f"{_DRAIN} before the event begins. {_APPROVE}",
+        f"{_DRAIN}, before the event begins. {_APPROVE}",
     ),
     EventType.FREEZE: (
         "Azure pauses {vms} {when}.",
         (
-            "Move leaders and primaries away before it begins, if they do not survive a pause. The"
-            " dashboard shows how long a pause Azure has announced."
+            "For the announced length of the pause, see the dashboard. Move leaders and primaries"
+            " away before the event begins, if they do not survive a pause."
         ),
     ),
 }
@@ -148,7 +150,8 @@ _EVENT_ALERTS = (
         "critical",
         "A Reboot or Redeploy had already started when it was first seen.",
         "Down without notice: {vms} {when}.",
-        "Azure did not announce this {event_type}. That happens when a host fails. {loss}",
+        "Azure did not announce this {event_type}. That happens when a host fails. Memory is lost,"
+        " and ephemeral disks (temporary and local) may be lost, too. Other disks are kept.",
         "Check that other VMs took over the work. Wait for the VM: if it is not back after 15"
         " minutes, the alert AzureScheduledEventVmNotBack follows.",
     ),
@@ -159,8 +162,9 @@ _EVENT_ALERTS = (
         "A user requested an event, such as a restart in the portal or a scale-in.",
         "User-requested {event_type}: {vms} {when}.",
         "{loss}",
-        f"{_DRAIN}, unless that is done. If you do not know of the request, look in the activity"
-        " log of the resource group for who made it.",
+        "If there is still time, drain each VM that the event names, unless that is done. If you"
+        " do not know of the request, look in the activity log of the resource group for who made"
+        " it.",
     ),
     _row(
         Events(Kind.UNKNOWN_TYPE, (), OTHER_HOLD),
@@ -170,7 +174,7 @@ _EVENT_ALERTS = (
         "Unknown event type {event_type}: {vms} {when}.",
         "This version of the exporter does not know what such an event does. Expect to lose memory"
         " and ephemeral disks (temporary and local), as in a Redeploy.",
-        f"{_DRAIN}, and save its ephemeral disks, before the event begins.",
+        f"{_DRAIN}, and {_COPY}, before the event begins.",
     ),
     _row(
         Events(Kind.FAR_AHEAD, (), NO_IMPACT_HOLD, but=EventType.TERMINATE),
@@ -181,9 +185,10 @@ _EVENT_ALERTS = (
         "Azure plans a {event_type} of {vms} {when}.",
         "{loss} Azure announces an event this early when it expects the host to fail. If the host"
         " fails sooner, the VM goes down without notice.",
-        "If it is a Freeze, be ready for a pause of seconds. Otherwise, soon, at a quiet hour,"
-        " drain the VM and save its ephemeral disks. Then redeploy it, or approve the event, which"
-        " then begins at once for all of its VMs.",
+        "If it is a Freeze, be ready for a pause of seconds. Otherwise, drain each VM that the"
+        " event names, and copy what you need from its ephemeral disks. Then redeploy it, as"
+        " Microsoft recommends: that moves it to a healthy host at once. Do this within a day; it"
+        " need not be at night.",
         told="{ahead}",
     ),
     _row(
@@ -193,8 +198,8 @@ _EVENT_ALERTS = (
         "Azure advises that a Spot VM may be evicted.",
         "Azure may soon evict {vms}.",
         "Nothing is scheduled yet, so the time is unknown. An eviction deletes or deallocates the"
-        " VM: memory and ephemeral disks (temporary and local) are lost. Its notice is 30 seconds,"
-        " or less.",
+        " VM: memory and ephemeral disks (temporary and local) are lost. An eviction comes with"
+        " 30 seconds' notice or less.",
         "Move the work to another VM now, if you can.",
     ),
 )

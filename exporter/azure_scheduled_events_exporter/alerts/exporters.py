@@ -135,7 +135,7 @@ def _exporter_down(settings: Settings) -> Alert:
             "Events of its VM are not seen, unless other VMs of the same scale set or availability"
             " set show them."
         ),
-        advice="Check that the VM is up, then restart the exporter.",
+        advice="If the VM is down, start it. If it is up, restart the exporter.",
         dashboard=_BOARD,
         meaning=(
             "More than 20 % of the scrapes of an exporter have failed for 10 minutes. The alert"
@@ -176,7 +176,10 @@ def _journal_not_on_disk() -> Alert:
         expression=f"avg_over_time({METRIC}journal_up[2m]) < 0.9",
         severity="warning",
         summary="The Scheduled Events exporter of {vm} cannot write its journal.",
-        description=("Its records of events wait in memory until the disk works again."),
+        description=(
+            "Events are still seen and alerted on. The exporter's records of them wait in memory"
+            " until the disk works again."
+        ),
         advice=(
             "Free space on the disk of the journal, or mount it again. Do not restart the exporter"
             " before that: it would lose these records."
@@ -205,14 +208,11 @@ def _approval_refused() -> Alert:
         """),
         severity="warning",
         summary="IMDS refused an approval by the Scheduled Events exporter of {vm}.",
-        description=(
-            "The approval was for {refused}. It is not urgent: the exporter asks again, and without"
-            " an approval the event begins at its announced time or later. IMDS is Azure's metadata"
-            " service of the VM."
-        ),
+        description="{refused}",
         advice=(
-            "Have the VM drained by then. If you want the event sooner, read in the log of the"
-            " exporter why IMDS refused."
+            "Drain each VM that the event names, before it begins. The refusal itself needs nothing"
+            " from you: the exporter asks again. The exporter's log says why IMDS refused. IMDS is"
+            " Azure's metadata service of the VM."
         ),
         dashboard=_BOARD,
         meaning=(
@@ -308,14 +308,14 @@ def _hook_failed() -> Alert:
             )
         """),
         severity="warning",
-        summary="The hook on {hook_vm} {hook_outcome} in phase {phase} of {hook_event}.",
+        summary="{hook_vm} {hook_state}: its hook {hook_outcome} {hook_event}.",
         description=(
             "The hook is the command that drains the VM and puts it back into service. Its log says"
             " what went wrong."
         ),
         advice=(
-            "After prepare, drain the VM by hand before the event begins. After recover, put the VM"
-            " back into service by hand."
+            "If the hook failed before the event, drain the VM by hand before the event begins. If"
+            " it failed after the event, put the VM back into service by hand."
         ),
         told="{by_hand}",
         dashboard=_BOARD,

@@ -40,7 +40,10 @@ def _overdue() -> Alert:
         severity="warning",
         summary="A {event_type} of {vms} was due at {time} and has not started.",
         description="It may start at any moment. {loss}",
-        advice="Drain the VM if it is not drained, and keep it so.",
+        advice=(
+            "Drain each VM that the event names, unless that is done, and copy what you need from"
+            " the disks that are lost. Keep it drained until the event has ended."
+        ),
         dashboard="event",
         meaning=f"An event is still Scheduled {_OVERDUE // 60} minutes after its NotBefore.",
         ends="The alert resolves when the event starts, is moved to a later time, or ends.",
@@ -107,9 +110,9 @@ def _paused_longer() -> Alert:
             " that time: sessions and leases may be lost."
         ),
         advice=(
-            "Check the services of the VM, and restart those that have lost their sessions. If they"
-            " do not survive such a pause, move them away before the next Freeze (the runbook says"
-            " how)."
+            "Check the services of the VM, and restart those that have lost their sessions."
+            " Before the next Freeze, move away the services that do not survive such a pause (the"
+            " runbook says how)."
         ),
         dashboard="event",
         meaning=(

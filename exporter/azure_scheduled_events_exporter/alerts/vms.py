@@ -301,17 +301,16 @@ def _scale_set_hit() -> Alert:
         """),
         severity="critical",
         summary=(
-            "{value humanizePercentage} of the VMs of scale set {scale_set}{place} are away or"
-            " about to be."
+            "{value humanizePercentage} of the VMs of scale set {scale_set}{place} are down or"
+            " about to go down."
         ),
         description=(
-            "Two or more events at the same time hit {away}. The time says when each VM goes or"
-            " went away. Capacity, memory and ephemeral disks (temporary and local) may be lost"
-            " together."
+            "Two or more events at the same time take down {away}. Capacity, memory and ephemeral"
+            " disks (temporary and local) may be lost together."
         ),
         advice=(
-            "Add capacity elsewhere now. If VMs of the scale set are left, shed load before they"
-            " are overloaded."
+            "Add capacity elsewhere. Drain the VMs whose time has not come yet. If other VMs of the"
+            " set are left, shed load before they are overloaded."
         ),
         dashboard="fleet?resource_group=resource_group",
         meaning=(
@@ -320,8 +319,9 @@ def _scale_set_hit() -> Alert:
             " that follow one another do not raise this alert."
         ),
         ends=(
-            "The alert resolves when less than half of the VMs of the scale set are away, or when"
-            " all that are away belong to one event, or to events that a user requested."
+            "The alert resolves when less than half of the VMs of the scale set are down or about"
+            " to go down, or when only one event is left. Events that a user requested do not count"
+            " as events here, but their VMs count as down."
         ),
     )
 
@@ -344,8 +344,9 @@ def _not_back(settings: Settings) -> Alert:
             " run."
         ),
         advice=(
-            "Look at the VM's state in Azure. If it is stopped, start it. If it runs but nothing on"
-            " it answers, redeploy it (ephemeral disks are lost). If that fails, replace it."
+            "Look at the VM's state in Azure. If it is stopped, start it. If its services answer,"
+            " restart only the exporter. If it runs but nothing on it answers, redeploy it"
+            " (ephemeral disks are lost). If that fails, replace it."
         ),
         dashboard="vm?vm=vm_name",
         meaning=(

@@ -32,7 +32,7 @@ https://github.com/Azure/karpenter-provider-azure/issues/1769.
 """
 
 LONG_DISCONNECTION = (
-    "If it is a live migration, which the event does not say, TCP connections can be cut for"
+    "It may be a live migration (the event does not say): then TCP connections can be cut for"
     " minutes."
 )
 """https://github.com/Azure/AKS/issues/3719"""

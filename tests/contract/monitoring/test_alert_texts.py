@@ -25,6 +25,7 @@ from support.stories.story import (
     Row,
     Story,
     hit,
+    info,
     member,
     moment,
     of,
@@ -232,7 +233,7 @@ OTHERS = (  # alert, at which minute, summary, board
     (
         "ScaleSetHit",
         10,
-        "50% of the VMs of scale set web (resource group rg) are away or about to be.",
+        "50% of the VMs of scale set web (resource group rg) are down or about to go down.",
         "fleet?var-resource_group=rg",
     ),
 )
@@ -265,12 +266,17 @@ TIMES = (  # alert, at which minute, a part of its text
     (
         "HookFailed",
         16,
-        f"The hook on e (resource group rg) timed out in phase prepare of the Reboot at {UTC}.",
+        f"e (resource group rg) may not be drained: its hook timed out before the Reboot at {UTC}.",
     ),
     ("HookFailed", 16, "Drain the VM by hand before the event begins."),
-    ("ApprovalRefused", 2, f"The approval was for the Reboot at {UTC} (event G)."),
+    (
+        "HookFailed",
+        16,
+        "a (resource group rg) may not be back in service: its hook failed after a Reboot.",
+    ),
+    ("ApprovalRefused", 2, f"The Reboot of g, h still begins at {UTC} or later (event G)."),
     ("PausedLonger", 2, f"It was paused by the Freeze that began at {UTC}."),
-    ("ScaleSetHit", 10, f"hit a ({UTC}), a2 ({UTC}), a3 ({UTC})."),
+    ("ScaleSetHit", 10, f"take down a (at {UTC}), a2 (at {UTC}), a3 (at {UTC})."),
 )
 
 
@@ -278,6 +284,7 @@ TIMES = (  # alert, at which minute, a part of its text
 def test_times(name: str, minute: int, part: str, tmp_path: Path) -> None:
     """Alerts about hooks, approvals, pauses and scale sets say when the event begins or began."""
     timeout = 'event_type="Reboot",phase="prepare",outcome="timeout"'
+    failed = 'event_type="Reboot",phase="recover",outcome="failed"'
     rows = (
         *(row for vm in ("a", "a2", "a3", "c", "e", "g") for row in scraped(vm, "1x200")),
         *hit("a", "1x200", 600),
@@ -286,10 +293,12 @@ def test_times(name: str, minute: int, part: str, tmp_path: Path) -> None:
         moment("impact_timestamp_seconds", "c", "O", "Freeze", "600x200"),
         paused_longer("c", "O", "Freeze", "12x200"),
         of("hook_runs_total", "e", "0x60 1x100", timeout),
+        of("hook_runs_total", "a", "0x60 1x100", failed),
         moment("impact_timestamp_seconds", "e", "H", "Reboot", "600x200"),
         of("approval_requests_total", "g", "0x4 1x100", 'outcome="rejected"'),
         moment("approval_due_timestamp_seconds", "g", "G", "Reboot", "60x200"),
         moment("impact_timestamp_seconds", "g", "G", "Reboot", "600x200"),
+        info("g", "G", "Reboot", "announced", "1x200", more=',vms="g, h"'),
         *(member(vm, "1x200") for vm in ("a", "a2", "a3", "c", "e")),
     )
     assert part in _said(name, minute, rows, tmp_path)

@@ -24,6 +24,7 @@ MOST_NAMES = 10
 """Names of VMs in a text."""
 UNKNOWN_TIME = "(time unknown)"
 NO_VMS = "the VMs of event"
+UNKNOWN_REFUSED = "The event that the log of the exporter names still begins at its time or later."
 
 UTC: Final = r'reReplaceAll "(\\.[0-9]+)? \\+0000" ""'
 """Shortens a time as Prometheus writes it.
@@ -90,16 +91,18 @@ BEGUN = f"""\
 """
 
 REFUSED = f"""\
-{{{{ $refused := "an event that the log of the exporter names" -}}}}
+{{{{ $refused := "{UNKNOWN_REFUSED}" -}}}}
 {{{{ range printf "bottomk(1,\
  max by (event_id, event_type) ({EVENT_IMPACT}{{job=%[1]q,instance=%[2]q}})\
+ * on (event_id) group_left (vms)\
+ topk by (event_id) (1, max by (event_id, vms) ({INFO}{{job=%[1]q,instance=%[2]q}}))\
  and on (event_id) ({APPROVAL_DUE}{{job=%[1]q,instance=%[2]q}} < time()\
  unless on (event_id) {APPROVED}{{job=%[1]q,instance=%[2]q}} == 1))"\
  $labels.job $labels.instance | query -}}}}
 {{{{ $time := "an unknown time" }}}}{{{{ if gt (value .) 0.0 -}}}}
-{{{{ $time = humanizeTimestamp (value .) | {UTC} }}}}{{{{ end -}}}}
-{{{{ $refused = printf "the %s at %s (event %s)"\
- (label "event_type" .) $time (label "event_id" .) -}}}}
+{{{{ $time = printf "%s or later" (humanizeTimestamp (value .) | {UTC}) }}}}{{{{ end -}}}}
+{{{{ $refused = printf "The %s of %s still begins at %s (event %s)."\
+ (label "event_type" . | {SHORT_TYPE}) (label "vms" .) $time (label "event_id" .) -}}}}
 {{{{ end -}}}}
 """
 
@@ -127,7 +130,7 @@ AWAY = f"""\
  ({VM_AWAY}{{subscription_id=%q,resource_group=%q,scale_set=%q}}))"\
  $labels.subscription_id $labels.resource_group $labels.scale_set\
  | query | sortByLabel "vm_name" -}}}}
-{{{{ $name := printf "%s (%s)" (label "vm_name" $each)\
+{{{{ $name := printf "%s (at %s)" (label "vm_name" $each)\
  (humanizeTimestamp (value $each) | {UTC}) -}}}}
 {{{{ if eq $number 0 }}}}{{{{ $away = $name }}}}\
 {{{{ else if lt $number {MOST_NAMES} }}}}{{{{ $away = printf "%s, %s" $away $name }}}}\

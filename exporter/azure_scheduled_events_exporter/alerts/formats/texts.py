@@ -10,9 +10,10 @@ In the table, facts stand in braces:
 - ``{away}``: VMs of a scale set that are away, at most ten, each with the time of its impact.
 - ``{paused_vm}``, ``{announced}``: the VM of an exporter, and the pause that Azure announced for
   the event; ``{begun}``: when the event began; ``{seconds}``: the alert's value, in seconds.
-- ``{refused}``: the event whose approval was refused, with its time.
-- ``{hook_vm}``, ``{hook_outcome}``, ``{hook_event}``: the VM of a hook, what went wrong, and the
-  event that it was for; ``{by_hand}``: what is to be done instead of it.
+- ``{refused}``: a sentence about the event whose approval was refused: its VMs and its time.
+- ``{hook_vm}``, ``{hook_state}``: the VM of a hook, and in which state it may be;
+  ``{hook_outcome}``, ``{hook_event}``: what the hook did, and before or after which event;
+  ``{by_hand}``: what is to be done instead of it.
 - ``{place}``: the resource group of a VM, in parentheses; ``{time}``: the alert's value as a time.
 - ``{value FORMAT}``: the value of the expression; another word: the label with that name.
 
@@ -40,6 +41,7 @@ from .queries import (
     SHORT_TYPE,
     TARGET,
     TIME,
+    UNKNOWN_REFUSED,
     UNKNOWN_TIME,
     UTC,
 )
@@ -50,8 +52,9 @@ OF_TARGETS = ("{vm}", "{paused_vm}", "{hook_vm}")
 _FACT = re.compile(r"(?<!\{)\{(\w+)(?: (\w+))?\}")
 _UNKNOWN_LOSS: Final = "This version of the exporter does not know what such an event does."
 _AHEAD: Final = (
-    "Drain the VM soon, at a quiet hour, and save its ephemeral disks. Then redeploy it, or approve"
-    " the event, which then begins at once for all of its VMs (the runbook has the commands)."
+    "Drain each VM that the event names, and copy what you need from its ephemeral disks. Then"
+    " redeploy it, as Microsoft recommends: that moves it to a healthy host at once (the runbook"
+    " has the command). Do this within a day; it need not be at night."
 )
 _PAUSE_AHEAD: Final = (
     "Be ready for a pause of seconds. To choose its time, approve the event (the runbook has the"
@@ -60,7 +63,7 @@ _PAUSE_AHEAD: Final = (
 _PREPARE: Final = (
     "Drain the VM by hand before the event begins. If it has begun, check the VM when it is back."
 )
-_RECOVER: Final = "The VM may still be out of service: put it back into service by hand."
+_RECOVER: Final = "Put the VM back into service by hand."
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,15 +138,19 @@ def _ahead(label: str) -> str:
 def _hook(label: str) -> dict[str, str]:
     """Return the templates of what a hook has not done."""
     outcome = f"{label}outcome"
+
+    def by_phase(recover: str, prepare: str) -> str:
+        is_recover = f'if eq {label}phase "recover"'
+        return f"{{{{ {is_recover} }}}}{recover}{{{{ else }}}}{prepare}{{{{ end }}}}"
+
     return {
+        "hook_state": f"may not be {by_phase('back in service', 'drained')}",
         "hook_outcome": (
-            f'{{{{ if eq {outcome} "timeout" }}}}timed out'
-            f'{{{{ else if eq {outcome} "too_late" }}}}came too late'
-            "{{ else }}failed{{ end }}"
+            f'{{{{ if eq {outcome} "too_late" }}}}was too late for{{{{ else -}}}}\n'
+            f'{{{{ if eq {outcome} "timeout" }}}}timed out{{{{ else }}}}failed{{{{ end }}}} '
+            f"{by_phase('after', 'before')}{{{{ end }}}}"
         ),
-        "by_hand": (
-            f'{{{{ if eq {label}phase "recover" }}}}{_RECOVER}{{{{ else }}}}{_PREPARE}{{{{ end }}}}'
-        ),
+        "by_hand": by_phase(_RECOVER, _PREPARE),
     }
 
 
@@ -199,11 +206,12 @@ FOR_AZURE_MONITOR = Form(
         "paused_vm": "{{ $labels.vm_name }} (resource group {{ $labels.resource_group }})",
         "announced": "less",
         "begun": "a time that the dashboard shows",
-        "refused": "an event that the log of the exporter names",
+        "refused": UNKNOWN_REFUSED,
         "hook_vm": "{{ $labels.vm_name }} (resource group {{ $labels.resource_group }})",
-        "hook_outcome": "went wrong ({{ $labels.outcome }})",
+        "hook_state": "may not be drained, or not be back in service",
+        "hook_outcome": "went wrong ({{ $labels.outcome }}) in phase {{ $labels.phase }} of",
         "hook_event": "a {{ $labels.event_type }}",
-        "by_hand": f"After prepare: {_PREPARE} After recover: {_RECOVER}",
+        "by_hand": f"In phase prepare: {_PREPARE} In phase recover: {_RECOVER}",
         "seconds": "{{ $value | humanizeDuration }}",
         "place": " (resource group {{ $labels.resource_group }})",
         "time": "{{ $value | humanizeTimestamp }}",
@@ -250,7 +258,7 @@ FOR_GRAFANA = Form(
         "paused_vm": _grafana(f"{_GRAFANAS_VM}{_IN_GROUP}"),
         "announced": "less",
         "begun": "a time that the dashboard shows",
-        "refused": "an event that the log of the exporter names",
+        "refused": UNKNOWN_REFUSED,
         **_hook(".Labels."),
         "hook_vm": _grafana(f"{_GRAFANAS_VM}{_IN_GROUP}"),
         "hook_event": "a {{ .Labels.event_type }}",

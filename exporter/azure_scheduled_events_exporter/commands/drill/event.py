@@ -26,7 +26,7 @@ from .team import HeldAlert, Sent, Team
 KEPT_SECONDS: Final = 300
 """For how long Alertmanager keeps a posted alert that nobody resolves."""
 MARK: Final = "This is a drill: no VM is in danger."
-_CONFIRM: Final = "Nothing is to be done but to confirm that this message arrived."
+_CONFIRM: Final = "Tell whoever runs the drill that this message arrived; do nothing else."
 _ANNOUNCED_SECONDS: Final = 10
 _OTHERS_SECONDS: Final = 1
 """After the first notification, for those of other receivers."""
@@ -78,7 +78,7 @@ class Drill:
         texts = {
             **told,
             "summary": f"{DRILL}: {told['summary']}",
-            "description": f"{MARK} {_CONFIRM} In a real case: {told['description']}",
+            "description": f'{MARK} {_CONFIRM} The text of a real alert: "{told["description"]}"',
         }
         what = f"{self.alert.name} ({labels['severity']}) for {self._vm}"
         say(f"drill: {what}, posted to {self.team.shown}")
