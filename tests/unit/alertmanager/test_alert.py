@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from azure_scheduled_events_exporter.alertmanager.alert import Alert, alert_of
+from azure_scheduled_events_exporter.alertmanager.alert import alert_of
 from azure_scheduled_events_exporter.alertmanager.outbox import Wanted
 from azure_scheduled_events_exporter.alerts import Settings, resolve
 from azure_scheduled_events_exporter.alerts.pushed import pushed_alerts
@@ -70,17 +70,13 @@ def test_a_name_is_not_replaced() -> None:
     )
 
 
-def names(found: Wanted | None) -> tuple[list[str], list[str]] | None:
+def event_ids(found: Wanted | None) -> tuple[list[str], list[str]] | None:
     """Return the event ids of the alerts that fire, and of those that have ended."""
-
-    def ids(alerts: list[Alert]) -> list[str]:
-        return [alert.labels["event_id"] for alert in alerts]
-
-    return (
-        None
-        if found is None
-        else (ids(list(found.firing)), ids([alert for alert, _ in found.ended]))
-    )
+    if found is None:
+        return None
+    firing = [alert.labels["event_id"] for alert in found.firing]
+    ended = [alert.labels["event_id"] for alert, _ in found.ended]
+    return firing, ended
 
 
 def life(name: str, **more: object) -> Lifecycle:
@@ -104,12 +100,12 @@ def test_what_a_snapshot_requires() -> None:
         ended=(over, replace(over, scope=Scope.PEER)),
     )
     found = wanted(snapshot, CATALOG, {}, Timestamp(80.0))
-    assert names(found) == (["MINE"], ["OVER"])
+    assert event_ids(found) == (["MINE"], ["OVER"])
     assert found is not None
     [(_, seconds_since_the_end)] = found.ended
     assert seconds_since_the_end == 30.0
     unreadable = replace(snapshot, polls=Polls(up=False, partial=True))
-    assert names(wanted(unreadable, CATALOG, {}, Timestamp(80.0))) == (["MINE"], ["OVER"])
+    assert event_ids(wanted(unreadable, CATALOG, {}, Timestamp(80.0))) == (["MINE"], ["OVER"])
     unreachable = replace(snapshot, polls=Polls(up=False))
     assert wanted(unreachable, CATALOG, {}, Timestamp(80.0)) is None, (
         "no answer of IMDS says nothing about events"

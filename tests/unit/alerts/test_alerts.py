@@ -135,18 +135,31 @@ def test_mistyped_alerts_are_refused(name: str, value: str, complaint: str) -> N
 
 
 _SEV = "critical=sev1,warning=sev2,info=sev3"
+"""Another word for each level."""
 
 
 def test_levels_in_the_words_of_a_company() -> None:
-    """A level's word is that of all its alerts that have none of their own, and does the same."""
+    """The word that is set for a level is the severity of all its alerts, unless an alert has a
+    word of its own, and it pages or notifies as the level does.
+    """
     settings = resolve({"severities": f"{_SEV},Preempt=sev1,Freeze=sev3"})
     words = {each.name.removeprefix(PREFIX): each.severity for each in alerts(settings)}
     assert {*words.values()} == {"sev1", "sev2", "sev3"}
-    own = ("Reboot", "Preempt", "Overdue", "Freeze", "EvictionRisk")
-    assert [words[name] for name in own] == ["sev1", "sev1", "sev2", "sev3", "sev3"]
-    assert [pages(word, settings) for word in ("sev1", "sev2", "critical")] == [True, False, False]
-    told = [notifies(word, settings) for word in ("sev1", "sev2", "sev3", "info")]
-    assert told == [True, True, False, True]
+    expected = {
+        "Reboot": "sev1",
+        "Preempt": "sev1",  # a warning by default
+        "Overdue": "sev2",
+        "Freeze": "sev3",
+        "EvictionRisk": "sev3",
+    }
+    assert {name: words[name] for name in expected} == expected
+    assert pages("sev1", settings)
+    assert not pages("sev2", settings)
+    assert not pages("critical", settings), "no level has this word any more"
+    assert notifies("sev1", settings)
+    assert notifies("sev2", settings)
+    assert not notifies("sev3", settings)
+    assert notifies("info", settings), "the level info has another word, so this one is like any"
     assert pages("sev2", resolve({"severities": _SEV, "severities.paging": "sev1,sev2"}))
 
 
@@ -168,8 +181,10 @@ def test_levels_in_the_words_of_a_company() -> None:
 def test_severities_that_should_perhaps_page(
     severities: str, paging: str, words: list[str]
 ) -> None:
-    """A word is suspect if alerts that page have got it, but not if it is plainly one of tickets,
-    and so is the old name of a level.
+    """A word that does not page is suspect if alerts that page by default have it, unless it is
+    clearly the word of tickets. The name of a level that has another word now is suspect, too.
+
+    ``paging`` is the setting ``severities.paging``, and ``words`` are the suspect ones.
     """
     found = unrouted(resolve({"severities": severities, "severities.paging": paging}))
     assert [*found] == words
@@ -230,6 +245,7 @@ def test_rendered_values_file_says_the_values(tmp_path: Path) -> None:
     assert resolve({}).values == Settings().values
 
 
+# A valid value that is not the default, for each setting that cannot be "other" or an address.
 _OTHER = {
     "severities": "Reboot=page",
     "labels.add": "cloud=azure",
@@ -259,7 +275,8 @@ def test_every_setting_changes_something(name: str) -> None:
     """No setting is without effect."""
     value = _OTHER.get(name, "http://other.test" if name.endswith("url") else "other")
     changed = resolve({**_BEFORE, name: value})
-    # Alertmanager's are made fastest.
+    # ``any`` stops at the first difference, and the files of Alertmanager, which are first by name,
+    # are made fastest.
     files = sorted(file for file in GENERATED if not file.endswith("values.yaml"))
     assert any(GENERATED[file](changed) != _unchanged(file) for file in files)
 
@@ -280,7 +297,10 @@ def test_labels_and_severities() -> None:
 
 
 def test_readable() -> None:
-    """An operator can review the file: expressions are short, and recordings and settings few."""
+    """An operator can review the file: expressions are short, and recordings and settings few.
+
+    The limits are budgets: whoever needs more raises them on purpose.
+    """
     every = groups(Settings())
     assert [group.interval for group in every] == ["5s", "15s", "30s", "1m"]
     assert sum(len(group.recordings) for group in every) <= 14
@@ -302,7 +322,9 @@ def test_comments() -> None:
 
 
 def test_slow_evaluations() -> None:
-    """With slow evaluations no recording is stale before the next: groups differ less then."""
+    """If rules are evaluated once a minute, so is every group: one that is evaluated more rarely
+    would let its recordings become stale.
+    """
     slow = groups(resolve({"evaluation.interval": "60s"}))
     assert {group.interval for group in slow} == {"1m"}
 

@@ -29,7 +29,7 @@ def known() -> Lifecycles:
 
 def due(known: Lifecycles) -> Due:
     """Return the event, which an operator wants to approve now."""
-    return Due(known.current["A"], Approver.OPERATOR, "ada", 7)
+    return Due(known.current["A"], Approver.OPERATOR, who="ada", request=7)
 
 
 def requested(known: Lifecycles) -> Lifecycles:
