@@ -96,13 +96,23 @@ def runbook(life: Lifecycle) -> str:
     return RUNBOOKS[life.kind]
 
 
+def hook_status(run: HookRun) -> str:
+    """Return with which exit status or by which signal a hook's command has ended.
+
+    It follows the outcome, as in "failed with exit status 3"; ``""`` for the exit status 0, and if
+    neither is known.
+    """
+    if run.exit_status:
+        return f" with exit status {run.exit_status}"
+    if run.signal:
+        return f" with {run.signal}"
+    return ""
+
+
 def hook_run(run: HookRun) -> str:
     """Return what a hook did for an event."""
     text = f"{run.phase}: {HOOK_OUTCOMES.get(run.outcome or '', run.outcome or _NO_END)}"
-    if run.exit_status:
-        text += f" with exit status {run.exit_status}"
-    elif run.signal:
-        text += f" with {run.signal}"
+    text += hook_status(run)
     if run.duration is not None:
         text += f" after {length(run.duration)}"
     if run.seconds_left is not None and run.seconds_left >= 0:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from html.parser import HTMLParser
+from typing import Any
 
 import pytest
 
@@ -324,6 +325,25 @@ def test_what_a_script_did(
     assert rest.count(hooks.outcome(run, watch.life)) >= 2
 
 
+@pytest.mark.parametrize(
+    ("end", "said"),
+    [
+        pytest.param({"exit_status": 3}, "prepare failed with exit status 3", id="status"),
+        pytest.param({"signal": "SIGSEGV"}, "prepare failed with SIGSEGV", id="signal"),
+        pytest.param({}, "prepare failed: this VM was not prepared", id="neither is known"),
+    ],
+)
+def test_how_a_command_ended(end: dict[str, Any], said: str) -> None:
+    """The summary and the timeline have the exit status or the signal of a command that failed."""
+    watch = Watch()
+    watch.sees(at(0), SCHEDULED)
+    run = HookRun("1", "save", "A", "Reboot", "prepare", START, "failed", 1.0, 800.0, **end)
+    written = markdown(report(Sources(watch.life, runs=(run,))), "")
+    summary, _, rest = written.partition("## The event")
+    assert said in summary
+    assert f"prepare ended: {hooks.outcome(run, watch.life)}." in rest
+
+
 def test_why_no_hook_ran() -> None:
     """Without a run, a report says why, as far as the journal knows."""
     watch = Watch()
@@ -420,10 +440,12 @@ def test_repeated_preparations() -> None:
         HookRun(str(n), "save", "A", "Reboot", "prepare", START + 20 * n, *end_of_run)
         for n, end_of_run in enumerate([("failed", 1.0), ("failed", 1.0), ("ok", 1.0)])
     )
-    failed = [replace(run, output="no route") for run in runs[:2]]
+    failed = [replace(run, output="no route", exit_status=3) for run in runs[:2]]
     last = replace(runs[2], output="saved")
     written = markdown(report(Sources(watch.life, runs=(*failed, last))), "")
-    assert written.count("prepare failed after 1.0s, and was repeated: `save`") == 2
+    assert (
+        written.count("prepare failed with exit status 3 after 1.0s, and was repeated: `save`") == 2
+    )
     assert written.count("no route") == 1
     assert "Runs that wrote the same have their output once" in written
     assert "`save`: prepare ok in run 3, the last one" in written

@@ -9,7 +9,7 @@ from azure_scheduled_events_exporter.core.document import Scope
 from azure_scheduled_events_exporter.core.kinds import Kind
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle
 from azure_scheduled_events_exporter.snapshot.hooks import HookRun, Phase, RunOutcome
-from azure_scheduled_events_exporter.web.wording import length
+from azure_scheduled_events_exporter.web.wording import hook_status, length
 
 from .answer import Answer, utc
 from .model import Line, Output, Quoted, Section, Sources, Table
@@ -30,10 +30,10 @@ _ABOUT_REPEATS = "A hook repeats a failed preparation by itself. Each repetition
 
 
 def outcome(run: HookRun, life: Lifecycle) -> str:
-    """Return how a run ended, and by how much it was too late."""
+    """Return how a run ended, with its exit status or signal, and by how much it was too late."""
     if run.outcome is None:
         return "no end is recorded"
-    text = _OUTCOMES.get(run.outcome, run.outcome)
+    text = f"{_OUTCOMES.get(run.outcome, run.outcome)}{hook_status(run)}"
     late = too_late(run, life)
     if run.duration is None and late is not None:
         return "not run: it was too late"

@@ -14,7 +14,7 @@ from azure_scheduled_events_exporter.core.lifecycle import (
     Transition,
 )
 from azure_scheduled_events_exporter.core.records import Record
-from azure_scheduled_events_exporter.web.wording import OUTCOMES, length, paused
+from azure_scheduled_events_exporter.web.wording import OUTCOMES, hook_status, length, paused
 
 from . import hooks
 from .answer import clock_time
@@ -169,7 +169,8 @@ def _runs(sources: Sources) -> Iterator[_Step]:
     for run in sources.runs:
         if hooks.is_repeated(run, sources.runs):
             took = paused(run.duration or 0.0)
-            what = f"Hook, {run.phase} failed after {took}, and was repeated: "
+            failed = f"failed{hook_status(run)} after {took}"
+            what = f"Hook, {run.phase} {failed}, and was repeated: "
             yield _Step(run.started, (what, Quoted(run.command)))
             continue
         ended = hooks.outcome(run, sources.life)
