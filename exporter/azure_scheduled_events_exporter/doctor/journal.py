@@ -51,10 +51,9 @@ def _content(path: Path) -> Finding:
                 f"Not checked: this user may not read the journal {path}. Run doctor as root."
             )
             return skipped("journal-content", sentence)
-        hint = (
-            "Run doctor as root, with the exporter's settings. A restart of the exporter sets a"
-            " damaged journal aside."
-        )
+        hint = "Run doctor as root, with the exporter's settings."
+        if path.exists():
+            hint += " A restart of the exporter sets a damaged journal aside."
         said = str(error)
         return wrong("journal-content", f"{said[:1].upper()}{said[1:]}.", hint)
     mine = sum(life.scope == "self" for life in lives)

@@ -118,9 +118,9 @@ def _hint(error: ExporterError, endpoint: str, path: str) -> str:
 def _whom_to_allow(path: str) -> str:
     """Return what a rule has to allow: the exporter's user, who is seldom that of doctor."""
     return (
-        f"{DENIES} to this check, which runs as user {own_user()}. Allow {path} for the user of the"
-        " exporter, whom the check of its last poll below and its log name; for root too if"
-        f" somebody uses 'approve' or 'hook'. See {PAGE}."
+        f"{DENIES} to user {own_user()}, as whom doctor runs. Allow {path} for the user of the"
+        " exporter, whom its log names if it is refused too, and for root if somebody uses"
+        f" 'approve' or 'hook'. See {PAGE}."
     )
 
 

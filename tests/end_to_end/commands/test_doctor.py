@@ -31,6 +31,15 @@ def test_healthy_chain(chain: Chain) -> None:
     assert len(report.findings) >= 28
 
 
+def test_no_journal(chain: Chain) -> None:
+    """Where there is no journal, nobody is told of a damaged one."""
+    (found,) = doctor({**chain.beyond, "journal.path": str(chain.new_folder())}).of(
+        "journal-content"
+    )
+    assert found["mark"] == "wrong"
+    assert "damaged" not in found["hint"]
+
+
 def test_lines_for_people(chain: Chain) -> None:
     """The report has a heading for each part, a mark and a sentence for each check, and a sum."""
     given = [part for name, value in chain.flags.items() for part in (f"--{name}", value or "")]
