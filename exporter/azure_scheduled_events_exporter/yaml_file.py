@@ -170,6 +170,7 @@ class Section:
         return found
 
     def _of(self, key: str, kind: type[_Node], what: str) -> _Node | None:
+        """Return the node at ``key``, None without one; it must be ``kind``, in words ``what``."""
         self._known.append(key)
         node = self._nodes.get(key)
         if node is not None and not isinstance(node, kind):
@@ -177,6 +178,7 @@ class Section:
         return node
 
     def _parsed(self, key: str, parse: Callable[[str], _Value], default: _Value | None) -> _Value:
+        """Return the scalar at ``key`` as ``parse`` reads it; a ValueError becomes the error."""
         node = self._of(key, yaml.ScalarNode, "one value, not a list or a mapping")
         if node is None and default is None:
             raise self.error(f"'{key}' is missing")

@@ -31,10 +31,15 @@ _LOOK = "look at it and approve again"
 def to_approve(current: Mapping[str, Lifecycle], event_ids: Sequence[str]) -> list[Lifecycle]:
     """Return the given events, or all of this VM that wait for an approval.
 
-    If none waits, return its others.
+    If none waits, its others are returned: their results say why nothing is to be approved. An
+    event of this VM whose status is not known is approved only if it is given.
+
+    Args:
+        current: the current events, by EventId.
+        event_ids: those to approve, in any case; none means all of this VM.
 
     Raises:
-        ExporterError: there is no such event.
+        ExporterError: there is no such event, or this VM's name is unknown.
     """
     if event_ids:
         missing = [name for name in event_ids if name.upper() not in current]
@@ -83,7 +88,10 @@ def summary(error: ImdsError) -> str:
 
 
 def result_of(life: Lifecycle, error: ImdsError | None) -> str:
-    """Return the result of a request that was sent for ``life``; ``error`` is why it failed."""
+    """Return the result of a request that was sent for ``life``, as it was before.
+
+    ``error`` is why it failed; None if IMDS accepted it.
+    """
     if error is None:
         return _ACCEPTED
     if is_not_accepted(error) and life.request is not None:  # an earlier request had no answer
@@ -100,7 +108,10 @@ def expired_unsent(throttled: int) -> str:
 
 
 def needs_no_request(life: Lifecycle | None, request: ApprovalRequest) -> str:
-    """Return why a request is not sent: its result; ``""`` if it is sent."""
+    """Return the result of a request that is not to be sent: why not; ``""`` if it is to be sent.
+
+    ``life`` is its event now; None if that is not current.
+    """
     if life is None:
         return "not current: IMDS shows no such event"
     if life.state is State.STARTED:
@@ -129,7 +140,7 @@ def _difference(life: Lifecycle, request: ApprovalRequest) -> str:
 
 
 def _shown(life: Lifecycle) -> dict[str, str]:
-    """Return what an operator confirms, except Resources."""
+    """Return what an operator confirms, by the names of fields; Resources are compared apart."""
     duration = life.event.duration_seconds
     return {
         "NotBefore": "unknown" if life.not_before is None else iso_time(life.not_before),

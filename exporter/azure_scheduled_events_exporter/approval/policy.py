@@ -28,7 +28,7 @@ from azure_scheduled_events_exporter.times import iso_time
 _STEPS = 30
 """Points of a turn at which VMs outside Resources may approve.
 
-They are 2 s apart, so that the next VM sees an approval.
+In a turn of :data:`TAKEOVER_SECONDS` they are 2 s apart, so that the next VM sees an approval.
 """
 
 _WITHOUT_APPROVAL = "without approval it begins at NotBefore"
@@ -59,7 +59,10 @@ class Range:
         return self == Range() or (value is not None and self.at_least <= value < self.below)
 
     def contains(self, other: "Range", lowest: float) -> bool:
-        """Return whether all values of ``other`` from ``lowest`` on are in the range."""
+        """Return whether all values of ``other`` from ``lowest`` on are in the range.
+
+        No event has a smaller value than ``lowest``.
+        """
         return self.at_least <= max(lowest, other.at_least) and other.below <= self.below
 
 
@@ -83,19 +86,12 @@ class Match:
     resources: Range = Range()
     notice_left: Range = Range()
 
-    def matches(self, life: Lifecycle, now: float, *, any_scope: bool = False) -> bool:
+    def matches(self, life: Lifecycle, now: float) -> bool:
         """Return whether the rule matches ``life`` at ``now``, by the clock of IMDS.
 
-        An event that has been this VM's keeps the scope ``self``, whatever the last document names.
-        With ``any_scope``, one of its scopes matches; otherwise all have to.
+        An event that has been this VM's has the scope ``self``, whatever the last document names.
         """
         event = life.event
-        scopes = {life.scope}
-        if life.is_mine:
-            scopes.add(Scope.SELF)
-        is_in_scope = scopes <= self.scope
-        if any_scope:
-            is_in_scope = bool(scopes & self.scope)
         is_of_type = self.event_type is None or event.event_type in self.event_type
         is_of_source = self.event_source is None or event.source in self.event_source
         vms = max(life.most_resources, event.resource_count)
@@ -103,7 +99,7 @@ class Match:
         return (
             is_of_type
             and is_of_source
-            and is_in_scope
+            and life.scope in self.scope
             and self.allows_duration(event.duration_seconds)
             and self.resources.holds(vms)
             and self.notice_left.holds(left)
@@ -168,10 +164,8 @@ class Policy:
         if obstacle:
             return Decision(f"{obstacle}; {_WITHOUT_APPROVAL}")
         for rule in self.rules:
-            # What is held stays held, so any of the event's scopes counts.
-            is_hold = rule.action is Action.HOLD
-            if rule.match.matches(life, now.wall, any_scope=is_hold):
-                if is_hold:
+            if rule.match.matches(life, now.wall):
+                if rule.action is Action.HOLD:
                     return Decision(f"held by rule '{rule.name}'", rule=rule.name)
                 return _timed(rule, life, vm_name, now.wall, now.since(life.first_seen))
         return Decision(f"no rule matches it; {_WITHOUT_APPROVAL}")
@@ -192,9 +186,9 @@ class Policy:
 def _timed(
     rule: Rule, life: Lifecycle, vm_name: str | None, now: float, seen_for: float
 ) -> Decision:
-    """Return whether ``rule``, which approves ``life``, does so now or when.
+    """Return whether ``rule``, which approves ``life``, does so now or later, and when.
 
-    ``now`` is by the clock of IMDS.
+    ``now`` is by the clock of IMDS; ``seen_for``: seconds since the event was first seen.
     """
     name = f"rule '{rule.name}'"
     turn = _turn(rule, life, vm_name)
@@ -242,7 +236,8 @@ OFF = Policy("off")
 def _sample(name: str, scope: frozenset[Scope], *, turns: bool | None) -> Policy:
     """Return Microsoft's sample for events of ``scope``: users' events, and a Freeze below 9 s.
 
-    An event of a type that is in no table is not approved, because nobody knows what it does.
+    ``turns`` is the ``leader_only`` of its rules. An event of a type that is in no table is not
+    approved, because nobody knows what it does.
     """
     requested = Match(frozenset(EventType), frozenset({EventSource.USER}), scope)
     short = Match(frozenset({EventType.FREEZE}), None, scope, Range(0, SHORT_FREEZE_SECONDS))

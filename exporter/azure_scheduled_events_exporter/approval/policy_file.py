@@ -151,7 +151,10 @@ def _range(section: Section, key: str, *, durations: bool) -> Range:
 
 
 def covers(one: Match, other: Match) -> bool:
-    """Return whether ``one`` matches every event that ``other`` matches, by each key alone."""
+    """Return whether ``one`` matches every event that ``other`` matches.
+
+    It is so if each key of ``one`` accepts all that the same key of ``other`` does.
+    """
     return (
         _includes(one.event_type, other.event_type)
         and _includes(one.event_source, other.event_source)
@@ -167,6 +170,7 @@ def _includes(one: frozenset[str] | None, other: frozenset[str] | None) -> bool:
 
 
 def _covers_duration(one: Match, other: Match) -> bool:
+    """Return whether ``one`` accepts each duration that ``other`` does, also an unknown one."""
     if other.allows_duration(None) and not one.allows_duration(None):
         return False
     return other.unknown_duration or (

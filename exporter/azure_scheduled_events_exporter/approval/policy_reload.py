@@ -57,7 +57,11 @@ class ReloadingPolicy:
         self._errors = Changes()
 
     def run(self, wait: Callable[[float], bool]) -> None:
-        """Look at the file until ``wait`` returns True. In a thread of its own: a disk may hang."""
+        """Look at the file until ``wait`` says that the process is to end.
+
+        It runs in a thread of its own, because a disk may hang. ``wait`` sleeps for so many
+        seconds and returns whether to end.
+        """
         while not self.policy.is_built_in and not wait(_LOOK_SECONDS):
             self.look()
 
@@ -76,7 +80,7 @@ class ReloadingPolicy:
             policy = policy_file.parse(text, str(path))
         except UsageError as error:
             if isinstance(error, UnreadableFileError):
-                self._read = None
+                self._read = None  # once it can be read, it is used even if nothing has changed
             if self._errors.is_new("file", str(error)):
                 message = "approval policy file is missing or invalid: the last valid policy stays"
                 self._log.error(message, extra=facts(error=error))

@@ -46,13 +46,20 @@ class Due:
 
 @dataclass(frozen=True, slots=True)
 class _Retry:
-    """When the last request for an event failed, and how many seconds its retry waits."""
+    """What a failed request for an event leaves behind.
+
+    Attributes:
+        at: when the last one failed.
+        pause: how many seconds a rule's retry waits.
+        throttled: whether IMDS answered 429.
+    """
 
     at: Timestamp
     pause: float
     throttled: bool
 
     def is_due(self, now: Timestamp, pause: float) -> bool:
+        """Return whether ``pause`` seconds have passed: an operator waits less than a rule."""
         return now.monotonic >= self.at.monotonic + pause
 
 
@@ -90,13 +97,16 @@ class ApprovalScheduler:
         requests: Sequence[ApprovalRequest],
         now: Timestamp,
     ) -> tuple[list[Due], dict[int, str]]:
-        """Return what to approve now, and results for operators' requests that are not sent."""
+        """Return what to approve now, and results for operators' requests that are not sent.
+
+        The results are texts for people, by the numbers of the requests. Sets :attr:`statuses`.
+        """
         self._count_refusal(known)
         self._forget_others(known.current)
         self.statuses = {}
         due, results = self._requested(known.current, requests, now)
         policy = self.policy.policy
-        if any(rule.dry_run for rule in policy.rules):
+        if any(rule.dry_run for rule in policy.rules):  # its series exists before the first one
             self.counts.setdefault(ApprovalOutcome.DRY_RUN, 0)
         for life in known.current.values():
             if life.state is State.ADVISORY:
@@ -155,10 +165,17 @@ class ApprovalScheduler:
     def failed(
         self, attempted: Due, now: Timestamp, *, is_refusal: bool, throttled: bool = False
     ) -> None:
-        """Count a request that failed, and schedule the retry; ``throttled`` means a 429."""
+        """Count a request that failed, and schedule the retry.
+
+        Args:
+            attempted: the request.
+            now: when it failed.
+            is_refusal: whether IMDS answered that it has not done it.
+            throttled: whether that was a 429.
+        """
         event_id = attempted.life.event_id
         if is_refusal and not throttled:
-            self._refused = event_id
+            self._refused = event_id  # counted with the next document
         elif is_refusal:
             self.counts[ApprovalOutcome.REJECTED] += 1
         else:

@@ -94,6 +94,7 @@ class ApprovalSender:
         unanswered = None if self._sent is None else self._sent.due.request
         wanted = self._open_requests(self.machine_clock().wall, unanswered)
         due, results = self.scheduler.due(known, vm_name, wanted, now)
+        # The request that is under way gets its result from IMDS' answer.
         results = {number: result for number, result in results.items() if number != unanswered}
         if results:
             self.journal.set_request_results(results)
@@ -176,6 +177,7 @@ class ApprovalSender:
         if expired:
             unsent = {number: expired_unsent(self._throttled[number]) for number in expired}
             self.journal.set_request_results(unsent, if_unsent=True)
+            # The others were sent, by an earlier run of the exporter.
             self.journal.set_request_results(dict.fromkeys(expired, UNKNOWN_RESULT))
         return [request for request in requests if request.number not in expired]
 

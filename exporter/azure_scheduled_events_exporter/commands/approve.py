@@ -64,8 +64,11 @@ from .waiting import until
 
 DESCRIPTION = "Approve events: they start now, before NotBefore, on every VM in their Resources."
 _POLL_SECONDS = 1.0  # without an exporter
-# Another approve, or other programs of this VM, may have used up the limit of IMDS.
 _THROTTLED_POLLS = 5
+"""After so many polls that IMDS throttled, no answer is expected any more.
+
+Another approve, or other programs of this VM, may have used up the limit of IMDS.
+"""
 # Beyond the time of one request: the exporter looks for requests at every poll.
 _PATIENCE_SECONDS = 15.0
 # The exporter writes why a request has expired at the next poll.
@@ -167,7 +170,7 @@ def _journal(
     # It pushes no alerts, which it would not live to resolve.
     own = replace(config, poll_interval=_POLL_SECONDS, alertmanager_url=())
     with ExitStack() as stack:
-        with suppress(JournalInUseError):
+        with suppress(JournalInUseError):  # then an exporter runs, and sends what is requested
             exporter = Exporter(own, log, rate_limiter=limiter)
             stack.callback(exporter.stop)
             exporter.journal.wait_until_read(_STARTING_SECONDS)
@@ -178,15 +181,15 @@ def _journal(
                     print(_NO_EXPORTER.format(path.absolute()), file=sys.stderr, flush=True)
             exporter.start()
             _wait_for_poll(exporter)
-            writable(path).close()  # says it if this user may not write it
+            writable(path).close()  # raises if this user may not write it
         _wait_for_writer(path)
         yield stack.enter_context(closing(writable(path)))
 
 
 def _wait_for_writer(path: Path) -> None:
-    """Wait for an exporter that is just starting.
+    """Wait until an exporter writes the journal: it may be just starting.
 
-    If its disk fails, it finds no request in the journal's file.
+    Raises ExporterError: none does, because its disk fails. It would find no request there.
     """
     if not until(lambda: is_written(path), time.monotonic() + _STARTING_SECONDS):
         raise ExporterError(
@@ -216,7 +219,7 @@ def _wait_for_poll(exporter: Exporter) -> None:
 
 def _requested(store: Store, chosen: Sequence[Lifecycle], asker: _Asker, config: Config) -> int:
     """Queue requests, wait for their results, print them, and return the exit status."""
-    # A poll for each event too: after a refusal of all together, each is sent alone.
+    # A poll for each event too, because the exporter sends one request at a time.
     patience = config.imds_timeout + config.poll_interval * (1 + len(chosen)) + _PATIENCE_SECONDS
     wall = time.time()
     numbers: list[int] = []
@@ -235,12 +238,13 @@ def _requested(store: Store, chosen: Sequence[Lifecycle], asker: _Asker, config:
     finally:
         # After the command has reported a failure, the exporter must not send the approval later.
         ignore_signals()
+        # A signal may have come after they were queued, and before their numbers were known.
         numbers = numbers or [
             request.number for request in store.requests.open() if request.created == wall
         ]
         results = _withdrawn(store, numbers, config.imds_timeout + _IN_FLIGHT_SECONDS)
     final = [results.get(number, UNKNOWN_RESULT) for number in numbers]
-    # None if it was interrupted before they were queued.
+    # There are no results if a signal came before the requests were queued.
     for life, result in zip(chosen, final, strict=False):
         say(printable(f"{life.event_id}: {result}"))
     if _WITHDRAWN in final:

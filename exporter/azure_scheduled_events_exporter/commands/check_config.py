@@ -1,18 +1,20 @@
 """The command ``check-config``: validates the configuration.
 
-It prints the effective settings, and where each is set.
+It prints the effective settings, where each is set, and what the web configuration does.
 """
 
 import argparse
 import os
 import sys
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 from azure_scheduled_events_exporter.config.flags import oversights, written_flags
 from azure_scheduled_events_exporter.config.resolution import resolve, written
 from azure_scheduled_events_exporter.config.settings import warnings
 from azure_scheduled_events_exporter.doctor.settings import check_named
 from azure_scheduled_events_exporter.errors import UsageError, without_password
+from azure_scheduled_events_exporter.http_server.web_config import load
 from azure_scheduled_events_exporter.tracing.delivery import otlp_sender
 from azure_scheduled_events_exporter.tracing.variables import (
     doubts,
@@ -39,6 +41,8 @@ def run(parsed: argparse.Namespace) -> int:
         value = text or (config.journal_path if setting.flag == "journal.path" else "(none)")
         shown = without_password(value) if setting.metavar.startswith("URL") else value
         print(f"{setting.flag}: {shown}   [{place or 'default'}]")
+    if config.web_config_file is not None:
+        print(f"web configuration: {load(Path(config.web_config_file)).summary}")
     for warning in (
         *oversights(parsed, environment),
         *warnings(config),

@@ -67,6 +67,7 @@ def run(parsed: argparse.Namespace) -> int:
         raise UsageError(
             "--imds.endpoint: 'demo' has its own simulator: use 'run' for another endpoint"
         )
+    # What a flag, a variable or a file sets has a place, and no default of the demo replaces it.
     given = {setting.flag for setting, _, place in written(flags, environment) if place}
     defaults = {flag: text for flag, text in _DEFAULTS.items() if flag not in given}
     for name in _COLLECTOR:

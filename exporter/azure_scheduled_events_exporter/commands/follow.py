@@ -34,7 +34,8 @@ _OLDER_SECONDS = 5.0
 
 A running exporter replaces it within a poll.
 """
-# A journal's id, if known, a number as SQLite has them, and the time of that transition.
+# A cursor, such as 1f3a:17@1667203200.123456: the journal's id, if known, a number as SQLite has
+# them, and the time of that transition.
 _POSITION = re.compile(
     r"(?:(?P<epoch>[0-9a-f]*):)?(?P<seq>[0-9]{1,18})(?:@(?P<at>[0-9]{1,12}(?:\.[0-9]{1,9})?))?"
 )
@@ -164,7 +165,9 @@ def _place_in(store: Store, place: _Place) -> _Place:
         # A new journal, whose epoch may still change: an exporter that goes on with an old one
         # writes it.
         return place
-    if found.epoch != place.epoch:  # another journal has numbers of its own
+    if found.epoch != place.epoch:
+        # Another journal has numbers of its own, so all of it is new. A number without an epoch,
+        # the ``seq`` of a line, is taken for one of this journal if this has so many.
         is_from_start = bool(place.epoch) or place.seq > found.last_number
         return _Place(0 if is_from_start else place.seq, found.epoch)
     if place.at is None or store.time_of(place.seq) in {place.at, None}:

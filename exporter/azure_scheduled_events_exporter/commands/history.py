@@ -101,11 +101,11 @@ def _documents(path: Path) -> list[RecordedDocument]:
     """Return the stored documents, the oldest first."""
     file = file_path(path)
     try:
-        if not file.exists():
-            raise ExporterError(
-                f"there is no journal at {file}: has an exporter run here? (--journal.path)"
-            )
         with as_folder_owner(path):
+            if not file.exists():
+                raise ExporterError(
+                    f"there is no journal at {file}: has an exporter run here? (--journal.path)"
+                )
             return read_documents(file)
     except OSError as error:
         raise ExporterError(
@@ -114,7 +114,10 @@ def _documents(path: Path) -> list[RecordedDocument]:
 
 
 def _print_document(documents: Sequence[RecordedDocument], number: str) -> None:
-    """Print the unchanged body of a document."""
+    """Print the body of the document of this ``number``, as the list counts them.
+
+    It is unchanged unless standard output is a terminal.
+    """
     body = next(
         (document.body for known, document in enumerate(documents, 1) if str(known) == number), None
     )
@@ -123,7 +126,7 @@ def _print_document(documents: Sequence[RecordedDocument], number: str) -> None:
             f"the journal has no document {number[:100]}: 'history --documents' lists them"
         )
     if sys.stdout.isatty():
-        # It could control the terminal.
+        # Control characters in it could do something to the terminal.
         print("\n".join(map(printable, body.decode(errors="replace").splitlines())))
         return
     sys.stdout.flush()

@@ -24,7 +24,7 @@ class Interrupted(BaseException):
 def interruptible() -> Iterator[None]:
     """Raise :class:`Interrupted` in the block at the first of these signals.
 
-    Later ones do not disturb the cleanup.
+    Later ones do not disturb the cleanup: they are ignored from then on, also after the block.
     """
     before = {number: signal.signal(number, _interrupt) for number in _NUMBERS}
     try:

@@ -17,11 +17,17 @@ from azure_scheduled_events_exporter.errors import UsageError
 from azure_scheduled_events_exporter.journal.location import MEMORY
 
 _WITHOUT_UNIT_FILE = ("run", "demo")
-"""Commands that do not read the unit's environment file: to ``run``, systemd passes it."""
+"""Commands that do not read the unit's environment file.
+
+To ``run``, systemd passes it, and ``demo`` is not the exporter of the unit.
+"""
 
 
 def take_environment(parsed: argparse.Namespace) -> Mapping[str, str]:
-    """Add what only the environment file has; return where each of these variables is set."""
+    """Add to the environment what only the environment file has.
+
+    Returns, by the names of these variables, the place that sets them, for error messages.
+    """
     flag = written_flags(parsed).get(ENV_FILE_FLAG) or os.environ.get(
         environment_name(ENV_FILE_FLAG)
     )
@@ -30,7 +36,7 @@ def take_environment(parsed: argparse.Namespace) -> Mapping[str, str]:
     path = Path(flag) if flag else environment_file.UNIT_FILE
     if not flag:
         try:
-            path.open("rb").close()
+            path.open("rb").close()  # only to see whether it can be read
         except FileNotFoundError:
             return {}
         except OSError:

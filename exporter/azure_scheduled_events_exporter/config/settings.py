@@ -1,7 +1,7 @@
 """The table of settings: name, default, help and valid values of each; and all as one result.
 
-To add a setting, add a field to :class:`Config`. Must not know where a value comes from
-(``config.resolution``).
+To add a setting, add a field to :class:`Config`. Must not look for values, which
+``config.resolution`` does.
 """
 
 import re
@@ -68,6 +68,7 @@ def environment_name(flag: str) -> str:
 
 
 def _endpoint(text: str) -> str:
+    """Check the base address of IMDS, and return it without slashes at its end."""
     if text == DISCOVER:
         return text
     text = text.rstrip("/")
@@ -88,6 +89,11 @@ def _api_version(text: str) -> str:
 
 
 def _duration(least: float, most: float, allowed: str) -> Callable[[str], float]:
+    """Return the parser of a duration from ``least`` to ``most`` seconds.
+
+    ``allowed`` is that range in words, for the error.
+    """
+
     def parse(text: str) -> float:
         seconds = parse_duration(text)
         if not least <= seconds <= most:
@@ -111,12 +117,14 @@ def _log_level(text: str) -> str:
 
 
 def _collector(text: str) -> str | None:
+    """Check the address of an OpenTelemetry collector; return None for an empty one."""
     if text:
         checked(text, "a collector", "http://HOST:4318, or https (HTTP, not gRPC)")
     return text or None
 
 
 def _alertmanagers(text: str) -> tuple[str, ...]:
+    """Return the addresses between commas, without slashes at their ends."""
     urls = [each.strip().rstrip("/") for each in text.split(",") if each.strip()]
     for url in urls:
         checked(
@@ -126,6 +134,7 @@ def _alertmanagers(text: str) -> tuple[str, ...]:
 
 
 def _labels(text: str) -> Mapping[str, str]:
+    """Return labels of alerts by name, from NAME=VALUE between commas."""
     labels: dict[str, str] = {}
     for each in filter(None, (part.strip() for part in text.split(","))):
         name, equals, value = each.partition("=")
@@ -144,6 +153,8 @@ def _labels(text: str) -> Mapping[str, str]:
 
 
 def _text(what: str) -> Callable[[str], str | None]:
+    """Return the parser of a printable text, which is None if it is empty."""
+
     def parse(text: str) -> str | None:
         # A text may become a label of a metric, and there one character that UTF-8 cannot encode
         # would break every scrape.
@@ -162,6 +173,7 @@ def _journal(text: str) -> str:
 
 
 def _path(text: str) -> str:
+    """Check a path of the web server."""
     if not text.startswith("/") or not text.isprintable() or any(c in text for c in " ?#%"):
         raise ValueError(
             f"{text!r} is not a valid path: it must begin with / and contain no spaces, '?', '#'"

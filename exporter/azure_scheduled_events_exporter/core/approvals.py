@@ -19,10 +19,10 @@ def mark_requested(
     life = _waiting(known, event_id)
     if life is None:
         return known
-    first = now
-    if life.request is not None:
-        first = life.request.at
-    request = Approval(approver, first, who=who)
+    first_sent_at = now
+    if life.request is not None:  # it is sent again
+        first_sent_at = life.request.at
+    request = Approval(approver, first_sent_at, who=who)
     return known.updated([replace(life, request=request)])
 
 

@@ -13,7 +13,7 @@ RESOURCES_SHOWN = 10
 """Maximum number of VMs in a label or a text that names the VMs of an event."""
 
 LONGEST_NAMES = 80
-"""Characters for their names in a text that must fit into the subject of a mail."""
+"""Characters for the names of VMs in a text that must fit into the subject of a mail."""
 
 MOST_NAMES = 100
 """How many names of Resources are kept, logged and stored: a placement group has at most 100 VMs.
@@ -115,7 +115,10 @@ class ScheduledEvent:
         )
 
     def spelling(self, vm_name: str | None) -> str:
-        """Return the name ``vm_name`` as Resources spell it, ``""`` if they do not name that VM."""
+        """Return the name ``vm_name`` as Resources spell it, ``""`` if they do not name that VM.
+
+        It is without the underscore that :func:`comparable_name` explains.
+        """
         own = comparable_name(vm_name or "")
         if not own:
             return ""

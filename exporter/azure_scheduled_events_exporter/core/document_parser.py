@@ -26,12 +26,13 @@ _LONGEST_NAME = 256
 _LONGEST_DESCRIPTION = 4096
 """Ended events are kept in memory; each transition is logged and stored with the description."""
 _MOST_EVENTS = 10_000
-"""The largest body has room for a third as many real events.
+"""The largest body that the client accepts (1 MiB) has room for a third as many real events.
 
 Without a limit, an entry ``{}`` of 3 bytes would take some 500 bytes of memory.
 """
 _MOST_LINES = 100
 _HUGE = 1e18
+"""Numbers from here on count as unknown: they may not fit into the 64 bits of SQLite's integers."""
 
 
 def parse_document(body: bytes) -> Document:
@@ -81,7 +82,10 @@ def _entries(content: Mapping[str, Any], body: bytes) -> list[Any]:
 
 
 def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """Return an object of JSON. Raises InvalidDocumentError: it has two lists of Events."""
+    """Return an object of JSON; of equal keys, the last one counts.
+
+    Raises InvalidDocumentError: it has the key Events twice.
+    """
     content = dict(pairs)
     if len(content) < len(pairs) and [name for name, _ in pairs].count("Events") > 1:
         raise InvalidDocumentError("it has the key Events twice, and only one can be meant")
@@ -262,7 +266,8 @@ _CONTROLS = {
 def clean_text(value: object) -> str:
     """Return text that any exposition, log or database accepts.
 
-    It has no lone surrogates and no control characters.
+    It has no lone surrogates and no control characters. A number becomes its digits, any other
+    value ``""``.
     """
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode().translate(_CONTROLS)
@@ -296,6 +301,7 @@ def _number(digits: str) -> int | str:
 
 
 def _refuse_constant(name: str) -> None:
+    """Refuse NaN and Infinity, which Python's parser accepts and JSON does not have."""
     raise ValueError(f"{name} is no JSON")
 
 

@@ -1,7 +1,7 @@
 """The table of documented event types: what each does to a VM, and the defaults that follow.
 
 Facts about Azure that pages, alerts, dashboards and the simulator state are here, once, with their
-source and date.
+source.
 
 The status page, the alert rules, the simulator, the first series of counters and the rules of
 ``core.observation`` read this table. CONTRIBUTING.md lists what has to be written by hand for a new

@@ -19,8 +19,9 @@ MINUTE = 60.0
 SHORTEST_SECONDS = 10.0
 """Counters over a shorter time say nothing about a minute."""
 
-KEPT_SECONDS = 10.0
-"""How often a measurement that goes on is renewed: each renewal is written to the journal."""
+RENEWED_AFTER_SECONDS = 10.0
+"""How old a measurement that goes on is when it is renewed: each renewal is written to the journal.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,8 @@ class Impact:
     """What was measured while an event was Started, so far.
 
     Attributes:
-        begins: the readings just before it started; ends: the newest ones.
+        begins: the readings just before it started.
+        ends: those at the last change of ``during`` or ``clock_step``.
         before: what TCP counted in the minute before it; None if that is not known.
         during: what TCP counted since; None if that is not known.
         clock_step: seconds by which the wall clock was set forward, negative if backward.
@@ -79,13 +81,15 @@ class Impact:
     clock_step: float = 0.0
 
     def until(self, now: Readings, *, is_last: bool = False) -> "Impact":
-        """Return the impact up to ``now``; itself if nothing changes, or the last is recent.
+        """Return the impact up to ``now``.
 
-        ``is_last``: the event has ended, so nothing is left out.
+        It is this object itself if nothing changes, or if it is younger than
+        :data:`RENEWED_AFTER_SECONDS`. With ``is_last``, its age does not matter: the event has
+        ended.
         """
         if now.at.boot_id != self.begins.at.boot_id:
             return self  # a boot begins all counters anew: what was measured before it stays
-        if not is_last and now.at.since(self.ends.at) < KEPT_SECONDS:
+        if not is_last and now.at.since(self.ends.at) < RENEWED_AFTER_SECONDS:
             return self
         during = between(self.begins, now) or self.during
         step = round(_lead(now.at) - _lead(self.begins.at), 2) + 0.0  # never -0.0
@@ -101,7 +105,7 @@ def beginning(counted: Counted) -> Impact:
     if counted.minute_ago is not None:
         before = _in_a_minute(counted.minute_ago, begins)
     impact = Impact(begins, begins, before)
-    return impact.until(counted.now, is_last=True)
+    return impact.until(counted.now, is_last=True)  # it is too young to be renewed otherwise
 
 
 def between(earlier: Readings, later: Readings) -> Tcp | None:

@@ -116,7 +116,7 @@ def _is_announced_harmless(life: Lifecycle, harmless_below: float) -> bool:
 
 
 def _has_impact(life: Lifecycle, now: float, harmless_below: float) -> bool:
-    """Return whether an event that was announced as harmless is not."""
+    """Return whether an event that was announced as harmless has an impact all the same."""
     is_long = (
         life.state is State.STARTED
         and life.started_at is not None

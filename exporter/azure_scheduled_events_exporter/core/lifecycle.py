@@ -86,7 +86,11 @@ class Approver(StrEnum):
 class Move:
     """A reschedule or a return of an event.
 
-    With its NotBefore before and after, in seconds since the epoch.
+    Attributes:
+        transition: rescheduled or returned.
+        at: when it was seen.
+        not_before: NotBefore after it, seconds since the epoch; None if it is not known.
+        previous_not_before: the one before it, likewise.
     """
 
     transition: Transition
@@ -238,9 +242,10 @@ class Lifecycle:
 
     @property
     def is_postponed(self) -> bool:
-        """Whether NotBefore is later than when the approval from here was sent.
+        """Whether NotBefore has moved away since the approval from here was sent.
 
-        By at least :data:`POSTPONED_SECONDS`.
+        It has if it is later by at least :data:`POSTPONED_SECONDS`. The approval does not count for
+        the new time then.
         """
         sent_for = self.approval.not_before if self.approval else None
         if self.not_before is None or sent_for is None:
@@ -313,17 +318,20 @@ class Lifecycles:
         return {event_id: life for event_id, life in self.current.items() if event_id in self.seen}
 
     def ended_since(self, wall: float, at_most: int, all_since: float) -> tuple[Lifecycle, ...]:
-        """Return the events that ended after ``wall``, seconds since the epoch, oldest end first.
+        """Return the last events that ended, oldest end first.
 
-        These are the newest ``at_most``, and all that ended after ``all_since``.
+        Args:
+            wall: seconds since the epoch; none that ended before is returned.
+            at_most: how many are returned, 1 or more, unless more ended after ``all_since``.
+            all_since: seconds since the epoch; all that ended after it are returned.
         """
         found = [
             life
             for life in self.ended.values()
             if life.ended_at is not None and life.ended_at.wall > wall
         ]
-        newest = [life for life in found if life.ended_at and life.ended_at.wall > all_since]
-        return tuple(found[-max(at_most, len(newest)) :])
+        recent = [life for life in found if life.ended_at and life.ended_at.wall > all_since]
+        return tuple(found[-max(at_most, len(recent)) :])
 
     def updated(self, lives: Iterable[Lifecycle]) -> "Lifecycles":
         """Return a copy in which these current lifecycles replace those with the same EventId."""

@@ -48,7 +48,12 @@ def paused(life: Lifecycle, pause: Pause | None, *, begins: bool) -> Lifecycle:
     """Return ``life`` with ``pause`` added; ``life`` itself if nothing changes.
 
     A life whose start nobody watched stays unmeasured, because its pause may have been before
-    anybody measured.
+    anybody measured. A boot is added all the same: it takes longer than whatever was missed.
+
+    Args:
+        life: an event that is Started; only one of this VM is measured.
+        pause: the longest pause since the last document.
+        begins: whether the event began since then, and somebody watched.
     """
     if pause is None or life.scope is not Scope.SELF:
         return life

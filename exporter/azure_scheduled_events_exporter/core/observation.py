@@ -76,11 +76,11 @@ PRESENT: Mapping[tuple[State | None, State], tuple[Transition, ...]] = MappingPr
         (State.ADVISORY, State.STARTED): (Transition.STARTED,),
     }
 )
-"""By the state before and the state that the document shows.
+"""By the state before, None for a new event, and the state that the document shows.
 
-Advice that comes or goes is no transition.
-
-Started stays Started: also in an outdated document, and at a second impact of the same event.
+A pair that is missing is no transition. An event that becomes advice has none, and advice that
+becomes Scheduled has none either. Started stays Started: also in an outdated document, and at a
+second impact of the same event.
 """
 
 ABSENT: Mapping[tuple[State, Absence], Transition] = MappingProxyType(
@@ -97,6 +97,7 @@ ABSENT: Mapping[tuple[State, Absence], Transition] = MappingProxyType(
         **dict.fromkeys(((State.STARTED, absence) for absence in Absence), Transition.COMPLETED),
     }
 )
+"""How an event has ended, by its state before and by why it may be missing from the document."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,9 +206,9 @@ def _returned(
 
 
 def _shown(life: Lifecycle, event: ScheduledEvent, context: ObservationContext) -> Lifecycle:
-    """Return ``life`` with what ``event`` says of this VM.
+    """Return ``life`` with ``event`` as its newest form, and with what that says of this VM.
 
-    The name of the VM may have become known since.
+    The state and NotBefore stay as they are. The name of the VM may have become known since.
     """
     vm_name = context.vm_name or life.vm_name
     event = event.bounded(vm_name)
@@ -238,7 +239,7 @@ def _seen(
     ``last_seen``: when a document of this run had last shown it; None if none had.
     """
     if before is not None and event is before.event and context.vm_name in {None, before.vm_name}:
-        return before, []  # the same document again, at most polls
+        return before, []  # the reader returns the same object while the document does not change
     shown = _state(event)
     state_before: State | None = None
     if before is None:
@@ -311,6 +312,7 @@ def _approved(life: Lifecycle, context: ObservationContext) -> Lifecycle | None:
 
 
 def _notice(event: ScheduledEvent, now: Timestamp) -> float | None:
+    """Return the seconds of notice of an event that is first seen ``now``; None if not known."""
     state = _state(event)
     if state is State.STARTED and event.source == EventSource.USER:
         return None  # Azure has approved it by itself: it never was Scheduled
@@ -322,6 +324,7 @@ def _notice(event: ScheduledEvent, now: Timestamp) -> float | None:
 
 
 def _absence(life: Lifecycle, context: ObservationContext, *, watched: bool) -> Absence:
+    """Return the first case that applies to an event that is missing from the document."""
     if life.state is not State.STARTED and _boot_proves(life, context, watched=watched):
         return Absence.REBOOTED
     if watched and life.not_before is not None and context.now.wall < life.not_before:

@@ -133,6 +133,7 @@ def hook_run(
 
 
 def _until_started(life: Lifecycle) -> tuple[SpanFacts, ...]:
+    """Return the spans that end with the start; none if the event was first seen Started."""
     if life.started_at is None or life.started_at == life.first_seen:
         return ()
     scheduled = _span(life, "scheduled", life.first_seen, life.started_at)
@@ -142,9 +143,9 @@ def _until_started(life: Lifecycle) -> tuple[SpanFacts, ...]:
 
 
 def _open(life: Lifecycle, until: Timestamp) -> tuple[SpanFacts, ...]:
-    """Return the root span and the span of the current state, both ended now.
+    """Return the root span and the span of the current state, both ended at ``until``.
 
-    Advice has no such states.
+    Advice is neither scheduled nor started, so it has the root span alone.
     """
     if life.state is State.ADVISORY:
         return (_span(life, ROOT, life.first_seen, until),)
@@ -185,10 +186,7 @@ def _span(life: Lifecycle, name: str, start: Timestamp, end: Timestamp) -> SpanF
 
 
 def _span_event(move: Move) -> SpanEvent:
-    """Return a reschedule or a return as an event of the root span.
-
-    With NotBefore before and after.
-    """
+    """Return a reschedule or a return as an event of the root span."""
     times = {"not_before": move.not_before, "previous_not_before": move.previous_not_before}
     attributes = {
         f"{_PREFIX}{name}": iso_time(seconds)

@@ -59,7 +59,7 @@ class Histogram:
 _FORESEEN = tuple(transition for transition in Transition if transition is not Transition.WITHDRAWN)
 """Transitions whose series exist as 0 before the first one.
 
-Only advice is withdrawn, and nothing alerts on it.
+Withdrawn is not among them: only advice is withdrawn, and nothing alerts on it.
 """
 
 
@@ -111,11 +111,15 @@ def _measured(change: Change) -> Iterator[_Measured]:
 
 
 def _until_approved(change: Change) -> Iterator[_Measured]:
+    """Yield the time from the first sight to the approval, with the transition that shows it.
+
+    That the deadline has approved is only known with the start.
+    """
     life = change.lifecycle
-    decided = Transition.APPROVED
+    shown_by = Transition.APPROVED
     if life.approved_by is Approver.DEADLINE:
-        decided = _start_of(life)
-    if life.approval is not None and change.transition is decided:
+        shown_by = _start_of(life)
+    if life.approval is not None and change.transition is shown_by:
         key = (life.event.event_type, str(life.approval.by))
         yield _Measured("approval_latency", key, life.approval.at.since(life.first_seen))
 
@@ -210,6 +214,7 @@ class _Values:
 
 
 def _own_or_other(value: str, values: set[str]) -> str:
+    """Return ``value`` if it has series, or gets them by being added to ``values``; else OTHER."""
     if value not in values and len(values) >= _MOST_VALUES:
         return OTHER
     values.add(value)

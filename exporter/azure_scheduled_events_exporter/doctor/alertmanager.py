@@ -134,6 +134,7 @@ def _labels_of_events(subject: Subject) -> list[dict[str, str]]:
     for alert in alerts(Settings()):
         if alert.events is None or alert.name not in labels:
             continue
+        # An alert for all types has one of each; Reboot stands for them.
         event_type = alert.events.types[0] if alert.events.types else "Reboot"
         event = {"event_id": "an id", "event_type": event_type}
         found.append({**kept, **labels[alert.name], "alertname": alert.name, **event})

@@ -22,6 +22,7 @@ from .finding import Finding, Findings, Mark, note, ok, skipped, warning, wrong
 from .subject import Subject
 
 _ACCEPTED: Final = re.compile(r"^azure_scheduled_events_alertmanager_up\{.*\} (\S+)$", re.MULTILINE)
+"""The sample of each Alertmanager in the metrics: 1 if it accepted the last push, else 0."""
 
 
 def examine(subject: Subject) -> Findings:
@@ -81,6 +82,7 @@ def _served(api: Api) -> Finding:
         return warning(
             "served", sentence, "Give doctor such a certificate: --exporter.http-config.file."
         )
+    # The two answers of an exporter's /-/healthy; the second one has the status 503.
     if said == "alive" or said.endswith(HANGS):
         return ok("served", f"The exporter answers at {api.shown}.")
     hint = "Correct --exporter, without a path, or --web.listen-address, or end that program."

@@ -96,4 +96,5 @@ def counted(number: int, noun: str) -> str:
 
 Findings = Iterator[Finding]
 
+# In the order of Mark's members.
 ok, note, skipped, warning, wrong = (partial(Finding, mark) for mark in Mark)

@@ -34,8 +34,10 @@ def examine(status_file: Path = STATUS_FILE) -> Findings:
             return
         refused = list(_refused(json.loads(read(status_file))))
     except (OSError, UsageError):
-        hint = f"Not checked: the Guest Proxy Agent's {status_file} cannot be read by this user."
-        yield skipped("guest-proxy-agent", hint)
+        sentence = (
+            f"Not checked: the Guest Proxy Agent's {status_file} cannot be read by this user."
+        )
+        yield skipped("guest-proxy-agent", sentence)
         return
     except (ValueError, RecursionError, TypeError, KeyError, AttributeError):
         sentence = f"The Guest Proxy Agent's {status_file} has a form that is unknown here."

@@ -56,7 +56,7 @@ def _content(path: Path) -> Finding:
             hint += " A restart of the exporter sets a damaged journal aside."
         said = str(error)
         return wrong("journal-content", f"{said[:1].upper()}{said[1:]}.", hint)
-    mine = sum(life.scope == "self" for life in lives)
+    mine = sum(life.is_mine for life in lives)
     return ok("journal-content", f"Events in the journal: {len(lives)}, of this VM: {mine}.")
 
 
@@ -98,7 +98,8 @@ def _disk(path: Path) -> Finding:
 def _file_system(folder: Path) -> str:
     """Return the type of the file system that has ``folder``; ``""`` if it is not listed.
 
-    Source: proc_pid_mountinfo(5)
+    A line of mountinfo has the number of the device as its third field, and the type after a lone
+    hyphen. Source: proc_pid_mountinfo(5)
     """
     if sys.platform == "win32" or not _MOUNTS.exists():
         return ""

@@ -207,7 +207,8 @@ def _missing(subject: Subject) -> Finding:
 
 def _hint(why: str, url: str) -> str:
     """Return what to do about the error ``why`` of a scrape of ``url``."""
-    reason = re.sub(r'"[^"]*"', '"', why)  # an address may contain the words of an error
+    # An address in quotes may contain the words of an error, so a lone quote replaces it.
+    reason = re.sub(r'"[^"]*"', '"', why)
     for pattern, advice in _SCRAPE_ERRORS:
         found = re.search(pattern, reason)
         if found:

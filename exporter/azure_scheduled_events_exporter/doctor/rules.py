@@ -102,6 +102,7 @@ def _alertmanagers(api: Api) -> Finding:
         )
         return warning("alerting", sentence, hint)
     if active:
+        # Without user and password, which stand before an @.
         names = ", ".join(urlsplit(each["url"]).netloc.rpartition("@")[2] for each in active)
         return ok("alerting", f"Prometheus is configured to send alerts to {names}.")
     hint = (
@@ -125,7 +126,7 @@ def _alert_labels(config: Config, api: Api) -> Findings:
         # VictoriaMetrics answers with what it scrapes; and what other relabel actions do depends on
         # the alert.
         return
-    dropped = "|".join(rule["regex"] for rule in relabeled)
+    dropped = "|".join(rule["regex"] for rule in relabeled)  # without rules "", which is no name
     every = (running.get("global") or {}).get("external_labels") or {}
     added = {name: value for name, value in every.items() if not re.fullmatch(dropped, name)}
     if added.items() <= config.alertmanager_labels.items():

@@ -52,9 +52,13 @@ class Subject:
 
     @property
     def knows_severities(self) -> bool:
-        """Whether the severities of alerts are known, not only those of the shipped rules."""
-        settings = self.config.alerts_values is not None or self.config.alertmanager_url
-        return bool(self.loaded_labels or settings)
+        """Whether :attr:`alert_labels` has the severities of this team's alerts.
+
+        Otherwise they are those of the shipped rules, which the team may have changed. An exporter
+        that pushes uses the settings as they are.
+        """
+        has_settings = self.config.alerts_values is not None or self.config.alertmanager_url
+        return bool(self.loaded_labels or has_settings)
 
     @property
     def alert_settings(self) -> Settings:

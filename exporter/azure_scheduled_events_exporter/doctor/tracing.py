@@ -31,7 +31,7 @@ def examine(subject: Subject) -> Findings:
         return
     names = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
     named = [environment[name] for name in names if environment.get(name, "").strip()]
-    where = without_password(endpoint or named[0])
+    where = without_password(endpoint or named[0])  # one is set, or nobody would want spans
     why = sender.probe(_TIMEOUT).reason
     if why:
         sentence = f"The collector at {where} does not accept spans: {why}."

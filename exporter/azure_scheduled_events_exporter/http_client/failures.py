@@ -57,6 +57,7 @@ def failure_reason(error: BaseException) -> str:
 
 
 def _is_about_header(error: BaseException) -> bool:
+    """Return whether a header of the request has caused ``error``."""
     if isinstance(error, UnicodeEncodeError):
         return error.encoding == "latin-1"  # as http.client writes headers
     return isinstance(error, requests.exceptions.InvalidHeader) or str(error).startswith(

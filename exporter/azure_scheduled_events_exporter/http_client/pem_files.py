@@ -52,8 +52,9 @@ def load_pair(context: ssl.SSLContext, section: Section, folder: Path) -> str:
 
 
 def _read(section: Section, key: str, folder: Path) -> str:
+    """Return the ASCII text of the file at ``key``, a path relative to ``folder``."""
     try:
         content = read(folder / section.text(key), what="PEM file")
     except UsageError as error:
         raise section.error(str(error), key) from None
-    return content.decode("ascii", "ignore")  # there may be comments
+    return content.decode("ascii", "ignore")  # comments may be in any language

@@ -7,10 +7,12 @@ Source: https://github.com/prometheus/exporter-toolkit/blob/master/docs/web-conf
 """
 
 import re
+import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from azure_scheduled_events_exporter import yaml_file
+from azure_scheduled_events_exporter.times import iso_time
 from azure_scheduled_events_exporter.yaml_file import Section
 
 from .tls import Tls, tls_of
@@ -38,6 +40,13 @@ class WebConfig:
     users: dict[bytes, bytes] = field(default_factory=dict, repr=False)
     headers: tuple[tuple[str, str], ...] = ()
 
+    @property
+    def summary(self) -> str:
+        """What it does, for people, without a secret."""
+        names = ", ".join(name.decode() for name in self.users)
+        users = f"users: {names} (a password was checked as a test)" if names else "no users"
+        return f"{_tls_summary(self.tls)}; {users}"
+
 
 def load(path: Path) -> WebConfig:
     """Read the file at ``path``, and the certificates that it names.
@@ -59,6 +68,17 @@ def load(path: Path) -> WebConfig:
         users={} if users is None else _users(users),
         headers=_headers(http) if http else (),
     )
+
+
+def _tls_summary(tls: Tls | None) -> str:
+    if tls is None:
+        return "plain HTTP"
+    parts = ["TLS"]
+    if tls.ends is not None:
+        parts = [f"TLS, the certificate is valid until {iso_time(tls.ends)}"]
+    if tls.context.verify_mode is ssl.CERT_REQUIRED:
+        parts.append("client certificates are required")
+    return "; ".join(parts)
 
 
 def _users(section: Section) -> dict[bytes, bytes]:

@@ -257,7 +257,7 @@ class ImdsClient:
         if self._adapter.stopped:
             return Stopped()
         causes = list(causes_of(error))
-        # urllib3 derives this class, such as for a refused connection, from ConnectTimeoutError.
+        # NewConnectionError, such as for a refused connection, is a ConnectTimeoutError too.
         is_refused = any(isinstance(cause, NewConnectionError) for cause in causes)
         is_slow = any(isinstance(cause, ConnectTimeoutError) for cause in causes)
         if is_slow and not is_refused:

@@ -21,7 +21,9 @@ from azure_scheduled_events_exporter.errors import ExporterError, Stopped
 from azure_scheduled_events_exporter.logs import facts
 
 ENDPOINT_OPTION = 245
-_HEADER = struct.Struct("!4s I 2H 16s 16s 192s 4s")  # RFC 2131, section 2, and the cookie after it
+# RFC 2131, section 2: the operation, xid, seconds and flags, four IP addresses, the hardware
+# address, names; and the cookie after them.
+_HEADER = struct.Struct("!4s I 2H 16s 16s 192s 4s")
 # The first bytes: request or reply, Ethernet, the length of its addresses; in a request, no hops.
 _REQUEST = bytes((1, 1, 6, 0))
 _REPLY = bytes((2, 1, 6))
@@ -54,9 +56,8 @@ class Exchange:
 
 def build_discover(xid: int, mac: bytes) -> bytes:
     """Return a DHCPDISCOVER that asks for option 245 and for a broadcast answer."""
-    return (_HEADER.pack(_REQUEST, xid, 0, _BROADCAST, b"", mac, b"", _COOKIE) + _WANTED).ljust(
-        _SMALLEST, bytes(1)
-    )
+    header = _HEADER.pack(_REQUEST, xid, 0, _BROADCAST, b"", mac, b"", _COOKIE)
+    return (header + _WANTED).ljust(_SMALLEST, b"\0")
 
 
 def parse_answer(message: bytes, *, xid: int, mac: bytes) -> bytes | None:

@@ -38,6 +38,7 @@ def foreign(answer: Answer) -> str:
 
 
 def _other_cloud(answer: Answer) -> str:
+    """Return which other cloud's metadata server answers; ``""`` if none is recognized."""
     flavor = answer.headers.get("Metadata-Flavor", "").strip()
     if flavor:
         shown = one_line(flavor, _LONGEST_NAME)
@@ -48,6 +49,7 @@ def _other_cloud(answer: Answer) -> str:
 
 
 def _other_server(answer: Answer) -> str:
+    """Return that a proxy or another server answers, and what shows it; ``""`` if nothing does."""
     via = one_line(answer.headers.get("Via", ""), _LONGEST_NAME)
     server = answer.headers.get("Server", "").strip()
     is_azures = not server or server.lower().startswith(_AZURE_SERVERS)

@@ -1,6 +1,6 @@
 """The limit on requests to IMDS that all parts of the process share.
 
-Pure: times are arguments, in seconds of the monotonic clock.
+Reads no clock: times are arguments, in seconds of the monotonic clock.
 
 IMDS answers 429 to more than 5 requests a second from one VM, all its clients together.
 """

@@ -1,7 +1,7 @@
 """What an answer of IMDS other than 200 means for people: one line with the cause and what to do.
 
 Every cause has its evidence in the answer; without any, the line says that the cause is unknown.
-Pure.
+Sends nothing.
 """
 
 import json

@@ -1,15 +1,15 @@
 """The journal as the exporter uses it: transitions, spans and requests, written before their use.
 
-Transitions are on disk before they are reported, for at most two seconds: an entry is put into a
-queue and waited for. A disk that is full, gone, read-only or hanging is one case: entries stay in
-the queue in their order, :attr:`Journal.state` is not up, the caller goes on, and the journal's
-thread (``journal.writer``) tries again every second. Any thread may call any operation; none
-raises because of the disk.
+Transitions are on disk before they are reported: an entry is put into a queue, and the caller waits
+until it is written, for at most two seconds. A disk that is full, gone, read-only or hanging is one
+case: entries stay in the queue in their order, :attr:`Journal.state` is not up, the caller goes on,
+and the journal's thread (``journal.writer``) tries again every second. Any thread may call any
+operation; none raises because of the disk.
 
 The thread also opens the file and reads what earlier runs have left, so that a disk that hangs at
 the start holds up nobody. At any moment, the journal is in one of three stages:
 
-1. The file is not read. Entries are put into the queue, as far as others need them from there.
+1. The file is not read. Entries are put into the queue, from which others can read them.
 2. It is read, and :meth:`Journal.adopt` has not been called. Nothing is written.
 3. The caller has adopted what was read. The queue is emptied: the caller derives anew, from what it
    has adopted, what came before, and records it. From now on, the thread writes.

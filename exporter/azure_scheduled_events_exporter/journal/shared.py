@@ -146,6 +146,7 @@ class Shared:
             return self.queue.added
 
     def _report_loss(self, path: Path) -> None:
+        """Take note that entries are lost; log it unless some were within the last minute."""
         if not self.has_lost:
             message = "journal entries are lost: more come than the disk takes"
             self._log.error(message, extra=facts(path=path, waiting_bytes=MOST_BYTES))

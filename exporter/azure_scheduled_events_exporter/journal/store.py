@@ -201,6 +201,7 @@ class Store:
                     self._db.execute(sql, (before,))
 
     def _put_properties(self, remembered: Remembered) -> None:
+        """Write what ``remembered`` has besides events, which the entries contain."""
         values = (
             remembered.epoch,
             remembered.last_number,
@@ -254,6 +255,7 @@ class Store:
         return self._lives("ORDER BY first_seen")
 
     def _lives(self, which: str, values: Sequence[object] = ()) -> Iterator[Lifecycle]:
+        """Return the events that the SQL in ``which`` selects, each read when it is asked for."""
         rows = self._db.execute(f"SELECT life FROM lives {which}", values)
         return (_sound(Lifecycle, text) for (text,) in rows)
 

@@ -79,6 +79,7 @@ class Kernel:
         return oldest
 
     def _read(self, now: Timestamp) -> Readings:
+        """Return the counters as of ``now``; without values if they cannot be read."""
         try:
             snmp = (self.folder / "snmp").read_bytes()
             netstat = (self.folder / "netstat").read_bytes()

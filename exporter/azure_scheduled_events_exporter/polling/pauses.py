@@ -65,6 +65,7 @@ class Quota:
         return max(0.0, self._stopped - before)
 
     def _read(self) -> float:
+        """Return for how many seconds the quota has stopped the cgroup since it was made."""
         if self.file is None:
             return 0.0
         try:
@@ -203,6 +204,7 @@ class Pauses:
                 self._taken = None
 
     def _run(self) -> None:
+        """Sample until nobody wants it any more; runs in a thread of its own."""
         while True:
             self.sleep(TICK_SECONDS)
             with self._lock:

@@ -127,7 +127,7 @@ class Poller:
         spacing = self.client.rate_limiter.spacing
         schedule = PollSchedule(self.state.config.poll_interval, self._clock().monotonic, spacing)
         while not self.state.wait(self.liveness.expect(schedule.due - self._clock().monotonic)):
-            self.liveness.expect(self._reader.next_timeout + ANSWER_SECONDS)
+            self.liveness.expect(self._reader.next_timeout + ANSWER_SECONDS)  # what it may wait for
             try:
                 outcome = self.poll()
             except Stopped:
@@ -142,7 +142,7 @@ class Poller:
 
     @property
     def _awaits_something(self) -> bool:
-        """Whether the next poll is to come soon."""
+        """Whether the answer to an approval or the journal is awaited; the next poll takes it."""
         return self.approvals.is_waiting or not self.state.has_journal
 
     def latest(self) -> Snapshot:
@@ -175,7 +175,7 @@ class Poller:
         self.state.journal.maintain(began, lambda: self._clock_confirmed(began))
         result = self._result()
         self._report(result)
-        # Not before: a write of the journal would have to wait for it.
+        # Only now: what the poll itself writes to the journal would have to wait for it.
         self._reader.store(self.state.vm_name or "")
         self.state.keep_kinds()
         self.state.pauses.attend(self.state.known)

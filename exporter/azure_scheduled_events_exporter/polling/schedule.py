@@ -17,8 +17,8 @@ HANGS = "the poll loop hangs"
 class PollSchedule:
     """Schedules polls at a fixed rate, slower while IMDS throttles. Missed polls are skipped.
 
-    Pure: times are arguments, in seconds of the monotonic clock. Two polls are never closer than
-    ``spacing``: polls that had to wait for the rate limiter would come in bursts.
+    Reads no clock: times are arguments, in seconds of the monotonic clock. The interval is never
+    shorter than ``spacing``: polls that had to wait for the rate limiter would come in bursts.
     """
 
     def __init__(self, interval: float, start: float, spacing: float = 0.0) -> None:

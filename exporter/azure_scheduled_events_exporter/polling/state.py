@@ -183,7 +183,7 @@ class ExporterState:
 
     def take_in(self, document: Document) -> None:
         """Derive transitions from the document, write them to the journal, and log them."""
-        is_same = document is self._sent  # at most polls
+        is_same = document is self._sent  # which is usual: documents change rarely
         context = self._context(is_changed=not is_same)
         before = self.document
         if before is not None and is_same:

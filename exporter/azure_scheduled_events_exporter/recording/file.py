@@ -100,7 +100,7 @@ def parse(text: str, source: str) -> tuple[RecordedDocument, ...]:
         document = from_line(line)
         if document is None:
             raise _no_recording(source)
-        # The VM's clock may have been set back.
+        # The VM's clock may have been set back: the documents keep their order, and no time falls.
         latest = max(latest, document.time)
         documents.append(replace(document, time=latest))
     if not documents:

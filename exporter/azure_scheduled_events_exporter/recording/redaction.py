@@ -33,17 +33,24 @@ _KEPT_HEADERS: Final = {
     ),
 }
 """The headers that are kept if their value has this form; another one may hold a name."""
-# Of an event type that nobody has seen yet; a longer text may be a name.
 _WORD: Final = re.compile(r"[A-Za-z]{1,24}")
+"""The form of a value that is kept, also of an event type that nobody has seen yet.
+
+A longer text may be a name.
+"""
 _WORDS: Final = frozenset({"EventType", "EventStatus", "EventSource", "ResourceType"})
+"""The keys whose values are kept if they have that form."""
 _NUMBERS: Final = frozenset({"DurationInSeconds", "DocumentIncarnation"})
+"""The keys whose numbers are kept, also as text."""
 _KNOWN_KEYS: Final = (
     _WORDS | _NUMBERS | {"Events", "EventId", "Resources", "NotBefore", "Description"}
 )
 _TIME: Final = re.compile(
     r"[A-Z][a-z]{2}, \d{1,2} [A-Z][a-z]{2} \d{4} [\d:]+ GMT|\d{4}-[\dT:.+Z-]+"
 )
+"""The forms of NotBefore that IMDS sends: RFC 1123 and ISO 8601."""
 _ID: Final = "00000000-0000-4000-8000-{:012X}"
+"""The form of placeholders of EventIds: a valid GUID."""
 _NUMBER: Final = re.compile(r"-?\d{1,9}")
 
 

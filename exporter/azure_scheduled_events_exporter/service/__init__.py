@@ -1,4 +1,4 @@
 """One running exporter: threads, signals, privileges, and notifications to the service manager.
 
-The only package that connects the others. Must not decide what an event means.
+Connects the parts of a running exporter. Must not decide what an event means.
 """

@@ -174,6 +174,7 @@ def _check_journal(exporter: Exporter) -> None:
 
 
 def _access(config: Config, log: logging.Logger) -> "WebAccess | None":
+    """Return what decides who may read the pages; None without a file that says so."""
     if config.web_config_file is None:
         return None
     # Imported only here, because YAML and bcrypt take 2 MiB.

@@ -94,11 +94,13 @@ class Ending:
                 self._loop.call_soon_threadsafe(self._begun.set)
 
     def _signalled(self, _number: int, _frame: FrameType | None) -> None:
+        """End the process: at once if no event loop runs yet, otherwise in its loop."""
         if self._loop is None:
             sys.exit(self.status)
         self.begin()
 
     def _hung_up(self, number: int, frame: FrameType | None) -> None:
+        """Answer SIGHUP."""
         if self._has_terminal and not os.isatty(0):  # the terminal is gone
             self._signalled(number, frame)
         elif self._loop is not None:

@@ -110,6 +110,7 @@ class Identification:
         return ""
 
     def _warn(self, failure: str) -> None:
+        """Log that the first attempt has failed, and what is missing until one succeeds."""
         message = "VM name unknown; event scope is 'unknown' until it is found"
         if self.given:
             message = "VM identity unknown; labels such as location are missing until it is found"
@@ -117,6 +118,7 @@ class Identification:
         self.log.warning(message, extra=facts(error=failure, **hint))
 
     def _report(self, before: Instance | None, now: Instance) -> None:
+        """Log what is new: the name, or what has changed."""
         if before is not None:
             changed = {
                 name: value for name, value in asdict(now).items() if value != getattr(before, name)

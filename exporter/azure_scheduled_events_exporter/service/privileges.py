@@ -119,6 +119,7 @@ def _stay_root(kept: int, journal: Path | None) -> str:
 
 
 def _become(uid: int, gid: int, kept: int) -> None:
+    """Become the user, without a way back; on Linux, keep the capabilities ``kept``."""
     if sys.platform != "win32":
         is_linux = sys.platform == "linux"
         if is_linux:
@@ -223,6 +224,7 @@ def _reduce_capabilities(kept: int) -> None:
 
 
 def _libc(function: str, *arguments: object) -> None:
+    """Call a function of the C library; raise OSError if it does not return 0."""
     if getattr(ctypes.CDLL(None, use_errno=True), function)(*arguments) != 0:
         number = ctypes.get_errno()
         raise OSError(number, f"{function}: {os.strerror(number)}")

@@ -21,7 +21,7 @@ _Reply = Mapping[str, object]
 
 
 class Controlled(Protocol):
-    """What is controlled: a simulator."""
+    """What is controlled: a simulator. The methods raise UsageError for what they cannot do."""
 
     @property
     def record(self) -> Sequence[Happening]:
@@ -38,10 +38,10 @@ class Controlled(Protocol):
     def play(
         self, scenario: Sequence[Scenario], speed: float | None = None, *, loop: bool = False
     ) -> None:
-        """Play scenarios from the beginning."""
+        """Play scenarios from the beginning; without a speed, at the current one."""
 
     def inject(self, fault: str, seconds: float | None = None) -> None:
-        """Fail from now on."""
+        """Fail from now on, for so many seconds of real time; None: until healed."""
 
     def heal(self) -> None:
         """End every active fault."""
@@ -50,7 +50,10 @@ class Controlled(Protocol):
 class Control:
     """The endpoints of one simulator.
 
-    They play only scenarios that were known at start, and never open a path.
+    Args:
+        simulator: the simulator.
+        library: the scenarios that it may play, by name. A request can choose only among these:
+            a name is never taken for the path of a file.
     """
 
     def __init__(self, simulator: Controlled, library: Mapping[str, Scenario]) -> None:
@@ -90,7 +93,11 @@ class Control:
         }
 
     def _play(self, order: Section) -> _Reply:
-        names = order.texts("scenario", ())
+        """Play the scenarios that ``order`` names, in this order; ``all`` are all of the library.
+
+        Raises UsageError: it names an unknown one or none, or has an impossible speed or key.
+        """
+        names = order.texts("scenario", ())  # without the key none, which the simulator refuses
         speed = order.number("speed", self._simulator.speed)
         loop = order.flag("loop", default=False)
         order.finish()

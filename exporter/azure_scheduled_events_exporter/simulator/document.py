@@ -47,6 +47,7 @@ _TYPES_SINCE: Final = {**{str(each): each.facts.since for each in EventType}, AD
 _DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 
 NEWEST: Final = "2025-04-07"
+"""The newest version that IMDS names in a refusal, unless the simulator plays an older IMDS."""
 
 
 def is_version(text: str) -> bool:
@@ -55,7 +56,10 @@ def is_version(text: str) -> bool:
 
 
 def version_invalid(newest: str) -> Mapping[str, object]:
-    """Return the error for an unknown version of an IMDS whose newest one is ``newest``."""
+    """Return the error for an unknown version of an IMDS whose newest one is ``newest``.
+
+    It names the newest three.
+    """
     known = sorted({newest, *VERSIONS}, reverse=True)
     return {
         "error": "Bad request. api-version is invalid or was not specified in the request. "
@@ -103,6 +107,7 @@ def document_body(events: Sequence[WireEvent], incarnation: int) -> bytes:
 
 
 def _knows(since: Mapping[str, str], word: object, version: str) -> bool:
+    """Return whether ``version`` shows ``word``, a field or a type; one not in ``since`` always."""
     return not isinstance(word, str) or since.get(word, VERSIONS[0]) <= version
 
 

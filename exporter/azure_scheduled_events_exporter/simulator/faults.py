@@ -43,7 +43,7 @@ REFUSED_BY_AGENT = frozenset(
 """Refusals of the agent itself: IMDS does not see the request."""
 
 REDIRECTED = REFUSED_BY_AGENT | {Fault.AGENT_AUDIT}
-"""Faults while which the agent is on.
+"""Faults during which the agent is on.
 
 It is put in the way of a connection when that is made: one from before still reaches IMDS.
 """

@@ -13,10 +13,7 @@ _MEMBER: Final = re.compile(r"(?P<scale_set>.+)_(?P<number>\d+)")
 
 
 def instance(vm: VirtualMachine, *, is_partial: bool = False) -> dict[str, object]:
-    """Return the answer for ``vm``; with ``is_partial`` only its name, as in a fault of IMDS.
-
-    Azure gives ``issue_0`` of a scale set the host name ``issue000000``.
-    """
+    """Return the answer for ``vm``; with ``is_partial`` only its name, as in a fault of IMDS."""
     compute = _compute(vm)
     if is_partial:
         names = (key for key, value in compute.items() if isinstance(value, str))
@@ -27,7 +24,7 @@ def instance(vm: VirtualMachine, *, is_partial: bool = False) -> dict[str, objec
 def _compute(vm: VirtualMachine) -> dict[str, object]:
     member = _MEMBER.fullmatch(vm.name)
     computer_name = vm.name
-    if member:
+    if member:  # as in Azure, where ``issue_0`` of a scale set has the host name ``issue000000``
         computer_name = f"{member['scale_set']}{int(member['number']):06d}"
     resource = f"virtualMachines/{vm.name}"
     if vm.scale_set:

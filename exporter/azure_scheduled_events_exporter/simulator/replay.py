@@ -33,7 +33,10 @@ class Replay:
         self.ended_at: float | None = None
 
     def body(self, now: float) -> bytes:
-        """Return the document to serve at ``now``."""
+        """Return the document to serve at ``now``: the one before again, or the one after it.
+
+        Each call advances by one document at most, so that none is left out.
+        """
         following = self._shown + 1
         if (
             self._served

@@ -48,9 +48,11 @@ LONGEST: Final = 365 * 86_400.0
 
 _FOLDER: Final = Path(__file__).parent / "scenarios"
 _TIMES: Final = ("announced_at", "notice", "started_for", "approval_delay", "new_notice")
+"""The keys of an event that are durations with a default."""
 _OF_NOTICE: Final = ("notice", "approval_delay", "rescheduled_at", "new_notice")
-# Seconds; minimum length of a scenario, so that a loop of empty scenarios does not spin.
+"""The keys that make no sense for an event without notice."""
 _SHORTEST: Final = 60.0
+"""Seconds; minimum length of a scenario, so that a loop of empty scenarios does not spin."""
 
 
 class Starts(StrEnum):
@@ -131,9 +133,7 @@ class Scenario:
     def shortest(self) -> float:
         """Minimum length in seconds of scenario time: until its last fault with an end is over."""
         length = self.recording[-1].time - self.recording[0].time if self.recording else 0
-        return max(
-            _SHORTEST, length, *(plan.ends for plan in self.faults if plan.ends < math.inf), 0
-        )
+        return max(_SHORTEST, length, *(plan.ends for plan in self.faults if plan.ends < math.inf))
 
 
 Choice = str | Path | Scenario
@@ -236,6 +236,7 @@ def _vm(section: Section) -> VirtualMachine:
 
 def _event(section: Section, vms: tuple[str, ...]) -> PlannedEvent:
     event_type = section.choice("type", (*EventType, ADVICE))
+    # Advice has no facts. It uses no notice and no time Started, so any numbers will do.
     facts = EVENT_FACTS.get(event_type, EventType.PREEMPT.facts)
     resources = section.texts("resources", vms)
     for name in resources:
@@ -301,18 +302,21 @@ def _check(section: Section, event: PlannedEvent) -> None:
 
 
 def _refuse(section: Section, reason: str, *keys: str) -> None:
+    """Raise UsageError if the section has one of ``keys``."""
     for key in keys:
         if key in section:
             raise section.error(f"cannot be, since {reason}", key)
 
 
 def _impact(section: Section) -> int:
+    """Return DurationInSeconds, which is -1 if it is unknown."""
     if section.text("duration", "unknown") == "unknown":
         return -1
     return round(_seconds(section, "duration"))
 
 
 def _moment(section: Section, key: str) -> float | None:
+    """Return the seconds at ``key``; None if it is not there. A file cannot have less than 0."""
     seconds = _seconds(section, key, -1)
     return None if seconds < 0 else seconds
 

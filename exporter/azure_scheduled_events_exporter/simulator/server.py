@@ -26,6 +26,7 @@ from .timeline import Happening
 from .wire import Server
 
 _LONGEST_WAIT = 3600.0
+"""Seconds after which the thread that reports looks again, also if nothing is to come."""
 
 
 class Simulator:
@@ -105,7 +106,8 @@ class Simulator:
         self._service.stage = Stage(self._playlist, at=now, seed=self._seed)
         for plan in self._plans:
             self._service.inject(plan.placed(now, self._playlist.speed))
-        self._run(partial(self._server.serve_forever, 0.02))
+        # How often it looks whether to stop, so how long :meth:`stop` may take.
+        self._run(partial(self._server.serve_forever, poll_interval=0.02))
 
     def report(self, on_happening: Callable[[Happening], None]) -> None:
         """Call ``on_happening`` with all that happens from the start on, in a thread of its own."""
@@ -221,9 +223,9 @@ class Simulator:
 
     @contextlib.contextmanager
     def _as_of_now(self) -> Iterator[Stage]:
-        """During the block, no other thread uses the stage.
+        """Yield the stage with all that is due by now; no other thread uses it in the block.
 
-        Afterwards, a thread that reports looks what is next.
+        Afterwards, the thread that reports happenings looks for new ones.
         """
         with self._changed:
             self._service.stage.advance(self._clock())

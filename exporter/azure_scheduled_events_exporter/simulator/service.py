@@ -137,7 +137,7 @@ class Service:
     seen: deque[Seen] = field(default_factory=lambda: deque(maxlen=_KEPT))
     _enabled_at: float = -math.inf  # of the service, not of a VM
     _asked_at: float = -math.inf
-    # Of each VM, during the last second.
+    # Of each VM, when its last requests were answered: as many as a second may have.
     _answered: dict[str, deque[float]] = field(default_factory=dict)
 
     def arrived(self, request: Request, now: float) -> float:
@@ -164,8 +164,9 @@ class Service:
         if fault in REFUSED_BY_AGENT:
             return _FAULTY[fault]
         answered = self._answered.setdefault(route[0], deque(maxlen=self.requests_per_second))
+        # ``answered`` is full, and its oldest entry is less than a second old.
         if len(answered) == answered.maxlen and now - answered[0] < 1:
-            return _FAULTY[Fault.THROTTLE]  # which does not count
+            return _FAULTY[Fault.THROTTLE]  # which does not count as an answer
         answered.append(now)
         return _FAULTY.get(fault) or replace(self._healthy(request, route, now, fault), fault=fault)
 
@@ -245,8 +246,8 @@ class Service:
         events = [] if is_enabling else events_in(self._events_of(vm), version)
         if self.empty_body and not events:
             return Answer(HTTPStatus.OK)
-        # Different from the incarnation with the events, because the same value means the same
-        # events.
+        # While it enables, the incarnation is another one than with the events: the same value
+        # means the same events.
         return Answer(
             HTTPStatus.OK, document_body(events, 0 if is_enabling else self.stage.incarnation)
         )

@@ -64,7 +64,7 @@ class Stage:
         self._seed = seed
         self._plays = 0
         self._placed: tuple[WireEvent, ...] | None = None
-        self._reached = at
+        self._reached = at  # the latest moment that was advanced to
         self._begin(0, at)
 
     @property
@@ -110,7 +110,7 @@ class Stage:
     def advance(self, now: float) -> None:
         """Apply all changes due at ``now``, each at its own time."""
         while (due := self.next_at) is not None and due <= now:
-            if not any(life.agenda for life in self._lives):
+            if not any(life.agenda for life in self._lives):  # then the scenario is over
                 self._begin(self._place + 1, due)
                 continue
             for life in self._lives:
@@ -162,6 +162,7 @@ class Stage:
         self.windows = tuple(each for each in self.windows if each.at > now)
 
     def _begin(self, place: int, at: float) -> None:
+        """Begin the scenario at ``place`` of the playlist, which starts again after its end."""
         self._place = place % len(self.playlist.scenarios)
         self._plays += 1
         self._began = at

@@ -28,6 +28,7 @@ HUGE: Final = 8 << 20
 """Bytes of a huge body."""
 
 _CHUNK: Final = 64 << 10
+_SHORTEST_ANNOUNCED: Final = 64
 _DRIP_SECONDS: Final = 0.2
 _IDLE_SECONDS: Final = 300
 _DOCUMENT: Final = b'{"DocumentIncarnation":1,"Events":[]}'
@@ -125,7 +126,9 @@ class Handler(BaseHTTPRequestHandler):
             case Fault.HALF_BODY:
                 self.close_connection = True
                 half = answer.body[: len(answer.body) // 2]
-                self.wfile.write(self._head(answer, max(len(answer.body), 64)) + half)
+                # More is announced than is sent, also of an empty body.
+                announced = max(len(answer.body), _SHORTEST_ANNOUNCED)
+                self.wfile.write(self._head(answer, announced) + half)
             case Fault.HUGE_BODY:
                 self._huge(answer)
             case Fault.TIMEOUT:

@@ -191,6 +191,7 @@ class SpanDelivery:
         return result
 
     def _count(self, spans: int, result: ExportResult) -> None:
+        """Count a batch of ``spans``, once: when its result is final."""
         if result.is_final:
             failed = result.failed(spans)
             self.failed += failed

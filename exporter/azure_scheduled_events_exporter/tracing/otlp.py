@@ -109,6 +109,7 @@ class OtlpSender:
         return self._export([], timeout)
 
     def _export(self, spans: Sequence[ReadableSpan], timeout: float | None) -> ExportResult:
+        """Let OpenTelemetry's exporter send the spans; return what its adapter has seen."""
         self._adapter.timeout = timeout
         self._adapter.result = None
         self._exporter.export(spans)
@@ -118,6 +119,7 @@ class OtlpSender:
         )
 
     def _provider_for(self, identity: Instance | None) -> TracerProvider:
+        """Return what makes spans of the VM ``identity``, with the ids that this class chooses."""
         return TracerProvider(
             id_generator=self._ids, resource=_resource(identity), shutdown_on_exit=False
         )
@@ -288,6 +290,7 @@ def _retry_after(text: str) -> float:
 
 
 def _nanoseconds(seconds: float) -> int:
+    """Return seconds since the epoch in OpenTelemetry's unit."""
     whole = int(seconds)  # apart from the rest, since a float cannot hold the product of both
     return whole * 1_000_000_000 + round((seconds - whole) * 1_000_000_000)
 

@@ -1,7 +1,8 @@
-"""OpenTelemetry's own variables: whether tracing is on, and which values could not work. Pure.
+"""OpenTelemetry's own variables: whether tracing is on, and which values could not work.
 
 They are often set for every program of a fleet, so none of them stops the exporter: what cannot
-work is warned of. Must not import OpenTelemetry, which reads the variables itself.
+work is warned of. The variables are arguments; only whether a file exists is looked up. Must not
+import OpenTelemetry, which reads the variables itself.
 
 Source: https://opentelemetry.io/docs/specs/otel/protocol/exporter/
 """
@@ -80,6 +81,7 @@ def _variable(name: str, environment: Mapping[str, str]) -> _Variable:
 
 
 def _protocol(environment: Mapping[str, str]) -> str:
+    """Return why the protocol cannot be used; ``""`` if it can."""
     found = _variable("PROTOCOL", environment)
     if found.text.lower() in {"", _PROTOCOL}:
         return ""
@@ -90,6 +92,7 @@ def _protocol(environment: Mapping[str, str]) -> str:
 
 
 def _endpoint(environment: Mapping[str, str]) -> str:
+    """Return why the address cannot be used; ``""`` if it can, or if there is none."""
     found = _variable("ENDPOINT", environment)
     if not found.text:
         return ""
@@ -166,6 +169,7 @@ def doubts(environment: Mapping[str, str]) -> list[str]:
 
 
 def _unknown(environment: Mapping[str, str]) -> Iterator[str]:
+    """Yield warnings about values that OpenTelemetry's SDK does not know."""
     compression = _variable("COMPRESSION", environment)
     rows = (
         ("OTEL_TRACES_EXPORTER", _EXPORTERS, "spans go to the OTLP endpoint all the same"),
@@ -182,6 +186,7 @@ def _unknown(environment: Mapping[str, str]) -> Iterator[str]:
 
 
 def _without_effect(environment: Mapping[str, str]) -> Iterator[str]:
+    """Yield warnings about variables that nothing here reads."""
     for name in ("OTEL_METRICS_EXPORTER", "OTEL_LOGS_EXPORTER"):
         if environment.get(name, "").strip().lower() not in {"", "none"}:
             yield f"environment variable {name} has no effect: only traces are sent over OTLP"
@@ -217,6 +222,7 @@ def _paths(environment: Mapping[str, str]) -> Iterator[str]:
 
 
 def _missing(environment: Mapping[str, str]) -> Iterator[str]:
+    """Yield warnings about files that do not exist."""
     for name in ("CERTIFICATE", "CLIENT_CERTIFICATE", "CLIENT_KEY"):
         found = _variable(name, environment)
         if found.text and not os.path.exists(found.text):  # noqa: PTH110 - any text

@@ -2,9 +2,12 @@
 
 from pathlib import Path
 
+import bcrypt
+
 from azure_scheduled_events_exporter.config.resolution import state_folder
 from support.commands import command
 from support.programs import environment
+from support.servers.certificates import Authority
 
 NOWHERE = (
     *(
@@ -36,6 +39,29 @@ def test_good(tmp_path: Path) -> None:
         f"journal.path: {state_folder(environment())}   [default]",
     ):
         assert line in done.stdout.splitlines()
+
+
+def test_who_may_read(tmp_path: Path) -> None:
+    """One line says what the web configuration does: its users, and until when TLS works."""
+    hashed = bcrypt.hashpw(b"sesame", bcrypt.gensalt(4)).decode()
+    users = tmp_path / "users.yml"
+    users.write_text(f"basic_auth_users: {{me: {hashed}}}\n")
+    done = command("check-config", "--web.config.file", str(users))
+    assert done.stdout.endswith(
+        "\nweb configuration: plain HTTP; users: me (a password was checked as a test)\n"
+    )
+    pair = Authority(tmp_path).ending("server", 4_102_444_800)
+    tls = tmp_path / "tls.yml"
+    tls.write_text(
+        f"tls_server_config: {{cert_file: {pair.certificate}, key_file: {pair.key},"
+        f" client_auth_type: RequireAndVerifyClientCert, client_ca_file: {pair.certificate}}}\n"
+    )
+    done = command("check-config", "--web.config.file", str(tls))
+    assert done.stdout.endswith(
+        "\nweb configuration: TLS, the certificate is valid until 2100-01-01T00:00:00Z; client"
+        " certificates are required; no users\n"
+    ), done
+    assert "web configuration" not in command("check-config").stdout
 
 
 def test_warnings() -> None:

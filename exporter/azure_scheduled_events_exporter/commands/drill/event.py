@@ -28,21 +28,27 @@ KEPT_SECONDS: Final = 300
 MARK: Final = "This is a drill: no VM is in danger."
 _CONFIRM: Final = "Tell whoever runs the drill that this message arrived; do nothing else."
 _ANNOUNCED_SECONDS: Final = 10
+"""How long the simulator may take to announce an event: it does so at once."""
 _OTHERS_SECONDS: Final = 1
-"""After the first notification, for those of other receivers."""
+"""How long after the first notification to wait for those of other receivers."""
 say: Final = partial(print, flush=True)
 
 
 @dataclass(frozen=True, slots=True)
 class _Begun:
-    """When a drill raised its alert, and what Alertmanager had sent before."""
+    """The beginning of a measurement, just before the alert is raised.
+
+    Attributes:
+        at: when it was, by the monotonic clock.
+        sent_before: the notifications that Alertmanager had sent by then.
+    """
 
     at: float
-    sent: Sent
+    sent_before: Sent
 
     @property
-    def seconds(self) -> str:
-        """The time since then."""
+    def elapsed(self) -> str:
+        """The time since then, for people, such as ``3.20 s``."""
         return f"{time.monotonic() - self.at:.2f} s"
 
 
@@ -130,19 +136,25 @@ class Drill:
         return self.story.vms[0].name
 
     def _begin(self) -> _Begun:
-        sent = self.team.sent()
-        return _Begun(time.monotonic(), sent)
+        sent_before = self.team.sent()  # this takes time, which is not to be measured
+        return _Begun(time.monotonic(), sent_before)
 
     def _announce(self, simulator: Simulator, what_follows: str) -> str:
-        """Announce the event to the exporter; return its id."""
+        """Let the simulator announce the event of the story; return the EventId.
+
+        The id is in upper case, as in the labels of alerts. ``what_follows`` is for people.
+        """
         simulator.play(self.story)
-        event = until(lambda: simulator.record, time.monotonic() + _ANNOUNCED_SECONDS)[0]
-        say(f"drill: {event.event_type} of {self._vm} announced; {what_follows}")
-        return event.event_id.upper()
+        # Nothing was played before, so the first thing that happens is the announcement.
+        happened = until(lambda: simulator.record, time.monotonic() + _ANNOUNCED_SECONDS)
+        announced = happened[0]
+        say(f"drill: {announced.event_type} of {self._vm} announced; {what_follows}")
+        return announced.event_id.upper()
 
     def _end(self, simulator: Simulator, after: float) -> None:
-        """End the event, and serve metrics until Prometheus has seen it."""
-        simulator.play(Scenario("over", "", self.story.vms, ()))
+        """End the event, and serve metrics for ``after`` more seconds: Prometheus has to see it."""
+        without_events = Scenario("over", "", self.story.vms, ())
+        simulator.play(without_events)
         say(
             f"drill: the event is over; the metrics are served for {format_duration(after)} more,"
             " so that Prometheus sees it. Then remove the target. The alert resolves in 3 minutes."
@@ -150,7 +162,10 @@ class Drill:
         time.sleep(after)
 
     def _resolve(self, event_id: str) -> None:
-        """Resolve the alert now: its exporter has ended, and would wait for three minutes."""
+        """Resolve a pushed alert at once.
+
+        Its exporter would do so three minutes after the event, but has been stopped with the drill.
+        """
         held = self.team.holding(f'event_id="{event_id}"', self.alert.name)
         if held is not None:
             self.team.put(held.labels, {}, ends_in=0)
@@ -159,22 +174,23 @@ class Drill:
         """Print when Alertmanager got the alert and when it notified.
 
         Raises:
-            ExporterError: it did not, or that failed.
+            ExporterError: it did not within :attr:`timeout`, or a notification failed.
         """
         end = begun.at + self.timeout
         held = self._held(event_id, end)
-        say(f"{begun.seconds}: Alertmanager has the alert, for receivers: {held.shown}")
+        say(f"{begun.elapsed}: Alertmanager has the alert, for receivers: {held.shown}")
         self._check_route(held)
         if held.is_muted:
             raise ExporterError(
                 f"{self.alert.name} is silenced or inhibited, so nobody is notified:"
                 f" run {self.doctor}"
             )
-        notified = until(lambda: sorted(self.team.sent().delivered - begun.sent.delivered), end)
+        before = begun.sent_before
+        notified = until(lambda: sorted(self.team.sent().delivered - before.delivered), end)
         if notified:
-            say(f"{begun.seconds}: Alertmanager notified: {', '.join(notified)}")
+            say(f"{begun.elapsed}: Alertmanager notified: {', '.join(notified)}")
             time.sleep(_OTHERS_SECONDS)
-        failed = sorted(self.team.sent().failed - begun.sent.failed)
+        failed = sorted(self.team.sent().failed - before.failed)
         if failed:
             raise ExporterError(
                 f"notification failed: {', '.join(failed)}; the log of Alertmanager has the reason"
@@ -197,7 +213,11 @@ class Drill:
             )
 
     def _question(self, held: HeldAlert) -> str:
-        """Return what only people can answer. Rules may have words that the settings do not."""
+        """Return what only people can answer.
+
+        The severity is that of the alert in Alertmanager: rules with other settings than the
+        drill's may have a word that the drill does not know.
+        """
         severity = held.labels.get("severity", "")
         if pages(severity, self.settings):
             return f"{severity} pages: does {held.shown} page, and did the notification arrive?"
@@ -206,7 +226,10 @@ class Drill:
         return f"{severity} went to {held.shown}: is that right, and did the notification arrive?"
 
     def _held(self, event_id: str, end: float) -> HeldAlert:
-        """Return the alert once Alertmanager has it; ExporterError: not until ``end``."""
+        """Return the alert once Alertmanager has it.
+
+        Raises ExporterError: it does not have it by the monotonic time ``end``.
+        """
         name = self.alert.name
         held = until(lambda: self.team.holding(f'event_id="{event_id}"', name), end)
         if held is None:
@@ -217,6 +240,7 @@ class Drill:
         return held
 
     def _nobody_was_told(self) -> ExporterError:
+        """Return (not raise) the error that no notification was sent in time."""
         hint = f"run {self.doctor}, which checks receivers and group_wait"
         severity = self.alert.labels["severity"]
         if not notifies(severity, self.settings):

@@ -41,9 +41,11 @@ def check_inhibition(
     marked = {**own, "alertname": MAINTENANCE, "severity": info, "component": "maintenance"}
     texts = {"summary": f"{DRILL}: {name}.", "description": MARK}
     try:
-        for each in (marked, own):
-            team.put(each, texts, ends_in=KEPT_SECONDS)
-            found = _held(team, each["alertname"], timeout, doctor)
+        # Alertmanager has to know the inhibiting alert first, or the team's own one notifies.
+        team.put(marked, texts, ends_in=KEPT_SECONDS)
+        _held(team, MAINTENANCE, timeout, doctor)
+        team.put(own, texts, ends_in=KEPT_SECONDS)
+        found = _held(team, name, timeout, doctor)
     finally:
         for each in (own, marked):
             team.put(each, texts, ends_in=0)
@@ -56,7 +58,10 @@ def check_inhibition(
 
 
 def _held(team: Team, name: str, timeout: float, doctor: str) -> HeldAlert:
-    """Return the alert ``name`` once Alertmanager has it; ExporterError: not in time."""
+    """Return the drill's alert called ``name`` once Alertmanager has it.
+
+    Raises ExporterError: it does not have it after ``timeout`` seconds.
+    """
     found = until(lambda: team.holding(_MATCHER, name), time.monotonic() + timeout)
     if found is None:
         raise ExporterError(

@@ -28,6 +28,7 @@ from azure_scheduled_events_exporter.simulator.document import document_body
 from azure_scheduled_events_exporter.simulator.stage import Playlist, Stage
 
 DRILL: Final = "DRILL"
+"""What names the alerts, VMs and scale sets of a drill to people."""
 
 
 def story_of(name: str) -> Scenario:
@@ -47,9 +48,9 @@ def story_of(name: str) -> Scenario:
         )
     [scenario] = scenarios
     event = scenario.events[0]
-    name = event.resources[0]
-    (priority,) = (vm.priority for vm in scenario.vms if vm.name == name)
-    vm = VirtualMachine(f"{DRILL}-{name}", DRILL, priority=priority)
+    vm_name = event.resources[0]
+    [priority] = [vm.priority for vm in scenario.vms if vm.name == vm_name]
+    vm = VirtualMachine(f"{DRILL}-{vm_name}", scale_set=DRILL, priority=priority)
     drilled = replace(event, resources=(vm.name,), announced_at=0.0)
     return Scenario("drill", "", (vm,), (drilled,))
 
@@ -60,7 +61,8 @@ def alert_of_story(story: Scenario, catalog: Catalog) -> Alert:
     Raises:
         UsageError: the event raises none.
     """
-    now = system_clock()()
+    clock = system_clock()
+    now = clock()
     stage = Stage(Playlist((story,)), at=now.wall, seed=uuid.uuid4().hex)
     stage.advance(now.wall)
     vm = story.vms[0]

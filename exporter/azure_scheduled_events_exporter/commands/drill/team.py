@@ -19,7 +19,10 @@ _Value = TypeVar("_Value")
 
 
 class Sent(NamedTuple):
-    """Number of delivered and of failed notifications of Alertmanager so far, by integration."""
+    """Number of delivered and of failed notifications of Alertmanager so far.
+
+    By integration, such as ``webhook`` or ``email``: Alertmanager counts them for no single alert.
+    """
 
     delivered: Counter[str]
     failed: Counter[str]
@@ -78,6 +81,7 @@ class Team(AlertmanagerClient):
 
 
 def _sent(answer: bytes) -> Sent:
+    """Return the numbers in Alertmanager's metrics, whose total counts failed ones too."""
     lines = answer.decode("utf-8", "replace").splitlines()
     text = "".join(f"{line}\n" for line in lines if line.startswith(_REQUESTS))
     tried = Counter[str]()
@@ -90,7 +94,7 @@ def _sent(answer: bytes) -> Sent:
 
 
 def _route(answer: bytes) -> Mapping[str, Any]:
-    """Return the tree of routes; ValueError: there is none."""
+    """Return the tree of routes. Raises ValueError, TypeError or LookupError: there is none."""
     original = json.loads(answer)["config"]["original"]
     try:
         route = yaml.safe_load(original)["route"]
@@ -102,6 +106,7 @@ def _route(answer: bytes) -> Mapping[str, Any]:
 
 
 def _held(answer: bytes) -> HeldAlert | None:
+    """Return the first alert that is processed: only then its state says whether it is muted."""
     for each in json.loads(answer):
         status = each["status"]
         if status["state"] == "unprocessed":

@@ -68,7 +68,8 @@ class Hook:
         self._approvals: dict[str, subprocess.Popen[bytes]] = {}  # by EventId
         self._approve_at: dict[str, float] = {}  # monotonic time by EventId
         self._reasons = logs.Changes()  # why nothing is prepared, by EventId
-        self._seen_at = 0  # how many documents had come when the last one showed a prepared event
+        # How many documents had come when a document last showed an event that was prepared for.
+        self._seen_at = 0
 
     def run(self, polled: Iterable[Exporter]) -> None:
         """Each time ``polled`` yields, do what is due, until a signal comes."""
@@ -109,17 +110,19 @@ class Hook:
             self._begin(run)
 
     def _log_open_runs(self) -> None:
-        """Log what an earlier hook of this name has left: an interrupted run, a preparation."""
-        for run in self._runs.known:
+        """Log what an earlier hook of this name has left: interrupted runs, a preparation."""
+        known = self._runs.known
+        for run in known:
             if run.outcome is None:
                 self._log.warning(
                     "hook's run was interrupted with the hook: it runs again if there is time",
                     extra=logs.facts(phase=run.phase, event_id=run.event_id, command=run.command),
                 )
-        for run in self._runs.known[-1:]:
+        if known:
+            last = known[-1]
             self._log.info(
                 "hook has prepared before its restart: it recovers after the event",
-                extra=logs.facts(event_id=run.event_id, prepared_by=run.command),
+                extra=logs.facts(event_id=last.event_id, prepared_by=last.command),
             )
 
     def _explain(self, events: Events) -> None:
@@ -169,7 +172,10 @@ class Hook:
                 self._processes[run.run] = Process(self._command, run)
 
     def _watch(self, process: Process, events: Events) -> None:
-        """Record the end of a run, or stop it when its time is up."""
+        """Record the end of a run, or stop it when its time is up.
+
+        First it is asked to end; after the grace, or at NotBefore, it is killed.
+        """
         run = process.run
         life = events.current.get(run.event_id) if run.phase == Phase.PREPARE else None
         not_before = None if life is None else life.not_before
@@ -217,7 +223,8 @@ class Hook:
             for run in self._runs.known
             if run.phase == Phase.PREPARE and run.outcome == RunOutcome.OK
         }
-        for event_id in prepared & events.current.keys() - self._approvals.keys():
+        to_approve = (prepared & events.current.keys()) - self._approvals.keys()
+        for event_id in to_approve:
             if time.monotonic() >= self._approve_at.get(event_id, 0.0):
                 self._approve_one(events.current[event_id])
 

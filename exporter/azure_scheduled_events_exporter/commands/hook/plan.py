@@ -27,7 +27,7 @@ GONE_DOCUMENTS: Final = 3
 """An event is over for a hook when so many documents in a row have lacked it: one may be wrong."""
 
 _AGAIN_SECONDS = 5.0
-"""After which a failed preparation is repeated; after twice as long the next time, and so on."""
+"""How long after its end a failed preparation is repeated, times the number of failed ones."""
 
 
 @dataclass(frozen=True, slots=True)

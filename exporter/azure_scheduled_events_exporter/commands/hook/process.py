@@ -20,8 +20,8 @@ from azure_scheduled_events_exporter.snapshot.hooks import HookRun
 
 from .plan import record_of
 
-# Asks a command to end; on Windows, the first one.
 TERMINATE: Final = getattr(signal, "CTRL_BREAK_EVENT", signal.SIGTERM)
+"""Asks a command to end: SIGTERM, on Windows CTRL_BREAK_EVENT, which only Windows has."""
 
 _LONGEST_VARIABLE = 32_768
 """Bytes of a variable: Linux starts no program with one of 128 KiB or more."""
@@ -97,7 +97,7 @@ class Process(subprocess.Popen[bytes]):
 def end_leftovers(runs: Iterable[HookRun]) -> None:
     """End the processes of runs that a hook has left behind when it was killed.
 
-    Only Linux shows them.
+    They are found by the variable EVENT_RUN of their environment, which only Linux shows.
     """
     marks = {f"EVENT_RUN={run.run}".encode() for run in runs if run.outcome is None}
     if not marks:

@@ -51,8 +51,9 @@ class Runs:
         self._known: dict[str, HookRun] = {}
         self._unsent: dict[str, HookRun] = {}  # that the journal does not have yet
         self._is_loaded = False
-        self._version = 1  # of what is known
         self._written = 0  # the version that is in the file
+        # The version of what is known: newer, so that the thread reads and writes the file at once.
+        self._version = 1
         for work in (self._keep_file, self._send, self._look_for_others):
             threading.Thread(target=work, name=f"hook{work.__name__}", daemon=True).start()
         self._wait_for_disk()
@@ -225,7 +226,10 @@ class Runs:
 
 
 def _replace(path: Path, content: bytes) -> None:
-    """Write a file as a whole, readable by its owner only. Raises OSError: it is as before."""
+    """Write a file as a whole, readable by its owner only.
+
+    Raises OSError: it cannot be written, and is as before.
+    """
     scratch = path.with_name(f"{path.name}.new")
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0)
     with os.fdopen(os.open(scratch, flags, 0o600), "wb") as file:

@@ -12,6 +12,7 @@ from pathlib import Path
 from azure_scheduled_events_exporter.errors import UsageError, printable
 
 _LONGEST_LINE = 256
+"""Bytes of the first line that Linux looks at."""
 _MOST_INTERPRETERS = 4
 """How many interpreters in a row may be scripts themselves, as in Linux."""
 _BYTE_ORDER_MARKS = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")
@@ -43,7 +44,10 @@ def _why_not_found(name: str) -> str:
 
 
 def _problem(path: Path, depth: int = 0) -> str:
-    """Return why the system would not execute the file at ``path``, ``""`` if it would."""
+    """Return why the system would not execute the file at ``path``, ``""`` if it would.
+
+    ``depth``: of how many scripts in a row it is the interpreter.
+    """
     try:
         with path.open("rb") as file:
             head = file.read(_LONGEST_LINE)
@@ -57,7 +61,8 @@ def _problem(path: Path, depth: int = 0) -> str:
         return "has no first line that names its interpreter, such as #!/bin/sh" if is_text else ""
     if b"\r" in line:
         return "its lines end with CR LF, as on Windows: save it with LF (sed -i 's/\\r$//')"
-    interpreter, _, rest = line[2:].decode(errors="replace").strip(" \t").partition(" ")
+    named = line.removeprefix(_SHEBANG).decode(errors="replace").strip(" \t")
+    interpreter, _, rest = named.partition(" ")
     return _interpreter_problem(interpreter, rest.strip(" \t"), depth)
 
 

@@ -85,6 +85,7 @@ def abandoned(journal: Path, own: str) -> Iterator[tuple[Path, HookRun]]:
     Raises OSError: the folder or one of them cannot be read.
     """
     file = state_file(journal, own)
+    # What the names of all such files begin with, whatever the hook is called.
     begin = state_file(journal, "x").name.removesuffix("x.json")
     for path in sorted(file.parent.iterdir()):
         is_state = path.name.startswith(begin) and path.suffix == ".json"
