@@ -10,11 +10,13 @@ import pytest
 
 from azure_scheduled_events_exporter.approval.policy_file import MOST_RULES
 from azure_scheduled_events_exporter.commands.cli import parser_of
+from azure_scheduled_events_exporter.core import bounds
 from azure_scheduled_events_exporter.core.observation import (
     APPROVAL_MARGIN_SECONDS,
     WATCHED_WITHIN_SECONDS,
 )
 from azure_scheduled_events_exporter.http_server.access import EXPIRES_SOON_SECONDS
+from azure_scheduled_events_exporter.imds.client import LARGEST_BODY
 from azure_scheduled_events_exporter.journal import (
     documents,
     file,
@@ -72,10 +74,11 @@ SENTENCES = [
     ("docs/reliability.md", f"within the first {state.APPROVALS_WAIT_SECONDS:g} s"),
     ("docs/reliability.md", f"journal has at most {store.LARGEST_BYTES // MIB} MiB"),
     ("docs/reliability.md", f"`-wal` file {file.LARGEST_LOG_BYTES // MIB} MiB"),
-    ("docs/reliability.md", f"Documents have at most {documents.LARGEST // MIB} MiB"),
+    ("docs/reliability.md", f"(`history --documents`) have at most {documents.LARGEST // MIB} MiB"),
+    ("docs/reliability.md", f"answer of IMDS has at most {LARGEST_BODY // MIB} MiB"),
     (
         "docs/reliability.md",
-        f"{state.MOST_PEERS:,} current events of other VMs and {state.MOST_OWN:,} of this VM",
+        f"{bounds.MOST_PEERS:,} current events of other VMs and {bounds.MOST_OWN:,} of this VM",
     ),
     ("docs/reliability.md", f"by more than {AGREES_SECONDS:g} s is corrected"),
     ("docs/reliability.md", f"scrapes within {SHARED_SECONDS:g} s share one body"),

@@ -24,6 +24,12 @@ RESOLVES = 3
 An Alertmanager may be restarted just after it has accepted one.
 """
 
+MOST_ENDED = 1000
+"""How many alerts of ended events are kept, the newest: whoever poses as IMDS can invent events.
+
+Without a resolve, Alertmanager ends the others by itself.
+"""
+
 _CLOCKS_SECONDS = 10.0
 """How much earlier than its first post the ``endsAt`` of a resolve is.
 
@@ -122,6 +128,16 @@ class Outbox:
             if seconds_ago < alert.hold_seconds:
                 entry = _ended(alert, now - seconds_ago)
                 self._entries.setdefault(alert.identity, entry)
+        self._forget_oldest_ends()
+
+    def _forget_oldest_ends(self) -> None:
+        ends = {
+            identity: entry.ended_at
+            for identity, entry in self._entries.items()
+            if entry.ended_at is not None
+        }
+        for identity in sorted(ends, key=ends.__getitem__)[:-MOST_ENDED]:
+            del self._entries[identity]
 
     def due(self, now: float, most: int) -> list[Entry]:
         """Return up to ``most`` entries to post ``now``, firing ones first."""

@@ -270,7 +270,8 @@ def clean_text(value: object) -> str:
     value ``""``.
     """
     if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode().translate(_CONTROLS)
+        clean = value.encode("utf-8", "replace").decode().translate(_CONTROLS)
+        return value if clean == value else clean  # a copy would take as much memory again
     if isinstance(value, int | float) and not isinstance(value, bool):
         return repr(value)
     return ""

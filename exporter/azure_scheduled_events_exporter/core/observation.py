@@ -18,12 +18,12 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import MappingProxyType
 
+from .bounds import weight, within_bounds, without_oldest
 from .document import STATUSES, Document, EventSource, ScheduledEvent, Scope, comparable_name
 from .event_types import is_reboot
 from .impact import Counted, beginning
 from .kinds import SHORT_FREEZE_SECONDS, with_kind, with_kinds
 from .lifecycle import (
-    REMEMBERED_ENDS,
     Approval,
     Approver,
     Change,
@@ -131,7 +131,9 @@ def observe(
     """Return the known events after ``document``, and the changes in the order of counting.
 
     The same document again changes nothing. Never raises, whatever the content of the document.
+    Events for which there is no room are left out (``bounds``).
     """
+    document = bounded(known, document, context)
     known = record_pause(known, context.pause)
     known = record_impact(known, context.counted)
     seen = dict(known.seen) | {event.event_id: context.now.wall for event in document.events}
@@ -146,31 +148,47 @@ def observe(
         after, new_changes = _seen(before, event, context, known.seen.get(event.event_id))
         current[event.event_id] = after
         changes.extend(new_changes)
+    just_ended = 0
     for event_id, before in known.current.items():
         if event_id in current:
             continue
-        was_shown = event_id in seen
-        if document.unreadable or (context.keeps_unshown and not was_shown):
+        if _stays(event_id, known, document, context):
             current[event_id] = before
             continue
         # Nobody watched when an event left that was last shown in an earlier run.
-        watched = context.watched and was_shown
+        watched = context.watched and event_id in seen
         life = _shown(before, before.event, context)
         life = replace(life, shown_until=known.seen.get(event_id))
         gone = _gone(life, context, watched=watched)
         changes.extend(gone)
         ended[event_id] = _with_kind(gone[-1], context).lifecycle
-    _forget_oldest(ended, len(known.current))
+        just_ended += weight(before.event)
+    if just_ended:
+        ended = without_oldest(ended, just_ended)
     seen = {event_id: moment for event_id, moment in seen.items() if event_id in current}
     known = with_kinds(Lifecycles(current, ended, seen), context.now.wall, context.harmless_below)
     return known, tuple(_with_kind(change, context) for change in changes)
 
 
-def _forget_oldest(ended: dict[str, Lifecycle], just_ended: int) -> None:
-    """Remove the oldest of ``ended``, except those that have just ended: all of them may return."""
-    most = max(REMEMBERED_ENDS, just_ended)
-    for event_id in list(ended)[:-most]:
-        del ended[event_id]
+def bounded(known: Lifecycles, document: Document, context: ObservationContext) -> Document:
+    """Return ``document`` without the events that :func:`observe` leaves out."""
+    shown = {event.event_id for event in document.events}
+    if shown <= known.current.keys() and not document.unreadable:
+        return document  # at most polls: there is nothing new
+    staying = [
+        life
+        for event_id, life in known.current.items()
+        if event_id not in shown and _stays(event_id, known, document, context)
+    ]
+    return within_bounds(known, document, staying, context.vm_name)
+
+
+def _stays(
+    event_id: str, known: Lifecycles, document: Document, context: ObservationContext
+) -> bool:
+    """Return whether an event that is not in the document stays current."""
+    was_shown = event_id in known.seen
+    return bool(document.unreadable) or (context.keeps_unshown and not was_shown)
 
 
 def _with_kind(change: Change, context: ObservationContext) -> Change:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
+from azure_scheduled_events_exporter.core.bounds import as_many_as_known, newest_ended
 from azure_scheduled_events_exporter.core.lifecycle import (
     REMEMBERED_ENDS,
     Lifecycle,
@@ -231,12 +232,13 @@ class Store:
             raise NotUsableError(
                 "it is damaged: a value of the table state has the wrong type, or is out of range"
             )
-        newest_ends = self._lives(
-            "WHERE ended IS NOT NULL ORDER BY ended DESC LIMIT ?", (REMEMBERED_ENDS,)
+        newest_ends = newest_ended(
+            self._lives("WHERE ended IS NOT NULL ORDER BY ended DESC LIMIT ?", (REMEMBERED_ENDS,))
         )
-        ended = {life.event_id: life for life in reversed(list(newest_ends))}
+        # A flood may have left more: the ends of some were dropped while the disk did not work.
+        newest = as_many_as_known(self._lives("WHERE ended IS NULL ORDER BY first_seen DESC"))
         return Remembered(
-            lifecycles=Lifecycles(self.current(), ended),
+            lifecycles=Lifecycles(_oldest_first(newest), _oldest_first(newest_ends)),
             statistics=_sound(Statistics, statistics),
             last_number=number,
             epoch=epoch,
@@ -316,6 +318,11 @@ class Store:
             return before
         count = self._db.execute("SELECT count(*) FROM spans").fetchone()[0]
         return Inbox(self.requests.open(), runs, hooks, self.queued_spans(_SPANS), count)
+
+
+def _oldest_first(newest: Iterable[Lifecycle]) -> dict[str, Lifecycle]:
+    """Return lives that come newest first by EventId, in the other order."""
+    return {life.event_id: life for life in reversed(list(newest))}
 
 
 def _sound(kind: type[_Value], text: str) -> _Value:

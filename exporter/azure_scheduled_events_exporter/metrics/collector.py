@@ -260,7 +260,8 @@ METRICS: tuple[MetricSpec, ...] = (
     ),
     _counter(
         "events_dropped_total",
-        "Events left out of documents with more than 1,000 events of other VMs, or of this VM.",
+        "Events of documents that were left out, because 1,000 of other VMs, or of this VM, were"
+        " known.",
         lambda snapshot: snapshot.events_dropped,
         not_shown="For diagnosis: Azure shows one VM a few events at a time.",
     ),

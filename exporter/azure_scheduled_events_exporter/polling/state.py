@@ -16,13 +16,15 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from azure_scheduled_events_exporter.config.settings import Config
-from azure_scheduled_events_exporter.core.document import MOST_NAMES, Document, ScheduledEvent
+from azure_scheduled_events_exporter.core.bounds import MOST_OWN, MOST_PEERS, weight
+from azure_scheduled_events_exporter.core.document import Document
 from azure_scheduled_events_exporter.core.instance import Instance
 from azure_scheduled_events_exporter.core.kinds import with_kinds
 from azure_scheduled_events_exporter.core.lifecycle import Change, Lifecycle, Lifecycles, Transition
 from azure_scheduled_events_exporter.core.observation import (
     WATCHED_WITHIN_SECONDS,
     ObservationContext,
+    bounded,
     observe,
 )
 from azure_scheduled_events_exporter.core.records import Record, change_record
@@ -64,12 +66,10 @@ APPROVALS_WAIT_SECONDS: Final = 60.0
 An earlier run may have approved it already. IMDS starts an approved event sooner than that.
 """
 
-MOST_PEERS: Final = 1000
-"""How many current events of other VMs are known. Azure shows one VM a few at a time."""
-MOST_OWN: Final = 1000
-"""How many current events of this VM are known."""
 _MOST_WEIGHT: Final = 1000
 """How many events the documents have together whose steps are kept for the journal."""
+_MOST_LOGGED: Final = 10_000
+"""How many logged transitions are remembered until the journal is read; more are logged again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ class ExporterState:
         self.has_journal = False
         self._began = self.clock()
         self._observed_at: Timestamp | None = None  # when the last document came
-        self._sent: Document | None = None  # the last document, with all of its events
+        self._is_crowded = False  # whether events of the last document were left out
         self._kept_steps: list[_KeptStep] = []  # until the journal is known
         self._logged: set[tuple[str, Transition]] = set()  # by EventId, until then
         self._first_events: frozenset[str] = frozenset()  # EventIds of the first document
@@ -183,32 +183,46 @@ class ExporterState:
 
     def take_in(self, document: Document) -> None:
         """Derive transitions from the document, write them to the journal, and log them."""
-        is_same = document is self._sent  # which is usual: documents change rarely
-        context = self._context(is_changed=not is_same)
         before = self.document
-        if before is not None and is_same:
-            bounded = before
-        else:
-            bounded = self._bounded(document)
-            self._sent = document
+        is_same = document is before  # which is usual: documents change rarely
+        context = self._context(is_changed=not is_same)
 
         def step(known: Lifecycles) -> tuple[Lifecycles, Sequence[Change]]:
             # Whether the owner is known may change when the journal is read.
-            return observe(known, bounded, replace(context, keeps_unshown=not self.knows_owner))
+            return observe(known, document, replace(context, keeps_unshown=not self.knows_owner))
 
-        self.apply(step, weight=sum(map(_weight, bounded.events)))
+        if not is_same:
+            self._count_dropped(document, replace(context, keeps_unshown=not self.knows_owner))
+        events = 0
+        if not self.has_journal:
+            events = sum(map(weight, document.events))
+        self.apply(step, weight=events)
         remarked: Sequence[str] = ()
         if before is None:
-            self._first_events = frozenset(event.event_id for event in bounded.events)
+            self._first_events = frozenset(event.event_id for event in document.events)
         else:
             remarked = before.remarks
-            if document.incarnation != before.incarnation or bounded.events != before.events:
+            if document.incarnation != before.incarnation or document.events != before.events:
                 self.document_changes += 1
-        message = "unexpected content in Scheduled Events document"
-        for remark in bounded.remarks:
+        for remark in document.remarks:
             if remark not in remarked:
-                self.log.warning(message, extra=facts(remark=remark))
-        self.document = bounded
+                self._warn(remark)
+        self.document = document
+
+    def _count_dropped(self, document: Document, context: ObservationContext) -> None:
+        """Count the events of a new document that are left out; log when that begins."""
+        left_out = len(document.events) - len(bounded(self.known, document, context).events)
+        self.events_dropped += left_out
+        if left_out and not self._is_crowded:
+            self._warn(
+                f"more than {MOST_PEERS} events of other VMs, or {MOST_OWN} of this VM:"
+                " new ones are left out"
+            )
+        self._is_crowded = left_out > 0
+
+    def _warn(self, remark: str) -> None:
+        message = "unexpected content in Scheduled Events document"
+        self.log.warning(message, extra=facts(remark=remark))
 
     def _context(self, *, is_changed: bool) -> ObservationContext:
         """Return what the observation of a document depends on besides the document.
@@ -234,35 +248,6 @@ class ExporterState:
         """Let the events have the kinds of this moment, also while no document comes."""
         known = with_kinds(self.known, self.clock().wall, self.config.freeze_harmless_below)
         self._record(known, ())
-
-    def _bounded(self, document: Document) -> Document:
-        """Return ``document`` without the events that are too many.
-
-        Those that are known stay, so no event seems to end because others are new.
-        """
-        if len(document.events) <= min(MOST_OWN, MOST_PEERS):
-            return document
-        own = []
-        peers = []
-        for event in document.events:
-            if event.spelling(self.vm_name):
-                own.append(event)
-            else:
-                peers.append(event)
-        kept = {*self._known_first(own, MOST_OWN), *self._known_first(peers, MOST_PEERS)}
-        events = tuple(event for event in document.events if event.event_id in kept)
-        self.events_dropped += len(document.events) - len(events)
-        if len(events) == len(document.events):
-            return document
-        # The remark does not say how many: a remark that changes is logged again.
-        remark = f"more than {MOST_PEERS} events: new ones are left out"
-        return replace(document, events=events, remarks=(*document.remarks, remark))
-
-    def _known_first(self, events: Sequence[ScheduledEvent], at_most: int) -> list[str]:
-        """Return the EventIds of at most ``at_most`` of ``events``, the current ones first."""
-        ids = [event.event_id for event in events]
-        ids.sort(key=lambda event_id: event_id not in self.known.current)  # False sorts first
-        return ids[:at_most]
 
     def apply(self, step: Step, *, weight: int = 1) -> None:
         """Change the known events, write the changes to the journal and log them."""
@@ -308,6 +293,8 @@ class ExporterState:
         if what in self._logged:  # before the journal was read
             return
         if not self.has_journal:
+            if len(self._logged) >= _MOST_LOGGED:
+                self._logged.clear()
             self._logged.add(what)
         level = logging.INFO
         if change.transition is Transition.LOST:
@@ -378,11 +365,6 @@ def _changed_lives(
             lives.append(life)
     lives += [change.lifecycle for change in changes if change.lifecycle.outcome]
     return lives
-
-
-def _weight(event: ScheduledEvent) -> int:
-    """Return how much memory an event takes, as a multiple of one with few names."""
-    return 1 + len(event.resources) // MOST_NAMES
 
 
 def _span_of(run: HookRun, life: Lifecycle) -> SpanFacts:

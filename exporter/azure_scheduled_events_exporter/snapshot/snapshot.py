@@ -93,8 +93,8 @@ class Snapshot:
         identity: this VM in the instance metadata; None while unknown.
         incarnation: of the newest document; None if it carried none.
         document_changes: number of documents that differed from the one before.
-        events_dropped: number of events of documents that were left out, because there were more
-            than ``polling.state`` takes.
+        events_dropped: number of events of documents that were left out, because as many are known
+            as ``core.bounds`` permits.
         current: the current events by EventId.
         shown: those of them that documents of this run have shown; the others are known from the
             journal only.

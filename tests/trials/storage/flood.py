@@ -5,6 +5,7 @@ import threading
 import time
 import uuid
 from pathlib import Path
+from random import Random
 
 import psutil
 
@@ -19,20 +20,30 @@ LOG_MIB_A_MINUTE = 2.0
 _EVENTS = 4000
 
 
-def body(chance: float) -> bytes:
-    """Return a document of new events, of types that nobody knows, close to the largest body."""
-    events = [
+_MALFORMED = ("x", None, {"EventType": "Reboot"})
+"""Entries that cannot be read: a document with one of them ends no event."""
+
+
+def body(chance: Random) -> bytes:
+    """Return a document of new events, of types that nobody knows, close to the largest body.
+
+    Two of three documents have a malformed entry.
+    """
+    resource = chance.choice(("vmss_0", "vmss_1"))
+    events: list[object] = [
         {
             "EventId": str(uuid.uuid4()),
             "EventType": f"Type{uuid.uuid4().hex[:8]}",
             "EventStatus": "Scheduled",
             "ResourceType": "VirtualMachine",
-            "Resources": ["vmss_0" if chance < 0.5 else "vmss_1"],
+            "Resources": [resource],
             "NotBefore": "",
             "Description": "",
         }
         for _ in range(_EVENTS)
     ]
+    if chance.random() < 2 / 3:
+        events.append(chance.choice(_MALFORMED))
     return json.dumps({"DocumentIncarnation": time.time_ns(), "Events": events}).encode()
 
 
@@ -50,7 +61,7 @@ def run(order: Order) -> Row:
 
         def floods() -> None:
             while not ending.wait(0.2):
-                simulator.serve_body(body(order.chance.random()))
+                simulator.serve_body(body(order.chance))
 
         flags = ("--instance.name", "vmss_0", "--journal.path", str(state))
         exporter = crew.start(simulator.url, *flags)
@@ -76,7 +87,7 @@ def run(order: Order) -> Row:
     return Row(
         "flood",
         f"{seconds} s of an IMDS that sends {_EVENTS:,} new events of new types with each answer,"
-        f" seed {order.seed}",
+        f" two of three with a malformed entry, seed {order.seed}",
         f"{polls(scrape):.0f} polls; at most {memory:.0f} MiB of memory, {disk >> 20} MiB on disk,"
         f" {log:.1f} MiB of log, {current} current events",
     )

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from azure_scheduled_events_exporter.alertmanager.alert import Alert
-from azure_scheduled_events_exporter.alertmanager.outbox import Outbox, Wanted
+from azure_scheduled_events_exporter.alertmanager.outbox import MOST_ENDED, Outbox, Wanted
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 
 HOLD = 1800.0
@@ -153,3 +153,21 @@ def test_new_text() -> None:
     (entry,) = outbox.due(31.0, MOST)
     assert entry.alert is changed
     assert outbox.accepted([entry], 31.0) == [], "Alertmanager had accepted it as firing before"
+
+
+def test_invented_events_are_bounded() -> None:
+    """Of very many ends, the newest are kept for their resolve, and a firing alert stays."""
+    outbox = Outbox()
+    real = Alert({"alertname": "Real"}, {}, Timestamp(0.0), HOLD)
+    for second in range(5):
+        flood = [
+            Alert({"alertname": f"{second}", "event_id": f"{n}"}, {}, Timestamp(0.0), HOLD)
+            for n in range(400)
+        ]
+        outbox.update(Wanted([real, *flood]), float(second))
+    outbox.update(Wanted([real]), 5.0)
+    due = outbox.due(1000.0, 10_000)
+    ended = [each.alert.name for each in due if each.ended_at is not None]
+    assert len(ended) == MOST_ENDED
+    assert {name: ended.count(name) for name in "234"} == {"2": 200, "3": 400, "4": 400}
+    assert "Real" in {each.alert.name for each in due if each.ended_at is None}

@@ -198,6 +198,11 @@ class TestRoundTrip:
             f"E{n}" for n in range(1500 - REMEMBERED_ENDS, 1500)
         ]
 
+    def test_no_more_current_events_are_read_than_can_be_known(self, store: Store) -> None:
+        """If the ends of a flood were lost, the newest events are read, as many as can be known."""
+        write(store, lives=[life(f"E{n}", first_seen=float(n)) for n in range(1500)])
+        assert list(store.restore().lifecycles.current) == [f"E{n}" for n in range(500, 1500)]
+
     def test_a_failed_entry_leaves_nothing(self, store: Store) -> None:
         """An entry is written whole or not at all."""
         seen = Change(Transition.DETECTED, life("A"), Timestamp(0.0))

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from azure_scheduled_events_exporter.core.bounds import MOST_PEERS
 from azure_scheduled_events_exporter.errors import Outcome
-from azure_scheduled_events_exporter.polling.state import JOURNAL_SECONDS, MOST_PEERS
+from azure_scheduled_events_exporter.polling.state import JOURNAL_SECONDS
 from azure_scheduled_events_exporter.simulator import Simulator, What
 from support.events.journal_contents import rows
 from support.events.machine import ID, Machine, event
@@ -148,3 +149,22 @@ def test_events_are_bounded(machine: Machine) -> None:
     machine.polls(2, None)
     assert not snapshot.statistics.pauses
     assert machine.outcome() is Outcome.OK
+
+
+def test_what_documents_that_end_nothing_add_is_bounded(
+    machine: Machine, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Partly unreadable documents with new events: what is left out is counted, and logged once;
+    after a restart, the journal has no more events, and none is added.
+    """
+    for second in range(3):
+        flood = [{**event(), "EventId": f"{second}-{n}", "Resources": ["a"]} for n in range(600)]
+        machine.polls(second, None, *flood, {"EventType": "Reboot"})
+    assert machine.exporter
+    assert len(machine.exporter.poller.snapshot.current) == MOST_PEERS
+    assert machine.exporter.poller.snapshot.events_dropped == 800
+    told = [each for each in caplog.records if "new ones" in str(each.__dict__.get("facts"))]
+    assert len(told) == 1
+    machine.restarts(in_order=True)
+    machine.polls(10, None, *flood, {"EventType": "Reboot"})
+    assert len(machine.exporter.poller.snapshot.current) == MOST_PEERS

@@ -1,0 +1,134 @@
+"""How many events are known, whatever documents come: also those that end nothing."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+
+from azure_scheduled_events_exporter.core.bounds import MOST_OWN, MOST_PEERS, weight
+from azure_scheduled_events_exporter.core.document import Document, ScheduledEvent
+from azure_scheduled_events_exporter.core.lifecycle import (
+    REMEMBERED_ENDS,
+    Lifecycle,
+    Lifecycles,
+    State,
+)
+from azure_scheduled_events_exporter.core.observation import ObservationContext, observe
+from support.events.lives import SCHEDULED, VM, Watch, at
+
+MALFORMED = ("Events[0] is no object",)
+PEER = replace(SCHEDULED, resources=("vm_1",))
+
+
+def many(prefix: str, event: ScheduledEvent = PEER, count: int = 1500) -> list[ScheduledEvent]:
+    """Return so many events like ``event``."""
+    return [replace(event, event_id=f"{prefix}{number}") for number in range(count)]
+
+
+def own(known: Lifecycles) -> int:
+    """Return how many of the current events are this VM's."""
+    return sum(life.is_mine for life in known.current.values())
+
+
+def weights(lives: Sequence[Lifecycle]) -> int:
+    """Return as how many events ``lives`` count."""
+    return sum(weight(life.event) for life in lives)
+
+
+def test_documents_that_end_nothing() -> None:
+    """New events in each partly unreadable document: no more are known than of one document."""
+    watch = Watch()
+    for number in range(4):
+        watch.sees(at(number), *many(f"P{number}-"), unreadable=MALFORMED)
+    assert len(watch.known.current) == MOST_PEERS
+    assert all(event_id.startswith("P0-") for event_id in watch.known.current)
+    assert watch.known.seen.keys() == watch.known.current.keys()
+
+
+def test_a_flood_of_peers_leaves_room_for_own_events() -> None:
+    """An event of this VM is known at once, also as the last of a document with too many others,
+    and its start is seen.
+    """
+    watch = Watch()
+    watch.sees(at(0), *many("P"), unreadable=MALFORMED)
+    watch.sees(at(1), *many("Q"), SCHEDULED, unreadable=MALFORMED)
+    assert "A" in watch.known.current
+    started = replace(SCHEDULED, status="Started")
+    assert watch.sees(at(2), *many("R"), started, unreadable=MALFORMED) == ["approved", "started"]
+
+
+def test_own_events_are_bounded_too() -> None:
+    """Invented events of this VM are bounded, and those that were known before them stay."""
+    watch = Watch()
+    watch.sees(at(0), SCHEDULED)
+    for number in range(3):
+        watch.sees(at(number), *many(f"E{number}-", SCHEDULED), unreadable=MALFORMED)
+    assert own(watch.known) == len(watch.known.current) == MOST_OWN
+    assert "A" in watch.known.current
+
+
+def test_readable_documents_make_room() -> None:
+    """Events that have left a readable document take no room, and none that it shows is lost."""
+    watch = Watch()
+    first = many("P", count=MOST_PEERS)
+    watch.sees(at(0), *first)
+    watch.sees(at(1), *many("Q"), *first)
+    assert watch.known.current.keys() == {event.event_id for event in first}
+    watch.sees(at(2), *many("Q", count=MOST_PEERS))
+    assert watch.known.current.keys() == {f"Q{number}" for number in range(MOST_PEERS)}
+
+
+def test_an_event_that_returns_comes_before_new_ones() -> None:
+    """Of an event that has ended and comes back with a flood, the history goes on."""
+    watch = Watch()
+    watch.sees(at(0), PEER)
+    watch.sees(at(1))
+    watch.sees(at(2), *many("P"), PEER, unreadable=MALFORMED)
+    assert watch.known.current["A"].has_returned
+
+
+def test_events_of_the_journal_count() -> None:
+    """After a restart, the events that only the journal knows take their room."""
+    lives = {
+        event.event_id: Lifecycle(event, State.SCHEDULED, SCHEDULED.scope("other"), at(0))
+        for event in many("P", count=MOST_PEERS)
+    }
+    context = ObservationContext(at(1), VM, keeps_unshown=True)
+    known, changes = observe(Lifecycles(lives), Document(1, tuple(many("Q"))), context)
+    assert known.current.keys() == lives.keys()
+    assert not changes
+
+
+def test_names_that_change_make_no_room() -> None:
+    """Whoever names the VM anew with each document adds no more events than of both kinds."""
+    watch = Watch("name-0")
+    for number in range(6):
+        watch.vm_name = f"name-{number}"
+        names = tuple(f"name-{later}" for later in range(number + 1, 8))
+        flood = many(f"P{number}-", replace(PEER, resources=names))
+        known = [life.event for life in watch.known.current.values()]
+        watch.sees(at(number), *known, *flood, unreadable=MALFORMED)
+    assert len(watch.known.current) <= MOST_PEERS + MOST_OWN
+
+
+def test_long_texts_count_more() -> None:
+    """Events with long texts count as several: current ones, those that grow, and ended ones."""
+    chance = random.Random(28112101)
+    long = replace(PEER, description="\N{WARNING SIGN}" * 4096, sent_id="x" * 50_000)
+    watch = Watch()
+    watch.sees(at(0), *many("P", count=MOST_PEERS), unreadable=MALFORMED)
+    grown = chance.sample(many("P", long, MOST_PEERS), MOST_PEERS)
+    watch.sees(at(1), *grown, unreadable=MALFORMED)
+    assert weights(list(watch.known.current.values())) <= MOST_PEERS
+    watch.sees(at(2))
+    for number in range(20):
+        watch.sees(at(3 + number), *many(f"L{number}-", long, 50))
+    watch.sees(at(40))
+    watch.sees(at(41), PEER)
+    watch.sees(at(42))
+    assert weights(list(watch.known.ended.values())) <= max(REMEMBERED_ENDS, 50 * weight(long))
+
+
+def test_a_real_event_of_a_hundred_vms_counts_little() -> None:
+    """The largest event that Azure describes takes the room of a few small ones."""
+    names = tuple(f"production-web-server_{number}" for number in range(100))
+    assert weight(replace(SCHEDULED, resources=names)) <= 6
