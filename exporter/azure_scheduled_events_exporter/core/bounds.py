@@ -123,7 +123,7 @@ def without_oldest(ended: Mapping[str, Lifecycle], just_ended: int) -> dict[str,
     ``just_ended``: as how many events these count.
     """
     most = max(REMEMBERED_ENDS, just_ended)
-    newest = list(newest_ended(reversed(ended.values()), most))
+    newest = list(newest_ended(reversed([*ended.values()]), most))
     return {life.event_id: life for life in reversed(newest)}
 
 
