@@ -9,18 +9,6 @@ from support.commands import command
 from support.programs import environment
 from support.servers.certificates import Authority
 
-NOWHERE = (
-    *(
-        "--imds.endpoint",
-        "http://127.0.0.1:9",
-        "--web.listen-address",
-        "127.0.0.1:0",
-        "--log.level",
-        "error",
-    ),
-    *("--journal.path", "memory"),
-)
-
 
 def test_good(tmp_path: Path) -> None:
     """Every setting is listed with its value and where it is set."""
@@ -65,8 +53,8 @@ def test_who_may_read(tmp_path: Path) -> None:
 
 
 def test_warnings() -> None:
-    """Settings that hide something are valid, and each is warned of: an old api-version, and rare
-    polls.
+    """Settings that hide something are valid, and each is warned of: an old api-version, and polls
+    more than 50 s apart.
     """
     done = command("check-config", "--imds.api-version", "2017-03-01", "--poll.interval", "2m")
     assert done.returncode == 0

@@ -28,7 +28,7 @@ def test_table(simulator: Simulator) -> None:
         "self",
         "vm_0, vm_1",
         "30s",
-        "(in 1",
+        "(in 1",  # NotBefore is 15 minutes ahead, or 14 on a slow machine
         "VirtualMachine",
     ):
         assert word in row
@@ -79,8 +79,6 @@ def test_unreadable(simulator: Simulator) -> None:
     assert_one_line(done, 1, words)
     simulator.serve_body(b'{"DocumentIncarnation": 1, "Events": [5]}')
     done = command("events", "--imds.endpoint", simulator.url)
-    assert (done.returncode, "Events[0]" in done.stderr, "No events" in done.stdout) == (
-        1,
-        True,
-        False,
-    )
+    assert done.returncode == 1
+    assert "Events[0]" in done.stderr
+    assert "No events" not in done.stdout

@@ -65,7 +65,7 @@ def ran(event_id: str, phase: Phase, at: float, outcome: str | None = "ok") -> H
 
 
 @pytest.mark.parametrize(
-    ("event", "rules", "expected"),
+    ("event", "rules", "are_too_late"),
     [
         (life(), Rules(), [False]),
         (life(left=901), Rules(), []),
@@ -78,11 +78,13 @@ def ran(event_id: str, phase: Phase, at: float, outcome: str | None = "ok") -> H
         (life("Freeze"), Rules(types=frozenset({"reboot"})), []),
     ],
 )
-def test_what_qualifies(event: Lifecycle, rules: Rules, expected: list[bool]) -> None:
-    """Events of this VM, of the chosen types and kinds, from --lead before NotBefore on; too late
-    once they began.
+def test_what_qualifies(event: Lifecycle, rules: Rules, are_too_late: list[bool]) -> None:
+    """A preparation begins for an event of this VM, of the chosen types and kinds, from --lead
+    (900 s) before NotBefore on. Once the event has begun, it is recorded as too late.
+
+    ``are_too_late`` has one entry for each preparation that begins.
     """
-    assert [run.outcome == "too_late" for run in begin([event], [], rules)] == expected
+    assert [run.outcome == "too_late" for run in begin([event], [], rules)] == are_too_late
     assert begin([event], [ran("A", Phase.PREPARE, NOW - 5)], rules) == []
 
 
@@ -116,7 +118,9 @@ def test_a_failure_is_repeated_until_the_event_starts() -> None:
 
 
 def test_a_run_of_timeout_is_repeated() -> None:
-    """A preparation that ``--timeout`` has stopped runs again, but not within the grace."""
+    """A preparation that ``--timeout`` has stopped runs again, but not within the grace (5 s)
+    before NotBefore.
+    """
     runs = [ran("A", Phase.PREPARE, NOW - 4, "timeout")]
     assert begin([life()], runs, Rules(), NOW + 0.9) == []
     assert len(begin([life()], runs, Rules(), NOW + 1)) == 1
@@ -210,22 +214,22 @@ def test_what_is_approved() -> None:
     assert may_approve(life())
     shared = life(resources=("vm_0", "VM_1"))
     assert not may_approve(shared)
-    # VMs that an earlier document has named are not known any more.
+    # The newest document names this VM alone, but an earlier one named another VM, too.
     assert not may_approve(replace(shared, event=life().event))
     for event_type in ("Preempt", "Terminate", "Unheard"):
         assert not may_approve(life(event_type))
 
 
 def test_the_nearest_events_come_first() -> None:
-    """As many commands begin as may run at once, those of the nearest events first."""
+    """As many commands begin as may run at once (10), those of the nearest events first."""
     events = [life(event_id=f"E{number}", left=900.0 - number) for number in range(12)]
-    nearest = [f"E{number}" for number in range(11, 1, -1)]
+    nearest = [f"E{number}" for number in (11, 10, 9, 8, 7, 6, 5, 4, 3, 2)]
     assert [run.event_id for run in begin(events, [], Rules())] == nearest
-    assert len(preparations(shown(events), [], {"a", "b", "c"}, Rules())) == 7
+    assert len(preparations(shown(events), [], {"a", "b", "c"}, Rules())) == 7, "three are running"
 
 
 def test_a_damaged_run_is_recovered() -> None:
-    """What cannot be read of a stored run keeps nothing from its recovery."""
+    """A stored run whose record cannot be read is recovered all the same."""
     damaged = replace(ran("A", Phase.PREPARE, 1.0), record="no JSON")
     [(_, phase, _)] = recover([damaged])
     assert phase == Phase.RECOVER

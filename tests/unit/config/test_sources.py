@@ -58,8 +58,8 @@ def test_defaults() -> None:
 
 
 def test_every_setting_is_a_field() -> None:
-    """The table and the result have the same settings, in the contract's names, and the tests have
-    a value for each.
+    """The table of settings and the class ``Config`` have the same settings in the same order, and
+    the tests have a value for each.
     """
     assert [setting.field for setting in SETTINGS] == [field.name for field in fields(Config)]
     assert [setting.flag for setting in SETTINGS] == KNOWN.split(", ")

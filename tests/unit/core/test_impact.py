@@ -11,6 +11,7 @@ from azure_scheduled_events_exporter.core.lifecycle import (
     Change,
     Lifecycle,
     Lifecycles,
+    Transition,
     impact_values,
 )
 from azure_scheduled_events_exporter.core.observation import ObservationContext, observe
@@ -71,13 +72,13 @@ def test_an_event_that_cuts_connections() -> None:
     """Counters since the start, beside those of the minute before, and the step of the clock."""
     vm = Watched()
     vm.sees(read(0, 100, 10), SCHEDULED)
-    vm.sees(read(30, 104, 10), SCHEDULED)
+    vm.sees(read(30, 104, 10), SCHEDULED)  # 4 segments in 30 s are 8 in a minute
     vm.sees(read(31, 150, 14, step=12.0), STARTED, PEER)
     life = vm.sees(read(45, 350, 40, step=12.0), STARTED, PEER)
     expected = {
-        "tcp_retransmitted_segments": 246,
+        "tcp_retransmitted_segments": 350 - 104,
         "tcp_retransmitted_segments_minute_before": 8,
-        "tcp_timeouts": 30,
+        "tcp_timeouts": 40 - 10,
         "tcp_timeouts_minute_before": 0,
         "clock_step_seconds": 12.0,
     }
@@ -90,7 +91,12 @@ def test_an_event_that_cuts_connections() -> None:
         {("Freeze",): 247},
         {("Freeze",): 30},
     )
-    [started, root] = finished(vm.changes[-2])
+    [completed] = [
+        change
+        for change in vm.changes
+        if (change.transition, change.lifecycle.event_id) == (Transition.COMPLETED, "E")
+    ]
+    [started, root] = finished(completed)
     for span in (started, root):
         assert span.attributes["azure.scheduled_event.tcp_retransmitted_segments"] == 247
         assert span.attributes["azure.scheduled_event.tcp_timeouts_minute_before"] == 0
@@ -115,7 +121,8 @@ def test_a_measurement_that_goes_on_is_renewed_every_ten_seconds() -> None:
     vm = Watched()
     vm.sees(read(0, 100, 10), STARTED)
     lives = [vm.sees(read(second, 100 + second, 10), STARTED) for second in range(1, 25)]
-    assert len({life.tcp for life in lives if life is not None}) == 3
+    measurements = {life.tcp for life in lives if life is not None}
+    assert measurements == {Tcp(0, 0), Tcp(10, 0), Tcp(20, 0)}, "at 1 s, 10 s and 20 s"
 
 
 def test_a_boot_and_another_network_namespace_keep_what_was_measured() -> None:

@@ -36,9 +36,12 @@ def read(wall: float, since_boot: float, boot_id: str = "boot-1") -> Timestamp:
 def test_the_clock_that_got_furthest_tells(late: tuple[float, float], seconds: float) -> None:
     """The pause is the delay of the clock that advanced most; a clock that was set is no
     pause.
+
+    The second assertion is about a wait of 5 s that began at ``DUE``.
     """
-    assert gap(DUE, read(*late), 0.0) == pytest.approx(seconds)
-    assert gap(DUE, read(late[0] + 5.0, late[1] + 5.0), 5.0) == pytest.approx(seconds)
+    wall, since_boot = late
+    assert gap(DUE, read(wall, since_boot), 0.0) == pytest.approx(seconds)
+    assert gap(DUE, read(wall + 5.0, since_boot + 5.0), 5.0) == pytest.approx(seconds)
 
 
 @pytest.mark.parametrize(

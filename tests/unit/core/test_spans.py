@@ -88,7 +88,8 @@ def times(spans: dict[str, SpanFacts]) -> dict[str, tuple[float, float]]:
     return {name: (span.start - START, span.end - START) for name, span in spans.items()}
 
 
-ALMOST = (
+# These have the length of a GUID, and int() takes the first two for hexadecimal numbers.
+ALMOST_GUIDS = (
     "C7061BAC-AFDC-4513-B24B-AA5F13A161_3",
     "0XC061BA-AFDC-4513-B24B-AA5F13A16123",
     GUID[:-4] + "----",
@@ -100,7 +101,12 @@ class TestIds:
 
     @pytest.mark.parametrize(
         "text",
-        ["NO-ID-0123456789ABCDEF01234567", "x", "G7061BAC-AFDC-4513-B24B-AA5F13A16123", *ALMOST],
+        [
+            "NO-ID-0123456789ABCDEF01234567",
+            "x",
+            "G7061BAC-AFDC-4513-B24B-AA5F13A16123",
+            *ALMOST_GUIDS,
+        ],
     )
     def test_the_trace_id(self, text: str) -> None:
         """It is the EventId without dashes; of one that is no GUID, 16 bytes of the hash; never
@@ -126,20 +132,23 @@ class TestIds:
             spans = vm.sees(at=100)
             roots.append(spans["scheduled_event"])
             assert spans["scheduled"].parent_id == spans["scheduled_event"].span_id
-        assert roots[0].trace_id == roots[1].trace_id
-        assert roots[0].parent_id == ""
-        assert roots[1].parent_id == roots[0].span_id != roots[1].span_id
+        of_first, of_second = roots
+        assert of_first.trace_id == of_second.trace_id
+        assert of_first.parent_id == ""
+        assert of_second.parent_id == of_first.span_id
+        assert of_second.span_id != of_first.span_id
 
     def test_names_agree_whatever_their_spelling(self) -> None:
         """Underscores of the preview version and another case of a VM's name split no trace."""
         event = scheduled(resources=("_VMSS_0", "_VMSS_1"))
         first, second = Watcher("vmss_0"), Watcher("VmSs_1")
         detected = [vm.sees(event, at=0)["detected"] for vm in (first, second)]
-        ends = [vm.sees(at=100)["scheduled_event"] for vm in (first, second)]
-        assert ends[0].parent_id == ""
-        assert ends[1].parent_id == ends[0].span_id
-        assert [span.parent_id for span in detected] == [span.span_id for span in ends]
-        assert ends[0].span_id == span_id(GUID, "VMSS_0", "scheduled_event")
+        roots = [vm.sees(at=100)["scheduled_event"] for vm in (first, second)]
+        of_first, of_second = roots
+        assert of_first.parent_id == ""
+        assert of_second.parent_id == of_first.span_id
+        assert [span.parent_id for span in detected] == [span.span_id for span in roots]
+        assert of_first.span_id == span_id(GUID, "VMSS_0", "scheduled_event")
 
     def test_without_resources_each_view_is_a_root(self) -> None:
         """An event that names no VM has a parentless span, not one under a VM called nothing."""
@@ -235,7 +244,13 @@ class TestTransitions:
         approver: str | None,
         outcome: str | None,
     ) -> None:
-        """Each transition completes its spans. Nobody watched before a moment with a minus."""
+        """Each transition completes its spans, and the last ones have the outcome.
+
+        A step has its second after START, the status in the document, and start and end of the
+        spans that it completes; None: of any. Without a status, the event is not in the document.
+        "Moved" is Scheduled with a later NotBefore. "approved" is no document, but an accepted
+        approval. Nobody watched before a moment with a minus.
+        """
         vm = Watcher()
         for seconds, status, expected in steps:
             event = scheduled(not_before=START + 1200) if status == "Moved" else scheduled()

@@ -1,6 +1,7 @@
 """What transitions add up to."""
 
 from dataclasses import replace
+from itertools import accumulate
 from typing import Any
 
 import pytest
@@ -187,16 +188,16 @@ def test_histogram_adds_up(values: list[float]) -> None:
     histogram = Histogram.empty(NOTICE_BOUNDS)
     for value in values:
         histogram = histogram.observe(value)
-    for bound, seen in zip(histogram.bounds, running(histogram.counts), strict=False):
+    for bound, seen in zip(histogram.bounds, running_sums(histogram.counts), strict=False):
         assert seen == len([value for value in values if value <= bound])
     assert sum(histogram.counts) == len(values)
-    assert Histogram.empty((0.0, 1.0)).observe(1.0).counts == (0, 1, 0), "le includes its bound"
+    assert Histogram.empty((0.0, 1.0)).observe(1.0).counts == (0, 1, 0), "a bucket has its bound"
     assert histogram.total == pytest.approx(sum(values))
 
 
-def running(counts: tuple[int, ...]) -> list[int]:
-    """Return the sums of ever more of ``counts``."""
-    return [sum(counts[: end + 1]) for end in range(len(counts))]
+def running_sums(counts: tuple[int, ...]) -> list[int]:
+    """Return the sum of the first one, of the first two, and so on, of ``counts``."""
+    return list(accumulate(counts))
 
 
 @pytest.mark.parametrize("bounds", [NOTICE_BOUNDS, LATENCY_BOUNDS, STATE_BOUNDS, PAUSE_BOUNDS])
@@ -206,10 +207,12 @@ def test_bounds_ascend(bounds: tuple[float, ...]) -> None:
 
 
 def test_invented_types_are_bounded() -> None:
-    """Of many unknown types, and of many sources, most are counted together, and none is lost."""
+    """Of many unknown types, and of many sources, most are counted together, and no transition is
+    lost.
+    """
     events = [replace(LIFE.event, event_type=f"Type{n}", source=f"Source{n}") for n in range(500)]
     changes = [Change(Transition.DETECTED, replace(LIFE, event=event), at(1)) for event in events]
     result = counted(statistics(*changes[:250]).plus(changes[250:]))
     assert sum(result.values()) == 500
-    assert len({key[0] for key in result}) <= 30
+    assert len({event_type for event_type, _, _, _ in result}) <= 30
     assert result["other", "other", "self", "detected"] > 400

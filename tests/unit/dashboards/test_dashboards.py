@@ -20,7 +20,7 @@ from support.paths import ROOT
 
 DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
 MANUAL = (ROOT / "docs" / "dashboards.md").read_text("utf-8")
-# those of Grafana that are used here; Grafana shows an unknown one as a text behind the number
+# The units of Grafana that are used here; it shows an unknown one as a text behind the number.
 UNITS = {
     "none",
     "s",
@@ -122,7 +122,9 @@ def test_cells_of_tables_keep_their_colors(board: Json) -> None:
 
 
 def test_events_are_marked_on_graphs(board: Json) -> None:
-    """A graph with the board's time range has the marks; the page has the query to paste."""
+    """A graph with the board's time range has marks where events begin and end; a graph with a
+    time range of its own has none. The page has the query to paste.
+    """
     (marks,) = board["annotations"]["list"]
     graphs = {panel["id"]: panel for panel in board["panels"] if panel["type"] == "timeseries"}
     hidden = set(marks.get("filter", {"ids": []})["ids"])
@@ -149,7 +151,8 @@ def test_variables_are_asked_again_when_the_time_range_changes(board: Json) -> N
     VMs come and go; one value is compared with =.
     """
     queries = [each for each in board["templating"]["list"] if each["type"] == "query"]
-    assert all(each["refresh"] == 2 for each in queries)
+    on_time_range_change = 2  # Grafana's number for it
+    assert all(each["refresh"] == on_time_range_change for each in queries)
     assert all(re.fullmatch(r"label_values\(.+, \w+\)", each["query"]["query"]) for each in queries)
     single = [each["name"] for each in queries if not each["multi"] and not each["hide"]]
     assert single == (["vm"] if board["uid"].endswith("-vm") else [])
@@ -215,11 +218,7 @@ def test_every_panel_says_what_it_shows_and_why_it_is_empty(board: Json) -> None
     """
     titles = [panel["title"] for panel in board["panels"]]
     assert len(titles) == len(set(titles))
-    pages = {
-        *re.findall(
-            r"\w+", " ".join(path.stem for path in (ROOT / "docs" / "runbooks").glob("*.md"))
-        )
-    }
+    runbooks = {f"runbooks/{path.name}" for path in (ROOT / "docs" / "runbooks").glob("*.md")}
     anchors = {
         re.sub(r"[^a-z0-9 -]", "", title.lower()).strip().replace(" ", "-")
         for title in re.findall(r"^#+ (.+)$", MANUAL, re.MULTILINE)
@@ -238,14 +237,14 @@ def test_every_panel_says_what_it_shows_and_why_it_is_empty(board: Json) -> None
         ]
         (link,) = panel["links"]
         page = link["url"].rsplit("/docs/", 1)[1]
-        assert page.removeprefix("dashboards.md#") in anchors or page[9:-3] in pages, (
+        assert page.removeprefix("dashboards.md#") in anchors or page in runbooks, (
             f"{panel['title']}: {page}"
         )
 
 
 def test_panels_fill_the_grid_from_top_to_bottom(board: Json) -> None:
-    """24 columns hold, and no panel covers another or leaves a hole, which Grafana would close by
-    moving panels.
+    """Panels fill the 24 columns. None covers another one or leaves a hole, which Grafana would
+    close by moving panels.
     """
     boxes = [panel["gridPos"] for panel in board["panels"]]
     taken = [

@@ -22,9 +22,9 @@ light.
 TEXT_CONTRAST = 4.5
 """https://www.w3.org/TR/WCAG22/#contrast-minimum"""
 APART = 15.0
-"""Difference in CIELAB; 2.3 is just noticeable."""
-# linear RGB as people with a color blindness see it, after Machado, Oliveira and Fernandes (2009),
-# 1.0
+"""The least difference in CIELAB; 2.3 is just noticeable."""
+# Linear RGB as people with a color blindness see it, after Machado, Oliveira and Fernandes (2009),
+# with the severity 1.0.
 SIGHTS = {
     "normal": ((1, 0, 0), (0, 1, 0), (0, 0, 1)),
     "protan": (
@@ -130,9 +130,10 @@ def _variables(css: str) -> dict[str, str]:
 
 def test_the_status_page_has_the_same_colors() -> None:
     """Both themes of the page take the boards' colors; its contrast is measured in a browser."""
-    themes = [_variables(part) for part in CSS.split("@media (prefers-color-scheme: dark)")]
-    themes[0] = _variables(CSS[: CSS.index("@media")])
-    dark = {**themes[0], **_variables(CSS[CSS.index("@media") : CSS.index("* {")])}
+    before, _, behind = CSS.partition("@media (prefers-color-scheme: dark)")
+    changes, _, _ = behind.partition("* {")
+    light = _variables(before)
+    dark = {**light, **_variables(changes)}
     ours = {
         "wait": style.WAITING,
         "impact": style.HAPPENING,
@@ -140,5 +141,5 @@ def test_the_status_page_has_the_same_colors() -> None:
         "fine": style.FINE,
         "past": style.NEUTRAL,
     }
-    for theme in (themes[0], dark):
+    for theme in (light, dark):
         assert {name: theme[name].upper() for name in ours} == ours

@@ -78,8 +78,8 @@ def test_other_servers(status: int, body: bytes) -> None:
 def test_what_to_do(status: int, headers: dict[str, str], body: bytes, expected: str) -> None:
     """Each cause has its own advice.
 
-    To run doctor again helps where the cause passes, and the two minutes of the first answer are
-    for no answer.
+    Only where the cause passes by itself is it to run doctor again. That the first answer may take
+    two minutes is no advice for a service that has answered.
     """
     found = findings((200, {}, _INSTANCE), (status, headers, body))["scheduled-events"]
     assert expected in found.hint

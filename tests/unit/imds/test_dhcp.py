@@ -37,13 +37,17 @@ def test_the_request_is_a_dhcpdiscover_that_wants_option_245_broadcast_back() ->
     """What goes out is a DHCPDISCOVER with our id and MAC, asking for option 245 and a broadcast
     answer.
     """
-    message = build_discover(XID, MAC)
-    assert message[:12] == bytes.fromhex("01010600 1a2b3c4d 0000 8000")
-    assert message[12:28] == bytes(16)
-    assert message[28:44] == MAC + bytes(10)
-    assert message[44:236] == bytes(192)
-    assert message[236:247] == COOKIE + bytes((53, 1, 1, 55, 1, 245, 255))
-    assert len(message) == 300
+    expected = (
+        bytes.fromhex("01010600 1a2b3c4d 0000 8000")  # request, Ethernet, XID, broadcast
+        + bytes(16)  # no address is known
+        + MAC.ljust(16, b"\0")
+        + bytes(192)  # neither a server's name nor a file
+        + COOKIE
+        + bytes((53, 1, 1))  # DHCPDISCOVER
+        + bytes((55, 1, 245))  # asks for option 245
+        + bytes((255,))  # the end of the options
+    )
+    assert build_discover(XID, MAC) == expected.ljust(300, b"\0"), "BOOTP's least length"
 
 
 @pytest.mark.parametrize(

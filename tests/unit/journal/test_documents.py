@@ -41,7 +41,11 @@ def test_a_restart_repeats_no_document(path: Path) -> None:
 
 
 def test_size_is_bounded(path: Path) -> None:
-    """At 10 MiB the older half goes, headers included."""
+    """Both files together have at most 10 MiB, headers included: when the newer one is full, the
+    older one goes.
+
+    Five of these documents fill a file, so that the eleventh replaces the first five.
+    """
     kept = [
         RecordedDocument(float(number), b"%d" % number, {"Server": "x" * 1_000_000})
         for number in range(14)
@@ -53,7 +57,11 @@ def test_size_is_bounded(path: Path) -> None:
 
 
 def test_age_is_bounded(path: Path) -> None:
-    """When one comes, documents go that are too old, if later ones are too."""
+    """If the newer file begins with a document that is too old, it becomes the older one, which
+    goes.
+
+    ``oldest`` is the time before which documents are too old.
+    """
     for time, oldest in ((1.0, 0.0), (2.0, 0.5), (3.0, 1.5), (4.0, 2.5)):
         keep(path, RecordedDocument(time, str(time).encode()), oldest)
     assert bodies(path) == [b"1.0", b"2.0", b"3.0", b"4.0"]

@@ -141,7 +141,7 @@ def test_missing_values() -> None:
     """An event of which only the id can be read is kept, and remarks name the missing fields."""
     document = parse_document(body({"EventId": "a"}))
     assert document.events == (ScheduledEvent("A"),)
-    assert len(document.remarks) == 2
+    assert document.remarks == ("event A: EventType is missing", "event A: EventStatus is missing")
 
 
 @pytest.mark.parametrize(
@@ -167,4 +167,6 @@ def test_further_fields_are_ignored() -> None:
     """Undocumented fields change nothing."""
     plain = parse_document(body(entry()))
     assert parse_document(body(entry(New={"a": [1]}), New=[1])) == plain
-    assert parse_document(body(entry())[:-1] + b', "New": ' + b"1" * 5000 + b"}") == plain
+    # Python converts no text of over 4300 digits to a number.
+    huge = b'{"New": ' + b"1" * 5000 + b"," + body(entry()).removeprefix(b"{")
+    assert parse_document(huge) == plain

@@ -233,6 +233,7 @@ def test_ends_are_remembered_up_to_a_limit() -> None:
     for number in range(REMEMBERED_ENDS + 5):
         watch.sees(at(number), replace(SCHEDULED, event_id=f"E{number}"))
     assert len(watch.known.ended) == REMEMBERED_ENDS
+    # Each event ends when the next one is seen. The last one is current, so four are too many.
     assert "E3" not in watch.known.ended
     assert "E4" in watch.known.ended
     assert f"E{REMEMBERED_ENDS + 3}" in watch.known.ended

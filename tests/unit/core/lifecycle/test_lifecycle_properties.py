@@ -269,30 +269,32 @@ class Lives(RuleBasedStateMachine):
             assert (life.approved_by is None) == (life.approved_at is None)
             assert life.observed_pause is None or life.state is State.STARTED
 
+    def times_in(self, state: str) -> int:
+        """Return how many times that events were in ``state`` have been measured."""
+        by_type = self.statistics.time_in_state
+        return observed(
+            {key: histogram for key, histogram in by_type.items() if key == (key[0], state)}
+        )
+
     @invariant()
     def tally_agrees(self) -> None:
         """The counters and histograms are what the changes add up to."""
         by_transition: Counter[str] = Counter()
         for (_, _, _, transition), count in self.statistics.transitions.items():
             by_transition[transition] += count
+        # The plus leaves out transitions that were counted as 0.
         assert +by_transition == Counter(str(change.transition) for change in self.changes)
         assert self.statistics == Statistics().plus(self.changes)
         own = [change for change in self.changes if change.lifecycle.is_mine]
-        detected = [lives[0].lifecycle for lives in self.told.values()]
+        detected = [first.lifecycle for first, *_ in self.told.values()]
         notices = [life for life in detected if life.is_mine and life.notice_seconds is not None]
         assert observed(self.statistics.notice) == len(notices)
         completed = {
             one.lifecycle.event_id for one in own if one.transition is Transition.COMPLETED
         }
-        started = [
-            phase for phase in self.statistics.time_in_state.items() if phase[0][1] == "started"
-        ]
-        assert observed(dict(started)) <= len(completed), "the time Started of one event twice"
+        assert self.times_in("started") <= len(completed), "the time Started of one event twice"
         waited = {one.lifecycle.event_id for one in own}
-        scheduled = [
-            phase for phase in self.statistics.time_in_state.items() if phase[0][1] == "scheduled"
-        ]
-        assert observed(dict(scheduled)) <= len(waited), "the time Scheduled of one event twice"
+        assert self.times_in("scheduled") <= len(waited), "the time Scheduled of one event twice"
         assert observed(self.statistics.approval_latency) <= len(self.told), (
             "the approval of one event twice"
         )

@@ -51,13 +51,15 @@ TIMELESS = replace(SCHEDULED, not_before=None)
 def test_what_a_boot_proves(event: ScheduledEvent, booted: float | None, told: str) -> None:
     """A boot proves an event of this VM that reboots it and can have begun by then, up to 5 s
     before NotBefore.
+
+    ``booted`` is in seconds after START, and None if the system does not know when it booted. The
+    exporter is back 40 s after the boot.
     """
     watch = Watch()
     watch.sees(at(0), event)
     boot = None if booted is None else at(booted, boot="boot-2")
-    assert watch.sees(at((booted or 1000) + 40, boot="boot-2"), watched=False, booted_at=boot) == [
-        told
-    ]
+    back = at(1040 if booted is None else booted + 40, boot="boot-2")
+    assert watch.sees(back, watched=False, booted_at=boot) == [told]
 
 
 def test_boot_before_the_event_is_no_evidence() -> None:
@@ -66,7 +68,9 @@ def test_boot_before_the_event_is_no_evidence() -> None:
     """
     watch = Watch()
     watch.sees(at(0), SCHEDULED)
-    assert watch.sees(at(1200), watched=False, booted_at=at(-5000, jump=3600 + 5000)) == ["lost"]
+    # The boot was 5000 s before START; by the wall clock of now, it was an hour after it.
+    booted = at(-5000, jump=5000 + 3600)
+    assert watch.sees(at(1200), watched=False, booted_at=booted) == ["lost"]
 
 
 def test_cancelled_long_after_an_unrelated_reboot() -> None:
