@@ -18,7 +18,7 @@ from support.programs import Program, eventually
 ROUNDS = 3
 _PATIENCE_SECONDS = 150  # for an answer, and for the end of what is under way
 _IDLE_SECONDS = 5.0
-_IDLE_SHARE = 0.05
+_IDLE_SHARE = 0.05  # of a core, over so many seconds: the engine does nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ def ask(board: str, url: str, moment: float, vm: tuple[str, str]) -> Iterator[As
 def report(stack: Stack | VictoriaStack, folder: Path, vm: tuple[str, str]) -> list[str]:
     """Return a table with a row for each dashboard, and the slowest queries.
 
-    Scrapes and rules end before.
+    Scrapes and rules end before, so the queries ask about a moment shortly before that.
     """
     moment = float(int(time.time() - 15))
     _rest(stack, folder)

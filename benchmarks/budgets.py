@@ -46,14 +46,12 @@ QUIET = Scenario("quiet", "Nothing happens.", (VirtualMachine("vm_0"),), ())
 class Effort:
     """How much to measure."""
 
-    runs: int = 5
-    """Of each figure."""
-    polls: int = 20
-    """Seconds of them."""
+    runs: int = 5  # of each figure
+    polls: int = 20  # seconds of them, one a second
     scrapes: int = 1000
     changes: int = 100
-    transitions: int = 2000
-    events: tuple[int, ...] = (0, 1, 10, 100, 1000)
+    transitions: int = 2000  # in the journal
+    events: tuple[int, ...] = (0, 1, 10, 100, 1000)  # current ones, for the growth of costs
 
 
 QUICK = Effort(runs=1, polls=2, scrapes=100, changes=2, transitions=60, events=(0, 10))
@@ -96,7 +94,7 @@ def events(count: int, changed: int = 0, first: int = 0) -> list[Mapping[str, ob
 def transitions(path: Path, count: int) -> list[float]:
     """Return the seconds that each transition takes in the journal, with its spans.
 
-    Every event is detected, started and completed.
+    ``count`` is their number: every event has three, as it is detected, started and completed.
     """
     taken = []
     known = Lifecycles()
@@ -194,6 +192,7 @@ class Bench:
         ):
             with self.running(count) as exporter:
                 exporter.scrapes(50)
+                # More for many clients, so that each of them asks often enough.
                 scrapes = self._effort.scrapes * (1 + clients // 10)
                 runs = [exporter.scrapes(scrapes, clients) for _ in range(self._effort.runs)]
             yield Row(f"scrape, {what}, p99", most, "ms", [percentile(run, 99) for run in runs])
@@ -216,9 +215,9 @@ class Bench:
             return exporter.end()
 
     def _at_rest(self, count: int, *flags: str) -> tuple[float, float]:
-        """Return what an exporter uses to which nothing happens.
+        """Return what an exporter uses while nothing changes.
 
-        Milliseconds of processor for a second, and MiB.
+        These are milliseconds of processor time a second, and MiB of memory.
         """
         with self.running(count, *flags) as exporter:
             exporter.scrapes(200)
@@ -236,8 +235,8 @@ class Bench:
             return self._processor(exporter)
 
     def _processor(self, exporter: Measurement) -> float:
-        """Return the milliseconds of processor a second of an exporter to which nothing happens."""
-        time.sleep(3)
+        """Return the milliseconds of processor a second of an exporter while nothing changes."""
+        time.sleep(3)  # what the last change has caused is over then
         before = exporter.processor()
         begun = time.monotonic()
         time.sleep(self._effort.polls)
@@ -271,6 +270,7 @@ class Bench:
             rounds = 5
             for number in range(1, rounds + 1):
                 self._simulator.set_document(events(count, number))
+                # A poll must see this change alone; many events take it longer than its second.
                 time.sleep(max(1.1, count / 300))
             poll = (exporter.processor() - before) / rounds * MILLI
             return f"| {count:,} | {scrape:.2f} ms | {poll:.1f} ms | {exporter.memory():.1f} MiB |"

@@ -10,6 +10,7 @@ number of current events stays the same. Imports nothing but Python's library.
 import argparse
 import asyncio
 import json
+import math
 import re
 import socket
 import time
@@ -100,7 +101,11 @@ class Exposition:
 
 
 def _moving(line: str, name: str, polls: float) -> str | tuple[str, float]:
-    """Return a line without its value, and what each poll adds to it; or the line as a format."""
+    """Return a line without its value, and what each poll adds to it; or the line as a format.
+
+    ``polls``: how many the exporter had made when it served the line. A format has the values now
+    and start, seconds since 1970.
+    """
     series, _, value = line.rpartition(" ")
     if line.startswith("#"):
         pass
@@ -140,10 +145,11 @@ class Event:
 
 
 class Fleet:
-    """Placement groups of as many VMs each, with ``events`` current events."""
+    """Placement groups of ``group`` VMs each, with ``events`` current events in as many groups."""
 
     def __init__(self, expositions: Mapping[str, str], vms: int, events: int, group: int) -> None:
-        # The same for all, or counters would go back with an event.
+        # Counts of polls are the same in all expositions: a counter would go back when a VM's
+        # exposition is replaced by that of another state.
         polls = dict(POLLS.findall(expositions["idle"]))
         self._expositions = {
             name: Exposition(POLLS.sub(lambda found: f"{found[1]} {polls[found[1]]}", text))
@@ -153,7 +159,7 @@ class Fleet:
         self._began = time.time()
         self._turn = 0
         self._events: dict[int, Event] = {}  # the newest of each group, also when it is past
-        self._free = deque(range((vms + group - 1) // group))
+        self._free = deque(range(math.ceil(vms / group)))  # groups without a current event
         self._scheduled: deque[Event] = deque()
         self._started: deque[Event] = deque()
         for number in range(events):

@@ -64,7 +64,10 @@ class Measurement:
         return float(psutil.Process(self.process.pid).memory_info().rss) / MEBIBYTE
 
     def processor(self) -> float:
-        """Return the seconds of processor time of all its threads, to the nanosecond (Linux)."""
+        """Return the seconds of processor time of all its threads, to the nanosecond (Linux).
+
+        Threads that have ended are not counted.
+        """
         folders = Path(f"/proc/{self.process.pid}/task").iterdir()
         return sum(int((each / "schedstat").read_text().split()[0]) for each in folders) / 1e9
 

@@ -39,13 +39,15 @@ from .style import (
 FLEET_BOARD = "azure-scheduled-events-fleet"
 VM_BOARD = "azure-scheduled-events-vm"
 EXPORTER_BOARD = "azure-scheduled-events-exporter"
-SOON_SECONDS = 300
+SOON_SECONDS = 300  # from here on, a countdown has the color of what happens now
 RUNBOOKS = f"{DOCUMENTATION}runbooks"
+_LEAST_DOUBT = 2e5
 _DESCRIPTIONS = {
     FLEET_BOARD: ("Fleet", "What Azure is about to do to which VMs"),
     VM_BOARD: ("VM", "The events of one VM"),
     EXPORTER_BOARD: ("Exporters", "Whether the exporters work"),
 }
+# What a link hands on: the data source and the time range.
 _KEPT = "${datasource:queryparam}&${__url_time_range}"
 _PORTAL = (
     "https://portal.azure.com/#@/resource/subscriptions/${__data.fields.subscription_id}"
@@ -162,11 +164,18 @@ def stat(
 
 
 def in_doubt(none: str, quiet: float = 0) -> list[Json]:
-    """Return the mappings of what :func:`.queries.or_quiet` returns in place of a number."""
+    """Return the mappings of what :func:`.queries.or_quiet` returns in place of a number.
+
+    ``none`` is the text of ``quiet``. Numbers from 200,000 on, beyond any count of VMs, stand for
+    doubt: a single blind exporter of 100,000 makes at least 300,000.
+    """
     return [
         *values({quiet: (none, FINE), UNKNOWN: ("unknown", FAILED)}),
         between(
-            max(quiet + 1, 2e5), UNKNOWN - 1, f"{none} known, some exporters are blind", FAILED
+            max(quiet + 1, _LEAST_DOUBT),
+            UNKNOWN - 1,
+            f"{none} known, some exporters are blind",
+            FAILED,
         ),
     ]
 

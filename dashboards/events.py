@@ -78,13 +78,13 @@ class Events:
 
     @property
     def rows_now(self) -> str:
-        """The most urgent of the current events, by when their impact begins or began."""
+        """The most urgent current events; their value is when their impact begins or began."""
         moments = f"min by (event_id) ({impacts(*self.info)})"
         return f"bottomk({_ROWS}, {moments} {UNENDED} and on (event_id) {self.current})"
 
     @property
     def rows_away(self) -> str:
-        """The events that nobody shows any more and nobody saw end."""
+        """The events that nobody shows any more and nobody saw end; their value as above."""
         moments = f"max by (event_id) ({last(VM_IMPACT, HELD, *self.away)})"
         ended = f"unless on (event_id) {last(ENDED, HELD)}"
         return f"topk({_ROWS}, {moments} unless on (event_id) {metric(SEEN)} {ended})"
@@ -97,6 +97,7 @@ class Events:
 
     def queries(self) -> list[str]:
         """Return the queries of the table: first those that order its rows."""
+        # 1000: the times of metrics are seconds, those of Grafana milliseconds.
         gone = f"{self.rows_past} {self.were}".strip()
         return [
             f"sort({cells('When', f'1000 * {self.rows_now}')})",
@@ -149,6 +150,7 @@ class Events:
 
 
 def _of(rows: str, column: str, vector: str) -> str:
+    """Return ``vector`` as cells of a column, for the events in ``rows`` only."""
     return cells(column, f"({vector}) and on (event_id) {rows}")
 
 
@@ -161,7 +163,11 @@ def notice(events: Events) -> str:
 def table(
     description: str, height: int, queries: Sequence[str], *, own: Sequence[str] = (), part: str
 ) -> g.Panel:
-    """Return the table; that of one VM has columns of its ``own``, and no VMs."""
+    """Return the table of the results of ``queries``.
+
+    ``own``: titles of more columns, for the board of one VM, which has no column of VMs. ``part``
+    is the section of the documentation that explains the table.
+    """
     return panel(
         Table,
         titles.EVENTS,

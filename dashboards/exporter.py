@@ -114,7 +114,8 @@ Of exporters that work, it is the time of the last answer, so that the oldest co
 def _table() -> list[str]:
     """Return the queries of the columns.
 
-    At 10,000 exporters each metric read is dear, so not all rows get a name.
+    At 10,000 exporters each metric read is dear, so not all rows get a name: those of exporters
+    whose journal fails do only if they are among the others, too.
     """
     named = f"bottomk({MOST}, {_BLIND} or on (job, instance) {_LAST})"
     infos = f"{last(INSTANCE_INFO, NAMES, *_TARGET)} and on (job, instance) {named}"

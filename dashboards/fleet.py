@@ -69,6 +69,7 @@ from .style import (
 )
 from .timeline import fleet_query, timeline
 
+# Of a chosen group, and with the last "|" also of exporters that do not know theirs yet.
 _GROUP = 'resource_group=~"$resource_group|"'
 _ELSEWHERE = f"unless on (job, instance) {metric(INSTANCE_INFO, _GROUP.replace('=~', '!~'))}"
 _CURRENT = metric(EVENT_INFO, _GROUP)
@@ -87,12 +88,13 @@ _EVENTS = Events(
 
 _OWN_TIMES = selector("", f'__name__=~"{PREFIX}event_(started|seen).+"', SELF)
 _OWN_EVENTS = f"count by (job, instance, event_id, event_type) ({_OWN_TIMES})"
-"""A current event has been seen; a Started one has two times."""
+"""1 for each current event, and 2 for a Started one: it was seen, and has started."""
 _QUIET = f"topk({MOST}, {metric(INSTANCE_INFO, _GROUP, JOB)})"
 _OTHERS = (
     f"(2 + ({blind(JOB)}) or on (job, instance) {_QUIET})"
     f" unless on (job, instance) {metric(SEEN, SELF)}"
 )
+# The numbers of _STATES.
 _VMS = f"topk({MOST}, (2 + {_OWN_EVENTS} or {_OTHERS}) {_ELSEWHERE})"
 """Events are not joined by ``or on``.
 
@@ -124,6 +126,7 @@ def _vms() -> list[str]:
 # ---- Numbers
 
 _BLIND = f"(count({blind(JOB)}) or on () vector(0))"
+# The number of exporters as the label "all", from which the text of the panel takes it.
 _ALL = f'count_values("all", sum({selector("$sees", JOB)}) + {_BLIND})'
 _WAITING = (
     f"{metric(EVENT_INFO, _GROUP, NOT_ADVISORY)} unless on (event_id) ({metric(STARTED)} or {OVER})"
@@ -131,18 +134,20 @@ _WAITING = (
 
 
 def _count(of: str) -> str:
-    """The number of VMs in Resources of the events ``of``."""
+    """Return the query of the number of VMs in Resources of the events ``of``."""
     return or_quiet(
         f"sum(max by (event_id) ({metric('event_resources')} and on (event_id) ({of})))"
     )
 
 
 def _by_type(outcome: str) -> str:
+    """Return the query of how many events of each type ended with ``outcome``, a matcher."""
     ended = f"{last(ENDED, PAST, OWN, outcome)} {_ELSEWHERE}"
     return f"count by (event_type) (group by (event_id, event_type) ({ended}))"
 
 
 def _notice() -> str:
+    """Return the query of the least notice of each type, in seconds."""
     both = (
         f"max by (event_id, event_type) ({each})"
         for each in (last(NOT_BEFORE, PAST, OWN), last(FIRST_SEEN, PAST, OWN))
@@ -150,6 +155,8 @@ def _notice() -> str:
     return f"min by (event_type) (clamp_min({' - '.join(both)}, 0))"
 
 
+# A bar is drawn at the beginning of its day, and DAY reads what follows: events that were first
+# seen after that moment.
 _DAYS = (
     f"count(max by (event_id) (max_over_time({metric(FIRST_SEEN, OWN)}{DAY}) {_ELSEWHERE})"
     " >= time())"

@@ -86,6 +86,7 @@ UNENDED = f"unless on (event_id) ({OVER})"
 
 def impacts(*matchers: str) -> str:
     """Return when the impact of each current event begins or began, or that it has no time."""
+    # As 4e9: a query has a limit of characters.
     no_time = f"{NO_TIME / 1e9:.0f}e9 * {metric(EVENT_INFO, *matchers)}"
     return f"{metric(EVENT_IMPACT)} or on (event_id) {no_time}"
 
@@ -146,8 +147,13 @@ def first_vm(events: str) -> str:
 
 
 def approval(window: str = "", *matchers: str) -> str:
-    """Return the numbers of :data:`.style.APPROVED`, of current events or of those in a window."""
+    """Return the numbers of :data:`.style.APPROVED`, of current events or of those in a window.
+
+    They are 1 if the exporter has approved the event, plus 2 if it has started. An event in a
+    window has ended, so it counts as started.
+    """
     if not window:
+        # A number to the power of 0 is 1.
         started = f"2 * max by (event_id, event_type) ({metric(STARTED)}) ^ 0"
         return f"sum by (event_id) (max by (event_id) ({metric(APPROVED)}) or {started})"
     return f"2 + max by (event_id) (max_over_time({metric(APPROVED, *matchers)}{window}))"
@@ -177,8 +183,11 @@ def or_quiet(vector: str, quiet: float = 0) -> str:
     While it is, ``quiet`` if all exporters see IMDS, :data:`.style.UNKNOWN` if none does. A number
     in between stands for nothing known while some do not see IMDS.
     """
+    # The share of exporters that see IMDS; of the recording, the share of its rows that are not 0.
     seen = f"avg(clamp_max({selector('$sees', JOB)}, 1))"
+    # 0 if any exporter cannot be scraped, else 1.
     scraped = f"clamp_max(min({selector('$scraped', JOB)}) or on () vector(1), 1)"
+    # 0 if all can be scraped and see IMDS, else more than 0.
     some = f"(1 - {seen} * (1 + {scraped}) / 2)"
     between = f"{quiet:g} + {UNKNOWN - quiet:g} * {some}"
     return f"{vector} or on () {between} or on () vector({UNKNOWN:g})"

@@ -51,7 +51,7 @@ APPROVED: Mapping[float, str] = {
     2: "not by exporter",
     3: "by exporter",
 }
-"""Whether an event is approved: while it is Scheduled, and from its start on."""
+"""Whether an event is approved: 0 and 1 while it is Scheduled, 2 and 3 from its start on."""
 
 
 def values(table: Mapping[float, tuple[str, str]] | Mapping[int, tuple[str, str]]) -> list[Json]:

@@ -47,7 +47,7 @@ def vm_query(name: str, instance: str) -> str:
 
 
 def _state(impacts: str) -> str:
-    """An event is Started once its impact has begun."""
+    """Return the number of the state: an event counts as Started once its impact has begun."""
     return f"{_SCHEDULED} + ({impacts} <= bool time())"
 
 

@@ -66,7 +66,9 @@ from .timeline import timeline, vm_query
 
 _NAMED = 'vm_name="$vm"'
 _AT = 'instance=~"$instance"'
-# as the exporter compares names; backquotes, for escapes
+# The VM is one of the names, which commas separate. As the exporter compares them: without regard
+# to case or to an underscore before the name. In backquotes, PromQL reads no escapes, which
+# ${vm:regex} contains.
 _TOUCHES = "resources=~`(?i)(.+,)?_?${vm:regex}(,.+)?`"
 # ``resources`` holds ten names; of larger events, its own exporter tells.
 _CURRENT = f"({metric(EVENT_INFO, _TOUCHES)} or on (event_id) {metric(VM_IMPACT, _NAMED)})"
@@ -95,7 +97,10 @@ def _events() -> list[str]:
 
 
 def _or_quiet(vector: str, quiet: float = 0) -> str:
-    """``vector`` or why it is empty: ``quiet`` while this VM's exporter sees IMDS, else unknown."""
+    """Return ``vector`` or why it is empty.
+
+    That is ``quiet`` while this VM's exporter sees IMDS, else :data:`.style.UNKNOWN`.
+    """
     sees = f"max({metric('up', _AT)} == 1)"
     return f"{vector} or on () {quiet:g} + 0 * {sees} or on () vector({UNKNOWN:g})"
 
@@ -106,10 +111,12 @@ _WAITS = (
     f"{metric(EVENT_IMPACT)} and on (event_id) {_SHOWN}"
     f" unless on (event_id) ({metric(STARTED)} or {OVER})"
 )
+# The numbers of the states in _state(); one to the power of 0 is 1, not seen.
 _STATE = _or_quiet(
     f"max((3 * {_BEGAN} or 2 * {_SHOWN} or {last(VM_IMPACT, HELD, _NAMED)} ^ 0) {UNENDED})"
 )
 _NEXT = _or_quiet(f"min({_WAITS}) - time()", QUIET)
+# The numbers of the answers in _sight(): 2 down, 1 IMDS fails, 0 neither.
 _SIGHT = (
     f"max(2 * ({selector('up', _AT)} == 0) ^ 0)"
     f" or on () max(1 - {metric('up', _AT)})"
@@ -122,16 +129,20 @@ _DAYS = f"count(max by (event_id) (max_over_time({metric(FIRST_SEEN, _AT, SELF)}
 
 
 def _mean(name: str, **labels: str) -> str:
+    """Return the query of the mean of a histogram, by the type of event."""
     series = (last(f"{name}_{each}", "[1d]", _AT, **labels) for each in ("sum", "count"))
     total, count = (f"sum by (event_type) ({each})" for each in series)
     return f"{total} / {count} >= 0"  # 0 / 0 is no number
 
 
 def _approvals(by: str) -> str:
+    """Return the query of how many events of each type were approved by one of ``by``, a regex."""
     latency = last("approval_latency_seconds_count", "[1d]", _AT, f'approved_by=~"{by}"')
     return f"sum by (event_type) ({latency}) > 0"
 
 
+_COUNTS = ("Seen", "By exporter", "Elsewhere", "By nobody")
+"""Columns of numbers of events; the others are means, in seconds."""
 _COUNTED = {
     "Seen": (
         "sum by (event_type)"
@@ -347,7 +358,7 @@ def _counted() -> g.Panel:
         },
         overrides=[
             by_name("Type", custom__width=90),
-            *(by_name(name, unit="none") for name in list(_COUNTED)[:4]),
+            *(by_name(name, unit="none") for name in _COUNTS),
             by_name("Pause", decimals=1),
         ],
     )

@@ -22,8 +22,8 @@ from typing import Any
 _KINDS = {"/pager": "PAGE", "/tickets": "TICKET"}
 _RESOLVED = "resolved"
 _RUNBOOK = re.compile(r"/runbooks/([A-Za-z]+\.md)")
-_LONGEST = 1 << 20
-_KEPT = 200
+_LONGEST = 1 << 20  # bytes of a notification
+_KEPT = 200  # notifications
 _PAGE = """\
 <!doctype html>
 <html lang="en">
@@ -145,6 +145,7 @@ class Phone:
     def _links(self, texts: Mapping[str, str]) -> dict[str, str]:
         """Return the links that lead to a server of the demo."""
         named = {"Runbook": texts.get("runbook_url"), "Dashboard": texts.get("dashboard_url")}
+        # An address may end with a view of its page, after a "#". Links need not have it.
         servers = tuple(each.url.partition("#")[0] for each in self._addresses)
         return {name: _plain(url) for name, url in named.items() if url and url.startswith(servers)}
 

@@ -70,7 +70,7 @@ def _ask(connection: socket.socket) -> bytes:
     found = connection.recv(1024)
     if not found.startswith(b"HTTP/"):
         raise ConnectionError("the answer is not HTTP")
-    return found[9:12]
+    return found[9:12]  # the status in HTTP/1.1 200 OK
 
 
 def main() -> str | None:

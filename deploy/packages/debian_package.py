@@ -1,6 +1,7 @@
 """Builds the .deb: an environment of the system's Python, whichever version that is."""
 
 import gzip
+import math
 import os
 import re
 import shutil
@@ -157,7 +158,7 @@ def _put_control(root: Path, version: str, architecture: Architecture) -> None:
         version=debian_version(version),
         architecture=architecture.debian,
         maintainer=_MAINTAINER,
-        size=-(-sum(sizes) // 1024),
+        size=math.ceil(sum(sizes) / 1024),  # in KiB, as Debian's policy says
     )
     (control / "control").write_text(text)
 

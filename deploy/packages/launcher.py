@@ -1,7 +1,8 @@
 """Unpacks the single-file archive once into this user's cache, and runs the exporter there.
 
-Compiled libraries cannot be loaded from an archive. The folder is named by the archive's digest, so
-another version has another folder. It must not use anything besides the standard library.
+Compiled libraries cannot be loaded from an archive. The folder is named by a digest of the archive
+and of the path of its Python, so another version or another Python has another folder. It must not
+use anything besides the standard library.
 """
 
 import hashlib
@@ -49,7 +50,7 @@ def _unpack(archive: Path, folder: Path, version: str) -> None:
         (scratch / "pyvenv.cfg").write_text(f"home = {python.parent}\n", encoding="utf-8")
         scratch.rename(folder)
     except OSError:
-        if not folder.is_dir():
+        if not folder.is_dir():  # the other program may have been quicker
             raise
     finally:
         shutil.rmtree(scratch, ignore_errors=True)

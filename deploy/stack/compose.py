@@ -109,6 +109,10 @@ def _service(folder: Path, name: str, body: Mapping[str, Any]) -> Service:
 
 
 def _mount(folder: Path, volume: str) -> Mount:
+    """Return the mount that is written ``./FILE:TARGET``, ``VOLUME:TARGET`` or ``TARGET``.
+
+    ``:ro`` may follow.
+    """
     source, colon, rest = volume.partition(":")
     target = rest.partition(":")[0] if colon else source
     if source.startswith("."):

@@ -49,9 +49,9 @@ def program_of(service: Service) -> list[str] | None:
 
 
 class Part:
-    """A service that runs here from now on, in a process group of its own, and its log.
+    """A service that runs here from now on, and its log.
 
-    So Ctrl-C reaches it in order and through us alone.
+    It has a session of its own. So Ctrl-C in our terminal does not end it: we do, in order.
     """
 
     def __init__(self, service: Service, wiring: Wiring, program: list[str], folder: Path) -> None:
@@ -92,13 +92,16 @@ class Part:
         return ExporterError(f"{self.service.name} {what}: {last} [{self.log}]")
 
     def has_failed(self) -> bool:
-        """Whether it has ended, except for one without ports that has done its work."""
+        """Return whether it has ended and should not have.
+
+        One without ports may end with status 0: it has done its work.
+        """
         return self.status is not None and (self.status != 0 or bool(self._ports))
 
     def is_ready(self) -> bool:
-        """Whether it accepts connections on all of its ports.
+        """Return whether it accepts connections on all of its ports.
 
-        Without ports: whether it has done its work.
+        Without ports, return whether it has done its work.
         """
         if not self._ports:
             return self.status == 0
@@ -116,5 +119,6 @@ class Part:
 
 
 def _command(arguments: list[str], program: list[str]) -> list[str]:
+    """Return the command: the arguments of ``program``, or a script for this Python."""
     words = [_OLDER_FLAGS.get(each, each) for each in arguments]
     return [sys.executable, *words[1:]] if words[0] == "python3" else [*program, *words]

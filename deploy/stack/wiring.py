@@ -47,6 +47,7 @@ class Wiring:
                 gone += [rf"127\.0\.0\.1:{port}" for port in service.ports.values()]
             else:
                 self._add_addresses(service)
+        # Whole addresses only: not the end of a longer name, nor the beginning of a longer port.
         self._gone = re.compile(rf"(?<![\w.-])(?:{_any_of(gone)})(?!\d)")
 
     def _add_addresses(self, service: Service) -> None:

@@ -157,7 +157,7 @@ def _peer_impact(snapshot: Snapshot) -> Iterator[Sample]:
         is_peer = life.scope is Scope.PEER
         if is_peer and is_told and life.started_at is not None:
             for name in life.event.resources[:RESOURCES_SHOWN]:
-                # Resources writes the names of some scale sets' VMs with a "_" before them.
+                # api-version 2017-03-01 prefixes names with an underscore.
                 labels = (life.event_id, life.event.event_type, name.lstrip("_"), *place)
                 yield Sample(labels, life.started_at.wall)
 
