@@ -1,13 +1,16 @@
 """How many events are known, whatever documents come: also those that end nothing."""
 
-import random
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 
-from azure_scheduled_events_exporter.core.bounds import MOST_OWN, MOST_PEERS, weight
+from azure_scheduled_events_exporter.core.bounds import (
+    MOST_OWN,
+    MOST_PEERS,
+    SMALL_BYTES,
+    weight,
+)
 from azure_scheduled_events_exporter.core.document import Document, ScheduledEvent
 from azure_scheduled_events_exporter.core.lifecycle import (
-    REMEMBERED_ENDS,
     Lifecycle,
     Lifecycles,
     State,
@@ -17,6 +20,7 @@ from support.events.lives import SCHEDULED, VM, Watch, at
 
 MALFORMED = ("Events[0] is no object",)
 PEER = replace(SCHEDULED, resources=("vm_1",))
+LONG = replace(PEER, description="\N{WARNING SIGN}" * 4096, sent_id="x" * 50_000)
 
 
 def many(prefix: str, event: ScheduledEvent = PEER, count: int = 1500) -> list[ScheduledEvent]:
@@ -29,9 +33,9 @@ def own(known: Lifecycles) -> int:
     return sum(life.is_mine for life in known.current.values())
 
 
-def weights(lives: Sequence[Lifecycle]) -> int:
-    """Return as how many events ``lives`` count."""
-    return sum(weight(life.event) for life in lives)
+def text_bytes(lives: Iterable[Lifecycle]) -> int:
+    """Return how many bytes the long texts of ``lives`` take in memory."""
+    return sum(len(life.event.sent_id) + 2 * len(life.event.description) for life in lives)
 
 
 def test_documents_that_end_nothing() -> None:
@@ -111,21 +115,32 @@ def test_names_that_change_make_no_room() -> None:
 
 
 def test_long_texts_count_more() -> None:
-    """Events with long texts count as several: current ones, those that grow, and ended ones."""
-    chance = random.Random(28112101)
-    long = replace(PEER, description="\N{WARNING SIGN}" * 4096, sent_id="x" * 50_000)
+    """Events with long texts count as several: new ones, those that grow, and ended ones."""
     watch = Watch()
     watch.sees(at(0), *many("P", count=MOST_PEERS), unreadable=MALFORMED)
-    grown = chance.sample(many("P", long, MOST_PEERS), MOST_PEERS)
-    watch.sees(at(1), *grown, unreadable=MALFORMED)
-    assert weights(list(watch.known.current.values())) <= MOST_PEERS
+    watch.sees(at(1), *many("P", LONG, MOST_PEERS), unreadable=MALFORMED)
+    assert text_bytes(watch.known.current.values()) <= MOST_PEERS * SMALL_BYTES
     watch.sees(at(2))
     for number in range(20):
-        watch.sees(at(3 + number), *many(f"L{number}-", long, 50))
-    watch.sees(at(40))
-    watch.sees(at(41), PEER)
-    watch.sees(at(42))
-    assert weights(list(watch.known.ended.values())) <= max(REMEMBERED_ENDS, 50 * weight(long))
+        watch.sees(at(3 + number), *many(f"L{number}-", LONG, 50))
+        assert text_bytes(watch.known.current.values()) <= MOST_PEERS * SMALL_BYTES
+        assert text_bytes(watch.known.ended.values()) <= MOST_PEERS * SMALL_BYTES
+
+
+def test_a_known_event_that_grows_comes_before_new_ones() -> None:
+    """What a document says of a known event is taken, also as the last of a flood."""
+    watch = Watch()
+    watch.sees(at(0), PEER)
+    watch.sees(at(1), *many("P"), LONG, unreadable=MALFORMED)
+    assert watch.known.current["A"].event == LONG
+
+
+def test_a_readable_document_ends_nothing_that_it_shows() -> None:
+    """However long the texts of known events become, none of them seems to end."""
+    watch = Watch()
+    watch.sees(at(0), *many("P", count=MOST_PEERS))
+    assert watch.sees(at(1), *many("P", LONG, MOST_PEERS)) == []
+    assert len(watch.known.current) == MOST_PEERS
 
 
 def test_a_real_event_of_a_hundred_vms_counts_little() -> None:
