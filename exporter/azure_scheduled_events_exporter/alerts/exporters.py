@@ -1,7 +1,7 @@
 """The alerts of exporters that do not work."""
 
 from .rule import PREFIX, Alert, promql
-from .series import APPROVAL_DUE, APPROVED, METRIC, STARTED, UP, VM, VM_AWAY, VM_MISSING
+from .series import APPROVAL_DUE, APPROVED, METRIC, STARTED, UP, VM, VM_ANSWERS, VM_AWAY, VM_MISSING
 from .settings import Settings
 from .vms import VM_KEY
 
@@ -125,7 +125,10 @@ def _exporter_down(settings: Settings) -> Alert:
               up{job}
               unless on (job, instance) (
                 last_over_time({VM}[1h])
-                and on ({VM_KEY}) ({VM_AWAY} or {VM_MISSING})
+                and on ({VM_KEY}) (
+                  {VM_AWAY}
+                  or ({VM_MISSING} unless on ({VM_KEY}) last_over_time({VM_ANSWERS}[5m]))
+                )
               )
             )[3m:15s]) < 0.8
         """),
@@ -138,12 +141,15 @@ def _exporter_down(settings: Settings) -> Alert:
         advice="If the VM is down, start it. If it is up, restart the exporter.",
         dashboard=_BOARD,
         meaning=(
-            "More than 20 % of the scrapes of an exporter have failed for 10 minutes. The alert"
-            " leaves out VMs that are away because of an event, or have not come back from one."
+            "For 10 minutes without a break, more than 20 % of the scrapes of the last 3 minutes"
+            " have failed. The alert leaves out VMs that are away because of an event, or have not"
+            " come back from one."
         ),
         ends=(
             "The alert resolves a few minutes after the exporter answers again, or when its scrape"
             " target is removed. It answers when 80 % of the scrapes of 3 minutes have succeeded."
+            " The alert also resolves 3 minutes after an event takes the VM, if the exporter"
+            " answered within the 10 minutes before."
         ),
         holds="10m",
         labels=_LABELS,

@@ -89,7 +89,10 @@ def _blind(settings: Settings) -> Recording:
         meaning="0 for an exporter that is down, 1 for one that cannot read IMDS",
         rows="such exporter (scrape target)",
         value="0 or 1",
-        note="The dashboard of exporters reads it too.",
+        note=(
+            "The second half adds 1 to the 0 of azure_scheduled_events_up, which tells it from a"
+            " target that is down. The dashboard of exporters reads this recording too."
+        ),
     )
 
 
@@ -102,7 +105,10 @@ def _hit() -> Recording:
         ),
         rows="VM and event",
         value=TIME,
-        note="A VM that is down exports nothing. Its peers do, once the event is Started.",
+        note=(
+            "A VM that is down exports nothing. Its peers do, once the event is Started. Events of"
+            " the kinds harmless and advisory have no row; requested ones have."
+        ),
     )
 
 
@@ -119,8 +125,9 @@ def _targets(labels: str) -> Recording:
         rows="exporter (scrape target) of such a VM, with all names of the VM",
         value="1",
         note=(
-            f"{_BY_NAME} Line 3: a VM in {_short(VM_MISSING)} keeps its row. That rule in turn"
-            " needs this row: each reads what the other one recorded at the evaluation before."
+            f"{_BY_NAME} Line 3: a row is kept as long as its target exists and fails. For that,"
+            f" this rule and {_short(VM_MISSING)} each read what the other one recorded at the"
+            " evaluation before."
         ),
     )
 
@@ -195,9 +202,10 @@ def _away(remembered: str) -> Recording:
             unless on (event_id) {RECORDED_END}
         """),
         meaning=(
-            f"impacts from {_BEFORE} s before they begin until the VM is back, answers {_AFTER} s"
-            " after they began, or the event has ended; at most 30m after they were last exported"
-            f" (Preempt, Terminate: 10m), and {_LONGEST // 60}m after they began"
+            f"impacts from {_BEFORE} s before to {_AFTER} s after they begin, whether the VM"
+            " answers or not, and then for as long as it does not answer; not if the VM is back or"
+            " the event has ended; at most 30m after they were last exported (Preempt, Terminate:"
+            f" 10m), and {_LONGEST // 60}m after they began"
         ),
         rows="VM and event",
         value=f"when the impact begins or began, {TIME}",
@@ -240,9 +248,11 @@ def _missing(remembered: str) -> Recording:
         note=(
             "Lines 3 and 4: an impact that was exported within 30m has begun, and the VM is not"
             " back from it (both series carry the same labels). Line 6: a VM that this rule"
-            " recorded before stays, without limit, while two conditions hold. Lines 8 to 11: its"
+            " recorded within 5m stays, without limit, while two conditions hold. So one that"
+            " answers and falls silent again within 5m is missing again. Lines 8 to 11: its"
             f" target still exists and its scrapes fail (0 in {_short(BLIND)}). Last line: it does"
-            " not answer, and no Preempt or Terminate hit it within 30m."
+            " not answer, and no Preempt or Terminate of it was exported within 30m, not even as"
+            " announced."
         ),
     )
 
@@ -315,8 +325,9 @@ def _scale_set_hit() -> Alert:
         dashboard="fleet?resource_group=resource_group",
         meaning=(
             "At least half of the VMs of a scale set are away now, or will be within"
-            f" {_BEFORE} s. Two or more events that no user requested have a part in this. Events"
-            " that follow one another do not raise this alert."
+            f" {_BEFORE} s. Two or more events that no user requested have a part in this, and"
+            " none of them alone takes all the VMs that they take together. Events that follow one"
+            " another do not raise this alert."
         ),
         ends=(
             "The alert resolves when less than half of the VMs of the scale set are down or about"
@@ -350,13 +361,13 @@ def _not_back(settings: Settings) -> Alert:
         ),
         dashboard="vm?vm=vm_name",
         meaning=(
-            "The impact of an event on a VM has begun, and the VM has not answered for 15 minutes."
-            " A VM raises one alert, however many events hit it. A Preempt or Terminate does not"
-            " raise it, because the VM does not come back."
+            "The impact of an event on a VM has begun, or its announced time has passed, and the VM"
+            " has not answered for 15 minutes. A VM raises one alert, however many events hit it. A"
+            " Preempt or Terminate does not raise it, because the VM does not come back."
         ),
         ends=(
-            "The alert resolves when the VM answers, when an event deletes the VM, or when its"
-            " scrape target is removed."
+            "The alert resolves when the VM answers, when an exporter shows a Preempt or Terminate"
+            " of the VM, or when its scrape target is removed."
         ),
         holds="15m",
     )
@@ -376,11 +387,12 @@ def _maintenance(settings: Settings) -> Alert:
             " of your own."
         ),
         ends=(
-            "The alert resolves 5 minutes after the VM is back, or after another exporter has seen"
-            f" the end of the event. A VM is back when it answers {_AFTER} s after the impact"
-            " began, or when it answers and no longer shows the event. If none of these happens,"
-            " the alert resolves 35 minutes after an exporter last saw the event, or 15 minutes"
-            " for a Preempt or Terminate."
+            "The alert resolves 5 minutes after the VM is back, or after an exporter has seen the"
+            f" end of the event. A VM is back when it answers and reads IMDS {_AFTER} s after the"
+            f" impact began, or when it answers and has not shown the event for {_SHOWN}. If none"
+            " of these happens, the alert resolves 35 minutes after an exporter last exported the"
+            " impact on the VM (15 minutes for a Preempt or Terminate), and at the latest 2 hours"
+            " after the impact began."
         ),
     )
 

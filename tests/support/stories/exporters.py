@@ -2,7 +2,7 @@
 
 import random
 
-from support.stories.story import Story, impact, moment, of, target
+from support.stories.story import Story, ended, hit, impact, moment, of, scraped, target
 
 _POLLS = 'outcome="{}"'
 
@@ -136,6 +136,17 @@ FLAKY = (
             target("c", "1x40 " + " ".join(SEED.choices("10", k=150))),
         ),
         {"ExporterDown": "10m:0 30m:3 45m:3"},
+    ),
+    Story(
+        "A VM that boots in a loop after its reboot: its exporter is down.",
+        (
+            *scraped("a", "1x8 " + "0x2 1 " * 80),
+            *scraped("b", "1x330"),
+            *hit("a", "_x2 1x5 stale", 120),
+            ended("b", "E", "_x20 1x240"),
+        ),
+        {"ExporterDown": "10m:0 20m:1 45m:1", "VmNotBack": "never"},
+        "75m",
     ),
     Story(
         "One scrape in twenty that fails, one restart and a rolling upgrade are quiet.",

@@ -45,8 +45,9 @@ _WORDS: Mapping[str, str] = {
         "When the event begins to affect its VMs, or began: the announced time, then the start."
     ),
     "hit, away": (
-        "A VM is hit by an event that will affect it, or does. It is away from 60 s before the"
-        " impact until it is back, or the event is over."
+        "A VM is hit by an event that will affect it, or does. It counts as away from 60 s before"
+        " to 120 s after the impact, whether it answers or not, and then until it answers. It is"
+        " not away once it is back, or the event is over."
     ),
     "missing": "A VM that an event has taken down, and that has not answered since.",
     "blind": "An exporter that cannot be scraped, or that cannot read IMDS.",
@@ -70,18 +71,19 @@ _HOW = (
         " written. [1m] covers these 10 s, in which the VM may go down."
     ),
     (
-        "2. It also fires when any other exporter shows the event. This part reads the"
-        " recording :event_impact."
+        "2. It also fires when any exporter shows the event, of an own VM or of another one. This"
+        " part reads the recording :event_impact, and needs no known time, as part 1 does. Part 1"
+        " is only faster."
     ),
     (
-        "3. It is held while no exporter shows the event, because its VMs may be down: until"
-        " the hold has passed since an exporter last saw the event. The hold stands above each"
-        " alert, and in its expression as a window (twice) and in seconds. While an exporter"
-        " that cannot read IMDS goes on showing the event, the alert stays, too."
+        "3. It is held while no exporter shows the event with this kind, because its VMs may be"
+        " down: until the hold has passed since an exporter last saw it with this kind. The hold"
+        " stands above each alert, and in its expression as a window (twice) and in seconds. While"
+        " an exporter that cannot read IMDS goes on showing the event so, the alert stays, too."
     ),
     (
         "4. It gives way if another kind of the same event is newer by 60 s (:event_outdated):"
-        " the alert of that kind fires."
+        " the alert of that kind fires, if it has one (harmless has none)."
     ),
     (
         f"5. It ends {RESOLVE_AFTER} s after the end of the event (:event_ended), unless an"
@@ -144,24 +146,35 @@ _SEEING = (
 )
 _NOTES: Mapping[str, str] = {
     "WithoutNotice": (
-        "Last line: not if any exporter saw the same event announced within the last hour."
+        "Last line: not if any exporter showed the same event as announced within the last hour,"
+        " because that event has raised Reboot or Redeploy."
     ),
     "ScaleSetHit": (
-        "First half: at least half (0.5) of the VMs of the set are away. Second half: those that"
-        " are away because of events that no user requested are more than the largest of these"
-        " events takes. One event alone never fires this. Both halves have the labels of the set."
+        "First half: at least half (0.5) of the VMs of the set are away. A VM counts as away from"
+        " 60 s before to 120 s after its impact, whether it answers or not. :scale_set_vms counts"
+        " VMs that have an exporter, and deleted ones for 30m. Second half: those that are away"
+        " because of events that no user requested are more than the largest of these events"
+        " takes. So one event alone never fires this, nor do event A on VMs 1 and 2 and event B on"
+        " VM 1. Both halves have the labels of the set."
     ),
-    "VmNotBack": "The recording holds itself, so `for` is the only wait. It pages once for a VM.",
+    "VmNotBack": (
+        "The recording holds itself, so `for` is the only wait. It pages once for a VM. One good"
+        " scrape ends it. ExporterDown reports a VM that boots in a loop, once the event has ended."
+        " A Preempt or Terminate ends it as soon as its time is exported for this VM: by the VM"
+        " when it is announced, by others when it is Started."
+    ),
     "Maintenance": (
-        "[5m] holds it for 5 minutes after the VM has left :vm_away. It notifies nobody: inhibit"
-        " rules of Alertmanager compare its labels with those of your own alerts."
+        "[5m] holds it for 5 minutes after the VM has left :vm_away; with the 115m there, this"
+        " makes at most 2 hours. It notifies nobody: inhibit rules of Alertmanager compare its"
+        " labels with those of your own alerts."
     ),
     "Overdue": f"600 s are 10m. {_SEEING}",
     "StartedTooLong": f"1800 s are 30m. {_SEEING}",
     "NotApproved": "60 s, because an approval is sent within seconds.",
     "PausedLonger": (
         "The value is the whole pause in seconds, not what exceeds the announcement. The exporter"
-        " compares, so the rule has no threshold. [10m]: failed scrapes do not end the alert."
+        " compares, so the rule has no threshold. The exporter shows it for 1h after the end of the"
+        " event. [10m] adds 10 minutes, and bridges failed scrapes of up to 10 minutes."
     ),
     "Throttled": (
         "Refused polls by all polls. With native histograms there is no _count: then the polls are"
@@ -169,7 +182,9 @@ _NOTES: Mapping[str, str] = {
     ),
     "ExporterDown": (
         "The average of the scrapes of 3m (one value each 15 s), without the times at which the VM"
-        " was away or missing: so a planned reboot is no failure."
+        " was away or missing: so a planned reboot is no failure. A missing VM that answered within"
+        " 5m is not left out: it may boot in a loop. For an exporter that stops, the alert fires"
+        " after about 11 minutes. It also fires for a deleted VM whose scrape target stays."
     ),
     "ClockOff": "Line 2: the clock of the VM is ahead by more than 30 s. Line 3: it is behind.",
     "HookFailed": (
