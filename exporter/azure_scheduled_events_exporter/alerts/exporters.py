@@ -216,9 +216,9 @@ def _approval_refused() -> Alert:
         summary="IMDS refused an approval by the Scheduled Events exporter of {vm}.",
         description="{refused}",
         advice=(
-            "Drain each VM that the event names, before it begins. The refusal itself needs nothing"
-            " from you: the exporter asks again. The exporter's log says why IMDS refused. IMDS is"
-            " Azure's metadata service of the VM."
+            "Drain each VM that the event names, before the event begins. The refusal itself needs"
+            " nothing from you: the exporter asks again. The exporter's log says why IMDS refused."
+            " IMDS is Azure's metadata service of the VM."
         ),
         dashboard=_BOARD,
         meaning=(

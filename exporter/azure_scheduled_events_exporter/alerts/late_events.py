@@ -42,7 +42,7 @@ def _overdue() -> Alert:
         description="It may start at any moment. {loss}",
         advice=(
             "Drain each VM that the event names, unless that is done, and copy what you need from"
-            " the disks that are lost. Keep it drained until the event has ended."
+            " the disks that will be lost. Keep it drained until the event has ended."
         ),
         dashboard="event",
         meaning=f"An event is still Scheduled {_OVERDUE // 60} minutes after its NotBefore.",

@@ -315,8 +315,8 @@ def _scale_set_hit() -> Alert:
             " about to go down."
         ),
         description=(
-            "Two or more events at the same time take down {away}. Capacity, memory and ephemeral"
-            " disks (temporary and local) may be lost together."
+            "Two or more events take down {away}. Capacity, memory and ephemeral disks"
+            " (temporary and local) may be lost together."
         ),
         advice=(
             "Add capacity elsewhere. Drain the VMs whose time has not come yet. If other VMs of the"

@@ -94,15 +94,16 @@ REFUSED = f"""\
 {{{{ $refused := "{UNKNOWN_REFUSED}" -}}}}
 {{{{ range printf "bottomk(1,\
  max by (event_id, event_type) ({EVENT_IMPACT}{{job=%[1]q,instance=%[2]q}})\
- * on (event_id) group_left (vms)\
- topk by (event_id) (1, max by (event_id, vms) ({INFO}{{job=%[1]q,instance=%[2]q}}))\
+ * on (event_id) group_left (vms, resources)\
+ topk by (event_id) (1, {INFO}{{job=%[1]q,instance=%[2]q}})\
  and on (event_id) ({APPROVAL_DUE}{{job=%[1]q,instance=%[2]q}} < time()\
  unless on (event_id) {APPROVED}{{job=%[1]q,instance=%[2]q}} == 1))"\
  $labels.job $labels.instance | query -}}}}
 {{{{ $time := "an unknown time" }}}}{{{{ if gt (value .) 0.0 -}}}}
 {{{{ $time = printf "%s or later" (humanizeTimestamp (value .) | {UTC}) }}}}{{{{ end -}}}}
+{{{{ $vms := or (label "vms" .) (label "resources" . | reReplaceAll "," ", ") -}}}}
 {{{{ $refused = printf "The %s of %s still begins at %s (event %s)."\
- (label "event_type" . | {SHORT_TYPE}) (label "vms" .) $time (label "event_id" .) -}}}}
+ (label "event_type" . | {SHORT_TYPE}) $vms $time (label "event_id" .) -}}}}
 {{{{ end -}}}}
 """
 
