@@ -294,7 +294,7 @@ def test_times(name: str, minute: int, part: str, tmp_path: Path) -> None:
         paused_longer("c", "O", "Freeze", "12x200"),
         of("hook_runs_total", "e", "0x60 1x100", timeout),
         of("hook_runs_total", "a", "0x60 1x100", failed),
-        moment("impact_timestamp_seconds", "e", "H", "Reboot", "600x200"),
+        moment("impact_timestamp_seconds", "e", "H", "Reboot", "600x62 stale"),
         of("approval_requests_total", "g", "0x4 1x100", 'outcome="rejected"'),
         moment("approval_due_timestamp_seconds", "g", "G", "Reboot", "60x200"),
         moment("impact_timestamp_seconds", "g", "G", "Reboot", "600x200"),

@@ -111,7 +111,8 @@ HOOK = f"""\
 {{{{ $vm := $labels.instance -}}}}
 {{{{ $type := $labels.event_type | {SHORT_TYPE} }}}}{{{{ $event := printf "a %s" $type -}}}}
 {{{{ range printf "topk(1, min by (job, instance)\
- ({EVENT_IMPACT}{{job=%[1]q,instance=%[2]q,event_type=%[3]q,scope=\\"self\\"}})\
+ (last_over_time({EVENT_IMPACT}\
+{{job=%[1]q,instance=%[2]q,event_type=%[3]q,scope=\\"self\\"}}[2m]))\
  * on (job, instance) group_left (vm_name, resource_group)\
  topk(1, last_over_time({INSTANCE}{{job=%[1]q,instance=%[2]q}}[1h]))\
  or on (job, instance) last_over_time({INSTANCE}{{job=%[1]q,instance=%[2]q}}[1h]))"\
