@@ -139,7 +139,7 @@ def test_a_readable_document_ends_nothing_that_it_shows() -> None:
     """However long the texts of known events become, none of them seems to end."""
     watch = Watch()
     watch.sees(at(0), *many("P", count=MOST_PEERS))
-    assert watch.sees(at(1), *many("P", LONG, MOST_PEERS)) == []
+    assert watch.sees(at(1), *many("P", LONG, MOST_PEERS), PEER) == []
     assert len(watch.known.current) == MOST_PEERS
 
 
