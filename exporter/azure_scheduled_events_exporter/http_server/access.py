@@ -48,9 +48,9 @@ class WebAccess:
         self._log = log
         self._users = Users()
         self.config = WebConfig()
-        self._apply(load(path), "web configuration loaded")
-        self._applied = self._contents(self.config)  # what is in effect
+        config, self._applied = self._load()  # the contents that are in effect
         self._found = self._applied  # what the last look has found
+        self._apply(config, "web configuration loaded")
 
     async def refuse(self, request: Request) -> Response | None:
         """Return the response that refuses ``request``, or None to answer it."""
@@ -72,7 +72,7 @@ class WebAccess:
             if self._found == self._applied and not failure:
                 continue
             try:
-                config = await asyncio.to_thread(load, self._path)
+                config, self._applied = await asyncio.to_thread(self._load)
             except Exception as error:  # noqa: BLE001 - whatever it is, access stays as it was
                 shown = failure
                 failure = str(error) or repr(error)
@@ -81,12 +81,18 @@ class WebAccess:
                     self._log.error(message, extra=facts(error=failure))
             else:
                 failure = ""
-                # What was found before the load: a change during it is seen at the next look. If
-                # the configuration now names other files, that is a difference, too: it is loaded
-                # once more.
-                self._applied = self._found
+                self._found = self._applied
                 self._apply(config, "web configuration reloaded")
                 changed()
+
+    def _load(self) -> tuple[WebConfig, list[bytes | None]]:
+        """Return the configuration, and the contents of its files as they were just before.
+
+        It is loaded twice, because only the file says which files it names. What changes between
+        the look at them and the second load is seen as a difference at the next look.
+        """
+        contents = self._contents(load(self._path))
+        return load(self._path), contents
 
     def _apply(self, config: WebConfig, message: str) -> None:
         """Put ``config`` into effect, and warn if its certificate is new and expires soon."""
