@@ -389,7 +389,7 @@ def _maintenance(settings: Settings) -> Alert:
         ends=(
             "The alert resolves 5 minutes after the VM is back, or after an exporter has seen the"
             f" end of the event. A VM is back when it answers and reads IMDS {_AFTER} s after the"
-            f" impact began, or when it answers and has not shown the event for {_SHOWN}. If none"
+            " impact began, or when it answers and has not shown the event for 2 minutes. If none"
             " of these happens, the alert resolves 35 minutes after an exporter last exported the"
             " impact on the VM (15 minutes for a Preempt or Terminate), and at the latest 2 hours"
             " after the impact began."

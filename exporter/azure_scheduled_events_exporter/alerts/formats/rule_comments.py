@@ -72,8 +72,7 @@ _HOW = (
     ),
     (
         "2. It also fires when any exporter shows the event, of an own VM or of another one. This"
-        " part reads the recording :event_impact, and needs no known time, as part 1 does. Part 1"
-        " is only faster."
+        " part reads the recording :event_impact. Part 1 is only faster, and needs a known time."
     ),
     (
         "3. It is held while no exporter shows the event with this kind, because its VMs may be"
@@ -173,8 +172,9 @@ _NOTES: Mapping[str, str] = {
     "NotApproved": "60 s, because an approval is sent within seconds.",
     "PausedLonger": (
         "The value is the whole pause in seconds, not what exceeds the announcement. The exporter"
-        " compares, so the rule has no threshold. The exporter shows it for 1h after the end of the"
-        " event. [10m] adds 10 minutes, and bridges failed scrapes of up to 10 minutes."
+        " compares, so the rule has no threshold. The exporter shows the pause for 1h after"
+        " the end of the event. [10m] adds 10 minutes, and bridges failed scrapes of up to 10"
+        " minutes."
     ),
     "Throttled": (
         "Refused polls by all polls. With native histograms there is no _count: then the polls are"
