@@ -55,9 +55,12 @@ def texts(*words: str, files: list[str]) -> st.SearchStrategy[str]:
     places = st.sampled_from(["", *files]).flatmap(
         lambda file: st.tuples(st.just(file), st.integers(0, len(file)))
     )
-    return st.builds(
-        lambda more, place: place[0][: place[1]] + more + place[0][place[1] :], made, places
-    )
+
+    def put_in(more: str, place: tuple[str, int]) -> str:
+        file, offset = place
+        return file[:offset] + more + file[offset:]
+
+    return st.builds(put_in, made, places)
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,8 @@ from deploy.packages.single_file import build
 from support.paths import ROOT
 from support.programs import environment
 
+# A command line, or a list of arguments, that runs the package with -m. Group 1 is the option
+# before it that keeps modules of the current folder out.
 _STARTED = re.compile(r"""(-[PI]["', ]+)?-m["', ]+azure_scheduled_events_exporter""")
 _SHIPPED = ("exporter", "deploy", "scripts", "Dockerfile")
 
@@ -77,5 +79,5 @@ def test_nothing_shipped_starts_it_in_another_way() -> None:
         for match in _STARTED.finditer(path.read_text(encoding="utf-8", errors="replace"))
         if path.name != "__main__.py" or "packages" in path.parts
     }
-    assert len(found) > 2
+    assert len(found) > 2, "the expression still finds the command lines that there are"
     assert [path for path, safe in found if safe is None] == []

@@ -34,8 +34,10 @@ def test_the_address_that_the_dhcp_server_names_becomes_the_endpoint() -> None:
     with DhcpServer(lambda request: [offer(request)]) as server:
         assert search(server) == "http://168.63.129.16"
         assert search(server) == "http://168.63.129.16"
-    assert [request[28:34] for request in server.requests] == [MAC, MAC]
-    assert server.requests[0][4:8] != server.requests[1][4:8]
+    first, second = server.requests
+    transaction_id, mac = slice(4, 8), slice(28, 34)  # where RFC 2131 has them
+    assert first[mac] == second[mac] == MAC
+    assert first[transaction_id] != second[transaction_id]
 
 
 @pytest.mark.parametrize(
@@ -113,9 +115,7 @@ def test_the_pauses_between_tries_are_those_of_microsofts_sample() -> None:
 
 
 def test_nobody_waits_for_a_dhcp_server_for_minutes() -> None:
-    """The commands doctor and events ask more than once, and have no answer after five seconds at
-    most.
-    """
+    """The commands doctor and events ask more than once, and give up after five seconds at most."""
     assert len(SHORT_SEARCH.pauses) > 1
     assert sum(SHORT_SEARCH.pauses) + len(SHORT_SEARCH.pauses) * SHORT_SEARCH.answer_seconds <= 5
     assert SHORT_SEARCH.destination == Exchange().destination

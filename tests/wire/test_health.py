@@ -22,7 +22,7 @@ from support.events.gate import HeldPolls
 from support.events.machine import MachineClock
 from support.programs import eventually
 from support.servers.http_peer import Peer
-from support.servers.serving import serving
+from support.servers.serving import Running, serving
 
 
 def posts(team: Peer) -> int:
@@ -36,6 +36,23 @@ def doctor_says(config: Config, url: str) -> dict[str, str]:
         finding.check: finding for finding in examine(Subject(config, {}, Api("--exporter", url)))
     }
     return {"served": findings["served"].mark, "exporter-polls": findings["exporter-polls"].hint}
+
+
+def is_up(running: Running) -> bool:
+    """Return whether the metric ``up`` is 1."""
+    return b"\nazure_scheduled_events_up 1.0\n" in running.get("/metrics")[1]
+
+
+def assert_says_that_a_poll_hangs(running: Running, config: Config, exporter: Exporter) -> None:
+    """Probe, metrics, status page, ``doctor`` and the line for systemd say the same."""
+    body = running.get("/-/healthy")[1]
+    assert re.fullmatch(rb"a poll should have ended at 2023-\S+Z: the poll loop hangs\n", body)
+    assert not is_up(running)
+    assert b"the poll loop hangs" in running.get("/")[1]
+    said = doctor_says(config, f"http://127.0.0.1:{running.server.port}")
+    assert said["served"] == "ok"
+    assert said["exporter-polls"].startswith("Find out what it waits for, such as the disk")
+    assert "the poll loop hangs" in status_line(exporter.poller.latest())
 
 
 def test_a_poll_that_hangs(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -59,35 +76,21 @@ def test_a_poll_that_hangs(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> 
         exporter.start()
         try:
             with serving(routes(exporter.poller.latest, "/metrics", time.time)) as running:
-
-                def up() -> bool:
-                    return b"\nazure_scheduled_events_up 1.0\n" in running.get("/metrics")[1]
-
-                eventually(up, "a first answer")
+                eventually(lambda: is_up(running), "a first answer")
                 eventually(lambda: posts(team) == 1, "the alert")
                 assert running.get("/-/healthy")[:2] == (200, b"alive\n")
                 with gate.held():
-                    clock.wall += 35  # the time limit of a poll is 10 s
+                    # A poll has a time limit of 10 s, and hangs if it is 30 s later than that.
+                    clock.wall += 35
                     assert running.get("/-/healthy")[0] == 200
-                    assert up()
+                    assert is_up(running)
                     clock.wall += 47
                     eventually(lambda: running.get("/-/healthy")[0] == 503, "a poll that hangs")
-                    body = running.get("/-/healthy")[1]
-                    assert re.fullmatch(
-                        rb"a poll should have ended at 2023-\S+Z: the poll loop hangs\n", body
-                    )
-                    assert not up()
-                    assert b"the poll loop hangs" in running.get("/")[1]
-                    said = doctor_says(config, f"http://127.0.0.1:{running.server.port}")
-                    assert said["served"] == "ok"
-                    assert said["exporter-polls"].startswith(
-                        "Find out what it waits for, such as the disk"
-                    )
-                    assert "the poll loop hangs" in status_line(exporter.poller.latest())
+                    assert_says_that_a_poll_hangs(running, config, exporter)
                     eventually(
                         lambda: "the poll loop hangs" in caplog.messages, "a line in the log"
                     )
-                eventually(up, "a poll that ends")
+                eventually(lambda: is_up(running), "a poll that ends")
                 assert running.get("/-/healthy")[0] == 200
                 eventually(lambda: "the poll loop goes on" in caplog.messages, "its end in the log")
         finally:

@@ -168,7 +168,7 @@ def test_captured_answer(body: Path, service: Service, start_exporter: Start) ->
     service.resources = [name, name.upper(), "aks-nodepool1-22790412-vmss000000", name + "1"]
     service.may_poll.clear()
     exporter = start_exporter(service.url)
-    # On a busy machine, not within the second that a poll waits.
+    # A poll waits a second for the name, which may be too short on a busy machine.
     exporter.wait_for_line("this VM's name is known")
     service.may_poll.set()
     scrape = once(exporter, "event_info")

@@ -17,8 +17,8 @@ from support.servers.serving import HUGE, PAGE, Running, read_all, read_answer, 
 
 @pytest.mark.parametrize("served", [0, 1])
 def test_slow_header(served: int) -> None:
-    """A first or later header that takes too long in all ends the connection, though bytes keep
-    coming.
+    """A header that takes too long ends the connection, although bytes keep coming: that of the
+    first request, and that of one after ``served`` others.
     """
     with serving(limits=Limits(header_seconds=0.5)) as running, running.connect() as client:
         for _ in range(served):
@@ -83,7 +83,7 @@ def test_the_longest_idle_makes_room() -> None:
     answered is kept.
     """
     with serving(limits=Limits(connections=4)) as running, ExitStack() as stack:
-        (reader,) = (stack.enter_context(running.connect(receive_buffer=4096)),)
+        reader = stack.enter_context(running.connect(receive_buffer=4096))
         reader.sendall(request("/huge", "GET", "1.1", "Connection: close"))
         eventually(
             lambda: any(one.is_busy for one in running.server.connections), "the answer to begin"

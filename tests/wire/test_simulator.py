@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import re
 import socket
 import threading
 import time
@@ -145,8 +146,11 @@ def test_scenario_runs_and_is_recorded() -> None:
         wait_for(lambda: len(told) == 3)
         assert tuple(told) == running.record
         assert [each.what for each in told] == [What.ANNOUNCED, What.STARTED, What.COMPLETED]
-        assert [round(each.at - told[0].at, 3) for each in told] == [0, 0.18, 0.3]
-        assert began - 1 < told[0].at < began + 1
+        announced, started, completed = (each.at for each in told)
+        # 900 s of notice, and 600 s in which it is Started, at the speed 5000.
+        assert started - announced == pytest.approx(0.18, abs=0.001)
+        assert completed - started == pytest.approx(0.12, abs=0.001)
+        assert began - 1 < announced < began + 1
         assert json.loads(ask(running.url)[1]) == {"DocumentIncarnation": 4, "Events": []}
 
 
@@ -230,8 +234,9 @@ def test_control_over_http(simulator: Simulator) -> None:
     wait_for(lambda: len(simulator.record) == 6)
     record = control(simulator.url, "record")["record"]
     assert [each["what"] for each in record] == ["announced", "started", "completed"] * 2
-    assert record[0]["event_type"] == "Reboot"
-    assert record[0]["at"] == simulator.record[0].at
+    first, *_ = record
+    assert first["event_type"] == "Reboot"
+    assert first["at"] == simulator.record[0].at
 
 
 @pytest.mark.parametrize(
@@ -263,6 +268,5 @@ def test_control_refuses_nonsense(
     simulator: Simulator, path: str, body: object, complaint: str
 ) -> None:
     """An invalid control request gets an error and changes nothing."""
-    with pytest.raises(AssertionError, match=complaint):
-        raise AssertionError(control(simulator.url, path, body)["error"])
+    assert re.search(complaint, control(simulator.url, path, body)["error"])
     assert ask(simulator.url) == (200, BODY)

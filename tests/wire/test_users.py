@@ -76,7 +76,7 @@ def test_password(guarded: Guarded) -> None:
                 b"user name and password required\n",
                 REALM,
             )
-        # Nothing is served there in this test, but everybody may ask.
+        # /-/healthy needs no password; it is not served in this test, so the answer is 404.
         assert running.get("/%2D/healthy")[0] == 404
         assert running.get("/nowhere", Authorization=basic("alice", "secret"))[0] == 404
         assert [record for record in running.records if record.levelno > logging.INFO] == []
@@ -94,7 +94,7 @@ def test_prefix(prefix: str, guarded: Guarded) -> None:
     [
         ("p:ss: wörd".encode(), "p:ss: wörd".encode(), b"p:ss: word"),
         (b"", b"", b" "),
-        # Bcrypt sees no further: as in the toolkit.
+        # Bcrypt reads 72 bytes and no more, as in the exporter toolkit of Prometheus.
         (b"x" * 72, b"x" * 72 + b"y", b"x" * 71 + b"y"),
         (b"a", b"a", b"a\0"),
     ],

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -48,10 +49,11 @@ def test_a_log_of_one_header(folder: Path, start: Open) -> None:
         shutil.copytree(folder, copy)
     before.journal.close()
     log = copy / "journal.sqlite-wal"
-    os.truncate(log, 32)
+    header_bytes = 32
+    os.truncate(log, header_bytes)
     began = time.monotonic()
     after = start(copy)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 5, "it is read at once, and not when a deadline has passed"
     assert (after.lives, after.statistics) == (before.lives, before.statistics)
     assert set_aside(copy) == []
 
@@ -139,14 +141,15 @@ journal.close()
     ) as process:
         assert process.stdout
         assert process.stdout.readline() == "waits\n"
-        process.send_signal(19)  # SIGSTOP: all clocks go on, as on a host that pauses a VM
-        time.sleep(3.0)
-        process.send_signal(18)
+        # All clocks go on, as on a host that pauses a VM.
+        process.send_signal(signal.SIGSTOP)
+        time.sleep(WAIT_SECONDS + 1)
+        process.send_signal(signal.SIGCONT)
         assert process.stdout.readline() == "up\n"
 
 
 def test_a_file_system_without_locks(folder: Path, tmp_path: Path) -> None:
-    """It is a disk that cannot be written, and no other exporter."""
+    """A file system that grants no locks is reported as such, and not as another exporter."""
     library = tmp_path / "smb-locks.so"
     built = subprocess.run(
         ["cc", "-shared", "-fPIC", "-o", str(library), str(SMB_LOCKS), "-ldl"],
@@ -190,7 +193,8 @@ def test_a_flood_is_told(folder: Path, start: Open) -> None:
     large = replace(life, event=replace(life.event, description="x" * 4096))
     with closing(writable(folder)) as store:
         store.connection.execute("BEGIN IMMEDIATE")
-        for _ in range(MOST_BYTES // 4096 // 50 + 1):
+        entry_bytes = 50 * 4096
+        for _ in range(MOST_BYTES // entry_bytes + 1):  # one more than the queue takes
             recorder.journal.record(lives=[large] * 50)
         store.connection.rollback()
     recorder.after(1).sees("A", "B")
@@ -208,15 +212,16 @@ def test_the_tables_are_bounded(tmp_path: Path) -> None:
     remembered = Remembered(watch.known, Statistics().plus([seen]))
     with closing(Store(sqlite3.connect(tmp_path / "journal.sqlite"), writes=True)) as store:
         store.write([life_entry(life)], remembered)
-        for number in range(LARGEST_BYTES // (4 << 20) + 4):
+        for number in range(LARGEST_BYTES // (4 << 20) + 4):  # each writes almost 4 MiB
             transitions = [
                 NewTransition(number * 40 + each, float(number), '{"at": "%s"}' % ("x" * 100_000))
                 for each in range(1, 41)
             ]
             store.write(transitions, remembered)
         assert (tmp_path / "journal.sqlite").stat().st_size < LARGEST_BYTES * 1.2
-        numbers = [row[0] for row in store.connection.execute("SELECT seq FROM transitions")]
-        assert numbers[0] > 40
-        assert numbers == list(range(numbers[0], numbers[-1] + 1))
+        numbers = [seq for (seq,) in store.connection.execute("SELECT seq FROM transitions")]
+        first, *_, last = numbers
+        assert first > 40, "at least the transitions that were written first have gone"
+        assert numbers == list(range(first, last + 1)), "the newest, without a gap"
         assert store.restore().statistics == remembered.statistics
         assert list(store.current()) == [life.event_id]

@@ -152,14 +152,14 @@ def test_a_pause_that_was_longer_than_announced(pause: float, is_longer: bool) -
         "announced": "5",
     }
     assert scrape.series("event_paused_longer_seconds") == ([(labels, 12.0)] if is_longer else [])
-    [info] = scrape.series("event_info")
-    assert info[0]["kind"] == ("announced" if is_longer else "harmless")
+    [(info, _)] = scrape.series("event_info")
+    assert info["kind"] == ("announced" if is_longer else "harmless")
     assert bool(scrape.series("vm_impact_timestamp_seconds")) is is_longer
 
 
 def test_ended_events_for_an_hour() -> None:
-    """The end of an event is shown for an hour, not if the event returns; of more than a hundred,
-    all for five minutes, so that rules know of each.
+    """The end of an event is shown for an hour, unless the event returns. If more than a hundred
+    end, all are shown for five minutes, so that rules know of each, and then the newest hundred.
     """
     events = [
         ScheduledEvent(f"E{i}", "Freeze", "Scheduled", "User", ("vmss_0",), NOON + 900)
@@ -174,10 +174,14 @@ def test_ended_events_for_an_hour() -> None:
         assert {value for _, value in series} <= {NOON + 60}
         return [labels["event_id"] for labels, _ in series]
 
+    first, second, *others = events
     assert shown((0, events)) == []
-    assert len(shown((0, events), (60, events[:1]))) == 119
+    # All but the first end at 60 s, and are looked at in the same second and 301 s later.
+    assert len(shown((0, events), (60, [first]))) == 119
     newest = [f"E{i}" for i in range(20, 120)]
-    assert shown((0, events), (60, events[:1]), (361, events[:1])) == newest
-    assert shown((0, events), (60, events[2:]), (70, events[1:])) == ["E0"]
-    assert shown((0, events[:1]), (60, []), (3659, [])) == ["E0"]
-    assert shown((0, events[:1]), (60, []), (3661, [])) == []
+    assert shown((0, events), (60, [first]), (361, [first])) == newest
+    # The first two end, and the second one returns.
+    assert shown((0, events), (60, others), (70, [second, *others])) == ["E0"]
+    # One ends at 60 s, and is looked at just before and just after an hour.
+    assert shown((0, [first]), (60, []), (3659, [])) == ["E0"]
+    assert shown((0, [first]), (60, []), (3661, [])) == []

@@ -70,7 +70,7 @@ def test_few_looks(network: Network) -> None:
     for second in range(121):
         network.seconds = second
         looks.append(kernel.look(is_changed=False))
-    assert len([each for each in looks if each is not None]) == 25
+    assert len([each for each in looks if each is not None]) == 25, "at 0 s, 5 s, … 120 s"
     counted = kernel.look(is_changed=True)
     assert counted is not None
     assert counted.minute_ago is not None

@@ -83,7 +83,9 @@ def test_at_latest() -> None:
 
 
 def test_a_poll_hangs_if_it_is_late_at_two_looks() -> None:
-    """A look directly after a pause of the VM does not count: the poll had no time to end."""
+    """A poll hangs if two looks find it more than 30 s late. One look, directly after a pause of
+    the VM, does not count: the poll had no time to end.
+    """
     now = Timestamp(0.0)
     liveness = Liveness(lambda: now)
     liveness.expect(130.0)

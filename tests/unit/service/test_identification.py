@@ -53,15 +53,17 @@ def test_moved_vm() -> None:
         ("rg1", "vmss1"),
         ("rg-moved", "flex2"),
     ]
-    assert pauses[0] + pauses[2] <= 15 * MINUTE
-    assert pauses[0] >= 5 * MINUTE
+    after_an_answer, _, after_a_failure, _ = pauses
+    assert after_an_answer + after_a_failure <= 15 * MINUTE, "one request may fail"
+    assert after_an_answer >= 5 * MINUTE, "IMDS is not asked more often than necessary"
 
 
 def test_part_of_an_answer_decides_nothing() -> None:
     """A partial answer gives the name at once; what is missing in a later one has not changed."""
     found, pauses = learnt(case("partial"), case("partial"), case("full"), case("partial"))
     assert [(each.vm_name, each.vm_id != "") for each in found] == [("vm_0", False), ("vm_0", True)]
-    assert max(pauses[:2]) <= 30
+    after_part, after_part_again, *_ = pauses
+    assert max(after_part, after_part_again) <= 30, "the rest is asked for soon"
 
 
 def test_asked_every_other_second_for_the_name() -> None:

@@ -59,8 +59,9 @@ def test_ready_comes_first_and_once(listening: tuple[str, socket.socket]) -> Non
     path, manager = listening
     environment = {"NOTIFY_SOCKET": path, "WATCHDOG_USEC": QUICK}
     lines = tell_for_a_while(manager, environment, lambda lines: lines.count("WATCHDOG=1") > 3)
-    assert lines[:2] == ["READY=1", "STATUS=fine"]
-    assert set(lines[2:]) == {"WATCHDOG=1"}
+    ready, status, *pings = lines
+    assert (ready, status) == ("READY=1", "STATUS=fine")
+    assert set(pings) == {"WATCHDOG=1"}
 
 
 @pytest.mark.parametrize("listening", ["a path"], indirect=True)
@@ -78,8 +79,8 @@ def test_no_watchdog_no_pings(listening: tuple[str, socket.socket]) -> None:
 
 
 def test_work_that_is_late_gets_no_pings(listening: tuple[str, socket.socket]) -> None:
-    """The watchdog is fed while work is late by less than half its time, and goes hungry beyond
-    that.
+    """The watchdog is fed while work is late by less than half its time (0.2 s), and not while it
+    is later.
     """
     path, manager = listening
     late = iter([0.0, 0.19, 0.21, 5.0, 5.0, 0.0])
@@ -91,8 +92,10 @@ def test_work_that_is_late_gets_no_pings(listening: tuple[str, socket.socket]) -
         lambda: next(late),
         lambda: str(next(turns)),
     )
-    fed = "\n".join(lines).split("STATUS=")[1:]
-    assert [turn.split("\n")[0] for turn in fed if "WATCHDOG=1" in turn] == ["0", "1", "5"]
+    # Each turn has another status, so the lines up to the next status are those of one turn.
+    _, *by_turn = "\n".join(lines).split("STATUS=")
+    fed = [turn.partition("\n")[0] for turn in by_turn if "WATCHDOG=1" in turn]
+    assert fed == ["0", "1", "5"], "the numbers of the turns in which work was not too late"
 
 
 def test_a_manager_that_cannot_be_reached_at_first(tmp_path: Path) -> None:
@@ -134,8 +137,9 @@ def test_status_that_fails_is_told(listening: tuple[str, socket.socket]) -> None
     """An error while formatting the status does not prevent READY=1."""
     path, manager = listening
     lines = tell_for_a_while(manager, {"NOTIFY_SOCKET": path}, bool, words=lambda: str(1 // 0))
-    assert lines[0] == "READY=1"
-    assert "ZeroDivisionError" in lines[1]
+    ready, status = lines
+    assert ready == "READY=1"
+    assert "ZeroDivisionError" in status
 
 
 @pytest.mark.parametrize(

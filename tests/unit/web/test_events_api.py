@@ -60,7 +60,7 @@ def test_json_says_what_the_page_says() -> None:
         reboot().event_id: None,
     }
     assert [life["outcome"] for life in told["history"]] == [
-        None,
+        None,  # the two current events come first
         None,
         "completed",
         "completed",

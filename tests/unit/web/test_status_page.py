@@ -55,7 +55,10 @@ HOSTILE = (
 
 
 class Page(HTMLParser):
-    """A page taken apart: its elements with the names of their attributes, and its texts."""
+    """A page taken apart: its elements with the names of their attributes, and its texts.
+
+    The texts of neighboring elements follow one another in ``text`` without a space.
+    """
 
     def __init__(
         self, snapshot: Snapshot, now: float = NOW, telemetry_path: str = "/metrics"
@@ -422,10 +425,11 @@ def test_history_tells_how_long_the_vm_stood_still(seconds: float, words: str) -
     """Beside how long an event was Started stands how long this VM was really paused, if that was
     measured.
     """
-    ended = BUSY.recent[0]
-    text = Page(replace(QUIET, recent=(replace(ended, observed_pause=seconds),))).text
-    assert f", this VM was paused for {words}." in text
-    assert "was paused" not in Page(replace(QUIET, recent=(ended,))).text
+    unmeasured, *_ = BUSY.recent
+    measured = replace(unmeasured, observed_pause=seconds)
+    shown = Page(replace(QUIET, recent=(measured,))).text
+    assert f", this VM was paused for {words}." in shown
+    assert "was paused" not in Page(replace(QUIET, recent=(unmeasured,))).text
 
 
 def test_many_vms_and_many_events_are_counted() -> None:
@@ -466,7 +470,9 @@ def test_many_vms_and_many_events_are_counted() -> None:
     ],
 )
 def test_phases(life: Lifecycle, expected: dict[str, tuple[float, float]]) -> None:
-    """A bar has the phases in their order, one ending where the next begins."""
+    """A bar has the phases in their order, one ending where the next begins, in seconds after the
+    event was first seen.
+    """
     assert phases(life, NOW) == expected
 
 
@@ -476,9 +482,11 @@ def test_links() -> None:
     """
     links = Page(BUSY, telemetry_path="/a:b").links
     pages = [link.removeprefix(DOCUMENTATION) for link in links if link.startswith("https:")]
-    runbooks = ["runbooks/AzureScheduledEventWithoutNotice.md"]  # the Freeze of 5 s is harmless
-    assert sorted(pages) == [*("runbooks/",), *runbooks, "status-page.md"]
-    assert all((ROOT / "docs" / each).exists() for each in pages)
-    assert [link for link in links if not link.startswith("https:")] == [
-        *("#events", "./a:b", "./api/v1/events", "./-/healthy", "./-/ready")
+    assert sorted(pages) == [
+        "runbooks/",
+        "runbooks/AzureScheduledEventWithoutNotice.md",  # the Freeze of 5 s is harmless
+        "status-page.md",
     ]
+    assert all((ROOT / "docs" / each).exists() for each in pages)
+    relative = [link for link in links if not link.startswith("https:")]
+    assert relative == ["#events", "./a:b", "./api/v1/events", "./-/healthy", "./-/ready"]

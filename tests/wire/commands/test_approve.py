@@ -70,9 +70,10 @@ def test_beside_a_running_exporter(
         " resources=vmss_0,vmss_1" in line
     )
     events = json.loads(fetch(f"{exporter.url}/api/v1/events").body)["events"]
-    assert {event["event_id"]: event["approved_by"] for event in events}[event_id] == "operator"
-    # It is the exporter that sent it: over the poller's own connection, within its budget.
-    assert len([seen for seen in simulator.requests if seen.method == "POST"]) == 1
+    approvers = {event["event_id"]: event["approved_by"] for event in events}
+    assert approvers[event_id] == "operator"
+    posts = [seen for seen in simulator.requests if seen.method == "POST"]
+    assert len(posts) == 1, "the exporter has sent it, and the command has not"
 
 
 def test_all_mine(
@@ -273,7 +274,10 @@ def test_root_follows_no_link(simulator: Simulator, tmp_path: Path) -> None:
 
 
 def test_no_event_id_forges_a_result(simulator: Simulator, state: Path) -> None:
-    """A line break in an EventId is printed as such, so that it makes no line of its own."""
+    """A line break in an EventId is printed as an escape, so that it makes no line of its own.
+
+    EventIds are shown in upper case.
+    """
     simulator.set_document([event("A\nB: accepted")])
     done = approve(simulator.url, state, "--all-mine", "--yes")
     assert done.stdout.splitlines()[-1] == "A\\nB: ACCEPTED: accepted"

@@ -2,6 +2,7 @@
 
 import argparse
 import re
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -262,7 +263,7 @@ def test_a_stopped_drill_resolves_its_alert(
         "--alertmanager", team[0].url, *way, "--scenario", "spot-preempt", "--timeout", "10m"
     )
     drill.wait_for_line("Alertmanager has the alert")
-    assert drill.terminate() == 128 + 15
+    assert drill.terminate() == 128 + signal.SIGTERM
     assert team[0].alerts() == []
 
 
@@ -285,7 +286,8 @@ def test_posted_is_what_is_pushed(
     )
     for way in ((), ("--push",)):
         assert start_drill(*flags, *way).process.wait(60) == 0
-    posted, pushed = sorted(team[0].alerts(), key=lambda alert: "drill" not in alert["labels"])
+    alertmanager, _ = team
+    posted, pushed = sorted(alertmanager.alerts(), key=lambda alert: "drill" not in alert["labels"])
     assert {**posted["labels"], "event_id": ""} == {
         **pushed["labels"],
         "event_id": "",

@@ -68,7 +68,7 @@ class TestBodies:
         """
         bomb = large()
         if coding == "deflate":
-            bomb = bomb[10:-8]
+            bomb = bomb[10:-8]  # without the header and the trailer of gzip
         if coding == "gzip, gzip":
             bomb = gzip.compress(bomb)
         peer = serve(always(answer(bomb, "200 OK", f"Content-Encoding: {coding}")))

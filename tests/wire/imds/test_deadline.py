@@ -61,13 +61,13 @@ class TestDeadline:
         """
         with ExitStack() as stack:
             server = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
-            for _ in range(
-                4
-            ):  # Linux queues one more than the backlog, and then ignores new connections
+            # Linux queues one more connection than the backlog, and then ignores new ones.
+            for _ in range(4):
                 waiting = stack.enter_context(socket.socket())
                 waiting.settimeout(0)  # does not wait
                 waiting.connect_ex(server.getsockname())
-            url = "http://127.0.0.1:{1}".format(*server.getsockname())
+            host, port = server.getsockname()
+            url = f"http://{host}:{port}"
             error = failure(client_of(url), 2 * PATIENCE)
             start_exporter(url, "--imds.timeout", "1s").wait_for_line(
                 f"poll failed.*no connection to {url} within 1 s"

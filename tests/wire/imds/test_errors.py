@@ -126,7 +126,7 @@ class TestErrors:
         error = failure(client_of(peer.url))
         assert error.outcome is Outcome.HTTP_ERROR
         assert_one_line(str(error))
-        str(error).encode()
+        str(error).encode()  # raises an error for a lone surrogate
 
     def test_closed_port(self) -> None:
         """A port without a listener is a connection error that names the endpoint; no request has
@@ -176,4 +176,4 @@ class TestErrors:
         error = failure(client_of(peer.url))
         assert error.outcome is Outcome.CONNECTION_ERROR
         assert_one_line(str(error))
-        assert len(peer.requests) == 1  # the next poll asks again, not this one in a burst
+        assert len(peer.requests) == 1, "the next poll asks again, and not this one at once"

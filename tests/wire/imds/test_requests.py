@@ -92,7 +92,7 @@ class TestRequest:
         assert "redirect" in str(error)
         assert_one_line(str(error))
         assert elsewhere.connections == 0
-        assert sent < 30  # what the buffers of two sockets take
+        assert sent < 30, "MiB that the buffers of two sockets take, although nobody reads"
 
     def test_keep_alive(self, serve: Serve) -> None:
         """Twenty polls use one TCP connection."""

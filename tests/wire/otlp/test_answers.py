@@ -132,7 +132,8 @@ class TestAnswers:
             add(journal, delivery, ROOT)
             eventually(lambda: delivery.exported == 1, "exported")
         first, second = collector.received
-        assert second.at > (first.at + 3 if form == "seconds" else date) - 0.5
+        earliest = first.at + 3 if form == "seconds" else date
+        assert second.at > earliest - 0.5  # two clocks measure it
 
     @pytest.mark.parametrize(
         ("reply", "configured", "longest"),
@@ -154,5 +155,5 @@ class TestAnswers:
         collector.answer(reply)
         began = time.monotonic()
         result = OtlpSender(collector.url, longest=longest).send([ROOT], IDENTITY, None)
-        assert time.monotonic() - began < 8
+        assert time.monotonic() - began < 8, "0.5 s or 1 s on a machine that is not busy"
         assert (result.is_final, result.reason) == (False, "no answer in time")

@@ -14,10 +14,10 @@ from support.monitoring.span_delivery import CHILD, IDENTITY, ROOT, send
 class TestVariables:
     """OpenTelemetry's own settings hold."""
 
-    def sent(
+    def send_with(
         self, collector: Collector, monkeypatch: pytest.MonkeyPatch, variables: Mapping[str, str]
     ) -> None:
-        """Send a trace with ``variables`` as the only settings."""
+        """Send a trace with ``variables`` as the only settings; URL stands for the collector's."""
         for name, value in variables.items():
             monkeypatch.setenv(name, value.replace("URL", collector.url))
         OtlpSender(None).send([ROOT, CHILD], IDENTITY, 5.0)
@@ -47,7 +47,7 @@ class TestVariables:
         """The base address gets the path of traces, the address for traces is used unchanged and
         takes precedence.
         """
-        self.sent(collector, monkeypatch, variables)
+        self.send_with(collector, monkeypatch, variables)
         assert [request.path for request in collector.received] == [path]
 
     def test_the_flag_wins(self, collector: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,7 +66,7 @@ class TestVariables:
             "OTEL_EXPORTER_OTLP_ENDPOINT": "URL",
             name: "authorization=Bearer%20abc,x-tenant=7",
         }
-        self.sent(collector, monkeypatch, variables)
+        self.send_with(collector, monkeypatch, variables)
         (request,) = collector.received
         assert request.headers["authorization"] == "Bearer abc"
         assert request.headers["x-tenant"] == "7"
@@ -83,11 +83,12 @@ class TestVariables:
     def test_a_sampler_keeps_traces_whole(
         self, sampler: str, collector: Collector, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Of half of the traces all spans arrive, of the other half none: roots and children of
+        """Of about half of the traces all spans arrive, of the others none: roots and children of
         other VMs alike.
         """
         monkeypatch.setenv("OTEL_TRACES_SAMPLER", sampler)
         monkeypatch.setenv("OTEL_TRACES_SAMPLER_ARG", "0.5")
+        # A sampler decides by the last 64 bits of the id, so these are spread evenly.
         traces = [
             f"{number:016x}{(number * 0x9E3779B97F4A7C15) % 2**64:016x}" for number in range(1, 51)
         ]
@@ -97,5 +98,5 @@ class TestVariables:
         )
         spans = [(span.trace_id, span.name) for span in collector.accepted]
         kept = {trace for trace, _ in spans}
-        assert 10 < len(kept) < 40
-        assert len(spans) == 2 * len(kept)
+        assert 10 < len(kept) < 40, "of 50"
+        assert len(spans) == 2 * len(kept), "the root and the child of each"

@@ -89,9 +89,8 @@ class TestClientCertificates:
                     assert answer.status == code
                     answer.read()
                     session = client.session
-                with wrapped(
-                    running, context, session
-                ) as client:  # resumed: no certificate is sent again
+                # In a resumed session, the client does not send its certificate again.
+                with wrapped(running, context, session) as client:
                     assert client.session_reused
                     client.sendall(request("/metrics", "GET", "1.1", "Connection: close"))
                     assert status(read_all(client)) == code
