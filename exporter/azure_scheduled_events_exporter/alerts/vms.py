@@ -363,7 +363,7 @@ def _not_back(settings: Settings) -> Alert:
         meaning=(
             "The impact of an event on a VM has begun, or its announced time has passed, and the VM"
             " has not answered for 15 minutes. A VM raises one alert, however many events hit it. A"
-            " Preempt or Terminate raises none: the VM does not come back."
+            " Preempt or Terminate raises none."
         ),
         ends=(
             "The alert resolves when the VM answers, when an exporter shows a Preempt or Terminate"
