@@ -154,15 +154,23 @@ def test_what_is_not_known() -> None:
     lost.sees(at(0), SCHEDULED)
     lost.sees(at(3600), watched=False)
     assert lost.life.outcome is Transition.LOST
-    assert any(each.startswith("Whether it started, who approved it") for each in unknowns(lost))
+    assert any(
+        each.startswith("Whether it started, how much notice there was, who approved it")
+        for each in unknowns(lost)
+    )
     external = Watch()
     external.sees(at(0), SCHEDULED)
     external.sees(at(60), STARTED)
     assert "Who approved it" in unknowns(external)
     sudden = Watch()
     sudden.sees(at(0), STARTED)
-    assert "When it started, when it was scheduled" in unknowns(sudden)
+    assert "When it started, how much notice there was, when it was scheduled" in unknowns(sudden)
     assert any("who approved it" in each.lower() for each in unknowns(sudden))
+    written = markdown(report(Sources(sudden.life)), "")
+    assert (
+        "**Notice:** not known: the first document with it, at 2023-11-14 22:13:20 UTC" in written
+    )
+    assert "**Promised:**" not in written
     others = Watch("vm_9")
     others.sees(at(0), SCHEDULED)
     others.sees(at(NOT_BEFORE - START), STARTED)
@@ -184,7 +192,7 @@ def test_what_was_measured() -> None:
         "| TCP segments sent again |  | 1 | 120 so far |",
         "| TCP retransmission timeouts |  | 0 | 7 so far |",
         "| Step of the clock |  |  | forward by 11.9s so far |",
-        "22:28:40 | +15m 20s | The longest pause of this VM ended, 12.3s later. |",
+        "22:28:40 | +15m 20s | The longest of 2 pauses of this VM ended, 12.3s later. |",
     ):
         assert row in written
     assert "How long the VM was interrupted" not in written
@@ -199,7 +207,7 @@ def test_what_only_a_boot_proves() -> None:
     watch.sees(at(40_000, boot="boot-2"), watched=False, booted_at=booted)
     assert watch.life.outcome is Transition.COMPLETED
     written = markdown(report(Sources(watch.life)), "")
-    boot = "this VM booted at 2023-11-14 22:29:20 UTC, so it has probably happened"
+    boot = "this VM booted at 2023-11-14 22:29:20 UTC, so the event has probably happened"
     assert f"**Started:** not known: nobody watched the start; {boot}\n" in written
     assert f"**Real notice:** not known: nobody watched the start; {boot}\n" in written
     assert "| How long it was Started |  |  | not known: nobody watched the start |" in written
@@ -304,7 +312,7 @@ def test_an_approval_that_nobody_could_see() -> None:
     [
         pytest.param("ok", 50.0, 800.0, "prepare ok;", id="in time"),
         pytest.param(
-            "ok", 126.0, 700.0, "prepare ok, but 26s too late: this VM was not", id="late"
+            "ok", 126.0, 700.0, "prepare ok, but 26.0s too late: this VM was not", id="late"
         ),
         pytest.param("too_late", 950.0, -50.0, "prepare ok, but 14m 10s too late", id="very late"),
         pytest.param("too_late", None, -5.0, "prepare not run: it was too late", id="not run"),
@@ -330,6 +338,8 @@ def test_what_a_script_did(
     summary, _, rest = written.partition("## The event")
     assert said in summary
     assert rest.count(hooks.outcome(run, watch.life)) >= 2
+    is_late = hooks.too_late(run, watch.life) is not None and (left or -1.0) > 0
+    assert ("| none: it had started |" in rest) is is_late
 
 
 @pytest.mark.parametrize(
@@ -360,10 +370,16 @@ def test_why_no_hook_ran() -> None:
     sudden = Watch()
     sudden.sees(at(0), STARTED)
     for sources, said in (
-        (Sources(watch.life), "the journal knows of no hook on this VM"),
+        (
+            Sources(watch.life),
+            "the journal has no run of a hook; whether one was set up is not recorded",
+        ),
         (Sources(watch.life, hooks=("save",)), "one ran for other events"),
         (Sources(other.life), "a hook prepares only for events of its own VM"),
-        (Sources(sudden.life), "it came without notice"),
+        (
+            Sources(sudden.life),
+            "for an event that has started; whether one was set up is not recorded",
+        ),
     ):
         assert markdown(report(sources), "").count(said) == 2
 
@@ -420,18 +436,24 @@ def test_a_vm_whose_name_is_not_known() -> None:
 
 def test_a_restart_in_the_longest_pause() -> None:
     """A VM that restarted was away, not paused; a boot before the pause is none in it."""
-    for boot, said in ((940, "away for 1m, with a restart,"), (880, "paused for 1m,")):
+    for boot, said in (
+        (940, "away for at most 1m: from the last sign of life, at"),
+        (880, "paused once, for 1m, from"),
+    ):
         watch = Watch()
         watch.sees(at(0), SCHEDULED)
         watch.sees(at(901), STARTED)
         ended = Timestamp(START + 970, 970.0 - boot, "boot-2")
         life = replace(watch.life, observed_pause=60.0, pauses=1, pause_ended=ended)
         written = markdown(report(Sources(life)), "")
-        assert f"measured on this VM:** {said} from about 2023-11-14 22:28:30 UTC to" in written
-        assert ("the VM was away for some seconds less" in written) is ("restart" in said)
-        assert ("| The exporter of this VM ran again, 1m later. |" in written) is (
-            "restart" in said
-        )
+        assert f"measured on this VM:** {said} about 2023-11-14 22:28:30 UTC" in written
+        is_away = said.startswith("away")
+        assert (
+            "at 2023-11-14 22:29:30 UTC; it booted at 2023-11-14 22:29:00" in written
+        ) is is_away
+        assert (
+            "| The first look of the exporter after the restart, 1m later" in written
+        ) is is_away
 
 
 def test_no_pause() -> None:
@@ -441,7 +463,7 @@ def test_no_pause() -> None:
     watch.sees(at(901), STARTED, pause=Pause(0.03, ended=at(900)))
     written = markdown(report(Sources(watch.life)), "")
     assert "| Interruption of the VM | 30s |  | no pause of 0.1s or more was seen |" in written
-    assert "longest pause" not in written
+    assert "pause of this VM" not in written
 
 
 def test_repeated_preparations() -> None:
@@ -461,3 +483,5 @@ def test_repeated_preparations() -> None:
     assert written.count("no route") == 1
     assert "Runs that wrote the same have their output once" in written
     assert "`save`: prepare ok in run 3, the last one" in written
+    written = markdown(report(Sources(watch.life, runs=tuple(failed))), "")
+    assert "`save`: all 2 runs of prepare failed: this VM was not prepared" in written

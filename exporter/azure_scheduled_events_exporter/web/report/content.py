@@ -6,13 +6,14 @@ relays it.
 
 from azure_scheduled_events_exporter.core.document import EventSource, comparable_name
 from azure_scheduled_events_exporter.core.event_types import EVENT_FACTS, URGENT_NOTICE_SECONDS
+from azure_scheduled_events_exporter.core.kinds import Kind
 from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycle, Transition
 from azure_scheduled_events_exporter.core.spans import trace_id
 from azure_scheduled_events_exporter.web.wording import KINDS, length, meaning, standing, title
 
 from . import hooks, measured
 from .answer import clock_time, utc
-from .course import approval, end, is_start_watched, start
+from .course import approval, end, notice, start
 from .measured import announced, interruption
 from .model import Fact, Line, Link, Quoted, Report, Section, Sources, Table
 from .timeline import timeline
@@ -27,12 +28,19 @@ _SOURCES = {
     EventSource.USER: "somebody with access to the VM (EventSource User)",
     "": "not known: this api-version of IMDS does not say",
 }
+_CLOCKS = (
+    "The times of events, hooks and boots are by the clock of IMDS. Those of pauses and of requests"
+    " to approve are by the clock of this VM."
+)
 _WORDS = (
+    Fact("Exporter", ("The program that wrote this report. It watches the events of its VM.",)),
     Fact("IMDS", ("Azure's metadata service, which the exporter on this VM asks for events.",)),
     Fact("Document", ("An answer of IMDS: the events that it knows at that moment.",)),
     Fact("NotBefore", ("The earliest time of the start, unless somebody approves the event.",)),
     Fact("Started", ("What IMDS shows from the start of an event to its end.",)),
     Fact("Journal", ("The file on this VM in which the exporter keeps what it has seen.",)),
+    Fact("Hook", ("A program on this VM that runs a command before an event and after its end.",)),
+    Fact("Prepare, recover", ("The run of this command before an event, and that after its end.",)),
 )
 
 
@@ -44,7 +52,7 @@ def report(sources: Sources) -> Report:
         summary=_summary(sources),
         sections=(
             _event(life),
-            Section("Timeline, in UTC", table=timeline(sources)),
+            Section("Timeline, in UTC", table=timeline(sources), notes=((_CLOCKS,),)),
             _notice(life),
             _approval(sources),
             measured.section(life),
@@ -113,6 +121,8 @@ def _event(life: Lifecycle) -> Section:
 
 
 def _kind(life: Lifecycle) -> str:
+    if life.kind is Kind.WITHOUT_NOTICE:
+        return "without notice (first seen Started): the host has probably failed"
     if life.paused_longer:
         return f"{KINDS[life.kind]}; it paused this VM for longer than announced"
     return KINDS[life.kind]
@@ -131,11 +141,11 @@ def _this_vm(life: Lifecycle) -> Line:
 
 
 def _notice(life: Lifecycle) -> Section:
-    facts = [
-        Fact("Real notice", (_real(life),)),
-        Fact("Promised", (_promised(life),)),
-        Fact("Documented", (_documented(life),)),
-    ]
+    documented = Fact("Documented", (_documented(life),))
+    facts = [Fact("Notice", notice(life).line), documented]
+    if life.announced:
+        promised = Fact("Promised", (_promised(life),))
+        facts = [Fact("Real notice", notice(life).line), promised, documented]
     if life.not_before is not None:
         not_before = utc(life.not_before)
         if _was_rescheduled(life):
@@ -144,23 +154,7 @@ def _notice(life: Lifecycle) -> Section:
     return Section("Notice", facts=tuple(facts))
 
 
-def _real(life: Lifecycle) -> str:
-    """Return the time from first seen to the start."""
-    if not life.announced:
-        return "none: it was Started already when it was first seen"
-    if life.started_at is None or life.proven_by_boot:
-        if start(life).why:
-            return f"not known: {start(life).why}"
-        return "none yet: it has not started" if life.outcome is None else "none: it never started"
-    waited = length(life.started_at.since(life.first_seen))
-    if not is_start_watched(life):
-        return f"at most {waited}, from first seen to Started"
-    return f"{waited}, from first seen to Started"
-
-
 def _promised(life: Lifecycle) -> str:
-    if not life.announced:
-        return "none"
     if life.notice_seconds is None:
         return "not known: no document had a NotBefore"
     if life.notice_seconds == 0:
@@ -225,7 +219,7 @@ def _others(sources: Sources) -> Section:
     more = len(sources.others) - _MOST_OTHERS
     if more > 0:
         notes.append((f"And {more} more.",))
-    heads = ("Type", "VMs", "First seen", "Seen Started", "Over", "Outcome", "EventId")
+    heads = ("Type", "VMs", "First seen", "Seen Started", "Ended", "Outcome", "EventId")
     return Section(name, table=Table(heads, rows), notes=tuple(notes))
 
 

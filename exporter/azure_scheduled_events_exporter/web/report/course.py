@@ -5,6 +5,7 @@ between, the answer says so: a record that only follows from others is not told 
 """
 
 from azure_scheduled_events_exporter.core.document import EventSource
+from azure_scheduled_events_exporter.core.event_types import EventType
 from azure_scheduled_events_exporter.core.lifecycle import (
     Approval,
     Approver,
@@ -79,17 +80,41 @@ def start(life: Lifecycle) -> Answer:
         booted = "this VM has booted since"
         if boots(life):
             booted = f"this VM booted at {utc(boots(life)[-1])}"
-        return Answer(_WHEN_STARTED, why=f"{_UNWATCHED}; {booted}, so it has probably happened")
-    if not life.announced:
-        why = f"it was Started already when it was first seen, at {utc(started_at.wall)}"
-        if boots(life):
-            why += f"; this VM had booted at {utc(boots(life)[0])}"
+        what = "the event"
+        if life.event.event_type == EventType.PREEMPT:
+            what = "the eviction"
+        why = f"{_UNWATCHED}; {booted}, so {what} has probably happened"
         return Answer(_WHEN_STARTED, why=why)
+    if not life.announced:
+        return Answer(_WHEN_STARTED, why=_first_shown_started(life, started_at))
     later = f", {length(started_at.since(life.first_seen))} after it was first seen"
     if life.pending_until is None:
         latest = f"{utc(started_at.wall)} at the latest{later}"
         return Answer(_WHEN_STARTED, (latest,), _UNWATCHED)
     return Answer(_WHEN_STARTED, (_between(life.pending_until, started_at.wall) + later,))
+
+
+def _first_shown_started(life: Lifecycle, seen: Timestamp) -> str:
+    why = f"the first document with it, at {utc(seen.wall)}, showed it Started"
+    if boots(life):
+        why += f"; this VM had booted at {utc(boots(life)[0])}"
+    return why
+
+
+def notice(life: Lifecycle) -> Answer:
+    """Return the real notice: the time from first seen to the start."""
+    question = "How much notice there was"
+    started_at = life.started_at
+    if started_at is None or not life.announced or life.proven_by_boot:
+        if start(life).why:
+            return Answer(question, why=start(life).why)
+        if life.outcome is None:
+            return Answer(question, ("none yet: it has not started",))
+        return Answer(question, ("none: it never started",))
+    waited = length(started_at.since(life.first_seen))
+    if not is_start_watched(life):
+        waited = f"at most {waited}"
+    return Answer(question, (f"{waited}, from first seen to Started",))
 
 
 def _between(earlier: float, later: float) -> str:
@@ -206,7 +231,7 @@ def _without_approval(life: Lifecycle) -> Answer:
         hint = ""
         if life.event.source == EventSource.USER:
             hint = "Azure may have approved it by itself, as a user requested it."
-        why = "it was Started already when it was first seen"
+        why = "the first document with it showed it Started"
         return Answer(_WHO_APPROVED, why=why, hint=hint)
     why = "without a NotBefore, a start does not show whether it was approved"
     return Answer(_WHO_APPROVED, ("not this exporter",), why)

@@ -9,13 +9,13 @@ from azure_scheduled_events_exporter.core.document import Scope
 from azure_scheduled_events_exporter.core.kinds import Kind
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle
 from azure_scheduled_events_exporter.snapshot.hooks import HookRun, Phase, RunOutcome
-from azure_scheduled_events_exporter.web.wording import hook_status, length
+from azure_scheduled_events_exporter.web.wording import hook_status, length, paused
 
 from .answer import Answer, utc
 from .model import Line, Output, Quoted, Section, Sources, Table
 
 _NOT_PREPARED = {
-    Kind.WITHOUT_NOTICE: "it came without notice, so there was nothing to prepare for",
+    Kind.WITHOUT_NOTICE: "a hook does not prepare for an event that has started",
     Kind.HARMLESS: "a hook does not prepare for a harmless event unless --kinds names the kind",
     Kind.ADVISORY: "a hook does not prepare for advice unless --kinds names the kind",
     Kind.FAR_AHEAD: "a hook waits until an event is less than a day ahead",
@@ -41,7 +41,7 @@ def outcome(run: HookRun, life: Lifecycle) -> str:
         return text
     if run.outcome == RunOutcome.TOO_LATE:
         text = "ok"
-    return f"{text}, but {length(late)} too late"
+    return f"{text}, but {paused(late)} too late"
 
 
 def too_late(run: HookRun, life: Lifecycle) -> float | None:
@@ -100,6 +100,8 @@ def _phases(runs: list[HookRun], sources: Sources) -> Iterable[str]:
         text = f"prepare {outcome(last, life)}"
         if len(prepared) > 1:
             text += f" in run {len(prepared)}, the last one"
+        if len(prepared) > 1 and all(run.outcome == RunOutcome.FAILED for run in prepared):
+            text = f"all {len(prepared)} runs of prepare failed"
         if last.outcome is not None and not _is_prepared(last, life):
             text += ": this VM was not prepared"
             if last.outcome in {RunOutcome.OK, RunOutcome.TOO_LATE}:
@@ -108,7 +110,7 @@ def _phases(runs: list[HookRun], sources: Sources) -> Iterable[str]:
     if recovered:
         yield f"recover {outcome(recovered[-1], life)}"
     elif life.outcome is not None:
-        yield "no recover is recorded"
+        yield "no run of recover is in the journal"
 
 
 def _none_ran(sources: Sources) -> Line:
@@ -122,11 +124,13 @@ def why_none_ran(sources: Sources) -> str:
         return "it is not known whether this VM is one of its VMs"
     if not life.is_mine:
         return "a hook prepares only for events of its own VM"
-    if life.kind in _NOT_PREPARED:
-        return _NOT_PREPARED[life.kind]
-    if sources.hooks:
-        return "one ran for other events, but it was not running, or its options leave this one out"
-    return "the journal knows of no hook on this VM"
+    reason = _NOT_PREPARED.get(life.kind)
+    if not sources.hooks:
+        reason = reason or "the journal has no run of a hook"
+        return f"{reason}; whether one was set up is not recorded"
+    if reason:
+        return reason
+    return "one ran for other events, but it was not running, or its options leave this one out"
 
 
 def answers(sources: Sources) -> Iterable[Answer]:
@@ -137,11 +141,11 @@ def answers(sources: Sources) -> Iterable[Answer]:
     phases = {run.phase for run in sources.runs}
     is_over = sources.life.outcome is not None
     if is_over and Phase.PREPARE in phases and Phase.RECOVER not in phases:
-        why = (
-            "a hook recovers once, after the last of the events that it prepared for, so the run"
-            " may belong to another event, or the hook did not run any more"
-        )
-        yield Answer("Why no recover is recorded", why=why)
+        why = "no run of it for this event is in the journal"
+        hint = ""
+        if sources.others:
+            hint = "A hook recovers once, after the last of the events that it prepared for."
+        yield Answer("Whether recover ran", why=why, hint=hint)
 
 
 def section(sources: Sources) -> Section:
@@ -172,20 +176,23 @@ def _is_told_later(run: HookRun, later: Iterable[HookRun]) -> bool:
 def _row(run: HookRun, life: Lifecycle) -> tuple[Line, ...]:
     took = ""
     if run.duration is not None:
-        took = f"{run.duration:.1f}s"
+        took = paused(run.duration)
     return (
         (run.phase,),
         (Quoted(run.command),),
         (utc(run.started).removesuffix(" UTC"),),
         (took,),
-        (_left(run.seconds_left),),
+        (_left(run, life),),
         (outcome(run, life),),
     )
 
 
-def _left(seconds: float | None) -> str:
+def _left(run: HookRun, life: Lifecycle) -> str:
+    seconds = run.seconds_left
     if seconds is None:
         return ""
     if seconds < 0:
         return f"none: {length(-seconds)} after it"
-    return length(seconds)
+    if too_late(run, life) is not None:
+        return "none: it had started"
+    return paused(seconds)

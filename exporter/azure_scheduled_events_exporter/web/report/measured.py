@@ -24,18 +24,13 @@ _ABOUT_STARTED = (
     "An event stays Started for longer than its impact. What applications noticed, only their own"
     " metrics tell."
 )
-_ABOUT_RESTARTS = (
-    "Over a restart, the interruption is measured from the exporter's last sign of life to its next"
-    " start: the VM was away for some seconds less."
-)
 _ABOUT_TCP = (
     "TCP counts all connections of the exporter's network namespace: of the VM, or, in a pod"
     " without host network, of that pod."
 )
 _ABOUT_CLOCK = (
-    "The clock was set while the event was Started, so it was wrong before. Times of this report"
-    " between the pause and the correction are wrong by up to as much: too early if it was set"
-    " forward."
+    "The clock of this VM was set while the event was Started, so it was wrong before. The times of"
+    " pauses are by this clock: they may be too {} by up to as much."
 )
 
 
@@ -92,15 +87,27 @@ def _without_start(question: str, life: Lifecycle) -> Answer:
 
 
 def _pause(life: Lifecycle, seconds: float) -> str:
-    text = f"paused for {paused(seconds)}"
-    if is_pause_a_restart(life):
-        text = f"away for {paused(seconds)}, with a restart"
+    ended = life.pause_ended
+    if ended is None:
+        return f"{_of_pauses(life, seconds)}, at a time that is not recorded"
+    began = utc(ended.wall - seconds)
+    if ended.booted_at is None or not is_pause_a_restart(life):
+        return f"{_of_pauses(life, seconds)}, from about {began} to {utc(ended.wall)}"
+    return (
+        f"away for at most {paused(seconds)}{_of_several(life)}: from the last sign of life, at"
+        f" about {began}, to the first look after the restart, at {utc(ended.wall)}; it booted at"
+        f" {utc(ended.booted_at.wall)}"
+    )
+
+
+def _of_pauses(life: Lifecycle, seconds: float) -> str:
     if life.pauses > 1:
-        text += f", the longest of {life.pauses} pauses"
-    if life.pause_ended is None:
-        return f"{text}, at a time that is not recorded"
-    began = life.pause_ended.wall - seconds
-    return f"{text}, from about {utc(began)} to {utc(life.pause_ended.wall)}"
+        return f"paused for {paused(seconds)}{_of_several(life)}"
+    return f"paused once, for {paused(seconds)}"
+
+
+def _of_several(life: Lifecycle) -> str:
+    return f", the longest of {life.pauses} pauses" if life.pauses > 1 else ""
 
 
 def is_pause_a_restart(life: Lifecycle) -> bool:
@@ -123,7 +130,7 @@ def time_started(life: Lifecycle) -> Answer:
     if life.proven_by_boot:
         return Answer(_HOW_LONG_STARTED, why="nobody watched the start")
     if not life.announced:
-        why = "it was Started already when it was first seen"
+        why = "the first document with it showed it Started"
         return Answer(_HOW_LONG_STARTED, (f"at least {length(seconds)}",), why)
     return _between_documents(life, seconds)
 
@@ -197,12 +204,11 @@ def section(life: Lifecycle) -> Section:
     )
     heads = ("", "Announced by Azure", "In the minute before", "Measured on this VM")
     notes: list[Line] = [(_ABOUT_STARTED,)]
-    if is_pause_a_restart(life):
-        notes.append((_ABOUT_RESTARTS,))
     if life.tcp is not None:
         notes.append((_ABOUT_TCP,))
     if life.impact is not None and abs(life.impact.clock_step) >= _SMALLEST_STEP:
-        notes.append((_ABOUT_CLOCK,))
+        side = "early" if life.impact.clock_step > 0 else "late"
+        notes.append((_ABOUT_CLOCK.format(side),))
     return Section("Impact", table=Table(heads, rows), notes=tuple(notes))
 
 

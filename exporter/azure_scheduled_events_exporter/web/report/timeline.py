@@ -28,8 +28,7 @@ _APPROVED = {
     Approver.OPERATOR: "Approved by a person on this VM.",
     Approver.HOOK: "Approved by a hook on this VM.",
     Approver.EXTERNAL: (
-        "Approved, at the latest at this moment, but not by this exporter: it starts before"
-        " NotBefore."
+        "It started before NotBefore, so somebody must have approved it, but not this exporter."
     ),
 }
 
@@ -75,10 +74,14 @@ def _of_the_vm(life: Lifecycle) -> Iterator[_Step]:
     seconds = life.observed_pause
     if life.pause_ended is None or seconds is None or life.pauses == 0:
         return
-    began, ended = "The longest pause of this VM began", "The longest pause of this VM ended"
+    pause = "The pause of this VM"
+    if life.pauses > 1:
+        pause = f"The longest of {life.pauses} pauses of this VM"
+    began = f"{pause} began"
+    ended = f"{pause} ended"
     if is_pause_a_restart(life):
         began = "The last sign of life before the restart of this VM"
-        ended = "The exporter of this VM ran again"
+        ended = "The first look of the exporter after the restart"
     yield _Step(life.pause_ended.wall - seconds, (f"{began} (about).",))
     yield _Step(life.pause_ended.wall, (f"{ended}, {paused(seconds)} later.",))
 

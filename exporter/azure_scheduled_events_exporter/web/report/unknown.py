@@ -7,7 +7,7 @@ from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, State, Tra
 
 from . import hooks
 from .answer import Answer, unanswered
-from .course import approval, end, start
+from .course import approval, end, notice, start
 from .measured import announced, clock, interruption, tcp, time_started
 from .model import Line, Sources
 
@@ -20,6 +20,7 @@ def unknown(sources: Sources) -> tuple[Line, ...]:
 def _answers(sources: Sources) -> Iterator[Answer]:
     life = sources.life
     yield start(life)
+    yield notice(life)
     yield approval(life)
     yield end(life)
     yield from _of_the_course(life)
