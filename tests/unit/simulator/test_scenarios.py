@@ -48,8 +48,8 @@ def test_scenario_plays_to_its_end(name: str) -> None:
         assert (played.events, played.next_at) == ((), None)
         first_vm, *_ = played.scenario.vms
         first_event, *_ = played.scenario.events
-        assert first_vm.name == "vmss_0"
-        assert first_vm.name in first_event.resources
+        first_affected, *_ = first_event.resources
+        assert first_affected == first_vm.name == "vmss_0"
     as_in_azure, faster = stories
     assert as_in_azure == faster
     assert [what for _, what in as_in_azure] == STORIES.get(name, USUAL)
