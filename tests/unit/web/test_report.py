@@ -449,7 +449,7 @@ def test_a_restart_in_the_longest_pause() -> None:
         assert f"measured on this VM:** {said} about 2023-11-14 22:28:30 UTC" in written
         is_away = said.startswith("away")
         assert (
-            "at 2023-11-14 22:29:30 UTC; it booted at 2023-11-14 22:29:00" in written
+            "at 2023-11-14 22:29:30 UTC; the VM booted at 2023-11-14 22:29:00" in written
         ) is is_away
         assert (
             "| The first look of the exporter after the restart, 1m later" in written

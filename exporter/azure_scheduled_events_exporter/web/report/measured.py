@@ -95,8 +95,8 @@ def _pause(life: Lifecycle, seconds: float) -> str:
         return f"{_of_pauses(life, seconds)}, from about {began} to {utc(ended.wall)}"
     return (
         f"away for at most {paused(seconds)}{_of_several(life)}: from the last sign of life, at"
-        f" about {began}, to the first look after the restart, at {utc(ended.wall)}; it booted at"
-        f" {utc(ended.booted_at.wall)}"
+        f" about {began}, to the first look after the restart, at {utc(ended.wall)}; the VM"
+        f" booted at {utc(ended.booted_at.wall)}"
     )
 
 
