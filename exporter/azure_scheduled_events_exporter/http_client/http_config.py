@@ -148,7 +148,7 @@ def _with_tls(tls: Section, folder: Path, user: tuple[str, str] | None, header: 
 def _secret(section: Section, key: str, folder: Path) -> str:
     """Return the text at ``key``, or the content of the file at ``<key>_file``.
 
-    Line breaks at its end are left out.
+    Of a file, white space around its text is left out; of a text, line breaks at its ends.
     """
     name = section.text(f"{key}_file", "")
     if not name:
@@ -166,7 +166,7 @@ def _secret(section: Section, key: str, folder: Path) -> str:
 
 
 def _one_line(section: Section, key: str, text: str, where: str = "") -> str:
-    """Return ``text`` without line breaks at its end. Errors do not quote it: it may be a secret.
+    """Return ``text`` without line breaks at its ends. Errors do not quote it: it may be a secret.
 
     A block scalar of YAML (``key: |``) ends in a line break.
     """

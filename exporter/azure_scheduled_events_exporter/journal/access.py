@@ -5,15 +5,12 @@ Errors name the file, and say what to do. The exporter itself uses ``journal.fil
 
 import os
 import sqlite3
-from contextlib import closing, suppress
 from pathlib import Path
 
-from azure_scheduled_events_exporter.errors import ExporterError, JournalInUseError
+from azure_scheduled_events_exporter.errors import ExporterError
 
 from .failures import FAILURES, code_of, reason
-from .folder_owner import as_folder_owner, create
 from .location import file_path
-from .lock import writer_lock
 from .opening import WRITING, open_store, open_to_read
 from .store import Store
 
@@ -53,15 +50,3 @@ def writable(path: Path) -> Store:
         raise ExporterError(
             f"the journal {file} cannot be written: {reason(error)}{hint}"
         ) from None
-
-
-def prepare(path: Path) -> None:
-    """Create the journal at ``path`` if it is missing, and no exporter writes it.
-
-    A failure is ignored: the exporter creates the journal itself when it starts, and reports it.
-    """
-    with suppress(JournalInUseError, *FAILURES):
-        file = file_path(path)
-        with closing(writer_lock(file)), as_folder_owner(file.parent):
-            create(file)
-            open_store(file, WRITING).close()

@@ -78,7 +78,7 @@ class Journal:
         shared = self._shared
         if self._writer is None:
             return JournalState(None, shared.errors)
-        is_up = not shared.problem and not shared.has_lost and self._writer.is_alive()
+        is_up = not shared.problem and not shared.has_lost_lately and self._writer.is_alive()
         return JournalState(is_up, shared.errors)
 
     @property

@@ -119,7 +119,7 @@ class Shared:
     # What callers use
 
     @property
-    def has_lost(self) -> bool:
+    def has_lost_lately(self) -> bool:
         """Whether entries were lost within the last minute."""
         return self._lost_at is not None and time.monotonic() < self._lost_at + LOSS_SECONDS
 
@@ -147,7 +147,7 @@ class Shared:
 
     def _report_loss(self, path: Path) -> None:
         """Take note that entries are lost; log it unless some were within the last minute."""
-        if not self.has_lost:
+        if not self.has_lost_lately:
             message = "journal entries are lost: more come than the disk takes"
             self._log.error(message, extra=facts(path=path, waiting_bytes=MOST_BYTES))
         self._lost_at = time.monotonic()
@@ -260,7 +260,10 @@ class Shared:
         return self.is_ending or not self.queue.is_written
 
     def try_at_once(self) -> None:
-        """Take note of a failure after which the next attempt is not to wait."""
+        """Take note of a failure after which the next attempt is not to wait.
+
+        If the disk had a problem before, it waits nevertheless, as after any failure.
+        """
         with self:
             self._has_work = True
             self.errors += 1

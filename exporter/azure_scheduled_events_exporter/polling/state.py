@@ -123,7 +123,7 @@ class ExporterState:
         self._kept_steps: list[_KeptStep] = []  # until the journal is known
         self._logged: set[tuple[str, Transition]] = set()  # by EventId, until then
         self._first_events: frozenset[str] = frozenset()  # EventIds of the first document
-        self._traced_runs: set[str] = set()  # the runs of hooks whose spans are in the journal
+        self._traced_runs: set[str] = set()  # runs of hooks that need no span any more
 
     @property
     def vm_name(self) -> str | None:
@@ -152,8 +152,9 @@ class ExporterState:
         if self.has_journal:
             return False
         left = seconds - self.clock().since(self._began)
-        is_read = left <= 0 or self.journal.wait_until_read(left)
-        if not is_read and seconds >= JOURNAL_SECONDS:  # a shorter wait says little about the disk
+        has_waited_in_vain = left > 0 and not self.journal.wait_until_read(left)
+        # A shorter wait says little about the disk. With no time left, an earlier call has waited.
+        if has_waited_in_vain and seconds >= JOURNAL_SECONDS:
             self.journal.report_hanging(seconds)
         remembered = self.journal.adopt()
         if remembered is None:
@@ -173,6 +174,7 @@ class ExporterState:
         self.known = replace(lives, seen={})  # no document of this run has shown them
         self.statistics = remembered.statistics
         self.pauses.restore(remembered.heartbeat)
+        # Runs that had ended before this start: their spans are in the journal, or are not sent.
         self._traced_runs = {run.run for run in self.journal.inbox.runs if run.outcome is not None}
 
     def identify(self, identity: Instance | None) -> None:

@@ -24,7 +24,9 @@ def instance(vm: VirtualMachine, *, is_partial: bool = False) -> dict[str, objec
 def _compute(vm: VirtualMachine) -> dict[str, object]:
     member = _MEMBER.fullmatch(vm.name)
     computer_name = vm.name
-    if member:  # as in Azure, where ``issue_0`` of a scale set has the host name ``issue000000``
+    # As in Azure, where ``issue_0`` of a scale set has the host name ``issue000000``. Any name that
+    # ends in a number counts as that of a member, because most VMs here are named without a set.
+    if member:
         computer_name = f"{member['scale_set']}{int(member['number']):06d}"
     resource = f"virtualMachines/{vm.name}"
     if vm.scale_set:

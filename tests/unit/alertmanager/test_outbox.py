@@ -9,6 +9,7 @@ from azure_scheduled_events_exporter.alertmanager.outbox import MOST_ENDED, Outb
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 
 HOLD = 1800.0
+"""Seconds for which Alertmanager keeps an alert that is not posted again."""
 NONE = Wanted()
 MOST = 64
 """How many alerts one post may have; the tests never have so many."""
@@ -118,8 +119,11 @@ def test_end_before_a_restart() -> None:
 
 
 def test_end_that_alertmanager_knows() -> None:
-    """After a restart, an alert that has reached its ``endsAt`` is not posted."""
-    assert posts(Outbox(), Wanted([], [(alert(), HOLD + 1)]), 0.0) == []
+    """After a restart, no resolve is posted for an event that ended longer ago than its alert is
+    kept: Alertmanager has ended the alert by itself.
+    """
+    ended_seconds_ago = HOLD + 1
+    assert posts(Outbox(), Wanted([], [(alert(), ended_seconds_ago)]), 0.0) == []
 
 
 def test_end_that_stays_in_the_journal() -> None:

@@ -56,9 +56,9 @@ def test_trace(
     [
         ("Reboot", "exit 3", 60.0, "failed", "level=warning .*run ended.* exit_status=3"),
         (
-            "Preempt",
+            "Reboot",
             "sleep 60 & sleep 60",
-            8.0,
+            8.0,  # so short a notice that the script is stopped after some seconds
             "timeout",
             "level=warning .*run ended.* signal=SIGTERM",
         ),
