@@ -266,13 +266,14 @@ TIMES = (  # alert, at which minute, a part of its text
     (
         "HookFailed",
         16,
-        f"e (resource group rg) may not be drained: its hook timed out before the Reboot at {UTC}.",
+        "e (resource group rg) is perhaps not drained: its hook timed out before the Reboot at"
+        f" {UTC}.",
     ),
     ("HookFailed", 16, "Drain the VM by hand before the event begins."),
     (
         "HookFailed",
         16,
-        "a (resource group rg) may not be back in service: its hook failed after a Reboot.",
+        "a (resource group rg) is perhaps not back in service: its hook failed after a Reboot.",
     ),
     ("ApprovalRefused", 2, f"The Reboot of g, h still begins at {UTC} or later (event G)."),
     ("PausedLonger", 2, f"It was paused by the Freeze that began at {UTC}."),

@@ -144,7 +144,7 @@ def _hook(label: str) -> dict[str, str]:
         return f"{{{{ {is_recover} }}}}{recover}{{{{ else }}}}{prepare}{{{{ end }}}}"
 
     return {
-        "hook_state": f"may not be {by_phase('back in service', 'drained')}",
+        "hook_state": f"is perhaps not {by_phase('back in service', 'drained')}",
         "hook_outcome": (
             f'{{{{ if eq {outcome} "too_late" }}}}was too late for{{{{ else -}}}}\n'
             f'{{{{ if eq {outcome} "timeout" }}}}timed out{{{{ else }}}}failed{{{{ end }}}} '
@@ -208,7 +208,7 @@ FOR_AZURE_MONITOR = Form(
         "begun": "a time that the dashboard shows",
         "refused": UNKNOWN_REFUSED,
         "hook_vm": "{{ $labels.vm_name }} (resource group {{ $labels.resource_group }})",
-        "hook_state": "may not be drained, or not be back in service",
+        "hook_state": "is perhaps not drained, or not back in service",
         "hook_outcome": "went wrong ({{ $labels.outcome }}) in phase {{ $labels.phase }} of",
         "hook_event": "a {{ $labels.event_type }}",
         "by_hand": f"In phase prepare: {_PREPARE} In phase recover: {_RECOVER}",
