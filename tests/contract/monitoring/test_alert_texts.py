@@ -266,8 +266,7 @@ TIMES = (  # alert, at which minute, a part of its text
     (
         "HookFailed",
         16,
-        "e (resource group rg) is perhaps not drained: its hook timed out before the Reboot at"
-        f" {UTC}.",
+        f"e (resource group rg) is perhaps not drained: its hook timed out before the Reboot at {UTC}.",  # noqa: E501
     ),
     ("HookFailed", 16, "Drain the VM by hand before the event begins."),
     (
