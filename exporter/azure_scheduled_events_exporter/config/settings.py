@@ -244,7 +244,7 @@ class Config:
         _duration(0, 3600, "from 0s (no Freeze is harmless) to 1h"),
         "DURATION",
         "A Freeze announced as shorter is harmless: it raises no alert, and a hook does not prepare"
-        " for it. With 0s, no Freeze is harmless.",
+        " for it. With 0s, only one that is announced with 0 seconds is harmless.",
     )
     web_listen_address: ListenAddress = _setting(  # noqa: RUF009 - a field
         "web.listen-address",

@@ -197,7 +197,7 @@ FOR_AZURE_MONITOR = Form(
         "vms": "{{ $labels.vms }} (resource group {{ $labels.resource_group }})",
         "when": "at {{ $value | humanizeTimestamp }}",
         "loss": "It has the same effect as an event of this type that Azure starts itself.",
-        "ahead": _AHEAD,
+        "ahead": f"For a Freeze: {_PAUSE_AHEAD} For any other type: {_AHEAD}",
         "away": "its VMs",
         "vm": (
             "{{ $labels.vm_name }}"
