@@ -159,7 +159,8 @@ def _open(life: Lifecycle, until: Timestamp) -> tuple[SpanFacts, ...]:
 
 def _span(life: Lifecycle, name: str, start: Timestamp, end: Timestamp) -> SpanFacts:
     event = life.event
-    # Other VMs compute this span's id from the spelling in Resources.
+    # Other VMs compute this span's id from the spelling in Resources, as it was when this VM was
+    # first known to be among them. A VM that Resources do not name has its own name.
     own = life.own_name or event.spelling(life.vm_name) or (life.vm_name or "").lstrip("_")
     # The root span of the VM that Resources name first is the root of the trace.
     leader = own

@@ -100,13 +100,11 @@ def url_of(config: Config) -> str:
     """Return the address at which programs on this machine reach an exporter with ``config``."""
     scheme = "http"
     if config.web_config_file is not None:
+        # Only the file itself is read, not the certificate's private key, which whoever runs this
+        # may not be allowed to read. A file that cannot be read is reported with the settings.
         with suppress(ExporterError):
-            # Who cannot read the key can still see whether there is TLS.
-            scheme = (
-                "https"
-                if "tls_server_config" in yaml_file.load(Path(config.web_config_file))
-                else "http"
-            )
+            if "tls_server_config" in yaml_file.load(Path(config.web_config_file)):
+                scheme = "https"
     return f"{scheme}://{config.web_listen_address.local}"
 
 

@@ -1,6 +1,7 @@
 """The tables of a journal: how they are made, and whether a file has them.
 
-Every value in them is JSON by ``journal.codec``:
+What belongs to an event, a span, a request or a run is JSON by ``journal.codec``. Numbers, times
+and ids, by which SQL selects rows, are columns of their own:
 
 - ``transitions``: one row for each transition: number, time, and the record for
   ``events --follow``.

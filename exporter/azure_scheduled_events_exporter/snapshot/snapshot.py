@@ -35,7 +35,10 @@ ALL_ENDED_SECONDS = 300.0
 """For how long metrics show every end, however many came at once: so that rules know of each."""
 
 MOST_ENDED = 100
-"""How many ended events metrics show at most, the newest ones."""
+"""How many ended events metrics show, the newest ones.
+
+There are more only if more have ended within :data:`ALL_ENDED_SECONDS`.
+"""
 
 RECENT = 20
 """How many ended events the status page shows; the journal has all."""
@@ -101,7 +104,7 @@ class Snapshot:
         seen: when the newest document that showed each of these did, seconds since the epoch by
             the clock of IMDS.
         ended: the events that ended within the last :data:`ENDED_SECONDS`, the newest last, also of
-            earlier runs.
+            earlier runs; as many as :data:`MOST_ENDED` says.
         statistics: of all transitions, also of earlier runs.
         recent: the lifecycles that ended last, the newest last.
         approval_policy: what approves events: off, documented, documented-all or file.

@@ -104,24 +104,24 @@ def seconds_in(words: str) -> int:
 def test_event_appears_and_goes_without_a_reload(
     simulator: Simulator, exporter: Exporter, context: BrowserContext
 ) -> None:
-    """A new event shows by itself and is announced to a screen reader; when it ends, it moves into
-    the history.
+    """A new event shows by itself, also in the history, and is announced to a screen reader; when
+    it ends, only the history has it.
     """
     page = opened(context, exporter.url)
     expect(page.locator("h1")).to_have_text("vm_0")
     expect(page.locator("#events")).to_contain_text("No events: Azure has announced nothing")
     reboot = event()
-    life = page.locator(f"li[id^=life-{str(reboot['EventId']).replace('-', '').lower()}]")
+    in_history = page.locator(f"li[id^=life-{str(reboot['EventId']).replace('-', '').lower()}]")
     simulator.set_document([reboot])
     expect(page.locator("article")).to_contain_text("Restarts this VM.")
     expect(page).to_have_title("Reboot Scheduled - vm_0")
     expect(page.get_by_role("status")).to_contain_text(
         "IMDS answers, 1 event: Reboot of this VM and 1 more VM at "
     )
-    expect(life).to_contain_text("Scheduled now")
+    expect(in_history).to_contain_text("Scheduled now")
     simulator.set_document([])
     expect(page.locator("article")).to_have_count(0)
-    expect(life).to_contain_text("cancelled")
+    expect(in_history).to_contain_text("cancelled")
     expect(page.get_by_role("status")).to_have_text("IMDS answers, no events")
     assert_never_reloaded(page)
 

@@ -129,8 +129,8 @@ class TestTrouble:
         assert len(spans) == after.journal.spans_queued(), "every span on disk can be read"
 
     def test_second_writer_on_a_full_disk(self, disk: Disk) -> None:
-        """A lock that another process holds is named as such, also on a full disk, where no other
-        file can be tried.
+        """A lock that another process holds is named as such, also on a full disk, where no new
+        file can be made to see whether the file system grants locks at all.
         """
         file = file_path(disk.folder)
         with closing(writer_lock(file)):

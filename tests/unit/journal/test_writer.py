@@ -44,7 +44,7 @@ class FailingHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Raise an error."""
-        raise RuntimeError(f"cannot be written: {record.message}")
+        raise RuntimeError(f"cannot be written: {record.getMessage()}")
 
 
 def test_a_log_that_cannot_be_written(tmp_path: Path) -> None:

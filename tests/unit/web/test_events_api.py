@@ -1,4 +1,4 @@
-"""The JSON of /api/v1/events: its keys, and that it says what the page says."""
+"""The JSON of /api/v1/events: its keys and values."""
 
 import json
 import re
@@ -44,7 +44,7 @@ def test_json_has_the_documented_keys() -> None:
     assert shown == documented
 
 
-def test_json_says_what_the_page_says() -> None:
+def test_json_has_what_the_snapshot_has() -> None:
     """Scripts get identity, polls, approvals and history from the JSON, and null for what is not
     known.
     """

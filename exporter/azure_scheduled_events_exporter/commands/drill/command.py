@@ -190,7 +190,9 @@ def _exporter_settings(flags: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _drill(flags: Mapping[str, Any]) -> Drill:
+    """Return the drill: it raises the alert that an exporter with these files would push."""
     story = story_of(flags["scenario"])
+    # Also tries the files, as an exporter does at its start.
     catalog = alert_push.check(resolve(_exporter_settings(flags), {}))
     alert = alert_of_story(story, catalog)
     team = Team(
