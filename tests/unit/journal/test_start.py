@@ -130,7 +130,12 @@ from contextlib import closing
 from azure_scheduled_events_exporter.journal.access import writable
 with closing(writable(Path(sys.argv[1]))) as store:
     store.connection.execute("BEGIN IMMEDIATE")
-    threading.Timer(0.7, store.connection.rollback).start()
+    # In steps: one long sleep would run out while the process is stopped.
+    def ends() -> None:
+        for _ in range(6):
+            time.sleep(0.1)
+        store.connection.rollback()
+    threading.Thread(target=ends).start()
     print("waits", flush=True)
     journal.record()
 print("up" if journal.state.up else "down", flush=True)
@@ -141,6 +146,7 @@ journal.close()
     ) as process:
         assert process.stdout
         assert process.stdout.readline() == "waits\n"
+        time.sleep(0.3)  # so that it waits for its entry
         # All clocks go on, as on a host that pauses a VM.
         process.send_signal(signal.SIGSTOP)
         time.sleep(WAIT_SECONDS + 1)

@@ -283,3 +283,10 @@ def test_event_ids_never_stand_on_counters() -> None:
         assert "event_id" not in spec.labels or (
             spec.type == "gauge" and re.match("event_|vm_impact_|peer_impact_", spec.name)
         )
+
+
+def test_events_that_were_left_out_are_counted() -> None:
+    """Whoever is flooded sees how many events are missing."""
+    snapshot = replace(Snapshot(), events_dropped=500)
+    scrape = Scrape(exposition(snapshot).render().body.decode())
+    assert scrape.value("events_dropped_total") == 500

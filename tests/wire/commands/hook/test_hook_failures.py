@@ -128,6 +128,18 @@ def test_a_locale_without_the_letters(imds: Simulator, hook: Start, tmp_path: Pa
     assert read(tmp_path / "said")[:12] == "Wartung 日本 x"
 
 
+def test_a_command_that_is_gone(imds: Simulator, hook: Start, tmp_path: Path) -> None:
+    """A command that cannot be started when an event comes ends no hook: it is tried again."""
+    started = hook()
+    started.wait_for_line("name is known")
+    script = tmp_path / "vm_0.sh"
+    away = script.rename(tmp_path / "away")
+    imds.set_document([event()])
+    started.wait_for_line("command cannot be run.*event_id=A")
+    away.rename(script)
+    eventually(lambda: lines(tmp_path) == ["prepare A"], "another try")
+
+
 def test_root_follows_no_link(imds: Simulator, hook: Start, tmp_path: Path) -> None:
     """The user of the exporter cannot make root's hook write to a file of root through a link."""
     assert os.geteuid() == 0, "this test needs root, to make a folder of somebody else"
@@ -153,6 +165,7 @@ def test_mistakes(tmp_path: Path) -> None:
         (("--kinds", "", "--", "true"), "unknown kind ''"),
         (("--types", "", "--", "true"), "unknown event type ''"),
         (("--approve", "all", "--", "true"), "--approve"),
+        (("--marks", "folder", "--", "true"), "--marks"),
         (("--", str(tmp_path / "nothing")), "does not exist"),
         ((), "name the command to run behind --"),
         (
@@ -161,7 +174,8 @@ def test_mistakes(tmp_path: Path) -> None:
         ),
         (("--name", "../x", "--", "true"), "'../x' is no name of a hook"),
     ):
-        assert_one_line(command("hook", "--journal.path", str(tmp_path / "j"), *words), 2, said)
+        elsewhere = ("--journal.path", str(tmp_path / "j"), "--imds.endpoint", "http://127.0.0.1:9")
+        assert_one_line(command("hook", *elsewhere, *words), 2, said)
     other = tmp_path / "notes.txt"
     other.write_text("another program's file\n" * 100)
     refused = command(
