@@ -134,7 +134,10 @@ def _label_value(value: str) -> str:
 
 
 def _add_histogram(metric: Metric, labels: dict[str, str], histogram: Histogram) -> None:
-    """Add the series of a histogram: its counts are for each bucket, those of Prometheus sums."""
+    """Add the series of a histogram.
+
+    Our counts are of each bucket alone. Those of Prometheus include all smaller buckets.
+    """
     seen = 0
     for bound, count in zip((*histogram.bounds, float("inf")), histogram.counts, strict=True):
         seen += count

@@ -160,7 +160,7 @@ def tcp(life: Lifecycle) -> Answer:
 
 
 def clock(life: Lifecycle) -> Answer:
-    """Return whether the step of the clock was measured, likewise."""
+    """Return whether the step of the clock was measured, and for which part of the event."""
     if life.started_at is None:
         return _without_start(_CLOCK, life)
     if life.impact is None:
