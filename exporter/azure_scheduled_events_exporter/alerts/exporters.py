@@ -1,9 +1,19 @@
 """The alerts of exporters that do not work."""
 
 from .rule import PREFIX, Alert, promql
-from .series import APPROVAL_DUE, APPROVED, METRIC, STARTED, UP, VM, VM_ANSWERS, VM_AWAY, VM_MISSING
+from .series import (
+    APPROVAL_DUE,
+    APPROVED,
+    METRIC,
+    STARTED,
+    UP,
+    VM,
+    VM_ANSWERS,
+    VM_AWAY,
+    VM_KEY,
+    VM_MISSING,
+)
 from .settings import Settings
-from .vms import VM_KEY
 
 NO_EXPORTERS = f"{PREFIX}NoExporters"
 SEEING = f"unless on (job, instance) max_over_time({UP}[2m]) == 0"

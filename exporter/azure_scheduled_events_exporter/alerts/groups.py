@@ -13,7 +13,8 @@ from .late_events import late_alerts
 from .rule import PREFIX, Alert, Group
 from .settings import Settings
 from .severities import CRITICAL, INFO, LEVELS, WARNING, pages, word_of
-from .vms import fleet_recordings, vm_alerts, vm_recordings
+from .vm_recordings import fleet_recordings, vm_recordings
+from .vms import vm_alerts
 
 _NAME = "azure-scheduled-events"
 _LONGEST = 60.0

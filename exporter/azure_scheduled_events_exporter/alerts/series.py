@@ -1,4 +1,7 @@
-"""Names of the series that rules read and record, but for those of one alert alone."""
+"""Names of the series that rules read and record, but for those of one alert alone.
+
+And the labels by which they tell VMs apart.
+"""
 
 METRIC = "azure_scheduled_events_"
 
@@ -31,3 +34,7 @@ VM_MISSING = "azure_scheduled_events:vm_missing"
 
 EXPORTERS = "azure_scheduled_events:exporters"
 SCALE_SET_VMS = "azure_scheduled_events:scale_set_vms"
+
+SET_KEY = "subscription_id, resource_group, scale_set"
+VM_KEY = f"{SET_KEY}, vm_name"
+"""A VM is known by these labels, which survive a new address, port or job."""

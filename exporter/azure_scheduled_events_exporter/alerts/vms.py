@@ -1,288 +1,30 @@
 """The alerts of VMs: half of a scale set is away, one has not come back, Azure works on one.
 
-A VM is known by subscription, resource group, scale set and name, which survive a new address, port
-or job. What a VM that is down cannot say, its peers do.
+Knows what ``vm_recordings`` records of a VM, but not how that follows from what exporters show.
 """
 
-from collections.abc import Sequence
-
-from azure_scheduled_events_exporter.core.event_types import EventType
 from azure_scheduled_events_exporter.core.kinds import Kind
 
-from .rule import PREFIX, TIME, Alert, Recording, promql
+from .rule import PREFIX, Alert, promql
 from .series import (
-    BLIND,
-    EXPORTERS,
-    INSTANCE,
-    PEER_IMPACT,
-    RECORDED_END,
     RECORDED_SEEN,
     SCALE_SET_VMS,
-    UP,
+    SET_KEY,
     VM,
-    VM_ANSWERS,
     VM_AWAY,
-    VM_BACK,
-    VM_HIT,
-    VM_IMPACT,
+    VM_KEY,
     VM_MISSING,
 )
 from .settings import EQUAL_SOURCE, Settings
+from .vm_recordings import AFTER, BEFORE
 
 MAINTENANCE = f"{PREFIX}Maintenance"
 NOT_BACK = f"{PREFIX}VmNotBack"
-_DELETES = f'{{event_type=~"{"|".join(each for each in EventType if each.facts.deletes)}"}}'
-_RETURNS = _DELETES.replace("=~", "!~")
-_SET = "subscription_id, resource_group, scale_set"
-VM_KEY = f"{_SET}, vm_name"
-_KEY_AND_EVENT = f"{VM_KEY}, event_id"
-_BEFORE = 60
-"""Seconds before an impact from which its VM counts as away: clocks are not exact."""
-_AFTER = 120
-"""Seconds after the beginning of an impact, after which a VM that answers counts as present."""
-_LONGEST = 6900
-"""Seconds after which an impact is over, whatever an exporter without IMDS goes on showing.
-
-With the 5 minutes for which Maintenance is held, two hours.
-"""
-_SHOWN = "2m"
-"""How long what a VM showed of its own event counts: two scrapes, if they are a minute apart."""
 _HOST = r"(\\[.+\\]|[^:]+)(:[0-9]+)?"
 """The host of an instance: an IPv6 address with a port has brackets.
 
 One without them has no port.
 """
-
-
-_BY_NAME = (
-    "`on (vm_name)` alone also lets VMs of that name in other groups pass. It is cheaper in a large"
-    " fleet, and does no harm, because every reader compares all four labels of a VM."
-)
-
-
-def _short(recording: str) -> str:
-    """Return the name of a recording without the prefix that all have."""
-    return recording.removeprefix("azure_scheduled_events")
-
-
-def vm_recordings(settings: Settings, remembered: str) -> tuple[Recording, ...]:
-    """Return the recordings of VMs that events hit.
-
-    ``remembered`` is a duration of some evaluations: for so long, a recording that reads itself
-    finds its last value.
-    """
-    return (
-        _blind(settings),
-        _hit(),
-        _targets(_listed(settings.items("labels.keep"), settings.items("maintenance.within"))),
-        _answers(),
-        _back(remembered),
-        _away(remembered),
-        _missing(remembered),
-    )
-
-
-def _blind(settings: Settings) -> Recording:
-    return Recording(
-        BLIND,
-        expression=f'(up{{job=~"{settings.text("job")}"}} == 0) or (({UP} == 0) + 1)',
-        meaning="0 for an exporter that is down, 1 for one that cannot read IMDS",
-        rows="such exporter (scrape target)",
-        value="0 or 1",
-        note=(
-            "The second half adds 1 to the 0 of azure_scheduled_events_up, which tells it from a"
-            " target that is down. The dashboard of exporters reads this recording too."
-        ),
-    )
-
-
-def _hit() -> Recording:
-    return Recording(
-        VM_HIT,
-        expression=f"max by ({_KEY_AND_EVENT}, event_type) ({VM_IMPACT} or {PEER_IMPACT})",
-        meaning=(
-            "when the impact of an event on a VM begins or began, as that VM or others export it"
-        ),
-        rows="VM and event",
-        value=TIME,
-        note=(
-            "A VM that is down exports nothing. Its peers do, once the event is Started. Events of"
-            " the kinds harmless and advisory have no row; requested ones have."
-        ),
-    )
-
-
-def _targets(labels: str) -> Recording:
-    return Recording(
-        VM,
-        expression=promql(f"""
-            max by (vm_id, computer_name, {VM_KEY}, job, instance{labels}) (
-              (last_over_time({INSTANCE}[10m]) and on (vm_name) last_over_time({VM_HIT}[1h]))
-              or (last_over_time({VM}[5m]) and on ({VM_KEY}) last_over_time({VM_MISSING}[5m]))
-            )
-        """),
-        meaning="the targets of VMs that an event hits, or that are missing after one",
-        rows="exporter (scrape target) of such a VM, with all names of the VM",
-        value="1",
-        note=(
-            f"{_BY_NAME} Line 3: a row is kept as long as its target exists and fails. For that,"
-            f" this rule and {_short(VM_MISSING)} each read what the other one recorded at the"
-            " evaluation before."
-        ),
-    )
-
-
-def _answers() -> Recording:
-    """An exporter that restarts without IMDS does not know its VM: its target did a moment ago."""
-    return Recording(
-        VM_ANSWERS,
-        expression=promql(f"""
-            max by ({VM_KEY}) (
-              (
-                ({INSTANCE} or on (job, instance) last_over_time({INSTANCE}[10m]))
-                and on (vm_name) last_over_time({VM_HIT}[2h])
-              )
-              * on (job, instance) group_left () {UP}
-            )
-        """),
-        meaning="VMs that an event hit and whose exporter answers: 1 if it can read IMDS, else 0",
-        rows="VM that answers",
-        value="1 or 0",
-        note=(
-            f"{_BY_NAME} Line 3, after `or`: an exporter that has restarted without IMDS does"
-            " not know its VM, so the VM is the one that its target had within 10m."
-        ),
-    )
-
-
-def _back(remembered: str) -> Recording:
-    """A document may miss the event for a moment, just before its VM goes away.
-
-    So what the VM showed counts for as long as this row remembers itself.
-    """
-    hit = f"last_over_time({VM_HIT}[1h])"
-    return Recording(
-        VM_BACK,
-        expression=promql(f"""
-            (
-              ({hit} < time() and on ({VM_KEY}) {VM_ANSWERS})
-              or ({hit} > on (event_id) group_left () {RECORDED_END})
-              or (last_over_time({VM_BACK}[{remembered}]) and on ({_KEY_AND_EVENT}) {hit})
-            )
-            unless on ({_KEY_AND_EVENT}) (last_over_time({VM_IMPACT}[{_SHOWN}]) or {VM_IMPACT})
-        """),
-        meaning=(
-            "impacts after which the VM answers and has not shown the event for"
-            f" {_SHOWN}, and those of events that were cancelled"
-        ),
-        rows="VM and event",
-        value=f"when the impact began, {TIME}",
-        note=(
-            "Lines 2 to 4: the impact has begun and the VM answers; or the event ended before its"
-            " impact; or this rule recorded the row before. Last line: not while the VM shows the"
-            " event itself, or did within 2m, because a document can miss an event for a moment."
-        ),
-    )
-
-
-def _away(remembered: str) -> Recording:
-    """A VM that has just answered is present, so that failed scrapes do not make it come and go."""
-    return Recording(
-        VM_AWAY,
-        expression=promql(f"""
-            (
-              (last_over_time({VM_HIT}{_RETURNS}[30m]) or last_over_time({VM_HIT}{_DELETES}[10m]))
-              < time() + {_BEFORE}
-            ) > time() - {_LONGEST}
-            unless on ({_KEY_AND_EVENT}) last_over_time({VM_BACK}[{remembered}])
-            unless on ({_KEY_AND_EVENT}) (
-              (last_over_time({VM_HIT}[{remembered}]) < time() - {_AFTER})
-              and on ({VM_KEY}) (max_over_time({VM_ANSWERS}[{remembered}]) == 1)
-            )
-            unless on (event_id) {RECORDED_END}
-        """),
-        meaning=(
-            f"impacts from {_BEFORE} s before to {_AFTER} s after they begin, whether the VM"
-            " answers or not, and then for as long as it does not answer; not if the VM is back or"
-            " the event has ended; at most 30m after they were last exported (Preempt, Terminate:"
-            f" 10m), and {_LONGEST // 60}m after they began"
-        ),
-        rows="VM and event",
-        value=f"when the impact begins or began, {TIME}",
-        note=(
-            f"Lines 2 to 4: the impact begins within {_BEFORE} s or has begun, at most"
-            f" {_LONGEST} s ({_LONGEST // 60}m) ago. Then, not if the VM is back; not if the"
-            f" impact began over {_AFTER} s ago and the VM answers and reads IMDS; not if the"
-            " event has ended."
-        ),
-    )
-
-
-def _missing(remembered: str) -> Recording:
-    """Holds itself: a VM is missing until it answers, is deleted, or its target is gone.
-
-    A target is gone for a moment when the configuration of its scrape job changes.
-    """
-    return Recording(
-        VM_MISSING,
-        expression=promql(f"""
-            max by ({VM_KEY}) (
-              (
-                last_over_time({VM_HIT}{_RETURNS}[30m]) < time()
-                unless last_over_time({VM_BACK}[{remembered}])
-              )
-              or last_over_time({VM_MISSING}[5m])
-            )
-            and on ({VM_KEY}) (
-              last_over_time({VM}[1h])
-              and on (job, instance) (last_over_time({BLIND}[{remembered}]) == 0)
-            )
-            unless on ({VM_KEY}) ({VM_ANSWERS} or last_over_time({VM_HIT}{_DELETES}[30m]))
-        """),
-        meaning=(
-            "VMs that an event took down, until they answer or their target is removed; except"
-            " those that a Preempt or Terminate deletes"
-        ),
-        rows="VM",
-        value=f"when the impact began, {TIME}",
-        note=(
-            "Lines 3 and 4: an impact that was exported within 30m has begun, and the VM is not"
-            " back from it (both series carry the same labels). Line 6: a VM that this rule"
-            " recorded within 5m stays, without limit, while two conditions hold. So one that"
-            " answers and falls silent again within 5m is missing again. Lines 8 to 11: its"
-            f" target still exists and its scrapes fail (0 in {_short(BLIND)}). Last line: it does"
-            " not answer, and no Preempt or Terminate of it was exported within 30m, not even as"
-            " announced."
-        ),
-    )
-
-
-def fleet_recordings() -> tuple[Recording, ...]:
-    """Return the recordings of counts: exporters that work, VMs of each scale set."""
-    return (
-        Recording(
-            EXPORTERS,
-            f"{BLIND} * 0 or count by (job) ({UP} == 1)",
-            "0 for each exporter in blind; how many others each job has",
-            rows="exporter in blind, and one for each scrape job",
-            value="0; of a job, how many of its exporters can read IMDS",
-            note=(
-                "No rule reads it. The dashboards do, so that they need not read a series of each"
-                " exporter of a large fleet: they count the exporters that do not see events."
-            ),
-        ),
-        Recording(
-            SCALE_SET_VMS,
-            promql(f"""
-                count by ({_SET}) (
-                  group by ({VM_KEY}) (last_over_time({INSTANCE}{{scale_set!=""}}[30m]))
-                )
-            """),
-            "how many VMs a scale set had in the last 30m",
-            rows="scale set",
-            value="a number of VMs",
-        ),
-    )
 
 
 def vm_alerts(settings: Settings) -> tuple[Alert, ...]:
@@ -301,12 +43,12 @@ def _scale_set_hit() -> Alert:
         name=f"{PREFIX}ScaleSetHit",
         expression=promql(f"""
             clamp_max(
-              count by ({_SET}) (group without (event_id, event_type) ({VM_AWAY}))
-              / on ({_SET}) {SCALE_SET_VMS}, 1
+              count by ({SET_KEY}) (group without (event_id, event_type) ({VM_AWAY}))
+              / on ({SET_KEY}) {SCALE_SET_VMS}, 1
             ) >= 0.5
             and (
-              count by ({_SET}) (group without (event_id, event_type) ({unrequested}))
-              > max without (event_id) (count by ({_SET}, event_id) ({unrequested}))
+              count by ({SET_KEY}) (group without (event_id, event_type) ({unrequested}))
+              > max without (event_id) (count by ({SET_KEY}, event_id) ({unrequested}))
             )
         """),
         severity="critical",
@@ -325,7 +67,7 @@ def _scale_set_hit() -> Alert:
         dashboard="fleet?resource_group=resource_group",
         meaning=(
             "At least half of the VMs of a scale set are away now, or will be within"
-            f" {_BEFORE} s. Two or more events that no user requested have a part in this, and"
+            f" {BEFORE} s. Two or more events that no user requested have a part in this, and"
             " none of them alone takes all the VMs that they take together. Events that follow one"
             " another do not raise this alert."
         ),
@@ -338,12 +80,13 @@ def _scale_set_hit() -> Alert:
 
 
 def _not_back(settings: Settings) -> Alert:
-    kept = _listed(settings.items("labels.keep"))
+    kept = settings.items("labels.keep")
     expression = VM_MISSING
     if kept:
+        by = ", ".join((VM_KEY, *kept))
         expression = promql(f"""
             {VM_MISSING}
-            * on ({VM_KEY}) group_right () max by ({VM_KEY}{kept}) (last_over_time({VM}[1h]))
+            * on ({VM_KEY}) group_right () max by ({by}) (last_over_time({VM}[1h]))
         """)
     return Alert(
         name=NOT_BACK,
@@ -383,12 +126,12 @@ def _maintenance(settings: Settings) -> Alert:
         advice="There is nothing to do: this alert notifies nobody.",
         dashboard="vm?vm=vm_name",
         meaning=(
-            f"Azure is working on a VM, or will within {_BEFORE} s. This alert only mutes alerts"
+            f"Azure is working on a VM, or will within {BEFORE} s. This alert only mutes alerts"
             " of your own."
         ),
         ends=(
             "The alert resolves 5 minutes after the VM is back, or after an exporter has seen the"
-            f" end of the event. A VM is back when it answers and reads IMDS {_AFTER} s after the"
+            f" end of the event. A VM is back when it answers and reads IMDS {AFTER} s after the"
             " impact began, or when it answers and has not shown the event for 2 minutes. If none"
             " of these happens, the alert resolves 35 minutes after an exporter last exported the"
             " impact on the VM (15 minutes for a Preempt or Terminate), and at the latest 2 hours"
@@ -426,7 +169,3 @@ def _in_the_words_of_the_team(settings: Settings) -> str:
     for label, made in written.items():
         expression = f'label_replace({expression}, "{label}", "$1", "{made}", "(.+)")'
     return expression
-
-
-def _listed(*labels: Sequence[str]) -> str:
-    return "".join(f", {each}" for each in dict.fromkeys(name for some in labels for name in some))
