@@ -4,50 +4,62 @@ import ast
 import re
 import sys
 import tomllib
+from pathlib import Path
+
+import pytest
 
 from support.paths import ROOT
 
 PACKAGE = ROOT / "exporter" / "azure_scheduled_events_exporter"
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-MAP = PAGE.partition("## The map")[2].partition("\n## ")[0]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+ROOMS = [("The map", "."), ("Inside `journal`", "journal")]
+"""The sections of the page that draw layers, each with the package whose layers they are."""
 
 
-def layers() -> list[list[str]]:
-    """Return the layers that import-linter holds, the highest first; a layer's members do not know
-    each other.
+def section(title: str) -> str:
+    """Return the text of a section of the page."""
+    return PAGE.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+
+
+def layers(package: str) -> list[list[str]]:
+    """Return the layers that import-linter holds in ``package``, the highest first; a layer's
+    members do not know each other.
     """
+    container = ".".join((PACKAGE.name, *Path(package).parts))
     contracts = PYPROJECT["tool"]["importlinter"]["contracts"]
-    (found,) = [each["layers"] for each in contracts if each["type"] == "layers"]
-    return [[name.strip() for name in layer.split(":")] for layer in found]
+    (found,) = [each["layers"] for each in contracts if each.get("containers") == [container]]
+    split = [[name.strip() for name in layer.split(":")] for layer in found]
+    return [layer for layer in split if layer != ["__main__"]]
 
 
-def summary(name: str) -> str:
-    """Return the first line of the docstring of a package or module."""
-    path = PACKAGE / name / "__init__.py"
-    source = path if path.exists() else PACKAGE / f"{name}.py"
+def summary(package: Path, name: str) -> str:
+    """Return the first line of the docstring of a package or module in ``package``."""
+    path = package / name / "__init__.py"
+    source = path if path.exists() else package / f"{name}.py"
     text = ast.get_docstring(ast.parse(source.read_text(encoding="utf-8"))) or ""
     return text.partition("\n")[0].replace("``", "`")
 
 
-def test_the_picture_shows_the_layers() -> None:
+@pytest.mark.parametrize(("title", "package"), ROOMS)
+def test_the_picture_shows_the_layers(title: str, package: str) -> None:
     """The picture on the page has the layers of pyproject.toml, in their order."""
-    drawn = MAP.partition("```text\n")[2].partition("```")[0]
+    drawn = section(title).partition("```text\n")[2].partition("```")[0]
     rows = [
         re.findall(r"[a-z_]+", line) for line in drawn.splitlines() if not set(line) <= set(" |v")
     ]
-    assert rows == [layer for layer in layers() if layer != ["__main__"]]
+    assert rows == layers(package)
 
 
-def test_the_table_says_what_the_docstrings_say() -> None:
+@pytest.mark.parametrize(("title", "package"), ROOMS)
+def test_the_table_says_what_the_docstrings_say(title: str, package: str) -> None:
     """Each package and module has one row on the page, with the first line of its docstring."""
     wanted = [
-        f"| `{name}` | {summary(name)} |"
-        for layer in layers()
+        f"| `{name}` | {summary(PACKAGE / package, name)} |"
+        for layer in layers(package)
         for name in sorted(layer)
-        if name != "__main__"
     ]
-    assert [line for line in MAP.splitlines() if line.startswith("| `")] == wanted
+    assert [line for line in section(title).splitlines() if line.startswith("| `")] == wanted
 
 
 def walks() -> str:

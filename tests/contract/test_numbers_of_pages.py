@@ -17,14 +17,9 @@ from azure_scheduled_events_exporter.core.observation import (
 )
 from azure_scheduled_events_exporter.http_server.access import EXPIRES_SOON_SECONDS
 from azure_scheduled_events_exporter.imds.client import LARGEST_BODY
-from azure_scheduled_events_exporter.journal import (
-    documents,
-    file,
-    inbox_tables,
-    queue,
-    shared,
-    store,
-)
+from azure_scheduled_events_exporter.journal.disk import documents, file
+from azure_scheduled_events_exporter.journal.tables import inbox_tables, store
+from azure_scheduled_events_exporter.journal.thread import queue, shared
 from azure_scheduled_events_exporter.metrics.exposition import SHARED_SECONDS
 from azure_scheduled_events_exporter.metrics.spec import LABEL_BYTES
 from azure_scheduled_events_exporter.polling import document_reader, state

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from azure_scheduled_events_exporter.journal.access import read_only
-from azure_scheduled_events_exporter.journal.location import file_path
+from azure_scheduled_events_exporter.journal.disk.location import file_path
 from azure_scheduled_events_exporter.simulator import Simulator, What
 from support.programs import Scrape
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from azure_scheduled_events_exporter.core.document import Scope, comparable_name
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, State
 from azure_scheduled_events_exporter.errors import ExporterError, ImdsError, printable
-from azure_scheduled_events_exporter.journal.inbox import ApprovalRequest
+from azure_scheduled_events_exporter.journal.content.inbox import ApprovalRequest
 from azure_scheduled_events_exporter.times import format_duration, iso_time
 
 UNKNOWN_RESULT = "sent, but no result came: it may have been approved"

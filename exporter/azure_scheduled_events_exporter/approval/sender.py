@@ -19,7 +19,7 @@ from azure_scheduled_events_exporter.core.lifecycle import Approver, Change, Lif
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.errors import ImdsError, Outcome
 from azure_scheduled_events_exporter.imds.client import ImdsClient
-from azure_scheduled_events_exporter.journal.inbox import ApprovalRequest
+from azure_scheduled_events_exporter.journal.content.inbox import ApprovalRequest
 from azure_scheduled_events_exporter.journal.journal import Journal
 from azure_scheduled_events_exporter.logs import facts
 

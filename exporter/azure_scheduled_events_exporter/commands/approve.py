@@ -44,12 +44,12 @@ from azure_scheduled_events_exporter.imds.api_versions import event_versions
 from azure_scheduled_events_exporter.imds.client import ImdsClient
 from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
 from azure_scheduled_events_exporter.journal.access import writable
-from azure_scheduled_events_exporter.journal.folder_owner import as_folder_owner
-from azure_scheduled_events_exporter.journal.inbox import ApprovalRequest
-from azure_scheduled_events_exporter.journal.location import file_path
-from azure_scheduled_events_exporter.journal.lock import is_written
-from azure_scheduled_events_exporter.journal.opening import check_may_be_opened
-from azure_scheduled_events_exporter.journal.store import Store
+from azure_scheduled_events_exporter.journal.content.inbox import ApprovalRequest
+from azure_scheduled_events_exporter.journal.disk.folder_owner import as_folder_owner
+from azure_scheduled_events_exporter.journal.disk.location import file_path
+from azure_scheduled_events_exporter.journal.disk.lock import is_written
+from azure_scheduled_events_exporter.journal.disk.opening import check_may_be_opened
+from azure_scheduled_events_exporter.journal.tables.store import Store
 from azure_scheduled_events_exporter.polling.clock import ImdsClock, system_clock
 from azure_scheduled_events_exporter.service.endpoint import with_endpoint
 from azure_scheduled_events_exporter.service.exporter import Exporter

@@ -8,7 +8,7 @@ from azure_scheduled_events_exporter import logs
 from azure_scheduled_events_exporter.config.flags import written_flags
 from azure_scheduled_events_exporter.config.resolution import resolve, written
 from azure_scheduled_events_exporter.errors import UsageError
-from azure_scheduled_events_exporter.journal.location import MEMORY
+from azure_scheduled_events_exporter.journal.disk.location import MEMORY
 from azure_scheduled_events_exporter.service import daemon
 from azure_scheduled_events_exporter.service.privileges import give_up
 from azure_scheduled_events_exporter.simulator import Simulator

@@ -22,9 +22,9 @@ from azure_scheduled_events_exporter.core.document import Scope
 from azure_scheduled_events_exporter.core.records import Record
 from azure_scheduled_events_exporter.errors import ExporterError, UsageError, one_line
 from azure_scheduled_events_exporter.journal.access import read_only
-from azure_scheduled_events_exporter.journal.location import MEMORY
-from azure_scheduled_events_exporter.journal.lock import is_written
-from azure_scheduled_events_exporter.journal.store import PAGE, Store
+from azure_scheduled_events_exporter.journal.disk.location import MEMORY
+from azure_scheduled_events_exporter.journal.disk.lock import is_written
+from azure_scheduled_events_exporter.journal.tables.store import PAGE, Store
 from azure_scheduled_events_exporter.service.exporter import alone
 
 _LOOK_SECONDS = 0.1

@@ -14,10 +14,10 @@ from pathlib import Path
 
 from azure_scheduled_events_exporter.errors import ExporterError, UsageError, printable
 from azure_scheduled_events_exporter.journal.access import read_only
-from azure_scheduled_events_exporter.journal.documents import read_documents
-from azure_scheduled_events_exporter.journal.failures import reason
-from azure_scheduled_events_exporter.journal.folder_owner import as_folder_owner
-from azure_scheduled_events_exporter.journal.location import file_path
+from azure_scheduled_events_exporter.journal.disk.documents import read_documents
+from azure_scheduled_events_exporter.journal.disk.failures import reason
+from azure_scheduled_events_exporter.journal.disk.folder_owner import as_folder_owner
+from azure_scheduled_events_exporter.journal.disk.location import file_path
 from azure_scheduled_events_exporter.recording.file import RecordedDocument, to_text
 from azure_scheduled_events_exporter.recording.redaction import LEFT, redact
 from azure_scheduled_events_exporter.web.events_api import past_record

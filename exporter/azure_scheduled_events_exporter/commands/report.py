@@ -17,8 +17,8 @@ from azure_scheduled_events_exporter.core.records import Record
 from azure_scheduled_events_exporter.core.spans import trace_id
 from azure_scheduled_events_exporter.errors import ExporterError, UsageError
 from azure_scheduled_events_exporter.journal.access import read_only
-from azure_scheduled_events_exporter.journal.folder_owner import as_folder_owner
-from azure_scheduled_events_exporter.journal.store import PAGE, Store
+from azure_scheduled_events_exporter.journal.disk.folder_owner import as_folder_owner
+from azure_scheduled_events_exporter.journal.tables.store import PAGE, Store
 from azure_scheduled_events_exporter.times import iso_time
 from azure_scheduled_events_exporter.web.report.content import report
 from azure_scheduled_events_exporter.web.report.markdown import markdown

@@ -14,7 +14,7 @@ from azure_scheduled_events_exporter.config.flags import written_flags
 from azure_scheduled_events_exporter.config.resolution import resolve
 from azure_scheduled_events_exporter.config.settings import ENV_FILE_FLAG, Config, environment_name
 from azure_scheduled_events_exporter.errors import UsageError
-from azure_scheduled_events_exporter.journal.location import MEMORY
+from azure_scheduled_events_exporter.journal.disk.location import MEMORY
 
 _WITHOUT_UNIT_FILE = ("run", "demo")
 """Commands that do not read the unit's environment file.

@@ -12,7 +12,7 @@ from typing import Final
 
 from azure_scheduled_events_exporter.errors import ExporterError
 from azure_scheduled_events_exporter.journal.access import read_only
-from azure_scheduled_events_exporter.journal.location import MEMORY, file_path
+from azure_scheduled_events_exporter.journal.disk.location import MEMORY, file_path
 
 from .finding import Finding, Findings, Mark, ok, skipped, warning, wrong
 from .subject import Subject

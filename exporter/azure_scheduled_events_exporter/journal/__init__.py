@@ -1,9 +1,12 @@
 """Transitions, spans and approval requests on disk, and what waits while the disk does not work.
 
-From the callers to the disk: ``journal`` is what the exporter calls, ``queue`` has what waits,
-``shared`` hands it to the thread of ``writer``, ``file`` is the file of that thread, ``opening``
-and ``lock`` open and lock it, ``store`` and ``inbox_tables`` have its rows, ``schema`` its tables.
-Commands begin at ``access``.
+Two modules are the ways in: the exporter calls ``journal``, and commands open a journal with
+``access``. Below them, from the callers to the disk:
+
+- ``thread``: what waits for the disk, and the thread that writes it.
+- ``disk``: the file: where it is, its lock, how it is opened, when it is renamed.
+- ``tables``: the rows of the file, in SQL.
+- ``content``: what the rows hold, as values and as text.
 
 Must not decide anything about events. Used by service, polling, approval, tracing, doctor and the
 commands that read history.

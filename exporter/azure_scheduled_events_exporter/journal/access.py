@@ -1,6 +1,6 @@
 """How commands open a journal: to read it, or to hand facts to the exporter that writes it.
 
-Errors name the file, and say what to do. The exporter itself uses ``journal.file``.
+Errors name the file, and say what to do. The exporter itself uses ``journal.disk.file``.
 """
 
 import os
@@ -8,11 +8,10 @@ import sqlite3
 from pathlib import Path
 
 from azure_scheduled_events_exporter.errors import ExporterError
-
-from .failures import FAILURES, code_of, reason
-from .location import file_path
-from .opening import WRITING, open_store, open_to_read
-from .store import Store
+from azure_scheduled_events_exporter.journal.disk.failures import FAILURES, code_of, reason
+from azure_scheduled_events_exporter.journal.disk.location import file_path
+from azure_scheduled_events_exporter.journal.disk.opening import WRITING, open_store, open_to_read
+from azure_scheduled_events_exporter.journal.tables.store import Store
 
 
 def read_only(path: Path) -> Store:

@@ -3,8 +3,8 @@
 Transitions are on disk before they are reported: an entry is put into a queue, and the caller waits
 until it is written, for at most two seconds. A disk that is full, gone, read-only or hanging is one
 case: entries stay in the queue in their order, :attr:`Journal.state` is not up, the caller goes on,
-and the journal's thread (``journal.writer``) tries again every second. Any thread may call any
-operation; none raises because of the disk.
+and the journal's thread (``journal.thread.writer``) tries again every second. Any thread may call
+any operation; none raises because of the disk.
 
 The thread also opens the file and reads what earlier runs have left, so that a disk that hangs at
 the start holds up nobody. At any moment, the journal is in one of three stages:
@@ -29,16 +29,20 @@ from azure_scheduled_events_exporter.core.spans import SpanFacts
 from azure_scheduled_events_exporter.core.statistics import Statistics
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.errors import CodecError, DamagedTextError, ExporterError
+from azure_scheduled_events_exporter.journal.content.codec import decode
+from azure_scheduled_events_exporter.journal.content.entries import (
+    EndedSpan,
+    Expiry,
+    RequestResult,
+    entries_of,
+)
+from azure_scheduled_events_exporter.journal.content.inbox import Inbox
+from azure_scheduled_events_exporter.journal.content.remembered import Remembered, Restored
+from azure_scheduled_events_exporter.journal.thread.shared import Shared
+from azure_scheduled_events_exporter.journal.thread.writer import Writer
 from azure_scheduled_events_exporter.logs import facts
 from azure_scheduled_events_exporter.recording.file import RecordedDocument
 from azure_scheduled_events_exporter.snapshot.journal_state import JournalState
-
-from .codec import decode
-from .entries import EndedSpan, Expiry, RequestResult, entries_of
-from .inbox import Inbox
-from .remembered import Remembered, Restored
-from .shared import Shared
-from .writer import Writer
 
 _CLOSE_SECONDS: Final = 1.0
 

@@ -37,8 +37,8 @@ from azure_scheduled_events_exporter.core.spans import (
 )
 from azure_scheduled_events_exporter.core.statistics import Statistics
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
+from azure_scheduled_events_exporter.journal.content.remembered import Remembered
 from azure_scheduled_events_exporter.journal.journal import OWNER_WAIT_SECONDS, Journal
-from azure_scheduled_events_exporter.journal.remembered import Remembered
 from azure_scheduled_events_exporter.logs import facts, shortened
 from azure_scheduled_events_exporter.snapshot.hooks import HookRun
 from azure_scheduled_events_exporter.tracing.delivery import SpanDelivery

@@ -21,7 +21,7 @@ from azure_scheduled_events_exporter.errors import named_by
 from azure_scheduled_events_exporter.http_server.app import App
 from azure_scheduled_events_exporter.http_server.server import Server
 from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
-from azure_scheduled_events_exporter.journal.location import MEMORY
+from azure_scheduled_events_exporter.journal.disk.location import MEMORY
 from azure_scheduled_events_exporter.logs import facts
 from azure_scheduled_events_exporter.web.status_line import status_line
 

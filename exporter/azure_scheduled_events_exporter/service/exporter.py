@@ -27,8 +27,8 @@ from azure_scheduled_events_exporter.errors import ExporterError, UsageError
 from azure_scheduled_events_exporter.imds.api_versions import event_versions
 from azure_scheduled_events_exporter.imds.client import ImdsClient
 from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
+from azure_scheduled_events_exporter.journal.disk.location import MEMORY
 from azure_scheduled_events_exporter.journal.journal import Journal
-from azure_scheduled_events_exporter.journal.location import MEMORY
 from azure_scheduled_events_exporter.logs import facts
 from azure_scheduled_events_exporter.polling.clock import Clock, ImdsClock, since_boot, system_clock
 from azure_scheduled_events_exporter.polling.kernel import Kernel

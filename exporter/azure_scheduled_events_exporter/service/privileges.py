@@ -28,8 +28,8 @@ from typing import NoReturn
 
 import azure_scheduled_events_exporter as exporter
 from azure_scheduled_events_exporter.errors import ExporterError, UsageError
-from azure_scheduled_events_exporter.journal.folder_owner import may_be_of_another_user
-from azure_scheduled_events_exporter.journal.location import file_path
+from azure_scheduled_events_exporter.journal.disk.folder_owner import may_be_of_another_user
+from azure_scheduled_events_exporter.journal.disk.location import file_path
 
 if sys.platform != "win32":
     import pwd
@@ -44,7 +44,7 @@ _PR_SET_NO_NEW_PRIVS = 38
 _CAP_DAC_OVERRIDE = 1 << 1
 _CAP_NET_BIND_SERVICE = 1 << 10
 _CAPS_FOR_FOLDER_OWNER = 1 << 2 | 1 << 6 | 1 << 7
-"""DAC_READ_SEARCH, SETGID and SETUID, without which ``journal.folder_owner`` has no effect."""
+"""DAC_READ_SEARCH, SETGID and SETUID, without which ``journal.disk.folder_owner`` has no effect."""
 _CAPABILITY_VERSION_3 = 0x20080522
 
 

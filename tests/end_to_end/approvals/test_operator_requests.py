@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from azure_scheduled_events_exporter.journal.access import writable
-from azure_scheduled_events_exporter.journal.inbox import ApprovalRequest
+from azure_scheduled_events_exporter.journal.content.inbox import ApprovalRequest
 from azure_scheduled_events_exporter.simulator import Scenario, Simulator, What
 from support.events.approve_command import (
     VMS,

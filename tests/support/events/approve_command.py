@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 
 from azure_scheduled_events_exporter.journal.access import read_only
-from azure_scheduled_events_exporter.journal.location import file_path
+from azure_scheduled_events_exporter.journal.disk.location import file_path
 from azure_scheduled_events_exporter.simulator import (
     PlannedEvent,
     Scenario,

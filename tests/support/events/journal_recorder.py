@@ -15,8 +15,8 @@ from azure_scheduled_events_exporter.core.spans import finished
 from azure_scheduled_events_exporter.core.statistics import Statistics
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.journal.access import read_only
+from azure_scheduled_events_exporter.journal.content.remembered import Remembered
 from azure_scheduled_events_exporter.journal.journal import Journal
-from azure_scheduled_events_exporter.journal.remembered import Remembered
 from support.programs import eventually
 
 DAY = 86400.0

@@ -9,9 +9,9 @@ from random import Random
 
 import psutil
 
-from azure_scheduled_events_exporter.journal.documents import LARGEST as DOCUMENTS
-from azure_scheduled_events_exporter.journal.file import LARGEST_LOG_BYTES
-from azure_scheduled_events_exporter.journal.store import LARGEST_BYTES
+from azure_scheduled_events_exporter.journal.disk.documents import LARGEST as DOCUMENTS
+from azure_scheduled_events_exporter.journal.disk.file import LARGEST_LOG_BYTES
+from azure_scheduled_events_exporter.journal.tables.store import LARGEST_BYTES
 from azure_scheduled_events_exporter.simulator import Simulator
 from trials.trial import QUIET, Crew, Order, Row, passes, polls
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from azure_scheduled_events_exporter.journal.documents import keep
+from azure_scheduled_events_exporter.journal.disk.documents import keep
 from azure_scheduled_events_exporter.recording.file import RecordedDocument
 from support.commands import assert_one_line, command
 from support.events.journal_recorder import START, bit_rot, recorders

@@ -10,7 +10,7 @@ import pytest
 from azure_scheduled_events_exporter.commands.hook.runs import Runs
 from azure_scheduled_events_exporter.commands.hook.stored import state_file
 from azure_scheduled_events_exporter.journal.access import read_only
-from azure_scheduled_events_exporter.journal.codec import encode
+from azure_scheduled_events_exporter.journal.content.codec import encode
 from azure_scheduled_events_exporter.snapshot.hooks import HookRun, Phase
 from support.events.journal_recorder import recorders
 from support.programs import eventually

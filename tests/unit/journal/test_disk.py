@@ -20,9 +20,9 @@ from azure_scheduled_events_exporter.core.lifecycle import Change, Transition
 from azure_scheduled_events_exporter.core.records import Record
 from azure_scheduled_events_exporter.errors import JournalInUseError
 from azure_scheduled_events_exporter.journal.access import read_only, writable
-from azure_scheduled_events_exporter.journal.location import file_path
-from azure_scheduled_events_exporter.journal.lock import writer_lock
-from azure_scheduled_events_exporter.journal.remembered import Remembered
+from azure_scheduled_events_exporter.journal.content.remembered import Remembered
+from azure_scheduled_events_exporter.journal.disk.location import file_path
+from azure_scheduled_events_exporter.journal.disk.lock import writer_lock
 from azure_scheduled_events_exporter.snapshot.hooks import HookRun
 from support.events.journal_recorder import Open, bit_rot, history, recorders
 from support.programs import eventually

@@ -12,9 +12,9 @@ import pytest
 
 from azure_scheduled_events_exporter.errors import ExporterError, JournalInUseError
 from azure_scheduled_events_exporter.journal.access import read_only, writable
-from azure_scheduled_events_exporter.journal.inbox import ApprovalRequest
-from azure_scheduled_events_exporter.journal.inbox_tables import MOST_REQUESTS
-from azure_scheduled_events_exporter.journal.location import file_path
+from azure_scheduled_events_exporter.journal.content.inbox import ApprovalRequest
+from azure_scheduled_events_exporter.journal.disk.location import file_path
+from azure_scheduled_events_exporter.journal.tables.inbox_tables import MOST_REQUESTS
 from support.events.journal_recorder import DAY, Open, history
 
 

@@ -19,13 +19,13 @@ from azure_scheduled_events_exporter.core.lifecycle import Change, Transition
 from azure_scheduled_events_exporter.core.statistics import Statistics
 from azure_scheduled_events_exporter.errors import JournalInUseError
 from azure_scheduled_events_exporter.journal.access import writable
-from azure_scheduled_events_exporter.journal.entries import NewTransition, life_entry
+from azure_scheduled_events_exporter.journal.content.entries import NewTransition, life_entry
+from azure_scheduled_events_exporter.journal.content.remembered import Remembered
+from azure_scheduled_events_exporter.journal.disk.lock import writer_lock
 from azure_scheduled_events_exporter.journal.journal import Journal
-from azure_scheduled_events_exporter.journal.lock import writer_lock
-from azure_scheduled_events_exporter.journal.queue import MOST_BYTES
-from azure_scheduled_events_exporter.journal.remembered import Remembered
-from azure_scheduled_events_exporter.journal.shared import WAIT_SECONDS
-from azure_scheduled_events_exporter.journal.store import LARGEST_BYTES, Store
+from azure_scheduled_events_exporter.journal.tables.store import LARGEST_BYTES, Store
+from azure_scheduled_events_exporter.journal.thread.queue import MOST_BYTES
+from azure_scheduled_events_exporter.journal.thread.shared import WAIT_SECONDS
 from support.events.journal_recorder import DAY, LOG, Open, history
 from support.events.lives import SCHEDULED, Watch, at
 from support.programs import eventually
@@ -167,7 +167,7 @@ def test_a_file_system_without_locks(folder: Path, tmp_path: Path) -> None:
     code = """
 import sys
 from pathlib import Path
-from azure_scheduled_events_exporter.journal.lock import writer_lock
+from azure_scheduled_events_exporter.journal.disk.lock import writer_lock
 try:
     writer_lock(Path(sys.argv[1]))
 except OSError as error:

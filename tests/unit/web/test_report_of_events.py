@@ -20,7 +20,7 @@ from azure_scheduled_events_exporter.core.kinds import SHORT_FREEZE_SECONDS, wit
 from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycle
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.journal.access import read_only, writable
-from azure_scheduled_events_exporter.journal.inbox import ApprovalRequest
+from azure_scheduled_events_exporter.journal.content.inbox import ApprovalRequest
 from azure_scheduled_events_exporter.simulator import Scenario, Simulator, shipped
 from azure_scheduled_events_exporter.snapshot.hooks import HookRun
 from azure_scheduled_events_exporter.web.report.content import report

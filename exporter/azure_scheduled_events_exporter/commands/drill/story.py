@@ -20,7 +20,7 @@ from azure_scheduled_events_exporter.core.instance import Instance
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycles
 from azure_scheduled_events_exporter.core.observation import ObservationContext, observe
 from azure_scheduled_events_exporter.errors import ExporterError, UsageError
-from azure_scheduled_events_exporter.journal.location import MEMORY
+from azure_scheduled_events_exporter.journal.disk.location import MEMORY
 from azure_scheduled_events_exporter.own_program import own_command
 from azure_scheduled_events_exporter.polling.clock import system_clock
 from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine, find

@@ -21,9 +21,9 @@ from azure_scheduled_events_exporter.config.flags import argument, written_flags
 from azure_scheduled_events_exporter.core.event_types import EventType
 from azure_scheduled_events_exporter.core.kinds import Kind
 from azure_scheduled_events_exporter.errors import ExporterError, JournalInUseError, UsageError
-from azure_scheduled_events_exporter.journal.folder_owner import as_folder_owner
-from azure_scheduled_events_exporter.journal.lock import writer_lock
-from azure_scheduled_events_exporter.journal.opening import check_may_be_opened
+from azure_scheduled_events_exporter.journal.disk.folder_owner import as_folder_owner
+from azure_scheduled_events_exporter.journal.disk.lock import writer_lock
+from azure_scheduled_events_exporter.journal.disk.opening import check_may_be_opened
 from azure_scheduled_events_exporter.own_program import own_command
 from azure_scheduled_events_exporter.service.exporter import alone
 from azure_scheduled_events_exporter.times import parse_duration

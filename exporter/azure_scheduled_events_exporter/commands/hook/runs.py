@@ -24,8 +24,8 @@ from typing import Final
 from azure_scheduled_events_exporter import logs
 from azure_scheduled_events_exporter.errors import ExporterError
 from azure_scheduled_events_exporter.journal.access import writable
-from azure_scheduled_events_exporter.journal.folder_owner import as_folder_owner
-from azure_scheduled_events_exporter.journal.location import file_path
+from azure_scheduled_events_exporter.journal.disk.folder_owner import as_folder_owner
+from azure_scheduled_events_exporter.journal.disk.location import file_path
 from azure_scheduled_events_exporter.snapshot.hooks import HookRun, RunOutcome
 
 from .plan import unrecovered

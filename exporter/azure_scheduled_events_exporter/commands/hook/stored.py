@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from azure_scheduled_events_exporter.errors import CodecError, DamagedTextError
-from azure_scheduled_events_exporter.journal.codec import decode, encode
-from azure_scheduled_events_exporter.journal.location import file_path
-from azure_scheduled_events_exporter.journal.lock import is_locked
+from azure_scheduled_events_exporter.journal.content.codec import decode, encode
+from azure_scheduled_events_exporter.journal.disk.location import file_path
+from azure_scheduled_events_exporter.journal.disk.lock import is_locked
 from azure_scheduled_events_exporter.snapshot.hooks import HookRun
 
 from .plan import unrecovered

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.errors import CodecError, DamagedTextError, ExporterError
 from azure_scheduled_events_exporter.journal.access import read_only, writable
-from azure_scheduled_events_exporter.journal.failures import FAILURES
-from azure_scheduled_events_exporter.journal.inbox import ApprovalRequest
+from azure_scheduled_events_exporter.journal.content.inbox import ApprovalRequest
+from azure_scheduled_events_exporter.journal.disk.failures import FAILURES
 from azure_scheduled_events_exporter.snapshot.hooks import HookRun
 from support.events.journal_recorder import DAY, Recorder, recorders
 

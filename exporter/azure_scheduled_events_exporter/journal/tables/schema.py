@@ -1,7 +1,7 @@
 """The tables of a journal: how they are made, and whether a file has them.
 
-What belongs to an event, a span, a request or a run is JSON by ``journal.codec``. Numbers, times
-and ids, by which SQL selects rows, are columns of their own:
+What belongs to an event, a span, a request or a run is JSON by ``journal.content.codec``. Numbers,
+times and ids, by which SQL selects rows, are columns of their own:
 
 - ``transitions``: one row for each transition: number, time, and the record for
   ``events --follow``.
@@ -13,7 +13,7 @@ and ids, by which SQL selects rows, are columns of their own:
 - ``state``: one row: what ``Remembered`` has besides events.
 
 Other processes add rows to ``approval_requests`` and ``hook_runs`` while the exporter runs
-(``journal.inbox_tables``).
+(``journal.tables.inbox_tables``).
 """
 
 import sqlite3

@@ -1,8 +1,8 @@
 """What the journal's callers and its thread share, under one lock.
 
 Callers add entries, and read what is known after them. The thread takes what is to be written, and
-takes note of how that went. Must not know the file (``journal.writer`` does), or what the entries
-mean (``journal.journal``).
+takes note of how that went. Must not know the file (``journal.thread.writer`` does), or what the
+entries mean (``journal.journal``).
 """
 
 import logging
@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Final, Self
 
 from azure_scheduled_events_exporter.errors import ExporterError
+from azure_scheduled_events_exporter.journal.content.entries import Entry
+from azure_scheduled_events_exporter.journal.content.inbox import Inbox
+from azure_scheduled_events_exporter.journal.content.remembered import Remembered, Restored
 from azure_scheduled_events_exporter.logs import facts
 from azure_scheduled_events_exporter.recording.file import RecordedDocument
 
-from .entries import Entry
-from .inbox import Inbox
 from .queue import MOST_BYTES, EntryQueue
-from .remembered import Remembered, Restored
 
 WAIT_SECONDS: Final = 2.0
 """For how long a caller waits until its entry is on disk. Then it goes on, and the entry waits."""

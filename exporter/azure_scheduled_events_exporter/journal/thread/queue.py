@@ -1,7 +1,7 @@
 """The queue: entries that wait to be written, in their order and in bounded memory.
 
 Entries that are put into it together are one change; changes are numbered. Data only: who uses a
-queue holds the lock that protects it (``journal.shared``). Must not know a disk or a thread.
+queue holds the lock that protects it (``journal.thread.shared``). Must not know a disk or a thread.
 """
 
 from collections import deque
@@ -10,10 +10,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from azure_scheduled_events_exporter.core.records import Record
-
-from .codec import decode
-from .entries import EndedSpan, Entry, NewSpan, NewTransition
-from .entries import size as size_of
+from azure_scheduled_events_exporter.journal.content.codec import decode
+from azure_scheduled_events_exporter.journal.content.entries import (
+    EndedSpan,
+    Entry,
+    NewSpan,
+    NewTransition,
+)
+from azure_scheduled_events_exporter.journal.content.entries import size as size_of
 
 MOST_BYTES: Final = 8 << 20
 """The most that the entries that wait may take. Above it, the oldest ones are lost."""

@@ -28,9 +28,9 @@ from azure_scheduled_events_exporter.core.records import Record, change_record
 from azure_scheduled_events_exporter.core.spans import SpanFacts
 from azure_scheduled_events_exporter.core.statistics import Statistics
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
-from azure_scheduled_events_exporter.journal.codec import decode
-from azure_scheduled_events_exporter.journal.entries import EndedSpan, Expiry, entries_of
-from azure_scheduled_events_exporter.journal.store import Store
+from azure_scheduled_events_exporter.journal.content.codec import decode
+from azure_scheduled_events_exporter.journal.content.entries import EndedSpan, Expiry, entries_of
+from azure_scheduled_events_exporter.journal.tables.store import Store
 
 # The machine may be busy.
 PATIENCE = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])

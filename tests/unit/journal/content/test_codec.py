@@ -7,7 +7,7 @@ import pytest
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.errors import CodecError, DamagedTextError
-from azure_scheduled_events_exporter.journal.codec import decode, encode
+from azure_scheduled_events_exporter.journal.content.codec import decode, encode
 
 
 @pytest.mark.parametrize("text", ['{"event":', "dear diary", ""])

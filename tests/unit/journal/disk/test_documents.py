@@ -4,8 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from azure_scheduled_events_exporter.journal.documents import LARGEST, files, keep, read_documents
-from azure_scheduled_events_exporter.journal.location import FILE_NAME
+from azure_scheduled_events_exporter.journal.disk.documents import (
+    LARGEST,
+    files,
+    keep,
+    read_documents,
+)
+from azure_scheduled_events_exporter.journal.disk.location import FILE_NAME
 from azure_scheduled_events_exporter.recording.file import RecordedDocument
 from support.events.journal_recorder import Open, history
 

@@ -1,7 +1,7 @@
 """What waits to be written to the journal: one class for each kind of row.
 
 Data only. An entry has its text already, so that a bug in a class is found where the entry is made,
-and so that its size is known. Must not know SQL: ``journal.store`` writes entries.
+and so that its size is known. Must not know SQL: ``journal.tables.store`` writes entries.
 """
 
 from collections.abc import Iterable, Iterator

@@ -2,8 +2,8 @@
 
 All that can hang or fail because of the disk is done here, and nowhere else. Whatever fails, the
 thread goes on and tries again, so that nothing ends it but :meth:`Shared.end`, or a file that must
-not be used. Must not decide which file is usable (``journal.file``), or know SQL
-(``journal.store``).
+not be used. Must not decide which file is usable (``journal.disk.file``), or know SQL
+(``journal.tables.store``).
 """
 
 import logging
@@ -13,14 +13,14 @@ from contextlib import suppress
 from pathlib import Path
 
 from azure_scheduled_events_exporter.errors import ExporterError, JournalInUseError
+from azure_scheduled_events_exporter.journal.disk import documents
+from azure_scheduled_events_exporter.journal.disk.failures import FAILURES, may_be_damage, reason
+from azure_scheduled_events_exporter.journal.disk.file import JournalFile
+from azure_scheduled_events_exporter.journal.disk.folder_owner import as_folder_owner
+from azure_scheduled_events_exporter.journal.disk.opening import proven_damage
+from azure_scheduled_events_exporter.journal.tables.store import Store
 
-from . import documents
-from .failures import FAILURES, may_be_damage, reason
-from .file import JournalFile
-from .folder_owner import as_folder_owner
-from .opening import proven_damage
 from .shared import Shared
-from .store import Store
 
 
 class Writer:

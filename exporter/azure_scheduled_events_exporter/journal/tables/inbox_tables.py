@@ -10,10 +10,9 @@ from dataclasses import replace
 from typing import Final
 
 from azure_scheduled_events_exporter.errors import ExporterError
+from azure_scheduled_events_exporter.journal.content.codec import decoded, encode
+from azure_scheduled_events_exporter.journal.content.inbox import ApprovalRequest
 from azure_scheduled_events_exporter.snapshot.hooks import HookRun
-
-from .codec import decoded, encode
-from .inbox import ApprovalRequest
 
 MOST_REQUESTS: Final = 1000
 """How many requests to approve may wait: as many as this VM may have events."""

@@ -16,12 +16,12 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 from azure_scheduled_events_exporter.errors import ExporterError
+from azure_scheduled_events_exporter.journal.tables.schema import NothingWrittenError
+from azure_scheduled_events_exporter.journal.tables.store import Store
 
 from .failures import FAILURES, closed_on_failure, may_be_damage, reason
 from .folder_owner import as_folder_owner
 from .location import check_kind, file_path
-from .schema import NothingWrittenError
-from .store import Store
 
 ROOM_BYTES = 256 << 10
 """With less free space, the disk counts as full.

@@ -1,9 +1,10 @@
 """Reads and writes the journal's tables: SQL over one SQLite connection to its file.
 
-Handles rows and transactions. Must not handle files, failures or threads (``journal.file``,
-``journal.writer``).
+Handles rows and transactions. Must not handle files, failures or threads (``journal.disk.file``,
+``journal.thread.writer``).
 
-``journal.schema`` lists the tables; those that commands write too are in ``journal.inbox_tables``.
+``journal.tables.schema`` lists the tables; those that commands write too are in
+``journal.tables.inbox_tables``.
 """
 
 import sqlite3
@@ -25,10 +26,8 @@ from azure_scheduled_events_exporter.errors import (
     DamagedTextError,
     NotUsableError,
 )
-from azure_scheduled_events_exporter.snapshot.hooks import HookRun, counted
-
-from .codec import decode, encode
-from .entries import (
+from azure_scheduled_events_exporter.journal.content.codec import decode, encode
+from azure_scheduled_events_exporter.journal.content.entries import (
     EndedSpan,
     Entry,
     Expiry,
@@ -38,9 +37,11 @@ from .entries import (
     RequestResult,
     life_entry,
 )
-from .inbox import Inbox
+from azure_scheduled_events_exporter.journal.content.inbox import Inbox
+from azure_scheduled_events_exporter.journal.content.remembered import Remembered
+from azure_scheduled_events_exporter.snapshot.hooks import HookRun, counted
+
 from .inbox_tables import HookRunTable, RequestTable
-from .remembered import Remembered
 from .schema import TABLES, check_schema
 
 _Value = TypeVar("_Value")

@@ -1,7 +1,7 @@
 """The journal's file as its exporter uses it: locked, opened, closed after a failure, renamed.
 
-Must not read or write tables (``journal.store``), or decide when to try again
-(``journal.writer``).
+Must not read or write tables (``journal.tables.store``), or decide when to try again
+(``journal.thread.writer``).
 
 A file that cannot be read now may be sound. It is renamed only if a check that read all of it has
 found damage, or if it is another VM's, another program's or another version's.
@@ -13,6 +13,9 @@ import os
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+
+from azure_scheduled_events_exporter.journal.content.remembered import Restored
+from azure_scheduled_events_exporter.journal.tables.store import Store
 
 from .failures import FAILURES, may_be_damage, reason
 from .folder_owner import create
@@ -26,9 +29,7 @@ from .opening import (
     open_store,
     open_to_read,
 )
-from .remembered import Restored
 from .set_aside import set_aside
-from .store import Store
 
 LARGEST_LOG_BYTES = 64 << 20
 """The most that the write-ahead log may take: while a process reads, it cannot be merged."""
