@@ -149,3 +149,11 @@ def test_the_memory_in_the_readme_is_that_of_the_measurement() -> None:
     assert compared == [off]
     assert abs(int(off) - measured["off"]) <= 2
     assert abs(int(on) - measured["on"]) <= 2
+
+
+def test_the_faults_in_the_readme_are_those_of_the_newest_trials() -> None:
+    """README names the kills and the power cuts of the table of trials."""
+    kills, cuts = re.findall(r"such as (\d+) kills and (\d+) power cuts", words("README.md"))[0]
+    trials = words("docs/fault-injection.md")
+    assert f"| kills | {kills} SIGKILLs" in trials
+    assert f"| power | {cuts} power cuts" in trials

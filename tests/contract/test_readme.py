@@ -201,3 +201,11 @@ def test_pages_name_every_event_type(page: str) -> None:
     """What CONTRIBUTING's recipe for an event type lists to be written by hand has been written."""
     text = (DOCS / page).read_text()
     assert [event_type for event_type in EVENT_FACTS if event_type not in text] == []
+
+
+def test_the_smallest_rule_leaves_out_the_kinds_that_the_readme_names() -> None:
+    """The sentence above the smallest rule names each kind that its expression leaves out."""
+    before, _, rule = (ROOT / "README.md").read_text().partition("- alert: AzureScheduledEvent\n")
+    left_out = re.findall(r'kind!~"([^"]+)"', rule)[0].split("|")
+    sentence = before.rpartition("This is the smallest rule.")[2]
+    assert re.findall(r"`([a-z_]+)`", sentence) == left_out
