@@ -4,6 +4,7 @@
 """
 
 from .generate import GENERATED, render
-from .settings import SETTINGS, Settings, load, resolve
+from .settings import Settings, load, resolve
+from .settings_table import ALERT_SETTINGS
 
-__all__ = ["GENERATED", "SETTINGS", "Settings", "load", "render", "resolve"]
+__all__ = ["ALERT_SETTINGS", "GENERATED", "Settings", "load", "render", "resolve"]

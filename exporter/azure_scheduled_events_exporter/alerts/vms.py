@@ -15,7 +15,8 @@ from .series import (
     VM_KEY,
     VM_MISSING,
 )
-from .settings import EQUAL_SOURCE, Settings
+from .settings import Settings
+from .settings_table import EQUAL_SOURCE
 from .vm_recordings import AFTER, BEFORE
 
 MAINTENANCE = f"{PREFIX}Maintenance"

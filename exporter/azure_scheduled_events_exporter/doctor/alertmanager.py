@@ -10,7 +10,8 @@ import yaml
 
 from azure_scheduled_events_exporter.alerts.groups import alerts
 from azure_scheduled_events_exporter.alerts.rule import PREFIX
-from azure_scheduled_events_exporter.alerts.settings import PLACEHOLDERS, Settings
+from azure_scheduled_events_exporter.alerts.settings import Settings
+from azure_scheduled_events_exporter.alerts.settings_table import PLACEHOLDERS
 from azure_scheduled_events_exporter.alerts.severities import CRITICAL, INFO, WARNING, pages
 
 from .api import Api

@@ -15,7 +15,7 @@ from statistics import median
 from typing import Any, Final, Self
 from urllib.parse import urlsplit
 
-from azure_scheduled_events_exporter.alerts.settings import SETTINGS
+from azure_scheduled_events_exporter.alerts.settings_table import ALERT_SETTINGS
 from azure_scheduled_events_exporter.metrics.spec import LABEL_BYTES
 from azure_scheduled_events_exporter.times import format_duration
 
@@ -28,7 +28,7 @@ _OFTEN: Final = 5.0
 """Seconds between scrapes, as shipped."""
 _EVICTION: Final = 30.0
 """Seconds of notice of an eviction: with rarer scrapes, it is over before its page."""
-_SELDOM: Final = SETTINGS["scrape.interval"].limits[1]
+_SELDOM: Final = ALERT_SETTINGS["scrape.interval"].limits[1]
 """Seconds: the rules do not work with rarer scrapes."""
 _SCRAPES: Final = 10
 """How many are judged: older ones may be from before the interval was changed."""

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from azure_scheduled_events_exporter.alerts import SETTINGS, Settings, load, render, resolve
+from azure_scheduled_events_exporter.alerts import ALERT_SETTINGS, Settings, load, render, resolve
 from azure_scheduled_events_exporter.alerts.generate import GENERATED
 from azure_scheduled_events_exporter.alerts.groups import alerts, groups, unrouted
 from azure_scheduled_events_exporter.alerts.rule import PREFIX
@@ -270,7 +270,7 @@ def _unchanged(file: str) -> str:
     return GENERATED[file](resolve(_BEFORE))
 
 
-@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize("name", ALERT_SETTINGS)
 def test_every_setting_changes_something(name: str) -> None:
     """No setting is without effect."""
     value = _OTHER.get(name, "http://other.test" if name.endswith("url") else "other")
@@ -304,7 +304,7 @@ def test_readable() -> None:
     every = groups(Settings())
     assert [group.interval for group in every] == ["5s", "15s", "30s", "1m"]
     assert sum(len(group.recordings) for group in every) <= 14
-    assert len(SETTINGS) <= 28
+    assert len(ALERT_SETTINGS) <= 28
     for name, rule in rules({}).items():
         assert len(rule["expr"]) <= 700, name
         assert len(rule["expr"].splitlines()) <= 12, name

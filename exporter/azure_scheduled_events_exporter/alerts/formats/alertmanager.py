@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from azure_scheduled_events_exporter.alerts.settings import PLACEHOLDERS, Settings
+from azure_scheduled_events_exporter.alerts.settings import Settings
+from azure_scheduled_events_exporter.alerts.settings_table import PLACEHOLDERS
 from azure_scheduled_events_exporter.alerts.severities import INFO, paging, word_of
 
 from .routes import inhibitions, route, times

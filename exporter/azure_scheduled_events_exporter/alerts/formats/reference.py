@@ -8,11 +8,11 @@ import yaml
 
 from azure_scheduled_events_exporter import DOCUMENTATION
 from azure_scheduled_events_exporter.alerts.groups import alerts, groups
-from azure_scheduled_events_exporter.alerts.settings import (
+from azure_scheduled_events_exporter.alerts.settings import Settings
+from azure_scheduled_events_exporter.alerts.settings_table import (
+    ALERT_SETTINGS,
     PLACEHOLDERS,
-    SETTINGS,
-    Setting,
-    Settings,
+    AlertSetting,
 )
 from azure_scheduled_events_exporter.errors import ExporterError
 
@@ -48,7 +48,10 @@ def reference(settings: Settings) -> str:
         for group in groups(settings)
         for each in group.recordings
     ]
-    rows = [(f"`{each.name}`", _default(each), each.range, each.help) for each in SETTINGS.values()]
+    rows = [
+        (f"`{each.name}`", _default(each), each.range, each.help)
+        for each in ALERT_SETTINGS.values()
+    ]
     return "\n".join(
         (
             _HEAD,
@@ -101,13 +104,13 @@ def exporter_values_file(settings: Settings) -> str:
 
 def _values(settings: Settings, command: str, without: tuple[str, ...] = ()) -> str:
     lines = [f"# Settings of the alerts: {command}"]
-    for name, each in SETTINGS.items():
+    for name, each in ALERT_SETTINGS.items():
         if not name.startswith(without):
             lines += [f"# {each.help} ({each.range})", f"{name}: {_value(each, settings)}"]
     return "\n".join(lines) + "\n"
 
 
-def _value(setting: Setting, settings: Settings) -> str:
+def _value(setting: AlertSetting, settings: Settings) -> str:
     read = {
         "text": settings.text,
         "list": lambda name: [*settings.items(name)],
@@ -118,7 +121,7 @@ def _value(setting: Setting, settings: Settings) -> str:
     ).strip()
 
 
-def _default(setting: Setting) -> str:
+def _default(setting: AlertSetting) -> str:
     if any(sign in setting.default for sign in PLACEHOLDERS):
         return "to be filled in"
     return ", ".join(f"`{line}`" for line in setting.default.splitlines()) or "empty"

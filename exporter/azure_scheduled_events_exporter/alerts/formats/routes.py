@@ -5,11 +5,8 @@ from typing import Any
 
 from azure_scheduled_events_exporter.alerts.groups import full_name
 from azure_scheduled_events_exporter.alerts.rule import PREFIX
-from azure_scheduled_events_exporter.alerts.settings import (
-    MAINTENANCE_TARGETS,
-    MATCHER,
-    Settings,
-)
+from azure_scheduled_events_exporter.alerts.settings import Settings
+from azure_scheduled_events_exporter.alerts.settings_table import MAINTENANCE_TARGETS, MATCHER
 from azure_scheduled_events_exporter.alerts.severities import (
     INFO,
     other_matcher,
