@@ -74,11 +74,13 @@ class ImdsClock:
         """Take ``imds_time``, which IMDS has just sent in whole seconds, as the time.
 
         The offset changes only if it no longer agrees, so that times do not jump back and forth.
+        None, if IMDS has sent no time, changes nothing.
         """
         if imds_time is None:
             return
         ahead = imds_time + 0.5 - self._machine().wall  # in the middle of its second
         if abs(ahead - self.offset) >= AGREES_SECONDS:
+            # Where the machine's clock agrees with that of IMDS, it is used as it is.
             self.offset = 0.0 if abs(ahead) < AGREES_SECONDS else ahead
 
 

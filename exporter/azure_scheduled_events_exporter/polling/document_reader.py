@@ -26,14 +26,16 @@ ENABLED_SECONDS = 86400.0
 """Azure disables Scheduled Events after so long without a request."""
 
 MOST_STORED = 65_536
-"""Bytes of a body that is stored. One event of a hundred VMs has 4 kB."""
+"""The largest body that is stored, in bytes. One event of a hundred VMs has 4 kB."""
 
 _STORED_HEADERS = ("Date", "Content-Type", "Server")
 """Response headers that are stored with a document."""
 
 EMPTY_POLLS = 3
+"""While events are current, empty bodies are believed from this one in a row on."""
+
 EMPTY_SECONDS = 5.0
-"""So many empty bodies over so many seconds are believed while events are current."""
+"""And not sooner than so long after the first of them, in seconds."""
 
 
 @dataclass(eq=False)
@@ -57,11 +59,12 @@ class DocumentReader:
     def __post_init__(self) -> None:
         self._body: bytes | None = None  # the last one
         self._document: Document | None = None  # what `_body` is; None if that is no document
-        # Why there is no document, or what of it cannot be read. At first, no body has come.
+        # Why there is no document, or what of it cannot be read. Before the first body, only a 304
+        # is an answer that has no document.
         self._fault = "a 304 (unchanged) before it ever sent one"
         self._is_stored = False  # whether `_body` is in the journal
-        self._empty_polls = 0  # whose bodies have been empty while events were current
-        self._empty_since = self.clock()
+        self._empty_polls = 0  # the last ones in a row with an empty body while events were current
+        self._empty_since = self.clock()  # when the first of these came
         self._answered: Timestamp | None = None  # when IMDS last sent a 200 or 304
 
     @property
@@ -117,9 +120,10 @@ class DocumentReader:
     def store(self, vm_name: str) -> None:
         """Write the last body to the journal, once.
 
-        It is stored with this VM's name and, if it is unreadable, with the reason.
+        It is stored with this VM's name and, if it is unreadable, with the reason. A body larger
+        than :data:`MOST_STORED` is not stored: it may differ at every poll, and fill the disk.
 
-        A body larger than :data:`MOST_STORED` is not stored: it may differ at every poll.
+        Call it after the poll that has read it: the client still has the headers of that answer.
         """
         if self._is_stored or self._body is None or len(self._body) > MOST_STORED:
             return

@@ -47,8 +47,8 @@ class Kernel:
     def look(self, *, is_changed: bool) -> Counted | None:
         """Read the counters; return them with the earlier readings that they are compared with.
 
-        They are read if the document ``is_changed``, and every :data:`LOOK_SECONDS`. Otherwise the
-        result is None.
+        Call it at each poll. The counters are read if the document ``is_changed``, and every
+        :data:`LOOK_SECONDS`. Otherwise the result is None.
         """
         now = self.clock()
         last = None
@@ -56,16 +56,13 @@ class Kernel:
             last = self._readings[-1]
         if not is_changed and last is not None and now.since(last.at) < LOOK_SECONDS:
             return None
-        if last is not None and last.at.boot_id != now.boot_id:  # the counters began at 0 again
-            self._readings.clear()
-            last = None
         readings = self._read(now)
         minute_ago = self._minute_before(last)
         self._readings.append(readings)
         return Counted(readings, last, minute_ago)
 
     def _minute_before(self, last: Readings | None) -> Readings | None:
-        """Return the newest readings that are a minute older than ``last``, and forget older ones.
+        """Return the newest readings a minute or more before ``last``, and forget older ones.
 
         If none is that old, return the oldest; None if there are none before ``last``.
         """

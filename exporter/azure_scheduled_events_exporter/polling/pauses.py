@@ -59,7 +59,7 @@ class Quota:
         self._stopped = self._read()
 
     def stopped(self) -> float:
-        """Return for how many seconds it did since the last call, summed over the CPUs."""
+        """Return for how many seconds it stopped them since the last call, summed over the CPUs."""
         before = self._stopped
         self._stopped = self._read()
         return max(0.0, self._stopped - before)
@@ -133,7 +133,10 @@ class Pauses:
         self._before_this_run = between_runs(heartbeat, self.clock()) if heartbeat else None
 
     def take(self) -> Pause | None:
-        """Return the longest pause since the last call; None if nobody measured."""
+        """Return the longest pause since the last call; None if nobody measured.
+
+        The first call returns the pause between the previous run and this one, if it is known.
+        """
         if self._before_this_run is not None:
             pause = self._before_this_run
             self._before_this_run = None

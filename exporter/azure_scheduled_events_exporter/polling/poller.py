@@ -25,7 +25,7 @@ from .document_reader import DocumentReader
 from .schedule import HANGS, Liveness, PollSchedule
 from .state import JOURNAL_SECONDS, QUICK_JOURNAL_SECONDS, ExporterState
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # loaded only by an exporter that pushes alerts: it takes memory
     from azure_scheduled_events_exporter.alertmanager.push import AlertPush
 
 CLOCK_TOLERANCE_SECONDS = 300.0
@@ -70,6 +70,7 @@ class PollResult:
 
 
 def _failed(error: ImdsError, *, has_read: bool) -> PollResult:
+    """Return the result of a poll that failed with ``error``."""
     return PollResult(error.outcome, error.reason, str(error), has_read)
 
 
@@ -110,7 +111,7 @@ class Poller:
         self._polls = Polls()
         self._approved = False  # whether IMDS has accepted an approval in this poll
         self._reason = ""  # why polls fail, "" while they succeed
-        self._failed_at = self._clock()  # since when they do
+        self._failed_at = self._clock()  # since when polls fail, if they do
         self.snapshot = Snapshot()
         self._publish()
 
@@ -153,11 +154,12 @@ class Poller:
         """
         snapshot = self.snapshot
         if self.alerts is not None:
+            # Equal counts stay the same object, because readers cache by identity.
             snapshot = replace(snapshot, pushes=self.alerts.pushes).sharing(snapshot)
         if not self.liveness.hangs:
             return snapshot
-        ended = round(self._clock().wall - self.liveness.overdue_seconds())
-        failure = f"a poll should have ended at {iso_time(ended)}: {HANGS}"
+        end_was_due = round(self._clock().wall - self.liveness.overdue_seconds())
+        failure = f"a poll should have ended at {iso_time(end_was_due)}: {HANGS}"
         polls = replace(snapshot.polls, up=False, failure=failure, partial=False, hanging=True)
         return replace(snapshot, polls=polls)
 
@@ -172,10 +174,11 @@ class Poller:
         if self.state.take_journal():
             self._publish()  # IMDS may not answer for two minutes
         self.state.identify(self.identity())
+        # Removes old history once an hour, if the clock is certainly right.
         self.state.journal.maintain(began, lambda: self._clock_confirmed(began))
         result = self._result()
         self._report(result)
-        # Only now: what the poll itself writes to the journal would have to wait for it.
+        # Only now: if it came first, the events of this poll would wait until it is on disk.
         self._reader.store(self.state.vm_name or "")
         self.state.keep_kinds()
         self.state.pauses.attend(self.state.known)
@@ -231,7 +234,7 @@ class Poller:
 
         After a failure, the known events stay unchanged.
         """
-        self._take_answer()
+        self._take_answer()  # of a request that the last poll has sent
         document = self._reader.read(has_events=bool(self.state.known.current))
         self.correct_clock(self.client.server_time())
         self.state.take_journal(JOURNAL_SECONDS)
@@ -244,6 +247,7 @@ class Poller:
     def _approve(self) -> None:
         """Send a due approval, which is written to the journal before it is sent."""
         state = self.state
+        # While only the journal names this VM, the name may be that of the VM whose image this is.
         is_confirmed = state.vm_name is not None or state.knows_owner
         due = self.approvals.due(
             state.known,
@@ -272,13 +276,14 @@ class Poller:
         self._approved = error is None
         self.state.apply(lambda known: answered(known, due, error, now))
         self.approvals.store_result(due, error)
-        self._publish()  # with the approval: the next request may be sent at once
+        self._publish()  # before the next request, which may follow in this poll
 
     def _clock_confirmed(self, now: Timestamp) -> bool:
         """Return whether IMDS has sent its time, and ``now`` agrees with it.
 
-        The time comes in the Date header of each answer. ``now`` has been corrected to it, except
-        by the clock of a simulation.
+        The time comes in the Date header of each answer, so there is none before the first poll.
+        Later they agree, because :attr:`correct_clock` has corrected the clock; only that of a
+        simulation is not corrected.
         """
         answered_at = self.client.server_time()
         return answered_at is not None and abs(answered_at - now.wall) <= CLOCK_TOLERANCE_SECONDS
@@ -326,11 +331,12 @@ class Poller:
         delivery = self.state.delivery
         if delivery is None:
             return Deliveries()
-        queued = self.state.journal.spans_queued()  # first: what is no longer queued was counted
+        # Read before the counts: a span is counted before it leaves the queue, so none is missed.
+        queued = self.state.journal.spans_queued()
         return Deliveries(delivery.exported, delivery.failed, queued)
 
     def _push(self) -> None:
-        """Wake what pushes alerts, if there is something new for it."""
+        """Show what pushes alerts on what they depend; it wakes if something of that is new."""
         if self.alerts is not None:
             now = self.snapshot
             self.alerts.update(now.shown, now.ended, now.identity, now.polls.up)

@@ -11,30 +11,38 @@ HANGING_SECONDS = 30.0
 """A poll that is overdue by more than this hangs; a busy machine delays polls for less."""
 
 HANGS = "the poll loop hangs"
-"""The last words of the message that a poll hangs."""
+"""The last words of the message that a poll hangs, by which ``doctor`` recognizes it."""
 
 
 class PollSchedule:
     """Schedules polls at a fixed rate, slower while IMDS throttles. Missed polls are skipped.
 
-    Reads no clock: times are arguments, in seconds of the monotonic clock. The interval is never
-    shorter than ``spacing``: polls that had to wait for the rate limiter would come in bursts.
+    Reads no clock: times are arguments, in seconds of the monotonic clock.
+
+    Args:
+        interval: the configured time between two polls.
+        start: when the first poll is due.
+        spacing: the time between two requests that the rate limiter allows at an even rate. A
+            shorter ``interval`` is extended to it: polls that the rate limiter holds back would
+            come in bursts.
     """
 
     def __init__(self, interval: float, start: float, spacing: float = 0.0) -> None:
         self._interval = max(interval, spacing)
-        self._factor = 1
+        self._factor = 1  # by which the interval is longer, because IMDS throttles
         self.due = start
         """When the next poll is to begin."""
 
     def polled(self, now: float, *, throttled: bool) -> None:
         """Schedule the poll after one that ended at ``now``.
 
-        A 429 doubles the interval; any other answer halves it.
+        If it was ``throttled`` (429), the interval is doubled, up to :data:`SLOWEST_SECONDS`. After
+        any other result it is halved, down to the configured one.
         """
         if throttled:
-            slowest = max(1, math.floor(SLOWEST_SECONDS / self._interval))
-            self._factor = min(self._factor * 2, slowest)
+            # 1 if the configured interval is longer than SLOWEST_SECONDS.
+            largest_factor = max(1, math.floor(SLOWEST_SECONDS / self._interval))
+            self._factor = min(self._factor * 2, largest_factor)
         else:
             self._factor = max(1, self._factor // 2)
         self.due += self._interval * self._factor
@@ -50,7 +58,7 @@ class PollSchedule:
 class Liveness:
     """Tells whether the poll loop hangs.
 
-    The loop says how long it will wait; another thread looks if it is late.
+    The loop calls :meth:`expect` before each wait and each poll; another thread calls :meth:`look`.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -64,14 +72,18 @@ class Liveness:
         """
 
     def expect(self, seconds: float) -> float:
-        """Expect the loop to be back in ``seconds``; return them."""
+        """Expect the next call within ``seconds``.
+
+        Return them, so that a call can stand in the argument of the wait that it is about.
+        """
         self._deadline = self._clock().monotonic + max(0.0, seconds)
         return seconds
 
     def overdue_seconds(self) -> float:
-        """Return by how many seconds the loop exceeds its expected waits.
+        """Return how long ago the next call of :meth:`expect` was due; less than 0 before that.
 
-        It is at most 0 while polls run, even if IMDS does not answer.
+        A poll expects the whole time limit of its request, so an IMDS that does not answer makes
+        nothing overdue.
         """
         return self._clock().monotonic - self._deadline
 

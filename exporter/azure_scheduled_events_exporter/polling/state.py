@@ -51,11 +51,10 @@ Step = Callable[[Lifecycles], tuple[Lifecycles, Sequence[Change]]]
 """Returns the known events after a document or an approval, and the changes. Pure."""
 
 QUICK_JOURNAL_SECONDS: Final = 0.5
-"""How long the start waits for the journal, in seconds.
+"""How long the start waits for the journal, in seconds. A disk that works takes 0.02 s.
 
-Counters must not have fallen at the first scrape.
-
-A disk that works takes 0.02 s.
+It waits because the journal has the counters of earlier runs: the first scrape must not see them
+fall to 0.
 """
 JOURNAL_SECONDS: Final = 1.0
 """How long after the start the first document waits for the journal."""
@@ -67,14 +66,18 @@ An earlier run may have approved it already. IMDS starts an approved event soone
 """
 
 _MOST_WEIGHT: Final = 1000
-"""How many events the documents have together whose steps are kept for the journal."""
+"""The largest sum of the weights of kept steps; a document weighs as ``core.bounds`` says."""
+
 _MOST_LOGGED: Final = 10_000
 """How many logged transitions are remembered until the journal is read; more are logged again."""
 
 
 @dataclass(frozen=True, slots=True)
 class _KeptStep:
-    """A step that is applied again to what the journal has; its weight counts events."""
+    """A step that is applied again to what the journal has.
+
+    ``weight``: how many events its document has; 1 for an approval.
+    """
 
     step: Step
     weight: int
@@ -94,7 +97,7 @@ class ExporterState:
         known: the current events, and those that ended last.
         statistics: of all transitions.
         identity: this VM in the instance metadata, as of this poll; None while unknown.
-        document: the newest one whose changes are in the journal; None before the first.
+        document: the newest one whose changes have been recorded; None before the first.
         document_changes: how many documents differed from the one before.
         events_dropped: how many events of documents were left out, because there were too many.
         has_journal: whether what the journal has of earlier runs is known.
@@ -123,7 +126,7 @@ class ExporterState:
         self._kept_steps: list[_KeptStep] = []  # until the journal is known
         self._logged: set[tuple[str, Transition]] = set()  # by EventId, until then
         self._first_events: frozenset[str] = frozenset()  # EventIds of the first document
-        self._traced_runs: set[str] = set()  # runs of hooks that need no span any more
+        self._traced_runs: set[str] = set()  # ids of runs of hooks that need no span any more
 
     @property
     def vm_name(self) -> str | None:
@@ -157,8 +160,10 @@ class ExporterState:
         if has_waited_in_vain and seconds >= JOURNAL_SECONDS:
             self.journal.report_hanging(seconds)
         remembered = self.journal.adopt()
-        if remembered is None:
+        if remembered is None:  # it has not been read yet
             return False
+        # What was recorded until now has been forgotten with this call. The kept steps record it
+        # again, as it follows from what the journal has.
         self.has_journal = True
         kept_steps = self._kept_steps
         self._kept_steps = []
@@ -196,7 +201,7 @@ class ExporterState:
         if not is_same:
             self._count_dropped(document, replace(context, keeps_unshown=not self.knows_owner))
         events = 0
-        if not self.has_journal:
+        if not self.has_journal:  # only then is the step kept, and its weight needed
             events = sum(map(weight, document.events))
         self.apply(step, weight=events)
         remarked: Sequence[str] = ()
@@ -271,7 +276,7 @@ class ExporterState:
     def _record(self, known: Lifecycles, changes: Sequence[Change]) -> None:
         """Write ``changes`` and the new state ``known`` to the journal, then log them."""
         lives = _changed_lives(self.known, known, changes)
-        if not lives:
+        if not lives:  # so no changes either: each change has changed a life
             self.known = known
             return
         spans: list[SpanFacts] = []
@@ -292,7 +297,7 @@ class ExporterState:
         """Log a transition, once, with the fields of its JSON record that have a value."""
         life = change.lifecycle
         what = (life.event_id, change.transition)
-        if what in self._logged:  # before the journal was read
+        if what in self._logged:  # by this step, which take_journal() applies once more
             return
         if not self.has_journal:
             if len(self._logged) >= _MOST_LOGGED:
