@@ -16,11 +16,14 @@ MOST_PEERS = 1000
 MOST_OWN = 1000
 """How many current events of this VM are known. Those of others take no place of them."""
 SMALL_BYTES = 2048
-"""Texts that take more memory count as several events: an event of 100 VMs as 3 to 6."""
+"""For each so many bytes of its texts, an event counts as one more: one of 100 VMs as 3 to 6."""
 
 
 def weight(event: ScheduledEvent) -> int:
-    """Return as how many events ``event`` counts: more than one if its texts are long."""
+    """Return as how many events ``event`` counts: more than one if its texts are long.
+
+    See :data:`SMALL_BYTES`.
+    """
     texts = (
         event.event_id,
         event.sent_id,
@@ -38,7 +41,9 @@ def weight(event: ScheduledEvent) -> int:
 class _Room:
     """How many more events can be known, each counted by its :func:`weight`.
 
-    Less than 0 if events have become this VM's, or other VMs', because its name has changed.
+    If the name of this VM has changed, events of other VMs have become its own, or its own have
+    become those of others. Then there may be more of them than permitted, and their room is less
+    than 0.
     """
 
     own: int = MOST_OWN
@@ -47,6 +52,7 @@ class _Room:
     def has(self, needed: int, *, is_mine: bool) -> bool:
         """Return whether there is room for so many more events of this VM, or of others."""
         of_these = self.own if is_mine else self.peers
+        # What the others have too much is taken from this room: the sum of both is a limit too.
         return needed <= min(of_these, self.own + self.peers)
 
     def take(self, needed: int, *, is_mine: bool) -> None:
@@ -63,8 +69,8 @@ def within_bounds(
     """Return ``document`` without the events for which there is no room.
 
     Events that are known come first, then those that have ended, so no real event makes room for
-    new ones. If the document ends nothing, an event that is known and has grown may be left out
-    too: it stays as it was.
+    new ones. If the document is partly unreadable, and so ends nothing, an event that is known and
+    has grown may be left out too: it stays as it was.
 
     Args:
         known: the known events.
@@ -75,7 +81,7 @@ def within_bounds(
     room = _Room()
     for life in staying:
         room.take(weight(life.event), is_mine=life.is_mine)
-    for event in document.events:
+    for event in document.events:  # known ones take the room that they had until now
         before = known.current.get(event.event_id)
         if before is not None:
             room.take(weight(before.event), is_mine=_is_mine(event, before, vm_name))
@@ -86,6 +92,7 @@ def within_bounds(
         needed = weight(event)
         if before is not None:
             needed -= weight(before.event)
+        # A known event that is left out of a document without unreadable entries would end.
         would_end = before is not None and not document.unreadable
         if needed <= 0 or would_end or room.has(needed, is_mine=is_mine):
             room.take(needed, is_mine=is_mine)

@@ -46,6 +46,7 @@ def parse_document(body: bytes) -> Document:
             any real one.
     """
     try:
+        # As json.loads() decodes bytes, but without an error for a byte that is invalid there.
         text = body.decode(json.detect_encoding(body), "replace").removeprefix("\ufeff")
         if not text.strip():
             return Document(is_empty_body=True)
@@ -133,6 +134,7 @@ def _seconds(text: str, read: Callable[[str], datetime]) -> float | None:
 
 
 def _document(content: Mapping[str, Any], entries: list[Any]) -> Document:
+    """Return the document ``content``, whose Events are ``entries``."""
     events: dict[str, list[ScheduledEvent]] = {}
     unreadable: list[str] = []
     remarks: list[str] = []
@@ -176,6 +178,7 @@ def _kind(value: object) -> str:
 
 
 def _event(entry: Mapping[str, Any]) -> tuple[ScheduledEvent, list[str]]:
+    """Return the event in ``entry``, and what is unexpected in it; without an id if it has none."""
     oddities: list[str] = []
     not_before_text = clean_text(entry.get("NotBefore"))
     not_before = parse_not_before(not_before_text) if not_before_text.strip() else None
@@ -224,22 +227,24 @@ def _merged(same: Sequence[ScheduledEvent]) -> ScheduledEvent:
 
 
 def _word(entry: Mapping[str, Any], key: str, known: Iterable[str]) -> str:
-    """Return a text in its documented spelling, any other as sent, up to a length.
+    """Return the text at ``key`` in its documented spelling, any other as sent.
 
-    It becomes a label, also of counters, which stay when the event is gone.
+    Its length is limited, because it becomes a label, also of counters, which stay when the event
+    is gone.
     """
     text = clean_text(entry.get(key)).strip()[:_LONGEST_WORD]
     return next((str(member) for member in known if member.casefold() == text.casefold()), text)
 
 
 def _bounded_id(event_id: str) -> str:
-    """Return ``event_id``, or a hash of one that is too long for a label."""
+    """Return ``event_id``, or a text with a hash of it if it is too long for a label."""
     if len(event_id) <= _LONGEST_NAME:
         return event_id
     return f"LONG-ID-{hashlib.sha256(event_id.encode()).hexdigest()[:24].upper()}"
 
 
 def _names(value: object) -> tuple[str, ...]:
+    """Return the VMs of Resources; a text instead of an array is the name of one VM."""
     items: Iterable[object] = ()
     if isinstance(value, list):
         items = value

@@ -27,7 +27,7 @@ PREEMPT_NOTICE = (
     "Azure documents a notice of at least 30 seconds, best effort; people report less than 10"
     " seconds."
 )
-"""The first half is in the table of that page; the second is from
+"""The first half is in the table of Event scheduling of the page above; the second is from
 https://github.com/Azure/karpenter-provider-azure/issues/1769.
 """
 
@@ -191,5 +191,8 @@ def is_reboot(event_type: str) -> bool:
 
 
 def hidden_by(api_version: str) -> tuple[EventType, ...]:
-    """Return the types that ``api_version`` does not show: their events happen unannounced."""
+    """Return the types that ``api_version`` does not show: their events happen unannounced.
+
+    Versions are dates, as year, month and day, so they are compared as texts.
+    """
     return tuple(event_type for event_type in EventType if event_type.facts.since > api_version)

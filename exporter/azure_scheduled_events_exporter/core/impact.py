@@ -49,7 +49,7 @@ class Tcp:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """What an observation may use.
+    """The kernel's readings that the observation of one document compares.
 
     Attributes:
         now: the readings of this moment.

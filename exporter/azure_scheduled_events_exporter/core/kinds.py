@@ -2,7 +2,7 @@
 
 The kind is a field of the event's :class:`Lifecycle`. Rules, pushed alerts, dashboards, the status
 page and hooks select by it and decide nothing again. Pure: the time is an argument, by the clock of
-IMDS, as NotBefore is. Must not know how a kind is told.
+IMDS, as NotBefore is. Must not know how people are told of a kind.
 """
 
 from dataclasses import replace
@@ -28,7 +28,10 @@ connections for minutes. https://github.com/Azure-Samples/scheduled-events-pytho
 """
 
 LONG_STARTED_SECONDS = 1800.0
-"""An event that is Started for longer is told, whatever was announced: 10 minutes are usual."""
+"""An event that is Started for longer is not harmless, whatever was announced.
+
+10 minutes are usual.
+"""
 
 
 def kind_of(life: Lifecycle, now: float, harmless_below: float = SHORT_FREEZE_SECONDS) -> Kind:
@@ -46,7 +49,8 @@ def kind_of(life: Lifecycle, now: float, harmless_below: float = SHORT_FREEZE_SE
     if is_announced_harmless and not _has_impact(life, now, harmless_below):
         return Kind.HARMLESS
     if is_announced_harmless and life.event.event_type in EVENT_FACTS:
-        # The announcement was wrong: people are told, even if a user has asked for the event.
+        # The announcement was wrong: people are told, even if a user has asked for the event. Of a
+        # type that is in no table, they are told below that it is unknown, or requested.
         return Kind.ANNOUNCED
     if is_requested:
         return Kind.REQUESTED
@@ -63,7 +67,10 @@ def _by_notice(life: Lifecycle) -> Kind:
 
 
 def with_kind(life: Lifecycle, now: float, harmless_below: float) -> Lifecycle:
-    """Return ``life`` with its kind at ``now``; ``life`` itself if it has not changed."""
+    """Return ``life`` with its kind at ``now``, and with whether this VM was paused for longer.
+
+    If neither has changed, it is ``life`` itself.
+    """
     kind = kind_of(life, now, harmless_below)
     is_longer = _paused_longer(life, harmless_below)
     if kind is life.kind and is_longer is life.paused_longer:
@@ -72,9 +79,9 @@ def with_kind(life: Lifecycle, now: float, harmless_below: float) -> Lifecycle:
 
 
 def with_kinds(known: Lifecycles, now: float, harmless_below: float) -> Lifecycles:
-    """Return ``known`` with the kinds of the current events at ``now``.
+    """Return ``known`` with :func:`with_kind` applied to the current events.
 
-    If none has changed, it is ``known`` itself.
+    If nothing has changed, it is ``known`` itself.
     """
     changed = []
     for before in known.current.values():

@@ -154,8 +154,9 @@ class Lifecycle:
         observed_pause: seconds of this VM's longest pause while the event was Started, so far; None
             if nobody measured from its start on, as for events of other VMs. pauses: how many
             pauses of 0.1 s or more there were.
-        pause_ended: when the longest pause had ended, as :class:`.pause.Pause` says; of another
-            boot than the start if the VM restarted in it.
+        pause_ended: when the end of the longest pause was noticed, as :class:`.pause.Pause` says.
+            If the pause was a restart of the VM, it is a moment of another boot than
+            ``started_at``.
         impact: what else was measured while it was Started, so far; None likewise.
         kind: its kind when it was last observed; of an ended event, that at its end.
         paused_longer: whether this VM was paused for longer than announced, and than what the
@@ -227,7 +228,7 @@ class Lifecycle:
         if self.started_at is not None:
             return self.started_at.wall
         if self.approved_at is not None and not self.is_postponed:
-            return self.approved_at.wall
+            return self.approved_at.wall  # Azure may start it at once
         return self.not_before if self.is_pending else None
 
     @property
@@ -299,11 +300,9 @@ class Change:
 class Lifecycles:
     """The known events by EventId: the current ones, and the last ones that ended.
 
-    The oldest end comes first.
-
     Attributes:
         current: the current events.
-        ended: the last ones that ended.
+        ended: the last ones that ended, oldest end first.
         seen: when a document of this run last showed each current event, seconds since the epoch;
             without those that only the journal knows.
     """

@@ -12,7 +12,7 @@ from .pause import NOISE_SECONDS, Pause
 
 
 def record_pause(known: Lifecycles, pause: Pause | None) -> Lifecycles:
-    """Return ``known`` with ``pause`` added to the Started events.
+    """Return ``known`` with ``pause`` added to the Started events of this VM.
 
     If nothing changes, it is ``known`` itself.
     """

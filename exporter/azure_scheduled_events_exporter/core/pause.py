@@ -33,11 +33,10 @@ No Freeze takes 15 minutes.
 class Pause:
     """The longest pause of this VM in a period.
 
-    A boot takes so long that whatever else paused the VM does not matter.
-
     Attributes:
-        seconds: how long it was, to the millisecond.
-        is_boot: whether the VM has booted in between.
+        seconds: how long it was, to the millisecond; 0 if there was none.
+        is_boot: whether the VM has booted in that period. Then the whole time until this process
+            ran again is the pause: it is longer than whatever else may have paused the VM.
         ended: when it was noticed: up to a poll after its end, or, if only time synchronization
             showed it, after the correction of the clock. None if there was no pause.
     """

@@ -17,7 +17,7 @@ def current_record(life: Lifecycle, now: float) -> Record:
     """Return the record of a current event at ``now``, wall-clock seconds."""
     event = life.event
     status = event.status
-    if life.state is State.STARTED:
+    if life.state is State.STARTED:  # an outdated document may show it as Scheduled again
         status = str(life.state)
     seconds_left = None
     if life.is_pending and event.not_before is not None:
@@ -25,7 +25,7 @@ def current_record(life: Lifecycle, now: float) -> Record:
     return {
         **_of_event(life),
         "event_status": status,
-        "not_before": _time(event.not_before),
+        "not_before": _time(event.not_before),  # as shown now: IMDS empties it at the start
         "seconds_until_not_before": seconds_left,
         "first_seen": iso_time(life.first_seen.wall),
         "approved": life.approved_here,
@@ -44,7 +44,7 @@ def life_record(life: Lifecycle) -> Record:
         **_of_event(life),
         "state": str(life.state),
         "first_seen": iso_time(life.first_seen.wall),
-        "not_before": _time(life.not_before),
+        "not_before": _time(life.not_before),  # the last one that was shown
         "notice_seconds": life.notice_seconds,
         "approved_by": str(life.approved_by) if life.approved_by else None,
         "approved_after_seconds": seconds_between(life.first_seen, life.approved_at),

@@ -124,6 +124,7 @@ def hook_run(
     span = _span(life, "hook", start, end)
     return replace(
         span,
+        # An event may have several runs, so the name alone would give them one id.
         span_id=span_id(life.event_id, life.own_name or life.vm_name or "", f"hook/{run}"),
         attributes={
             **span.attributes,

@@ -16,9 +16,10 @@ from .lifecycle import Approver, Change, Lifecycle, Transition
 TransitionKey = tuple[str, str, str, str]
 """event_type, event_source, scope, transition"""
 
-# Every bound is a limit that matters to users: no notice, the documented notices (30 s, 5, 10, 15
-# min), days for a predicted failure. A bound costs each VM up to 20 series. With these, an exporter
-# that has been through all shipped scenarios has less than 400, which docs/fleet.md counts.
+# Upper bounds of buckets, in seconds. Each is a limit that matters to users: no notice, the
+# documented notices (30 s, 5, 10, 15 min), days for a predicted failure. A bound costs each VM up
+# to 20 series. With these, an exporter that has been through all shipped scenarios has less than
+# 400, which docs/fleet.md counts.
 NOTICE_BOUNDS = (0.0, 30.0, 300.0, 600.0, 900.0, 86400.0)
 LATENCY_BOUNDS = (1.0, 30.0, 300.0, 900.0, 3600.0)
 STATE_BOUNDS = (10.0, 60.0, 300.0, 1200.0)
@@ -157,6 +158,7 @@ def _start_of(life: Lifecycle) -> Transition:
 
 
 _COUNTERS = ("pause_counts", "retransmitted", "timeouts")
+"""The fields of :class:`Statistics` that :func:`_counted` adds to."""
 
 
 def _counted(change: Change) -> Iterator[tuple[str, int]]:
@@ -180,6 +182,7 @@ _BOUNDS: Mapping[str, tuple[float, ...]] = {
     "time_in_state": STATE_BOUNDS,
     "pauses": PAUSE_BOUNDS,
 }
+"""The fields of :class:`Statistics` that are histograms, and the bounds of each."""
 
 
 _MOST_VALUES = 30
@@ -264,6 +267,7 @@ class Statistics:
 
 
 def _count_transition(transitions: dict[TransitionKey, int], change: Change) -> None:
+    """Count ``change`` in ``transitions``."""
     life = change.lifecycle
     series = (life.event.event_type, life.event.source, str(life.scope))
     key = (*series, str(change.transition))
