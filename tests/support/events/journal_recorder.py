@@ -11,6 +11,7 @@ from pathlib import Path
 from azure_scheduled_events_exporter.core.document import Document, ScheduledEvent
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, Lifecycles
 from azure_scheduled_events_exporter.core.observation import ObservationContext, observe
+from azure_scheduled_events_exporter.core.records import Record
 from azure_scheduled_events_exporter.core.spans import finished
 from azure_scheduled_events_exporter.core.statistics import Statistics
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
@@ -126,6 +127,18 @@ def history(path: Path) -> list[str]:
     store = read_only(path)
     with closing(store):
         return sorted(life.event_id for life in store.history())
+
+
+def transitions(path: Path) -> list[tuple[int, Record]]:
+    """Return the transitions that the journal at ``path`` holds, with their numbers."""
+    everything = -1
+    with closing(read_only(path)) as store:
+        return store.transitions(0, everything)
+
+
+def set_aside(folder: Path) -> list[str]:
+    """Return the names of the files that were set aside in ``folder``."""
+    return [path.name for path in folder.glob("*set-aside*")]
 
 
 def bit_rot(path: Path) -> None:

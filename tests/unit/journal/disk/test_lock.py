@@ -1,0 +1,81 @@
+"""One process writes a journal, and whoever is refused learns why."""
+
+import os
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from azure_scheduled_events_exporter.errors import JournalInUseError
+from azure_scheduled_events_exporter.journal.disk.location import file_path
+from azure_scheduled_events_exporter.journal.disk.lock import writer_lock
+from support.events.journal_recorder import Open
+from support.events.small_disk import SmallDisk
+
+SMB_LOCKS = Path(__file__).parents[3] / "data" / "cases" / "smb-locks.c"
+
+
+def test_the_second_is_refused(folder: Path, start: Open) -> None:
+    """The second one gets an error with the file and what to do."""
+    start(folder)
+    with pytest.raises(
+        JournalInUseError,
+        match=r"another exporter, or 'approve', writes .*journal\.sqlite: .*--journal\.path",
+    ):
+        start(folder)
+
+
+def test_another_after_the_first(folder: Path, start: Open) -> None:
+    """The lock goes with the one that holds it, although its file stays."""
+    start(folder).journal.close()
+    assert start(folder).is_up()
+
+
+def test_a_lock_of_another_process_is_told_apart(folder: Path) -> None:
+    """A lock that is held is another exporter's."""
+    file = folder / "journal.sqlite"
+    with closing(writer_lock(file)), pytest.raises(JournalInUseError):
+        writer_lock(file)
+    assert [path.name for path in folder.iterdir() if "lock-test" in path.name] == []
+
+
+def test_second_writer_on_a_full_disk(disk: SmallDisk) -> None:
+    """A lock that another process holds is named as such, also on a full disk, where no new
+    file can be made to see whether the file system grants locks at all.
+    """
+    file = file_path(disk.folder)
+    with closing(writer_lock(file)):
+        disk.fill()
+        with pytest.raises(JournalInUseError):
+            writer_lock(file)
+
+
+def test_a_file_system_without_locks(folder: Path, tmp_path: Path) -> None:
+    """A file system that grants no locks is reported as such, and not as another exporter."""
+    library = tmp_path / "smb-locks.so"
+    built = subprocess.run(
+        ["cc", "-shared", "-fPIC", "-o", str(library), str(SMB_LOCKS), "-ldl"],
+        check=False,
+        capture_output=True,
+    )
+    if built.returncode != 0:
+        pytest.skip("needs a C compiler")
+    code = """
+import sys
+from pathlib import Path
+from azure_scheduled_events_exporter.journal.disk.lock import writer_lock
+try:
+    writer_lock(Path(sys.argv[1]))
+except OSError as error:
+    print(error.strerror)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(folder / "journal.sqlite")],
+        check=True,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "LD_PRELOAD": str(library)},
+    )
+    assert done.stdout.startswith("this file system grants no lock")

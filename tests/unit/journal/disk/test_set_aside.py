@@ -1,0 +1,151 @@
+"""A file that cannot be used is renamed, and a new one begun."""
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from support.events.journal_recorder import Open, bit_rot, history, transitions
+from support.programs import eventually
+
+SET_ASIDE = "journal cannot be used: set aside, and a new one begun"
+
+
+def corrupted(path: Path) -> None:
+    """Change as many bytes as a page has, from the second page on."""
+    content = path.read_bytes()
+    start, page = 4200, 4096
+    path.write_bytes(content[:start] + b"\xff" * page + content[start + page :])
+
+
+def emptied_of_tables(path: Path) -> None:
+    """Remove a table."""
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("DROP TABLE lives")
+
+
+def of_a_newer_version(path: Path) -> None:
+    """Set another version of the schema."""
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA user_version = 2")
+
+
+def of_another_program(path: Path) -> None:
+    """Put another database there."""
+    path.unlink(missing_ok=True)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE photographs (taken REAL)")
+
+
+def of_another_class(path: Path) -> None:
+    """Let a life have a field that this version does not know."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("""UPDATE lives SET life = '{"nonsense": 1}' WHERE event_id = 'E7'""")
+
+
+DAMAGES = [
+    corrupted,
+    bit_rot,
+    emptied_of_tables,
+    of_a_newer_version,
+    of_another_program,
+    of_another_class,
+]
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_at_the_start(
+    damage: Callable[[Path], None],
+    folder: Path,
+    start: Open,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Nothing has been read, so the new one begins empty; the old one is kept, and named in the
+    log.
+    """
+    before = start(folder)
+    before.sees(*(f"E{number}" for number in range(40)))
+    before.journal.close()
+    damage(folder / "journal.sqlite")
+    recorder = start(folder)
+    assert recorder.is_up()
+    assert recorder.detected == 0
+    recorder.sees("NEW")
+    assert history(folder) == ["NEW"]
+    (record,) = [each for each in caplog.records if each.levelname == "ERROR"]
+    assert record.message == SET_ASIDE
+    assert len(list(folder.glob("journal.sqlite.set-aside-*"))) == 1
+
+
+def test_only_the_newest_are_kept(folder: Path, start: Open) -> None:
+    """A disk that damages the journal again and again is not filled; what the user has renamed
+    stays.
+    """
+    folder.mkdir()
+    kept = folder / "journal.sqlite.set-aside-for-the-vendor"
+    kept.write_text("a file of the user")
+    moments = [f"20260101T00000{number}.000000" for number in range(5)]
+    for moment in moments:
+        for suffix in ("", "-wal", ".documents"):
+            (folder / f"journal.sqlite.set-aside-{moment}{suffix}").write_text("old")
+    of_another_program(folder / "journal.sqlite")
+    start(folder).sees("NEW")
+    names = {path.name for path in folder.glob("*set-aside*")} - {kept.name}
+    assert kept.exists()
+    assert {name for name in names if "20260101" in name} == {
+        f"journal.sqlite.set-aside-{moment}{suffix}"
+        for moment in moments[3:]
+        for suffix in ("", "-wal", ".documents")
+    }
+    assert len(names) == 2 * 3 + 1, "the one set aside now is a database without other files"
+
+
+@pytest.mark.parametrize("damage", ["damaged", "removed", "replaced", "without logs"])
+def test_in_use(damage: str, folder: Path, start: Open) -> None:
+    """If the file is damaged, removed or replaced while it is in use, the new one has counters,
+    current events and ended events of the lost one, and continues its numbers.
+    """
+    file = folder / "journal.sqlite"
+    recorder = start(folder)
+    recorder.sees("OLD")
+    with (
+        closing(sqlite3.connect(file)) as source,
+        closing(sqlite3.connect(folder / "copy")) as copy,
+    ):
+        source.backup(copy)
+    recorder.after(5).sees("A")
+    if damage == "damaged":
+        emptied_of_tables(file)
+    elif damage == "removed":
+        for path in folder.iterdir():
+            path.unlink()
+    elif damage == "replaced":
+        (folder / "copy").replace(file)
+    else:
+        for suffix in ("-wal", "-shm"):
+            Path(f"{file}{suffix}").unlink()
+    recorder.journal.maintain(recorder.now, lambda: False)
+    recorder.after(5).sees("A", "B")
+    recorder.regains_disk()
+    *_, (last, _) = transitions(folder)
+    assert last == 4, "1 is the beginning of OLD, 2 and 3 that of A and the end of OLD, 4 is B"
+    recorder.journal.close()
+    after = start(folder)
+    assert (after.statistics, after.lives) == (recorder.statistics, recorder.lives)
+
+
+@pytest.mark.parametrize("content", ["'x'", "CAST(x'6AFC' AS TEXT)"])
+def test_one_unreadable_span(content: str, folder: Path, start: Open) -> None:
+    """A span whose content is damaged holds up no other one."""
+    recorder = start(folder)
+    recorder.sees("A", "B")
+    recorder.after(5).sees()
+    count = recorder.journal.spans_queued()
+    with closing(sqlite3.connect(folder / "journal.sqlite")) as connection, connection:
+        newest = "(SELECT max(rowid) FROM spans)"
+        connection.execute(f"UPDATE spans SET span = {content} WHERE rowid = {newest}")  # noqa: S608 - ours
+    recorder.journal.maintain(recorder.now, lambda: False)
+    eventually(lambda: len(recorder.journal.queued_spans(10)) == count - 1, "the others")
+    eventually(lambda: recorder.journal.spans_queued() == count - 1, "it waits no longer")
