@@ -45,6 +45,7 @@ from azure_scheduled_events_exporter.recording.file import RecordedDocument
 from azure_scheduled_events_exporter.snapshot.journal_state import JournalState
 
 _CLOSE_SECONDS: Final = 1.0
+"""For how long :meth:`Journal.close` waits for the thread: the process is about to end."""
 
 OWNER_WAIT_SECONDS: Final = 120.0
 """How long to wait until IMDS has answered whether the journal is this VM's.
@@ -71,6 +72,7 @@ class Journal:
         self._shared = Shared(path, log)
         self._writer: Writer | None = None
         if path is None:
+            # As if the disk had failed after an empty file was read: nobody waits for it.
             self._shared.read = Restored()
             self._shared.problem = "there is no file"
         else:
@@ -146,7 +148,7 @@ class Journal:
             return False
         with self._shared as shared:
             self._vm_id = vm_id
-            if not shared.is_adopted:
+            if not shared.is_adopted:  # adopt() will compare the ids
                 return False
             is_another_vms = self._is_another_vms(shared.remembered)
             if is_another_vms:
@@ -165,6 +167,7 @@ class Journal:
         Returns False while this VM is unknown.
         """
         owner = remembered.vm_id
+        # Ids are compared without case, as Azure compares them.
         if not owner or not self._vm_id or owner.casefold() == self._vm_id.casefold():
             return False
         message = (
@@ -217,9 +220,10 @@ class Journal:
         self._wait_until_written(change)
 
     def _wait_until_written(self, change: int) -> bool:
-        """Wait for the disk as long as anything waits for it; return whether the change is there.
+        """Wait until the change with this number is on disk; return whether it is.
 
-        A journal without a thread writes nothing, and nobody waits for it.
+        The wait has a limit, and ends at once while the disk is known to fail (see ``Shared``). A
+        journal without a thread writes nothing, and nobody waits for it.
         """
         if self._writer is not None and self._writer.is_alive():
             self._shared.wait_until_written(change)
@@ -247,6 +251,7 @@ class Journal:
         ``clock_confirmed``: a clock that is 100 days ahead would empty the journal.
         """
         shared = self._shared
+        # While the disk fails, nothing is removed: the rows would stay, and the queue would grow.
         if not shared.problem and now.monotonic >= self._prune_at and clock_confirmed():
             # A short retention is there to keep the file small.
             self._prune_at = now.monotonic + min(3600.0, self._retention / 2)
@@ -298,7 +303,7 @@ class Journal:
     def inbox(self) -> Inbox:
         """What other processes have written, as of the last look.
 
-        There are no requests while the disk does not work.
+        There are no requests while the disk does not work: :meth:`mark_sent` could not mark them.
         """
         inbox = self._shared.inbox
         return replace(inbox, requests=()) if self._shared.problem else inbox

@@ -72,6 +72,9 @@ def decoded(kind: type[_Value], texts: Iterable[str]) -> Iterator[_Value]:
     """Yield the values of those ``texts`` that fit the class ``kind``.
 
     Another version of this program may have written the others.
+
+    Raises:
+        DamagedTextError: a text is not JSON.
     """
     for text in texts:
         with suppress(CodecError):

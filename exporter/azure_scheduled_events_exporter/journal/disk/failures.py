@@ -38,7 +38,8 @@ def reason(error: Exception) -> str:
 
 def code_of(error: Exception) -> int:
     """Return SQLite's primary result code of ``error``; 0 if it has none."""
-    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
+    extended_code = int(getattr(error, "sqlite_errorcode", 0))
+    return extended_code & 0xFF  # SQLite has the primary code in the lowest byte
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """The journal's file as its exporter uses it: locked, opened, closed after a failure, renamed.
 
-Must not read or write tables (``journal.tables.store``), or decide when to try again
+Must not know which tables there are (``journal.tables.store``), or decide when to try again
 (``journal.thread.writer``).
 
 A file that cannot be read now may be sound. It is renamed only if a check that read all of it has
@@ -118,9 +118,11 @@ class JournalFile:
             self.close_after(error)
             if may_be_damage(error):
                 raise
-        if self.unusable or not self._has_content():
+        if self.unusable or not self._has_content():  # unusable: it could not be renamed yet
             return Restored(problem=problem)
-        self._files = self._found()
+        self._files = (
+            self._found()
+        )  # so that a disk that goes away before the first write is noticed
         with closing(open_to_read(self.path)) as store:
             return Restored(store.restore(), store.inbox(), problem)
 
@@ -174,7 +176,7 @@ class JournalFile:
                 set_aside(self.path, self.unusable, self._log)
             self.unusable = ""
         create(self.path)
-        self._store = open_store(self.path, WRITING, 1.0)
+        self._store = open_store(self.path, WRITING, seconds=1.0)
         self._files = self._found()
         return self._store
 

@@ -2,7 +2,7 @@
 
 The folder may belong to the user of the exporter, who can put links into it. Root would follow such
 a link and write to a file that this user must not write. Must not change who this process is for
-anything but files, nor for another thread: scripts and other programs start as root.
+anything but files, nor for a thread that runs already: scripts and other programs start as root.
 """
 
 import ctypes

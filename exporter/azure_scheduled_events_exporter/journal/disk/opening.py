@@ -80,7 +80,7 @@ def proven_damage(file: Path) -> str:
     """
     for how in (WRITING, _BESIDE_A_WRITER, _COPY):
         try:
-            with closing(open_store(file, how, 1.0, creates=False)) as store:
+            with closing(open_store(file, how, seconds=1.0, creates=False)) as store:
                 store.check()
                 return ""
         except NothingWrittenError:
@@ -104,6 +104,7 @@ def check_may_be_opened(path: Path) -> None:
         with suppress(NothingWrittenError):
             open_to_read(file).close()
     except FAILURES as error:
+        # Any other failure is one of the disk, and says nothing about the file.
         if may_be_damage(error):
             raise ExporterError(
                 f"{file} cannot be used as --journal.path: {reason(error)}"

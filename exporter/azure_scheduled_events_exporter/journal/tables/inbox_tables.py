@@ -1,7 +1,8 @@
 """The tables that commands write and the exporter reads: approval requests, and runs of hooks.
 
-SQL over one connection; every method is one transaction, and raises sqlite3.Error. Must not know
-when a request is sent (``approval``), or how a command is run (``commands.hook``).
+SQL over one connection; every method raises sqlite3.Error, and is one transaction unless it says
+otherwise. Must not know when a request is sent (``approval``), or how a command is run
+(``commands.hook``).
 """
 
 import sqlite3
@@ -86,7 +87,7 @@ class RequestTable:
             self._db.executemany(statement, [(result, number) for number in numbers])
 
     def results(self, numbers: Iterable[int]) -> dict[int, str]:
-        """Return the results of those requests that have one."""
+        """Return the results of those requests that have one, by their numbers."""
         results = dict(
             self._db.execute("SELECT number, result FROM approval_requests WHERE result <> ''")
         )

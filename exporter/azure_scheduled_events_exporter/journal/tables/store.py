@@ -58,7 +58,7 @@ LARGEST_BYTES: Final = 128 << 20
 
 Whoever poses as IMDS could fill the disk otherwise.
 """
-_NUMBERS: Final = 1 << 61
+_LARGEST_NUMBER: Final = 1 << 61
 """A larger number of a transition is damage: nothing counts so far."""
 _STEPS_BETWEEN_LOOKS: Final = 10_000
 """After how many steps of SQLite's machine a check looks whether it is to stop: a millisecond."""
@@ -108,6 +108,11 @@ class Store:
 
     All methods raise sqlite3.Error and then leave the tables as they were; those that read values
     raise ``DamagedTextError`` too.
+
+    Attributes:
+        connection: for what concerns the file as a whole, such as its write-ahead log.
+        requests: the table of approval requests.
+        hook_runs: the table of hooks' runs.
     """
 
     def __init__(self, connection: sqlite3.Connection, *, writes: bool = False) -> None:
@@ -228,8 +233,9 @@ class Store:
         if row is None:
             return Remembered()
         epoch, number, vm_id, statistics, heartbeat = row
+        # A damaged file can have any value in any column.
         types = [type(epoch), type(number), type(vm_id)]
-        if types != [str, int, str] or not 0 <= number < _NUMBERS:
+        if types != [str, int, str] or not 0 <= number < _LARGEST_NUMBER:
             raise NotUsableError(
                 "it is damaged: a value of the table state has the wrong type, or is out of range"
             )
@@ -312,7 +318,7 @@ class Store:
             self._data_version = version
             runs: Sequence[HookRun] = self.hook_runs.all()
             hooks = counted(runs)
-        elif is_written:
+        elif is_written:  # by this connection, which adds no runs of hooks
             runs = before.runs
             hooks = before.hooks
         else:

@@ -54,7 +54,7 @@ class EntryQueue:
             self._bytes += size_of(entry)
         if self._bytes <= MOST_BYTES:
             return False
-        while self._bytes > MOST_BYTES and len(self._waiting) > 1:
+        while self._bytes > MOST_BYTES and len(self._waiting) > 1:  # the newest one always stays
             self._drop_first()
         self._lost_change = self.added
         return True

@@ -140,7 +140,7 @@ class Shared:
             drops = self.queue.put(entries)
             if after is not None:
                 self.remembered = after
-            if drops and self._path is not None:
+            if drops and self._path is not None:  # without a file, old entries are to go
                 self._report_loss(self._path)
             self.wake()
             return self.queue.added
@@ -262,7 +262,7 @@ class Shared:
     def try_at_once(self) -> None:
         """Take note of a failure after which the next attempt is not to wait.
 
-        If the disk had a problem before, it waits nevertheless, as after any failure.
+        If the disk had a problem before, :meth:`wait_for_work` waits nevertheless.
         """
         with self:
             self._has_work = True

@@ -2,7 +2,7 @@
 
 All that can hang or fail because of the disk is done here, and nowhere else. Whatever fails, the
 thread goes on and tries again, so that nothing ends it but :meth:`Shared.end`, or a file that must
-not be used. Must not decide which file is usable (``journal.disk.file``), or know SQL
+not be used. Must not open, lock or rename a file (``journal.disk.file``), or know SQL
 (``journal.tables.store``).
 """
 
@@ -111,7 +111,7 @@ class Writer:
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
                 raise
-            return
+            return  # something else was to be done: the next call begins the check anew
         self._is_checked = True
 
     def _failed(self, error: Exception) -> None:
