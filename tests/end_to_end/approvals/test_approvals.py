@@ -18,12 +18,13 @@ from support.programs import COMMAND, Exporter, environment, fetch
 from trials.trial import polls_on
 
 VMS = tuple(VirtualMachine(f"vmss_{number}", scale_set="vmss") for number in range(5))
-RULES = """\
+AFTER_MINUTES = 10
+RULES = f"""\
 rules:
-  - {name: failover first, match: {event_type: Redeploy}, action: hold}
-  - {name: after a while, match: {event_type: Reboot}, action: approve, after: 10m}
-  - {name: trial, match: {event_type: Freeze}, action: approve, dry_run: true}
-  - {name: real, action: approve}
+  - {{name: failover first, match: {{event_type: Redeploy}}, action: hold}}
+  - {{name: after a while, match: {{event_type: Reboot}}, action: approve, after: {AFTER_MINUTES}m}}
+  - {{name: trial, match: {{event_type: Freeze}}, action: approve, dry_run: true}}
+  - {{name: real, action: approve}}
 """
 
 
@@ -31,8 +32,8 @@ def test_next_poll_follows_at_once(start_exporter: Callable[..., Exporter]) -> N
     """The exporter polls immediately after an approval, at any poll interval."""
     event = PlannedEvent("Reboot", ("vmss_0",), source="User", announced_at=0.0)
     with Simulator(Scenario("once", "A reboot.", VMS, (event,))) as simulator:
-        # Without the name, a first poll that comes before it approves nothing, and the next one is
-        # in an hour.
+        # The VM's name is a flag: a first poll that ends before IMDS has told the name approves
+        # nothing, and the next one is in an hour.
         flags = (
             "--approval.policy",
             "documented",
@@ -67,9 +68,10 @@ def test_every_action(start_exporter: Callable[..., Exporter], tmp_path: Path) -
             simulator.url, "--poll.interval", "300ms", "--approval.policy", str(policy)
         )
         exporter.shows(
-            "the real one", lambda s: s.total("event_approved", event_type="Terminate") == 1
+            "the approval by rule 'real'",
+            lambda s: s.total("event_approved", event_type="Terminate") == 1,
         )
-        polls_on(exporter, 3)
+        polls_on(exporter, 3)  # in which nothing may be approved or logged again
         scrape = exporter.scrape()
         asked = ("events", "--imds.endpoint", simulator.url, "--approval.policy", str(policy))
         table = subprocess.run(
@@ -89,13 +91,13 @@ def test_every_action(start_exporter: Callable[..., Exporter], tmp_path: Path) -
     )
     first_seen = scrape.value("event_first_seen_timestamp_seconds", event_type="Reboot") or 0.0
     ((labels, due),) = scrape.series("event_approval_due_timestamp_seconds", event_type="Reboot")
-    assert due - first_seen == pytest.approx(600, abs=1), labels
+    assert due - first_seen == pytest.approx(AFTER_MINUTES * 60, abs=1), labels
     reasons = {each["event_type"]: each["approval"] for each in shown}
     assert reasons["Redeploy"] == "held by rule 'failover first'"
     assert reasons["Reboot"].startswith("waiting: rule 'after a while' approves it at ")
     assert "held by rule &#x27;failover first&#x27;" in page
     assert "held by rule 'failover first'" in table
-    assert len(exporter.lines("approval held back")) == 2, "each said once"
+    assert len(exporter.lines("approval held back")) == 2, "one line for Redeploy and for Reboot"
     (dry,) = exporter.lines('msg="approval in a dry run: nothing is sent"')
     assert "rule=trial" in dry
     assert "resources=vmss_0,vmss_1" in dry

@@ -23,7 +23,7 @@ rules:
 """
 HELD_BY_TIME = HELD.replace("event_type: Preempt", "notice_left: {at_least: 1m}")
 HELD_BY_RULE = "held by rule 'keep'"
-NEVER_TYPED = (
+NO_TYPE = (
     "IMDS shows no EventType for it, so no rule decides; without approval it begins at NotBefore"
 )
 
@@ -90,7 +90,7 @@ def tells(exporter: Exporter, reason: str) -> None:
 @pytest.mark.parametrize(
     ("missing", "policy", "reason"),
     [
-        ("EventType", HELD, NEVER_TYPED),
+        ("EventType", HELD, NO_TYPE),
         ("NotBefore", HELD_BY_TIME, HELD_BY_RULE),
     ],
 )
@@ -115,10 +115,10 @@ def test_an_event_that_never_had_a_type(
     """No policy approves an event of which nobody knows what it does, and the reason says so."""
     exporter = start(HELD)
     shows(simulator, exporter, event(EventType=None, EventSource="User"))
-    tells(exporter, NEVER_TYPED)
+    tells(exporter, NO_TYPE)
     assert sent(simulator) == 0
     shows(simulator, exporter, event("B", EventType="Reboot", EventSource="User"))
-    assert sent(simulator) == 1
+    assert sent(simulator) == 1, "the same with a type is approved"
 
 
 def test_a_document_without_this_vm(simulator: Simulator, start: Callable[[str], Exporter]) -> None:
@@ -135,7 +135,7 @@ def test_a_document_without_this_vm(simulator: Simulator, start: Callable[[str],
         tells(exporter, "held by rule 'keep'")
     assert sent(simulator) == 0
     shows(simulator, exporter, event("B", Resources=["vm_1"]))
-    assert sent(simulator) == 1
+    assert sent(simulator) == 1, "an event that never named this VM is approved"
 
 
 def test_a_document_that_contradicts_itself(
@@ -146,8 +146,9 @@ def test_a_document_that_contradicts_itself(
     """
     exporter = start("documented")
     freeze = event(EventType="Freeze", DurationInSeconds=5)
-    # Known as a Freeze, and not approved yet.
+    # Known as a Freeze, and not approved yet: Paused is a status that the exporter does not know.
     shows(simulator, exporter, freeze | {"EventStatus": "Paused"})
+    # EventIds that differ in case only are one event.
     both = [freeze, {**freeze, "EventId": "a", "EventType": "Redeploy", "Resources": ["vm_1"]}]
     for document in (both, both[::-1]):
         shows(simulator, exporter, *document)
@@ -179,10 +180,9 @@ def test_rules_by_the_notice_that_is_left(
     clock.set(offset)
     flags = ("--poll.interval", "250ms", "--approval.policy", str(policy))
     exporter = start_exporter(simulator.url, *flags, **clock.environment)
-    early, short = (
-        event(notice=3000, EventType="Freeze"),
-        event("B", notice=200, EventType="Reboot"),
-    )
+    # Rules of 5 minutes: 50 minutes are more, also if the clock is off by an hour; 200 s are less.
+    early = event("A", notice=3000, EventType="Freeze")
+    short = event("B", notice=200, EventType="Reboot")
     shows(simulator, exporter, early, short)
     shown = {
         each["event_id"]: each

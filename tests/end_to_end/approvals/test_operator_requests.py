@@ -31,13 +31,18 @@ from support.events.gate import Gate, HeldPolls, Nameless, Way
 from support.programs import COMMAND, PATIENCE, Exporter, environment, eventually
 from trials.storage.disk import Locked
 
+MAYBE_APPROVED = 3
+"""The exit status of ``approve`` if an approval had no answer."""
+
 
 def test_imds_refuses(
     simulator: Simulator,
     state: Path,
     start_exporter: Callable[..., Exporter],
 ) -> None:
-    """A refusal is printed with the answer of IMDS; nothing is approved or sent twice."""
+    """A refusal is printed with the answer of IMDS, here the gate's "not today". Nothing is
+    approved, and the request is not sent again.
+    """
     with Gate(simulator.url, 409) as gate:
         exporter = start(start_exporter, gate.url, state)
         event_id = event_ids(simulator)["Reboot"]
@@ -51,7 +56,10 @@ def test_imds_refuses(
         assert done.stderr == ""
         gate.treat(Way.PASS)
         polls = exporter.scrape().value("polls_total", outcome="ok") or 0
-        exporter.shows("polls", lambda s: (s.value("polls_total", outcome="ok") or 0) > polls + 6)
+        exporter.shows(
+            "polls in which it could be sent again",
+            lambda s: (s.value("polls_total", outcome="ok") or 0) > polls + 6,
+        )
         assert len(gate.posts) == 1
         assert exporter.scrape().total("event_approved") == 0
         assert exporter.scrape().value("approval_requests_total", outcome="rejected") == 1
@@ -87,15 +95,16 @@ def test_no_answer(
         command = (gate.url, state, event_id, "--yes", "--imds.timeout", "5s")
         done = approve(*command)
         assert (done.returncode, done.stdout.splitlines()[-1]) == (
-            3,
+            MAYBE_APPROVED,
             f"{event_id}: approval without an answer: no whole answer from {gate.url} within 5 s",
         )
         exporter.shows(
-            "its end", lambda s: s.value("approval_requests_total", outcome="error") == 1
+            "the first request has ended",
+            lambda s: s.value("approval_requests_total", outcome="error") == 1,
         )
         done = approve(*command)
         assert (done.returncode, done.stdout.splitlines()[-1]) == (
-            3,
+            MAYBE_APPROVED,
             (
                 f"{event_id}: approval without an answer earlier, then refused: {gate.url} answered"
                 " 409: not today; the cause is unknown"
@@ -135,7 +144,7 @@ def test_imds_is_away(
     state: Path, simulator: Simulator, start_exporter: Callable[..., Exporter]
 ) -> None:
     """After the command has reported a failure, no approval is sent once IMDS is back."""
-    event_ids(simulator)
+    event_ids(simulator)  # waits until the events are announced
     simulator.inject("503")
     done = approve(simulator.url, state, "--all-mine", "--yes")
     assert done.returncode == 1
@@ -218,10 +227,11 @@ def test_requests_expire(
     exporter = start(start_exporter, simulator.url, state)
     event_id = event_ids(simulator)["Reboot"]
     now = time.time()
+    asked_at, expired_at = now - 60, now - 30
     with closing(writable(state)) as store:
-        request = ApprovalRequest(store.current()[event_id], "ada", now - 60, now - 30)
+        request = ApprovalRequest(store.current()[event_id], "ada", asked_at, expired_at)
         store.requests.add([request])
-    eventually(lambda: queued(state) == [], "a result")
+    eventually(lambda: queued(state) == [], "the request has a result")
     nothing_was_sent(simulator, exporter)
 
 
@@ -233,8 +243,9 @@ def test_imds_throttles_every_try(
         start(start_exporter, gate.url, state)
         event_id = event_ids(simulator)["Reboot"]
         with closing(writable(state)) as store:
-            now = time.time()
-            request = ApprovalRequest(store.current()[event_id], "ada", now, now + 3)
+            asked_at = time.time()
+            expires_at = asked_at + 3
+            request = ApprovalRequest(store.current()[event_id], "ada", asked_at, expires_at)
             [number] = store.requests.add([request])
             results = eventually(lambda: store.requests.results([number]), "a result")
         tries = len(gate.posts)
@@ -243,6 +254,8 @@ def test_imds_throttles_every_try(
         assert results == {number: said}
 
 
+# By EventId: what differs between the event that the operator was shown and the one that IMDS shows
+# when the exporter would approve it, and how the result begins. NotBefore is in hours from now on.
 CHANGES: dict[str, tuple[dict[str, object], str]] = {
     "TIME": ({"NotBefore": 2.0}, "not approved: NotBefore was "),
     "VMS": ({"Resources": ["vmss_0", "vmss_1"]}, "not approved: Resources also has vmss_1 now; "),
@@ -254,6 +267,7 @@ CHANGES: dict[str, tuple[dict[str, object], str]] = {
         {"DurationInSeconds": 600},
         "not approved: DurationInSeconds was unknown when you confirmed and is 10m now; ",
     ),
+    # vmss_2 is gone. IMDS may write a VM's name in capitals, and with an underscore before it.
     "FEWER": ({"Resources": ["_VMSS_0"]}, "accepted"),
 }
 
@@ -267,18 +281,17 @@ def test_requests_hold_for_what_was_shown(
     began = time.time()
 
     def document(*changed: str) -> list[dict[str, object]]:
+        """Return an event for each of CHANGES; those in ``changed`` differ as it says."""
         event: dict[str, object] = {
             "EventType": "Reboot",
             "EventStatus": "Scheduled",
             "EventSource": "Platform",
-        }
-        event |= {
             "ResourceType": "VirtualMachine",
             "Description": "",
             "DurationInSeconds": -1,
             "NotBefore": 1.0,
+            "Resources": ["vmss_0", "vmss_2"],
         }
-        event |= {"Resources": ["vmss_0", "vmss_2"]}
         events = [
             {"EventId": name, **event, **(CHANGES[name][0] if name in changed else {})}
             for name in CHANGES

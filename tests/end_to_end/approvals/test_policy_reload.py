@@ -35,11 +35,11 @@ def test_policy_is_read_again(start_exporter: Callable[..., Exporter], tmp_path:
         eventually(lambda: exporter.lines("approval held back"), "the decision to wait")
 
         file.write_text("rules: [{name: go, action: aprove}]\n")
-        [line] = eventually(lambda: exporter.lines("missing or invalid"), "the complaint")
+        [line] = eventually(lambda: exporter.lines("missing or invalid"), "a line: it is invalid")
         assert f"{file}:1" in line
         assert "'aprove' is none of approve, hold" in line
         file.unlink()
-        eventually(lambda: len(exporter.lines("missing or invalid")) == 2, "the complaint")
+        eventually(lambda: len(exporter.lines("missing or invalid")) == 2, "a line: it is missing")
         assert exporter.scrape().total("approval_requests_total", outcome="accepted") == 0
 
         file.write_text(APPROVE)
@@ -47,4 +47,4 @@ def test_policy_is_read_again(start_exporter: Callable[..., Exporter], tmp_path:
         exporter.shows(
             "the approval", lambda s: s.total("approval_requests_total", outcome="accepted") == 1
         )
-        assert len(exporter.lines("missing or invalid")) == 2
+        assert len(exporter.lines("missing or invalid")) == 2, "not one line each poll"

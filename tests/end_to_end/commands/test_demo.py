@@ -43,7 +43,7 @@ def test_flags_of_the_demo(tmp_path: Path) -> None:
 
 def test_all_event_types_move(tmp_path: Path) -> None:
     """The demo prints its addresses, and its metrics move through all five event types."""
-    # Wins over the demo's own default.
+    # A variable wins over the demo's own default, which is a fixed port.
     address = {"AZURE_SCHEDULED_EVENTS_WEB_LISTEN_ADDRESS": "127.0.0.1:0"}
     flags = ("--speed", "600", "--poll.interval", "250ms")
     with Program([COMMAND, "demo", *flags], tmp_path / "demo.log", **address) as demo:
@@ -66,8 +66,9 @@ def test_all_event_types_move(tmp_path: Path) -> None:
                 "Preempt",
                 "Terminate",
             }
-            # At this speed, many states pass between two scrapes of a busy machine; counters
-            # keep them.
+            # Starts are scraped as counters: at this speed, many states pass between two scrapes
+            # of a busy machine. Of starts, three types are enough: a state too short to be polled
+            # is not counted.
             return announced and len(counted["started"]) >= 3 and all(seen.values())
 
         eventually(look, f"all five event types; seen {seen}", 90)
@@ -76,7 +77,7 @@ def test_all_event_types_move(tmp_path: Path) -> None:
 
 
 def happened(simulator: str) -> int:
-    """Return how many lines the command had to print: what the simulator has played so far."""
+    """Return how many steps of events the simulator has played; the command prints each."""
     return len(json.loads(fetch(f"{simulator}/simulator/record").body)["record"])
 
 
@@ -97,7 +98,7 @@ def test_reader_that_has_gone(arguments: tuple[str, ...]) -> None:
         simulator = next(filter(None, (re.search(address, line) for line in running.stdout)))[1]
         running.stdout.close()
         before = happened(simulator)
-        eventually(lambda: happened(simulator) > before + 2, "events that nobody reads of")
+        eventually(lambda: happened(simulator) > before + 2, "lines that nobody reads")
         running.terminate()
         assert running.wait(PATIENCE) == 0
         assert running.stderr

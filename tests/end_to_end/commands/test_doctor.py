@@ -15,6 +15,9 @@ from support.doctor.monitoring_faults import MONITORING_FAULTS
 from support.programs import COMMAND, environment, eventually
 from support.servers.certificates import Authority
 
+FEWEST_CHECKS = 28
+"""Findings about a healthy chain; fewer would mean that a part was left out."""
+
 
 @pytest.fixture(scope="module")
 def chain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chain]:
@@ -28,11 +31,11 @@ def test_healthy_chain(chain: Chain) -> None:
     report = doctor(chain.flags)
     assert report.complaints == [], report.complaints
     assert report.status == 0, report.output
-    assert len(report.findings) >= 28
+    assert len(report.findings) >= FEWEST_CHECKS
 
 
 def test_no_journal(chain: Chain) -> None:
-    """Where there is no journal, nobody is told of a damaged one."""
+    """A folder without a journal is wrong, and the hint does not call the journal damaged."""
     (found,) = doctor({**chain.beyond, "journal.path": str(chain.new_folder())}).of(
         "journal-content"
     )
@@ -41,7 +44,9 @@ def test_no_journal(chain: Chain) -> None:
 
 
 def test_lines_for_people(chain: Chain) -> None:
-    """The report has a heading for each part, a mark and a sentence for each check, and a sum."""
+    """The report has a heading for each part, a mark and a sentence for each check, and a last line
+    with the number of checks by result.
+    """
     given = [part for name, value in chain.flags.items() for part in (f"--{name}", value or "")]
     done = subprocess.run(
         [COMMAND, "doctor", *given], env=environment(), capture_output=True, text=True, check=False
@@ -81,7 +86,7 @@ def test_an_exporter_with_tls(chain: Chain) -> None:
         flags = {**chain.beyond, "web.listen-address": address, "web.config.file": str(web)}
         report = eventually(
             lambda: doctor(flags),
-            "the first poll",
+            "the exporter's first poll",
             until=lambda found: found.is_ok("exporter-polls"),
         )
     assert report.is_ok("served", "certificate"), report.output
@@ -109,26 +114,26 @@ def test_a_private_certificate_and_a_password(chain: Chain) -> None:
             "web.listen-address": f"127.0.0.1:{exporter.port}",
             "web.config.file": str(web),
         }
-        (closed,) = doctor(flags).of("exporter")
+        (without_password,) = doctor(flags).of("exporter")
         (distrusted,) = doctor(
             {**flags, "exporter": f"https://me:sesame@127.0.0.1:{exporter.port}"}
         ).of("served")
-        told = eventually(
+        with_file = eventually(
             lambda: doctor({**flags, "exporter.http-config.file": str(http)}),
-            "the first poll",
+            "the exporter's first poll",
             until=lambda found: found.is_ok("exporter-polls"),
         )
-    assert "--exporter.http-config.file" in closed["hint"]
+    assert "--exporter.http-config.file" in without_password["hint"]
     assert "certificate verify failed" in distrusted["sentence"]
     for needed in ("--exporter.http-config.file", "ca_file", "server_name"):
         assert needed in distrusted["hint"]
-    assert "systemctl status" not in distrusted["hint"]
-    assert told.is_ok("served"), told.output
+    assert "systemctl status" not in distrusted["hint"], "the exporter runs: no advice to look"
+    assert with_file.is_ok("served"), with_file.output
 
 
 def test_nothing_is_changed(chain: Chain) -> None:
-    """The journal of an exporter that does not run has the same files, with the same content,
-    before and after.
+    """``doctor`` leaves the journal of an exporter that does not run as it is: the same files with
+    the same content.
     """
     folder = chain.new_folder()
     with chain.extra:

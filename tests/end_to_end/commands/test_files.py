@@ -9,6 +9,7 @@ import pytest
 from support.programs import COMMAND, PATIENCE, environment
 
 NOWHERE = "http://127.0.0.1:1"
+# What can be given a file: a command line, in which {} is the file.
 FILES = {
     "env-file": ("check-config", "--env-file", "{}"),
     "config.file": ("check-config", "--config.file", "{}"),
@@ -57,6 +58,7 @@ def test_a_pipe(name: str, pipe: str) -> None:
     assert_refused(name, pipe)
 
 
+# A scenario is a file only if its name ends in .yaml, .yml or .json, or if it is a regular file.
 @pytest.mark.parametrize("name", [name for name in FILES if name != "scenario"])
 def test_a_device(name: str) -> None:
     """A device that never ends is refused at once, whatever it was given as."""
@@ -66,7 +68,7 @@ def test_a_device(name: str) -> None:
 def assert_refused(name: str, path: str) -> None:
     """A command that is given ``path`` as the file ``name`` ends with one line that says why."""
     done = run(COMMAND, *(each.format(path) for each in FILES[name]))
-    assert done.returncode in {1, 2}
+    assert done.returncode in {1, 2}, "2 for a setting, 1 for what a command works on"
     assert done.stdout == ""
     [line] = done.stderr.splitlines()
     assert f"{path}: is a pipe or a device: name a regular file" in line

@@ -4,6 +4,7 @@ it is closed.
 
 import os
 import re
+import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,6 +20,9 @@ from support.programs import COMMAND, PATIENCE, Exporter, Scrape, environment, e
 from support.servers.http_peer import Peer
 
 FULL = f"{NAME}: standard output cannot be written: No space left on device\n"
+SIGPIPE_STATUS = 128 + signal.SIGPIPE
+DETECTED = 60
+"""Events of one document: their lines of the log are longer than the pipe of 4 KiB holds."""
 
 
 def buffering() -> dict[str, str]:
@@ -85,13 +89,13 @@ def is_ready(port: int) -> bool:
 
 
 def test_nobody_reads(arguments: dict[str, list[str]], subtests: pytest.Subtests) -> None:
-    """A command whose reader has ended ends as other programs do, with 128 + SIGPIPE, and reports
-    no success.
+    """A command whose reader has ended ends without a message and with the status that a shell
+    shows for SIGPIPE.
     """
     for name, given in arguments.items():
         with subtests.test(name), unread() as output:
             done = run(given, output)
-            assert (done.returncode, done.stderr) == (141, "")
+            assert (done.returncode, done.stderr) == (SIGPIPE_STATUS, "")
 
 
 def test_no_space(arguments: dict[str, list[str]]) -> None:
@@ -99,6 +103,7 @@ def test_no_space(arguments: dict[str, list[str]]) -> None:
     with Path("/dev/full").open("w") as output:
         done = run(arguments["history"], output.fileno())
     assert (done.returncode, done.stderr) == (1, FULL)
+    # `>&-` closes the standard output of the command.
     shell = ["sh", "-c", 'exec "$@" >&- <&-', "sh", COMMAND, *arguments["events"]]
     done = subprocess.run(
         shell, env=buffering(), capture_output=True, text=True, timeout=60, check=False
@@ -148,10 +153,12 @@ def test_log_that_is_read_too_late(simulator: Simulator) -> None:
         assert running.stderr
         try:
             eventually(lambda: is_ready(port), "the exporter is ready")
-            simulator.set_document([event(f"E{number}") for number in range(60)])
+            simulator.set_document([event(f"E{number}") for number in range(DETECTED)])
             eventually(
-                lambda: detected() == 60, "it shows the events, each of which is a line of its log"
+                lambda: detected() == DETECTED,
+                "it shows the events, each of which is a line of its log",
             )
+            # Read what the pipe holds now, without waiting for more; the rest at its end below.
             os.set_blocking(running.stderr.fileno(), False)
             log = running.stderr.read()
             os.set_blocking(running.stderr.fileno(), True)
@@ -165,5 +172,6 @@ def test_log_that_is_read_too_late(simulator: Simulator) -> None:
         for line in lines
         for number in re.findall(r'lines of this log were lost.*" lines=(\d+)$', line)
     ]
-    assert sum(lost) + sum("event detected" in line for line in lines) >= 60
+    # More, if a line that is not about an event was lost, too.
+    assert sum(lost) + sum("event detected" in line for line in lines) >= DETECTED
     assert all(re.match(r"ts=\S+Z level=[a-z]+ msg=", line) for line in lines), "each line is whole"

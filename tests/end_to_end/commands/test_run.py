@@ -31,8 +31,8 @@ def test_address_in_use(simulator: Simulator) -> None:
 def test_settings_hold(
     simulator: Simulator, start_exporter: Callable[..., Exporter], tmp_path: Path
 ) -> None:
-    """A flag wins over its variable, that over the unit's environment file, then the file, then
-    the default.
+    """A flag wins over its variable, that over the unit's environment file, then the configuration
+    file, then the default.
 
     A misspelled variable, and a flag that is written twice with different values, cause a
     warning.
@@ -40,9 +40,11 @@ def test_settings_hold(
     file, unit = tmp_path / "config.yml", tmp_path / "environment"
     file.write_text(
         "poll: {interval: 7s}\ninstance.name: from-file\nweb.telemetry-path: /from-file\n"
+        "approval.policy: documented\n"
     )
     unit.write_text(
-        'AZURE_SCHEDULED_EVENTS_POLL_INTERVAL=9s\nAZURE_SCHEDULED_EVENTS_JOURNAL_RETENTION="36h"\n'
+        "AZURE_SCHEDULED_EVENTS_POLL_INTERVAL=9s\n"
+        "AZURE_SCHEDULED_EVENTS_WEB_TELEMETRY_PATH=/from-unit\n"
     )
     exporter = start_exporter(
         simulator.url,
@@ -58,10 +60,11 @@ def test_settings_hold(
         AZURE_SCHEDULED_EVENTS_POLL_INTERVALL="5s",
         AZURE_SCHEDULED_EVENTS_EXPORTER_SERVICE_HOST="10.0.0.1",  # Kubernetes' own
     )
-    assert fetch(f"{exporter.url}/metrics").status == 404
-    scrape = Scrape(fetch(f"{exporter.url}/from-file").body.decode())
-    assert scrape.value("poll_interval_seconds") == 3
+    scrape = Scrape(fetch(f"{exporter.url}/from-unit").body.decode())
+    assert scrape.value("poll_interval_seconds") == 3, "the variable's"
     assert len(scrape.series("instance_info", vm_name="from-flag")) == 1
+    assert fetch(f"{exporter.url}/metrics").status == 404, "the default of the path"
+    assert scrape.series("approval_policy_info", policy="documented"), "the file alone names it"
     [line] = exporter.lines("unknown environment variable")
     assert "level=warning" in line
     assert "did you mean AZURE_SCHEDULED_EVENTS_POLL_INTERVAL?" in line

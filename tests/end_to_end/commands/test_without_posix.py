@@ -2,6 +2,7 @@
 (``without_posix.py``).
 """
 
+import itertools
 import json
 import re
 import signal
@@ -20,11 +21,12 @@ from support.paths import TESTS
 from support.programs import PATIENCE, Program, Scrape, environment, eventually, fetch
 
 WINDOWS = [sys.executable, str(TESTS / "support" / "without_posix.py")]
-CTRL_BREAK = signal.SIGUSR1  # what stands in for it there
+CTRL_BREAK = signal.SIGUSR1  # ``without_posix.py`` takes it for Windows' Ctrl-Break
 VM = "vmss_0"
 (SHIPPED,) = find("live-migration")
 QUIET = replace(SHIPPED, name="quiet", events=())
-# It stays Started for minutes, in which the exporter has started again on the busiest machine.
+# Announced at once, and Started 10 s later. It stays Started for minutes, in which the exporter has
+# started again on the busiest machine.
 MIGRATION = replace(SHIPPED, events=(replace(SHIPPED.events[0], announced_at=0.0, notice=10.0),))
 NAME = "azure-scheduled-events-exporter"
 Run = Callable[..., Program]
@@ -41,10 +43,10 @@ def simulator() -> Iterator[Simulator]:
 def run(tmp_path: Path) -> Iterator[Run]:
     """Start the program, ``run("simulate", …)``; it ends with the test."""
     with ExitStack() as stack:
-        count = iter(range(10))
+        numbers = itertools.count()
 
         def start(*arguments: str) -> Program:
-            output = tmp_path / f"{next(count)}.log"
+            output = tmp_path / f"{next(numbers)}.log"
             return stack.enter_context(
                 Program([*WINDOWS, *arguments], output, PROGRAMDATA=str(tmp_path))
             )
@@ -137,16 +139,18 @@ def test_live_migration(simulator: Simulator, run: Run, tmp_path: Path) -> None:
     ]
     with closing(sqlite3.connect(tmp_path / NAME / "journal.sqlite")) as journal:
         boots = set(re.findall(r"booted-\d+", "\n".join(journal.iterdump())))
-    assert 1 <= len(boots) <= 2  # a boot on the border of two half minutes has two names
+    # The journal names a boot by its time, rounded to half minutes: both starts have the same name,
+    # unless the boot was on the border of two half minutes.
+    assert 1 <= len(boots) <= 2
 
 
 def test_commands(simulator: Simulator, tmp_path: Path) -> None:
-    """The other commands work, too."""
+    """``check-config``, ``events`` and ``assets export`` work, and ``run`` names an address in
+    use.
+    """
     checked = done(tmp_path, "check-config", "--poll.interval", "5s")
-    assert (checked.returncode, "poll.interval: 5s   [--poll.interval]" in checked.stdout) == (
-        0,
-        True,
-    )
+    assert checked.returncode == 0, checked.stderr
+    assert "poll.interval: 5s   [--poll.interval]" in checked.stdout
     events = done(tmp_path, "events", "--imds.endpoint", simulator.url, "--json")
     assert events.returncode == 0, events.stderr
     assert json.loads(events.stdout)["up"]

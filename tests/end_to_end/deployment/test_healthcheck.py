@@ -28,8 +28,8 @@ def check(**variables: str) -> str:
 
 
 def test_plain(simulator: Simulator, start_exporter: Start, tmp_path: Path) -> None:
-    """It finds the exporter by the environment or by the configuration file, and reports if there
-    is none.
+    """The check finds the exporter by the environment or by the configuration file, and reports if
+    there is none.
     """
     exporter = start_exporter(simulator.url)
     assert not check(WEB_LISTEN_ADDRESS=f":{exporter.port}")

@@ -22,8 +22,16 @@ from support.programs import Exporter, environment, eventually
 Start = Callable[..., Exporter]
 
 NOBODY = 65534
+"""The uid and gid of the account ``nobody``."""
 
+# Bits of the capability sets in /proc/PID/status, as <linux/capability.h> numbers them.
+CAP_DAC_OVERRIDE = 1 << 1
+CAP_DAC_READ_SEARCH = 1 << 2
+CAP_SETGID = 1 << 6
+CAP_SETUID = 1 << 7
+CAP_NET_BIND_SERVICE = 1 << 10
 
+# What the program imports without traces, under which it runs here.
 LIBRARIES = (
     "bcrypt",
     "certifi",
@@ -126,9 +134,8 @@ def test_root_without_a_user_has_few_powers(start: Start, folder: Path) -> None:
     )
     found = status(exporter)
     assert exporter.scrape().value("journal_up") == 1
-    file_access = 1 << 1  # CAP_DAC_OVERRIDE
-    assert int(found["CapEff"], 16) == file_access
-    assert int(found["CapPrm"], 16) == file_access
+    assert int(found["CapEff"], 16) == CAP_DAC_OVERRIDE
+    assert int(found["CapPrm"], 16) == CAP_DAC_OVERRIDE
     assert found["NoNewPrivs"] == "1"
 
 
@@ -147,7 +154,9 @@ def test_root_writes_the_journal_of_another_user_as_that_user(start: Start, fold
     assert exporter.scrape().value("journal_up") == 1
     assert "journal cannot be written" not in exporter.log
     assert {each.stat().st_uid for each in state.iterdir()} == {NOBODY}
-    assert int(status(exporter)["CapEff"], 16) == 1 << 1 | 1 << 2 | 1 << 6 | 1 << 7
+    become_the_owner = CAP_SETGID | CAP_SETUID
+    file_access = CAP_DAC_OVERRIDE | CAP_DAC_READ_SEARCH
+    assert int(status(exporter)["CapEff"], 16) == file_access | become_the_owner
 
 
 def test_root_becomes_the_user_that_is_named(start: Start, folder: Path) -> None:
@@ -163,14 +172,15 @@ def test_root_becomes_the_user_that_is_named(start: Start, folder: Path) -> None
     found = status(exporter)
     assert exporter.scrape().value("journal_up") == 1
     assert exporter.scrape().series("process_open_fds")
+    # The real, effective, saved and file system's id.
     assert found["Uid"].split() == found["Gid"].split() == [str(NOBODY)] * 4
     assert (found["Groups"], int(found["CapEff"], 16), int(found["CapPrm"], 16)) == ("", 0, 0)
     assert {each.stat().st_uid for each in (state, *state.iterdir())} == {NOBODY}
 
 
 def test_a_journal_of_root_is_handed_over(start: Start, folder: Path) -> None:
-    """A journal begun as root continues under the user, also in the folder of packages and
-    units.
+    """A journal begun as root continues under the user, also in a folder with the name that
+    packages and units give it.
     """
     state = folder / "azure-scheduled-events-exporter"
     exporter = start("--journal.path", str(state), log="first")
@@ -199,8 +209,8 @@ def test_a_disk_that_hangs_holds_up_no_change_of_the_user(start: Start, folder: 
 
 
 def test_files_of_others_stay_theirs(start: Start, folder: Path) -> None:
-    """Only the journal's files change their owner, not other files in the folder or targets of
-    links.
+    """Of a journal ``events.db``, only its own files change their owner: no other file in the
+    folder, and no target of a symbolic or hard link that is named as one of its files.
     """
     state = folder / "state"
     state.mkdir()
@@ -216,7 +226,9 @@ def test_files_of_others_stay_theirs(start: Start, folder: Path) -> None:
 
 
 def test_a_low_port_is_the_one_power_that_is_kept(start: Start) -> None:
-    """A port below 1024 is listened on all the same, as the user that is named."""
+    """As the user that is named, the exporter listens on a port below 1024, and keeps only the
+    capability for that.
+    """
     flags = (
         "--web.listen-address",
         "127.0.0.9:619",
@@ -227,15 +239,15 @@ def test_a_low_port_is_the_one_power_that_is_kept(start: Start) -> None:
     )
     exporter = start(*flags)
     exporter.wait_for_line("msg=listening")
-    assert int(status(exporter)["CapEff"], 16) == 1 << 10
+    assert int(status(exporter)["CapEff"], 16) == CAP_NET_BIND_SERVICE
 
 
 def refusal(site: Path, user: str, become: str = "") -> subprocess.CompletedProcess[str]:
-    """Run with ``--process.user``, perhaps as somebody who is not root."""
+    """Start ``run --process.user USER``; ``become`` is a statement that gives up root before."""
     imports = (
         "import os, sys",
         "from azure_scheduled_events_exporter.commands import cli",
-        # before the account that may not read it
+        # Imported as root: after ``become``, the process may not be able to read the program.
         "from azure_scheduled_events_exporter.service import daemon",
     )
     parts = (*imports, become, "sys.exit(cli.main())")

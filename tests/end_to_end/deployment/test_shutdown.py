@@ -90,7 +90,9 @@ def test_nohup(simulator: Simulator, start_exporter: Start) -> None:
     """Started by nohup, it outlives the end of its terminal."""
     exporter = start_exporter(simulator.url, "--poll.interval", "250ms", command=("nohup", COMMAND))
     exporter.process.send_signal(signal.SIGHUP)
-    exporter.shows("more polls", lambda now: (now.value("polls_total", outcome="ok") or 0) > 4)
+    exporter.shows(
+        "polls after the signal", lambda now: (now.value("polls_total", outcome="ok") or 0) > 4
+    )
     assert_ends(exporter, signal.SIGTERM)
 
 
@@ -108,6 +110,6 @@ def test_during_the_first_request(start_exporter: Start) -> None:
         exporter = start_exporter(simulator.url)
         eventually(
             lambda: any(seen.path.endswith("scheduledevents") for seen in simulator.requests),
-            "a poll",
+            "the first request, which has no answer yet",
         )
         assert_ends(exporter, signal.SIGTERM)

@@ -1,7 +1,6 @@
 """The notifications that the exporter sends to systemd or a compatible service manager."""
 
 import socket
-import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
@@ -12,8 +11,10 @@ from azure_scheduled_events_exporter.simulator import Simulator
 from support.programs import Exporter, eventually, fetch
 from support.quiet import QUIET
 
-# Seconds; there are four pings in that time, and none once polling is late by half of it.
 WATCHDOG = 2.0
+"""Seconds after which systemd would restart the exporter, which pings four times in that time."""
+PINGS_OVER_WATCHDOG = 6
+"""Pings that together take longer than the watchdog waits."""
 STARTING = (
     "IMDS has not answered yet (the first answer may take two minutes), it is unknown whether there"
     " are events"
@@ -22,14 +23,13 @@ Start = Callable[..., Exporter]
 
 
 class Manager:
-    """A service manager as far as it listens."""
+    """The socket of a service manager: what the exporter tells it, line by line."""
 
     def __init__(self, path: Path) -> None:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._socket.bind(str(path))
         self._socket.setblocking(False)  # noqa: FBT003 - its name says it
         self.lines: list[str] = []
-        self.fed_at = 0.0
         self.environment = {"NOTIFY_SOCKET": str(path), "WATCHDOG_USEC": str(int(WATCHDOG * 1e6))}
 
     def close(self) -> None:
@@ -41,8 +41,6 @@ class Manager:
         with suppress(BlockingIOError):
             while True:
                 self.lines += self._socket.recv(65536).decode().split("\n")
-                if "WATCHDOG=1" in self.lines[-3:]:
-                    self.fed_at = time.monotonic()
         return sum(one.startswith(line) for one in self.lines)
 
 
@@ -70,9 +68,9 @@ def test_ready_when_the_port_answers(
 @pytest.mark.parametrize(
     ("fault", "status"),
     [
-        # That was the last word: it still waits for the next answer.
+        # The question is still open, so the status is that of the last answer.
         ("timeout", "IMDS answers, no events"),
-        ("throttle", "IMDS gives no valid answer since 2"),
+        ("throttle", "IMDS gives no valid answer since 2"),  # the first digit of the year
     ],
 )
 def test_failing_imds_is_no_reason(
@@ -89,10 +87,10 @@ def test_failing_imds_is_no_reason(
         eventually(lambda: len(simulator.requests) > asked, "a question that fails")
         fed = manager.heard("WATCHDOG=1")
         eventually(
-            lambda: manager.heard("WATCHDOG=1") > fed + 6,
+            lambda: manager.heard("WATCHDOG=1") > fed + PINGS_OVER_WATCHDOG,
             "pings for longer than the watchdog waits",
         )
-        eventually(lambda: manager.heard(f"STATUS={status}"), "the status of the last answer")
+        eventually(lambda: manager.heard(f"STATUS={status}"), "the status with this fault")
 
 
 def test_its_end_is_notified(manager: Manager, start_exporter: Start) -> None:

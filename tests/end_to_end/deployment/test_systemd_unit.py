@@ -43,7 +43,9 @@ def test_sandbox_as_good_as_promised() -> None:
 
 
 def test_no_user_namespace() -> None:
-    """The unit needs no user namespace: security baselines forbid them, and 217/USER has no end."""
+    """The unit needs no user namespace: security baselines forbid them, and systemd then ends a
+    unit with status 217/USER at each start. The page explains that status.
+    """
     assert not re.search("(?m)^PrivateUsers=", UNIT.read_text())
     assert "217/USER" in (ROOT / "docs/systemd.md").read_text()
 
@@ -68,7 +70,8 @@ def test_example_of_the_environment() -> None:
     """Every variable in the example is one that the exporter knows."""
     known = {setting.environment for setting in SETTINGS} | {"AZURE_SCHEDULED_EVENTS_CONFIG_FILE"}
     named = re.findall(r"^#?([A-Z_]+)=\S+$", EXAMPLE.read_text(), re.MULTILINE)
-    assert len(named) == len(re.findall(r"^[^=\n]+=", EXAMPLE.read_text(), re.MULTILINE))
+    settings = re.findall(r"^[^=\n]+=", EXAMPLE.read_text(), re.MULTILINE)
+    assert len(named) == len(settings), "each line with a setting is one that was recognized"
     assert set(named) <= known
 
 
@@ -81,6 +84,8 @@ StandardOutput=append:/run/exporter.log
 StandardError=append:/run/exporter.log
 """
 ENDPOINT = "127.0.0.1:9169"
+"""Where the simulator listens in the box."""
+# Each way to write a value that systemd.exec(5) has for EnvironmentFile=.
 ODD_VARIABLES = r"""
 ; a comment
   ODD_SPACE =  one  two \t
@@ -113,6 +118,7 @@ def box(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Box]:
 
 
 boxed = pytest.mark.parametrize("machine", ["namespaces"] if is_possible() else [])
+"""Runs a test once, or skips it on a machine that refuses a process its own namespaces."""
 
 
 @boxed
@@ -142,13 +148,17 @@ def test_environment_file_is_read_alike(box: Box, machine: str) -> None:
     listed = box.run("cat", f"/proc/{box.shown('MainPID')}/environ").split("\0")
     by_systemd = {name: value for name, _, value in (each.partition("=") for each in listed)}
     read = {name: value for name, (value, _) in load(file).items()}
-    assert len(read) == len(set(re.findall("ODD_[A-Z]+", ODD_VARIABLES))) + 1, machine
+    odd = set(re.findall("ODD_[A-Z]+", ODD_VARIABLES))
+    assert read.keys() == {*odd, "AZURE_SCHEDULED_EVENTS_IMDS_ENDPOINT"}, machine
     assert read == {name: by_systemd[name] for name in read}
 
 
 @boxed
 def test_addresses_that_are_let_in(box: Box, machine: str) -> None:
-    """A scraper in a private network is answered, one with a public address is not."""
+    """A scraper with an address of a private network is answered, one with a public address is not.
+
+    The box has both addresses, so that a request to one of them also comes from it.
+    """
     answers = {
         address: box.status(f"http://{address}:10169/metrics")
         for address in ("10.1.2.3", "203.0.113.1")
@@ -176,10 +186,10 @@ def test_mistake_in_the_settings(box: Box, machine: str) -> None:
     before = file.read_text()
     file.write_text("AZURE_SCHEDULED_EVENTS_POLL_INTERVAL=never\n")
     box.run("systemctl", "restart", UNIT.name, check=False)
-    stopped = ("activating", "2")
+    waits_after_status_2 = ("activating", "2")
     eventually(
-        lambda: (box.shown("ActiveState"), box.shown("ExecMainStatus")) == stopped,
-        f"its end, with {machine}",
+        lambda: (box.shown("ActiveState"), box.shown("ExecMainStatus")) == waits_after_status_2,
+        f"the wait for the next start, with {machine}",
     )
     mistake = "AZURE_SCHEDULED_EVENTS_POLL_INTERVAL: 'never' is no duration"
     eventually(lambda: box.log.count(mistake) > 1, "a second start")

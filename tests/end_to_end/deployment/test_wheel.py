@@ -45,18 +45,20 @@ def test_the_long_description_stands_alone(installed: Path) -> None:
     """
     (metadata,) = installed.glob("*.dist-info/METADATA")
     text = metadata.read_text()
-    targets = re.findall(r"\]\(([^)]+)\)", text.partition("\n\n")[2])
-    assert len(targets) > 20
+    description = text.partition("\n\n")[2]  # after the headers
+    targets = re.findall(r"\]\(([^)]+)\)", description)
+    assert len(targets) > 20, "the links of the description are found"
     assert [target for target in targets if not target.startswith("https://")] == []
     places = [
         re.fullmatch(rf"https://[^/]+/{OURS}/{OURS}/(?:blob/)?v{__version__}/([^#]*)(#.*)?", target)
         for target in targets
     ]
     ours = [place[1] for place in places if place]
-    assert len(ours) > 20
+    assert len(ours) > 20, "most of them are ours"
     assert [path for path in ours if not (ROOT / path).exists()] == []
     assert "Project-URL: Issues, https://" in text
-    assert "Windows" not in "".join(re.findall(r"(?m)^Classifier: .*", text))
+    classifiers = re.findall(r"(?m)^Classifier: .*", text)
+    assert "Windows" not in "".join(classifiers), "it is not tested on Windows"
 
 
 def program(site: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -119,6 +121,7 @@ def test_a_fleet_installs_a_wheel_that_no_index_has(
             if place == "address"
             else str(wheel.parent)
         )
+        # pip has nothing but the wheel: no index, no libraries.
         only = {
             "PIP_CONFIG_FILE": os.devnull,
             "PIP_NO_INDEX": "1",

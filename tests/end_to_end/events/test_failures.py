@@ -27,8 +27,8 @@ def reboot(not_before: float) -> dict[str, object]:
 _BY_THE_SECOND = {"event_seconds_until_not_before", "event_seen_timestamp_seconds"}
 
 
-def settled(scrape: Scrape) -> dict[str, list[tuple[dict[str, str], float]]]:
-    """Return all that is known about events, without what changes by the second."""
+def about_events(scrape: Scrape) -> dict[str, list[tuple[dict[str, str], float]]]:
+    """Return all series about events, but for those that change by the second."""
     return {
         name: samples
         for name, samples in scrape.samples.items()
@@ -44,6 +44,11 @@ def settled(scrape: Scrape) -> dict[str, list[tuple[dict[str, str], float]]]:
     }
 
 
+def outcomes(scrape: Scrape) -> set[str]:
+    """Return the outcomes that polls have had."""
+    return {labels["outcome"] for labels, value in scrape.series("polls_total") if value}
+
+
 def has_polled(scrape: Scrape) -> bool:
     """Whether the event is known and the poll that found it has ended."""
     return (
@@ -51,6 +56,7 @@ def has_polled(scrape: Scrape) -> bool:
     )
 
 
+# Each fault of the simulator, and the outcome as which its polls are counted.
 FAULTS = {
     "400": "http_error",
     "500": "http_error",
@@ -81,7 +87,11 @@ def test_failures_in_mid_event(
 def _fails_and_recovers(
     simulator: Simulator, exporter: Exporter, fault: str, outcome: str, not_before: float
 ) -> None:
-    before, said = exporter.scrape(), len(exporter.log)
+    """Let two polls fail by ``fault``, and then IMDS answer again; compare before, during and
+    after.
+    """
+    before = exporter.scrape()
+    logged_before = len(exporter.log)
     assert before.value("up") == 1
     simulator.inject(fault)
     failed = (before.value("polls_total", outcome=outcome) or 0) + 2
@@ -91,7 +101,7 @@ def _fails_and_recovers(
     during = exporter.scrape()
     assert during.value("up") == 0
     assert during.value("pending", event_type="Reboot", scope="self") == 1
-    assert settled(during) == settled(before)
+    assert about_events(during) == about_events(before)
     seen = during.value("event_seen_timestamp_seconds", **KEY, kind="announced")
     exporter.shows(
         "one more failed poll",
@@ -100,23 +110,21 @@ def _fails_and_recovers(
     assert exporter.scrape().value("event_seen_timestamp_seconds", **KEY) == seen
     left = during.value("event_seconds_until_not_before", **KEY)
     assert left == pytest.approx(not_before - time.time(), abs=10)
-    others = {labels["outcome"] for labels, value in during.series("polls_total") if value}
-    assert others - {
-        labels["outcome"] for labels, value in before.series("polls_total") if value
-    } <= {outcome}
+    assert outcomes(during) - outcomes(before) <= {outcome}, "counted as nothing else"
     succeeded = during.value("last_success_timestamp_seconds") or 0
     assert 0 < succeeded < time.time()
     simulator.heal()
     after = exporter.shows("recovery", lambda now: now if now.value("up") == 1 else None)
     assert after
     assert (after.value("last_success_timestamp_seconds") or 0) > succeeded
-    assert settled(after) == settled(before)
+    assert about_events(after) == about_events(before)
     assert (after.value("event_seen_timestamp_seconds", **KEY) or 0) > (seen or 0)
     eventually(
-        lambda: "IMDS answers again" in exporter.log[said:], "the end of the failure in the log"
+        lambda: "IMDS answers again" in exporter.log[logged_before:],
+        "the end of the failure in the log",
     )
     # One line when it began and one when it ended, however many polls failed.
-    first, last = (line for line in exporter.log[said:].splitlines() if "IMDS" in line)
+    first, last = (line for line in exporter.log[logged_before:].splitlines() if "IMDS" in line)
     assert f"outcome={outcome}" in first
     assert 'msg="IMDS poll failed"' in first
     assert 'msg="IMDS answers again"' in last

@@ -43,7 +43,9 @@ def started(simulator: Simulator, exporter: Exporter) -> None:
 def test_a_pause_longer_than_announced(
     simulator: Simulator, start_exporter: Start, harmless_below: str
 ) -> None:
-    """Announced as 1 s, the VM stands still for 3 s: told, unless the settings call it harmless."""
+    """A Freeze that is announced as 1 s pauses the VM for 3 s: ``event_paused_longer_seconds``
+    shows it, unless ``--freeze.harmless-below`` is longer than the pause.
+    """
     exporter = start_exporter(simulator.url, *POLL, "--freeze.harmless-below", harmless_below)
     started(simulator, exporter)
     assert exporter.scrape().value("event_info", kind="harmless") == 1

@@ -21,6 +21,7 @@ LEFT = ("cancelled", "lost", "withdrawn")
 LENGTH = 10.0  # seconds that a scenario takes here
 Start = Callable[..., Exporter]
 Lives = dict[str, tuple[tuple[str, ...], str]]
+# All but errors and the answers about an instance: documents of events.
 BODIES = [
     path.read_bytes()
     for path in sorted(PAYLOADS.glob("*.json"))
@@ -52,8 +53,8 @@ def lives(journal: Path) -> Lives:
 
 
 def at_once(scenarios: Sequence[Scenario]) -> Scenario:
-    """Return one scenario in which the events of all come side by side, each scenario as fast as
-    takes LENGTH.
+    """Return one scenario in which the events of all come side by side, each scenario at the speed
+    at which it takes LENGTH.
     """
     events = []
     for scenario in scenarios:
@@ -157,7 +158,7 @@ def test_documents_are_listed_and_shown(start_exporter: Start, tmp_path: Path) -
         )
         eventually(lambda: history(tmp_path, "--documents").count("\n") == 3, "two documents")
     listed = history(tmp_path, "--documents")
-    assert "Freeze Started" in listed
+    assert "Freeze Started" in listed, "what BODIES[0] shows"
     refused = "  ".join(
         listed.splitlines()[-1].split("  ")[-2:]
     ).strip()  # the columns Bytes and Refused
@@ -167,6 +168,7 @@ def test_documents_are_listed_and_shown(start_exporter: Start, tmp_path: Path) -
     refusal = subprocess.run(
         command, env=environment(), capture_output=True, text=True, check=False
     )
+    # Of a number as long as that, the error repeats the first 100 digits.
     said = (
         f"azure-scheduled-events-exporter: the journal has no document {'1' * 100}: 'history"
         " --documents' lists them\n"
