@@ -36,7 +36,10 @@ class UnreadableFileError(UsageError):
 
 @contextlib.contextmanager
 def named_by(setting: str) -> Iterator[None]:
-    """Within the block, the error of a file that cannot be read says which setting names it."""
+    """Within the block, the error of a file that cannot be read says which setting names it.
+
+    An error in the content of a file passes unchanged: it names file and line.
+    """
     try:
         yield
     except UnreadableFileError as error:

@@ -189,7 +189,7 @@ def _space_in(stream: TextIO) -> Callable[[int], object]:
         with suppress(OSError):  # a stream in memory
             ready = select.poll()
             ready.register(stream.fileno(), select.POLLOUT)
-            return ready.poll
+            return ready.poll  # returns an empty list if there is none
     return lambda _: True
 
 

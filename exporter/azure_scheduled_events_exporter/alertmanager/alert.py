@@ -61,8 +61,12 @@ def alert_of(
 ) -> Alert | None:
     """Return the alert of the event ``life``, None if it raises none.
 
-    Labels of ``extra`` replace none of its own. ``instance`` describes this VM, if that is known:
-    only texts depend on it, since labels must not change.
+    Args:
+        life: the event.
+        kind: its kind; a drill gives another one than that of ``life``.
+        instance: this VM, if it is known. Only texts depend on it, since labels must not change.
+        catalog: all alerts that exporters push; the first one for the kind and type is raised.
+        extra: labels to add; they replace none of the alert's own.
     """
     event_type = life.event.event_type
     row = next((each for each in catalog if each.events.has(kind, event_type)), None)

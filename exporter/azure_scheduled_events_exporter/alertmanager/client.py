@@ -1,4 +1,4 @@
-"""The HTTP client of one Alertmanager: one request in, and what its answer means.
+"""The HTTP client of one Alertmanager: sends a request, and interprets the answer.
 
 Must not decide what is sent or when it is sent again. Follows no redirect, keeps one deadline for a
 whole exchange, and shows no secret.
@@ -22,6 +22,8 @@ from azure_scheduled_events_exporter.http_client.sessions import Answer, NoAnswe
 from azure_scheduled_events_exporter.snapshot.pushes import PushOutcome
 
 TIMEOUT_SECONDS = 10.0
+"""Time limit of a whole exchange."""
+
 _LARGEST_ANSWER = 4 << 20  # bytes
 _MAY_WORK_LATER = frozenset({429, *range(500, 600)})
 
@@ -47,6 +49,7 @@ def posted(
 
     Times are seconds since the epoch; one that ends in the past is resolved.
     """
+    # Alertmanager refuses an alert that ends before it starts.
     times = {"startsAt": _time(min(starts_at, ends_at)), "endsAt": _time(ends_at)}
     return {"labels": labels, "annotations": annotations, **times}
 

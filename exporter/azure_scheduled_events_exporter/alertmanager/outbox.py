@@ -1,8 +1,9 @@
 """Decides what is due to one Alertmanager: firing alerts repeatedly, and resolves of ended ones.
 
-Alertmanager keeps alerts in memory, so a firing alert is posted repeatedly. It takes an earlier
-``endsAt`` only from a post that says the alert is over already. So nothing is posted when an event
-ends, and the resolve when it is due. Pure: times are arguments, in monotonic seconds.
+Alertmanager keeps alerts in memory, so a firing alert is posted repeatedly, each time with an
+``endsAt`` ahead. It takes an earlier ``endsAt`` only from a post that says the alert is over
+already. So nothing is posted when an event ends; the resolve is posted later, when it is due. Pure:
+times are arguments, in monotonic seconds.
 """
 
 import math

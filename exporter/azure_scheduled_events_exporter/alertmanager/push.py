@@ -106,12 +106,13 @@ class Worker:
             due = self._outbox.due(now, BATCH)
         if due or now >= self._probe_at:
             self._post(due)
-        if wanted is None:  # nothing is due until somebody can say
+        if wanted is None:  # nothing is due until somebody can say; wake() comes with a good poll
             return RESEND_SECONDS / 2
         next_at = min(self._outbox.next_due(), self._probe_at)
         return max(0.0, next_at - self._clock().monotonic)
 
     def _post(self, due: Sequence[Entry]) -> None:
+        """Post ``due``, which may be empty, once; count and log the result."""
         alerts = [self._posted(each) for each in due]
         outcome = PushOutcome.ACCEPTED
         reason = ""

@@ -226,6 +226,7 @@ def _turn(rule: Rule, life: Lifecycle, vm_name: str | None) -> float:
         return 0.0
     if own in names:
         return float(names.index(own))
+    # The same one each time, and spread evenly over the VMs.
     step = hashlib.sha256(own.encode()).digest()[0] % _STEPS
     return len(names) + step / _STEPS
 

@@ -119,14 +119,14 @@ class ApprovalSender:
         future: Future[None] = Future()
         self._sent = _Sent(due, future)
 
-        def send() -> None:
+        def request() -> None:
             try:
                 self.client.approve([due.life.event.sent_id], self.timeout)
                 future.set_result(None)
             except Exception as error:  # noqa: BLE001 - the thread of the polls raises it again
                 future.set_exception(error)
 
-        threading.Thread(target=send, name="approval", daemon=True).start()
+        threading.Thread(target=request, name="approval", daemon=True).start()
 
     def answer(self, seconds: float = 0.0) -> tuple[Due, ImdsError | None] | None:
         """Return what was sent and why it failed, once; None without an answer in ``seconds``.

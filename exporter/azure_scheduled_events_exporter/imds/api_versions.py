@@ -68,7 +68,7 @@ class ApiVersions:
         if asked == UNSPECIFIED:
             newer = [each for each in offered if each > self._versions[-1]]  # dates, as texts
             newest = sorted(newer, reverse=True)[:_MOST_OFFERED]
-            self._next = sorted({*newest, *self._next}, reverse=True)
+            self._next = sorted({*newest, *self._next}, reverse=True)  # the newest first
         if self._next:
             return True
         # For the next time: the service may only have been moving.

@@ -1,6 +1,7 @@
-"""Broadcasts a DHCPDISCOVER and reads option 245 of the answer.
+"""Asks Azure's DHCP server for the address of the metadata service: option 245 of its answer.
 
-Must not change the VM's network settings or its lease, or use HTTP.
+Broadcasts a DHCPDISCOVER, which only asks what the server would offer. Must not change the VM's
+network settings or its lease, or use HTTP.
 """
 
 import contextlib
@@ -120,8 +121,12 @@ def ask_dhcp(
 ) -> IPv4Address:
     """Return the address in option 245 of a DHCP server's answer to a DHCPDISCOVER from ``mac``.
 
-    All tries use one transaction id, so that a late answer still counts. Without ``mac``, it is
-    that of the first network card. Raises as ``discovery.discover`` does.
+    All tries use one transaction id, so that a late answer still counts. ``wait`` and ``log`` are
+    as for ``discovery.discover``. Without ``mac``, it is that of the first network card.
+
+    Raises:
+        Stopped: ``wait`` returned True.
+        ExporterError: no server names an address; the message has the reason and what to do.
     """
     xid = int.from_bytes(os.urandom(4), "big")
     mac = mac or _hardware_address()

@@ -1,4 +1,4 @@
-"""Find the metadata service of a VM without a virtual network: ``--imds.endpoint discover``.
+"""Finds the metadata service of a VM without a virtual network: ``--imds.endpoint discover``.
 
 Such a VM (cloud service, classic) does not have the service at the usual address; Azure's DHCP
 server names it in option 245. Lease files of a DHCP client are read first; without a result, one

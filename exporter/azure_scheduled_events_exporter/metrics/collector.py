@@ -1,4 +1,7 @@
-"""The table of metrics: type, name, help, the function that reads each metric, and labels.
+"""The table of metrics.
+
+A row has type, name, help, the function that reads the metric, labels, and, if neither a dashboard
+nor an alert uses it, the reason.
 
 To add a metric, add a row to ``METRICS`` and to the table of docs/metrics.md; a test prints missing
 names. A row's function gets a snapshot. Its text is kept while the fields that the function has
@@ -43,7 +46,7 @@ _INSTANCE = (
 _VM = ("vm_id", "vm_name", "computer_name", *_SET, "zone")
 _FOR_QUERIES = "For queries over a fleet: docs/observed-pause.md."
 _EVENTS_SHOWN = "Dashboards show the events themselves."
-_NOT_TOLD = frozenset({Kind.HARMLESS, Kind.ADVISORY})
+_WITHOUT_IMPACT = frozenset({Kind.HARMLESS, Kind.ADVISORY})
 """Kinds of events during which nobody has to expect that a VM goes away."""
 
 
@@ -141,8 +144,8 @@ def _vm_impact(snapshot: Snapshot) -> Iterator[Sample]:
     """Yield when the impact of each event of this VM begins or began, wall-clock seconds."""
     vm = _of_vm(snapshot, _VM)
     for life in snapshot.shown.values():
-        is_told = life.kind not in _NOT_TOLD
-        if life.is_mine and is_told and life.impact_at is not None:
+        has_impact = life.kind not in _WITHOUT_IMPACT
+        if life.is_mine and has_impact and life.impact_at is not None:
             yield Sample((life.event_id, life.event.event_type, *vm), life.impact_at)
 
 
@@ -153,9 +156,9 @@ def _peer_impact(snapshot: Snapshot) -> Iterator[Sample]:
     """
     place = _of_vm(snapshot, _SET)
     for life in snapshot.shown.values():
-        is_told = life.kind not in _NOT_TOLD
+        has_impact = life.kind not in _WITHOUT_IMPACT
         is_peer = life.scope is Scope.PEER
-        if is_peer and is_told and life.started_at is not None:
+        if is_peer and has_impact and life.started_at is not None:
             for name in life.event.resources[:RESOURCES_SHOWN]:
                 # api-version 2017-03-01 prefixes names with an underscore.
                 labels = (life.event_id, life.event.event_type, name.lstrip("_"), *place)
@@ -364,6 +367,7 @@ METRICS: tuple[MetricSpec, ...] = (
     _gauge(
         "event_started_timestamp_seconds",
         "When the event started, while it is Started.",
+        # The impact of a Started event begins with its start.
         _each(lambda life: life.impact_at if life.state is State.STARTED else None),
         _EVENT,
     ),

@@ -118,6 +118,7 @@ class Exposition:
         is_openmetrics: bool,  # noqa: FBT001 - the format
         write: _Writer,
     ) -> bytes:
+        """Return the text of a metric at ``now``: the one that was kept, if it still holds."""
         key = (is_openmetrics, spec.name)
         kept = self._texts.get(key)
         if kept is None or not kept.made_from.is_valid_for(snapshot):

@@ -1,6 +1,6 @@
 """Replaces names, ids and free text of a recording by placeholders. Pure.
 
-The same text has always the same placeholder.
+Throughout a recording, the same text has the same placeholder.
 
 Values that the life of an event depends on are kept: times, statuses, types, sources, durations,
 incarnations, and the number of VMs and events. A body that cannot be parsed, or is nested too

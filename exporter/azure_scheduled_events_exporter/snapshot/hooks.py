@@ -42,8 +42,11 @@ class HookRun:
     Attributes:
         run: a random id.
         command: the command line that was run.
+        event_id: the event that it ran for, with its ``event_type``.
         phase: prepare or recover.
-        outcome: None while it runs.
+        started: when it began.
+        outcome: a :class:`RunOutcome`; None while it runs, or if the hook was interrupted.
+        duration: how long it took; None likewise, and if the command was not started.
         seconds_left: of ``prepare``: time from its end to NotBefore, negative when late; None
             without NotBefore.
         record: the event as JSON when it started.

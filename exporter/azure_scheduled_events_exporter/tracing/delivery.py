@@ -128,7 +128,7 @@ class SpanDelivery:
             if result.outcome is not Export.LATER:
                 pause = _FIRST_RETRY_SECONDS
                 continue
-            self._stopping.wait(result.retry_after)
+            self._stopping.wait(result.retry_after)  # as the collector asks: new spans wait, too
             # Half of it is random, so that the VMs of a fleet do not retry together. New spans end
             # it: they are urgent.
             self._woken.wait(pause * random.uniform(0.5, 1.0))  # noqa: S311 - no secret

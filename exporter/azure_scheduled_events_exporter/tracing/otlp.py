@@ -51,7 +51,10 @@ _SERVICE = "azure-scheduled-events-exporter"
 _LARGEST_ANSWER = 64 * 1024  # bytes of an answer that are read
 _USUAL_TIMEOUT = 10.0  # seconds, as in OpenTelemetry's specification
 _HTTP_2 = "\x00\x00"
-"""How an answer in HTTP/2 begins: two of the three bytes with the length of its first frame."""
+"""How an answer in HTTP/2 begins: two of the three bytes with the length of its first frame.
+
+Python's error about a line that is not HTTP/1.1 quotes that line, so its text begins with them.
+"""
 
 LONGEST_EXPORT_SECONDS = 60.0
 """Time limit of one export, whatever is configured: no other span is sent in that time."""
@@ -61,7 +64,7 @@ _TRIED = SpanFacts("1" * 32, "1" * 16, "", "tried at the start, and not sent", 0
 
 
 class OtlpSender:
-    """Sends spans to ``endpoint``, a base address.
+    """Sends spans to ``endpoint``, a base address, with or without ``/v1/traces`` at its end.
 
     If it is None, the address is that in the ``OTEL_*`` variables. No export takes more than
     ``longest`` seconds.
@@ -137,6 +140,7 @@ class OtlpSender:
             self._provider.sampler.should_sample(None, self._ids.trace, facts.name).decision
             != Decision.DROP
         )
+        # A sampler that follows the parent's decision finds the same one there.
         context = Context()
         if facts.parent_id:
             flags = trace.TraceFlags(
@@ -154,7 +158,7 @@ class OtlpSender:
         for event in facts.events:
             span.add_event(event.name, dict(event.attributes), _nanoseconds(event.at))
         span.end(_nanoseconds(facts.end))
-        return span if isinstance(span, ReadableSpan) else None
+        return span if isinstance(span, ReadableSpan) else None  # a dropped span has no content
 
 
 class _Ids(IdGenerator):
@@ -233,8 +237,8 @@ def _no_answer(error: Exception) -> str:
 def _judge(response: requests.Response) -> ExportResult:
     """Return what an answer of the collector, or of what stands in its place, means."""
     status = response.status_code
-    collector = _without_secrets(response)
-    reason = f"{collector} answered {status}"
+    address = _without_secrets(response)
+    reason = f"{address} answered {status}"
     if status == HTTPStatus.OK:
         body = response.raw.read(_LARGEST_ANSWER, decode_content=True)
         if is_web_page(response.headers, body):
@@ -244,7 +248,7 @@ def _judge(response: requests.Response) -> ExportResult:
             )
         rejected, why = _rejection(body)
         why = why or ("rejected without a reason" if rejected else "")
-        return ExportResult(Export.ACCEPTED, rejected, reason=f"{collector}: {why}" if why else "")
+        return ExportResult(Export.ACCEPTED, rejected, reason=f"{address}: {why}" if why else "")
     if status in REFUSALS:
         return ExportResult(Export.DIVISIBLE, reason=reason)
     return ExportResult(

@@ -23,14 +23,22 @@ _LONGEST_TIMEOUT = 3600.0  # seconds; a larger number was meant as milliseconds
 _EXPORTERS = ("otlp", "otlp_proto_http", "none")
 _COMPRESSIONS = ("none", "gzip", "deflate")
 _SAMPLERS = (
-    *("always_on", "always_off", "parentbased_always_on", "parentbased_always_off"),
-    *("traceidratio", "parentbased_traceidratio"),
+    "always_on",
+    "always_off",
+    "parentbased_always_on",
+    "parentbased_always_off",
+    "traceidratio",
+    "parentbased_traceidratio",
 )
 _CONTEXTS = ("contextvars_context",)
 _LENGTHS = ("OTEL_SPAN_EVENT_COUNT_LIMIT", "OTEL_SPAN_LINK_COUNT_LIMIT")
 """Limits that OpenTelemetry's SDK takes for the length of a queue."""
 _HEADER = re.compile(r"[!#-'*+\-.0-9A-Z^-z|~]+[ \t]*=[ \t]*[ !#-+\--:<-\[\]-~]*")
-"""One entry of a header list, as OpenTelemetry's SDK takes it; it leaves out all others."""
+"""One entry of a header list, as OpenTelemetry's SDK takes it; it leaves out all others.
+
+A name as HTTP has it, ``=``, and printable ASCII without quotation marks, commas, semicolons and
+backslashes.
+"""
 
 
 def turned_off_by(environment: Mapping[str, str]) -> str:
@@ -130,7 +138,7 @@ def length_obstacle(environment: Mapping[str, str]) -> str:
     """
     for name in _LENGTHS:
         text = environment.get(name, "").strip()
-        # By the number of digits: a text of any length can be in a variable.
+        # By the number of digits: int() refuses a text of thousands of them.
         if text.isdecimal() and len(text) >= len(str(sys.maxsize)):
             return f"environment variable {name}: {text!r} is too large: write 128, or unset it"
     return ""

@@ -49,6 +49,7 @@ def cards(snapshot: Snapshot, now: float, *, seen: bool) -> Markup:
 
 
 def _card(life: Lifecycle, snapshot: Snapshot, now: float, *, seen: bool) -> Markup:
+    """Return one card; the arguments are those of :func:`cards`."""
     event = life.event
     is_approved = life.approved_by is not None and life.state is State.SCHEDULED
     when, remark = _when(life, now, seen=seen)
@@ -170,14 +171,17 @@ def _names(event: ScheduledEvent, vm_name: str | None) -> Markup:
 
 
 def _requested(approver: Approver, status: Decision | None) -> str:
+    """Return that an approval was requested, and how that goes on."""
     said = f"requested by the {approver}; no answer of IMDS has said that it is accepted"
-    # Of an operator's request, the status is what the policy says.
+    # The status is that of the policy's request, such as when it is sent again. It says nothing of
+    # a request by an operator or a hook.
     if status is not None and approver is Approver.EXPORTER:
         said = f"{said}: {clipped(status.reason)}"
     return said
 
 
 def _approval(life: Lifecycle, status: Decision | None) -> Markup:
+    """Return who approved the event, or why it is not approved, and how to approve it."""
     event_id = life.event_id
     if life.approval is not None:
         approver = wording.APPROVERS[life.approval.by]

@@ -106,11 +106,10 @@ def _length(life: Lifecycle, now: float) -> float:
 
 
 def _bar(life: Lifecycle, now: float) -> Markup:
-    """Return the phases side by side.
+    """Return the phases side by side, and a mark at NotBefore.
 
-    The text below has the same content, so screen readers skip the bar.
-
-    Sizes are SVG attributes, because the page's security policy forbids style attributes.
+    The text below has the same content, so screen readers skip the bar. Sizes are SVG attributes,
+    because the page's security policy forbids style attributes.
     """
     deadline = None
     if life.not_before is not None:

@@ -103,8 +103,9 @@ def document_row(number: int, document: RecordedDocument) -> tuple[str, ...]:
         content = parse_document(document.body)
         incarnation = "" if content.incarnation is None else str(content.incarnation)
         events = ", ".join(f"{each.event_type} {each.status}" for each in content.events) or "none"
-    except ExporterError:
-        incarnation = events = ""
+    except ExporterError:  # the column Refused has the reason
+        incarnation = ""
+        events = ""
     return (
         str(number),
         iso_time(document.time),

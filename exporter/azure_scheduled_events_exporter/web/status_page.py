@@ -31,6 +31,7 @@ _PLACE = {
     "priority": "priority",
     "resource group": "resource_group",
 }
+"""What the page says of this VM, by its names there: fields of the instance metadata."""
 
 
 def page_headers() -> tuple[tuple[str, str], ...]:
@@ -54,7 +55,10 @@ def _hash(name: str) -> str:
 
 
 def page(snapshot: Snapshot, now: float, telemetry_path: str) -> bytes:
-    """Return the body of ``/`` at ``now``, wall-clock seconds."""
+    """Return the body of ``/`` at ``now``, wall-clock seconds.
+
+    ``telemetry_path`` is the path of the metrics, to which the page links.
+    """
     seen = _is_seen(snapshot, now)
     imds_class, imds = _imds(snapshot, now, seen=seen)
     as_of = None
@@ -99,7 +103,7 @@ def _imds(snapshot: Snapshot, now: float, *, seen: bool) -> tuple[str, Markup]:
     if seen and last is not None:
         return "seen", tag("p", answer, " last answer ", since(last, now))
     css_class = "blind"
-    reason = polls.failure or "polls do not return"
+    reason = polls.failure or "polls do not return"  # the last one succeeded, and is long ago
     if is_starting(polls):
         css_class = "starting"
         reason = "The first answer may take two minutes."

@@ -34,6 +34,12 @@ _APPROVERS = {
     Approver.OPERATOR: "a person on this VM",
     Approver.HOOK: "a hook on this VM, when its script was ready",
 }
+_ENDS = {
+    Transition.COMPLETED: "when a document no longer showed it",
+    Transition.CANCELLED: "before NotBefore: Azure cancelled it",
+    Transition.LOST: "when a document no longer showed it",
+    Transition.WITHDRAWN: "when Azure no longer gave this advice",
+}
 
 
 def boots(life: Lifecycle) -> tuple[float, ...]:
@@ -160,14 +166,6 @@ def end(life: Lifecycle) -> Answer:
     return Answer(question, (f"{_between(life.shown_until, life.ended_at.wall)}, {how}",))
 
 
-_ENDS = {
-    Transition.COMPLETED: "when a document no longer showed it",
-    Transition.CANCELLED: "before NotBefore: Azure cancelled it",
-    Transition.LOST: "when a document no longer showed it",
-    Transition.WITHDRAWN: "when Azure no longer gave this advice",
-}
-
-
 def approval(life: Lifecycle) -> Answer:
     """Return who approved the event."""
     given = life.approval
@@ -193,6 +191,7 @@ def is_inferred(life: Lifecycle) -> bool:
     given = life.approval
     if given is None or not life.approved_here:
         return False
+    # An approval whose request IMDS accepted has the NotBefore of that moment.
     return given.not_before is None and life.not_before is not None
 
 

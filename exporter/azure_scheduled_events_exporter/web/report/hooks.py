@@ -11,7 +11,7 @@ from azure_scheduled_events_exporter.core.lifecycle import Lifecycle
 from azure_scheduled_events_exporter.snapshot.hooks import HookRun, Phase, RunOutcome
 from azure_scheduled_events_exporter.web.wording import hook_status, length, paused
 
-from .answer import Answer, utc
+from .answer import Answer, clock_time, utc
 from .model import Line, Output, Quoted, Section, Sources, Table
 
 _NOT_PREPARED = {
@@ -47,8 +47,8 @@ def outcome(run: HookRun, life: Lifecycle) -> str:
 def too_late(run: HookRun, life: Lifecycle) -> float | None:
     """Return by how many seconds a preparation ended after the start or after NotBefore.
 
-    None if it did not. An approved event starts before NotBefore. The start is when it was seen, so
-    it may have been later by more.
+    None if it did not. An approved event starts before NotBefore. The start is when a document
+    showed it, so the preparation may have been later by more.
     """
     if run.phase != Phase.PREPARE or run.outcome is None:
         return None
@@ -180,7 +180,7 @@ def _row(run: HookRun, life: Lifecycle) -> tuple[Line, ...]:
     return (
         (run.phase,),
         (Quoted(run.command),),
-        (utc(run.started).removesuffix(" UTC"),),
+        (clock_time(run.started),),
         (took,),
         (_left(run, life),),
         (outcome(run, life),),
