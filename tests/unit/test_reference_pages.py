@@ -2,7 +2,7 @@
 
 import re
 
-from azure_scheduled_events_exporter.commands.cli import COMMANDS
+from azure_scheduled_events_exporter.commands.cli import COMMANDS, parser_of
 from azure_scheduled_events_exporter.config.settings import SETTINGS
 from azure_scheduled_events_exporter.core.document import Scope
 from azure_scheduled_events_exporter.core.event_types import EVENT_FACTS
@@ -65,6 +65,16 @@ def test_every_flag_is_documented_as_it_is() -> None:
         for setting in SETTINGS
     ]
     assert rows(CONFIGURATION, 3, r"`--[a-z.-]+`") == expected
+
+
+def test_the_defaults_of_hook_are_the_documented_ones() -> None:
+    """Each option of hook with the default that its table names changes nothing."""
+    page = (DOCS / "hook.md").read_text().partition("## Options\n")[2].partition("\n## ")[0]
+    documented = [row[:2] for row in rows(page, 3, r"`--[a-z]+`") if row[1] != "all"]
+    words = [word.strip("`") for row in documented for word in row]
+    parser = parser_of("hook")
+    assert len(documented) == 6
+    assert parser.parse_args(words) == parser.parse_args([])
 
 
 def test_the_usual_notice_is_the_documented_one() -> None:

@@ -124,13 +124,12 @@ COMPLAINTS = {
 
 
 def test_very_many_rules() -> None:
-    """A policy of more rules than anybody reads is refused."""
+    """A policy may have 100 rules. One of more rules than anybody reads is refused."""
     match = "{{notice_left: {{below: {0}s}}}}"
-    rules = "".join(
-        f"- {{action: hold, match: {match.format(number + 1)}}}\n" for number in range(101)
-    )
+    rules = [f"- {{action: hold, match: {match.format(number + 1)}}}\n" for number in range(101)]
+    assert len(parse(f"rules:\n{''.join(rules[:100])}", "policy.yaml").rules) == 100
     with pytest.raises(UsageError, match="has 101 rules: at most 100 are allowed"):
-        parse(f"rules:\n{rules}", "policy.yaml")
+        parse(f"rules:\n{''.join(rules)}", "policy.yaml")
 
 
 @pytest.mark.parametrize("name", COMPLAINTS)

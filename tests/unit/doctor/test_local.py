@@ -170,12 +170,34 @@ def test_an_event_that_cannot_be_read() -> None:
     assert "An event cannot be read" in found["scheduled-events"].sentence
 
 
-def test_a_collector_that_fails() -> None:
-    """A collector that answers is not said to be down, or behind a firewall."""
-    with Collector(Failure(500)) as collector:
+_PAGE = Failure(headers={"Content-Type": "text/html"}, body=_HTML)
+
+
+@pytest.mark.parametrize(
+    ("answer", "hint"),
+    [
+        (Failure(401), "Set the collector's token: "),
+        (Failure(403), "Set the collector's token: "),
+        (Failure(404), "Give the base address, such as http://HOST:4318"),
+        (Failure(500), "The cause is unknown here. Read the log of the collector."),
+        (_PAGE, "let this VM pass the proxy or sign-in page"),
+    ],
+)
+def test_a_collector_that_fails(answer: Failure, hint: str) -> None:
+    """Each answer has its own advice: a collector that answers is not said to be down."""
+    with Collector(answer) as collector:
         (found,) = tracing.examine(subject(**{"otlp.endpoint": collector.url}))
-    assert "answered 500" in found.sentence
-    assert found.hint == "The cause is unknown here. Read the log of the collector."
+    assert found.mark == "wrong"
+    assert hint in found.hint
+
+
+def test_a_collector_that_does_not_answer() -> None:
+    """A collector that is down is to be started, or let through the firewall."""
+    with Collector() as collector:
+        address = collector.url
+    (found,) = tracing.examine(subject(**{"otlp.endpoint": address}))
+    assert found.mark == "wrong"
+    assert "Start the collector" in found.hint
 
 
 def test_temporary_disk(tmp_path: Path) -> None:

@@ -70,6 +70,13 @@ def incarnation(body: bytes) -> int:
     return int(json.loads(body)["DocumentIncarnation"])
 
 
+def test_each_document_comes_at_its_time(tmp_path: Path) -> None:
+    """A document is served from the moment on at which it came in the recording, and not before."""
+    path = recording(tmp_path / "slow.json", document(1), document(2))
+    with playing(path, speed=100) as play:
+        assert [incarnation(play.body()) for _ in range(7)] == [1, 1, 1, 1, 1, 2, 2]
+
+
 def test_each_document_is_shown_before_the_recording_begins_again(tmp_path: Path) -> None:
     """In a loop, each document is shown also at a speed at which the recording is shorter than the
     polls.
