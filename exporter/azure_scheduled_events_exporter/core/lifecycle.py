@@ -19,6 +19,12 @@ REMEMBERED_ENDS = 500
 REMEMBERED_MOVES = 50
 """How many reschedules and returns of one event are remembered for its trace."""
 
+APPROVAL_MARGIN_SECONDS = 5.0
+"""An event that starts earlier than this before NotBefore was approved.
+
+Without approval, Azure never starts early.
+"""
+
 POSTPONED_SECONDS = 60.0
 """How much later than at its approval NotBefore must be for a new approval.
 
@@ -218,6 +224,13 @@ class Lifecycle:
     def is_pending(self) -> bool:
         """Whether the event is still to start. Advice is neither pending nor started."""
         return self.state in {State.SCHEDULED, State.OTHER}
+
+    def is_due_at(self, wall: float) -> bool:
+        """Return whether Azure can have started it by then without an approval.
+
+        ``wall``: seconds since the epoch. Without a known NotBefore, it can.
+        """
+        return self.not_before is None or wall >= self.not_before - APPROVAL_MARGIN_SECONDS
 
     @property
     def impact_at(self) -> float | None:

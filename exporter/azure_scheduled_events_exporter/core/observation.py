@@ -1,26 +1,24 @@
 """Compares a new document with the known events and derives their transitions.
 
-A pure function, :func:`observe`, and two tables that are the specification. It uses no clock (the
-time is an argument), network, disk, metric or log, and decides nothing about approvals.
+A pure function, :func:`observe`, and a table that is the specification. It uses no clock (the time
+is an argument), network, disk, metric or log, and decides nothing about approvals.
 
-Theory of operation. IMDS shows states, never changes, and it shows no end: a finished event leaves
-the document. So a change is the difference between what was known and what the document says:
-:data:`PRESENT` for an event that is in the document, :data:`ABSENT` for one that is not. What
-absence means depends on what else is known (:class:`Absence`). Every transition happens once in an
-event's life and in the order of :class:`Transition`; only NotBefore may move again and again. If an
-event is in the document again after its end, the end was wrong. The event becomes current again.
+Theory of operation. IMDS shows states, never changes. So a change is the difference between what
+was known and what the document says: :data:`PRESENT` for an event that is in the document, and the
+table of ``core.absence`` for one that is not. Every transition happens once in an event's life and
+in the order of :class:`Transition`; only NotBefore may move again and again. If an event is in the
+document again after its end, the end was wrong. The event becomes current again.
 
 Source of the rules: https://learn.microsoft.com/azure/virtual-machines/linux/scheduled-events
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from types import MappingProxyType
 
+from .absence import boot_proves, end
 from .bounds import weight, within_bounds, without_oldest
 from .document import STATUSES, Document, EventSource, ScheduledEvent, Scope, comparable_name
-from .event_types import is_reboot
 from .impact import Counted, beginning
 from .kinds import SHORT_FREEZE_SECONDS, with_kind, with_kinds
 from .lifecycle import (
@@ -36,29 +34,8 @@ from .measurement import paused, record_impact, record_pause
 from .pause import Pause
 from .timestamp import Timestamp
 
-APPROVAL_MARGIN_SECONDS = 5.0
-"""An event that starts earlier than this before NotBefore was approved.
-
-Without approval, Azure never starts early.
-"""
-
 WATCHED_WITHIN_SECONDS = 60.0
 """If two documents are further apart, an event can have started and ended unseen in between."""
-
-OUTDATED_AFTER_BOOT_SECONDS = 600.0
-"""For how long after a boot a document may still show the event that caused it as Scheduled."""
-
-
-class Absence(StrEnum):
-    """Why an event may be missing from the document. The first case that applies is used."""
-
-    REBOOTED = "this VM has booted since, and the event can have done that"
-    EARLY = "NotBefore is still to come, and somebody was watching"
-    UNSEEN = (
-        "it may have happened unseen: nobody was watching, or NotBefore has passed or was never"
-        " known"
-    )
-
 
 PRESENT: Mapping[tuple[State | None, State], tuple[Transition, ...]] = MappingProxyType(
     {
@@ -82,22 +59,6 @@ A pair that is missing is no transition. An event that becomes advice has none, 
 becomes Scheduled has none either. Started stays Started: also in an outdated document, and at a
 second impact of the same event.
 """
-
-ABSENT: Mapping[tuple[State, Absence], Transition] = MappingProxyType(
-    {
-        (State.SCHEDULED, Absence.REBOOTED): Transition.COMPLETED,
-        (State.SCHEDULED, Absence.EARLY): Transition.CANCELLED,
-        (State.SCHEDULED, Absence.UNSEEN): Transition.LOST,
-        # A status that Azure does not document may have meant anything: that it had started, or
-        # that it was called off.
-        (State.OTHER, Absence.REBOOTED): Transition.COMPLETED,
-        (State.OTHER, Absence.EARLY): Transition.LOST,
-        (State.OTHER, Absence.UNSEEN): Transition.LOST,
-        **dict.fromkeys(((State.ADVISORY, absence) for absence in Absence), Transition.WITHDRAWN),
-        **dict.fromkeys(((State.STARTED, absence) for absence in Absence), Transition.COMPLETED),
-    }
-)
-"""How an event has ended, by its state before and by why it may be missing from the document."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,18 +97,13 @@ def observe(
     document = bounded(known, document, context)
     known = record_pause(known, context.pause)
     known = record_impact(known, context.counted)
-    seen = dict(known.seen) | {event.event_id: context.now.wall for event in document.events}
     current: dict[str, Lifecycle] = {}
-    ended = dict(known.ended)
     changes: list[Change] = []
     for event in document.events:
-        before = known.current.get(event.event_id)
-        if before is None and event.event_id in ended:
-            before, returned = _returned(ended.pop(event.event_id), event, context)
-            changes.append(returned)
-        after, new_changes = _seen(before, event, context, known.seen.get(event.event_id))
-        current[event.event_id] = after
+        life, new_changes = _in_document(known, event, context)
+        current[event.event_id] = life
         changes.extend(new_changes)
+    ended = {event_id: life for event_id, life in known.ended.items() if event_id not in current}
     just_ended = 0
     for event_id, before in known.current.items():
         if event_id in current:
@@ -155,19 +111,48 @@ def observe(
         if _stays(event_id, known, document, context):
             current[event_id] = before
             continue
-        # Nobody watched when an event left that was last shown in an earlier run.
-        watched = context.watched and event_id in seen
-        life = _shown(before, before.event, context)
-        life = replace(life, shown_until=known.seen.get(event_id))
-        gone = _gone(life, context, watched=watched)
+        gone = _left_document(before, known.seen.get(event_id), context)
         changes.extend(gone)
         ended[event_id] = _with_kind(gone[-1], context).lifecycle
         just_ended += weight(before.event)
     if just_ended:
         ended = without_oldest(ended, just_ended)
+    seen = dict(known.seen) | {event.event_id: context.now.wall for event in document.events}
     seen = {event_id: moment for event_id, moment in seen.items() if event_id in current}
     known = with_kinds(Lifecycles(current, ended, seen), context.now.wall, context.harmless_below)
     return known, tuple(_with_kind(change, context) for change in changes)
+
+
+def _in_document(
+    known: Lifecycles, event: ScheduledEvent, context: ObservationContext
+) -> tuple[Lifecycle, list[Change]]:
+    """Return the life of an event that is in the document, and its changes."""
+    before = known.current.get(event.event_id)
+    last_seen = known.seen.get(event.event_id)
+    ended = known.ended.get(event.event_id)
+    if before is not None or ended is None:
+        return _apply_present(before, event, context, last_seen)
+    before, returned = _returned(ended, event, context)
+    life, changes = _apply_present(before, event, context, last_seen)
+    return life, [returned, *changes]
+
+
+def _left_document(
+    before: Lifecycle, last_seen: float | None, context: ObservationContext
+) -> list[Change]:
+    """Return the changes of an event that has left the document; the last one is its end.
+
+    ``last_seen``: when a document of this run had last shown it; None if none had.
+    """
+    life = _shown(before, before.event, context)
+    return end(
+        replace(life, shown_until=last_seen),
+        context.now,
+        # Nobody watched when an event left that was last shown in an earlier run.
+        watched=context.watched and last_seen is not None,
+        pause=context.pause,
+        counted=context.counted,
+    )
 
 
 def bounded(known: Lifecycles, document: Document, context: ObservationContext) -> Document:
@@ -246,7 +231,7 @@ def _shown(life: Lifecycle, event: ScheduledEvent, context: ObservationContext) 
     )
 
 
-def _seen(
+def _apply_present(
     before: Lifecycle | None,
     event: ScheduledEvent,
     context: ObservationContext,
@@ -285,7 +270,7 @@ def _seen(
 def _begins(before: Lifecycle | None, life: Lifecycle, context: ObservationContext) -> Lifecycle:
     """Return ``life``, which is shown as Started for the first time, with what was measured."""
     is_measured = context.watched
-    if before is not None and _boot_proves(before, context, watched=context.watched):
+    if before is not None and boot_proves(before, context.now, watched=context.watched):
         # The boot was a part of it: the pause since the last document is not the whole of it.
         is_measured = False
     life = paused(life, context.pause, begins=is_measured)
@@ -317,8 +302,7 @@ def _apply(
 def _approved(life: Lifecycle, context: ObservationContext) -> Lifecycle | None:
     """Return ``life``, which has started, with the approval that started it; None if none did."""
     now = context.now
-    not_before = life.not_before
-    is_early = not_before is not None and now.wall < not_before - APPROVAL_MARGIN_SECONDS
+    is_early = not life.is_due_at(now.wall)
     # If nobody watched whether it started early, the approval that was sent has started it.
     is_sent = life.request is not None and not context.watched
     if life.approval is not None or not (is_early or is_sent):
@@ -339,74 +323,3 @@ def _notice(event: ScheduledEvent, now: Timestamp) -> float | None:
     if state is State.ADVISORY or event.not_before is None:
         return None
     return max(0.0, event.not_before - now.wall)
-
-
-def _absence(life: Lifecycle, context: ObservationContext, *, watched: bool) -> Absence:
-    """Return the first case that applies to an event that is missing from the document."""
-    if life.state is not State.STARTED and _boot_proves(life, context, watched=watched):
-        return Absence.REBOOTED
-    if watched and life.not_before is not None and context.now.wall < life.not_before:
-        return Absence.EARLY
-    return Absence.UNSEEN
-
-
-def _boot_proves(life: Lifecycle, context: ObservationContext, *, watched: bool) -> bool:
-    """Return whether the last boot of this VM proves that the event happened.
-
-    It does if the event can have begun by then.
-    """
-    booted_at = context.now.booted_at
-    if booted_at is None or life.scope is not Scope.SELF or not is_reboot(life.event.event_type):
-        return False
-    if not booted_at.is_another_boot_after(life.first_seen):
-        return False
-    if watched and context.now.since(booted_at) > OUTDATED_AFTER_BOOT_SECONDS:
-        return False  # documents have shown it Scheduled until now, so the boot was not its doing
-    is_due = life.not_before is None or booted_at.wall >= life.not_before - APPROVAL_MARGIN_SECONDS
-    return is_due or _was_sent_before(life, booted_at)
-
-
-def _was_sent_before(life: Lifecycle, booted_at: Timestamp) -> bool:
-    """Return whether an approval was sent from here before that boot, answered or not."""
-    sent = [life.request]
-    if life.approved_here:
-        sent.append(life.approval)
-    return any(each is not None and booted_at.is_another_boot_after(each.at) for each in sent)
-
-
-def _gone(life: Lifecycle, context: ObservationContext, *, watched: bool) -> list[Change]:
-    """Apply :data:`ABSENT` to an event that has left the document."""
-    outcome = ABSENT[life.state, _absence(life, context, watched=watched)]
-    changes: list[Change] = []
-    booted_at = context.now.booted_at
-    if outcome is Transition.COMPLETED and life.started_at is None and booted_at is not None:
-        life, changes = _begun_at(life, booted_at, context)
-    if life.impact is not None and context.counted is not None:
-        impact = life.impact.until(context.counted.now, is_last=True)
-        life = replace(life, impact=impact)
-    life = replace(life, outcome=outcome, ended_at=context.now)
-    changes.append(Change(outcome, life, context.now))
-    return changes
-
-
-def _begun_at(
-    life: Lifecycle, booted_at: Timestamp, context: ObservationContext
-) -> tuple[Lifecycle, list[Change]]:
-    """Mark an event as started, if only this VM's boot proves it.
-
-    It began at the boot. Without an approval, it began at NotBefore, if that lies between the first
-    sight and the boot: the VM may have been away for long.
-    """
-    life = replace(life, started_at=booted_at, proven_by_boot=True)
-    life = paused(life, context.pause, begins=False)
-    if life.approval is not None:
-        return life, []
-    if life.request is not None and _was_sent_before(life, booted_at):
-        life = replace(life, approval=life.request, request=None)
-        return life, [Change(Transition.APPROVED, life, context.now)]
-    if life.not_before is not None:
-        began = booted_at
-        if life.first_seen.wall < life.not_before < booted_at.wall:
-            began = Timestamp(life.not_before)
-        life = replace(life, started_at=began, approval=Approval(Approver.DEADLINE, began))
-    return life, []

@@ -13,7 +13,6 @@ from azure_scheduled_events_exporter.core.lifecycle import (
     State,
     Transition,
 )
-from azure_scheduled_events_exporter.core.observation import APPROVAL_MARGIN_SECONDS
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.web.wording import length, standing
 
@@ -211,7 +210,7 @@ def _at_not_before(life: Lifecycle) -> Answer:
     """
     if life.proven_by_boot or life.pending_until is None or life.not_before is None:
         return Answer(_WHO_APPROVED, ("not this exporter",), _UNWATCHED)
-    if life.pending_until < life.not_before - APPROVAL_MARGIN_SECONDS:
+    if not life.is_due_at(life.pending_until):
         why = f"nobody watched from {utc(life.pending_until)} to NotBefore"
         return Answer(_WHO_APPROVED, ("not this exporter",), why)
     return Answer(_WHO_APPROVED, ("nobody: it was waiting until NotBefore",))
