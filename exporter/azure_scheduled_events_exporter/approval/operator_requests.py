@@ -1,6 +1,7 @@
 """Operators' requests to approve events: which are still to be sent, and their results. Pure.
 
-The journal holds them (``journal.inbox``); ``approval.sender`` sends them and writes the results.
+The journal holds them (``journal.content.inbox``); ``approval.sender`` sends them and writes the
+results.
 """
 
 from collections.abc import Mapping, Sequence

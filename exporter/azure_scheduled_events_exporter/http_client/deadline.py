@@ -53,7 +53,7 @@ class DeadlineAdapter(requests.adapters.HTTPAdapter):
         self._ends_at = now + seconds
         self.peer_closed = False
         self._has_answer = False
-        self._is_reused = True
+        self._is_reused = True  # until :meth:`opens` is called
         if self._socket is not None:
             with contextlib.suppress(OSError):  # closed already
                 # The limit for sending the request; the last read has left a shorter one.
@@ -92,7 +92,7 @@ class DeadlineAdapter(requests.adapters.HTTPAdapter):
         """Remember the new connection, so that it can be closed."""
         self._connection = connection
         self._socket = connection.sock
-        if self.stopped:
+        if self.stopped:  # while it was being opened
             self.stop()
 
     def received(self, count: int) -> None:

@@ -60,6 +60,7 @@ class App:
             await self._answer(scope, send)
 
     async def _answer(self, scope: Mapping[str, Any], send: _Send) -> None:
+        """Send the response to the request in ``scope``, in pieces."""
         request = _request(scope)
         connection = scope["state"]["connection"]
         response = await self._response(request, is_forbidden=connection.is_forbidden)
@@ -80,15 +81,20 @@ class App:
         await send({"type": "http.response.body", "body": body, "more_body": False})
 
     async def _response(self, request: Request, *, is_forbidden: bool) -> Response:
+        """Return the response of the handler, or the one that refuses the request.
+
+        ``is_forbidden``: whether the client's certificate has none of the allowed names.
+        """
         if is_forbidden:
             return plain(403)
         if self.access is not None:
             refusal = await self.access.refuse(request)
             if refusal is not None:
                 return refusal
-        return self._respond(request)
+        return self._handled(request)
 
-    def _respond(self, request: Request) -> Response:
+    def _handled(self, request: Request) -> Response:
+        """Return the response of the path's handler to a client that may read."""
         handler = self._routes.get(request.path)
         if handler is None:
             return plain(404)
@@ -140,7 +146,7 @@ def _accepts_gzip(accept_encoding: str) -> bool:
 
 @lru_cache(maxsize=2)  # scrapers that come at once get one body, in two formats at most
 def _packed(body: bytes) -> bytes:
-    return gzip.compress(body, 1, mtime=0)
+    return gzip.compress(body, 1, mtime=0)  # fast; without the time, which a client does not need
 
 
 def _has_body(request: Request) -> bool:
@@ -153,6 +159,7 @@ def _has_body(request: Request) -> bool:
 
 
 def _request(scope: Mapping[str, Any]) -> Request:
+    """Return the request of an ASGI scope; header names in it are in lower case."""
     headers: dict[str, str] = {}
     for raw_name, raw_value in scope["headers"]:
         name = raw_name.decode("latin-1")

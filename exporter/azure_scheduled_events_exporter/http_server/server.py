@@ -294,7 +294,7 @@ class Connection(H11Protocol):
     timeout_keep_alive_handler = shutdown
 
     def _enter(self, seconds: float | None) -> None:
-        """Begin to wait, or to answer: for at most ``seconds``."""
+        """Begin to wait, or to answer: for at most ``seconds``; None for no limit."""
         self.since = self.loop.time()
         if self._deadline is not None:
             self._deadline.cancel()

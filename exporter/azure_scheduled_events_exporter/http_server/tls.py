@@ -108,7 +108,7 @@ def _check(
     """
     if keys[:2] != ["cert_file", "key_file"]:
         raise section.error("needs a certificate and its key: write cert_file and key_file")
-    if ("client_ca_file" in keys) is (asked is ssl.CERT_NONE):
+    if ("client_ca_file" in keys) is (asked is ssl.CERT_NONE):  # one without the other
         raise section.error(
             "verifying clients needs both: client_ca_file, and client_auth_type", "client_auth_type"
         )

@@ -50,7 +50,7 @@ class Users:
         """Return the response to a request without a right password, or None to allow it.
 
         It is 401, or 429 if too many checks are waiting. ``hashes`` has the bcrypt hash of each
-        user name.
+        user name, of at least one.
         """
         given = _credentials(request.headers.get("authorization", ""))
         if given is None:
@@ -101,6 +101,7 @@ def try_out() -> None:
 
 
 def _digest(key: bytes, *parts: bytes) -> bytes:
+    """Return a digest of ``parts`` that only this process can compute; repr() keeps them apart."""
     return hmac.digest(key, repr(parts).encode(), _DIGEST)
 
 

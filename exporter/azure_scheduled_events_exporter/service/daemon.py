@@ -1,4 +1,4 @@
-"""Run one exporter as a process: HTTP, signals, start and shutdown.
+"""Runs one exporter as a process: HTTP, signals, start and shutdown.
 
 The main thread serves HTTP and handles signals (``service.ending``). The exporter has threads of
 its own (``service.exporter``).
@@ -63,7 +63,7 @@ def run(
         ExporterError: the endpoint cannot be discovered, root cannot be given up, listening fails,
             or the journal must not be used.
     """
-    if ending is None:
+    if ending is None:  # nobody handles the signals yet: run in a block that does
         ending = Ending()
         with ending.on_signals():
             return run(config, log, started, rate_limiter, ending)

@@ -83,6 +83,9 @@ class Exporter:
             approves nothing by itself.
         reports: False to send neither spans nor alerts, whatever the settings are.
 
+    Raises:
+        ExporterError: a file about pushed alerts cannot be read or is invalid.
+
     Attributes:
         journal: opened by a thread of its own, from the construction on.
         clock: the time by the clock of IMDS.
@@ -161,7 +164,7 @@ class Exporter:
         )
         return [
             ImdsClient(config.imds_endpoint, versions, limiter, self._wait, config.imds_timeout)
-            for _ in range(3)
+            for _ in range(3)  # for polls, approvals and who this VM is
         ]
 
     def _span_delivery(self, config: Config) -> SpanDelivery | None:
@@ -193,6 +196,7 @@ class Exporter:
         return Instance(name) if found is None else replace(found, vm_name=name)
 
     def _alert_push(self, config: Config, clock: Clock) -> "AlertPush":
+        """Return what pushes alerts; ``clock`` is that of IMDS."""
         from .alert_push import alert_push  # noqa: PLC0415 - only with an Alertmanager
 
         return alert_push(config, self.latest, clock, self._log)
@@ -241,6 +245,7 @@ class Exporter:
         return self.poller.latest()
 
     def _wait(self, seconds: float) -> bool:
+        """Wait so many seconds, or until the process is to end; return whether it is."""
         return self._ending.wait(max(0.0, seconds))
 
     def _guarded(self, work: Callable[[], None]) -> None:
@@ -256,6 +261,7 @@ class Exporter:
             self.failed()
 
     def _poll(self) -> None:
+        """Poll, after IMDS was asked for this VM's name, unless a setting gives that."""
         if self._instance_name is None:
             self.identification.asked.wait(_IDENTITY_HEAD_START)
         self.poller.run()

@@ -1,4 +1,4 @@
-"""Give up root before the exporter listens.
+"""Gives up root before the exporter listens.
 
 With ``--process.user``, the process becomes that user and cannot return.
 

@@ -1,4 +1,4 @@
-"""Notify systemd that this process is ready, alive or stopping, and send a one-line status.
+"""Notifies systemd that this process is ready, alive or stopping, and sends a one-line status.
 
 Messages are datagrams of ``NAME=VALUE`` lines to the socket that ``$NOTIFY_SOCKET`` names. Without
 that variable, nothing is sent. Sending never blocks. Liveness and status are passed in: this module
@@ -72,7 +72,7 @@ class ServiceManager:
 
         Args:
             overdue_seconds: returns by how many seconds the poll loop exceeds its expected waits;
-                at most 0 if it is healthy.
+                less than 0 while it is in time.
             status_line: returns the status that ``systemctl status`` shows.
         """
         patience = self.watchdog_seconds

@@ -157,8 +157,9 @@ def line(happening: Happening) -> str:
 
 
 def _simulator(arguments: argparse.Namespace) -> Simulator:
+    """Return the simulator that the flags describe."""
     try:
-        flag = "--first-answer-delay"
+        flag = "--first-answer-delay"  # the one that is read, for the error
         first_answer = parse_duration(arguments.first_answer_delay)
         flag = "--first-event-delay"
         first_event = parse_duration(arguments.first_event_delay)
@@ -186,6 +187,7 @@ def _simulator(arguments: argparse.Namespace) -> Simulator:
 
 
 def _greet(simulator: Simulator, arguments: argparse.Namespace) -> None:
+    """Print how to point an exporter at each VM."""
     first, *others = simulator.vms
     names = ", ".join(arguments.scenario or _USUAL)
     say(

@@ -21,6 +21,7 @@ _FIELDS_SINCE: Final = {
     "EventSource": "2019-08-01",
     "DurationInSeconds": "2020-07-01",
 }
+"""The first version that has a field; every version has the others."""
 
 PREVIEW: Final = "2017-03-01"
 """The version that needs no ``Metadata: true`` and puts an underscore before resource names."""

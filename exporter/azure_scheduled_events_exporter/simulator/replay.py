@@ -59,6 +59,7 @@ class Replay:
         return event_id.upper() in {event.sent_id.upper() for event in events if event.sent_id}
 
     def _due(self, recorded: float) -> float:
+        """Return when a moment of the recording is played."""
         return self._at + (recorded - self._recorded_at) / self._speed
 
     def _moved(self, found: re.Match[bytes]) -> bytes:

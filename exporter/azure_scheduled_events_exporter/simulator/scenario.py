@@ -65,7 +65,11 @@ class Starts(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class VirtualMachine:
-    """One VM of the placement group; fields as in ``/metadata/instance``."""
+    """One VM of the placement group; fields as in ``/metadata/instance``.
+
+    Without ``vm_id``, it has one that follows from its name. With ``own_events_only``, its
+    documents show only the events that name it in Resources.
+    """
 
     name: str
     scale_set: str = ""
@@ -86,9 +90,12 @@ class PlannedEvent:
 
     All times are seconds of scenario time, moments counted from its beginning.
 
-    ``duration`` is DurationInSeconds as announced (-1 unknown); ``started_for`` is how long it
-    stays Started. An event of type :data:`ADVICE` schedules nothing: it is shown from
-    ``announced_at`` to ``cancelled_at``.
+    ``duration`` is DurationInSeconds as announced (-1 unknown). ``notice`` is the time from
+    ``announced_at`` to NotBefore; at ``rescheduled_at``, NotBefore becomes ``new_notice`` after
+    that moment. Once approved, the event starts after ``approval_delay``, at NotBefore at the
+    latest. It stays Started for ``started_for``. If it has not been approved, it leaves the
+    document at ``cancelled_at``. An event of type :data:`ADVICE` schedules nothing: it is shown
+    from ``announced_at`` to ``cancelled_at``.
     """
 
     event_type: str
@@ -131,7 +138,10 @@ class Scenario:
 
     @property
     def shortest(self) -> float:
-        """Minimum length in seconds of scenario time: until its last fault with an end is over."""
+        """How long it is played at least, in seconds of scenario time.
+
+        For a minute, for the length of its recording, and until its last fault with an end is over.
+        """
         length = self.recording[-1].time - self.recording[0].time if self.recording else 0
         return max(_SHORTEST, length, *(plan.ends for plan in self.faults if plan.ends < math.inf))
 

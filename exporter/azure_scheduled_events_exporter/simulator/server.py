@@ -103,10 +103,11 @@ class Simulator:
                 " or port"
             ) from None
         now = self._clock()
+        # The scenario begins now, and not when this object was made.
         self._service.stage = Stage(self._playlist, at=now, seed=self._seed)
         for plan in self._plans:
             self._service.inject(plan.placed(now, self._playlist.speed))
-        # How often it looks whether to stop, so how long :meth:`stop` may take.
+        # In seconds, how often it looks whether to stop, so how long :meth:`stop` may take.
         self._run(partial(self._server.serve_forever, poll_interval=0.02))
 
     def report(self, on_happening: Callable[[Happening], None]) -> None:

@@ -164,7 +164,7 @@ class Service:
         if fault in REFUSED_BY_AGENT:
             return _FAULTY[fault]
         answered = self._answered.setdefault(route[0], deque(maxlen=self.requests_per_second))
-        # ``answered`` is full, and its oldest entry is less than a second old.
+        # In the second before ``now``, as many were answered as are permitted.
         if len(answered) == answered.maxlen and now - answered[0] < 1:
             return _FAULTY[Fault.THROTTLE]  # which does not count as an answer
         answered.append(now)
@@ -198,6 +198,7 @@ class Service:
         return vm, path, version
 
     def _healthy(self, request: Request, route: Route, now: float, fault: Fault | None) -> Answer:
+        """Return the answer of an IMDS that works; ``fault`` may change its content."""
         vm, path, version = route
         if path not in {_EVENTS, _INSTANCE}:
             return _error(HTTPStatus.NOT_FOUND, "Not found")
@@ -239,6 +240,7 @@ class Service:
         )
 
     def _document(self, version: str, vm: str, now: float) -> Answer:
+        """Return the Scheduled Events document that ``vm`` gets in ``version``."""
         body = self.body if self.body is not None else self.stage.recorded(now)
         if body is not None:
             return Answer(HTTPStatus.OK, body)
@@ -263,6 +265,7 @@ class Service:
         ]
 
     def _approval(self, body: bytes, vm: str, now: float) -> Answer:
+        """Approve the events that ``body`` names, all or none."""
         event_ids = _start_requests(body)
         if event_ids is None:
             return _error(

@@ -90,6 +90,7 @@ class Stage:
         due = min((life.agenda[0][0] for life in self._lives if life.agenda), default=None)
         if due is not None:
             return due
+        # No event of this scenario is to change any more: what comes is the next scenario, if any.
         is_last = self._place == len(self.playlist.scenarios) - 1
         if is_last and not self.playlist.loop:
             return None
@@ -97,7 +98,7 @@ class Stage:
         over = max(self._changed_at, self._began + shortest)
         if self._replay is None:
             return over
-        if self._replay.ended_at is None:
+        if self._replay.ended_at is None:  # its last document was not served yet
             return None
         return max(over, self._replay.ended_at)
 

@@ -107,7 +107,7 @@ class Life:
 
 
 def agenda_of(plan: PlannedEvent, began: float, speed: float) -> list[tuple[float, What]]:
-    """Return the changes of an event in order; ``scenario`` has checked that of their moments."""
+    """Return the changes of an event in order: ``scenario`` refuses moments in another order."""
     agenda = [(plan.announced_at, What.ANNOUNCED)]
     if plan.rescheduled_at is not None:
         agenda.append((plan.rescheduled_at, What.RESCHEDULED))
