@@ -39,6 +39,7 @@ HOOKS = (
     "load-balancer-admin-state",
     "pacemaker-node-health",
     "cloudnative-pg-switchover",
+    "redis-sentinel-failover",
 )
 LIBRARY = "/usr/local/lib/azure-scheduled-events"
 INSTALLED = "/opt/azure-scheduled-events-exporter/bin/azure-scheduled-events-exporter"
@@ -74,6 +75,7 @@ class Stage:
             "crm_attribute",
             "crm_node",
             "crm_resource",
+            "redis-cli",
         ):
             (programs / name).write_text(SUBSTITUTE)
             (programs / name).chmod(0o755)
@@ -355,6 +357,116 @@ ONE = Scenario("one", "A reboot, once it is approved.", VMS, (REBOOT,))
 def approved(simulator: Simulator) -> list[str]:
     """Return the types of the events that were approved."""
     return [each.event_type for each in simulator.record if each.what is What.APPROVED]
+
+
+def shell_blocks(page: str) -> list[str]:
+    """Return the scripts of a page of the documentation, in their order."""
+    return re.findall(r"(?ms)^```sh\n(.*?)^```$", (ROOT / "docs" / page).read_text())
+
+
+REDIS = """\
+#!/bin/sh
+echo "$(basename "$0") $*" >>"$CALLS"
+case $* in
+*" role") [ -e "$CALLS.moved" ] && echo slave || echo "$ROLE" ;;
+*" failover "*) echo "$SAID"; [ -n "$STAYS" ] || touch "$CALLS.moved" ;;
+esac
+"""
+
+
+STILL = "this VM is still the master 1 s after the failover began\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "said", "stays", "status", "output"),
+    [
+        ("master", "OK", "", 0, "sentinel failover mymaster: OK\n"),
+        ("slave", "OK", "", 0, "this VM is not the master: no failover\n"),
+        ("", "OK", "", 1, "Redis does not answer with its role: \n"),
+        # redis-cli ends with 0 when Sentinel refuses, too.
+        ("master", "NOGOODSLAVE none", "", 1, "sentinel failover mymaster: NOGOODSLAVE none\n"),
+        (
+            "master",
+            "OK",
+            "yes",
+            1,
+            "sentinel failover mymaster: OK\n" + STILL,
+        ),
+    ],
+)
+def test_redis_sentinel(
+    before: str, said: str, stays: str, status: int, output: str, stage: Stage
+) -> None:
+    """Only a master hands its role on, and the hook fails if Sentinel refuses or it stays one."""
+    (stage.folder / "bin" / "redis-cli").write_text(REDIS)
+    settings = {"ROLE": before, "SAID": said, "STAYS": stays}
+    settings["FAILOVER_TIMEOUT"] = "1" if stays else "60"
+    done = stage.hook(HOOKS[8], "prepare", **settings)
+    assert (done[0], done[2]) == (status, output)
+    failover = "redis-cli -h 127.0.0.1 -p 26379 sentinel failover mymaster"
+    assert (failover in done[1]) == (before == "master")
+    assert stage.hook(HOOKS[8], "recover") == (0, [], "")
+
+
+def test_units_of_databases_prepare_for_what_deletes_the_vm() -> None:
+    """They hand the role over before each type of event that the page on databases lists."""
+    page = (ROOT / "docs" / "databases.md").read_text()
+    for name in HOOKS[3], HOOKS[4], HOOKS[7], HOOKS[8]:
+        assert f"[{name}](../deploy/examples/{name})" in page
+        unit = (EXAMPLES / f"{name}.service").read_text()
+        assert "--types Freeze,Reboot,Redeploy,Preempt,Terminate " in unit
+
+
+def test_installation_of_the_page_on_databases(stage: Stage) -> None:
+    """Its commands put script, unit and drop-in where systemd finds them; it takes both."""
+    (text,) = [part for part in shell_blocks("databases.md") if "override.conf" in part]
+    root = stage.folder / "root"
+    text = text.replace("/usr/local", f"{root}/usr/local").replace("/etc/", f"{root}/etc/")
+    lines = [line for line in text.splitlines() if not line.startswith("systemctl ")]
+    script = "\n".join(lines)
+    subprocess.run(["sh", "-eu", "-c", script], cwd=stage.folder, env=stage.environment, check=True)
+    assert os.access(root / "usr/local/lib/azure-scheduled-events" / HOOKS[3], os.X_OK)
+    units = root / "etc/systemd/system"
+    unit = units / f"{HOOKS[3]}.service"
+    unit.write_text(unit.read_text().replace(LIBRARY, str(EXAMPLES)).replace(INSTALLED, COMMAND))
+    done = subprocess.run(
+        ["systemd-analyze", "verify", str(unit)],
+        env={**environment(), "SYSTEMD_UNIT_PATH": f"{units}:"},
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert [line for line in done.stderr.splitlines() if HOOKS[3] in line] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        (
+            HOOKS[3],
+            "patronictl -c /etc/patroni/config.yml switchover db --leader db-1 --force",
+        ),
+        (HOOKS[8], "sentinel failover mymaster: OK"),
+    ],
+)
+def test_trial_of_the_page_on_databases(name: str, said: str, stage: Stage) -> None:
+    """The stand-ins of the page let each script hand its role over, and its event is approved."""
+    parts = shell_blocks("databases-trial.md")
+    env = {**environment(), "PATH": f"{Path(COMMAND).parent}:{os.environ['PATH']}"}
+    subprocess.run(["sh", "-e", "-c", parts[0]], cwd=stage.folder, env=env, check=True)
+    (hook,) = [part for part in parts if f"-- assets/examples/{name}" in part]
+    with Simulator(Scenario("quiet", "", VMS, ()), requests_per_second=20) as simulator:
+        started = hook.replace("http://127.0.0.1:10170", simulator.url)
+        # Without exec, a kill would end only the shell.
+        started = started.replace("azure-sch", "exec azure-sch", 1)
+        here = f"cd {stage.folder} && {started}"
+        with Program(["sh", "-c", here], stage.folder / "hook.log", **env) as run:
+            run.wait_for_line("name is known")
+            simulator.play(ONE)
+            run.wait_for_line(re.escape(said))
+            run.wait_for_line("phase=prepare .* outcome=ok")
+            run.wait_for_line(": accepted")
+        assert approved(simulator) == ["Reboot"]
 
 
 def test_a_unit_around_an_event(stage: Stage, start_exporter: Callable[..., Exporter]) -> None:
