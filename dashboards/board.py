@@ -158,7 +158,7 @@ def stat(
         (width, 4),
         queries,
         links=links,
-        options={"textMode": text},
+        textMode=text,
         **look,  # type: ignore[arg-type]
     )
 

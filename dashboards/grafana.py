@@ -106,7 +106,6 @@ _LOOKS: Mapping[type, _Look] = {
             "colorMode": "background_solid",
             "graphMode": "none",
             "reduceCalc": "lastNotNull",
-            "textMode": "value",
         },
         options={"wideLayout": True},
     ),
@@ -153,7 +152,6 @@ def panel(
     transformations: Sequence[Json] = (),
     defaults: Mapping[str, object] | None = None,
     custom: Mapping[str, object] | None = None,
-    options: Mapping[str, object] | None = None,
     **more: object,
 ) -> g.Panel:
     """Return a panel of one of grafanalib's classes.
@@ -162,14 +160,7 @@ def panel(
     """
     look = _LOOKS[kind]
     width, height = size
-    fields = {
-        "unit": unit,
-        "color": {"mode": "thresholds"},
-        "thresholds": thresholds or steps(look.base),
-        "mappings": list(mappings),
-        **(defaults or {}),
-        "custom": {**look.custom, **(custom or {})},
-    }
+    fields = _fields(look, unit, thresholds, mappings, defaults or {}, custom or {})
     return kind(
         title=title,
         description=description,
@@ -179,13 +170,29 @@ def panel(
         links=list(links),
         overrides=[*look.overrides, *overrides],
         transformations=list(transformations),
-        extraJson={
-            "fieldConfig": {"defaults": fields},
-            "options": {**look.options, **(options or {})},
-        },
+        extraJson={"fieldConfig": {"defaults": fields}, "options": look.options},
         **look.arguments,
         **more,
     )
+
+
+def _fields(
+    look: _Look,
+    unit: str,
+    thresholds: Json | None,
+    mappings: Sequence[Json],
+    defaults: Mapping[str, object],
+    custom: Mapping[str, object],
+) -> Json:
+    """Return how the fields of a panel are shown, but for overrides."""
+    return {
+        "unit": unit,
+        "color": {"mode": "thresholds"},
+        "thresholds": thresholds or steps(look.base),
+        "mappings": list(mappings),
+        **defaults,
+        "custom": {**look.custom, **custom},
+    }
 
 
 def _lettered(queries: Sequence[Query]) -> list[Query]:

@@ -33,25 +33,30 @@ def vm_alerts(settings: Settings) -> tuple[Alert, ...]:
     return (_scale_set_hit(), _not_back(settings), _maintenance(settings))
 
 
-def _scale_set_hit() -> Alert:
-    """More VMs than any one event hits, so that an event does not page twice.
+def _half_of_a_set() -> str:
+    """Return the sets of which half is away, with more VMs than any one event hits.
 
-    What a user requested counts as away, and as no event: it hides nobody else's.
+    So an event does not page twice. What a user requested counts as away, and as no event: it hides
+    nobody else's.
     """
     requested = f'last_over_time({RECORDED_SEEN}{{kind="{Kind.REQUESTED}"}}[30m])'
     unrequested = f"{VM_AWAY} unless on (event_id) {requested}"
+    return promql(f"""
+        clamp_max(
+          count by ({SET_KEY}) (group without (event_id, event_type) ({VM_AWAY}))
+          / on ({SET_KEY}) {SCALE_SET_VMS}, 1
+        ) >= 0.5
+        and (
+          count by ({SET_KEY}) (group without (event_id, event_type) ({unrequested}))
+          > max without (event_id) (count by ({SET_KEY}, event_id) ({unrequested}))
+        )
+    """)
+
+
+def _scale_set_hit() -> Alert:
     return Alert(
         name=f"{PREFIX}ScaleSetHit",
-        expression=promql(f"""
-            clamp_max(
-              count by ({SET_KEY}) (group without (event_id, event_type) ({VM_AWAY}))
-              / on ({SET_KEY}) {SCALE_SET_VMS}, 1
-            ) >= 0.5
-            and (
-              count by ({SET_KEY}) (group without (event_id, event_type) ({unrequested}))
-              > max without (event_id) (count by ({SET_KEY}, event_id) ({unrequested}))
-            )
-        """),
+        expression=_half_of_a_set(),
         severity="critical",
         summary=(
             "{value humanizePercentage} of the VMs of scale set {scale_set}{place} are down or"

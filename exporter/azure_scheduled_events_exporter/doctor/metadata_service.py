@@ -8,11 +8,12 @@ import logging
 import threading
 import time
 
+from azure_scheduled_events_exporter.config.settings import Config
 from azure_scheduled_events_exporter.core.document import Document, comparable_name
 from azure_scheduled_events_exporter.core.document_parser import parse_document
 from azure_scheduled_events_exporter.core.instance import parse_instance
 from azure_scheduled_events_exporter.errors import ExporterError, ImdsError, Outcome
-from azure_scheduled_events_exporter.imds.api_versions import event_versions
+from azure_scheduled_events_exporter.imds.api_versions import ApiVersions, event_versions
 from azure_scheduled_events_exporter.imds.client import ImdsClient
 from azure_scheduled_events_exporter.imds.guest_proxy_agent import (
     DENIES,
@@ -47,13 +48,7 @@ def examine(subject: Subject) -> Findings:
         yield wrong("imds-endpoint", f"{error}.", "Name the address with --imds.endpoint.")
         return
     versions = event_versions(config.imds_api_version)
-    client = ImdsClient(
-        config.imds_endpoint,
-        versions,
-        RateLimiter(1, 1.1),
-        threading.Event().wait,
-        config.imds_timeout,
-    )
+    client = _client(config, versions)
     why = ""
     try:
         subject.instance = parse_instance(client.instance(config.imds_timeout))
@@ -83,6 +78,17 @@ def examine(subject: Subject) -> Findings:
         yield skipped("vm-name", "Not checked: this VM's name. The metadata service has to answer.")
         return
     yield _name(subject, document, why)
+
+
+def _client(config: Config, versions: ApiVersions) -> ImdsClient:
+    """Return a client that sends at most one request a second."""
+    return ImdsClient(
+        config.imds_endpoint,
+        versions,
+        RateLimiter(1, 1.1),
+        threading.Event().wait,
+        config.imds_timeout,
+    )
 
 
 def _finding_of(error: ExporterError) -> str:

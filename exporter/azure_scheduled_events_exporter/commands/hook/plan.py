@@ -204,20 +204,22 @@ def recovery(
             yield replace(run, outcome=str(RunOutcome.FAILED))
     last = since[-1]
     interrupted = [run.run for run in unended if run.phase == Phase.RECOVER]
-    record = {
-        **record_of(last),
-        "seconds_until_not_before": None,
-        "outcome": outcomes.get(last.event_id),
-    }
+    run_id = interrupted[0] if interrupted else uuid.uuid4().hex
     yield HookRun(
-        run=interrupted[0] if interrupted else uuid.uuid4().hex,
+        run=run_id,
         command=command,
         event_id=last.event_id,
         event_type=last.event_type,
         phase=Phase.RECOVER,
         started=now,
-        record=json.dumps(record),
+        record=_record_of_end(last, outcomes.get(last.event_id)),
     )
+
+
+def _record_of_end(run: HookRun, outcome: str | None) -> str:
+    """Return the event of ``run`` as the recovery after it stores it."""
+    record = {**record_of(run), "seconds_until_not_before": None, "outcome": outcome}
+    return json.dumps(record)
 
 
 def record_of(run: HookRun) -> Record:

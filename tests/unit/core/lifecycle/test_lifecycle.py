@@ -151,6 +151,16 @@ def test_story(story: Story) -> None:
         assert watch.sees(at(abs(seconds)), *events, watched=seconds >= 0) == expected
 
 
+def test_an_event_that_only_the_journal_knows() -> None:
+    """An event that no document of this run has shown is lost when it is missing, also before its
+    NotBefore: nobody watched between the runs.
+    """
+    watch = Watch()
+    watch.sees(at(0), SCHEDULED)
+    watch.known = replace(watch.known, seen={})
+    assert watch.sees(at(1)) == ["lost"]
+
+
 def test_what_a_life_remembers() -> None:
     """A life has its times, notice and approver; what a returned event had stays, and its moves are
     in order.
