@@ -1,8 +1,8 @@
 """The log: one line per record on standard error, as logfmt or JSON.
 
 A record's fields are passed as ``extra={"facts": {...}}``; the message is a fixed text that can be
-found with grep. No poll and no scrape waits for the reader of the pipe that the log may be. Lines
-are lost instead, and the log says how many.
+found with grep. The log may be a pipe whose reader has stopped: a line waits for it for at most 0.2
+seconds, and the next ones not at all. They are lost instead, and the log says how many were.
 """
 
 import json

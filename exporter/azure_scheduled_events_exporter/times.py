@@ -37,7 +37,10 @@ def parse_duration(text: str) -> float:
 
 
 def format_duration(seconds: float) -> str:
-    """Return ``seconds`` as :func:`parse_duration` reads them, to the millisecond."""
+    """Return ``seconds`` as :func:`parse_duration` reads them, to the millisecond.
+
+    Less than 0 seconds, which that does not read, have a minus sign.
+    """
     if seconds < 0:
         return "-" + format_duration(-seconds)
     milliseconds = round(seconds * 1000)

@@ -1,4 +1,4 @@
-"""Reads YAML files that people write, strictly: every error names file and line.
+"""Reads YAML files that people write, strictly: an error names the file, and the line if known.
 
 Must not depend on the meaning of a file. Every scalar is text until a reader requests another type,
 so ``off`` is never a boolean and ``2020-07-01`` never a date. Aliases are refused, because a few

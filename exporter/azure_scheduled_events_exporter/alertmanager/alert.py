@@ -1,6 +1,6 @@
 """Decides which alert an event of this VM raises: what the table of alerts gives to its kind.
 
-Pure. Times in texts are those that IMDS sent, so a wrong clock of this VM changes none.
+Pure. Times in texts are by the clock of IMDS, so a wrong clock of this VM changes none.
 """
 
 from collections.abc import Mapping, Sequence

@@ -2,8 +2,8 @@
 
 Alertmanager keeps alerts in memory, so a firing alert is posted repeatedly, each time with an
 ``endsAt`` ahead. It takes an earlier ``endsAt`` only from a post that says the alert is over
-already. So nothing is posted when an event ends; the resolve is posted later, when it is due. Pure:
-times are arguments, in monotonic seconds.
+already. So nothing is posted when an event ends; the resolve is posted later, when it is due. Reads
+no clock: times are arguments, in monotonic seconds.
 """
 
 import math

@@ -156,7 +156,10 @@ class Worker:
         return pause * random.uniform(0.5, 1.0)  # noqa: S311 - no secret
 
     def _report(self, outcome: PushOutcome, reason: str) -> None:
-        """Log a failure, also of the client's configuration, when it begins, changes and ends."""
+        """Log a failure when it begins, changes and ends.
+
+        That the client's configuration is invalid is logged when it begins and changes.
+        """
         error = self._client.config_error
         if self._troubles.is_new("configuration", error) and error:
             message = (

@@ -68,8 +68,8 @@ class ApprovalScheduler:
 
     Attributes:
         policy: the policy, which changes with its file.
-        statuses: why events are not approved, by EventId; approved, started and unknown events are
-            left out.
+        statuses: why each current event is not approved, by EventId; those that are approved or
+            have started are left out.
         counts: requests so far, by outcome.
     """
 

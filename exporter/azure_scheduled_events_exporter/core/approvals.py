@@ -14,7 +14,8 @@ def mark_requested(
 ) -> Lifecycles:
     """Return the known events with an approval by ``approver`` marked as requested.
 
-    Call it before the request. ``who``: the name of the rule, the operator or the hook's script.
+    Call it before the request. If an approval would not start the event, nothing changes. ``who``:
+    the name of the rule, the operator or the hook's script.
     """
     life = _waiting(known, event_id)
     if life is None:

@@ -125,9 +125,9 @@ def _known_first(known: Lifecycles, document: Document) -> list[ScheduledEvent]:
 
 
 def without_oldest(ended: Mapping[str, Lifecycle], just_ended: int) -> dict[str, Lifecycle]:
-    """Return the newest of ``ended``, at least those that have just ended: all may return.
+    """Return the newest of ``ended``: as many as fit, and at least all that have just ended.
 
-    ``just_ended``: as how many events these count.
+    Any of these may be in the next document again. ``just_ended``: as how many events they count.
     """
     most = max(REMEMBERED_ENDS, just_ended)
     newest = list(newest_ended(reversed([*ended.values()]), most))

@@ -13,7 +13,10 @@ RESOURCES_SHOWN = 10
 """Maximum number of VMs in a label or a text that names the VMs of an event."""
 
 LONGEST_NAMES = 80
-"""Characters for the names of VMs in a text that must fit into the subject of a mail."""
+"""Characters for the names of VMs in a text that must fit into the subject of a mail.
+
+A single name may be longer.
+"""
 
 MOST_NAMES = 100
 """How many names of Resources are kept, logged and stored: a placement group has at most 100 VMs.

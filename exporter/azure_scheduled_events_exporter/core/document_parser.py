@@ -42,8 +42,8 @@ def parse_document(body: bytes) -> Document:
     is planned.
 
     Raises:
-        InvalidDocumentError: not JSON, not an object, no list of Events, or one that is longer than
-            any real one.
+        InvalidDocumentError: it is not JSON, is nested too deeply, is not an object, or has the key
+            Events twice, no list of Events, or one that is longer than any real one.
     """
     try:
         # As json.loads() decodes bytes, but without an error for a byte that is invalid there.
@@ -271,8 +271,8 @@ _CONTROLS = {
 def clean_text(value: object) -> str:
     """Return text that any exposition, log or database accepts.
 
-    It has no lone surrogates and no control characters. A number becomes its digits, any other
-    value ``""``.
+    It has no lone surrogates, and no control characters but line feeds and tabs. A number becomes
+    text, any other value ``""``.
     """
     if isinstance(value, str):
         clean = value.encode("utf-8", "replace").decode().translate(_CONTROLS)

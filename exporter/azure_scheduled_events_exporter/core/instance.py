@@ -15,7 +15,7 @@ from .document_parser import clean_text
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """This VM as the metadata service describes it; all values as sent, ``""`` for missing ones.
+    """This VM as the metadata service describes it; ``""`` for a value that is missing.
 
     Attributes:
         vm_name: ``compute.name``: the name that Resources use, which may differ from the host name.

@@ -62,9 +62,10 @@ class Kind(StrEnum):
 
 
 class Transition(StrEnum):
-    """What happens to an event.
+    """What happens to an event: each at most once and in this order, with two exceptions.
 
-    ``returned`` may follow any end; otherwise they come in this order.
+    ``rescheduled`` may come again and again, also after ``approved``. ``returned`` may follow any
+    end, and another end follows it.
     """
 
     DETECTED = "detected"
@@ -136,7 +137,8 @@ class Lifecycle:
         first_seen: when a document first showed it.
         not_before: the last NotBefore that could be read, seconds since the epoch.
         notice_seconds: the notice given: from first seen to NotBefore, 0 if it had already started;
-            None if no NotBefore was known.
+            None if no NotBefore was known, for advice, and for what a user requested and Azure
+            started at once.
         request: the request for an approval from here whose result is not known: set before it is
             sent, cleared by a refusal. If the event then starts early, or while nobody watches, the
             request was accepted.
@@ -151,7 +153,7 @@ class Lifecycle:
             seen.
         has_returned: whether it has been in a document again after an end. Histograms leave out
             what follows.
-        moves: its reschedules and returns, oldest first.
+        moves: its last :data:`REMEMBERED_MOVES` reschedules and returns, oldest first.
         vm_name: this VM's name when the event was last observed, so that after a restart it is
             known immediately; None if unknown.
         own_name: this VM's name as Resources spelled it when they first named it; ``""`` if they
@@ -164,7 +166,7 @@ class Lifecycle:
             If the pause was a restart of the VM, it is a moment of another boot than
             ``started_at``.
         impact: what else was measured while it was Started, so far; None likewise.
-        kind: its kind when it was last observed; of an ended event, that at its end.
+        kind: its kind at the last poll; of an ended event, that at its end.
         paused_longer: whether this VM was paused for longer than announced, and than what the
             settings call harmless.
     """

@@ -1,8 +1,8 @@
 """The trace of an event: returns the spans that a transition completes, as plain data.
 
 Pure: no OpenTelemetry, no clock, no delivery (``tracing.delivery``). Every id is derived from the
-EventId, a VM's name and the span's name. So all VMs that see an event build one trace without
-communication, and a span that is sent twice has the same id.
+EventId, a VM's name and the span's name (for a hook, also from the id of its run). So all VMs that
+see an event build one trace without communication, and a span that is sent twice has the same id.
 """
 
 import hashlib

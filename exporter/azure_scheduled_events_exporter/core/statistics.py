@@ -1,7 +1,7 @@
 """The counters and histograms of all transitions.
 
-A pure fold over ``core.lifecycle.Change``, so that a restart can rebuild it from the journal. Must
-not depend on a metric library or on polls.
+A pure fold over ``core.lifecycle.Change``. The journal stores the result beside the transitions, so
+counters go on after a restart. Must not depend on a metric library or on polls.
 """
 
 from bisect import bisect_left

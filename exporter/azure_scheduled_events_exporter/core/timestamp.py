@@ -13,7 +13,8 @@ class Timestamp:
     """A moment.
 
     Attributes:
-        wall: seconds since the epoch (UTC), by this machine's clock.
+        wall: seconds since the epoch (UTC), by the clock of IMDS or by this machine's: whoever
+            gives it says which.
         monotonic: seconds since the boot ``boot_id``; where no clock counts suspended time, of the
             monotonic clock.
         boot_id: which boot that clock belongs to; ``""`` if only the wall clock is known.

@@ -54,7 +54,7 @@ class Tls:
     ends: float | None
 
     def knows(self, channel: ssl.SSLObject) -> bool:
-        """Return whether the client's certificate contains one of the accepted names."""
+        """Return whether the client's certificate is accepted: by its names, if any are given."""
         certificate: dict[str, Any] = {}
         with suppress(ValueError, ssl.SSLError):  # names that are no text
             certificate = channel.getpeercert() or {}

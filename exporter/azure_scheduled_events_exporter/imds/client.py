@@ -1,6 +1,7 @@
 """The HTTP client of the Instance Metadata Service.
 
-A request returns a body, or raises :class:`ImdsError`. Must not decide what happens next. Every
+A request returns a body, or raises :class:`ImdsError`. Must not decide what happens next: it is
+repeated here only with another api-version, or if the server was just closing the connection. Every
 request has one deadline in total, so that a server that sends byte by byte cannot block a poll, and
 every body has a size limit.
 """

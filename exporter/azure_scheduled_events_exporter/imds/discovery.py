@@ -1,8 +1,8 @@
 """Finds the metadata service of a VM without a virtual network: ``--imds.endpoint discover``.
 
 Such a VM (cloud service, classic) does not have the service at the usual address; Azure's DHCP
-server names it in option 245. Lease files of a DHCP client are read first; without a result, one
-DHCPDISCOVER is broadcast.
+server names it in option 245. Lease files of a DHCP client are read first; without a result, a
+DHCPDISCOVER is broadcast, again and again for some minutes.
 
 Must not use HTTP or decide when to look. Nothing in a DHCP answer is signed: docs/discovery.md has
 what is trusted.

@@ -101,7 +101,10 @@ def _sleep(seconds: float) -> None:
 
 @dataclass(eq=False)
 class Pauses:
-    """Remembers the largest delay of a tick since :meth:`take` was last called.
+    """Measures the longest pause between two calls of :meth:`take`.
+
+    It is the largest delay of a tick, or what the wall clock has advanced more than the clock since
+    boot.
 
     Attributes:
         clock: this machine's clock.

@@ -1,8 +1,9 @@
 """Runs the poll steps in order.
 
 One poll is: fetch, parse, observe, journal, log, approve, publish, in this order, so that nothing
-is reported before it is on disk (for a disk that fails, see ``journal.journal``). Decisions are in
-pure modules. Everything that waits is an argument. One thread runs it.
+is reported before it is on disk (for a disk that fails, see ``journal.journal``). What is on disk
+is also published in between. Decisions are in pure modules. Everything that waits is an argument.
+One thread runs it.
 """
 
 import logging

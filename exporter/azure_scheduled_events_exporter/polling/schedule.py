@@ -46,7 +46,7 @@ class PollSchedule:
         else:
             self._factor = max(1, self._factor // 2)
         self.due += self._interval * self._factor
-        if self.due <= now:  # keep the rate, skip missed polls
+        if self.due <= now:  # skip missed polls; stay at multiples of the configured interval
             missed = math.ceil((now - self.due) / self._interval)
             self.due += missed * self._interval
 

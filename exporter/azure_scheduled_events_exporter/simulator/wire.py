@@ -1,6 +1,6 @@
 """HTTP/1.1 for the simulator: reads requests, and sends answers in the requested manner.
 
-Decides nothing.
+Decides about one answer only: a body of unknown length, or of 100 kB and more, is refused.
 
 The standard library's server is enough for a drill; sockets are tracked so that closing ends
 hanging ones too.

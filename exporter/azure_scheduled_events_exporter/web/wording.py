@@ -1,4 +1,4 @@
-"""Converts events and durations to text for the status page.
+"""Converts events and durations to text for the status page, reports and tables.
 
 Pure. The script of the page (``status.js``) writes durations in the same way.
 """
