@@ -49,7 +49,7 @@ pictures: setup  ## draw the pictures in docs/images anew: status page, dashboar
 golden: setup  ## regenerate the golden files and the counts of series in docs/fleet.md; review the difference
 	@scripts/tools prometheus
 	@$(BIN)/pytest -q tests/unit/metrics/test_exposition.py \
-		tests/unit/web/test_report_of_events.py --update-golden
+		tests/unit/web/report/test_report_of_events.py --update-golden
 	@PYTHONPATH=tests $(BIN)/python -m support.monitoring.cardinality --update
 
 lock: setup  ## pin requirements anew from the ranges in pyproject.toml; UPGRADE=1 takes newer versions, UPGRADE=NAME one

@@ -1,4 +1,4 @@
-"""The answers of IMDS to requests; times are arguments."""
+"""The answers of the simulator to sound and to malformed requests; times are arguments."""
 
 import json
 from collections.abc import Mapping
@@ -6,71 +6,20 @@ from collections.abc import Mapping
 import pytest
 
 from azure_scheduled_events_exporter.simulator.document import ADVICE, VERSIONS
-from azure_scheduled_events_exporter.simulator.faults import REFUSED_BY_AGENT, Fault, FaultPlan
+from azure_scheduled_events_exporter.simulator.faults import Fault, FaultPlan
 from azure_scheduled_events_exporter.simulator.scenario import (
     PlannedEvent,
-    Scenario,
-    VirtualMachine,
     find,
 )
 from azure_scheduled_events_exporter.simulator.service import Answer, Request, Service
 from azure_scheduled_events_exporter.simulator.stage import Playlist, Stage
+from support.servers.simulated_service import EVENTS, NEWEST, RIGHT, Client
 
-NEWEST = VERSIONS[-1]
-VMS = (
-    VirtualMachine("web_0", scale_set="web", zone="2", fault_domain="3", priority="Spot"),
-    VirtualMachine("single", size="Standard_B2ms", vm_id="d89dcaf9-bd2e-45f9-8435-a778a750d9ba"),
-)
-EVENTS = tuple(
-    PlannedEvent(kind, ("web_0", "single"), duration=5, description="why", announced_at=0)
-    for kind in ("Freeze", "Reboot", "Redeploy", "Preempt", "Terminate")
-)
-RIGHT: Mapping[str, str] = {"metadata": "true"}
 NONE: Mapping[str, str] = {"accept": "*/*"}
+
+
 NEWEST_TWO = ["2024-07-09", "2020-07-01"]
 NO_HEADER = {"error": "Bad request: . Required metadata header not specified"}
-
-
-class Client:
-    """Asks a service at moments one second apart, so that it is never throttled."""
-
-    def __init__(
-        self,
-        *events: PlannedEvent,
-        empty_body: bool = False,
-        delay: float = 0,
-        newest_api_version: str = "",
-    ) -> None:
-        stage = Stage(Playlist((Scenario("test", "", VMS, events),)), at=0, seed="seed")
-        self.service = Service(
-            stage,
-            empty_body=empty_body,
-            first_answer_delay=delay,
-            newest_api_version=newest_api_version,
-        )
-        self.now = 0.0
-
-    def ask(
-        self,
-        version: str = NEWEST,
-        *,
-        path: str = "/metadata/scheduledevents",
-        method: str = "GET",
-        body: bytes = b"",
-        headers: Mapping[str, str] = RIGHT,
-    ) -> Answer:
-        """Send one request, with the header that IMDS wants unless others are given."""
-        self.now += 1
-        return self.service.answer(
-            Request(method, f"{path}?api-version={version}", headers, body), self.now
-        )
-
-    def document(self, version: str = NEWEST) -> list[dict[str, object]]:
-        """Return the events that a version shows."""
-        answer = self.ask(version)
-        assert answer.status == 200
-        events: list[dict[str, object]] = json.loads(answer.body)["Events"]
-        return events
 
 
 def test_headers_that_are_refused() -> None:
@@ -159,21 +108,6 @@ def test_advice_takes_no_approval() -> None:
     assert "approved" not in {happening.what for happening in client.service.stage.record}
 
 
-def test_a_part_of_the_instance_data() -> None:
-    """While a data provider of IMDS fails, the answer about a VM has only its name; afterwards it
-    has all.
-    """
-    client = Client()
-    client.service.inject(FaultPlan(Fault.PARTIAL_INSTANCE, 0, 1.5))
-    part, whole = (
-        json.loads(client.ask("2021-02-01", path="/metadata/instance").body)["compute"]
-        for _ in range(2)
-    )
-    assert {key: value for key, value in part.items() if value} == {"name": "web_0"}
-    assert (whole["name"], whole["vmScaleSetName"]) == ("web_0", "web")
-    assert client.ask().status == 200
-
-
 def test_document_looks_as_captured() -> None:
     """Ids are upper-case GUIDs, NotBefore is RFC 1123 in GMT, and nothing is missing."""
     (event,) = Client(EVENTS[0]).document()
@@ -245,26 +179,6 @@ def test_malformed_approval_is_refused(body: bytes) -> None:
     assert Client(*EVENTS).ask(method="POST", body=body).status == 400
 
 
-def test_throttle_admits_five_in_any_second_per_vm() -> None:
-    """The sixth request in a second gets 429 in plain text; another VM and the next second are
-    free.
-    """
-    client = Client()
-
-    def status(at: float, vm: str = "") -> int:
-        target = f"{vm}/metadata/scheduledevents?api-version={NEWEST}"
-        return client.service.answer(Request("GET", target, {"metadata": "true"}), at).status
-
-    assert [status(10 + tenth / 10) for tenth in range(7)] == [200] * 5 + [429] * 2
-    assert status(10.6, "/vm/single") == 200
-    assert status(10.99) == 429
-    assert [status(at) for at in (11, 11.05, 11.1)] == [200, 429, 200]
-    client.service.answer(Request("GET", "/metadata/instance", {}), 11.2)
-    assert client.service.answer(Request("GET", "/metadata/instance", {}), 11.2) == Answer(
-        429, b"Throttle Result: Too Many Requests", "text/plain; charset=utf-8"
-    )
-
-
 def test_instance_tells_who_the_vm_is() -> None:
     """Each VM finds its own name and place under /metadata/instance, every primitive a string."""
     client = Client()
@@ -325,81 +239,6 @@ def primitives(value: object) -> list[type]:
 def test_other_paths_and_methods(method: str, path: str, status: int) -> None:
     """An unknown path is 404, an unsupported method is 405."""
     assert Client().ask(method=method, path=path).status == status
-
-
-REPLACED = {Fault.THROTTLE: 429, Fault.NOT_JSON: 200, Fault.EMPTY_BODY: 200}
-REPLACED |= {fault: int(fault) for fault in Fault if fault.isdecimal()}
-REPLACED |= {fault: int(fault.removeprefix("agent-")) for fault in sorted(REFUSED_BY_AGENT)}
-REPLACED |= {Fault.AGENT_UNSIGNED: 401}
-SENT_BADLY = (Fault.TIMEOUT, Fault.SLOW_DRIP, Fault.RESET, Fault.HALF_BODY, Fault.HUGE_BODY)
-
-
-@pytest.mark.parametrize("fault", [*REPLACED, *SENT_BADLY])
-def test_fault_replaces_the_answer_while_it_lasts(fault: Fault) -> None:
-    """Each fault has its own answer from its beginning to its end; before and after all is well."""
-    client = Client(EVENTS[0])
-    healthy = client.ask()
-    client.service.inject(FaultPlan(fault, 2, 2))
-    sent_badly = fault if fault in SENT_BADLY else None
-    for _ in range(2):
-        answer = client.ask()
-        assert answer.status == REPLACED.get(fault, 200)
-        assert (answer.body == healthy.body) is (fault in SENT_BADLY)
-        assert answer.fault is sent_badly
-    assert client.ask() == healthy
-
-
-def test_healing_ends_what_holds_and_keeps_what_is_to_come() -> None:
-    """Healing ends every fault that holds now; a fault of later still comes."""
-    client = Client()
-    client.service.inject(FaultPlan(Fault.GONE, 0))
-    client.service.inject(FaultPlan(Fault.SERVER_ERROR, 3, 1))
-    assert client.ask().status == 410
-    client.service.heal(1)
-    assert [client.ask().status for _ in range(3)] == [200, 500, 200]
-
-
-def test_first_answers_wait_until_the_service_is_enabled() -> None:
-    """The answers wait until the service of the VMs is enabled, 100 s after the first request, and
-    again after a day (86,400 s) without a request of any VM.
-    """
-    service = Client(delay=100).service
-
-    def wait(at: float, path: str = "/metadata/scheduledevents") -> float:
-        return service.arrived(Request("GET", path, {}), at)
-
-    assert [wait(at) for at in (0, 40, 100, 86_400)] == [100, 60, 0, 0]
-    assert wait(172_799, "/vm/single/metadata/scheduledevents") == 0
-    assert [wait(at) for at in (172_800, 259_200, 259_240)] == [0, 100, 60]
-    assert wait(259_250, "/metadata/instance") == 0
-    seen = [(each.vm, each.at) for each in service.seen]
-    assert {("web_0", 86_400), ("single", 172_799)} <= set(seen)
-
-
-def test_events_begin_to_arrive_after_the_service_is_enabled() -> None:
-    """The first documents of a VM have no events and another incarnation, also after a day without
-    requests.
-    """
-    stage = Stage(
-        Playlist(
-            (Scenario("test", "", VMS, (PlannedEvent("Reboot", ("vmss_0",), notice=200_000.0),)),)
-        ),
-        at=0,
-        seed="seed",
-    )
-    service = Service(stage, first_answer_delay=60, first_event_delay=240)
-    request = Request("GET", f"/metadata/scheduledevents?api-version={NEWEST}", RIGHT)
-
-    def shown(at: float) -> tuple[int, int]:
-        service.arrived(request, at)
-        document = json.loads(service.answer(request, at).body)
-        return document["DocumentIncarnation"], len(document["Events"])
-
-    seen = [shown(at) for at in (1, 61, 300, 301, 400, 90_000, 90_299, 90_300)]
-    assert [events for _, events in seen] == [0, 0, 0, 1, 1, 0, 0, 1]
-    assert {incarnation for incarnation, events in seen if events}.isdisjoint(
-        {one for one, events in seen if not events}
-    )
 
 
 def test_a_scale_set_with_one_fault_domain() -> None:

@@ -1,0 +1,220 @@
+"""The hooks that hand over the role of a database, and the commands of the pages on databases."""
+
+import os
+import re
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from azure_scheduled_events_exporter.simulator import (
+    Scenario,
+    Simulator,
+)
+from support.events.hook_stage import EXAMPLES, INSTALLED, LIBRARY, ONE, VMS, Stage, approved
+from support.paths import ROOT
+from support.programs import COMMAND, NOBODY, Program, environment
+from support.servers.http_peer import HttpServer, Request, Response
+
+
+class Patroni(HttpServer):
+    """Patroni's API, with these answers; the last one stays."""
+
+    def __init__(self, *statuses: int) -> None:
+        super().__init__()
+        self._statuses = list(statuses)
+
+    def respond(self, _: Request) -> Response:
+        """Say whether this is the primary."""
+        return Response(self._statuses[0] if len(self._statuses) == 1 else self._statuses.pop(0))
+
+
+SWITCHOVER = ["patronictl -c /etc/patroni/config.yml switchover main --leader db-0 --force"]
+
+
+@pytest.mark.parametrize(
+    ("statuses", "status", "calls", "said"),
+    [
+        ((200, 200, 503), 0, SWITCHOVER, ""),
+        # If Patroni refuses, patronictl does not show it in its exit status.
+        ((200,), 1, SWITCHOVER, "this VM is still the leader 1 s after the switchover\n"),
+        ((503,), 0, [], "this VM is not the leader: no switchover\n"),
+        ((), 1, [], "Patroni's API answered 000 to /primary (000: no answer)\n"),
+    ],
+)
+def test_patroni(
+    statuses: Sequence[int], status: int, calls: list[str], said: str, stage: Stage
+) -> None:
+    """Only a leader hands its role on, and the hook fails if it is still the leader."""
+    timeout = "1" if said else "60"  # a busy machine is slow to ask three times
+    with Patroni(*statuses) as patroni:
+        api = patroni.url if statuses else f"http://{NOBODY}"
+        settings = {"PATRONI_API": api, "SWITCHOVER_TIMEOUT": timeout}
+        done = stage.hook("patroni-switchover", "prepare", **settings)
+    assert done == (status, calls, said)
+
+
+def test_mysql(stage: Stage) -> None:
+    """Only a primary hands its role on, to a member that is online; the hook fails if there is
+    none, or it refuses.
+    """
+    assert stage.hook("mysql-switchover", "prepare")[::2] == (
+        0,
+        "this VM is not the primary: no switchover\n",
+    )
+    primary = {"*PRIMARY*": (0, "id-0")}
+    stage.answers(primary)
+    assert stage.hook("mysql-switchover", "prepare")[::2] == (1, "no other member is online\n")
+    members = {**primary, "*SECONDARY*": (0, "id-1")}
+    stage.answers(members)
+    status, calls, _ = stage.hook("mysql-switchover", "prepare")
+    assert (status, calls[-1].partition("--execute ")[2]) == (
+        0,
+        "SELECT group_replication_set_as_primary('id-1', 30)",
+    )
+    stage.answers({**members, "*set_as_primary*": (1, "")})
+    assert stage.hook("mysql-switchover", "prepare")[0] == 1
+
+
+CNPG = """\
+#!/bin/sh
+echo "$(basename "$0") $*" >>"$CALLS"
+case $* in
+*promote*) [ -e "$CALLS.refuses" ] || touch "$CALLS.promoted" ;;
+*currentPrimary*) [ -e "$CALLS.promoted" ] && echo main-2 || echo main-1 ;;
+*nodeName}) echo "$PRIMARY_NODE" ;;
+*get\\ pods*) printf 'main-1 here\\nmain-2 there\\nmain-3 elsewhere\\n' ;;
+esac
+"""
+
+
+def test_cloudnative_pg(stage: Stage) -> None:
+    """Another ready instance is promoted only if the primary runs here, and until it is one."""
+    (stage.folder / "bin" / "kubectl").write_text(CNPG)
+    quick = {"NODE": "here", "PRIMARY_NODE": "there", "SWITCHOVER_TIMEOUT": "1"}
+    status, calls, said = stage.hook("cloudnative-pg-switchover", "prepare", **quick)
+    assert (status, said) == (0, "the primary main-1 runs on there: no switchover\n")
+    quick["PRIMARY_NODE"] = "here"
+    stage.file.with_name("calls.refuses").touch()
+    status, calls, said = stage.hook("cloudnative-pg-switchover", "prepare", **quick)
+    assert (status, said) == (1, "main-1 is still the primary 1 s after the promotion\n")
+    stage.file.with_name("calls.refuses").unlink()
+    status, calls, _ = stage.hook("cloudnative-pg-switchover", "prepare", **quick)
+    assert status == 0
+    promote = "kubectl --namespace databases --request-timeout=30s cnpg promote main main-2"
+    assert promote in calls
+    assert stage.hook("cloudnative-pg-switchover", "recover") == (0, [], "")
+
+
+def shell_blocks(page: str) -> list[str]:
+    """Return the scripts of a page of the documentation, in their order."""
+    return re.findall(r"(?ms)^```sh\n(.*?)^```$", (ROOT / "docs" / page).read_text())
+
+
+REDIS = """\
+#!/bin/sh
+echo "$(basename "$0") $*" >>"$CALLS"
+case $* in
+*" role") [ -e "$CALLS.moved" ] && echo slave || echo "$ROLE" ;;
+*" failover "*) echo "$SAID"; [ -n "$STAYS" ] || touch "$CALLS.moved" ;;
+esac
+"""
+STILL = "this VM is still the master 1 s after the failover began\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "said", "stays", "status", "output"),
+    [
+        ("master", "OK", "", 0, "sentinel failover mymaster: OK\n"),
+        ("slave", "OK", "", 0, "this VM is not the master: no failover\n"),
+        ("", "OK", "", 1, "Redis does not answer with its role: \n"),
+        # redis-cli ends with 0 when Sentinel refuses, too.
+        ("master", "NOGOODSLAVE none", "", 1, "sentinel failover mymaster: NOGOODSLAVE none\n"),
+        (
+            "master",
+            "OK",
+            "yes",
+            1,
+            "sentinel failover mymaster: OK\n" + STILL,
+        ),
+    ],
+)
+def test_redis_sentinel(
+    before: str, said: str, stays: str, status: int, output: str, stage: Stage
+) -> None:
+    """Only a master hands its role on, and the hook fails if Sentinel refuses or it stays one."""
+    (stage.folder / "bin" / "redis-cli").write_text(REDIS)
+    settings = {"ROLE": before, "SAID": said, "STAYS": stays}
+    settings["FAILOVER_TIMEOUT"] = "1" if stays else "60"
+    done = stage.hook("redis-sentinel-failover", "prepare", **settings)
+    assert (done[0], done[2]) == (status, output)
+    failover = "redis-cli -h 127.0.0.1 -p 26379 sentinel failover mymaster"
+    assert (failover in done[1]) == (before == "master")
+    assert stage.hook("redis-sentinel-failover", "recover") == (0, [], "")
+
+
+def test_units_of_databases_prepare_for_what_deletes_the_vm() -> None:
+    """They hand the role over before each type of event that the page on databases lists."""
+    page = (ROOT / "docs" / "databases.md").read_text()
+    for name in (
+        "patroni-switchover",
+        "mysql-switchover",
+        "cloudnative-pg-switchover",
+        "redis-sentinel-failover",
+    ):
+        assert f"[{name}](../deploy/examples/{name})" in page
+        unit = (EXAMPLES / f"{name}.service").read_text()
+        assert "--types Freeze,Reboot,Redeploy,Preempt,Terminate " in unit
+
+
+def test_installation_of_the_page_on_databases(stage: Stage) -> None:
+    """Its commands put script, unit and drop-in where systemd finds them; it takes both."""
+    (text,) = [part for part in shell_blocks("databases.md") if "override.conf" in part]
+    root = stage.folder / "root"
+    text = text.replace("/usr/local", f"{root}/usr/local").replace("/etc/", f"{root}/etc/")
+    lines = [line for line in text.splitlines() if not line.startswith("systemctl ")]
+    script = "\n".join(lines)
+    subprocess.run(["sh", "-eu", "-c", script], cwd=stage.folder, env=stage.environment, check=True)
+    assert os.access(root / "usr/local/lib/azure-scheduled-events" / "patroni-switchover", os.X_OK)
+    units = root / "etc/systemd/system"
+    unit = units / "patroni-switchover.service"
+    unit.write_text(unit.read_text().replace(LIBRARY, str(EXAMPLES)).replace(INSTALLED, COMMAND))
+    done = subprocess.run(
+        ["systemd-analyze", "verify", str(unit)],
+        env={**environment(), "SYSTEMD_UNIT_PATH": f"{units}:"},
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert [line for line in done.stderr.splitlines() if "patroni-switchover" in line] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        (
+            "patroni-switchover",
+            "patronictl -c /etc/patroni/config.yml switchover db --leader db-1 --force",
+        ),
+        ("redis-sentinel-failover", "sentinel failover mymaster: OK"),
+    ],
+)
+def test_trial_of_the_page_on_databases(name: str, said: str, stage: Stage) -> None:
+    """The stand-ins of the page let each script hand its role over, and its event is approved."""
+    parts = shell_blocks("databases-trial.md")
+    env = {**environment(), "PATH": f"{Path(COMMAND).parent}:{os.environ['PATH']}"}
+    subprocess.run(["sh", "-e", "-c", parts[0]], cwd=stage.folder, env=env, check=True)
+    (hook,) = [part for part in parts if f"-- assets/examples/{name}" in part]
+    with Simulator(Scenario("quiet", "", VMS, ()), requests_per_second=20) as simulator:
+        started = hook.replace("http://127.0.0.1:10170", simulator.url)
+        # Without exec, a kill would end only the shell.
+        started = started.replace("azure-sch", "exec azure-sch", 1)
+        here = f"cd {stage.folder} && {started}"
+        with Program(["sh", "-c", here], stage.folder / "hook.log", **env) as run:
+            run.wait_for_line("name is known")
+            simulator.play(ONE)
+            run.wait_for_line(re.escape(said))
+            run.wait_for_line("phase=prepare .* outcome=ok")
+            run.wait_for_line(": accepted")
+        assert approved(simulator) == ["Reboot"]

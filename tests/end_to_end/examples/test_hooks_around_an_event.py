@@ -1,0 +1,114 @@
+"""A unit of deploy/examples, and the drains of docs/approvals.md and docs/follow.md, around an
+event of the simulator.
+"""
+
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Callable
+
+import pytest
+
+from azure_scheduled_events_exporter.simulator import (
+    Scenario,
+    Simulator,
+)
+from support.events.gate import Gate, Treatment, Way
+from support.events.hook_stage import (
+    EXAMPLES,
+    INSTALLED,
+    LIBRARY,
+    ONE,
+    VMS,
+    Stage,
+    approved,
+    unit_environment,
+)
+from support.paths import ROOT
+from support.programs import COMMAND, PATIENCE, Exporter, Program, eventually
+
+PAGE = "".join((ROOT / "docs" / page).read_text() for page in ("approvals.md", "follow.md"))
+FAST = ("--poll.interval", "250ms")
+
+
+def test_a_unit_around_an_event(stage: Stage, start_exporter: Callable[..., Exporter]) -> None:
+    """What a unit starts drains, approves the event when the drain has ended and not before, and
+    recovers.
+    """
+    with Simulator(Scenario("quiet", "", VMS, ()), requests_per_second=20) as simulator:
+        exporter = start_exporter(simulator.url, *FAST, "--journal.path", str(stage.journal))
+        exporter.shows("IMDS", lambda scrape: scrape.value("up"))
+        stage.slow(on=True)
+        text = (EXAMPLES / "kubectl-drain.service").read_text()
+        (command,) = re.findall("^ExecStart=(.*)$", text, re.MULTILINE)
+        started = command.replace(LIBRARY, str(EXAMPLES)).replace(INSTALLED, COMMAND).split()
+        env = {**stage.environment, **unit_environment("kubectl-drain"), "NODE": "n"}
+        with Program(
+            started,
+            stage.folder / "hook.log",
+            **env,
+            AZURE_SCHEDULED_EVENTS_IMDS_ENDPOINT=simulator.url,
+        ):
+            simulator.play(ONE)
+            eventually(lambda: stage.calls, "the drain")
+            polls = exporter.scrape().total("polls_total")
+            exporter.shows("more polls", lambda scrape: scrape.total("polls_total") > polls + 4)
+            assert not approved(simulator)
+            stage.answers({"kubectl get*annotations*": (0, "true")})
+            stage.slow(on=False)
+            eventually(lambda: approved(simulator) == ["Reboot"], "the approval")
+            eventually(
+                lambda: "kubectl uncordon n --request-timeout=30s" in stage.calls, "the recovery"
+            )
+        whole = {"detected": 1, "approved": 1, "started": 1, "completed": 1}
+        exporter.shows("the whole event", lambda scrape: scrape.transitions() == whole)
+
+
+def block(part: str) -> str:
+    """Return the script of the page that contains ``part``."""
+    (text,) = [each for each in re.findall(r"(?ms)^```sh\n(.*?)^```$", PAGE) if part in each]
+    return str(text)
+
+
+def test_shortest_drain(stage: Stage, start_exporter: Callable[..., Exporter]) -> None:
+    """The three lines of the page follow, drain and approve, in this order."""
+    with Simulator(Scenario("quiet", "", VMS, ()), requests_per_second=20) as simulator:
+        start_exporter(simulator.url, *FAST, "--journal.path", str(stage.journal))
+        stage.slow(on=True)
+        env = {**stage.environment, "AZURE_SCHEDULED_EVENTS_IMDS_ENDPOINT": simulator.url}
+        script = subprocess.Popen(["sh", "-c", block("--follow")], env=env, start_new_session=True)
+        try:
+
+            def drains() -> list[str]:
+                simulator.play(ONE)  # again, since nobody knows when the script follows
+                return stage.calls
+
+            eventually(drains, "the drain")
+            assert not approved(simulator)
+            stage.slow(on=False)
+            eventually(lambda: approved(simulator), "the approval")
+        finally:
+            os.killpg(script.pid, signal.SIGKILL)
+            script.wait(PATIENCE)
+
+
+@pytest.mark.parametrize(
+    ("treatment", "undone"),
+    [(Way.LATE, False), (500, False), (409, True)],
+    ids=["no answer", "failed", "refused"],
+)
+def test_drain_that_is_undone(treatment: Treatment, undone: bool, stage: Stage) -> None:
+    """The line of the page undoes its drain only if the event is certainly not approved."""
+    with Simulator(ONE) as simulator, Gate(simulator.url, treatment, Way.PASS) as gate:
+        announced = [
+            each.event_id for each in eventually(lambda: simulator.record, "the announcement")
+        ]
+        flags = {
+            "AZURE_SCHEDULED_EVENTS_IMDS_ENDPOINT": gate.url,
+            "AZURE_SCHEDULED_EVENTS_IMDS_TIMEOUT": "5s",
+        }
+        env = {**stage.environment, **flags, "EVENT_ID": announced[0]}
+        subprocess.run(["sh", "-c", block("undrain")], env=env, check=True, timeout=PATIENCE)
+        assert stage.calls == ["drain ", "undrain "][: 1 + undone]
+        assert approved(simulator) == (["Reboot"] if treatment is Way.LATE else [])

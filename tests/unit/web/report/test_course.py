@@ -1,0 +1,168 @@
+"""What a report says of the course of an event, and that it names what is not known."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+from azure_scheduled_events_exporter.core.approvals import mark_requested
+from azure_scheduled_events_exporter.core.lifecycle import (
+    Approver,
+    Lifecycle,
+    Transition,
+)
+from azure_scheduled_events_exporter.core.records import change_record
+from azure_scheduled_events_exporter.times import iso_time
+from azure_scheduled_events_exporter.web.report.content import report
+from azure_scheduled_events_exporter.web.report.course import approval, end, start
+from azure_scheduled_events_exporter.web.report.markdown import markdown
+from azure_scheduled_events_exporter.web.report.measured import clock, interruption, tcp
+from azure_scheduled_events_exporter.web.report.model import Sources
+from support.events.lives import NOT_BEFORE, SCHEDULED, START, STARTED, Watch, at
+
+
+def unknowns(watch: Watch) -> list[str]:
+    """Return the beginnings of the sentences about what is not known."""
+    text = markdown(report(Sources(watch.life)), "").partition("## What is not known\n")[2]
+    return [line.removeprefix("- ").partition(":")[0] for line in text.splitlines() if line]
+
+
+def test_what_is_not_known() -> None:
+    """Each thing that nobody saw or measured is named."""
+    lost = Watch()
+    lost.sees(at(0), SCHEDULED)
+    lost.sees(at(3600), watched=False)
+    assert lost.life.outcome is Transition.LOST
+    assert any(
+        each.startswith("Whether it started, how much notice there was, who approved it")
+        for each in unknowns(lost)
+    )
+    external = Watch()
+    external.sees(at(0), SCHEDULED)
+    external.sees(at(60), STARTED)
+    assert "Who approved it" in unknowns(external)
+    sudden = Watch()
+    sudden.sees(at(0), STARTED)
+    assert "When it started, how much notice there was, when it was scheduled" in unknowns(sudden)
+    assert any("who approved it" in each.lower() for each in unknowns(sudden))
+    written = markdown(report(Sources(sudden.life)), "")
+    assert (
+        "**Notice:** not known: the first document with it, at 2023-11-14 22:13:20 UTC" in written
+    )
+    assert "**Promised:**" not in written
+    others = Watch("vm_9")
+    others.sees(at(0), SCHEDULED)
+    others.sees(at(NOT_BEFORE - START), STARTED)
+    assert any(each.startswith("How long the VM was interrupted") for each in unknowns(others))
+
+
+def test_what_only_a_boot_proves() -> None:
+    """An event that nobody watched has no time of a start, no approval, and no duration."""
+    watch = Watch()
+    watch.sees(at(0), SCHEDULED)
+    booted = at(NOT_BEFORE - START + 60, boot="boot-2")
+    watch.sees(at(40_000, boot="boot-2"), watched=False, booted_at=booted)
+    assert watch.life.outcome is Transition.COMPLETED
+    written = markdown(report(Sources(watch.life)), "")
+    boot = "this VM booted at 2023-11-14 22:29:20 UTC, so the event has probably happened"
+    assert f"**Started:** not known: nobody watched the start; {boot}\n" in written
+    assert f"**Real notice:** not known: nobody watched the start; {boot}\n" in written
+    assert "| How long it was Started |  |  | not known: nobody watched the start |" in written
+    assert "**Approved by:** not this exporter; the rest is not known: nobody watched" in written
+    assert "22:29:20 | +16m | This VM booted. |" in written
+    assert "nobody:" not in written
+
+
+def test_the_beginning_of_a_timeline() -> None:
+    """The first step is 0 s after the first sight, in a second that has begun."""
+    watch = Watch()
+    watch.sees(at(0.9), SCHEDULED)
+    detected: dict[str, object] = {
+        "transition": "detected",
+        "at": iso_time(START + 0.9),
+        "state": "Scheduled",
+    }
+    written = markdown(report(Sources(watch.life, transitions=(detected,))), "")
+    assert re.search(r"\| \+0s \| First seen: Scheduled", written)
+
+
+def lives() -> Iterator[Lifecycle]:
+    """Yield lives of every course: each end, each approval, watched and unwatched."""
+    for watched in (True, False):
+        for before in ((), (SCHEDULED,)):
+            for approver in (None, *Approver):
+                for gone in (30, 901, 40_000):
+                    watch = Watch()
+                    watch.sees(at(0), *before)
+                    if before and approver in {Approver.OPERATOR, Approver.HOOK, Approver.EXPORTER}:
+                        watch.approves(at(5), approver)
+                    if approver is not None:
+                        moment = at(899 if approver is Approver.DEADLINE else 20)
+                        watch.sees(moment, *before)
+                        watch.sees(replace(moment, wall=moment.wall + 3), STARTED, watched=watched)
+                    watch.sees(at(gone + 900, boot="boot-2"), watched=watched)
+                    yield from (change.lifecycle for change in watch.changes)
+
+
+def test_one_answer_in_all_places() -> None:
+    """Summary, tables and the list of what is not known give one answer to a question."""
+    seen = set()
+    for life in lives():
+        written = markdown(report(Sources(life)), "")
+        summary, _, rest = written.partition("## The event")
+        unknown = rest.partition("## What is not known\n")[2].partition("## Trace")[0]
+        for answer in (start(life), approval(life), end(life), interruption(life)):
+            assert "".join(map(str, answer.line)) in summary
+        for answer in (*map(start, [life]), approval(life), interruption(life), tcp(life)):
+            is_unknown = answer.question.lower() in unknown.lower()
+            assert is_unknown is bool(answer.why), (answer, unknown)
+            seen.add(answer)
+        assert clock(life).why in unknown
+    assert len(seen) > 20, "the lives are different enough to have many answers"
+
+
+def test_an_approval_that_nobody_could_see() -> None:
+    """Only who watched an event wait until NotBefore can say that nobody approved it."""
+    watched, asleep, away = Watch(), Watch(), Watch()
+    for watch in (watched, asleep, away):
+        watch.sees(at(0), SCHEDULED)
+    watched.sees(at(899), SCHEDULED)
+    watched.sees(at(901), STARTED)
+    asleep.sees(at(850), SCHEDULED)
+    asleep.sees(at(905), STARTED)
+    away.known = replace(away.known, seen={})  # as after a restart of the exporter
+    away.sees(at(2000), STARTED, watched=False)
+    assert approval(watched.life).why == ""
+    assert approval(watched.life).known == ("nobody: it was waiting until NotBefore",)
+    assert approval(asleep.life).why == "nobody watched from 2023-11-14 22:27:30 UTC to NotBefore"
+    assert approval(away.life).why == "nobody watched the start"
+    for watch, moment in (
+        (watched, "2023-11-14 22:28:21 UTC, "),
+        (asleep, "between 2023-11-14 22:27:30 UTC and 2023-11-14 22:28:25 UTC, "),
+        (away, "2023-11-14 22:46:40 UTC at the latest, "),
+    ):
+        [when] = start(watch.life).known
+        assert str(when).startswith(moment)
+
+
+def test_an_approval_without_an_answer() -> None:
+    """If a request had no answer, and the event started, the approval is only probable."""
+    watch = Watch()
+    watch.sees(at(0), SCHEDULED)
+    watch.known = mark_requested(watch.known, "A", Approver.OPERATOR, at(5), who="anna")
+    watch.sees(at(8), STARTED)
+    _detected, approved_then, _started = watch.changes
+    approved = change_record(approved_then)
+    written = markdown(report(Sources(watch.life, transitions=(approved,))), "")
+    assert "**Approved by:** probably a person on this VM: `anna`; the rest is not" in written
+    assert "| Probably approved: a request from this VM had no answer. |" in written
+    assert "| Approved" not in written
+
+
+def test_a_vm_whose_name_is_not_known() -> None:
+    """An exporter that does not know its VM does not claim that the event is another one's."""
+    watch = Watch(None)
+    watch.sees(at(0), SCHEDULED)
+    watch.sees(at(901), STARTED)
+    written = markdown(report(Sources(watch.life)), "")
+    assert written.count("it is not known whether this VM is one of its VMs") >= 3
+    assert "this VM is not one" not in written

@@ -1,0 +1,111 @@
+"""What a report says of the runs of hooks."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from azure_scheduled_events_exporter.snapshot.hooks import HookRun
+from azure_scheduled_events_exporter.web.report import hooks
+from azure_scheduled_events_exporter.web.report.content import report
+from azure_scheduled_events_exporter.web.report.markdown import markdown
+from azure_scheduled_events_exporter.web.report.model import Sources
+from support.events.lives import SCHEDULED, START, STARTED, Watch, at
+
+
+@pytest.mark.parametrize(
+    ("outcome", "duration", "left", "said"),
+    [
+        pytest.param("ok", 50.0, 800.0, "prepare ok;", id="in time"),
+        pytest.param(
+            "ok", 126.0, 700.0, "prepare ok, but 26.0s too late: this VM was not", id="late"
+        ),
+        pytest.param("too_late", 950.0, -50.0, "prepare ok, but 14m 10s too late", id="very late"),
+        pytest.param("too_late", None, -5.0, "prepare not run: it was too late", id="not run"),
+        pytest.param(
+            "failed", 3.0, 800.0, "prepare failed: this VM was not prepared;", id="failed"
+        ),
+        pytest.param(
+            "timeout", 9.0, 800.0, "stopped at its deadline: this VM was not", id="stopped"
+        ),
+        pytest.param(None, None, None, "prepare no end is recorded", id="interrupted"),
+    ],
+)
+def test_what_a_script_did(
+    outcome: str | None, duration: float | None, left: float | None, said: str
+) -> None:
+    """The summary says whether the VM was prepared, in the words of the table and the timeline."""
+    watch = Watch()
+    watch.sees(at(0), SCHEDULED)
+    watch.sees(at(100), STARTED)
+    watch.sees(at(101))
+    run = HookRun("1", "save", "A", "Reboot", "prepare", START, outcome, duration, left)
+    written = markdown(report(Sources(watch.life, runs=(run,))), "")
+    summary, _, rest = written.partition("## The event")
+    assert said in summary
+    assert rest.count(hooks.outcome(run, watch.life)) >= 2
+    is_late = hooks.too_late(run, watch.life) is not None and (left or -1.0) > 0
+    assert ("| none: it had started |" in rest) is is_late
+
+
+@pytest.mark.parametrize(
+    ("end", "said"),
+    [
+        pytest.param({"exit_status": 3}, "prepare failed with exit status 3", id="status"),
+        pytest.param({"signal": "SIGSEGV"}, "prepare failed with SIGSEGV", id="signal"),
+        pytest.param({}, "prepare failed: this VM was not prepared", id="neither is known"),
+    ],
+)
+def test_how_a_command_ended(end: dict[str, Any], said: str) -> None:
+    """The summary and the timeline have the exit status or the signal of a command that failed."""
+    watch = Watch()
+    watch.sees(at(0), SCHEDULED)
+    run = HookRun("1", "save", "A", "Reboot", "prepare", START, "failed", 1.0, 800.0, **end)
+    written = markdown(report(Sources(watch.life, runs=(run,))), "")
+    summary, _, rest = written.partition("## The event")
+    assert said in summary
+    assert f"prepare ended: {hooks.outcome(run, watch.life)}." in rest
+
+
+def test_why_no_hook_ran() -> None:
+    """Without a run, a report says why, as far as the journal knows."""
+    watch = Watch()
+    watch.sees(at(0), SCHEDULED)
+    other = Watch("vm_9")
+    other.sees(at(0), SCHEDULED)
+    sudden = Watch()
+    sudden.sees(at(0), STARTED)
+    for sources, said in (
+        (
+            Sources(watch.life),
+            "the journal has no run of a hook; whether one was set up is not recorded",
+        ),
+        (Sources(watch.life, hooks=("save",)), "one ran for other events"),
+        (Sources(other.life), "a hook prepares only for events of its own VM"),
+        (
+            Sources(sudden.life),
+            "for an event that has started; whether one was set up is not recorded",
+        ),
+    ):
+        assert markdown(report(sources), "").count(said) == 2
+
+
+def test_repeated_preparations() -> None:
+    """A failed preparation that was repeated is one row, and the same output is shown once."""
+    watch = Watch()
+    watch.sees(at(0), SCHEDULED)
+    runs = tuple(
+        HookRun(str(n), "save", "A", "Reboot", "prepare", START + 20 * n, *end_of_run)
+        for n, end_of_run in enumerate([("failed", 1.0), ("failed", 1.0), ("ok", 1.0)])
+    )
+    failed = [replace(run, output="no route", exit_status=3) for run in runs[:2]]
+    last = replace(runs[2], output="saved")
+    written = markdown(report(Sources(watch.life, runs=(*failed, last))), "")
+    assert (
+        written.count("prepare failed with exit status 3 after 1.0s, and was repeated: `save`") == 2
+    )
+    assert written.count("no route") == 1
+    assert "Runs that wrote the same have their output once" in written
+    assert "`save`: prepare ok in run 3, the last one" in written
+    written = markdown(report(Sources(watch.life, runs=tuple(failed))), "")
+    assert "`save`: all 2 runs of prepare failed: this VM was not prepared" in written

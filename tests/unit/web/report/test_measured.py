@@ -1,0 +1,110 @@
+"""What a report says of what was measured, and how exact a time is."""
+
+from dataclasses import replace
+
+from azure_scheduled_events_exporter.core.impact import Impact, Readings, Tcp
+from azure_scheduled_events_exporter.core.pause import Pause
+from azure_scheduled_events_exporter.core.timestamp import Timestamp
+from azure_scheduled_events_exporter.web.report.content import report
+from azure_scheduled_events_exporter.web.report.markdown import markdown
+from azure_scheduled_events_exporter.web.report.model import Sources
+from support.events.lives import NOT_BEFORE, SCHEDULED, START, STARTED, Watch, at
+
+
+def test_what_was_measured() -> None:
+    """What was measured stands beside what was announced, and what was usual before."""
+    watch = Watch()
+    watch.sees(at(0), SCHEDULED)
+    watch.sees(at(NOT_BEFORE - START), STARTED)
+    readings = Readings(at(0))
+    impact = Impact(readings, readings, before=Tcp(1, 0), during=Tcp(120, 7), clock_step=11.9)
+    life = replace(watch.life, observed_pause=12.34, pauses=2, pause_ended=at(920), impact=impact)
+    written = markdown(report(Sources(life)), "")
+    for row in (
+        "| Interruption of the VM | 30s |  | paused for 12.3s, the longest of 2 pauses, from about",
+        " from about 2023-11-14 22:28:27 UTC to 2023-11-14 22:28:40 UTC |",
+        "| TCP segments sent again |  | 1 | 120 so far |",
+        "| TCP retransmission timeouts |  | 0 | 7 so far |",
+        "| Step of the clock |  |  | forward by 11.9s so far |",
+        "22:28:40 | +15m 20s | The longest of 2 pauses of this VM ended, 12.3s later. |",
+    ):
+        assert row in written
+    assert "How long the VM was interrupted" not in written
+    assert "What happened to TCP connections" not in written
+
+
+def test_when_tcp_was_measured() -> None:
+    """Counters that do not cover the whole event say so."""
+    readings = Readings(at(0))
+    impact = Impact(readings, readings, during=Tcp(120, 7))
+    whole, sudden, restarted = Watch(), Watch(), Watch()
+    whole.sees(at(0), SCHEDULED)
+    restarted.sees(at(0), SCHEDULED)
+    for watch in (whole, sudden, restarted):
+        watch.sees(at(10), STARTED)
+    for watch, boot, said in (
+        (whole, "boot-1", "| 120 in 50s |"),
+        (sudden, "boot-1", "| 120 in 50s; the rest is not known: nobody measured before 2023-"),
+        (restarted, "boot-2", "| 120 before the restart; the rest is not known: nothing was "),
+    ):
+        watch.sees(at(60, boot=boot))
+        life = replace(watch.life, impact=impact)
+        assert said in markdown(report(Sources(life)), "")
+
+
+def test_a_restart_in_the_longest_pause() -> None:
+    """A VM that restarted was away, not paused; a boot before the pause is none in it."""
+    for boot, said in (
+        (940, "away for at most 1m: from the last sign of life, at"),
+        (880, "paused once, for 1m, from"),
+    ):
+        watch = Watch()
+        watch.sees(at(0), SCHEDULED)
+        watch.sees(at(901), STARTED)
+        ended = Timestamp(START + 970, 970.0 - boot, "boot-2")
+        life = replace(watch.life, observed_pause=60.0, pauses=1, pause_ended=ended)
+        written = markdown(report(Sources(life)), "")
+        assert f"measured on this VM:** {said} about 2023-11-14 22:28:30 UTC" in written
+        is_away = said.startswith("away")
+        assert (
+            "at 2023-11-14 22:29:30 UTC; the VM booted at 2023-11-14 22:29:00" in written
+        ) is is_away
+        assert (
+            "| The first look of the exporter after the restart, 1m later" in written
+        ) is is_away
+
+
+def test_no_pause() -> None:
+    """If no pause was seen, a report does not give a length."""
+    watch = Watch()
+    watch.sees(at(0), SCHEDULED)
+    watch.sees(at(901), STARTED, pause=Pause(0.03, ended=at(900)))
+    written = markdown(report(Sources(watch.life)), "")
+    assert "| Interruption of the VM | 30s |  | no pause of 0.1s or more was seen |" in written
+    assert "pause of this VM" not in written
+
+
+def test_how_long_an_event_was_started() -> None:
+    """Its length is as exact as the documents before its start and its end.
+
+    ``gap`` is in seconds between a document and the one before.
+    """
+    rest = "; the rest is not known: nobody watched the"
+    for is_start_watched, is_end_watched, gap, said in (
+        (True, True, 1, "50s"),
+        (True, True, 9, "about 50s"),
+        (False, True, 1, f"at least 50s{rest} start"),
+        (True, False, 1, f"at most 50s{rest} end"),
+        (False, False, 1, f"about 50s{rest} start and the end"),
+    ):
+        watch = Watch()
+        watch.sees(at(901 - gap), SCHEDULED)
+        if not is_start_watched:
+            watch.known = replace(watch.known, seen={})  # as after a restart of the exporter
+        watch.sees(at(901), STARTED, watched=is_start_watched)
+        watch.sees(at(951 - gap), STARTED)
+        if not is_end_watched:
+            watch.known = replace(watch.known, seen={})
+        watch.sees(at(951), watched=is_end_watched)
+        written = markdown(report(Sources(watch.life)), "")
+        assert f"| How long it was Started |  |  | {said} |" in written

@@ -1,0 +1,73 @@
+"""The history on the status page."""
+
+from dataclasses import replace
+
+import pytest
+
+from azure_scheduled_events_exporter.core.lifecycle import (
+    Approval,
+    Approver,
+    Lifecycle,
+    Transition,
+)
+from azure_scheduled_events_exporter.core.timestamp import Timestamp
+from azure_scheduled_events_exporter.web.history import phases
+from support.events.status_reader import Page
+from support.events.status_scene import (
+    BUSY,
+    NOW,
+    QUIET,
+    ended,
+    freeze,
+)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (0.0, "less than 0.1s"),
+        (0.1, "0.1s"),
+        (2.449, "2.4s"),
+        (59.9, "59.9s"),
+        (85.5, "1m 25s"),
+        (7200.0, "2h"),
+        (7259.0, "2h 0m 59s"),
+        (86_405.0, "1d"),
+    ],
+)
+def test_history_tells_how_long_the_vm_stood_still(seconds: float, words: str) -> None:
+    """Beside how long an event was Started stands how long this VM was really paused, if that was
+    measured.
+    """
+    unmeasured, *_ = BUSY.recent
+    measured = replace(unmeasured, observed_pause=seconds)
+    shown = Page(replace(QUIET, recent=(measured,))).text
+    assert f", this VM was paused for {words}." in shown
+    assert "was paused" not in Page(replace(QUIET, recent=(unmeasured,))).text
+
+
+@pytest.mark.parametrize(
+    ("life", "expected"),
+    [
+        (
+            ended("Reboot", 5000, 900, 300, 700, Transition.COMPLETED, Approver.OPERATOR, 130),
+            {"waiting": (0, 130), "approved": (130, 300), "started": (300, 700)},
+        ),
+        (
+            ended("Freeze", 5000, 900, 900, 960, Transition.COMPLETED, Approver.DEADLINE, 900),
+            {"waiting": (0, 900), "started": (900, 960)},
+        ),
+        (ended("Freeze", 5000, 900, None, 60, Transition.CANCELLED), {"waiting": (0, 60)}),
+        (ended("Reboot", 5000, 0, 0, 60, Transition.COMPLETED), {"started": (0, 60)}),
+        (freeze(), {"waiting": (0, 28)}),
+        (
+            freeze(approval=Approval(Approver.EXPORTER, Timestamp(NOW - 8))),
+            {"waiting": (0, 20), "approved": (20, 28)},
+        ),
+    ],
+)
+def test_phases(life: Lifecycle, expected: dict[str, tuple[float, float]]) -> None:
+    """A bar has the phases in their order, one ending where the next begins, in seconds after the
+    event was first seen.
+    """
+    assert phases(life, NOW) == expected
