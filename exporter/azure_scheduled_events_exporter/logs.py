@@ -194,6 +194,8 @@ def _space_in(stream: TextIO) -> Callable[[int], object]:
 
 
 class _Formatter(logging.Formatter):
+    """Writes a record as one line: time, level, message, its fields, and a traceback."""
+
     def __init__(self, *, json_lines: bool) -> None:
         super().__init__()
         self._json = json_lines

@@ -192,6 +192,7 @@ class Section:
 
 
 def _number(text: str) -> float:
+    """Return the number ``text``, 0 or more. Raises ValueError."""
     try:
         value = float(text)
     except ValueError:
@@ -202,6 +203,7 @@ def _number(text: str) -> float:
 
 
 def _flag(text: str) -> bool:
+    """Return the boolean ``text``, in any case. Raises ValueError."""
     if text.lower() not in _TRUE + _FALSE:
         raise ValueError(f"'{text.lower()}' is neither true nor false")
     return text.lower() in _TRUE

@@ -111,6 +111,7 @@ def facts_of(life: Lifecycle, instance: Instance | None) -> Facts:
 
 
 def _when(life: Lifecycle) -> str:
+    """Return when the impact of an event begins or began, in words."""
     if life.impact_at is None:
         return UNKNOWN_TIME
     word = "since" if life.state is State.STARTED else "at"

@@ -103,6 +103,7 @@ class AlertmanagerClient:
         self._adapter.stop()
 
     def _exchange(self, method: str, path: str, **content: Any) -> bytes:
+        """Return the body of the answer to one request. Raises AlertmanagerError."""
         self._authenticate()
         if self._adapter.stopped:
             raise AlertmanagerError("the exporter is ending")
@@ -139,6 +140,7 @@ class AlertmanagerClient:
             self._config = config
 
     def _new_session(self, config: http_config.HttpConfig | None) -> Session:
+        """Return a session with the credentials of ``config``, or of the address if it is None."""
         session = http_config.session_for(self._url, config, self._adapter)
         session.trust_env = False  # no proxy, netrc or certificates from the environment
         session.headers["User-Agent"] = f"azure-scheduled-events-exporter/{__version__}"

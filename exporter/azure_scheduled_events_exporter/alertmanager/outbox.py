@@ -132,6 +132,7 @@ class Outbox:
         self._forget_oldest_ends()
 
     def _forget_oldest_ends(self) -> None:
+        """Keep the newest :data:`MOST_ENDED` of the alerts whose events have ended."""
         ends = {
             identity: entry.ended_at
             for identity, entry in self._entries.items()

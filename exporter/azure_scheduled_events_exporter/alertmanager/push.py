@@ -178,6 +178,7 @@ class Worker:
         self._log.warning(message, extra=facts(url=url, error=reason))
 
     def _report_alert(self, entry: Entry) -> None:
+        """Log that Alertmanager has accepted a new alert, or its first resolve."""
         labels = {name: entry.alert.labels[name] for name in ("alertname", "event_id", "severity")}
         message = "alert pushed"
         if entry.ended_at is not None:

@@ -62,6 +62,7 @@ def parse(text: str, name: str) -> Policy:
 
 
 def _rule(section: Section, number: int, *, dry_run: bool) -> Rule:
+    """Return a rule; ``number``: its place; ``dry_run``: the default of the whole file."""
     match = section.section("match")
     action = Action(section.choice("action", tuple(Action)))
     for key in ("after", "leader_only", "takeover", "dry_run"):
@@ -96,6 +97,7 @@ def _rule(section: Section, number: int, *, dry_run: bool) -> Rule:
 
 
 def _match(section: Section) -> Match:
+    """Return which events a rule matches."""
     unknown = (
         "duration" in section
         and section.is_text("duration")
@@ -122,6 +124,7 @@ def _match(section: Section) -> Match:
 
 
 def _several(section: Section, key: str, known: tuple[str, ...]) -> frozenset[str] | None:
+    """Return the values at ``key``, all of ``known``; None if there are none, which matches any."""
     values = section.texts(key, ())
     if key not in section:
         return None
@@ -134,6 +137,7 @@ def _several(section: Section, key: str, known: tuple[str, ...]) -> frozenset[st
 
 
 def _range(section: Section, key: str, *, durations: bool) -> Range:
+    """Return the range at ``key``, of ``durations`` or of numbers; any value if it is not there."""
     if section.is_text(key):
         example = "{at_least: 0s, below: 9s}" if durations else "{at_least: 1, below: 5}"
         raise section.error(f"'{section.text(key)}' is not a range: write {example}", key)

@@ -80,6 +80,7 @@ def _endpoint(text: str) -> str:
 
 
 def _api_version(text: str) -> str:
+    """Check an api-version: a date, or ``auto``."""
     with suppress(ValueError):
         if text == AUTO or date.fromisoformat(text).isoformat() == text:  # 20200701 is a date, too
             return text
@@ -104,6 +105,8 @@ def _duration(least: float, most: float, allowed: str) -> Callable[[str], float]
 
 
 def _choice(*choices: str) -> Callable[[str], str]:
+    """Return the parser of a text that must be one of ``choices``."""
+
     def parse(text: str) -> str:
         if text not in choices:
             raise ValueError(f"{text!r} is none of {', '.join(choices)}")

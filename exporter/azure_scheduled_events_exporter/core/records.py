@@ -71,6 +71,7 @@ def seconds_between(earlier: Timestamp | None, later: Timestamp | None) -> float
 
 
 def _of_event(life: Lifecycle) -> Record:
+    """Return what the records of current and of past events share."""
     values: Record = {}
     for name, value in event_values(life.event).items():
         values[name] = list(value) if isinstance(value, tuple) else value

@@ -159,6 +159,7 @@ def _open(life: Lifecycle, until: Timestamp) -> tuple[SpanFacts, ...]:
 
 
 def _span(life: Lifecycle, name: str, start: Timestamp, end: Timestamp) -> SpanFacts:
+    """Return this VM's span ``name`` of an event."""
     event = life.event
     # Other VMs compute this span's id from the spelling in Resources, as it was when this VM was
     # first known to be among them. A VM that Resources do not name has its own name.
@@ -199,6 +200,7 @@ def _span_event(move: Move) -> SpanEvent:
 
 
 def _attributes(life: Lifecycle, *, with_impact: bool) -> dict[str, AttributeValue]:
+    """Return the attributes of a span; ``with_impact``: also what was measured."""
     event = life.event
     values: dict[str, AttributeValue | None] = {}
     for name, value in event_values(event).items():

@@ -133,6 +133,7 @@ class Server(ServerState):
             )
 
     def _cannot_listen(self, reason: str) -> ExporterError:
+        """Return the error for ``reason``, with what to do."""
         return ExporterError(
             f"cannot listen on {self._address}: {reason}; choose another address or port"
             " (--web.listen-address)"
@@ -217,6 +218,7 @@ class Connection(H11Protocol):
         self._handshake = self.loop.create_task(self._start_tls(transport, tls))
 
     async def _start_tls(self, transport: asyncio.Transport, tls: "Tls") -> None:
+        """Make the TLS handshake, then begin to read requests."""
         try:
             encrypted = await self.loop.start_tls(transport, self, tls.context, server_side=True)
         except OSError:  # also what OpenSSL raises; such a client is of no interest
@@ -227,6 +229,7 @@ class Connection(H11Protocol):
             self._begin(encrypted)
 
     def _begin(self, transport: asyncio.Transport) -> None:
+        """Begin to read requests from ``transport``."""
         transport.set_write_buffer_limits(high=_UNSENT)
         super().connection_made(transport)
         if self._early:

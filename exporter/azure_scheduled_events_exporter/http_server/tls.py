@@ -120,6 +120,7 @@ def _check(
 
 
 def _set_ciphers(context: ssl.SSLContext, section: Section, ciphers: str) -> None:
+    """Let ``context`` use only ``ciphers``, in OpenSSL's names."""
     try:
         context.set_ciphers(ciphers)
     except ssl.SSLError:

@@ -82,6 +82,7 @@ class Users:
         return len(clients) >= _WAITING or clients.count(client) >= _WAITING_OF_ONE
 
     async def _check(self, digest: bytes, password: bytes, hashed: bytes) -> bool:
+        """Return whether ``password`` is right; one check runs at a time, in a thread."""
         try:
             async with self._turn:
                 return await asyncio.to_thread(bcrypt.checkpw, password, hashed)

@@ -71,6 +71,7 @@ def load(path: Path) -> WebConfig:
 
 
 def _tls_summary(tls: Tls | None) -> str:
+    """Return what TLS does, for people."""
     if tls is None:
         return "plain HTTP"
     parts = ["TLS"]
@@ -82,6 +83,7 @@ def _tls_summary(tls: Tls | None) -> str:
 
 
 def _users(section: Section) -> dict[bytes, bytes]:
+    """Return the bcrypt hash of each user name; try whether this machine can check passwords."""
     names = list(section)
     if not names:
         raise section.error("is empty: fill it in, or remove it")
@@ -96,6 +98,7 @@ def _users(section: Section) -> dict[bytes, bytes]:
 
 
 def _user(users: Section, name: str) -> tuple[bytes, bytes]:
+    """Return a user name and its bcrypt hash."""
     # RFC 7617: these end the name, or cannot be sent
     if not name or ":" in name or not name.isprintable():
         raise users.error(
@@ -110,6 +113,7 @@ def _user(users: Section, name: str) -> tuple[bytes, bytes]:
 
 
 def _headers(http: Section) -> tuple[tuple[str, str], ...]:
+    """Return the headers that each response gets: some of those that the toolkit permits."""
     http.flag("http2", default=True)  # both are fine: HTTP/2 is an offer that no client needs
     section = http.section("headers")
     http.finish()

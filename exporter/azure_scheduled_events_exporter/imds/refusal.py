@@ -123,6 +123,7 @@ def _without_markup(text: str) -> str:
 
 
 def _json(text: str) -> Any:
+    """Return what the JSON ``text`` contains; None if it is no JSON."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

@@ -48,6 +48,7 @@ def to_text(documents: Iterable[RecordedDocument]) -> str:
 
 
 def _values(document: RecordedDocument) -> dict[str, object]:
+    """Return the object that a line has for ``document``."""
     return {
         "recording": _FORM,
         "time": document.time,

@@ -85,6 +85,7 @@ class _StandIns:
         return self._for("text {}", value)
 
     def _body(self, body: bytes) -> bytes:
+        """Return a body of JSON with its texts replaced; a placeholder for any other body."""
         if not body:
             return body
         try:
@@ -93,6 +94,7 @@ class _StandIns:
             return f"({len(body)} bytes that are no JSON, or nested too deeply)".encode()
 
     def _value(self, key: str, value: Any) -> Any:
+        """Return a value of JSON, below ``key``, with its texts replaced."""
         if isinstance(value, dict):
             return {self._key(name): self._value(name, inner) for name, inner in value.items()}
         if isinstance(value, list):
@@ -107,6 +109,7 @@ class _StandIns:
         return name if name in _KNOWN_KEYS else self._for("Field{}", name)
 
     def _text(self, key: str, text: str) -> str:
+        """Return the placeholder of a text below ``key``, or the text if it is kept."""
         is_word = key in _WORDS and _WORD.fullmatch(text)
         is_number = key in _NUMBERS and _NUMBER.fullmatch(text)
         if is_word or is_number or not text.strip():

@@ -201,6 +201,7 @@ def _greet(simulator: Simulator, arguments: argparse.Namespace) -> None:
 
 
 def _list() -> None:
+    """Print each shipped scenario with its description."""
     scenarios = shipped()
     width = max(len(scenario.name) for scenario in scenarios)
     for scenario in scenarios:

@@ -83,6 +83,7 @@ class Control:
         return {"record": [asdict(each) for each in self._simulator.record]}
 
     def _scenarios(self) -> _Reply:
+        """Return what can be played and injected, and what is being played."""
         known = self._library.values()
         scenarios = [{"name": each.name, "description": each.description} for each in known]
         return {
@@ -114,6 +115,7 @@ class Control:
         return {"playing": [each.name for each in scenarios], "speed": speed}
 
     def _fault(self, order: Section) -> _Reply:
+        """Inject the fault that ``order`` names, for its ``seconds`` or until healed."""
         name = order.choice("fault", tuple(Fault))
         seconds = order.number("seconds", math.inf)
         order.finish()

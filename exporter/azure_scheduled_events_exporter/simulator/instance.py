@@ -22,6 +22,7 @@ def instance(vm: VirtualMachine, *, is_partial: bool = False) -> dict[str, objec
 
 
 def _compute(vm: VirtualMachine) -> dict[str, object]:
+    """Return the part ``compute`` of the answer."""
     member = _MEMBER.fullmatch(vm.name)
     computer_name = vm.name
     # As in Azure, where ``issue_0`` of a scale set has the host name ``issue000000``. Any name that

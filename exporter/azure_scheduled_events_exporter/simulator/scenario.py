@@ -181,6 +181,7 @@ def find(choice: Choice | Sequence[Choice]) -> tuple[Scenario, ...]:
 
 
 def _named(name: str) -> tuple[Scenario, ...]:
+    """Return the scenarios of a name: ``all``, one that is shipped, or a file."""
     if name == "all":
         return shipped()
     if name in SHIPPED:
@@ -203,6 +204,7 @@ def load(path: Path) -> Scenario:
 
 
 def _recorded(path: Path, text: str) -> Scenario:
+    """Return the scenario that plays the recording ``text``, on the VM that it names last."""
     recording = parse_recording(text, str(path))
     name = next(
         (each.vm_name for each in reversed(recording) if each.vm_name), PLACEMENT_GROUP[0].name
@@ -219,6 +221,7 @@ def parse(text: str, source: str, name: str = "scenario") -> Scenario:
 
 
 def _scenario(section: Section, name: str) -> Scenario:
+    """Return the scenario in ``section``, called ``name``."""
     description = section.text("description")
     vms = tuple(_vm(entry) for entry in section.sections("vms")) or PLACEMENT_GROUP
     names = tuple(vm.name for vm in vms)
@@ -232,6 +235,7 @@ def _scenario(section: Section, name: str) -> Scenario:
 
 
 def _vm(section: Section) -> VirtualMachine:
+    """Return a VM; keys that are missing have the defaults of the class."""
     name = section.text("name")
     if not name or "/" in name or not name.isprintable():
         raise section.error(
@@ -245,6 +249,7 @@ def _vm(section: Section) -> VirtualMachine:
 
 
 def _event(section: Section, vms: tuple[str, ...]) -> PlannedEvent:
+    """Return an event; keys that are missing have what is usual for its type."""
     event_type = section.choice("type", (*EventType, ADVICE))
     # Advice has no facts. It uses no notice and no time Started, so any numbers will do.
     facts = EVENT_FACTS.get(event_type, EventType.PREEMPT.facts)
@@ -332,6 +337,7 @@ def _moment(section: Section, key: str) -> float | None:
 
 
 def _seconds(section: Section, key: str, default: float | None = None) -> float:
+    """Return the duration at ``key``, at most :data:`LONGEST`."""
     seconds = section.duration(key, default)
     if seconds > LONGEST:
         raise section.error("must be at most 1y", key)
@@ -339,6 +345,7 @@ def _seconds(section: Section, key: str, default: float | None = None) -> float:
 
 
 def _fault(section: Section) -> FaultPlan:
+    """Return a fault; it lasts until it is healed if ``for`` is missing."""
     fault = Fault(section.choice("fault", tuple(Fault)))
     lasts = _moment(section, "for")
     plan = FaultPlan(fault, _seconds(section, "at", 0), math.inf if lasts is None else lasts)

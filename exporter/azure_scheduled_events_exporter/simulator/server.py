@@ -234,6 +234,7 @@ class Simulator:
             self._changed.notify_all()
 
     def _respond(self, request: Request) -> Answer:
+        """Return the answer to a request, after the delay that IMDS would have."""
         if request.target.startswith("/simulator/"):
             return self._control.answer(request)
         with self._changed:

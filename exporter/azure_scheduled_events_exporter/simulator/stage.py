@@ -183,6 +183,7 @@ class Stage:
         self._show()
 
     def _note(self, life: Life, what: What, at: float, vm: str = "") -> None:
+        """Record that ``what`` happened to an event; ``vm`` is the one that approved."""
         happening = Happening(
             event_id=life.event_id,
             event_type=life.plan.event_type,
@@ -207,6 +208,7 @@ class Stage:
             self.incarnation += 1
 
     def _find(self, event_id: str) -> WireEvent | None:
+        """Return the current event with this id, in any case; None if there is none."""
         for event in self.events:
             if str(event.get("EventId")).upper() == event_id.upper():
                 return event
@@ -214,6 +216,7 @@ class Stage:
 
 
 def _approval(event: WireEvent, vm: str, at: float) -> Happening:
+    """Return the happening that ``vm`` has approved ``event``, which was placed by hand."""
     resources = event.get("Resources")
     names = tuple(map(str, resources)) if isinstance(resources, list | tuple) else ()
     return Happening(

@@ -91,6 +91,7 @@ class Life:
         }
 
     def _apply(self, at: float, what: What) -> None:
+        """Change status and NotBefore as ``what`` does; the start sets the end."""
         notice = None
         if what is What.ANNOUNCED:
             self.status = "Advisory" if self.plan.is_advice else "Scheduled"

@@ -94,6 +94,7 @@ class Handler(BaseHTTPRequestHandler):
         super().setup()
 
     def _respond(self) -> None:
+        """Read the body of a request, and send the answer to it."""
         length = self.headers.get("Content-Length", "0")
         if "Transfer-Encoding" in self.headers or not re.fullmatch("[0-9]{1,5}", length):
             self.close_connection = True
@@ -118,6 +119,7 @@ class Handler(BaseHTTPRequestHandler):
         """Log nothing: the simulator reports requests itself."""
 
     def _send(self, answer: Answer) -> None:
+        """Send an answer in the manner of its fault."""
         if not answer.is_from_imds:
             self.close_connection = True
         match answer.fault:
@@ -154,6 +156,7 @@ class Handler(BaseHTTPRequestHandler):
         return self._head(answer, len(answer.body)) + body
 
     def _drip(self, data: bytes) -> None:
+        """Send ``data`` byte by byte, then close the connection."""
         self.close_connection = True
         for byte in data:
             self.wfile.write(bytes((byte,)))

@@ -52,12 +52,14 @@ def timeline(shown: Sequence[Lifecycle], snapshot: Snapshot, now: float) -> Mark
 
 
 def _report(life: Lifecycle) -> Markup:
+    """Return the command that prints the report of an event."""
     event_id = clipped(shlex.quote(life.event_id))
     command = tag("code", f"azure-scheduled-events-exporter report {event_id}")
     return tag("p", "Report, on this VM: ", command, class_="hint")
 
 
 def _row(life: Lifecycle, runs: Sequence[HookRun], report: Markup | None, now: float) -> Markup:
+    """Return one event of the history: its texts and its bar."""
     ended = f"{standing(life)} now"
     why = None
     if life.outcome:
@@ -139,6 +141,7 @@ def _notice(life: Lifecycle) -> str:
 
 
 def _facts(life: Lifecycle, now: float) -> list[str]:
+    """Return what is known of the course of an event, each in a few words."""
     end = _length(life, now)
     if life.state is State.ADVISORY:
         return [f"advice, given for {length(end)}"]

@@ -80,6 +80,7 @@ def status_line(snapshot: Snapshot) -> str:
 
 
 def _event(life: Lifecycle) -> str:
+    """Return an event in a few words: type, VMs, and when it begins or its status."""
     names = life.event.resources
     hit = names[0] if names else "no VM by name"
     if life.scope is Scope.SELF:

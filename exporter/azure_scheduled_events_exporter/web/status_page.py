@@ -138,6 +138,7 @@ def _history(snapshot: Snapshot, now: float) -> Markup:
 
 
 def _vm(snapshot: Snapshot) -> Markup:
+    """Return the section about this VM: its name, its place, and warnings about the name."""
     who = snapshot.identity
     if not snapshot.vm_name:
         unknown = (
@@ -184,6 +185,7 @@ def _no_events(snapshot: Snapshot, *, seen: bool) -> Markup:
 
 
 def _exporter(snapshot: Snapshot) -> str:
+    """Return the line about the exporter itself."""
     journal = "in memory only and is lost when the exporter stops"
     if snapshot.journal.up:
         journal = "on disk"

@@ -50,6 +50,7 @@ def unanswered(answers: Iterable[Answer]) -> tuple[Line, ...]:
 
 
 def _sentence(questions: list[str], why: str, hint: str) -> str:
+    """Return a sentence: the questions, why they have no answer, and the hint."""
     first, *others = questions
     asked = ", ".join([first, *(each[:1].lower() + each[1:] for each in others)])
     return f"{asked}: {why}. {hint}".rstrip()

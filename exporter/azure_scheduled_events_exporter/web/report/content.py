@@ -94,6 +94,7 @@ def _summary(sources: Sources) -> tuple[Fact, ...]:
 
 
 def _first_seen(life: Lifecycle) -> str:
+    """Return when the event was first seen, and the notice that was promised."""
     seen = utc(life.first_seen.wall)
     if not life.announced:
         return f"{seen}, Started already"
@@ -101,6 +102,7 @@ def _first_seen(life: Lifecycle) -> str:
 
 
 def _event(life: Lifecycle) -> Section:
+    """Return the part about what IMDS says of the event."""
     event = life.event
     source: Line = (Quoted(event.source),)
     if event.source in _SOURCES:
@@ -121,6 +123,7 @@ def _event(life: Lifecycle) -> Section:
 
 
 def _kind(life: Lifecycle) -> str:
+    """Return the kind of the event in words."""
     if life.kind is Kind.WITHOUT_NOTICE:
         return "without notice (first seen Started): the host has probably failed"
     if life.paused_longer:
@@ -129,6 +132,7 @@ def _kind(life: Lifecycle) -> str:
 
 
 def _this_vm(life: Lifecycle) -> Line:
+    """Return the name of this VM, and whether the event names it."""
     if life.own_name:
         names = {comparable_name(name) for name in life.event.resources}
         ending = ", which earlier documents named"
@@ -141,6 +145,7 @@ def _this_vm(life: Lifecycle) -> Line:
 
 
 def _notice(life: Lifecycle) -> Section:
+    """Return the part about the notice: given, promised and documented."""
     documented = Fact("Documented", (_documented(life),))
     facts = [Fact("Notice", notice(life).line), documented]
     if life.announced:
@@ -155,6 +160,7 @@ def _notice(life: Lifecycle) -> Section:
 
 
 def _promised(life: Lifecycle) -> str:
+    """Return the notice from first seen to NotBefore, in words."""
     if life.notice_seconds is None:
         return "not known: no document had a NotBefore"
     if life.notice_seconds == 0:
@@ -170,6 +176,7 @@ def _was_rescheduled(life: Lifecycle) -> bool:
 
 
 def _documented(life: Lifecycle) -> str:
+    """Return the notice that Azure documents, and how much less was promised."""
     known = EVENT_FACTS.get(life.event.event_type)
     if known is None:
         return "not known: Azure documents no such type"
@@ -183,6 +190,7 @@ def _documented(life: Lifecycle) -> str:
 
 
 def _approval(sources: Sources) -> Section:
+    """Return the part about the approval, and the requests for one."""
     life = sources.life
     facts = [Fact("Approved by", approval(life).line)]
     if life.approved_at is not None and life.approved_by is not Approver.DEADLINE:
@@ -224,6 +232,7 @@ def _others(sources: Sources) -> Section:
 
 
 def _trace(sources: Sources) -> Section:
+    """Return the part about the trace of the event."""
     facts = [Fact("Trace id", (trace_id(sources.life.event_id),))]
     if sources.trace_link:
         facts.append(Fact("Trace", (Link(sources.trace_link),)))

@@ -62,6 +62,7 @@ def boots(life: Lifecycle) -> tuple[float, ...]:
 
 
 def _moments(life: Lifecycle) -> list[Timestamp]:
+    """Return the moments of an event that are known, each with its boot."""
     moments = [life.first_seen, life.approved_at, life.started_at, life.pause_ended, life.ended_at]
     moments += [move.at for move in life.moves]
     return [moment for moment in moments if moment is not None]
@@ -100,6 +101,7 @@ def start(life: Lifecycle) -> Answer:
 
 
 def _first_shown_started(life: Lifecycle, seen: Timestamp) -> str:
+    """Return why the start is not known: the first document, at ``seen``, showed it Started."""
     why = f"the first document with it, at {utc(seen.wall)}, showed it Started"
     if boots(life):
         why += f"; this VM had booted at {utc(boots(life)[0])}"
@@ -130,6 +132,7 @@ def _between(earlier: float, later: float) -> str:
 
 
 def _without_start(life: Lifecycle) -> Answer:
+    """Return what is known of the start of an event that was not seen Started."""
     if life.outcome is Transition.LOST:
         return Answer("Whether it started", why="it disappeared while nobody watched")
     if life.state is State.ADVISORY:
@@ -195,6 +198,7 @@ def is_inferred(life: Lifecycle) -> bool:
 
 
 def _approver(given: Approval) -> Line:
+    """Return who gave an approval from this VM."""
     text = _APPROVERS[given.by]
     if not given.who:
         return (text,)
@@ -217,6 +221,7 @@ def _at_not_before(life: Lifecycle) -> Answer:
 
 
 def _without_approval(life: Lifecycle) -> Answer:
+    """Return what is known of the approval of an event for which none is recorded."""
     if life.state is State.ADVISORY:
         return Answer(_WHO_APPROVED, ("nobody: it is advice, and there is nothing to approve",))
     if life.outcome is Transition.LOST:

@@ -92,6 +92,7 @@ def summary(sources: Sources) -> Line:
 
 
 def _phases(runs: list[HookRun], sources: Sources) -> Iterable[str]:
+    """Yield how the last preparation and the recovery of one hook ended."""
     life = sources.life
     prepared = [run for run in runs if run.phase == Phase.PREPARE]
     recovered = [run for run in runs if run.phase == Phase.RECOVER]
@@ -174,6 +175,7 @@ def _is_told_later(run: HookRun, later: Iterable[HookRun]) -> bool:
 
 
 def _row(run: HookRun, life: Lifecycle) -> tuple[Line, ...]:
+    """Return a run as a row of the table."""
     took = ""
     if run.duration is not None:
         took = paused(run.duration)
@@ -188,6 +190,7 @@ def _row(run: HookRun, life: Lifecycle) -> tuple[Line, ...]:
 
 
 def _left(run: HookRun, life: Lifecycle) -> str:
+    """Return how much time was left to NotBefore when a run ended, in words."""
     seconds = run.seconds_left
     if seconds is None:
         return ""

@@ -44,6 +44,7 @@ def _notes(notes: tuple[Line, ...]) -> list[str]:
 
 
 def _table(table: Table) -> str:
+    """Return a table; a vertical bar in a cell is escaped."""
     rows = [list(table.heads)]
     rows.append(["---"] * len(table.heads))
     for row in table.rows:

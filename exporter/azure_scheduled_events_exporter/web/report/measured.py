@@ -45,6 +45,7 @@ def announced(life: Lifecycle) -> Answer:
 
 
 def _not_ours(life: Lifecycle) -> str:
+    """Return why nothing was measured of an event that is not known to be this VM's."""
     if life.scope is Scope.UNKNOWN:
         return "it is not known whether this VM is one of its VMs, and only then it is measured"
     return "this VM is not one of its VMs, and measures only itself"
@@ -87,6 +88,7 @@ def _without_start(question: str, life: Lifecycle) -> Answer:
 
 
 def _pause(life: Lifecycle, seconds: float) -> str:
+    """Return the longest pause in words: how long it was, from when to when."""
     ended = life.pause_ended
     if ended is None:
         return f"{_of_pauses(life, seconds)}, at a time that is not recorded"
@@ -235,6 +237,7 @@ def _figure(value: str, answer: Answer) -> Line:
 
 
 def _step(life: Lifecycle) -> str:
+    """Return the step of the clock in words."""
     if life.impact is None or abs(life.impact.clock_step) < _SMALLEST_STEP:
         return "none of 0.1s or more"
     direction = "forward" if life.impact.clock_step > 0 else "backward"

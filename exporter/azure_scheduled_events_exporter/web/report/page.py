@@ -95,6 +95,7 @@ def _plain(line: Line) -> str:
 
 
 def _text(part: Quoted | Link) -> str:
+    """Return a part of a title, which can have no markup."""
     if isinstance(part, Quoted):
         return part.shown
     return part.url

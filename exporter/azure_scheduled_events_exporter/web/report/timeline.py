@@ -91,6 +91,7 @@ def _after(seconds: float) -> str:
 
 
 def _transitions(sources: Sources) -> Iterator[_Step]:
+    """Yield the transitions that the journal has."""
     life = sources.life
     before = None
     for record in sources.transitions:
@@ -132,12 +133,14 @@ def _of_the_life(transition: str, life: Lifecycle) -> str:
 
 
 def _started(life: Lifecycle) -> str:
+    """Return what to say of the start."""
     if is_start_watched(life):
         return "Started: the impact is possible from now on."
     return "Seen Started: the impact may have begun earlier, while nobody watched."
 
 
 def _completed(life: Lifecycle) -> str:
+    """Return what to say of the end of a completed event."""
     if life.proven_by_boot:
         return "No longer in the document. Nobody watched its start and its end."
     if is_end_watched(life):
@@ -146,6 +149,7 @@ def _completed(life: Lifecycle) -> str:
 
 
 def _first_seen(record: Record) -> str:
+    """Return what the first document showed of the event."""
     state = record.get("state")
     if state == State.STARTED:
         return "First seen: Started already. When it started is not known."
@@ -156,6 +160,7 @@ def _first_seen(record: Record) -> str:
 
 
 def _approved(record: Record, life: Lifecycle) -> str:
+    """Return who has approved the event."""
     if is_inferred(life):
         return "Probably approved: a request from this VM had no answer."
     approver = record.get("approved_by")
@@ -169,6 +174,7 @@ def _readable(moment: object) -> str:
 
 
 def _runs(sources: Sources) -> Iterator[_Step]:
+    """Yield the beginning and the end of each run of a hook."""
     for run in sources.runs:
         if hooks.is_repeated(run, sources.runs):
             took = paused(run.duration or 0.0)
@@ -185,6 +191,7 @@ def _runs(sources: Sources) -> Iterator[_Step]:
 
 
 def _requests(sources: Sources) -> Iterator[_Step]:
+    """Yield each request to approve the event, with its result."""
     for asked in sources.asked:
         result = asked.result or "no result yet"
         who = (f"The {asked.approver} ", Quoted(asked.who), " asked this exporter to approve it.")

@@ -18,6 +18,7 @@ def unknown(sources: Sources) -> tuple[Line, ...]:
 
 
 def _answers(sources: Sources) -> Iterator[Answer]:
+    """Yield all answers of the report, complete ones too."""
     life = sources.life
     yield start(life)
     yield notice(life)
@@ -39,6 +40,7 @@ def _answers(sources: Sources) -> Iterator[Answer]:
 
 
 def _of_the_course(life: Lifecycle) -> Iterator[Answer]:
+    """Yield what only some events leave open."""
     is_advice = life.state is State.ADVISORY
     if not is_advice and not life.announced:
         yield Answer("When it was scheduled", why=start(life).why)
@@ -54,6 +56,7 @@ def _of_the_course(life: Lifecycle) -> Iterator[Answer]:
 
 
 def _of_others(life: Lifecycle) -> Iterator[Answer]:
+    """Yield that other VMs may have noticed something else."""
     has_others = len(life.event.resources) > 1
     if life.started_at is None or not life.is_mine or not has_others:
         return
