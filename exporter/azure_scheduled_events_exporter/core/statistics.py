@@ -208,15 +208,15 @@ class _Values:
     def bounded(self, change: Change) -> Change:
         """Return ``change`` as it is counted: its type and source have, or get, series."""
         event = change.lifecycle.event
-        event_type = _own_or_other(event.event_type, self.types)
-        source = _own_or_other(event.source, self.sources)
+        event_type = own_or_other(event.event_type, self.types)
+        source = own_or_other(event.source, self.sources)
         if (event_type, source) == (event.event_type, event.source):
             return change
         counted = replace(event, event_type=event_type, source=source)
         return replace(change, lifecycle=replace(change.lifecycle, event=counted))
 
 
-def _own_or_other(value: str, values: set[str]) -> str:
+def own_or_other(value: str, values: set[str]) -> str:
     """Return ``value`` if it has series, or gets them by being added to ``values``; else OTHER."""
     if value not in values and len(values) >= _MOST_VALUES:
         return OTHER

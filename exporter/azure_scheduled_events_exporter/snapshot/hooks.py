@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from azure_scheduled_events_exporter.core.statistics import Histogram
+from azure_scheduled_events_exporter.core.event_types import EventType
+from azure_scheduled_events_exporter.core.statistics import Histogram, own_or_other
 
 DURATION_BOUNDS: Final = (1.0, 10.0, 60.0, 300.0, 900.0)
 """Upper bounds of the buckets for the duration of a run, in seconds."""
@@ -86,7 +87,11 @@ class HookStatistics:
 
 
 def counted(runs: Iterable[HookRun]) -> HookStatistics:
-    """Return the statistics of ``runs``; those that still run do not count."""
+    """Return the statistics of ``runs``; those that still run do not count.
+
+    Types beyond those that have series are counted together, as those of transitions are.
+    """
+    types = {str(event_type) for event_type in EventType}
     counts: Counter[tuple[str, str, str]] = Counter()
     durations: defaultdict[tuple[str, str], Histogram] = defaultdict(
         lambda: Histogram.empty(DURATION_BOUNDS)
@@ -95,9 +100,10 @@ def counted(runs: Iterable[HookRun]) -> HookStatistics:
     for run in runs:
         if run.outcome is None:
             continue
-        counts[run.event_type, run.phase, str(run.outcome)] += 1
-        of_phase = (run.event_type, run.phase)
-        of_type = (run.event_type,)
+        event_type = own_or_other(run.event_type, types)
+        counts[event_type, run.phase, str(run.outcome)] += 1
+        of_phase = (event_type, run.phase)
+        of_type = (event_type,)
         if run.duration is not None:
             durations[of_phase] = durations[of_phase].observe(run.duration)
         if run.seconds_left is not None:

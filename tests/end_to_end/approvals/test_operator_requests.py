@@ -16,6 +16,7 @@ from azure_scheduled_events_exporter.journal.access import writable
 from azure_scheduled_events_exporter.journal.content.inbox import ApprovalRequest
 from azure_scheduled_events_exporter.simulator import Scenario, Simulator, What
 from support.events.approve_command import (
+    PROGRAM,
     VMS,
     a_second_later,
     approve,
@@ -252,6 +253,21 @@ def test_imds_throttles_every_try(
         assert tries > 1
         said = f"not approved: it was sent, and IMDS throttled all {tries} tries (429): try again"
         assert results == {number: said}
+
+
+def test_imds_throttles_without_an_end(simulator: Simulator, state: Path) -> None:
+    """Without an exporter, the command gives up after five polls that IMDS throttled: 1 is the exit
+    status of what was not approved, the error names the answer, and nothing is sent.
+    """
+    event_id = event_ids(simulator)["Reboot"]
+    simulator.inject("throttle")
+    done = approve(simulator.url, state, event_id, "--yes")
+    assert (done.returncode, done.stdout) == (1, "")
+    *_, said = done.stderr.splitlines()
+    assert said.startswith(f"{PROGRAM}: {simulator.url} answered 429")
+    assert said.endswith("; try again")
+    polls = [seen for seen in simulator.requests if "scheduledevents" in seen.path]
+    assert [seen.method for seen in polls] == ["GET"] * 5
 
 
 # By EventId: what differs between the event that the operator was shown and the one that IMDS shows

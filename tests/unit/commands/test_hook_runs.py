@@ -3,6 +3,7 @@
 import json
 import logging
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from azure_scheduled_events_exporter.commands.hook.runs import Runs
 from azure_scheduled_events_exporter.commands.hook.stored import state_file
 from azure_scheduled_events_exporter.journal.access import read_only
 from azure_scheduled_events_exporter.journal.content.codec import encode
-from azure_scheduled_events_exporter.snapshot.hooks import HookRun, Phase
+from azure_scheduled_events_exporter.snapshot.hooks import HookRun, Phase, counted
 from support.events.journal_recorder import recorders
 from support.programs import eventually
 
@@ -87,3 +88,16 @@ def test_a_disk_that_fails(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> 
     (tmp_path / "folder").unlink()
     eventually(lambda: state_file(folder, NAME).exists(), "the file")
     assert known(folder) == ["1"]
+
+
+def test_invented_types_are_bounded() -> None:
+    """Of many unknown types, most are counted together, and no run is lost. A documented type that
+    comes last has its own series.
+    """
+    ran = replace(run("1"), duration=1.0, seconds_left=60.0)
+    runs = [replace(ran, event_type=f"Type{number}") for number in range(500)]
+    found = counted([*runs, replace(ran, event_type="Terminate")])
+    assert sum(found.runs.values()) == 501
+    assert found.runs["other", "prepare", "ok"] > 400
+    assert found.runs["Terminate", "prepare", "ok"] == 1
+    assert max(len(found.runs), len(found.durations), len(found.seconds_left)) <= 31

@@ -13,8 +13,7 @@ from azure_scheduled_events_exporter.journal.disk.location import file_path
 from azure_scheduled_events_exporter.journal.disk.lock import writer_lock
 from support.events.journal_recorder import Open
 from support.events.small_disk import SmallDisk
-
-SMB_LOCKS = Path(__file__).parents[3] / "data" / "cases" / "smb-locks.c"
+from support.failing_disks import without_locks
 
 
 def test_the_second_is_refused(folder: Path, start: Open) -> None:
@@ -54,14 +53,7 @@ def test_second_writer_on_a_full_disk(disk: SmallDisk) -> None:
 
 def test_a_file_system_without_locks(folder: Path, tmp_path: Path) -> None:
     """A file system that grants no locks is reported as such, and not as another exporter."""
-    library = tmp_path / "smb-locks.so"
-    built = subprocess.run(
-        ["cc", "-shared", "-fPIC", "-o", str(library), str(SMB_LOCKS), "-ldl"],
-        check=False,
-        capture_output=True,
-    )
-    if built.returncode != 0:
-        pytest.skip("needs a C compiler")
+    environment = without_locks(tmp_path / "smb-locks.so")
     code = """
 import sys
 from pathlib import Path
@@ -76,6 +68,6 @@ except OSError as error:
         check=True,
         capture_output=True,
         text=True,
-        env={**os.environ, "LD_PRELOAD": str(library)},
+        env={**os.environ, **environment},
     )
     assert done.stdout.startswith("this file system grants no lock")

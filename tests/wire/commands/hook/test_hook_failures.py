@@ -2,9 +2,11 @@
 
 import json
 import os
+from contextlib import closing
 from pathlib import Path
 
 from azure_scheduled_events_exporter.commands.hook.stored import state_file
+from azure_scheduled_events_exporter.journal.disk.lock import writer_lock
 from azure_scheduled_events_exporter.simulator import Simulator
 from support.commands import assert_one_line, command
 from support.events.hooked_vm import SCRIPT, Start, event, lines, outcomes, polls
@@ -158,7 +160,10 @@ def test_root_follows_no_link(imds: Simulator, hook: Start, tmp_path: Path) -> N
 
 
 def test_mistakes(tmp_path: Path) -> None:
-    """A mistake is one line."""
+    """A mistake is one line. A hook that took one would end at once: its journal is none."""
+    other = tmp_path / "notes.txt"
+    other.write_text("another program's file\n" * 100)
+    hook = ("hook", "--journal.path", str(other), "--imds.endpoint", "http://127.0.0.1:9")
     for words, said in (
         (("--kinds", "anounced", "--", "true"), "unknown kind 'anounced'"),
         (("--lead", "soon", "--", "true"), "--lead"),
@@ -174,12 +179,17 @@ def test_mistakes(tmp_path: Path) -> None:
         ),
         (("--name", "../x", "--", "true"), "'../x' is no name of a hook"),
     ):
-        elsewhere = ("--journal.path", str(tmp_path / "j"), "--imds.endpoint", "http://127.0.0.1:9")
-        assert_one_line(command("hook", *elsewhere, *words), 2, said)
+        assert_one_line(command(*hook, *words), 2, said)
+
+
+def test_a_file_that_is_no_journal(tmp_path: Path) -> None:
+    """It is refused and stays. A hook that took it would end at once, because its name is taken."""
     other = tmp_path / "notes.txt"
     other.write_text("another program's file\n" * 100)
-    refused = command(
-        "hook", "--journal.path", str(other), "--imds.endpoint", "http://127.0.0.1:9", "--", "true"
-    )
+    with closing(writer_lock(state_file(other, "default"))):
+        refused = command(
+            *("hook", "--journal.path", str(other), "--imds.endpoint", "http://127.0.0.1:9"),
+            *("--", "true"),
+        )
     assert_one_line(refused, 1, "cannot be used as --journal.path")
     assert other.exists()

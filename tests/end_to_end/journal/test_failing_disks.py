@@ -1,4 +1,6 @@
-"""A file system that answers nothing, not even whether the journal's folder exists."""
+"""A file system that answers nothing, not even whether the journal's folder exists, and a share
+without locks.
+"""
 
 import json
 import sys
@@ -9,7 +11,7 @@ import pytest
 
 from azure_scheduled_events_exporter.simulator import Simulator
 from support.events.imds_bodies import entry
-from support.hanging_disk import hanging_disk
+from support.failing_disks import hanging_disk, without_locks
 from support.programs import Exporter, Program, environment, eventually
 
 PROGRAM = [sys.executable, "-m", "azure_scheduled_events_exporter"]
@@ -50,3 +52,17 @@ def test_a_hook_prepares(imds: Simulator, hanging: dict[str, str], tmp_path: Pat
     command = [*PROGRAM, "hook", *flags, "--instance.name", "vm_0", "--", str(script)]
     with Program(command, tmp_path / "hook.log", **environment(**hanging)):
         eventually((tmp_path / "prepared").exists, "the preparation")
+
+
+def test_a_share_without_locks(imds: Simulator, tmp_path: Path) -> None:
+    """The exporter shows the event, says how to mount the share, and ends as asked. It does not
+    take the share for the journal of another exporter.
+    """
+    flags = ("--journal.path", str(tmp_path / "state"))
+    share = without_locks(tmp_path / "smb-locks.so")
+    with Exporter(imds.url, tmp_path / "log", *flags, command=PROGRAM, **share) as exporter:
+        eventually(lambda: exporter.scrape().series("event_info"), "the event is shown")
+        exporter.wait_for_line("level=error .*grants no lock.*mount it with the option nobrl")
+        assert exporter.scrape().value("journal_up") == 0
+        assert exporter.terminate() == 0
+    assert "another exporter" not in (tmp_path / "log").read_text()
