@@ -1,4 +1,4 @@
-"""docs/fleet.md, docs/rollout.md and docs/kubernetes.md are correct.
+"""docs/fleet.md, docs/rollout.md, docs/kubernetes.md and docs/aks.md are correct.
 
 Their configurations are loaded unchanged.
 """
@@ -23,6 +23,7 @@ from support.programs import COMMAND, PATIENCE, debian
 FLEET = (ROOT / "docs" / "fleet.md").read_text()
 MANY_VMS = (ROOT / "docs" / "rollout.md").read_text()
 KUBERNETES = (ROOT / "docs" / "kubernetes.md").read_text()
+AKS = (ROOT / "docs" / "aks.md").read_text()
 CHART = ROOT / "deploy" / "helm" / "azure-scheduled-events-exporter"
 ROLLOUT = ROOT / "deploy" / "examples" / "rollout"
 RULES = ROOT / "alerts" / "generated" / "prometheus" / "prometheus-rules.yml"
@@ -76,7 +77,7 @@ def test_values_of_the_page_are_good(tmp_path: Path) -> None:
     """Every example of values on the page, and the command that installs the chart, is taken by the
     chart.
     """
-    shown = [text for text in blocks(KUBERNETES, "yaml") if not text.startswith("- job_name")]
+    shown = blocks(KUBERNETES, "yaml")
     assert len(shown) == 4
     for number, text in enumerate(shown):
         (tmp_path / f"{number}.yaml").write_text(text)
@@ -84,7 +85,7 @@ def test_values_of_the_page_are_good(tmp_path: Path) -> None:
     for page in (KUBERNETES, (CHART / "README.md").read_text()):
         command = shlex.split(blocks(page, "sh")[0].replace("\\\n", " ").partition("\nkubectl")[0])
         assert command[:4] == ["helm", "install", "events", str(CHART.relative_to(ROOT))]
-        flags = [word.replace("values.yaml", str(tmp_path / "0.yaml")) for word in command[2:]]
+        flags = [word.replace("helm-values.yaml", str(tmp_path / "0.yaml")) for word in command[2:]]
         made = tool("helm", "template", *[flag for flag in flags if flag != "--create-namespace"])
         labels = {each["kind"]: each["metadata"]["labels"] for each in yaml.safe_load_all(made)}
         assert {labels[kind]["release"] for kind in ("PodMonitor", "PrometheusRule")} == {
@@ -96,7 +97,7 @@ def test_scrape_job_of_the_page(tmp_path: Path) -> None:
     """Prometheus takes the job for nodes that the PodMonitor does not find, and the rules know it
     by its name.
     """
-    (text,) = [text for text in blocks(KUBERNETES, "yaml") if text.startswith("- job_name")]
+    (text,) = blocks(AKS, "yaml")
     (job,) = yaml.safe_load(text)
     assert re.fullmatch(Settings().text("job"), job["job_name"])
     # Debian builds Prometheus without it.
@@ -109,7 +110,7 @@ def test_queries_of_the_page(tmp_path: Path) -> None:
     """The queries of the page lead from VM names to nodes and their pods, and find a node that is
     not cordoned.
     """
-    names, pods, late = (query.strip() for query in blocks(KUBERNETES, "promql"))
+    names, pods, late = (query.strip() for query in blocks(AKS, "promql"))
     node, vm = "aks-nodepool1-21922338-vmss00001b", "aks-nodepool1-21922338-vmss_47"
     assert int(node[-6:], 36) == int(vm.rpartition("_")[2])
     own = f'node="{node}", job="azure-scheduled-events-exporter"'

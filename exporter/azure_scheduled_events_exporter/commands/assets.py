@@ -94,7 +94,8 @@ def _export(target: Path, parsed: argparse.Namespace) -> None:
     if values is None and (lost := _lost(target, chosen)):
         raise UsageError(
             f"{target} was exported with settings that this export would reset: {', '.join(lost)}. "
-            f"Keep them with --values {target / _VALUES}, or remove that file to reset them"
+            f"Keep them with --values {target / _VALUES}, or export to another folder. To reset"
+            " them, remove that file"
         )
     private = _WITH_KEYS if rendered and not parsed.world_readable else frozenset()
     written = assets.export(

@@ -77,7 +77,7 @@ def _unknown_severities(check: str, what: str) -> Finding:
     return skipped(
         check,
         f"Not checked {what}: the severities of your rules are unknown.",
-        "Name a --prometheus that has loaded them, or give --alerts.values.",
+        "Run doctor with --prometheus URL, if that has loaded them, or --alerts.values FILE.",
     )
 
 

@@ -59,7 +59,7 @@ def test_settings_are_not_reset_unseen(exported: Path, capsys: pytest.CaptureFix
     before = {path: path.read_bytes() for path in exported.rglob("*") if path.is_file()}
     words = (
         r"was exported with settings that this export would reset: labels\.keep, .*--values"
-        r" .*/alerts/values\.yaml"
+        r" .*/alerts/values\.yaml, or export to another folder"
     )
     for flags in ((), ("--set", "group.wait=1m")):
         assert main(["assets", "export", str(exported), *flags]) == 2

@@ -339,7 +339,7 @@ def test_unknown_severities(tmp_path: Path) -> None:
     found = examined("Alertmanager", replies, words=None)
     for check in ("severities", "inhibitions"):
         assert the(check, found).mark == "skipped"
-        assert "give --alerts.values" in the(check, found).hint
+        assert "or --alerts.values FILE" in the(check, found).hint
     values = tmp_path / "values.yaml"
     values.write_text(yaml.safe_dump({"severities": _SEV}))
     found = examined("Alertmanager", replies, flags={"alerts.values": str(values)}, words=None)

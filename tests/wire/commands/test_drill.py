@@ -164,7 +164,8 @@ def test_advice_repeats_the_files(tmp_path: Path) -> None:
             Alertmanager(tmp_path, settings) as team,
             pytest.raises(
                 ExporterError,
-                match=rf"run doctor --alertmanager {team.url} --alerts.values '{values}', which",
+                match=rf"run azure-scheduled-events-exporter doctor --alertmanager {team.url}"
+                rf" --alerts.values '{values}', which",
             ),
         ):
             run("--alertmanager", team.url, "--timeout", "2s", "--alerts.values", str(values))

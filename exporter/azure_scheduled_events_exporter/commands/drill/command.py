@@ -215,7 +215,7 @@ def _doctor(team: Team, flags: Mapping[str, Any]) -> str:
     """Return the command that checks the same Alertmanager with the same files."""
     files = [(name, flags[name]) for name in (_HTTP_CONFIG, _VALUES) if flags[name] is not None]
     more = "".join(f" --{name} {shlex.quote(file)}" for name, file in files)
-    return f"doctor --alertmanager {team.shown}{more}"
+    return f"azure-scheduled-events-exporter doctor --alertmanager {team.shown}{more}"
 
 
 def _alert_settings(values: str | None) -> Settings:
