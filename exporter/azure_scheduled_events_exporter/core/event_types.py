@@ -4,7 +4,7 @@ Facts about Azure that pages, alerts, dashboards and the simulator state are her
 source.
 
 The status page, the alert rules, the simulator, the first series of counters and the rules of
-``core.observation`` read this table. CONTRIBUTING.md lists what has to be written by hand for a new
+``core.absence`` read this table. CONTRIBUTING.md lists what has to be written by hand for a new
 type, such as the runbook. Azure may send a type before this table has it: every reader must accept
 any text.
 

@@ -7,10 +7,10 @@ Theory of operation. A paused program cannot time the pause. But if a program pl
 clocks at a certain time and reads them later, it was paused. Which clock shows the length depends
 on what was paused:
 
-- only this process, or the VM, suspended: the clock since boot advanced, which counts suspended
-  time;
-- the VM, frozen from outside: all its clocks may have stopped. Seconds later, time synchronization
-  corrects the wall clock. That step forward is as long as the pause.
+- this process was stopped, or the VM was suspended: the clock since boot advanced, which counts
+  suspended time;
+- the VM was frozen from outside: all its clocks may have stopped. Seconds later, time
+  synchronization corrects the wall clock. That step forward is as long as the pause.
 
 So the clock that advanced most gives the length. Across a reboot, only the wall clock advances.
 """

@@ -1,6 +1,7 @@
 """Converts events, lifecycles and transitions to JSON records for scripts.
 
-Times in ISO 8601 (UTC), lengths in seconds, None for what is unknown or still to come.
+Times in ISO 8601 (UTC), lengths in seconds, None for what is unknown or still to come; a text that
+IMDS has not sent is ``""``.
 """
 
 from azure_scheduled_events_exporter.times import iso_time

@@ -135,7 +135,7 @@ def hook_run(
 
 def _until_started(life: Lifecycle) -> tuple[SpanFacts, ...]:
     """Return the spans that end with the start; none if the event was first seen Started."""
-    if life.started_at is None or life.started_at == life.first_seen:
+    if life.started_at is None or not life.announced:
         return ()
     scheduled = _span(life, "scheduled", life.first_seen, life.started_at)
     if life.approved_by is Approver.DEADLINE:

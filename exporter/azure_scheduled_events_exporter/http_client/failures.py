@@ -1,6 +1,6 @@
 """Why an HTTP request failed, in a few words.
 
-It is the message of the system, without the text that libraries add.
+Where the system has a message, it is that one, without the text that libraries add.
 """
 
 import socket

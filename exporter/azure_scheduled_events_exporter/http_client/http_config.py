@@ -1,7 +1,7 @@
 """Reads credentials for other servers, in the format of Prometheus' HTTP client configuration.
 
-Reads ``basic_auth``, ``authorization`` and ``tls_config``; sends nothing. Error messages contain no
-secrets.
+Reads ``basic_auth``, ``authorization`` and ``tls_config``, and makes sessions that use them; sends
+nothing. Error messages contain no secrets.
 
 Source: https://prometheus.io/docs/prometheus/latest/configuration/configuration/#http_config
 """

@@ -71,7 +71,8 @@ class DocumentReader:
     def next_timeout(self) -> float:
         """The time limit of the next request, in seconds.
 
-        IMDS may have to enable Scheduled Events before it answers.
+        It is long before the first answer, and after :data:`ENABLED_SECONDS` without one: IMDS may
+        have to enable Scheduled Events before it answers.
         """
         if self._answered and self.clock().since(self._answered) < ENABLED_SECONDS:
             return self.timeout
@@ -87,7 +88,8 @@ class DocumentReader:
             ImdsError: it sends no Scheduled Events document.
         """
         body = self.client.scheduled_events(self.next_timeout)
-        now = self._answered = self.clock()
+        now = self.clock()
+        self._answered = now
         document = self._parsed(body)
         if not (document.is_empty_body and has_events):
             self._empty_polls = 0

@@ -1,4 +1,7 @@
-"""Names the faults of IMDS, and when they are active. Uses no network: ``wire`` performs them."""
+"""Names the faults of IMDS, and says when they are active.
+
+Uses no network: ``service`` and ``wire`` perform them.
+"""
 
 import math
 from collections.abc import Iterable

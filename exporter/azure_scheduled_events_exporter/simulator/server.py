@@ -1,6 +1,7 @@
 """The simulator: connects a stage, a service, a server and a clock.
 
-The only module of this package that reads the clock and starts threads.
+Has the clock that the others get as an argument, and the threads, except those of ``wire``: one for
+each connection.
 """
 
 import contextlib

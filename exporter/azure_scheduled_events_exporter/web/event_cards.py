@@ -1,6 +1,6 @@
 """The current events of the status page as cards (``card.html``), those of this VM first.
 
-Reads lifecycles and must not depend on the rest of the page.
+Pure. Must not depend on ``status_page``, which puts them into the page.
 """
 
 import re

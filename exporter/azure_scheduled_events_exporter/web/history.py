@@ -1,6 +1,6 @@
-"""The history of the status page: recent and current events, each as a bar of its phases.
+"""The history of the status page: current events and those that ended last, as bars of phases.
 
-Pure; reads lifecycles and must not depend on the rest of the page.
+Pure. Must not depend on ``status_page``, which puts it into the page.
 """
 
 import shlex
