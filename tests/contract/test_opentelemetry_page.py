@@ -1,5 +1,5 @@
-"""The page about OpenTelemetry has the attributes that are sent, and its configurations of other
-programs hold together.
+"""The pages about OpenTelemetry have the attributes that are sent, and their configurations of
+other programs hold together.
 
 Nothing in the package registries reads the language of Grafana Alloy, so its example is compared
 with the grammar of blocks and attributes that is written here.
@@ -23,6 +23,7 @@ from support.documented import Block, blocks
 from support.paths import ROOT
 
 PAGE = ROOT / "docs" / "opentelemetry.md"
+SPANS = ROOT / "docs" / "spans.md"
 LIFE_ATTRIBUTES = {"not_before", "notice_seconds", "approved_by", "outcome"}
 HOOK_ATTRIBUTES = {"hook.phase", "hook.outcome"}
 PORT = 10169
@@ -42,7 +43,7 @@ def test_attributes_of_spans_are_documented_as_they_are() -> None:
     event = ScheduledEvent("id", "Freeze", State.STARTED)
     life = Lifecycle(event, State.STARTED, Scope.SELF, Timestamp(0.0))
     fields = {name.removeprefix("event_") for name in event_values(event)}
-    table = PAGE.read_text().partition("| attribute | meaning |\n")[2].partition("\n\n")[0]
+    table = SPANS.read_text().partition("| attribute | meaning |\n")[2].partition("\n\n")[0]
     named = {
         name for row in table.splitlines() for name in re.findall("`([^`]+)`", row.split(" | ")[0])
     }
@@ -58,14 +59,14 @@ def test_attributes_of_the_resource_are_documented_as_they_are() -> None:
         if isinstance(node, ast.Constant)
         and re.fullmatch(r"(service|cloud|host|azure)(\.[a-z_]+)+", str(node.value))
     } - {"azure.vm"}
-    paragraph = PAGE.read_text().partition("Resource attributes follow")[2].partition("\n\n")[0]
+    paragraph = SPANS.read_text().partition("Resource attributes follow")[2].partition("\n\n")[0]
     named = set(re.findall(r"`([a-z_]+(?:\.[a-z_]+)+)`", paragraph))
     assert named == given
 
 
 def test_the_collector_has_what_its_pipelines_name() -> None:
     """Each pipeline names components that are defined, and no component is left out; traces come
-    in at the port that the page gives to ``--otlp.endpoint``.
+    in at the port that the page gives to the exporter, which the extension for tokens guards.
     """
     content = yaml.safe_load(block("service:").text)
     pipelines = content["service"]["pipelines"]
@@ -73,9 +74,12 @@ def test_the_collector_has_what_its_pipelines_name() -> None:
     for part in ("receivers", "exporters"):
         named = {name for pipeline in pipelines.values() for name in pipeline[part]}
         assert named == set(content[part])
+    http = content["receivers"]["otlp"]["protocols"]["http"]
+    assert [http["auth"]["authenticator"]] == list(content["extensions"])
+    assert content["service"]["extensions"] == list(content["extensions"])
     assert pipelines["traces"]["receivers"] == ["otlp"]
-    listens = content["receivers"]["otlp"]["protocols"]["http"]["endpoint"]
-    sent_to = re.findall(r"--otlp\.endpoint http://COLLECTOR:(\d+)", PAGE.read_text())
+    listens = http["endpoint"]
+    sent_to = re.findall(r"_OTLP_ENDPOINT=https://collector\.example\.com:(\d+)", PAGE.read_text())
     assert [listens.rpartition(":")[2]] == sent_to
 
 
@@ -89,6 +93,10 @@ def test_the_datadog_agent_asks_for_metrics_that_exist() -> None:
     assert f":{address.port}" == defaults["web.listen-address"]
     assert address.path == defaults["web.telemetry-path"]
     names = [name for each in instance["metrics"] for name in each]
+    renamed = {each for pair in instance["metrics"] for each in pair.values()}
+    queried = re.findall(rf"max:{instance['namespace']}\.(\w+){{", PAGE.read_text())
+    assert len(queried) == 2
+    assert set(queried) <= renamed
     prefix = f"{instance['namespace']}_"
     assert names
     assert [name for name in names if name.removeprefix(prefix) not in SPECS] == []

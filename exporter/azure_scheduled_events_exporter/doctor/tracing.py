@@ -3,7 +3,7 @@
 from typing import Final
 
 from azure_scheduled_events_exporter.errors import UsageError, without_password
-from azure_scheduled_events_exporter.http_client.failures import WEB_PAGE
+from azure_scheduled_events_exporter.http_client.failures import CERTIFICATE_REFUSED, WEB_PAGE
 from azure_scheduled_events_exporter.tracing.delivery import otlp_sender
 from azure_scheduled_events_exporter.tracing.variables import is_wanted, obstacles, turned_off_by
 
@@ -11,6 +11,29 @@ from .finding import Finding, Findings, note, ok, warning, wrong
 from .subject import Subject
 
 _TIMEOUT: Final = 10.0
+_NOT_GRPC: Final = "Port 4317 speaks gRPC; this exporter speaks OTLP over HTTP, on port 4318."
+_TOKEN: Final = (
+    "Set the collector's token: OTEL_EXPORTER_OTLP_HEADERS='authorization=Bearer TOKEN'."
+)
+_NO_ANSWER: Final = (
+    "Start the collector, correct --otlp.endpoint, and let the unit and the firewalls reach it"
+    " (IPAddressAllow=)."
+)
+_HINTS: Final = {
+    "HTTP/2": _NOT_GRPC,
+    "answered 401": _NOT_ALLOWED,
+    "answered 403": _NOT_ALLOWED,
+    CERTIFICATE_REFUSED: (
+        "Name a file with the collector's CA certificate in OTEL_EXPORTER_OTLP_CERTIFICATE, or"
+        " write the host name of its certificate in the address."
+    ),
+    WEB_PAGE: (
+        "Correct --otlp.endpoint, or let this VM pass the proxy or sign-in page that answers there."
+    ),
+    "answered 404": "Give the base address, such as http://HOST:4318; /v1/traces is added to it.",
+    "answered ": "The cause is unknown here. Read the log of the collector.",
+}
+"""What to do, by words of the reason. The first words that the reason has count."""
 
 
 def examine(subject: Subject) -> Findings:
@@ -53,20 +76,7 @@ def _off(endpoint: str | None, variable: str) -> Finding:
 
 
 def _hint(where: str, why: str) -> str:
-    if ":4317" in where or "HTTP/2" in why:
-        return "Port 4317 speaks gRPC; this exporter speaks OTLP over HTTP, on port 4318."
-    if "answered 401" in why or "answered 403" in why:
-        return "Set the collector's token: OTEL_EXPORTER_OTLP_HEADERS='authorization=Bearer TOKEN'."
-    if WEB_PAGE in why:
-        return (
-            "Correct --otlp.endpoint, or let this VM pass the proxy or sign-in page that answers"
-            " there."
-        )
-    if "answered 404" in why:
-        return "Give the base address, such as http://HOST:4318; /v1/traces is added to it."
-    if "answered " in why:
-        return "The cause is unknown here. Read the log of the collector."
-    return (
-        "Start the collector, correct --otlp.endpoint, and let the unit and the firewalls reach it"
-        " (IPAddressAllow=)."
-    )
+    """Return what to do about a collector at ``where`` that did not accept a request."""
+    if ":4317" in where:
+        return _NOT_GRPC
+    return next((hint for words, hint in _HINTS.items() if words in why), _NO_ANSWER)

@@ -19,6 +19,7 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from support.programs import eventually
+from support.servers.certificates import Pair
 from support.servers.http_peer import HttpServer, Request, Response
 
 
@@ -73,12 +74,16 @@ class Received:
 
 
 class Collector(HttpServer):
-    """Takes spans in. The replies are given to one request each; the last one stays."""
+    """Takes spans in. The replies are given to one request each; the last one stays.
+
+    With ``pair``, it listens over TLS. With ``token``, it answers 401 to requests without it.
+    """
 
     protocol = "HTTP/1.0"  # no connection outlives :meth:`stop`
 
-    def __init__(self, *replies: Reply) -> None:
-        super().__init__()
+    def __init__(self, *replies: Reply, pair: Pair | None = None, token: str = "") -> None:
+        super().__init__(pair)
+        self._token = token
         self._replies = list(replies or [ACCEPT])
         self._lock = threading.Lock()
         self.received: list[Received] = []
@@ -97,6 +102,8 @@ class Collector(HttpServer):
                 body = gzip.decompress(body)
             case "deflate":
                 body = zlib.decompress(body)
+        if self._token and headers.get("authorization") != f"Bearer {self._token}":
+            return Response(401)
         spans = tuple(_spans(ExportTraceServiceRequest.FromString(body)))
         with self._lock:
             reply = self._replies[0] if len(self._replies) == 1 else self._replies.pop(0)
