@@ -12,7 +12,7 @@ from .subject import Subject
 
 _TIMEOUT: Final = 10.0
 _NOT_GRPC: Final = "Port 4317 speaks gRPC; this exporter speaks OTLP over HTTP, on port 4318."
-_TOKEN: Final = (
+_NOT_ALLOWED: Final = (
     "Set the collector's token: OTEL_EXPORTER_OTLP_HEADERS='authorization=Bearer TOKEN'."
 )
 _NO_ANSWER: Final = (
