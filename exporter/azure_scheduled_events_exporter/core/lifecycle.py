@@ -80,7 +80,11 @@ class Transition(StrEnum):
 
 
 class Approver(StrEnum):
-    """Who approved the event; ``deadline`` means that nobody did and it began at NotBefore."""
+    """Who approved the event.
+
+    ``deadline`` means that it began at NotBefore or later, and that no approval is known. That
+    nobody has approved it is certain only if :attr:`Lifecycle.was_waiting_when_due`.
+    """
 
     EXPORTER = "exporter"
     OPERATOR = "operator"
@@ -233,6 +237,11 @@ class Lifecycle:
         ``wall``: seconds since the epoch. Without a known NotBefore, it can.
         """
         return self.not_before is None or wall >= self.not_before - APPROVAL_MARGIN_SECONDS
+
+    @property
+    def was_waiting_when_due(self) -> bool:
+        """Whether a document showed it waiting at NotBefore: then nobody had approved it."""
+        return self.pending_until is not None and self.is_due_at(self.pending_until)
 
     @property
     def impact_at(self) -> float | None:

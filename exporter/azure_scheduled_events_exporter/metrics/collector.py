@@ -440,7 +440,7 @@ METRICS: tuple[MetricSpec, ...] = (
     _histogram(
         "approval_latency_seconds",
         "Time from first seen to approved, of events of this VM and of approvals given here;"
-        " approved_by is deadline if NotBefore came without an approval.",
+        " approved_by is deadline if NotBefore came and no approval is known.",
         lambda snapshot: snapshot.statistics.approval_latency,
         ("event_type", "approved_by"),
     ),

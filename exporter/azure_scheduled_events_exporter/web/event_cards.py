@@ -184,8 +184,7 @@ def _approval(life: Lifecycle, status: Decision | None) -> Markup:
     """Return who approved the event, or why it is not approved, and how to approve it."""
     event_id = life.event_id
     if life.approval is not None:
-        approver = wording.APPROVERS[life.approval.by]
-        return joined(approver, ", ", moment(life.approval.at.wall))
+        return joined(wording.approver(life), ", ", moment(life.approval.at.wall))
     if life.state is State.STARTED:
         return Markup("not needed: it has started")
     if life.state is State.ADVISORY:

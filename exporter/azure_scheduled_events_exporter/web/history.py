@@ -14,9 +14,9 @@ from azure_scheduled_events_exporter.snapshot.snapshot import Snapshot
 from .html import Markup, filled, joined, tag
 from .status_line import in_order
 from .wording import (
-    APPROVERS,
     OUTCOMES,
     WHOSE,
+    approver,
     clipped,
     foreign,
     hook_run,
@@ -149,8 +149,8 @@ def _facts(life: Lifecycle, now: float) -> list[str]:
     begun, _ = phases(life, now).get("started", (end, end))
     if begun > 0:
         facts.append(f"scheduled for {length(begun)}")
-    if life.approved_by is not None:
-        said = APPROVERS[life.approved_by]
+    said = approver(life)
+    if said:
         if life.approved_at is not None and life.approved_by is not Approver.DEADLINE:
             said = f"{said}, after {length(life.approved_at.since(life.first_seen))}"
         facts.append(said)

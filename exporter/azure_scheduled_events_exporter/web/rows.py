@@ -92,7 +92,7 @@ def _approved(life: Lifecycle) -> str:
     if life.approved_by is None:
         return ""
     if life.approved_by is Approver.DEADLINE:
-        return "not approved"
+        return "not approved" if life.was_waiting_when_due else "not approved here"
     after = _length(seconds_between(life.first_seen, life.approved_at))
     return f"by {life.approved_by} after {after}" if after else f"by {life.approved_by}"
 

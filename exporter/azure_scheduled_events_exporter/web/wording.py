@@ -43,7 +43,7 @@ OUTCOMES: Mapping[Transition, tuple[str, str]] = {
     Transition.WITHDRAWN: ("withdrawn", "Azure no longer gives this advice."),
 }
 
-APPROVERS: Mapping[Approver, str] = {
+_APPROVERS: Mapping[Approver, str] = {
     Approver.EXPORTER: "approved by this exporter's policy",
     Approver.OPERATOR: "approved by an operator on this VM",
     Approver.HOOK: "approved by a script on this VM, which was ready",
@@ -53,6 +53,7 @@ APPROVERS: Mapping[Approver, str] = {
     ),
     Approver.DEADLINE: "not approved: it started at NotBefore",
 }
+_UNWATCHED = "not approved from here: it started at NotBefore or later, while nobody watched"
 
 ANY_MOMENT = "may begin at any moment"
 """When an event begins whose NotBefore has passed."""
@@ -152,6 +153,16 @@ def meaning(life: Lifecycle) -> str:
             " description."
         )
     return known.meaning.format("this VM" if life.scope is Scope.SELF else "each affected VM")
+
+
+def approver(life: Lifecycle) -> str:
+    """Return who approved ``life``; ``""`` if nobody has, as far as is known."""
+    by = life.approved_by
+    if by is None:
+        return ""
+    if by is Approver.DEADLINE and not life.was_waiting_when_due:
+        return _UNWATCHED
+    return _APPROVERS[by]
 
 
 def title(life: Lifecycle) -> str:

@@ -101,7 +101,7 @@ def ended(
     scope: Scope = Scope.SELF,
 ) -> Lifecycle:
     """Return a life that began so many seconds before ``NOW``; the other times are seconds after
-    that.
+    that. A document showed it a second before its start, unless it began with that.
     """
     event = ScheduledEvent(
         f"{began:08.0f}-AFDC-4513-B24B-AA5F13A16123", event_type, "Started", "Platform", (VM,)
@@ -119,6 +119,7 @@ def ended(
             else Approval(approver, at(began - approved))
         ),
         started_at=None if started is None else at(began - started),
+        pending_until=NOW - began + started - 1 if started else None,
         outcome=outcome,
         ended_at=at(began - lasted),
     )

@@ -152,9 +152,17 @@ def test_meaning_in_plain_words(event_type: str, words: str) -> None:
             ),
         ),
         (
-            freeze(state=State.STARTED, approval=Approval(Approver.DEADLINE, Timestamp(NOW))),
+            replace(
+                freeze(state=State.STARTED, approval=Approval(Approver.DEADLINE, Timestamp(NOW))),
+                pending_until=freeze().not_before,
+            ),
             "",
             "not approved: it started at NotBefore",
+        ),
+        (
+            freeze(state=State.STARTED, approval=Approval(Approver.DEADLINE, Timestamp(NOW))),
+            "",
+            "not approved from here: it started at NotBefore or later, while nobody watched",
         ),
         (reboot(), "", "not needed: it has started"),
     ],

@@ -12,6 +12,7 @@ from azure_scheduled_events_exporter.core.lifecycle import (
 )
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.web.history import phases
+from azure_scheduled_events_exporter.web.rows import PAST_COLUMNS, past_row
 from support.events.status_reader import Page
 from support.events.status_scene import (
     BUSY,
@@ -71,3 +72,22 @@ def test_phases(life: Lifecycle, expected: dict[str, tuple[float, float]]) -> No
     event was first seen.
     """
     assert phases(life, NOW) == expected
+
+
+@pytest.mark.parametrize(
+    ("waiting_until", "cell", "words"),
+    [
+        (899, "not approved", "not approved: it started at NotBefore,"),
+        (800, "not approved here", "not approved from here: "),
+        (None, "not approved here", "not approved from here: "),
+    ],
+)
+def test_an_approval_that_nobody_can_rule_out(
+    waiting_until: float | None, cell: str, words: str
+) -> None:
+    """That nobody approved an event is told only if a document showed it waiting at NotBefore."""
+    life = ended("Freeze", 5000, 900, 900, 960, Transition.COMPLETED, Approver.DEADLINE, 900)
+    shown_until = None if waiting_until is None else NOW - 5000 + waiting_until
+    life = replace(life, pending_until=shown_until)
+    assert dict(zip(PAST_COLUMNS, past_row(life, ()), strict=True))["Approved"] == cell
+    assert f", {words}" in Page(replace(QUIET, recent=(life,))).text

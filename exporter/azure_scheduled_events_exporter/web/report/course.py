@@ -212,12 +212,12 @@ def _at_not_before(life: Lifecycle) -> Answer:
 
     Only a document that showed it waiting at NotBefore proves that nobody did.
     """
-    if life.proven_by_boot or life.pending_until is None or life.not_before is None:
-        return Answer(_WHO_APPROVED, ("not this exporter",), _UNWATCHED)
-    if not life.is_due_at(life.pending_until):
+    if life.was_waiting_when_due:
+        return Answer(_WHO_APPROVED, ("nobody: it was waiting until NotBefore",))
+    why = _UNWATCHED
+    if life.pending_until is not None:
         why = f"nobody watched from {utc(life.pending_until)} to NotBefore"
-        return Answer(_WHO_APPROVED, ("not this exporter",), why)
-    return Answer(_WHO_APPROVED, ("nobody: it was waiting until NotBefore",))
+    return Answer(_WHO_APPROVED, ("not this exporter",), why)
 
 
 def _without_approval(life: Lifecycle) -> Answer:
