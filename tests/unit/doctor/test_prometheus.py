@@ -1,0 +1,137 @@
+"""What doctor says of a Prometheus: its targets, its samples and its rules."""
+
+import time
+from collections.abc import Sequence
+
+import pytest
+
+from support.doctor.canned_parts import (
+    examined,
+    prometheus,
+    target,
+    the,
+)
+from support.doctor.doctor_chain import Canned
+
+
+def test_target_that_was_not_scraped_yet() -> None:
+    """Between discovery and the first scrape, nothing is known to be wrong."""
+    fresh = target(health="unknown")
+    found = the("target", examined("Prometheus", prometheus([fresh])))
+    assert (found.mark, "not scraped" in found.sentence) == ("warning", True)
+
+
+def test_loopback_of_another_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A remote Prometheus that scrapes its own loopback address scrapes another exporter."""
+    url = "http://prometheus.example:9090"
+    replies = {url + path: reply for path, reply in prometheus([target()]).items()}
+    with Canned(replies) as proxy:  # a proxy is asked for whole addresses
+        monkeypatch.setenv("http_proxy", proxy.url)
+        monkeypatch.delenv("no_proxy", raising=False)
+        monkeypatch.delenv("NO_PROXY", raising=False)
+        findings = examined("Prometheus", {}, url)
+    assert "does not scrape this exporter" in the("target", findings).sentence
+
+
+@pytest.mark.parametrize(
+    ("error", "hint"),
+    [
+        (
+            'Get "http://vm000404:10169/metrics": context deadline exceeded',
+            "or the exporter is slow",
+        ),
+        (
+            (
+                'Get "http://tls-401.example:10169/metrics": dial tcp: lookup tls-401.example: no'
+                " such host"
+            ),
+            "cannot resolve the name",
+        ),
+        (
+            'Get "http://vm:10169/metrics": dial tcp 10.0.0.4:10169: i/o timeout',
+            "Open the port",
+        ),
+        (
+            'Get "http://vm:10169/metrics": dial tcp 10.0.0.4:10169: connect: connection refused',
+            "start the exporter",
+        ),
+        (
+            (
+                "label_value_length_limit exceeded (metric: azure_scheduled_events_event_info,"
+                " label name: description, value: a long text, length: 300, limit: 200)"
+            ),
+            "Raise label_value_length_limit of the scrape configuration",
+        ),
+        ("sample limit exceeded", "Raise it in the scrape configuration"),
+        ("invalid UTF-8 label value", "The cause is unknown"),
+        ("server returned HTTP status 401 Unauthorized", "basic_auth"),
+        ("server returned HTTP status 403 Forbidden", "client_allowed_sans"),
+        (
+            'unexpected status code returned when scraping "http://vm:10169/x": 404; expected 200',
+            "metrics_path",
+        ),
+        (
+            'Get "https://vm:10169/metrics": http: server gave HTTP response to HTTPS client',
+            "tls_config",
+        ),
+        ('Get "https://vm:10169/metrics": remote error: tls: certificate required', "tls_config"),
+    ],
+)
+def test_target_that_cannot_be_scraped(error: str, hint: str) -> None:
+    """The advice follows from the error of the scrape, not from the address in it."""
+    replies = prometheus([target(health="down", lastError=error)])
+    assert hint in the("target", examined("Prometheus", replies)).hint
+
+
+def test_no_rules() -> None:
+    """A Prometheus without our rules is one line, and servers that are not named are marked as
+    skipped.
+    """
+    found = [
+        each
+        for each in examined("Prometheus", prometheus([target()]))
+        if each.check.startswith("rules-")
+    ]
+    assert [(each.check, each.mark) for each in found] == [("rules-loaded", "wrong")]
+
+
+def test_a_store_without_a_list_of_targets() -> None:
+    """A store that does not scrape, and has no list of targets, is checked by its samples and
+    rules.
+    """
+    replies = prometheus()
+    del replies["/api/v1/targets"]
+    found = examined("Prometheus", replies)
+    assert not [
+        each for each in found if each.check == "prometheus-reachable" and each.mark == "wrong"
+    ]
+    assert the("target", found).mark == "wrong"
+
+
+@pytest.mark.parametrize(
+    ("ages", "mark", "words"),
+    [
+        ((200,), "skipped", "fewer than two scrapes"),
+        ((310, 10), "wrong", "scraped every 5m"),
+        (range(120, 0, -30), "warning", "scraped every 30s"),
+        (range(60, 0, -6), "warning", "scraped every 6s"),
+        ((*range(900, 300, -60), *range(60, 0, -5)), "ok", "scraped every 5s"),
+    ],
+    ids=[
+        "one",
+        "every five minutes",
+        "every 30 seconds",
+        "every six seconds",
+        "more often since a minute",
+    ],
+)
+def test_samples_of_a_store(ages: Sequence[int], mark: str, words: str) -> None:
+    """Rare samples are wrong, one sample says nothing yet, and the last minute counts."""
+    now = time.time()
+    samples = [[now - age, "1"] for age in ages]
+    found = examined(
+        "Prometheus", prometheus(query={"result": [{"metric": {}, "values": samples}]})
+    )
+    interval = the("scrape-interval", found)
+    assert interval.mark == mark
+    assert words in interval.sentence
