@@ -17,9 +17,10 @@ from azure_scheduled_events_exporter.alerts.series import BLIND, EXPORTERS
 from azure_scheduled_events_exporter.alerts.vm_recordings import fleet_recordings, vm_recordings
 from azure_scheduled_events_exporter.core.kinds import Kind
 from dashboards import titles
+from support.monitoring.board_fleet import DAY, HOUR, MINUTE, NOW, Event
+from support.monitoring.board_fleet import PAST as STORY_PAST
 from support.monitoring.board_reader import BOARDS, EVERYTHING, BoardReader, filled, load, of_vm
-from support.monitoring.board_story import DAY, HOUR, MINUTE, NOW, Event, StoryPrometheus, story
-from support.monitoring.board_story import PAST as STORY_PAST
+from support.monitoring.board_story import StoryPrometheus, story
 from support.monitoring.engines import answer
 
 AT = float(int(time.time()))
