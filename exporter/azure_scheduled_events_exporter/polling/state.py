@@ -88,6 +88,8 @@ class ExporterState:
     """What is known. One thread uses it.
 
     Attributes:
+        config: the settings.
+        journal: what earlier runs have left, and where each change is written.
         clock: the time by the clock of IMDS.
         pauses: measures the pauses of this VM.
         kernel: reads the counters of the kernel.
@@ -130,7 +132,7 @@ class ExporterState:
 
     @property
     def vm_name(self) -> str | None:
-        """This VM's name as Resources spell it; None while unknown."""
+        """This VM's name: the one that a setting gives, else that in IMDS; None while unknown."""
         if self.config.instance_name:
             return self.config.instance_name
         if self.identity is None:
@@ -234,6 +236,7 @@ class ExporterState:
     def _context(self, *, is_changed: bool) -> ObservationContext:
         """Return what the observation of a document depends on besides the document.
 
+        Call it once for each document: it has what was measured since the last call.
         ``is_changed``: whether the document differs from the last one.
         """
         now = self.clock()

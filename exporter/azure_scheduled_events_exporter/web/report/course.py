@@ -53,6 +53,7 @@ def boots(life: Lifecycle) -> tuple[float, ...]:
         booted_at = moment.booted_at
         if booted_at is not None:
             found[booted_at.boot_id] = booted_at.wall
+    # The boot before the event was first seen; the others are during the event.
     first = found.pop(life.first_seen.boot_id, None)
     walls = list(found.values())
     is_recent = first is not None and life.first_seen.wall - first < _BOOT_BEFORE_SECONDS
@@ -84,7 +85,7 @@ def start(life: Lifecycle) -> Answer:
         return _without_start(life)
     if life.proven_by_boot:
         booted = "this VM has booted since"
-        if boots(life):
+        if boots(life):  # the last one may have been the event's impact
             booted = f"this VM booted at {utc(boots(life)[-1])}"
         what = "the event"
         if life.event.event_type == EventType.PREEMPT:
@@ -103,7 +104,7 @@ def start(life: Lifecycle) -> Answer:
 def _first_shown_started(life: Lifecycle, seen: Timestamp) -> str:
     """Return why the start is not known: the first document, at ``seen``, showed it Started."""
     why = f"the first document with it, at {utc(seen.wall)}, showed it Started"
-    if boots(life):
+    if boots(life):  # the first one was shortly before
         why += f"; this VM had booted at {utc(boots(life)[0])}"
     return why
 
@@ -143,14 +144,14 @@ def _without_start(life: Lifecycle) -> Answer:
 
 
 def is_start_watched(life: Lifecycle) -> bool:
-    """Return whether the start is known to the second."""
+    """Return whether documents at most :data:`EXACT_SECONDS` apart show the start."""
     if life.started_at is None or life.pending_until is None or life.proven_by_boot:
         return False
     return life.started_at.wall - life.pending_until <= EXACT_SECONDS
 
 
 def is_end_watched(life: Lifecycle) -> bool:
-    """Return whether the end is known to the second."""
+    """Return whether documents at most :data:`EXACT_SECONDS` apart show the end."""
     if life.ended_at is None or life.shown_until is None:
         return False
     return life.ended_at.wall - life.shown_until <= EXACT_SECONDS

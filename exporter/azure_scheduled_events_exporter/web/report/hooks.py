@@ -39,7 +39,7 @@ def outcome(run: HookRun, life: Lifecycle) -> str:
         return "not run: it was too late"
     if late is None:
         return text
-    if run.outcome == RunOutcome.TOO_LATE:
+    if run.outcome == RunOutcome.TOO_LATE:  # the command has succeeded
         text = "ok"
     return f"{text}, but {paused(late)} too late"
 
@@ -57,8 +57,8 @@ def too_late(run: HookRun, life: Lifecycle) -> float | None:
     if life.started_at is not None and not life.proven_by_boot:
         late.append(ended - life.started_at.wall)
     if run.outcome == RunOutcome.TOO_LATE:
-        late.append(-(run.seconds_left or 0.0))
-    found = max(late, default=-1.0)
+        late.append(-(run.seconds_left or 0.0))  # less than 0 seconds were left
+    found = max(late, default=0.0)
     if found > 0 or run.outcome == RunOutcome.TOO_LATE:
         return max(found, 0.0)
     return None

@@ -145,9 +145,9 @@ def _between_documents(life: Lifecycle, seconds: float) -> Answer:
     if life.pending_until is None and life.shown_until is None:
         why = "nobody watched the start and the end"
         return Answer(_HOW_LONG_STARTED, (f"about {text}",), why)
-    if life.pending_until is None:
+    if life.pending_until is None:  # the start was seen late
         return Answer(_HOW_LONG_STARTED, (f"at least {text}",), "nobody watched the start")
-    if life.shown_until is None:
+    if life.shown_until is None:  # the end was seen late
         return Answer(_HOW_LONG_STARTED, (f"at most {text}",), "nobody watched the end")
     return Answer(_HOW_LONG_STARTED, (f"about {text}",))
 
