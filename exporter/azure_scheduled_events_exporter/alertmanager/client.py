@@ -73,7 +73,8 @@ class AlertmanagerClient:
 
     def __init__(self, url: str, file: str | None, timeout: float = TIMEOUT_SECONDS) -> None:
         parts = urlsplit(url.rstrip("/"))
-        self.shown = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+        place = parts.netloc.rpartition("@")[2]  # without user and password
+        self.shown = urlunsplit(parts._replace(netloc=place))
         self.config_error = ""
         self._url = url
         self._file = file

@@ -196,14 +196,16 @@ OTHER = "other"
 
 @dataclass(frozen=True, slots=True)
 class _Values:
-    """The event types and sources that have series."""
+    """The event types and sources that have series; :meth:`bounded` adds to them."""
 
     types: set[str]
     sources: set[str]
 
     @classmethod
     def of(cls, transitions: Mapping[TransitionKey, int]) -> "_Values":
-        return cls({key[0] for key in transitions}, {key[1] for key in transitions})
+        types = {event_type for event_type, _, _, _ in transitions}
+        sources = {source for _, source, _, _ in transitions}
+        return cls(types, sources)
 
     def bounded(self, change: Change) -> Change:
         """Return ``change`` as it is counted: its type and source have, or get, series."""

@@ -169,5 +169,5 @@ def _request(scope: Mapping[str, Any]) -> Request:
         headers[name] = value
     client = ""
     if scope["client"]:
-        client = scope["client"][0]
+        client = scope["client"][0]  # without the port
     return Request(scope["method"], scope["path"], headers, client)

@@ -146,11 +146,11 @@ def ask_dhcp(
                 )
                 continue
             if answer is not None:
+                address, server = answer
                 log.info(
-                    "DHCP option 245 received",
-                    extra=facts(address=str(answer[0]), server=answer[1]),
+                    "DHCP option 245 received", extra=facts(address=str(address), server=server)
                 )
-                return answer[0]
+                return address
     raise ExporterError(
         f"{_FLAG}: {reason} in {tries} tries: is this an Azure VM with its network up, and does its"
         f" firewall let UDP port {exchange.bind[1]} in? See to that, {_ALTERNATIVE}"

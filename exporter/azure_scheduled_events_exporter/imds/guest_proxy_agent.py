@@ -72,7 +72,7 @@ def own_user(accounts: Path = _ACCOUNTS) -> str:
         lines = accounts.read_text("utf-8", "replace").splitlines()
     except OSError:
         lines = []
-    for fields in (line.split(":") for line in lines):
+    for fields in (line.split(":") for line in lines):  # name, password, uid and more, or less
         if fields[2:3] == [str(uid)]:
             return fields[0]
     return f"{NAMELESS} (uid {uid}, which has no name in {accounts})"

@@ -86,8 +86,8 @@ def _raise_limit_of_descriptors() -> None:
     """
     if sys.platform != "win32":
         with suppress(OSError, ValueError):  # macOS does not take "unlimited"
-            most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-            resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+            _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _tell_nobody(_scheme: str, _port: int) -> None:

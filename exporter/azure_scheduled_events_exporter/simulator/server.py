@@ -136,7 +136,7 @@ class Simulator:
             raise ExporterError(
                 "the simulator is not running: call start(), or use it in a with statement"
             )
-        host, port = self._server.server_address[:2]
+        host, port = self._server.server_address[:2]  # that of IPv6 has more parts
         return f"http://{ListenAddress(str(host), port).local}"
 
     def vm_url(self, name: str) -> str:

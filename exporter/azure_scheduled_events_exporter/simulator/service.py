@@ -163,7 +163,8 @@ class Service:
         fault = active((*self.stage.windows, *self.windows), now, request.connected_at)
         if fault in REFUSED_BY_AGENT:
             return _FAULTY[fault]
-        answered = self._answered.setdefault(route[0], deque(maxlen=self.requests_per_second))
+        vm, _, _ = route
+        answered = self._answered.setdefault(vm, deque(maxlen=self.requests_per_second))
         # In the second before ``now``, as many were answered as are permitted.
         if len(answered) == answered.maxlen and now - answered[0] < 1:
             return _FAULTY[Fault.THROTTLE]  # which does not count as an answer

@@ -47,7 +47,10 @@ class Happening:
 
 @dataclass(slots=True)
 class Life:
-    """One event: its EventStatus (``""`` outside the document), NotBefore and future changes."""
+    """One event: its EventStatus (``""`` outside the document), NotBefore and future changes.
+
+    ``agenda`` has each change with its moment, the next one first.
+    """
 
     event_id: str
     plan: PlannedEvent
