@@ -19,6 +19,7 @@ from .times import parse_duration
 _TRUE = ("true", "yes", "on")
 _FALSE = ("false", "no", "off")
 _DEEPEST = 30  # levels of nesting; Python's limit of recursion is far above
+# Tokens that begin and end a level of nesting.
 _OPENING = (
     yaml.BlockMappingStartToken,
     yaml.BlockSequenceStartToken,

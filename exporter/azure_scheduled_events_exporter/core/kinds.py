@@ -12,6 +12,7 @@ from .event_types import EVENT_FACTS, EventType
 from .lifecycle import Kind, Lifecycle, Lifecycles, State
 from .pause import NOISE_SECONDS
 
+# Kind is among them: who asks for a kind finds its type here, too.
 __all__ = ["SHORT_FREEZE_SECONDS", "Kind", "kind_of", "with_kind", "with_kinds"]
 
 FAR_AHEAD_SECONDS = 86_400.0
@@ -37,14 +38,14 @@ LONG_STARTED_SECONDS = 1800.0
 def kind_of(life: Lifecycle, now: float, harmless_below: float = SHORT_FREEZE_SECONDS) -> Kind:
     """Return the kind of an event at ``now``, seconds since the epoch.
 
-    It may change while the event goes on. ``harmless_below``: a Freeze announced as shorter than so
-    many seconds is harmless.
+    The first kind that applies is returned. It may change while the event goes on.
+    ``harmless_below``: a Freeze announced as shorter than so many seconds is harmless.
     """
     is_requested = life.event.source == EventSource.USER
     is_announced_harmless = _is_announced_harmless(life, harmless_below)
     if life.state is State.ADVISORY:
         return Kind.ADVISORY
-    if not is_requested and _is_far_ahead(life, now):
+    if not is_requested and _is_far_ahead(life, now):  # a user's request predicts no failure
         return Kind.FAR_AHEAD
     if is_announced_harmless and not _has_impact(life, now, harmless_below):
         return Kind.HARMLESS

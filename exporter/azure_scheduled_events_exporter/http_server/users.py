@@ -42,7 +42,9 @@ class Users:
 
     def __init__(self) -> None:
         self._key = secrets.token_bytes(_KEY_BYTES)
-        self._right: dict[bytes, bytes] = {}  # user -> digest
+        # For each user, the digest of user, hash and password that was right. It has the hash, so a
+        # password is forgotten when the file has another hash.
+        self._right: dict[bytes, bytes] = {}
         self._checks: dict[bytes, _Check] = {}  # by digest, so that equal requests share one
         self._turn = asyncio.Semaphore(1)
 
@@ -78,6 +80,7 @@ class Users:
         return None
 
     def _is_busy(self, client: str) -> bool:
+        """Return whether too many checks are waiting, in total or of this address."""
         clients = [check.client for check in self._checks.values()]
         return len(clients) >= _WAITING or clients.count(client) >= _WAITING_OF_ONE
 

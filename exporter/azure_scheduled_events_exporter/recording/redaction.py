@@ -63,6 +63,7 @@ class _StandIns:
     """The placeholders of one recording."""
 
     def __init__(self) -> None:
+        # By the form of the placeholder, the placeholder of each text.
         self._known: defaultdict[str, dict[str, str]] = defaultdict(dict)
 
     def document(self, document: RecordedDocument) -> RecordedDocument:
@@ -103,7 +104,7 @@ class _StandIns:
             return self._text(key, value)
         if value is None or isinstance(value, bool) or key in _NUMBERS:
             return value
-        return self._text(key, clean_text(value))
+        return self._text(key, clean_text(value))  # any other number may be an id
 
     def _key(self, name: str) -> str:
         return name if name in _KNOWN_KEYS else self._for("Field{}", name)

@@ -38,6 +38,7 @@ _FAULT: Final = (
     "Fail from START on (scenario time), for DURATION; by default at once and always. Repeatable."
     f" One of: {', '.join(Fault)}"
 )
+# Flags with a value: flag, placeholder, default, help.
 _VALUES: Final = (
     (
         "--speed",
@@ -71,6 +72,7 @@ _VALUES: Final = (
     ),
     ("--seed", "TEXT", None, "Use the same EventIds every time."),
 )
+# Flags without a value: flag, help.
 _SWITCHES: Final = (
     ("--loop", "Start again after the last scenario, with new EventIds."),
     ("--empty-body", "Answer 200 with an empty body while there are no events."),
@@ -139,6 +141,7 @@ def line(happening: Happening) -> str:
     Names from a recording cannot control the terminal.
     """
     clock = time.strftime("%H:%M:%S", time.gmtime(happening.at))
+    # Columns as wide as the longest usual word.
     words = [
         clock,
         f"{happening.what:<11}",

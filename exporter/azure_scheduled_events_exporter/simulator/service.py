@@ -169,6 +169,7 @@ class Service:
         if len(answered) == answered.maxlen and now - answered[0] < 1:
             return _FAULTY[Fault.THROTTLE]  # which does not count as an answer
         answered.append(now)
+        # Other faults change the content of the healthy answer, or how it is sent.
         return _FAULTY.get(fault) or replace(self._healthy(request, route, now, fault), fault=fault)
 
     def inject(self, fault: FaultPlan) -> None:

@@ -70,7 +70,10 @@ class Life:
         return due
 
     def approve(self, at: float) -> bool:
-        """Let it begin soon, at NotBefore at the latest; return whether it could be approved."""
+        """Let it begin soon, at NotBefore at the latest; return whether it could be approved.
+
+        An event that never starts is only marked as approved.
+        """
         if self.is_approved or self.status != "Scheduled":
             return False
         self.is_approved = True
@@ -105,7 +108,7 @@ class Life:
         elif what is What.STARTED:
             self.status = "Started"
             self.agenda = [(at + self.plan.started_for / self.speed, What.COMPLETED)]
-        else:
+        else:  # completed, cancelled or withdrawn
             self.status = ""
         self.not_before = None if notice is None else at + notice / self.speed
 

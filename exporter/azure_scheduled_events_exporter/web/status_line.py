@@ -85,8 +85,9 @@ def _event(life: Lifecycle) -> str:
     hit = names[0] if names else "no VM by name"
     if life.scope is Scope.SELF:
         hit = "this VM"
-    if len(names) > 1:
-        hit = f"{hit} and {life.event.resource_count - 1} more VM{'s' if len(names) > 2 else ''}"  # noqa: PLR2004 - one is named
+    others = life.event.resource_count - 1
+    if others > 0:
+        hit = f"{hit} and {others} more VM{'s' if others > 1 else ''}"
     if life.state is State.SCHEDULED and life.event.not_before is not None:
         return f"{title(life)} of {hit} at {iso_time(life.event.not_before)}"
     return f"{title(life)} of {hit}, {standing(life)}"

@@ -5,6 +5,7 @@ from azure_scheduled_events_exporter.web.html import Markup, file_text, joined, 
 
 from .model import Fact, Line, Link, Output, Quoted, Report, Section, Table
 
+# A file has no HTTP headers, so its security policy is in it: no script, and only its own style.
 _HEAD = Markup(
     '<meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1">'
     '<meta name="color-scheme" content="light dark">'
