@@ -42,7 +42,7 @@ SENTENCES = [
     ("docs/install.md", f"needs Python {RANGE}"),
     ("docs/windows.md", f"Install Python {PYTHONS[0]} or newer"),
     ("docs/approvals.md", f"at most {MOST_RULES} rules"),
-    ("docs/approvals.md", f"At most {inbox_tables.MOST_REQUESTS:,} requests wait"),
+    ("docs/approve.md", f"At most {inbox_tables.MOST_REQUESTS:,} requests wait"),
     ("docs/configuration.md", f"if a poll hangs for {HANGING_SECONDS:g} s longer"),
     (
         "docs/how-scheduled-events-work.md",

@@ -12,7 +12,7 @@ from azure_scheduled_events_exporter.simulator import (
     Scenario,
     Simulator,
 )
-from support.events.hook_stage import EXAMPLES, INSTALLED, LIBRARY, ONE, VMS, Stage, approved
+from support.events.hook_stage import EXAMPLES, ONE, VMS, Stage, approved
 from support.paths import ROOT
 from support.programs import COMMAND, NOBODY, Program, environment
 from support.servers.http_peer import HttpServer, Request, Response
@@ -166,28 +166,6 @@ def test_units_of_databases_prepare_for_what_deletes_the_vm() -> None:
         assert f"[{name}](../deploy/examples/{name})" in page
         unit = (EXAMPLES / f"{name}.service").read_text()
         assert "--types Freeze,Reboot,Redeploy,Preempt,Terminate " in unit
-
-
-def test_installation_of_the_page_on_databases(stage: Stage) -> None:
-    """Its commands put script, unit and drop-in where systemd finds them; it takes both."""
-    (text,) = [part for part in shell_blocks("databases.md") if "override.conf" in part]
-    root = stage.folder / "root"
-    text = text.replace("/usr/local", f"{root}/usr/local").replace("/etc/", f"{root}/etc/")
-    lines = [line for line in text.splitlines() if not line.startswith("systemctl ")]
-    script = "\n".join(lines)
-    subprocess.run(["sh", "-eu", "-c", script], cwd=stage.folder, env=stage.environment, check=True)
-    assert os.access(root / "usr/local/lib/azure-scheduled-events" / "patroni-switchover", os.X_OK)
-    units = root / "etc/systemd/system"
-    unit = units / "patroni-switchover.service"
-    unit.write_text(unit.read_text().replace(LIBRARY, str(EXAMPLES)).replace(INSTALLED, COMMAND))
-    done = subprocess.run(
-        ["systemd-analyze", "verify", str(unit)],
-        env={**environment(), "SYSTEMD_UNIT_PATH": f"{units}:"},
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-    assert [line for line in done.stderr.splitlines() if "patroni-switchover" in line] == []
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""A unit of deploy/examples, and the drains of docs/approvals.md and docs/follow.md, around an
+"""A unit of deploy/examples, and the drains of docs/approve.md and docs/follow.md, around an
 event of the simulator.
 """
 
@@ -28,7 +28,7 @@ from support.events.hook_stage import (
 from support.paths import ROOT
 from support.programs import COMMAND, PATIENCE, Exporter, Program, eventually
 
-PAGE = "".join((ROOT / "docs" / page).read_text() for page in ("approvals.md", "follow.md"))
+PAGE = "".join((ROOT / "docs" / page).read_text() for page in ("approve.md", "follow.md"))
 FAST = ("--poll.interval", "250ms")
 
 
