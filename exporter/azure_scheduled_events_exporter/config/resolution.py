@@ -54,8 +54,7 @@ def resolve(
     for setting, text, place in written(flags, environment, places):
         name = place or setting.flag
         try:
-            with named_by(name):
-                values[setting.field] = setting.parse(_unquoted(text))
+            values[setting.field] = setting.parse(_unquoted(text))
         except ValueError as error:
             nothing = f"has no value: write one, such as {setting.default}, or leave it out"
             raise UsageError(f"{name}: {error if text else nothing}") from None
@@ -68,6 +67,8 @@ def _unquoted(text: str) -> str:
 
     systemd, Docker Compose and shells remove them; ``docker run --env-file``, ``kubectl create
     configmap --from-env-file`` and the YAML block scalars of Kubernetes do not.
+
+    Raises ValueError: it is in quotes.
     """
     if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'":
         raise ValueError(

@@ -21,8 +21,8 @@ from .document import STATUSES, Document, EventSource, ScheduledEvent, comparabl
 from .event_types import EventType
 
 _EARLIEST_YEAR = 1970
-_LONGEST_WORD = 128
-_LONGEST_NAME = 256
+_LONGEST_WORD = 128  # characters of an EventType, EventStatus, EventSource or ResourceType
+_LONGEST_NAME = 256  # characters of a VM's name, or of an EventId
 _LONGEST_DESCRIPTION = 4096
 """Ended events are kept in memory; each transition is logged and stored with the description."""
 _MOST_EVENTS = 10_000
@@ -30,7 +30,7 @@ _MOST_EVENTS = 10_000
 
 Without a limit, an entry ``{}`` of 3 bytes would take some 500 bytes of memory.
 """
-_MOST_LINES = 100
+_MOST_LINES = 100  # about what is unreadable, or unexpected
 _HUGE = 1e18
 """Numbers from here on count as unknown: they may not fit into the 64 bits of SQLite's integers."""
 
@@ -98,6 +98,7 @@ _RFC_1123 = re.compile(
     re.ASCII | re.IGNORECASE,
 )
 _ISO_8601 = re.compile(r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}:\d{2}", re.ASCII)
+"""The beginning; fromisoformat() checks what follows."""
 
 
 def parse_not_before(text: str) -> float | None:

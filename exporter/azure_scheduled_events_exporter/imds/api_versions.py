@@ -35,7 +35,7 @@ class ApiVersions:
     def __init__(self, *versions: str, tell: Callable[[str], None] = lambda _: None) -> None:
         self._versions = versions
         self._tell = tell
-        self._next = list(versions)
+        self._next = list(versions)  # those still to ask with, in this order
         self.found: str | None = None
         """The version that is used from now on; None until one was answered."""
         if len(versions) == 1:

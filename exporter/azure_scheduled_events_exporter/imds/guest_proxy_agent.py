@@ -19,6 +19,7 @@ from azure_scheduled_events_exporter import DOCUMENTATION
 
 NAME = "Azure's Guest Proxy Agent (Metadata Security Protocol)"
 PAGE = f"{DOCUMENTATION}metadata-security-protocol.md"
+# What the exporter asks IMDS for, and so what the agent's rules have to allow.
 EVENTS_PATH = "/metadata/scheduledevents"
 INSTANCE_PATH = "/metadata/instance"
 
@@ -45,7 +46,7 @@ _OTHER_CAUSES: Mapping[int, str] = {
 
 
 def is_refusal(status: int, body: bytes) -> bool:
-    """Return whether an answer has the form that only this agent's refusals have."""
+    """Return whether an answer has the form of a refusal by this agent, or because of it."""
     return (status == HTTPStatus.FORBIDDEN or status in _OTHER_CAUSES) and not body
 
 

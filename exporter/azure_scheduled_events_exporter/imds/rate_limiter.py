@@ -45,7 +45,7 @@ class RateLimiter:
         that were sent long after it.
         """
         with self._lock:
-            if slot in self._sent:
+            if slot in self._sent:  # not if as many later requests have come as are remembered
                 self._sent.remove(slot)
                 self._sent.append(max(slot, now))
                 self._sent = deque(sorted(self._sent), self._sent.maxlen)

@@ -24,8 +24,8 @@ class ServiceManager:
     """The service manager that started this process: systemd, or one with the same protocol.
 
     Args:
-        environment: the variables of this process; ``NOTIFY_SOCKET`` and ``WATCHDOG_USEC`` are
-            read.
+        environment: the variables of this process; ``NOTIFY_SOCKET``, ``WATCHDOG_PID`` and
+            ``WATCHDOG_USEC`` are read.
 
     Attributes:
         watchdog_seconds: time without ``WATCHDOG=1`` after which the manager restarts this process;

@@ -80,6 +80,7 @@ class Control:
             return _json({"error": str(error)}, HTTPStatus.BAD_REQUEST)
 
     def _record(self) -> _Reply:
+        """Return what happened so far."""
         return {"record": [asdict(each) for each in self._simulator.record]}
 
     def _scenarios(self) -> _Reply:
@@ -125,6 +126,7 @@ class Control:
         return {"fault": name, "seconds": seconds}
 
     def _heal(self, order: Section) -> _Reply:
+        """End every active fault; ``order`` must be empty."""
         order.finish()
         self._simulator.heal()
         return {"fault": None}

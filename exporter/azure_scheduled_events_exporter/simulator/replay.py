@@ -15,6 +15,7 @@ from azure_scheduled_events_exporter.errors import InvalidDocumentError
 from azure_scheduled_events_exporter.recording.file import RecordedDocument
 
 _NOT_BEFORE: Final = re.compile(rb'("NotBefore"\s*:\s*")([^"\\]*)(")')
+"""NotBefore in a body: what is before the time, the time, and the quote after it."""
 
 
 class Replay:
@@ -28,8 +29,8 @@ class Replay:
         self._recorded_at = recording[0].time
         self._at = at
         self._speed = speed
-        self._shown = 0
-        self._served = False
+        self._shown = 0  # the place of the current document in the recording
+        self._served = False  # whether any document was served
         self.ended_at: float | None = None
 
     def body(self, now: float) -> bytes:
@@ -44,7 +45,6 @@ class Replay:
             and self._due(self._documents[following].time) <= now
         ):
             self._shown = following
-            self._served = False
         self._served = True
         if self.ended_at is None and self._shown == len(self._documents) - 1:
             self.ended_at = now

@@ -27,11 +27,12 @@ from .service import Answer, Request
 HUGE: Final = 8 << 20
 """Bytes of a huge body."""
 
-_CHUNK: Final = 64 << 10
-_SHORTEST_ANNOUNCED: Final = 64
-_DRIP_SECONDS: Final = 0.2
-_IDLE_SECONDS: Final = 300
+_CHUNK: Final = 64 << 10  # bytes that are read at once
+_SHORTEST_ANNOUNCED: Final = 64  # bytes of a body of which half is sent
+_DRIP_SECONDS: Final = 0.2  # between two bytes
+_IDLE_SECONDS: Final = 300  # after which a connection is closed
 _DOCUMENT: Final = b'{"DocumentIncarnation":1,"Events":[]}'
+"""What is made huge if the answer has no body."""
 
 Respond = Callable[[Request], Answer]
 
