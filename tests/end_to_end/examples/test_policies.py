@@ -35,6 +35,7 @@ def test_keys_of_the_page(tmp_path: Path) -> None:
     """The page names every key of a policy file, and none that is not there."""
     path = tmp_path / "policy.yaml"
     known = set()
+    # An unknown key at the top, in a rule and in a match: each error lists the keys that exist.
     for text in ("x: 1", "rules: [{action: hold, x: 1}]", "rules: [{action: hold, match: {x: 1}}]"):
         path.write_text(text if text.startswith("rules") else f"rules: []\n{text}")
         done = subprocess.run(
@@ -53,15 +54,15 @@ def test_keys_of_the_page(tmp_path: Path) -> None:
 
 
 def test_example_policies_hold_what_is_deleted() -> None:
-    """No example policy approves the deletion of a VM that Azure takes back."""
+    """No example policy approves a Preempt, with which Azure takes a Spot VM back."""
     for name in POLICIES:
         for rule in load(EXAMPLES / "policies" / f"{name}.yaml").rules:
             if rule.action is Action.HOLD and (
                 rule.match.event_type is None or "Preempt" in rule.match.event_type
             ):
-                break
+                break  # the first rule that matches decides
             if rule.match.event_source == frozenset({"User"}):
-                continue
+                continue  # nobody requests a Preempt
             assert rule.match.event_type is not None
             assert "Preempt" not in rule.match.event_type, (name, rule.name)
 

@@ -36,7 +36,7 @@ def hanging(tmp_path: Path) -> dict[str, str]:
 
 
 def test_the_exporter_starts(imds: Simulator, hanging: dict[str, str], tmp_path: Path) -> None:
-    """It shows the event, and SIGTERM ends it."""
+    """The exporter shows the event, and SIGTERM ends it."""
     flags = ("--journal.path", str(tmp_path / "state"))
     with Exporter(imds.url, tmp_path / "log", *flags, command=PROGRAM, **hanging) as exporter:
         eventually(lambda: exporter.scrape().series("event_info"), "the event is shown")
@@ -44,7 +44,7 @@ def test_the_exporter_starts(imds: Simulator, hanging: dict[str, str], tmp_path:
 
 
 def test_a_hook_prepares(imds: Simulator, hanging: dict[str, str], tmp_path: Path) -> None:
-    """It runs its script."""
+    """``hook`` runs its script for the event."""
     script = tmp_path / "script"
     script.write_text(f"#!/bin/sh\necho $1 >>{tmp_path}/prepared\n")
     script.chmod(0o755)

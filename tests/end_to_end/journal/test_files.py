@@ -41,8 +41,9 @@ def refused(url: str, path: Path) -> bool:
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Image]:
-    """Return a mounted file system of its own, with blocks of 1 KiB, of which a mapped page needs
-    several.
+    """Return a mounted file system of its own.
+
+    A page of memory, as which SQLite maps a file, needs several of its blocks of 1 KiB.
     """
     with ExitStack() as stack:
         try:
@@ -53,7 +54,7 @@ def disk(tmp_path: Path) -> Iterator[Image]:
 
 
 class TestDisk:
-    """The disk of the journal is full, read-only, or hangs."""
+    """The disk of the journal hangs or is full."""
 
     def test_it_hangs(
         self, disk: Image, run: Callable[..., Exporter], simulator: Simulator
@@ -74,15 +75,17 @@ class TestDisk:
                     lambda: any(b'"B"' in body for _, _, body in alertmanager.requests), "the push"
                 )
                 assert exporter.scrape().value("journal_up") == 0
-                polls_on(exporter, 4)
+                polls_on(exporter, 4)  # still, after the write has waited for seconds
             exporter.shows("the journal on disk", lambda now: now.value("journal_up") == 1)
         assert rows(journal) == [("A", "detected"), ("B", "detected")]
 
     def test_it_is_full_after_a_kill(
         self, disk: Image, run: Callable[..., Exporter], simulator: Simulator
     ) -> None:
-        """What a killed exporter left mapped ends no command on a full disk, and what it had
-        written is known.
+        """After a kill on a full disk, a command and the next exporter read what was written.
+
+        SQLite maps a file of the killed exporter into memory. Where its blocks do not fit on the
+        disk, a write to the memory would end the process.
         """
         journal = disk.place / "state" / "journal.sqlite"
         simulator.set_document([event("A")])
@@ -154,6 +157,7 @@ class TestOneWriter:
             "A",
             "--yes",
         ]
+        # Whatever the command says: its files are what is tested.
         subprocess.run(
             command, check=False, capture_output=True, env=environment(), timeout=2 * PATIENCE
         )
@@ -177,7 +181,7 @@ class TestAnotherVm:
         simulator.set_document([event("THEIRS", not_before="Mon, 11 Apr 2022 22:26:58 GMT")])
         counted(first, detected=1)
         first.kill()
-        with Simulator(vm(1)) as other:
+        with Simulator(vm(1)) as other:  # a VM with another vmId
             other.set_document([])
             clone = run(url=other.url)
             clone.wait_for_line("journal belongs to another VM")
@@ -188,7 +192,8 @@ class TestAnotherVm:
             assert not clone.lines("event completed")
             other.set_document([event("OURS")])
             counted(clone, detected=1)
-        (aside,) = state.glob("*.set-aside-*[0-9]")  # its logs end with letters
+        # A moment in digits ends its name; behind those of the files beside it are letters.
+        (aside,) = state.glob("*.set-aside-*[0-9]")
         assert "THEIRS" in Path(f"{aside}.documents").read_text()
         assert str(aside) in line
         assert history(aside) == {"THEIRS"}

@@ -35,8 +35,8 @@ class TestDamage:
         simulator: Simulator,
         state: Path,
     ) -> None:
-        """A follower reads on in the new journal, which has the transition that met the damage,
-        numbered on.
+        """A follower reads on in the new journal. It begins with the transition whose write found
+        the damage, and its numbers continue.
         """
         exporter, follower = one_detected(run, follow, simulator)
         Foreign(None, state / "journal.sqlite").begins()  # type: ignore[arg-type] # it needs no disk of its own
@@ -81,8 +81,9 @@ class TestPosition:
         simulator: Simulator,
         state: Path,
     ) -> None:
-        """If an exporter went on with an older copy of the journal, it has given the number of the
-        last line again. No line of the copy is missing.
+        """An exporter that goes on with an older copy of the journal gives the number of a
+        follower's last line again. The cursor has the time of that line, too: the follower prints
+        every line that the copy got.
         """
         exporter, first = one_detected(run, follow, simulator)
         first.kill()
@@ -137,7 +138,7 @@ class TestFollowers:
         follower = follow()
         follower.wait_for(("A", "detected"))
         expected = [("A", "detected")]
-        for number in (1, 0, 1):
-            simulator.set_document([event("A", not_before=moments[number])])
+        for moment in (moments[1], moments[0], moments[1]):
+            simulator.set_document([event("A", not_before=moment)])
             expected.append(("A", "rescheduled"))
             follower.wait_for(*expected)

@@ -20,8 +20,8 @@ class TestClock:
     def test_history_is_not_removed(
         self, run: Callable[..., Exporter], simulator: Simulator, state: Path, tmp_path: Path
     ) -> None:
-        """With a clock that is 100 days ahead nothing is pruned, since IMDS' own clock does not
-        confirm it.
+        """With a clock that is 100 days ahead, more than the retention, nothing is removed, since
+        IMDS' own clock does not confirm it.
         """
         exporter = run()
         simulator.set_document([event("OLD")])
@@ -32,7 +32,7 @@ class TestClock:
         clock = WallClock(tmp_path / "faketime")
         clock.set(100 * 86_400)
         exporter = run(**clock.environment)
-        polls_on(exporter, 4)
+        polls_on(exporter, 4)  # entries are removed while the exporter polls
         exporter.kill()
         assert history(state) == {"OLD"}
 
@@ -52,7 +52,7 @@ class TestClock:
             connection.execute("UPDATE transitions SET wall = ? WHERE instr(record, ?)", old)
             connection.execute("UPDATE lives SET ended = ? WHERE event_id = ?", old)
         exporter = run()
-        eventually(lambda: history(state) == {"NEWER"}, "the oldest day removed")
+        eventually(lambda: history(state) == {"NEWER"}, "the old entry is removed")
         polls_on(exporter, 4)
-        assert history(state) == {"NEWER"}
+        assert history(state) == {"NEWER"}, "nothing else is removed later"
         counted(exporter, detected=2, cancelled=2)

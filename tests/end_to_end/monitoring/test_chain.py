@@ -18,12 +18,14 @@ FAST = {
     "group.wait": "0s",
     "group.interval": "1s",
 }
+ALERT_SECONDS = 90
+"""How long a notification may take on a busy machine."""
 AWAY = 25
 """Scrapes that fail while a VM is away: more than an engine takes to read its recordings back."""
 
 
 class Play:
-    """Four VMs and a chain behind them."""
+    """Five VMs and a chain from the engine to the receivers behind them."""
 
     def __init__(self, engine: str, folder: Path, stack: ExitStack) -> None:
         self.vms = [stack.enter_context(StandIn(f"vm_{number}")) for number in range(5)]
@@ -39,13 +41,13 @@ class Play:
         self.expected: Counter[tuple[str, str, str]] = Counter()
 
     def expect(self, status: str, *alerts: str) -> None:
-        """Wait for notifications, such as ``Reboot critical``, beside all those that were expected
-        before.
+        """Wait until all notifications have come that were expected before, and one for each of
+        ``alerts``, such as ``Reboot critical``.
         """
         for alert in alerts:
             name, severity = alert.split()
             self.expected[f"AzureScheduledEvent{name}", severity, status] += 1
-        self.chain.receiver.wait_for(list(self.expected.elements()), 90)
+        self.chain.receiver.wait_for(list(self.expected.elements()), ALERT_SECONDS)
 
     def told(self) -> Counter[tuple[str, str, str]]:
         """Return all notifications that came."""
@@ -53,12 +55,12 @@ class Play:
         return Counter([*receiver.notified("/pager"), *receiver.notified("/tickets")])
 
     def wait_while_away(self, vm: StandIn) -> None:
-        """Wait until so many scrapes of ``vm`` have failed."""
+        """Wait until AWAY scrapes of ``vm`` have failed."""
         failed = f'count_over_time((up{{instance="{vm.target}"}} == 0)[10m:1s])'
         eventually(
             lambda: [value for _, value in self.chain_query(failed) if value >= AWAY],
             "it is away",
-            90,
+            ALERT_SECONDS,
         )
 
     def chain_query(self, expression: str) -> list[tuple[dict[str, str], float]]:
@@ -80,7 +82,10 @@ def test_one_notification_an_event(tmp_path: Path) -> None:
 
 
 def follow_events(play: Play) -> None:
-    """Play five events, and check every notification."""
+    """Play events on five VMs, and check every notification.
+
+    ``show`` takes what the exporter of a VM exposes: the event's id, its type and its kind.
+    """
     evicted, rebooted, called_off, blind, moved = play.vms
     evicted.show("P Preempt announced")
     rebooted.show("R Reboot announced")
@@ -97,7 +102,7 @@ def follow_events(play: Play) -> None:
     play.expect("firing", "Redeploy critical")
     play.expect("resolved", "Freeze warning", "DegradedHost warning")
     play.wait_while_away(rebooted)
-    assert play.told() == play.expected  # Preempt and Reboot are held
+    assert play.told() == play.expected, "alerts about VMs that are away are not resolved"
     now = f"{imds_time()}"
     rebooted.show(f"R ended {now}", f"P ended {now}")
     moved.show(f"D ended {now}")

@@ -25,6 +25,9 @@ from support.programs import PATIENCE, Program, eventually, fetch
 STACK = str(ROOT / "scripts" / "stack")
 PAGES = str(ROOT / "deploy" / "compose" / "pages.py")
 LISTENING = r"(http://127\.0\.0\.1:\d+)"
+EXPORTERS = 5
+PROGRAMS = EXPORTERS + 4
+"""Simulator, Prometheus, Alertmanager and the webhook of pages; each listens on one port."""
 
 
 def children(program: Program) -> list[psutil.Process]:
@@ -60,7 +63,7 @@ def test_preempt_is_paged(tmp_path: Path) -> None:
         assert "without what Debian has no package of: tempo, grafana" in stack.log
         assert "Grafana:" not in stack.log
         watched = "azure_scheduled_events_last_success_timestamp_seconds>0"
-        eventually(lambda: len(query(prometheus, watched)) == 5, "five exporters are scraped")
+        eventually(lambda: len(query(prometheus, watched)) == EXPORTERS, "all are scraped")
         assert complaints(stack, tmp_path / "stack") == (0, [])
 
         play = fetch(f"{simulator}/simulator/play", "POST", b'{"scenario": "story", "speed": 4}')
@@ -72,32 +75,32 @@ def test_preempt_is_paged(tmp_path: Path) -> None:
         } >= {"AzureScheduledEventPreempt"}
         page = fetch(f"{pages}/").body.decode()
         [told] = re.findall(r'<li class="PAGE">.*<b>PAGE</b> Preempt: .*\bweb-4\b.*</li>', page)
-        assert "  " not in told
+        assert "  " not in told, "no gap where a link is left out"
         [link] = re.findall(rf'<a href="({pages}/runbooks/\w+\.md)">Runbook</a>', told)
         assert "Dashboard" not in told  # there is no Grafana
         runbook = fetch(link)
         assert runbook.body.startswith(b"# AzureScheduledEventPreempt")
         info = 'azure_scheduled_events_event_info{event_type="Preempt"}'
-        seen = f"count(count by (instance) (count_over_time({info}[2m]))) == 5"
-        eventually(lambda: query(prometheus, seen), "all five exporters see it")
+        seen = f"count(count by (instance) (count_over_time({info}[2m]))) == {EXPORTERS}"
+        eventually(lambda: query(prometheus, seen), "all exporters see it")
         ended = f"azure_scheduled_events:event_ended and on (event_id) last_over_time({info}[10m])"
         eventually(lambda: query(prometheus, ended), "its end is known, which resolves it later")
         assert len(stack.lines("PAGE ")) == 1
         assert stack.lines("TICKET ") == []
 
         started = children(stack)
-        assert len(started) == 9
+        assert len(started) == PROGRAMS
         assert stack.terminate() == 0
         assert gone(started)
         ports = {int(port) for port in re.findall(r"127\.0\.0\.1:([1-9]\d*)", stack.log)}
-        assert len(ports) == 9
+        assert len(ports) == PROGRAMS
         for port in ports:
             with socket.socket() as probe:
                 assert probe.connect_ex(("127.0.0.1", port)) != 0
 
 
-def small(folder: Path, *second: str) -> Path:
-    """Write a compose file of two simulators, the ``second`` with these arguments."""
+def small(folder: Path) -> Path:
+    """Write a compose file of two simulators, ``first`` and ``second``; return its path."""
     port = {"first": 10170, "second": 10171}
     health = [
         "CMD",
@@ -108,11 +111,11 @@ def small(folder: Path, *second: str) -> Path:
     services = {
         name: {
             "image": "azure-scheduled-events-exporter:demo",
-            "command": ["simulate", "--web.listen-address=:10170", *more],
-            "ports": [f"127.0.0.1:{port[name]}:10170"],
+            "command": ["simulate", "--web.listen-address=:10170"],
+            "ports": [f"127.0.0.1:{published}:10170"],
             "healthcheck": {"test": health},
         }
-        for name, more in (("first", ()), ("second", second))
+        for name, published in port.items()
     }
     path = folder / "compose.yaml"
     path.write_text(yaml.safe_dump({"services": services}))
@@ -153,6 +156,7 @@ def test_port_is_taken(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         path = small(tmp_path)
+        # The second is to listen where the test listens; the first on any port.
         path.write_text(path.read_text().replace("10171", str(port)).replace(":10170:", ":0:"))
         with Program([STACK, "--file", str(path)], tmp_path / "out.log") as stack:
             assert stack.process.wait(PATIENCE) == 1
@@ -207,7 +211,8 @@ def test_pages_and_tickets(phone: tuple[Program, str]) -> None:
     for path, status in notified:
         assert fetch(f"{url}{path}", "POST", notification(status)).status == 200
     runbook = "http://pages.test/runbooks/Known.md"
-    assert [line[9:] for line in program.lines("<b>")] == [
+    after_the_time = len("HH:MM:SS ")
+    assert [line[after_the_time:] for line in program.lines("<b>")] == [
         f"PAGE     Reboot: <b>, vmss_1: It reboots. {runbook}",
         f"TICKET   Reboot: <b>, vmss_1: It reboots. {runbook}",
         "resolved Reboot: <b>, vmss_1",
@@ -239,6 +244,7 @@ def test_the_ticket_that_the_page_promises() -> None:
     (group,) = (each for each in groups(settings) if alert in each.alerts)
     late = parse_duration(group.interval) + parse_duration(settings.text("group.wait"))
     polls_and_scrapes = 10
+    # Twice as late, for a machine that is slow.
     assert int(seconds) > parse_duration(alert.holds) + 2 * late + polls_and_scrapes
 
 
@@ -248,7 +254,7 @@ def complaints(stack: Program, folder: Path) -> tuple[int, list[str]]:
     exporter = stack.wait_for_line(LISTENING + "/ +Status page of web-0")[1]
     success = "azure_scheduled_events_last_success_timestamp_seconds"
     watched = f"{success} > 0 and on (instance) count_over_time({success}[1m]) > 1"
-    eventually(lambda: len(query(prometheus, watched)) == 5, "five exporters are scraped twice")
+    eventually(lambda: len(query(prometheus, watched)) == EXPORTERS, "all are scraped twice")
     [journal] = folder.glob("web-0/**/journal.sqlite")
     report = doctor(
         {
@@ -269,6 +275,7 @@ def test_victoria_metrics(tmp_path: Path) -> None:
     folder = tmp_path / "stack"
     flags = ["--free-ports", "--folder", str(folder), "--victoria"]
     with Program([STACK, *flags], tmp_path / "out.log", SPEED="0.001") as stack:
+        # VictoriaMetrics does not say to which Alertmanager vmalert sends.
         assert complaints(stack, folder) == (0, ["alerting"])
         simulator = stack.wait_for_line(LISTENING + "/simulator/record +Simulator: ")[1]
         fetch(f"{simulator}/simulator/play", "POST", b'{"scenario": "story", "speed": 2}')

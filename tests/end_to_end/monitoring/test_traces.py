@@ -21,6 +21,8 @@ WHOLE = ("approval", "detected", "scheduled", "scheduled_event", "started")
 POLL = ("--poll.interval", "300ms")
 ID = "602D9444-D2CD-49C7-8624-8643E7171297"
 TRACE = trace_id(ID)
+BUSY = 15.0  # seconds by which a busy machine may see a document late
+FROM_SECONDS = 1e9  # spans have nanoseconds
 
 
 @pytest.fixture
@@ -108,12 +110,12 @@ def test_a_live_migration(collector: Collector, start_exporter: Start, tmp_path:
         What.COMPLETED: root.end,
     }
     for what, nanoseconds in moments.items():
-        assert -0.1 < nanoseconds / 1e9 - truth[what] < 15.0, what  # the machine may be busy
+        assert -0.1 < nanoseconds / FROM_SECONDS - truth[what] < BUSY, what
     facts = {
         name.removeprefix("azure.scheduled_event."): value
         for name, value in root.attributes.items()
     }
-    assert 0 <= facts.pop("observed_pause_seconds") < 15.0, "nothing stopped it but the other tests"
+    assert 0 <= facts.pop("observed_pause_seconds") < BUSY, "only other tests hold it up"
     not_before = (
         datetime.strptime(str(facts.pop("not_before")), "%Y-%m-%dT%H:%M:%SZ")
         .replace(tzinfo=UTC)
@@ -122,10 +124,12 @@ def test_a_live_migration(collector: Collector, start_exporter: Start, tmp_path:
     assert not_before == pytest.approx(truth[What.STARTED], abs=1.0), (
         "HTTP's dates have whole seconds"
     )
-    assert facts.pop("notice_seconds") == pytest.approx(not_before - root.start / 1e9, abs=0.01)
-    assert 0 <= facts.pop("observed_pauses") < 15.0, "the same"
+    notice = not_before - root.start / FROM_SECONDS
+    assert facts.pop("notice_seconds") == pytest.approx(notice, abs=0.01)
+    assert 0 <= facts.pop("observed_pauses") < 15, "a few, as other tests hold it up"
     assert abs(facts.pop("clock_step_seconds")) < 1.0
-    assert {facts.pop("tcp_retransmitted_segments") >= 0, facts.pop("tcp_timeouts") >= 0} == {True}
+    assert facts.pop("tcp_retransmitted_segments") >= 0
+    assert facts.pop("tcp_timeouts") >= 0
     assert facts == {
         "id": event_id,
         "type": "Freeze",
@@ -145,11 +149,11 @@ def test_a_live_migration(collector: Collector, start_exporter: Start, tmp_path:
     assert root.resource["cloud.provider"] == "azure"
     assert root.resource["cloud.region"] == "westeurope"
     lines = exporter.lines("event_id=" + event_id)
-    assert len(lines) == 3
+    assert len(lines) == 3, "detected, started and completed"
     assert all(f"trace_id={trace}" in line for line in lines)
     exporter.shows("nothing waits", lambda scrape: scrape.value("spans_queued") == 0)
     scrape = exporter.scrape()
-    assert scrape.value("spans_total", outcome="exported") == 5
+    assert scrape.value("spans_total", outcome="exported") == len(WHOLE)
     assert scrape.value("spans_total", outcome="failed") == 0
 
 
@@ -163,11 +167,11 @@ def test_the_events_of_others(collector: Collector, imds: Simulator, start_expor
     assert collector.names(TRACE) == []
 
 
-def test_the_end_in_mid_event(
+def test_sigterm_in_mid_event(
     collector: Collector, imds: Simulator, start_exporter: Start, tmp_path: Path
 ) -> None:
-    """After SIGTERM, the open spans are sent, and the next start sends them completely with the
-    same ids.
+    """After SIGTERM, the spans of an event that goes on are sent without an end. The next start
+    sends them again with the same ids, and with their ends.
     """
     flags = [*POLL, "--otlp.endpoint", collector.url, "--journal.path", str(tmp_path / "journal")]
     exporter = start_exporter(imds.url, *flags)
@@ -224,16 +228,18 @@ def test_a_collector_that_is_away(
         times[transition] = time.time()
         imds.set_document(document)
         exporter.shows(transition, lambda scrape, what=transition: what in scrape.transitions())  # type: ignore[misc]
-    exporter.shows("every span waits", lambda scrape: scrape.value("spans_queued") == 5)
+    exporter.shows("every span waits", lambda scrape: scrape.value("spans_queued") == len(WHOLE))
     exporter.kill()
     exporter = start_exporter(imds.url, *flags)
-    exporter.shows("every span waits again", lambda scrape: scrape.value("spans_queued") == 5)
+    exporter.shows(
+        "every span waits again", lambda scrape: scrape.value("spans_queued") == len(WHOLE)
+    )
     collector.start()
     spans = collector.wait_for(*WHOLE, trace_id=TRACE)
     exporter.shows("nothing waits", lambda scrape: scrape.value("spans_queued") == 0)
-    assert exporter.scrape().value("spans_total", outcome="exported") == 5
+    assert exporter.scrape().value("spans_total", outcome="exported") == len(WHOLE)
     root = spans["scheduled_event"]
     told = {"detected": root.start, "started": spans["started"].start, "completed": root.end}
     assert spans["started"].start == spans["scheduled"].end
     for transition, nanoseconds in told.items():
-        assert -0.1 < nanoseconds / 1e9 - times[transition] < 15.0, transition
+        assert -0.1 < nanoseconds / FROM_SECONDS - times[transition] < BUSY, transition

@@ -21,7 +21,7 @@ FIPS = [sys.executable, str(TESTS / "support" / "fips_mode.py")]
 
 
 def test_a_host_in_fips_mode(tmp_path: Path) -> None:
-    """Scrapes with a password get metrics over TLS, and spans are sent."""
+    """In FIPS mode, a request with a password gets metrics over TLS, and spans are sent."""
     authority = Authority(tmp_path)
     pair = authority.server()
     hashed = bcrypt.hashpw(b"sesame", bcrypt.gensalt(4)).decode()

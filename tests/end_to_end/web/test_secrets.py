@@ -46,7 +46,7 @@ def shown(exporter: Exporter) -> str:
 
 
 @pytest.mark.parametrize(
-    ("reply", "status"),
+    ("reply", "alertmanager_status"),
     [
         (Reply(), 200),
         (Reply(401), 401),
@@ -58,7 +58,7 @@ def shown(exporter: Exporter) -> str:
 )
 def test_every_answer(
     reply: Reply,
-    status: int,
+    alertmanager_status: int,
     simulator: Simulator,
     start_exporter: Callable[..., Exporter],
     tmp_path: Path,
@@ -72,7 +72,7 @@ def test_every_answer(
     with (
         simulator,
         Collector(reply) as collector,
-        Peer(status, {"Location": "http://127.0.0.1:1/"}) as team,
+        Peer(alertmanager_status, {"Location": "http://127.0.0.1:1/"}) as team,
     ):
         exporter = start_exporter(
             simulator.url,

@@ -136,6 +136,7 @@ def test_countdown_runs(simulator: Simulator, exporter: Exporter, context: Brows
     exporter.shows(
         "the event", lambda now: now.value("pending", event_type="Reboot", scope="self") == 1
     )
+    # The browser's clock is two hours slow.
     context.add_init_script("const real = Date.now; Date.now = () => real() - 7200e3;")
     page = opened(context, exporter.url)
     timer = page.get_by_role("timer")
@@ -223,7 +224,7 @@ def test_keyboard_and_screen_reader(
     focused = page.get_by_role("navigation").get_by_role("link", name="Metrics")
     expect(focused).to_be_focused()
     with page.expect_response(exporter.url + "/"):
-        pass
+        pass  # until the page has updated itself
     expect(focused).to_be_focused()
     roles: tuple[Literal["banner", "main", "navigation", "contentinfo"], ...] = (
         "banner",
@@ -233,7 +234,8 @@ def test_keyboard_and_screen_reader(
     )
     for role in roles:
         expect(page.get_by_role(role)).to_have_count(1)
-    assert [page.get_by_role("heading", level=level).count() for level in (1, 2, 3)] == [1, 2, 1]
+    headings = [page.get_by_role("heading", level=level).count() for level in (1, 2, 3)]
+    assert headings == [1, 2, 1], "the VM; current events and history; the event"
     focused.click()
     expect(page.locator("pre")).to_contain_text("azure_scheduled_events_up 1.0")
 
@@ -241,6 +243,7 @@ def test_keyboard_and_screen_reader(
 def test_script_and_server_tell_times_alike(exporter: Exporter, context: BrowserContext) -> None:
     """The words of a time do not change when the script takes over from the server."""
     page = opened(context, exporter.url)
+    # Seconds on both sides of a second, a minute, an hour, a day, and of the days shown as such.
     moments = [0, 0.4, 0.9, 1, 59.9, 60, 872.5, 3599, 3600, 3604, 3661, 7259]
     moments += [86399, 86405, 93784, 259200, 1e7]
     moments += [-moment for moment in moments]
@@ -278,7 +281,8 @@ def test_readable_on_every_screen(
         for scene in SCENES:
             page.goto(f"{scenes.url}/{scene}")
             assert poor_contrast(page) == []
-            assert page.evaluate("document.documentElement.scrollWidth") == width
+            scroll_width = page.evaluate("document.documentElement.scrollWidth")
+            assert scroll_width == width, "nothing reaches beyond the right edge"
         scenes.stop()  # the page asks again by itself
         expect(page.get_by_role("alert")).to_be_visible()
         assert poor_contrast(page) == []

@@ -102,15 +102,13 @@ def test_prometheus(
         job("wrong name", outsider.certificate.stem, "secret"),
         job("no certificate", "", "secret"),
     )
-    # The job "exporter" speaks plain HTTP.
-    up = {
-        f"__name__=up,instance=localhost:{exporter.port},job={job}": 0.0
-        for job in ("wrong password", "wrong name")
-    }
+    over_tls = f"__name__=up,instance=localhost:{exporter.port},job"
     expected = {
-        **up,
-        f"__name__=up,instance=localhost:{exporter.port},job=no certificate": 0.0,
-        f"__name__=up,instance=localhost:{exporter.port},job=right": 1.0,
+        f"{over_tls}=wrong password": 0.0,
+        f"{over_tls}=wrong name": 0.0,
+        f"{over_tls}=no certificate": 0.0,
+        f"{over_tls}=right": 1.0,
+        # The job that every Prometheus of the tests has; it speaks plain HTTP.
         f"__name__=up,instance=127.0.0.1:{exporter.port},job=exporter": 0.0,
     }
     with Prometheus(tmp_path, f"127.0.0.1:{exporter.port}", interval="3s", jobs=jobs) as prometheus:
@@ -124,7 +122,7 @@ def test_prometheus(
         assert prometheus.one('azure_scheduled_events_up{job="right"}') == 1
     assert exporter.lines("level=error") == []
     assert exporter.lines("level=warning") == []
-    assert "secret" not in exporter.log
+    assert "secret" not in exporter.log, "no password, also not the wrong one"
     assert exporter.terminate() == 0
 
 
@@ -160,6 +158,7 @@ def test_browser(
         answer = page.goto(base)
         assert answer is not None
         assert answer.status == 200
+        # The moment of the page's content, which is another once it has updated itself.
         heard = page.locator("main").get_attribute("data-now")
         expect(page.locator(f"main:not([data-now='{heard}'])")).to_have_count(
             1, timeout=PATIENCE * 1000
@@ -208,10 +207,8 @@ def test_wrong_from_the_start(text: str | None, tmp_path: Path) -> None:
 @pytest.mark.parametrize("block", [pytest.param(block, id=block.place) for block in FILES])
 def test_documented_files(block: Block, authority: Authority, tmp_path: Path) -> None:
     """Each web configuration on the page about it is one that the exporter takes."""
-    for name in ("tls.crt", "tls.key", "clients-ca.crt"):
-        source = {"tls.crt": "server.pem", "tls.key": "server.key", "clients-ca.crt": "ca.pem"}[
-            name
-        ]
+    documented = {"tls.crt": "server.pem", "tls.key": "server.key", "clients-ca.crt": "ca.pem"}
+    for name, source in documented.items():
         shutil.copy(authority.folder / source, tmp_path / name)
     file = tmp_path / "documented.yml"
     file.write_text(block.text)
