@@ -21,6 +21,7 @@ SOURCES = [*(PACKAGE / "doctor").glob("*.py"), PACKAGE / "commands" / "doctor.py
 def test_every_check_is_documented() -> None:
     """The table of checks names each check that can be found in the code, and no other."""
     table = (DOCS / "doctor.md").read_text().partition("## Checks")[2].partition("\n\nLimits:")[0]
+    # A finding is made by one of these functions; its first argument is the name of the check.
     made = re.compile(r'\b(?:ok|note|skipped|warning|wrong)\)?\(\s*"([a-z-]+)"')
     assert set(re.findall(r"`([a-z-]+)`", table)) == set(PAGES)
     assert {name for path in SOURCES for name in made.findall(path.read_text())} == set(PAGES)
@@ -45,13 +46,14 @@ def test_one_list_of_the_keys_of_a_client(section: str, tmp_path: Path) -> None:
     """The page on pushing lists every key of an HTTP client configuration, and the page on doctor
     only links to it.
     """
+    # An unknown key is refused with the list of those that exist, if the required ones are there.
     file = tmp_path / "http.yaml"
-    needed = {
+    required = {
         "basic_auth": "username: u, password: p, ",
         "authorization": "credentials: c, ",
         "tls_config": "",
     }[section]
-    file.write_text(f"{section}: {{{needed}nonsense: 1}}\n")
+    file.write_text(f"{section}: {{{required}nonsense: 1}}\n")
     with pytest.raises(UsageError, match="unknown key; known here: ") as refusal:
         http_config.load(file)
     keys = set(str(refusal.value).partition("known here: ")[2].split(", "))

@@ -173,7 +173,8 @@ class TestShell:
             ("make", "stack"),
         }
         for block in SHELL:
-            for command in list(commands(block))[:-1]:
+            all_but_the_last = list(commands(block))[:-1]
+            for command in all_but_the_last:
                 first = command.arguments[:1]
                 if "--list" in command.arguments or "--help" in command.arguments:
                     continue
@@ -184,7 +185,7 @@ class TestShell:
         values.
         """
         ours = [command for command in [*COMMANDS, *PROSE] if command.program == PROGRAM]
-        assert len(ours) > 40
+        assert len(ours) > 40, "the commands are found"
         for command in ours:
             check_ours(command)
 
@@ -199,6 +200,7 @@ class TestShell:
         subprocess.run(["make", "-n", *sorted(targets)], cwd=ROOT, check=True, capture_output=True)
 
 
+# What changes nothing outside the folder in which it is run, and ends by itself.
 SAFE = re.compile(
     r"(python -m (alerts|dashboards) .*|(promtool|amtool) (check\S*|config routes test) .*"
     rf"|{PROGRAM} (assets|check-config|simulate --list|\S+ --help).*)"
@@ -254,8 +256,10 @@ def run(arguments: list[str | Path], folder: Path) -> subprocess.CompletedProces
 
 
 def check_ours(command: Command) -> None:
-    """Parse as the program does, and each setting as it does; a word in capitals stands for a
-    value.
+    """Parse a command line as the program does, and each setting in it.
+
+    A setting is not parsed where a reader puts in a value: at a word in capitals, an ellipsis, a
+    variable of the shell or a path.
     """
     words = command.arguments
     if not words or words[0] in {"--help", "--version"}:
@@ -271,7 +275,7 @@ def check_ours(command: Command) -> None:
     assert not unknown, f"{command.place}: {unknown}"
     for setting in SETTINGS:
         text = vars(parsed).get(setting.flag)
-        # Of a setting, as often as it is written.
+        # A flag that may be repeated has a list; the last one holds.
         text = text[-1] if isinstance(text, list) else text
         if text is not None and not re.search(r"[A-Z]{2}|…|\$|^/", text):
             setting.parse(text)

@@ -68,8 +68,9 @@ def test_alerts_keep_what_they_need() -> None:
         if not group["name"].startswith("azure-scheduled-events-board-")
     )
     expressions = "\n".join(rule["expr"] for rules in needed for rule in rules)
+    # Names with a colon are recordings, which do not pass the filter of scrapes.
     read = set(re.findall(r"(?<![\w:])azure_scheduled_events_\w+", expressions))
-    assert len(read) > 10
+    assert len(read) > 10, "the metrics are found"
     assert [name for name in sorted(read) if not kept.fullmatch(name)] == []
 
 
@@ -77,8 +78,9 @@ def test_values_of_the_page_are_good(tmp_path: Path) -> None:
     """Every example of values on the page, and the command that installs the chart, is taken by the
     chart.
     """
+    # All YAML of the page is values. The first example is those of the command.
     shown = blocks(KUBERNETES, "yaml")
-    assert len(shown) == 4
+    assert shown
     for number, text in enumerate(shown):
         (tmp_path / f"{number}.yaml").write_text(text)
         tool("helm", "template", "events", str(CHART), "--values", str(tmp_path / f"{number}.yaml"))
@@ -112,6 +114,7 @@ def test_queries_of_the_page(tmp_path: Path) -> None:
     """
     names, pods, late = (query.strip() for query in blocks(AKS, "promql"))
     node, vm = "aks-nodepool1-21922338-vmss00001b", "aks-nodepool1-21922338-vmss_47"
+    # AKS numbers nodes by the index of the VM, in six digits to the base of 36.
     assert int(node[-6:], 36) == int(vm.rpartition("_")[2])
     own = f'node="{node}", job="azure-scheduled-events-exporter"'
     event = f'event_id="E", event_type="Preempt", scope="self", {own}'
@@ -119,7 +122,7 @@ def test_queries_of_the_page(tmp_path: Path) -> None:
     series = {
         f"azure_scheduled_events_instance_info{{{instance}}}": 1,
         f"azure_scheduled_events_event_info{{{event}}}": 1,
-        f"azure_scheduled_events_event_seconds_until_not_before{{{event}}}": 5,
+        f"azure_scheduled_events_event_seconds_until_not_before{{{event}}}": 5,  # nearly due
         f'kube_pod_info{{pod="web", node="{node}"}}': 1,
         'kube_pod_info{pod="db", node="other"}': 1,
         f'kube_node_spec_unschedulable{{node="{node}"}}': 0,
@@ -241,6 +244,7 @@ def test_azure_policy() -> None:
     deployment = details["deployment"]["properties"]
     check_template(deployment["template"], details["type"])
     assert set(deployment["parameters"]) == set(deployment["template"]["parameters"])
+    # The policy without its template, whose parameters are its own.
     outside = {
         **rule,
         "then": {**rule["then"], "details": {**details, "deployment": deployment["parameters"]}},
@@ -257,11 +261,14 @@ def test_azure_policy() -> None:
     assert set(given) == {
         name for name, each in policy["parameters"].items() if "defaultValue" not in each
     }
-    tag = yaml.safe_load(
+    # The policy installs the exporter on the VMs with the tag by which Prometheus finds them.
+    prometheus = yaml.safe_load(
         (ROOT / "alerts" / "generated" / "prometheus" / "prometheus-azure-sd.yml").read_text()
     )
     (found,) = [
-        each for each in tag["scrape_configs"][0]["relabel_configs"] if each.get("action") == "keep"
+        each
+        for each in prometheus["scrape_configs"][0]["relabel_configs"]
+        if each.get("action") == "keep"
     ]
     assert found["source_labels"] == ["__meta_azure_machine_tag_azure_scheduled_events"]
     assert {"field": "tags['azure_scheduled_events']", "equals": found["regex"]} in rule["if"][
@@ -298,7 +305,7 @@ def test_install(tmp_path: Path) -> None:
         (tmp_path / "bin" / name).write_text(text)
         (tmp_path / "bin" / name).chmod(0o755)
     script = (ROLLOUT / "install").read_text()
-    assert (ROLLOUT / "install").stat().st_mode & 0o111
+    assert (ROLLOUT / "install").stat().st_mode & 0o111, "it can be executed"
     for root in ("opt", "etc", "usr"):
         script = script.replace(f"=/{root}/", f"={tmp_path}/{root}/")
     env = {
@@ -328,8 +335,10 @@ def test_install(tmp_path: Path) -> None:
             command.resolve()
             == tmp_path / "opt/azure-scheduled-events-exporter/bin/azure-scheduled-events-exporter"
         )
+        # Every user can run the command, though root's umask was 077.
+        read_and_execute = 0o005
         assert all(
-            each.stat().st_mode & 0o005 == 0o005
+            each.stat().st_mode & read_and_execute == read_and_execute
             for each in (command, *command.resolve().parents[:2])
         )
     done = subprocess.run(

@@ -36,6 +36,7 @@ PYTHONS = [
 RANGE = f"{PYTHONS[0]} to {PYTHONS[-1]}"
 MIB = 1 << 20
 
+# A page, and a part of a sentence of it that has a number of the program.
 SENTENCES = [
     ("README.md", f"Python {RANGE}"),
     ("docs/install.md", f"Python, {RANGE}"),
@@ -99,12 +100,13 @@ def test_options_of_hook_are_documented_as_they_are() -> None:
     )
     parsed = vars(parser_of("hook").parse_args([]))
     parsed["kinds"] = ",".join(sorted(parsed["kinds"]))
+    # In the order of the table.
     names = ("name", "types", "kinds", "lead", "timeout", "grace", "approve")
     assert table == [(f"--{name}", _written(parsed[name])) for name in names]
 
 
 def _written(default: object) -> str:
-    """Write durations as the page does."""
+    """Write a default as the page does: a duration in minutes or seconds, and none as "all"."""
     if not default:
         return "all"
     if isinstance(default, float):
@@ -113,8 +115,8 @@ def _written(default: object) -> str:
 
 
 def test_ranges_of_libraries_are_those_that_are_declared() -> None:
-    """The table of libraries gives, for each dependency, the lowest version and the highest
-    number that its range begins with.
+    """The table of libraries gives the range of each dependency: ``>=2.1,<4`` as "2.1 to 3.x", and
+    ``>=0.54,<0.55`` as "0.54".
     """
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").partition("## Libraries\n")[2]
     for each in PROJECT["dependencies"]:
@@ -125,7 +127,7 @@ def test_ranges_of_libraries_are_those_that_are_declared() -> None:
             if line.startswith(f"| {name} ")
             or (name.startswith("opentelemetry") and "-sdk" in line)
         )
-        named = f" {lowest}"
+        named = f" {lowest}"  # a single minor version
         if "." not in below:
             named = f" {lowest} to {int(below) - 1}.x"
         assert f"{named} |" in row, each
@@ -145,8 +147,8 @@ def test_the_memory_in_the_readme_is_that_of_the_measurement() -> None:
     )[0]
     compared = re.findall(r"needs about (\d+) MiB of memory", words("docs/compare.md"))
     assert compared == [off]
-    assert abs(int(off) - measured["off"]) <= 2
-    assert abs(int(on) - measured["on"]) <= 2
+    assert abs(int(off) - measured["off"]) <= 2, "MiB"
+    assert abs(int(on) - measured["on"]) <= 2, "MiB"
 
 
 def test_the_faults_in_the_readme_are_those_of_the_newest_trials() -> None:

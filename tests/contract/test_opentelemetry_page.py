@@ -58,7 +58,7 @@ def test_attributes_of_the_resource_are_documented_as_they_are() -> None:
         for node in ast.walk(source)
         if isinstance(node, ast.Constant)
         and re.fullmatch(r"(service|cloud|host|azure)(\.[a-z_]+)+", str(node.value))
-    } - {"azure.vm"}
+    } - {"azure.vm"}  # a value, not a name
     paragraph = SPANS.read_text().partition("Resource attributes follow")[2].partition("\n\n")[0]
     named = set(re.findall(r"`([a-z_]+(?:\.[a-z_]+)+)`", paragraph))
     assert named == given
@@ -106,6 +106,7 @@ def value(text: str) -> object:
     """Read a value of Alloy: JSON with ``=`` behind keys, and names of components without
     quotes.
     """
+    # A quoted word, perhaps a key before ` = `, or a dotted name.
     quoted = re.sub(r'("[^"]*")( = )?|([a-z_]+(?:\.[a-z_]+)+)', _as_json, text)
     return json.loads(quoted)
 

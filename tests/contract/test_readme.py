@@ -1,6 +1,4 @@
-"""The README is short, the reference pages agree with the code, and every link of every page has a
-target.
-"""
+"""The reference pages agree with the code, and every link of every page has a target."""
 
 import ast
 import re
@@ -81,13 +79,13 @@ def test_where_to_run_commands() -> None:
         .partition("\n### ")[0]
     )
     found = [row for row in section.splitlines() if row.startswith("| [")]
-    assert len(found) == 4
+    assert len(found) == 4, "systemd, a container, Kubernetes and Windows"
     for row in found:
         page = (DOCS / re.findall(r"\]\((\S+?)#", row)[0]).read_text()
         commands = [
             text for cell in row.split(" | ")[1:] for text in re.findall(r"`([^`]+)`", cell)
         ]
-        assert len(commands) >= 3
+        assert len(commands) >= 3, "log, command and restart"
         assert [command for command in commands if command not in page] == []
     for runbook in (DOCS / "runbooks").glob("*.md"):
         if "journalctl" in runbook.read_text():
@@ -124,7 +122,7 @@ def test_log_messages_are_those_of_the_program() -> None:
         for node in ast.walk(ast.parse(file.read_text()))
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     }
-    assert len(named) > 10
+    assert len(named) > 10, "the messages are found"
     assert [
         message
         for message in named
@@ -161,9 +159,12 @@ def test_kinds_have_the_alerts_that_the_page_names() -> None:
     kind = ""
     for line in table.splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
+        # A row of the table ends with how long its alert is held; an empty first cell repeats the
+        # kind above it.
         if len(cells) == 5 and cells[4] and cells[4][0].isdigit():
-            kind = cells[0].strip("`") or kind
-            named.append((kind, cells[2].split(";")[0], cells[3], cells[4]))
+            own_kind, _, names, severity, hold = cells
+            kind = own_kind.strip("`") or kind
+            named.append((kind, names.split(";")[0], severity, hold))
     shipped = alerts(Settings())
     expected = [
         (each.events.kind, each.name.removeprefix(PREFIX), each.severity, _in_words(each.events))

@@ -86,6 +86,7 @@ def test_schema() -> None:
     jsonschema.validate(LOCAL, having(closed("id rules"), rules=RULES))
     assert LOCAL["rules"] == rules_for(EXPORTER)
     for name, parameter in TEMPLATE["parameters"].items():
+        # Only whoever deploys it knows the gallery.
         assert name == "galleryName" or "defaultValue" in parameter
 
 
@@ -132,6 +133,8 @@ def test_who_may(user: str, path: str, *, is_allowed: bool) -> None:
 
 
 def test_an_exporter_without_an_account() -> None:
-    """Programs whose uid has no name may approve only if somebody has asked for it."""
+    """Programs whose uid has no name may use Scheduled Events if the template is deployed for
+    NAMELESS, which is not its default.
+    """
     assert TEMPLATE["parameters"]["exporterUserName"]["defaultValue"] == EXPORTER
     assert allows(rules_for(NAMELESS), NAMELESS, EVENTS_PATH)

@@ -100,7 +100,7 @@ def test_mounted_files() -> None:
     mounted = [
         mount.file for service in SERVICES.values() for mount in service.mounts if mount.file
     ]
-    assert len(mounted) == 8
+    assert len(mounted) > len(EXPORTERS), "configuration and values files are among them"
     assert [path for path in mounted if not path.is_file()] == []
     shared = [
         volume
@@ -137,7 +137,7 @@ def test_names_are_services(services: Mapping[str, Service]) -> None:
         ("tempo", int(otlp.rpartition(":")[2])),
     }
     mentioned = set(_mentioned(services))
-    assert len(mentioned) > 20
+    assert len(mentioned) > 20, "the addresses are found"
     assert mentioned - published - listening == set()
 
 

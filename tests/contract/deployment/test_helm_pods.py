@@ -16,6 +16,11 @@ from azure_scheduled_events_exporter import __version__
 from support.charts import CHART, Manifest, container, of_kind, only, pod, rendered, values_of
 from support.paths import ROOT
 
+IMAGE_USER = 65532
+"""The uid and gid of the image."""
+OPENSHIFT_USER = 1000650000
+"""A uid of the range that OpenShift gives a namespace; one of the files of values has it."""
+
 
 def test_ports_agree(charts: dict[str, list[Manifest]]) -> None:
     """Listener, container port, host port, probes and NetworkPolicy all mean the same port."""
@@ -49,6 +54,7 @@ def test_probes(charts: dict[str, list[Manifest]]) -> None:
         "scheme": "HTTP",
     }
     assert tls["livenessProbe"]["httpGet"]["scheme"] == "HTTPS"
+    # These values have `probes: tcp`, for clients that need a certificate: the kubelet has none.
     assert "httpGet" not in container(charts["memory"])["livenessProbe"]
 
 
@@ -80,7 +86,7 @@ def test_privileges(charts: dict[str, list[Manifest]]) -> None:
             for each in of_kind(manifests, "ServiceAccount")
         )
         assert spec["securityContext"]["runAsNonRoot"]
-        assert spec["securityContext"]["runAsUser"] in {65532, 1000650000}
+        assert spec["securityContext"]["runAsUser"] in {IMAGE_USER, OPENSHIFT_USER}
         assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
         assert container(manifests)["securityContext"] == {
             "readOnlyRootFilesystem": True,
@@ -170,7 +176,7 @@ def test_the_journal_can_be_written(charts: dict[str, list[Manifest]], node_fold
     write_as(owner, node_folder / "journal.sqlite")
     (mount,) = container["volumeMounts"]
     assert (mount["name"], mount["mountPath"]) == ("journal", folder)
-    assert (user, group) == ("65532", "65532")
+    assert (user, group) == (f"{IMAGE_USER}", f"{IMAGE_USER}")
 
 
 def test_a_folder_that_cannot_be_prepared(
@@ -203,11 +209,12 @@ def test_a_folder_of_other_programs_is_left_alone(
     """
     foreign, journal = node_folder / "database", node_folder / "journal.sqlite"
     paths = [node_folder, foreign, journal]
-    for path in paths[1:]:
+    for path in (foreign, journal):
         path.touch()
+    another_user, another_group = 1234, 1235
     if os.geteuid() == 0:
         for path in paths:
-            os.chown(path, 1234, 1235)
+            os.chown(path, another_user, another_group)
     node_folder.chmod(0o700)
     before = [owner_of(path) for path in paths]
     (container,) = pod(charts["defaults"])["initContainers"]
@@ -233,8 +240,8 @@ def test_every_node_is_watched(charts: dict[str, list[Manifest]]) -> None:
 
 
 def test_network_policy(charts: dict[str, list[Manifest]]) -> None:
-    """A pod with its own address may reach IMDS, collector, Alertmanager and DNS; there is none on
-    the node's.
+    """On the pod network, a NetworkPolicy permits IMDS, collector, Alertmanager, DNS and what the
+    values add. On the node's network, to which policies do not apply, there is none.
     """
     assert not of_kind(charts["defaults"], "NetworkPolicy")
     manifest = only(charts["pod-network"], "NetworkPolicy")
@@ -245,8 +252,10 @@ def test_network_policy(charts: dict[str, list[Manifest]]) -> None:
     assert azure["to"] == [{"ipBlock": {"cidr": "169.254.169.254/32"}}]
     assert azure["ports"] == [{"port": 80, "protocol": "TCP"}]
     assert {(each["port"], each["protocol"]) for each in collector["ports"]} == {
-        *((443, "TCP"), (9093, "TCP")),
-        *((53, "UDP"), (53, "TCP")),
+        (443, "TCP"),  # the collector
+        (9093, "TCP"),  # Alertmanager
+        (53, "UDP"),  # DNS
+        (53, "TCP"),
     }
     assert more["to"] == [{"ipBlock": {"cidr": "10.0.0.9/32"}}]
     (ingress,) = spec["ingress"]

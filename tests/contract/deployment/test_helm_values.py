@@ -19,17 +19,18 @@ from support.charts import CHART, container, helm, only, pod, rendered
 from support.paths import ROOT
 
 CHART_OWNS = {
-    *(
-        "web.listen-address",
-        "journal.path",
-        "web.config.file",
-        "alertmanager.http-config.file",
-        "alerts.values",
-    ),
-    *("instance.name", "process.user"),
+    "web.listen-address",
+    "journal.path",
+    "web.config.file",
+    "alertmanager.http-config.file",
+    "alerts.values",
+    "instance.name",
+    "process.user",
 }
-"""Flags that values set in another way; a name would be the same on every node, and the pod is
-never root.
+"""Flags that are no keys of ``config``.
+
+The first five follow from other values. The VM's name would be the same on every node, and only
+root could become ``process.user``.
 """
 
 
@@ -43,9 +44,7 @@ def test_lint() -> None:
 
 
 def test_every_flag_can_be_set() -> None:
-    """The schema knows exactly the exporter's flags, but for those that the chart sets in another
-    way.
-    """
+    """``config`` in the schema has exactly the exporter's flags, but for CHART_OWNS."""
     config = json.loads((CHART / "values.schema.json").read_text())["properties"]["config"]
     assert not config["additionalProperties"]
     assert set(config["properties"]) == {setting.flag for setting in SETTINGS} - CHART_OWNS
@@ -61,6 +60,7 @@ def test_schema_and_values_name_the_same() -> None:
     values = yaml.safe_load((CHART / "values.yaml").read_text())
 
     def keys(node: dict[str, Any], known: dict[str, Any], path: str) -> Iterator[str]:
+        """Yield the path of each value, and compare each level with the schema on the way."""
         if "properties" not in known or path in {"config", "approvalPolicy", "alertsValues"}:
             yield path
             return
@@ -142,7 +142,9 @@ def test_wrong_values_are_refused(setting: str, said: str) -> None:
     ],
 )
 def test_values_that_contradict_the_rules_are_refused(settings: str, said: str) -> None:
-    """What would scrape twice, or what the chart's rules cannot be, is refused by its name."""
+    """Values that would scrape a pod twice, that the exporter would refuse, or that the chart's
+    rules cannot follow are refused by their name.
+    """
     done = helm(
         "template", "events", str(CHART), "--set", f"prometheusRule.enabled=true,{settings}"
     )

@@ -8,7 +8,9 @@ from support.checkout import Checkout
 from support.paths import ROOT
 
 PACKAGES = ".venv/.set-up-from"
+"""Written when packages are installed."""
 PROJECT = ".venv/.project-set-up-from"
+"""Written when the project is installed, with what it was installed from."""
 
 
 @pytest.fixture
@@ -34,8 +36,8 @@ def test_only_what_has_changed_is_installed(checkout: Checkout) -> None:
     checkout.replace(
         "pyproject.toml", r"(?m)^\[project\.scripts\]$", f"[project.scripts]\n{command}"
     )
-    packages = (checkout.folder / PACKAGES).stat().st_mtime_ns
+    packages_installed_at = (checkout.folder / PACKAGES).stat().st_mtime_ns
     checkout.run("scripts/setup")
     assert (checkout.folder / PROJECT).read_text() != installed
-    assert (checkout.folder / PACKAGES).stat().st_mtime_ns == packages
+    assert (checkout.folder / PACKAGES).stat().st_mtime_ns == packages_installed_at
     assert (checkout.folder / ".venv" / "bin" / "another").exists()

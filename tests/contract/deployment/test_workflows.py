@@ -21,7 +21,7 @@ WORKFLOWS = sorted((GITHUB / "workflows").glob("*.yml"))
 FORMS = sorted(
     path for path in (GITHUB / "ISSUE_TEMPLATE").glob("*.yml") if path.name != "config.yml"
 )
-# A right to write, for the jobs that cannot do without it.
+# By workflow and job: the rights to write that the job cannot do without.
 PUSHES_AND_SIGNS = {"packages", "id-token", "attestations"}
 WRITES: dict[str, dict[str, set[str]]] = {
     "ci": {},
@@ -101,8 +101,8 @@ class TestWorkflow:
             assert "${{" not in script
 
     def test_rights(self, path: Path) -> None:
-        """A run may read the sources; what a job may write is named here, and has its reason beside
-        it.
+        """A run may read the sources. What a job may write is in WRITES, and the workflow has a
+        reason beside it.
         """
         assert content(path)["permissions"] == {"contents": "read"}
         for name, job in jobs(path).items():

@@ -24,6 +24,8 @@ from support.servers.mail_server import MailServer
 
 CHART = DATA / "stack_chart"
 TEAM = DATA / "cases" / "team-kube-prometheus-stack-values.yaml"
+OURS = Path()
+"""Stands for our file among values, as its name is not known before it is exported."""
 MOUNTED = "/etc/alertmanager/config"
 """Where the operator mounts the Secret."""
 PREFIX = "AzureScheduledEvent"
@@ -56,8 +58,12 @@ def export(folder: Path, url: str, **more: str) -> Path:
     return folder / "alerts" / "alertmanager"
 
 
+# The three forms in which the configuration is exported. Each function gets the folder of the
+# export, and perhaps values of a team, and returns a file that Alertmanager can load.
+
+
 def as_exported(folder: Path, *values: Path) -> Path:
-    """Return the whole file: nothing is done with it."""
+    """Return the whole configuration as it was exported; there are no values to merge."""
     assert not values
     return folder / "alertmanager.yml"
 
@@ -77,9 +83,11 @@ def fragment(folder: Path, *values: Path) -> Path:
 
 
 def stack(folder: Path, *values: Path) -> Path:
-    """Return what Helm makes of the chart's values, of ours, and of those of a team."""
+    """Return what Helm makes of the chart's values and of ``values``, in which OURS stands for our
+    own file; without any, of ours alone.
+    """
     ours = folder / "kube-prometheus-stack-values.yaml"
-    files = [ours if path == Path() else path for path in values or (Path(),)]
+    files = [ours if path == OURS else path for path in values or (OURS,)]
     flags = [flag for path in files for flag in ("--values", str(path))]
     done = helm("template", "monitoring", str(CHART), *flags)
     assert done.returncode == 0, done.stderr
@@ -122,7 +130,10 @@ def receivers_of(url: str, labels: Mapping[str, str]) -> list[str]:
 
 @pytest.mark.parametrize("form", [as_exported, fragment, stack])
 def test_as_exported(form: Any, tmp_path: Path) -> None:
-    """Each file is loaded as it is; page, ticket, info and drill reach who should be told."""
+    """Each file is loaded as it is; page, ticket, info and drill reach who should be told.
+
+    The first drill is about a host that fails, which is a page; the second is an eviction.
+    """
     with Receiver() as receiver:
         file = form(export(tmp_path, receiver.url))
         with loaded(file) as alertmanager:
@@ -187,7 +198,7 @@ def test_mail(form: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.parametrize(
     ("form", "values"),
-    [(fragment, (TEAM,)), (stack, (TEAM, Path())), (stack, (Path(), TEAM))],
+    [(fragment, (TEAM,)), (stack, (TEAM, OURS)), (stack, (OURS, TEAM))],
     ids=["appended", "stack: ours last", "stack: ours first"],
 )
 def test_beside_a_team(form: Any, values: tuple[Path, ...], tmp_path: Path) -> None:
@@ -228,7 +239,9 @@ def test_the_documented_look_at_the_merged_configuration(tmp_path: Path) -> None
 
 
 def test_stack_keeps_its_defaults(tmp_path: Path) -> None:
-    """Our values change nothing else of the chart's configuration, and its lists grow only."""
+    """Our values add receivers, inhibitions and routes to those of the chart, and change nothing
+    else of its configuration.
+    """
     export(tmp_path, f"http://{NOBODY}")
     before = yaml.safe_load((CHART / "values.yaml").read_text())["alertmanager"]["config"]
     after = yaml.safe_load(stack(tmp_path / "alerts" / "alertmanager").read_text())
@@ -241,7 +254,9 @@ def test_stack_keeps_its_defaults(tmp_path: Path) -> None:
 
 
 def test_words_of_a_company(tmp_path: Path) -> None:
-    """A severity of a company's own pages if that is set, and inhibits tickets; another is one."""
+    """An alert with a severity of a company's own is a page if ``severities.paging`` has the word,
+    else a ticket, which the page about its event inhibits unless it says something new (Overdue).
+    """
     more = {
         "severities": "Reboot=P1,Freeze=P3,Overdue=P4",
         "severities.paging": "critical,P1",

@@ -5,7 +5,6 @@ two evaluations.
 import json
 import re
 import subprocess
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -25,22 +24,28 @@ RULES: list[dict[str, Any]] = [
     rule for group in TEMPLATE["resources"] for rule in group["properties"]["rules"]
 ]
 PARAMETER = re.compile(r"\[parameters\('(\w+)'\)\]")
+# Azure's limits of a rule group and of the template that has it.
+LONGEST_NAME = 260
+MOST_RULES = 20
+LARGEST_TEMPLATE = 4 << 20
+MOST_ACTIONS = 5
+SEVERITIES = range(5)
 
 
 def test_groups() -> None:
-    """Groups keep to Azure's limits and refer to declared parameters only; all rules of the table
-    are there.
+    """Groups keep to Azure's limits and refer to declared parameters only. They have every shipped
+    rule, in its order.
     """
     assert set(PARAMETER.findall(json.dumps(TEMPLATE))) == TEMPLATE["parameters"].keys()
-    assert len((FOLDER / "rule-groups.json").read_bytes()) < 4 << 20
+    assert len((FOLDER / "rule-groups.json").read_bytes()) < LARGEST_TEMPLATE
     for group in TEMPLATE["resources"]:
-        assert len(group["name"]) <= 260
+        assert len(group["name"]) <= LONGEST_NAME
         assert group["type"] == "Microsoft.AlertsManagement/prometheusRuleGroups"
         assert re.fullmatch(r"[^:@/#{}%&+*<>?]+", group["name"])
         assert group["properties"].keys() == {"enabled", "interval", "scopes", "rules"}
         assert group["properties"]["interval"] == "PT1M"
         assert group["properties"]["scopes"] == ["[parameters('workspaceId')]"]
-        assert len(group["properties"]["rules"]) <= 20
+        assert len(group["properties"]["rules"]) <= MOST_RULES
     wanted = [
         getattr(rule, "name", "") or getattr(rule, "record", "")
         for each in groups(Settings())
@@ -53,6 +58,7 @@ def test_rules() -> None:
     """Alerts have the fields of Azure's model, and texts without queries; critical pages, info
     notifies nobody.
     """
+    # By Azure's severity: critical, warning and info.
     groups = {
         0: ["[parameters('actionGroupId')]"],
         2: ["[parameters('ticketActionGroupId')]"],
@@ -73,8 +79,8 @@ def test_rules() -> None:
         }
         assert rule.keys() - {"for"} == fields
         assert re.fullmatch(r"PT\d+S", rule.get("for", "PT0S"))
-        assert rule["severity"] in range(5)
-        assert len(rule["actions"]) <= 5
+        assert rule["severity"] in SEVERITIES
+        assert len(rule["actions"]) <= MOST_ACTIONS
         assert [each["actionGroupId"] for each in rule["actions"]] == groups[rule["severity"]]
         assert not re.search(r"query|@[A-Z]+@", " ".join(rule["annotations"].values()))
         assert not rule["expression"].startswith("["), (
@@ -84,10 +90,11 @@ def test_rules() -> None:
 
 def test_recordings_are_found_again() -> None:
     """A rule looks at least two evaluations back for what a rule has recorded."""
+    evaluation = 60.0
     for rule in RULES:
         found = re.findall(r"azure_scheduled_events:\w+(?:{[^}]*})?\[(\w+)\]", rule["expression"])
         for window in found:
-            assert parse_duration(window) >= 120, rule.get("record", rule.get("alert"))
+            assert parse_duration(window) >= 2 * evaluation, rule.get("record", rule.get("alert"))
 
 
 def test_short_eviction_is_seen(tmp_path: Path) -> None:
@@ -96,6 +103,7 @@ def test_short_eviction_is_seen(tmp_path: Path) -> None:
         yaml.safe_dump({"groups": [for_prometheus(each) for each in TEMPLATE["resources"]]})
     )
     labels = '{event_id="1",event_type="Preempt",kind="announced",instance="vm:10169",job="x"}'
+    # Rules are evaluated at 1:00 and at 2:00. The event is seen from 1:10 to 1:30.
     story = {
         "interval": "10s",
         "input_series": [
@@ -107,7 +115,7 @@ def test_short_eviction_is_seen(tmp_path: Path) -> None:
         "promql_expr_test": [
             {
                 "expr": 'count(ALERTS{alertname="AzureScheduledEventPreempt",alertstate="firing"})',
-                "eval_time": f"{timedelta(minutes=2) // timedelta(seconds=1)}s",
+                "eval_time": "120s",
                 "exp_samples": [{"labels": "{}", "value": 1}],
             }
         ],
@@ -164,6 +172,7 @@ def test_texts_name_vms(tmp_path: Path) -> None:
                         "input_series": [
                             {"series": name, "values": values} for name, values in series.items()
                         ],
+                        # Expecting alerts without texts makes promtool print those that they have.
                         "alert_rule_test": [
                             {"eval_time": "15m", "alertname": name, "exp_alerts": [{}]}
                             for name in alerts
@@ -179,7 +188,7 @@ def test_texts_name_vms(tmp_path: Path) -> None:
         text=True,
         check=False,
     )
-    for summary in alerts.values():  # promtool prints what it got
+    for summary in alerts.values():
         assert f'summary="{summary}"' in done.stdout + done.stderr
 
 
@@ -252,7 +261,6 @@ def test_export(settings: tuple[str, ...], tmp_path: Path) -> None:
         "values.yaml",
     }
     text = (tmp_path / "alerts" / "azure-monitor" / "rule-groups.json").read_text()
-    assert ('"severity": "P1"' in text, "AzureScheduledEventFreeze" in text) == (
-        bool(settings),
-        not settings,
-    )
+    has_settings = bool(settings)
+    assert ('"severity": "P1"' in text) is has_settings
+    assert ("AzureScheduledEventFreeze" in text) is not has_settings

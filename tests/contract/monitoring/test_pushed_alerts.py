@@ -16,6 +16,7 @@ from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, State
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from support.stories.story import play
 
+# Settings that change a severity, add a label, keep a label of targets, and disable an alert.
 CHANGED = {
     "severities.Reboot": "page",
     "labels.add": "owner=web\n",
@@ -23,6 +24,7 @@ CHANGED = {
     "alerts.disabled": "UnknownType\n",
 }
 KEPT = {"team": "blue"}
+"""The label of the targets that these settings keep."""
 
 
 def test_labels_are_those_of_the_rules(tmp_path: Path) -> None:
@@ -51,7 +53,8 @@ def test_labels_are_those_of_the_rules(tmp_path: Path) -> None:
                 alert = alert_of(life, kind, None, catalog, kept)
                 seen = f"azure_scheduled_events_event_seen_timestamp_seconds{_labels(shown)}"
                 series.append({"series": seen, "values": "0 15 30"})
-                alerts += [dict(alert.labels)] if alert else []
+                if alert:
+                    alerts.append(dict(alert.labels))
         samples = [
             {"labels": _labels({**each, "__name__": "ALERTS", "alertstate": "firing"}), "value": 1}
             for each in alerts

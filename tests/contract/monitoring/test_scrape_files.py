@@ -21,6 +21,7 @@ CHECKED_BY_DEBIAN = [name for name in DISCOVERIES if name != "kubernetes"]
 
 
 KEYS = {"azure": "azureSDConfigs", "file": "fileSDConfigs", "static": "staticConfigs"}
+"""The key of a ScrapeConfig under which each discovery stands."""
 
 
 def load(name: str) -> Any:
@@ -43,7 +44,7 @@ def test_prometheus_takes_it(name: str, tmp_path: Path) -> None:
 
 
 def test_discovery_in_kubernetes() -> None:
-    """The job of pods has what the others have."""
+    """The job of pods differs from the others only in its discovery and relabeling."""
     (pods,) = load("prometheus/prometheus-kubernetes-sd.yml")["scrape_configs"]
     (file,) = load("prometheus/prometheus-file-sd.yml")["scrape_configs"]
     assert pods.pop("kubernetes_sd_configs") == [{"role": "pod"}]
