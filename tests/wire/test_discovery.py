@@ -28,8 +28,8 @@ from support.servers.dhcp_server import (
 
 
 def test_the_address_that_the_dhcp_server_names_becomes_the_endpoint() -> None:
-    """A right answer gives the endpoint at the first try; our MAC is asked for, under an id of each
-    run's own.
+    """A right answer gives the endpoint at the first try. The request has our MAC, and each search
+    a transaction id of its own.
     """
     with DhcpServer(lambda request: [offer(request)]) as server:
         assert search(server) == "http://168.63.129.16"
@@ -59,7 +59,10 @@ def test_a_right_answer_counts_whatever_came_before_it(wrong: Callable[[bytes], 
     "reply", [silent, lambda request: [offer(request, xid=bytes(4))]], ids=["silent", "wrong"]
 )
 def test_no_answer_is_told_after_the_last_try(reply: Reply) -> None:
-    """If no try gets an answer to this request, the message reports it and says what to do."""
+    """If no try gets an answer to this request, the message reports it and says what to do.
+
+    The port in the message is that of the client: here 0, which means any.
+    """
     with DhcpServer(reply) as server, pytest.raises(ExporterError) as caught:
         search(server, answer_seconds=0.05, pauses=(0.0, 0.01, 0.01))
     assert (
@@ -84,18 +87,19 @@ def test_no_answer_is_told_after_the_last_try(reply: Reply) -> None:
 )
 def test_an_answer_that_names_no_address_ends_the_search(options: bytes, what: str) -> None:
     """A DHCP server without the option is named, and not asked until all tries are used up."""
+    tries = 20
     with (
         DhcpServer(lambda request: [offer(request, options)]) as server,
         pytest.raises(ExporterError) as caught,
     ):
-        search(server, answer_seconds=0.3, pauses=(0.0,) * 20)
+        search(server, answer_seconds=0.3, pauses=(0.0,) * tries)
     assert (
         str(caught.value)
         == f"--imds.endpoint discover: the answer of DHCP server 127.0.0.1 {what}: is this an Azure"
         " VM? Leave out --imds.endpoint discover, or give the address itself, such as"
         " --imds.endpoint http://168.63.129.16"
     )
-    assert len(server.requests) < 20
+    assert len(server.requests) < tries
 
 
 def test_the_pauses_between_tries_are_those_of_microsofts_sample() -> None:
@@ -172,7 +176,8 @@ def test_the_newest_lease_file_with_an_address_is_taken_and_nobody_is_asked(tmp_
     """
     lease_file(tmp_path / "a.leases", "10.0.0.1", 300)
     lease_file(tmp_path / "b.leases", "168.63.129.16", 200)
-    lease_file(tmp_path / "c.lease", "224.0.0.1", 100)
+    lease_file(tmp_path / "c.lease", "224.0.0.1", 100)  # a multicast address
+    # Newer ones that cannot be read: no text, a folder, a pipe and a link to nothing.
     (tmp_path / "d.lease").write_bytes(b"\xff\x00 no lease")
     (tmp_path / "e.lease").mkdir()
     os.mkfifo(tmp_path / "f.lease")

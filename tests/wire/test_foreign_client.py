@@ -53,10 +53,11 @@ def test_sample_of_the_documentation(tmp_path: Path) -> None:
                 eventually(lambda: len(simulator.requests) > polls + 1, "more polls")
             finally:
                 client.terminate()
+    # Both are approved by the client, at the address of vm_0; the Freeze of 5 s is of vm_1.
     assert sorted(approved(simulator)) == [("Freeze", "vm_0"), ("Reboot", "vm_0")]
     said = output.read_text()
     assert said.count("approved") == 2, said
-    assert "waits Freeze" in said
+    assert "waits Freeze" in said, "that of 30 s"
 
 
 def invoke_rest_method(address: str, body: bytes, headers: str) -> tuple[bytes, bytes]:

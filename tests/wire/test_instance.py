@@ -176,13 +176,13 @@ def test_captured_answer(body: Path, service: Service, start_exporter: Start) ->
     assert scrape.series("instance_info") == [(labels_of(body), 1)]
     host = json.loads(body.read_bytes())["compute"]["osProfile"]["computerName"]
     assert scrape.series("host_info") == [({"computer_name": host}, 1)]
-    own, same, *others = service.resources
-    assert scopes(scrape) == {own: "self", same: "self", others[0]: "peer", others[1]: "peer"}
+    own, in_capitals, of_host, longer = service.resources
+    assert scopes(scrape) == {own: "self", in_capitals: "self", of_host: "peer", longer: "peer"}
     assert scrape.value("started", event_type="Reboot", scope="self") == 2
     assert scrape.total("started", event_type="Reboot", scope="unknown") == 0
     # The name was known before the first document, so no transition was counted with another scope.
     assert scrape.transitions(scope="unknown") == {}
-    assert service.asked == 1
+    assert service.asked == 1, "a name that is known is not asked for again"
 
 
 def test_learnt_in_the_background(service: Service, start_exporter: Start) -> None:

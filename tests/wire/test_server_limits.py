@@ -79,8 +79,8 @@ def waiting(running: Running, stack: ExitStack, number: int) -> list[socket.sock
 
 
 def test_the_longest_idle_makes_room() -> None:
-    """At the limit, the connection that is idle for longest is closed, and one that is being
-    answered is kept.
+    """At the limit, a new connection closes the one that is idle for longest, and none that is
+    being answered.
     """
     with serving(limits=Limits(connections=4)) as running, ExitStack() as stack:
         reader = stack.enter_context(running.connect(receive_buffer=4096))
@@ -88,12 +88,12 @@ def test_the_longest_idle_makes_room() -> None:
         eventually(
             lambda: any(one.is_busy for one in running.server.connections), "the answer to begin"
         )
-        oldest, second, third = waiting(running, stack, 3)
-        oldest.sendall(request())
-        assert read_answer(oldest) == PAGE
+        first, second, third = waiting(running, stack, 3)
+        first.sendall(request())
+        assert read_answer(first) == PAGE
         assert running.get()[0] == 200
-        assert read_all(second) == b""
-        for client in (oldest, third):
+        assert read_all(second) == b"", "closed: the first one had a request after it came"
+        for client in (first, third):
             client.sendall(request())
             assert read_answer(client) == PAGE
         assert read_all(reader).endswith(HUGE)
@@ -106,7 +106,7 @@ def test_the_longest_idle_makes_room() -> None:
 def test_clients_that_never_read_make_room() -> None:
     """When every connection is being answered and none reads, a new client is served."""
     with serving(limits=Limits(connections=4)) as running, ExitStack() as stack:
-        for _ in range(8):
+        for _ in range(8):  # twice as many as are kept
             client = stack.enter_context(running.connect(receive_buffer=4096))
             client.sendall(request("/huge"))
         assert running.get()[:2] == (200, PAGE)

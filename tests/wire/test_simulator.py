@@ -73,19 +73,15 @@ def test_guest_proxy_agent(status: int) -> None:
     One from before is not redirected: it still reaches the metadata service.
     """
     with Simulator("live-migration", speed=1) as running, connection(running.url) as before:
-        path = EVENTS
-        for _ in range(2):
-            before.request("GET", path, headers={"Metadata": "true"})
-            answer = before.getresponse()
-            assert (answer.status, bool(answer.read())) == (200, True)
-            running.inject(f"agent-{status}")
+        assert_answers(before, 200)
+        running.inject(f"agent-{status}")
+        assert_answers(before, 200)
         with connection(running.url) as after:
-            after.request("GET", path, headers={"Metadata": "true"})
+            after.request("GET", EVENTS, headers={"Metadata": "true"})
             answer = after.getresponse()
             assert (answer.status, answer.read(), answer.will_close) == (status, b"", True)
-            assert {name.lower() for name in answer.headers} == {
-                *("connection", "content-length", "date")
-            }
+            headers = {name.lower() for name in answer.headers}
+            assert headers == {"connection", "content-length", "date"}
         running.heal()
         assert ask(running.url)[0] == 200
 
@@ -110,7 +106,7 @@ def test_guest_proxy_agent_changes_its_mode() -> None:
 
 
 def assert_answers(opened: http.client.HTTPConnection, status: int) -> None:
-    """The next request over this connection gets ``status``."""
+    """The next request over this connection gets ``status``; only a 200 has a body."""
     opened.request("GET", EVENTS, headers={"Metadata": "true"})
     answer = opened.getresponse()
     assert (answer.status, bool(answer.read())) == (status, status == 200)
@@ -119,12 +115,10 @@ def assert_answers(opened: http.client.HTTPConnection, status: int) -> None:
 def test_unsigned_requests() -> None:
     """Once the agent's key is in use, the metadata service refuses what bypasses the agent."""
     with Simulator("live-migration", speed=1) as running, connection(running.url) as before:
-        for status in (200, 401):
-            before.request("GET", EVENTS, headers={"Metadata": "true"})
-            answer = before.getresponse()
-            answer.read()
-            assert answer.status == status
-            running.inject("agent-401")
+        assert_answers(before, 200)
+        running.inject("agent-401")
+        before.request("GET", EVENTS, headers={"Metadata": "true"})
+        assert before.getresponse().status == 401
 
 
 def test_playing_ends_a_document_placed_by_hand() -> None:
@@ -155,16 +149,16 @@ def test_scenario_runs_and_is_recorded() -> None:
 
 
 def test_document_placed_by_hand_and_exact_bytes(simulator: Simulator) -> None:
-    """A test can place events, which grow the incarnation, or serve any bytes at all."""
-    assert (
-        simulator.set_document([{"EventId": "A", "EventType": "Meteor", "DurationInSeconds": 5}])
-        == 2
-    )
+    """A test can place events, which raises the incarnation by one, or serve any bytes at all."""
+    placed = {"EventId": "A", "EventType": "Meteor", "DurationInSeconds": 5}
+    assert simulator.set_document([placed]) == 2
+    # This api-version has no DurationInSeconds.
     older = EVENTS.replace("2020-07-01", "2017-08-01")
     expected = {"DocumentIncarnation": 2, "Events": [{"EventId": "A", "EventType": "Meteor"}]}
     assert json.loads(ask(simulator.url, older)[1]) == expected
     simulator.serve_body(b"\x00not JSON\xff")
     assert ask(simulator.url) == (200, b"\x00not JSON\xff")
+    # Neither the bytes nor the placed events any more: the document of the scenario.
     simulator.serve_body(None)
     assert simulator.set_document(None) == 3
     assert json.loads(ask(simulator.url)[1]) == {"DocumentIncarnation": 3, "Events": []}
@@ -231,7 +225,7 @@ def test_control_over_http(simulator: Simulator) -> None:
     assert ask(simulator.url) == (200, BODY)
     order = {"scenario": ["host-failure", "spot-preempt"], "speed": 5000}
     assert control(simulator.url, "play", order) == {"playing": order["scenario"], "speed": 5000}
-    wait_for(lambda: len(simulator.record) == 6)
+    wait_for(lambda: len(simulator.record) == 3 + 3)  # steps of both scenarios
     record = control(simulator.url, "record")["record"]
     assert [each["what"] for each in record] == ["announced", "started", "completed"] * 2
     first, *_ = record

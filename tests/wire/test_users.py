@@ -19,7 +19,7 @@ REALM = 'Basic realm="azure-scheduled-events-exporter", charset="UTF-8"'
 
 
 def hashed(password: bytes, cost: int = 4, prefix: str = "2b") -> str:
-    """Return a hash as htpasswd makes it."""
+    """Return a hash as htpasswd makes it; each further ``cost`` takes twice as long to check."""
     return bcrypt.hashpw(password, bcrypt.gensalt(cost)).decode().replace("$2b$", f"${prefix}$")
 
 
@@ -45,7 +45,7 @@ def test_password(guarded: Guarded) -> None:
         f"basic_auth_users: {{alice: {hashed(b'secret')}, bob: {hashed(b'hidden', 5)}}}"
     ) as running:
         for user, password in (("alice", "secret"), ("bob", "hidden")):
-            for _ in range(2):
+            for _ in range(2):  # checked, and remembered
                 assert running.get(Authorization=basic(user, password))[:2] == (200, PAGE)
         wrong = (
             ("alice", "hidden"),
@@ -126,7 +126,9 @@ def test_guessing_stops_no_scrape(guarded: Guarded) -> None:
     with guarded(
         f"basic_auth_users: {{alice: {hashed(b'secret', 7)}, bob: {hashed(b'hidden', 7)}}}"
     ) as running:
-        alice, end, codes = basic("alice", "secret"), threading.Event(), set[int]()
+        alice = basic("alice", "secret")
+        end = threading.Event()
+        codes: set[int] = set()
         assert running.get(Authorization=alice)[0] == 200
 
         def guess(number: int) -> None:
@@ -138,7 +140,7 @@ def test_guessing_stops_no_scrape(guarded: Guarded) -> None:
         with ThreadPoolExecutor(20) as pool:
             guesses = [pool.submit(guess, number) for number in range(20)]
             try:
-                eventually(lambda: codes == {401, 429}, "too many checks")
+                eventually(lambda: codes == {401, 429}, "guesses are refused without a check")
                 for _ in range(5):
                     assert running.get(Authorization=alice)[0] == 200
                 with running.connect(source="127.0.0.2") as client:
@@ -173,17 +175,18 @@ def test_many_scrapers_with_one_password(guarded: Guarded) -> None:
 
 
 def test_users_change(guarded: Guarded, tmp_path: Path) -> None:
-    """A verified user that stays is not checked again; one that is removed or gets a new password
-    is refused.
+    """A verified user that stays has access all the time; one that is removed or gets a new
+    password is refused.
     """
     same = f"alice: {hashed(b'secret', 9)}"
     with guarded(
         f"basic_auth_users: {{{same}, bob: {hashed(b'hidden')}, carol: {hashed(b'c')}}}"
     ) as running:
         pairs = [basic("alice", "secret"), basic("bob", "hidden"), basic("carol", "c")]
+        *_, carol = pairs
         assert [running.get(Authorization=each)[0] for each in pairs] == [200, 200, 200]
         (tmp_path / "web.yml").write_text(f"basic_auth_users: {{{same}, bob: {hashed(b'new')}}}\n")
-        eventually(lambda: running.get(Authorization=pairs[2])[0] == 401, "the end of carol")
+        eventually(lambda: running.get(Authorization=carol)[0] == 401, "carol is refused")
         assert [running.get(Authorization=each)[0] for each in pairs] == [200, 401, 401]
         assert running.get(Authorization=basic("bob", "new"))[0] == 200
 

@@ -31,6 +31,7 @@ from support.events.follower import event
 from support.programs import PATIENCE, Exporter, environment, fetch
 
 NOBODY = 65534
+"""The uid and gid of the account ``nobody``."""
 
 
 @pytest.fixture
@@ -63,6 +64,7 @@ def test_beside_a_running_exporter(
         == 1
     )
     assert scrape.value("approval_requests_total", outcome="accepted") == 1
+    # Two of the group's three events are of this VM.
     assert scrape.transitions(scope="self") == {"detected": 2, "approved": 1}
     (line,) = exporter.lines('msg="approval accepted"')
     assert (
@@ -91,7 +93,8 @@ def test_all_mine(
     assert (again.returncode, again.stderr) == (0, "")
     ids = event_ids(simulator)
     already = {f"{ids[kind]}: it is approved already, by operator" for kind in ("Freeze", "Reboot")}
-    assert set(again.stdout.splitlines()[-2:]) == already
+    last_two_lines = set(again.stdout.splitlines()[-2:])
+    assert last_two_lines == already
     assert SHOWN not in again.stdout
     done = approve(simulator.url, state, event_ids(simulator)["Redeploy"], "--yes")
     assert done.returncode == 0
@@ -141,9 +144,11 @@ def test_without_an_exporter(
 
 def test_question(simulator: Simulator, state: Path) -> None:
     """On a terminal, ``--all-mine`` asks; anything but a yes, and the end of input, is a no."""
-    for typed, status in ((b"\x04", 1), (b"n\n", 1), (b"YES\n", 0)):
-        returned, said = on_terminal(simulator.url, state, typed)
-        assert (returned, bool(approved(simulator))) == (status, status == 0), said
+    end_of_input = b"\x04"
+    for typed, is_yes in ((end_of_input, False), (b"n\n", False), (b"YES\n", True)):
+        status, said = on_terminal(simulator.url, state, typed)
+        assert status == (0 if is_yes else 1), said
+        assert bool(approved(simulator)) is is_yes, said
         assert b"Traceback" not in said
         assert b"\nNotBefore: " in said, "a table is wider than 80 columns"
         a_second_later(simulator)
@@ -161,7 +166,7 @@ def test_deletions_are_named(simulator: Simulator, state: Path) -> None:
         ]
     )
     done = approve(simulator.url, state, "A", "B", "C")
-    assert done.returncode == 2, done
+    assert done.returncode == 2, "nobody can be asked"
     assert done.stdout.splitlines()[-2:] == [
         f"{SHOWN}vmss_0, vmss_1\\n, vmss_2",
         f"{FINAL}vmss_0 (Preempt), vmss_0 (Terminate), vmss_1\\n (Terminate)",
@@ -203,7 +208,10 @@ def test_usage(state: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_already_begun(state: Path, start_exporter: Callable[..., Exporter]) -> None:
-    """An event that has started needs no request: success, and the result says so."""
+    """An event that has started needs no request: success, and the result says so.
+
+    In this group, events start as soon as they are approved.
+    """
     with Simulator(group(approval_delay=0)) as simulator:
         exporter = start(start_exporter, simulator.url, state)
         ids = event_ids(simulator)
@@ -224,8 +232,8 @@ def test_needs_write_access(simulator: Simulator, tmp_path_factory: pytest.TempP
         pytest.fail("this test needs root, to be somebody else for a moment")
     state = tmp_path_factory.mktemp("owned") / "state"
     state.mkdir(mode=0o700)
-    # An interpreter that has become somebody else, since not every folder on the way to the command
-    # is open to all.
+    # An interpreter that has become somebody else after it has imported everything, since not every
+    # folder on the way to the command and its modules is open to all.
     code = (
         "import encodings.ascii, encodings.idna, encodings.latin_1, os, sys; from"
         " azure_scheduled_events_exporter.commands import approve, cli, events; from"
@@ -267,7 +275,7 @@ def test_root_follows_no_link(simulator: Simulator, tmp_path: Path) -> None:
     folder.mkdir(mode=0o700)
     for name in ("journal.sqlite", "journal.sqlite.documents", "journal.sqlite.lock"):
         (folder / name).symlink_to(target / name)
-    os.chown(folder, 65534, 65534)
+    os.chown(folder, NOBODY, NOBODY)
     approve(simulator.url, folder, event_ids(simulator)["Reboot"], "--yes")
     assert list(target.iterdir()) == []
     assert approved(simulator) == []

@@ -119,9 +119,10 @@ def test_info_reaches_nobody(team: tuple[Alertmanager, Receiver], tmp_path: Path
     """A drill of an event with severity info prints that nobody was notified, and why."""
     values = tmp_path / "values.yaml"
     values.write_text("severities: {WithoutNotice: info}\n")
+    alertmanager, receiver = team
     with pytest.raises(ExporterError, match="severity info notifies nobody"):
-        run("--alertmanager", team[0].url, "--timeout", "2s", "--alerts.values", str(values))
-    assert team[1].notifications == []
+        run("--alertmanager", alertmanager.url, "--timeout", "2s", "--alerts.values", str(values))
+    assert receiver.notifications == []
 
 
 @pytest.fixture
@@ -155,7 +156,9 @@ def test_words_of_a_company(
 
 
 def test_advice_repeats_the_files(tmp_path: Path) -> None:
-    """Doctor is to be run with the files that the drill had."""
+    """A drill that fails advises to run ``doctor`` with the Alertmanager and the files that the
+    drill had.
+    """
     values = tmp_path / "the values.yaml"
     values.write_text("severities: {critical: sev1}\n")
     with Receiver() as receiver:
@@ -230,7 +233,9 @@ def test_credentials(flags: tuple[str, ...], tmp_path: Path) -> None:
     ],
 )
 def test_impossible_flags(flags: tuple[str, ...], said: str) -> None:
-    """What cannot be is refused before anything is sent, by the name of the flag."""
+    """A flag that is wrong, or does not go with another one, is refused by its name before anything
+    is sent.
+    """
     with Peer() as peer:
         with pytest.raises(UsageError, match=re.escape(said)):
             run("--alertmanager", peer.url, *flags)
@@ -260,25 +265,27 @@ def test_a_stopped_drill_resolves_its_alert(
     """A drill that gets SIGTERM while it waits for the notification resolves its alert before it
     ends.
     """
+    alertmanager, _ = team
     drill = start_drill(
-        "--alertmanager", team[0].url, *way, "--scenario", "spot-preempt", "--timeout", "10m"
+        "--alertmanager", alertmanager.url, *way, "--scenario", "spot-preempt", "--timeout", "10m"
     )
     drill.wait_for_line("Alertmanager has the alert")
     assert drill.terminate() == 128 + signal.SIGTERM
-    assert team[0].alerts() == []
+    assert alertmanager.alerts() == []
 
 
 def test_posted_is_what_is_pushed(
     tmp_path: Path, team: tuple[Alertmanager, Receiver], start_drill: Callable[..., Program]
 ) -> None:
     """Routes of the team treat a posted drill as the real alert: it has the labels of the pushed
-    one, and drill.
+    one, and the label ``drill``. Each has an event of its own.
     """
+    alertmanager, _ = team
     file = tmp_path / "values.yaml"
     file.write_text("severities: {Preempt: critical}\nlabels.add: {owner: web}\n")
     flags = (
         "--alertmanager",
-        team[0].url,
+        alertmanager.url,
         "--scenario",
         "spot-preempt",
         "--alerts.values",
@@ -287,7 +294,7 @@ def test_posted_is_what_is_pushed(
     )
     for way in ((), ("--push",)):
         assert start_drill(*flags, *way).process.wait(60) == 0
-    alertmanager, _ = team
+    # The one with the label comes first.
     posted, pushed = sorted(alertmanager.alerts(), key=lambda alert: "drill" not in alert["labels"])
     assert {**posted["labels"], "event_id": ""} == {
         **pushed["labels"],

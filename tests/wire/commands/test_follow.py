@@ -2,6 +2,7 @@
 and restarts.
 """
 
+import itertools
 import json
 import re
 import sqlite3
@@ -35,11 +36,11 @@ def simulator() -> Iterator[Simulator]:
 def follow(simulator: Simulator, state: Path, tmp_path: Path) -> Iterator[Callable[..., Follower]]:
     """Start followers, ``follow(*flags)``, that end with the test."""
     with ExitStack() as stack:
-        count = iter(range(10))
+        numbers = itertools.count()
 
         def start(*flags: str) -> Follower:
             return stack.enter_context(
-                Follower(simulator.url, state, tmp_path / f"follower-{next(count)}", *flags)
+                Follower(simulator.url, state, tmp_path / f"follower-{next(numbers)}", *flags)
             )
 
         yield start
@@ -110,7 +111,7 @@ def test_every_transition(
     simulator.set_document([event("OLD")])
     eventually(lambda: len(follower.printed) == 5, "the end")
     lines = follower.printed
-    assert [line["seq"] for line in lines] == list(range(2, 7))
+    assert [line["seq"] for line in lines] == [2, 3, 4, 5, 6], "1 is the old event's"
     last = lines[-1]
     assert last["transition"] == last["outcome"] == "completed"
     assert last["scope"] == "self"
@@ -227,7 +228,9 @@ def test_a_damaged_transition(
 def test_ends_quietly(
     simulator: Simulator, run: Callable[..., Exporter], follow: Callable[..., Follower]
 ) -> None:
-    """A follower says where it begins, and ends in silence, on SIGTERM and with its reader."""
+    """A follower says where it begins, and ends without a further word, on SIGTERM and when its
+    reader has ended.
+    """
     run()
     follower = follow()
     settled(follower)

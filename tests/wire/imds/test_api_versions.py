@@ -2,6 +2,7 @@
 
 import json
 import socket
+import threading
 
 import pytest
 
@@ -49,18 +50,21 @@ def asked(peer: Peer) -> list[str]:
     ("versions", "refusal", "found"),
     [
         (("2020-07-01",), NOT_FOUND, "2020-07-01"),
+        # Of the versions that the refusal offers, IMDS knows none for this path.
         (("2020-07-01",), bad_request("2021-02-01", "2020-09-01", "2019-01-01"), "2020-07-01"),
         (("2020-07-01", "2024-07-09"), NOT_FOUND, "2024-07-09"),
+        # It offers one that is newer than those that are documented today.
         (
             ("2020-07-01", "2024-07-09", "2027-01-15"),
             bad_request("2024-07-09", "2027-01-15"),
             "2027-01-15",
         ),
+        # What it offers are no versions.
         (("2020-07-01",), bad_request("latest", "../x"), "2020-07-01"),
     ],
 )
 def test_auto(versions: tuple[str, ...], refusal: bytes, found: str, serve: Serve) -> None:
-    """``auto`` finds the newest version that this IMDS answers, once."""
+    """``auto`` finds the newest version that this IMDS answers; later requests use it at once."""
     peer = knows(serve, *versions, refusal=refusal)
     client = client_of(peer.url, "auto")
     assert client.scheduled_events(LONG) == BODY
@@ -79,18 +83,21 @@ def test_auto_where_no_version_matters(serve: Serve) -> None:
 
 
 def test_auto_while_the_service_moves(serve: Serve) -> None:
-    """An IMDS that refuses every version is asked again from the newest one on."""
-    versions: list[str] = []
-    peer = serve(lambda connection, _: connection.sendall(answer() if versions else NOT_FOUND))
+    """An IMDS that has refused every version is asked again from the newest one on."""
+    refuses = threading.Event()
+    refuses.set()
+    peer = serve(
+        lambda connection, _: connection.sendall(NOT_FOUND if refuses.is_set() else answer())
+    )
     client = client_of(peer.url, "auto")
     assert "answered 404" in str(failure(client))
-    versions.append("all")
+    refuses.clear()
     assert client.scheduled_events(LONG) == BODY
     assert asked(peer)[-1] == "2024-07-09"
 
 
 @pytest.mark.parametrize("version", ["2024-07-09", "2017-12-01"])
-def test_any_date(version: str, serve: Serve) -> None:
+def test_a_version_that_is_set(version: str, serve: Serve) -> None:
     """Any version may be set, and only this one is asked."""
     peer = knows(serve, version)
     assert client_of(peer.url, version).scheduled_events(LONG) == BODY

@@ -46,11 +46,11 @@ class TestBodies:
         )
         client = client_of(peer.url)
         assert [client.scheduled_events(LONG) for _ in range(2)] == [BODY] * 2
-        assert peer.connections == 1
+        assert peer.connections == 1, "the end of the answer was read, so the connection is kept"
 
     def test_of_exactly_one_mebibyte(self, serve: Serve) -> None:
         """A body of 1 MiB is read, one byte more is refused."""
-        size = MIB
+        size = MIB  # of the next answer
         peer = serve(lambda connection, _: connection.sendall(answer(b" " * size)))
         client = client_of(peer.url)
         body = client.scheduled_events(LONG)
@@ -63,8 +63,8 @@ class TestBodies:
 
     @pytest.mark.parametrize("coding", ["gzip", "deflate", "gzip, gzip"])
     def test_compressed_bomb(self, coding: str, serve: Serve) -> None:
-        """A small body that unpacks to 64 MiB is refused and costs little memory, although gzip was
-        not requested.
+        """A small body that unpacks to 64 MiB is refused and costs little memory. The client never
+        requests compression, but a server may compress all the same.
         """
         bomb = large()
         if coding == "deflate":

@@ -42,15 +42,15 @@ class TestDeadline:
             connection.sendall(whole[:dripping])
             for byte in whole[dripping:]:
                 connection.sendall(bytes((byte,)))
-                if self_ending.wait(0.1):
+                if over.wait(0.1):
                     return
 
-        self_ending = threading.Event()
+        over = threading.Event()
         peer = serve(talk)
         began = time.monotonic()
         error = failure(client_of(peer.url), SHORT)
         took = time.monotonic() - began
-        self_ending.set()
+        over.set()
         assert error.outcome is Outcome.TIMEOUT
         assert str(error) == f"no whole answer from {peer.url} within 0.5 s"
         assert SHORT <= took < SHORT + SLACK
@@ -61,7 +61,8 @@ class TestDeadline:
         """
         with ExitStack() as stack:
             server = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
-            # Linux queues one more connection than the backlog, and then ignores new ones.
+            # Linux queues one more connection than the backlog, and then ignores new ones: more
+            # than enough connections come first.
             for _ in range(4):
                 waiting = stack.enter_context(socket.socket())
                 waiting.settimeout(0)  # does not wait

@@ -72,7 +72,7 @@ class TestRequest:
     @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
     def test_redirect(self, status: int, serve: Serve) -> None:
         """A redirect is an error: it is not followed, and its 200 MiB are not read."""
-        sent = 0
+        sent = 0  # MiB
 
         def talk(connection: socket.socket, _: bytes) -> None:
             nonlocal sent
@@ -92,7 +92,7 @@ class TestRequest:
         assert "redirect" in str(error)
         assert_one_line(str(error))
         assert elsewhere.connections == 0
-        assert sent < 30, "MiB that the buffers of two sockets take, although nobody reads"
+        assert sent < 30, "the buffers of two sockets take some, although nobody reads"
 
     def test_keep_alive(self, serve: Serve) -> None:
         """Twenty polls use one TCP connection."""
@@ -139,25 +139,28 @@ class TestClosingServer:
 
     @staticmethod
     def _closing(said: bytes, serve: Serve) -> Peer:
-        """Start a server that ends its first connection after one answer and the bytes ``said``."""
-        seen: set[int] = set()
+        """Start a server that ends its first connection after one answer and the bytes ``said``.
+
+        It answers every request on later connections.
+        """
+        answered: list[socket.socket] = []
 
         def talk(connection: socket.socket, _: bytes) -> None:
-            if id(connection) in seen and len(seen) == 1:
+            if answered == [connection]:  # the second request on the first connection
                 connection.sendall(said)
                 connection.shutdown(socket.SHUT_RDWR)
                 return
-            seen.add(id(connection))
+            answered.append(connection)
             connection.sendall(answer())
 
         return serve(talk)
 
     def test_asks_again(self, serve: Serve) -> None:
-        """It is sent once more, over a new connection."""
+        """A request that got no byte of an answer is sent once more, over a new connection."""
         peer = self._closing(b"", serve)
         client = client_of(peer.url)
         assert [client.scheduled_events(LONG) for _ in range(2)] == [BODY, BODY]
-        assert len(peer.requests) == 3
+        assert len(peer.requests) == 3, "the second one twice"
         assert peer.connections == 2
 
     def test_answer_that_has_begun(self, serve: Serve) -> None:

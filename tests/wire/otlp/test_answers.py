@@ -58,7 +58,7 @@ class TestAnswers:
 
     @pytest.mark.parametrize("count", [b"1", b'"1"'], ids=["number", "text"])
     def test_partial_success_in_json(self, count: bytes, collector: Collector) -> None:
-        """This holds for answers in JSON too, whose 64-bit numbers may be texts."""
+        """Rejected spans count as failed in JSON too, whose 64-bit numbers may be texts."""
         collector.answer(
             Reply(body=b'{"partialSuccess":{"rejectedSpans":%b,"errorMessage":"no room"}}' % count)
         )
@@ -126,13 +126,14 @@ class TestAnswers:
     def test_retry_after(self, form: str, collector: Collector) -> None:
         """A collector is left alone for as long as it asks, in seconds or until a date."""
         date = int(time.time()) + 4
-        asked = "3" if form == "seconds" else formatdate(date, usegmt=True)
+        seconds = 3
+        asked = f"{seconds}" if form == "seconds" else formatdate(date, usegmt=True)
         collector.answer(Reply(429, {"Retry-After": asked}), ACCEPT)
         with delivering(OtlpSender(collector.url)) as (journal, delivery):
             add(journal, delivery, ROOT)
             eventually(lambda: delivery.exported == 1, "exported")
         first, second = collector.received
-        earliest = first.at + 3 if form == "seconds" else date
+        earliest = first.at + seconds if form == "seconds" else date
         assert second.at > earliest - 0.5  # two clocks measure it
 
     @pytest.mark.parametrize(
@@ -155,5 +156,6 @@ class TestAnswers:
         collector.answer(reply)
         began = time.monotonic()
         result = OtlpSender(collector.url, longest=longest).send([ROOT], IDENTITY, None)
-        assert time.monotonic() - began < 8, "0.5 s or 1 s on a machine that is not busy"
+        took = time.monotonic() - began
+        assert took < 8, "0.5 s or 1 s on a machine that is not busy"
         assert (result.is_final, result.reason) == (False, "no answer in time")

@@ -16,8 +16,9 @@ def _authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
     authority = Authority(tmp_path_factory.mktemp("tls"))
     authority.server()
     authority.server("renewed")
-    authority.ending("soon", time.time() + 6 * 86400)
-    authority.ending("later", time.time() + 8 * 86400)
+    day = 86400
+    authority.ending("soon", time.time() + 6 * day)  # within the week in which it is warned of
+    authority.ending("later", time.time() + 8 * day)
     authority.ending("expired", time.time() - 60)
     authority.client()
     authority.client("another")

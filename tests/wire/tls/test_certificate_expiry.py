@@ -47,12 +47,13 @@ class TestEndOfCertificate:
             assert said(running, logging.WARNING) == [SOON]
 
     def test_at_reload(self, file: Path) -> None:
-        """Each is warned of once when it comes, however often the file changes, and one that is
-        renewed no more.
+        """A certificate is warned of once when it comes, however often the file changes. After it
+        is renewed, there are no more warnings.
         """
         with encrypted(file) as running:
 
             def reread(times: int) -> bool:
+                """Return whether the configuration was read again so many times."""
                 return said(running, logging.INFO).count("web configuration reloaded") == times
 
             install(file, "soon")

@@ -51,7 +51,8 @@ def test_handshakes_count(file: Path, authority: Authority) -> None:
     with encrypted(file, Limits(connections=4)) as running, ExitStack() as stack:
         silent = [stack.enter_context(running.connect()) for _ in range(10)]
         assert ask(running, trusting(authority)) == 200
-        for waiting in silent[:5]:
+        surely_closed = silent[:5]  # of 11 connections, at most 4 are left
+        for waiting in surely_closed:
             assert read_all(waiting) == b""
 
 

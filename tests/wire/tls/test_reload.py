@@ -66,7 +66,8 @@ class TestChange:
             for client in (served, fresh):
                 client.sendall(request())
                 answer = read_all(client)
-                assert (answer.endswith(PAGE), header(answer, "connection")) == (True, "close")
+                assert answer.endswith(PAGE)
+                assert header(answer, "connection") == "close"
             assert said(running, logging.ERROR) == []
 
     def test_under_load(self, file: Path, authority: Authority) -> None:
@@ -101,10 +102,11 @@ class TestChange:
             scrapes = [pool.submit(work) for work in (scrape, scrape_on_one_connection) * 2]
             try:
                 for number in range(1, 7):
-                    install(file, ("server", "renewed")[number % 2])
-                    replace(file, PLAIN + users % hashes[number % 2])
-                    # The first line is that of the start. A change that is taken back before a look
-                    # would not be seen.
+                    is_odd = number % 2
+                    install(file, "renewed" if is_odd else "server")
+                    replace(file, PLAIN + users % hashes[is_odd])
+                    # A line for the start and one for each change: a change that is taken back
+                    # before the server looks would not be seen.
                     eventually(lambda: len(said(running, logging.INFO)) > number, "the change")  # noqa: B023 - at once
             finally:
                 end.set()
@@ -229,6 +231,7 @@ class TestChange:
             eventually(lambda: let_in(running, context), "nobody asked under TLS")
             replace(file, nothing)
             eventually(lambda: let_in(running, None), "plain again")
+            # Nothing, users, both, TLS, nothing.
             tls_and_users = [(False, 0), (False, 1), (True, 1), (True, 0), (False, 0)]
             eventually(lambda: logged(running) == tls_and_users, "the log")
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from azure_scheduled_events_exporter.commands.hook.plan import MOST_AT_ONCE
 from azure_scheduled_events_exporter.simulator import Simulator
 from support.events.gate import Gate, Way
 from support.events.hooked_vm import Start, approvals, event, lines, outcomes, polls
@@ -25,12 +26,14 @@ def test_prepares_and_recovers_beside_an_exporter(
     hook("--approve", "own", script=f'echo "$EVENT_OUTCOME" >"{tmp_path}/outcome"')
     imds.set_document([event()])
     eventually(lambda: approvals(imds), "an approval after the preparation")
+    # The argument, and the variables that SCRIPT of `hooked_vm` writes behind it.
     assert (tmp_path / "vm_0.log").read_text() == "prepare A Reboot announced prepare vm_0 vm_0\n"
     imds.set_document([])
     eventually(lambda: lines(tmp_path) == ["prepare A", "recover A"], "the recovery")
     count = "hook_runs_total"
     exporter.shows("both runs", lambda scrape: scrape.total(count, outcome="ok") == 2)
-    assert exporter.scrape().total("hook_seconds_left_count", event_type="Reboot") == 1
+    left = exporter.scrape().total("hook_seconds_left_count", event_type="Reboot")
+    assert left == 1, "the preparation's; a recovery has no time limit"
     assert outcomes(tmp_path) == [("prepare", "ok"), ("recover", "ok")]
     assert (tmp_path / "outcome").read_text() == "cancelled\n"
 
@@ -89,7 +92,7 @@ def test_what_is_not_approved(
     )
     started.wait_for_line(line)
     assert not approvals(imds)
-    group = int((tmp_path / "pid").read_text())
+    group = int((tmp_path / "pid").read_text())  # a script leads a process group of its own
     assert not [each for each in psutil.process_iter() if _is_of(each, group)]
 
 
@@ -122,9 +125,12 @@ def test_two_events_at_once(imds: Simulator, hook: Start, tmp_path: Path) -> Non
     imds.set_document([event("C", EventStatus="Advisory"), event("A"), event("B")])
     eventually(lambda: sorted(lines(tmp_path)) == ["prepare A", "prepare B"], "both preparations")
     imds.set_document([event("B")])
+    asked = polls(imds)
+    eventually(lambda: polls(imds) > asked + 1, "a document with B alone was read")
+    assert len(lines(tmp_path)) == 2, "no recovery yet"
     imds.set_document([])
     eventually(lambda: len(lines(tmp_path)) == 3, "the recovery")
-    assert lines(tmp_path)[2].startswith("recover")
+    assert lines(tmp_path)[-1].startswith("recover")
     started.wait_for_line("does not prepare for this event.*event_id=C .*its kind advisory is not")
     assert not approvals(imds)
 
@@ -142,7 +148,7 @@ def test_an_approval_counts_as_the_hook_s(imds: Simulator, exporter: Exporter, h
     """The exporter counts, logs and keeps who approved: the hook, with the name of its script."""
     hook("--approve", "own").wait_for_line("name is known")
     imds.set_document([event()])
-    exporter.shows("it", lambda scrape: scrape.total("event_approved") == 1)
+    exporter.shows("the approval", lambda scrape: scrape.total("event_approved") == 1)
     count = exporter.scrape().value("approval_latency_seconds_count", approved_by="hook")
     assert count == 1
     (line,) = exporter.lines('msg="approval accepted"')
@@ -153,13 +159,14 @@ def test_many_events(imds: Simulator, hook: Start, tmp_path: Path) -> None:
     """At most ten scripts run at once; the others begin when these have ended."""
     wait = f'while [ ! -e "{tmp_path}/go" ]; do sleep 0.05; done'
     hook(script=wait)
-    imds.set_document([event(f"E{number}") for number in range(12)])
-    eventually(lambda: len(lines(tmp_path)) == 10, "ten scripts")
+    events = MOST_AT_ONCE + 2
+    imds.set_document([event(f"E{number}") for number in range(events)])
+    eventually(lambda: len(lines(tmp_path)) == MOST_AT_ONCE, "ten scripts")
     asked = polls(imds)
     eventually(lambda: polls(imds) > asked + 3, "more documents")
-    assert len(lines(tmp_path)) == 10
+    assert len(lines(tmp_path)) == MOST_AT_ONCE
     (tmp_path / "go").touch()
-    eventually(lambda: len(lines(tmp_path)) == 12, "the others")
+    eventually(lambda: len(lines(tmp_path)) == events, "the others")
 
 
 def test_its_approval_ends_with_it(imds: Simulator, hook: Start) -> None:

@@ -13,11 +13,15 @@ from support.events.hooked_vm import SCRIPT, Start, event, lines, outcomes, poll
 from support.programs import COMMAND, Exporter, Program, environment, eventually
 from trials.clock import WallClock
 
+NOBODY = 65534
+"""The uid and gid of the account ``nobody``."""
+
 
 def test_killed_in_the_middle(imds: Simulator, hook: Start, tmp_path: Path) -> None:
     """A hook that is killed starts again: what it left ends, the script runs again, and recovers
     after a reboot.
     """
+    # Each script hangs until the named file exists.
     first = hook(script=f'[ -e "{tmp_path}/second" ] || exec sleep 60')
     imds.set_document([event()])
     eventually(lambda: lines(tmp_path) == ["prepare A"], "the first run")
@@ -34,12 +38,13 @@ def test_killed_in_the_middle(imds: Simulator, hook: Start, tmp_path: Path) -> N
     folder = tmp_path / "vm_0"
     stored = json.loads(state_file(folder, "default").read_text())["unsent"]
     runs = [json.loads(text) for text in stored]
+    # The second start of the script continued the run of the first one.
     assert [run["outcome"] for run in runs if run["phase"] == "prepare"] == ["failed"]
 
 
 def test_prepares_without_a_journal(imds: Simulator, hook: Start, tmp_path: Path) -> None:
-    """Neither a disk that fails nor an entry that cannot be read keeps another event from the
-    script.
+    """Neither a journal that cannot be made, here below a file, nor an entry of IMDS that cannot be
+    read keeps another event from the script.
     """
     (tmp_path / "file").touch()
     imds.serve_body(json.dumps({"DocumentIncarnation": 1, "Events": [{}, event()]}).encode())
@@ -58,7 +63,7 @@ def test_too_late(imds: Simulator, exporter: Exporter, hook: Start, tmp_path: Pa
     imds.set_document([event(EventStatus="Started")])
     hook()
     exporter.shows(
-        "it",
+        "the run that was too late",
         lambda scrape: scrape.total("hook_runs_total", phase="prepare", outcome="too_late") == 1,
     )
     assert lines(tmp_path) == ["prepare A"]
@@ -68,7 +73,9 @@ def test_too_late(imds: Simulator, exporter: Exporter, hook: Start, tmp_path: Pa
 def test_recovers_without_the_journal(
     imds: Simulator, exporter: Exporter, hook: Start, tmp_path: Path
 ) -> None:
-    """What a hook prepared for is recovered, although the journal was renamed and it restarted."""
+    """What a hook prepared for is recovered, although it restarted and the journal is gone: it has
+    a file of its own beside the journal.
+    """
     first = hook()
     imds.set_document([event()])
     eventually(lambda: outcomes(tmp_path) == [("prepare", "ok")], "the preparation in the journal")
@@ -89,7 +96,7 @@ def test_one_document_without_the_event(imds: Simulator, hook: Start, tmp_path: 
     imds.set_document([event()])
     eventually(lambda: lines(tmp_path) == ["prepare A"], "the preparation")
     asked = polls(imds)
-    eventually(lambda: polls(imds) >= asked + 4, "documents that show it")
+    eventually(lambda: polls(imds) >= asked + 4, "documents that show it, after the run")
     imds.set_document([])
     asked = polls(imds)
     eventually(lambda: polls(imds) > asked, "one document without it")
@@ -100,19 +107,20 @@ def test_one_document_without_the_event(imds: Simulator, hook: Start, tmp_path: 
 
 def test_a_wrong_clock(imds: Simulator, tmp_path: Path) -> None:
     """The notice is measured by the clock of IMDS: a VM whose clock is ahead is not too late."""
+    notice = 40.0
     clock = WallClock(tmp_path / "faketime")
-    clock.set(60)
+    clock.set(60)  # by this clock, NotBefore is over
     script = tmp_path / "script"
     script.write_text(SCRIPT.format(log=tmp_path / "vm_0.log"))
     script.chmod(0o755)
     flags = ("--imds.endpoint", f"{imds.url}/vm/vm_0", "--journal.path", str(tmp_path / "vm_0"))
-    imds.set_document([event(notice=40, EventType="Preempt")])
+    imds.set_document([event(notice=notice, EventType="Preempt")])
     arguments = [COMMAND, "hook", *flags, "--", str(script)]
     with Program(arguments, tmp_path / "hook.log", **environment(**clock.environment)) as hook:
         eventually(lambda: lines(tmp_path) == ["prepare A"], "the preparation")
         left = float(hook.wait_for_line(r"outcome=ok seconds_left=([\d.]+)")[1])
         hook.terminate()
-    assert 0 < left < 40
+    assert 0 < left < notice
 
 
 def read(path: Path) -> str:
@@ -127,7 +135,7 @@ def test_a_locale_without_the_letters(imds: Simulator, hook: Start, tmp_path: Pa
     hook(script=shown, PYTHONUTF8="0", PYTHONCOERCECLOCALE="0", LC_ALL="C")
     imds.set_document([event(Description=description)])
     eventually(lambda: (tmp_path / "said").exists() and len(read(tmp_path / "said")), "the script")
-    assert read(tmp_path / "said")[:12] == "Wartung 日本 x"
+    assert read(tmp_path / "said").startswith("Wartung 日本 x"), "cut somewhere behind that"
 
 
 def test_a_command_that_is_gone(imds: Simulator, hook: Start, tmp_path: Path) -> None:
@@ -152,7 +160,7 @@ def test_root_follows_no_link(imds: Simulator, hook: Start, tmp_path: Path) -> N
     path = state_file(folder, "default")
     for name in (path.name, f"{path.name}.new", f"{path.name}.lock", "journal.sqlite"):
         (folder / name).symlink_to(target / name)
-    os.chown(folder, 65534, 65534)
+    os.chown(folder, NOBODY, NOBODY)
     hook()
     imds.set_document([event()])
     eventually(lambda: lines(tmp_path) == ["prepare A"], "the preparation")
@@ -160,7 +168,10 @@ def test_root_follows_no_link(imds: Simulator, hook: Start, tmp_path: Path) -> N
 
 
 def test_mistakes(tmp_path: Path) -> None:
-    """A mistake is one line. A hook that took one would end at once: its journal is none."""
+    """A mistake in the command line, and a file that is no journal, are one line each.
+
+    The journal is that file throughout, so that a hook that took a mistake would end at once.
+    """
     other = tmp_path / "notes.txt"
     other.write_text("another program's file\n" * 100)
     hook = ("hook", "--journal.path", str(other), "--imds.endpoint", "http://127.0.0.1:9")

@@ -9,9 +9,12 @@ from azure_scheduled_events_exporter.simulator import Simulator
 from support.events.hooked_vm import Start, event, lines, polls
 from support.programs import eventually
 
+NOBODY = 65534
+"""The uid and gid of the account ``nobody``."""
+
 
 def wait_for_polls(imds: Simulator, more: int = 4) -> None:
-    """Wait until so many more documents were asked for."""
+    """Wait until more than ``more`` further documents were asked for."""
     asked = polls(imds)
     eventually(lambda: polls(imds) > asked + more, "more documents")
 
@@ -35,7 +38,8 @@ def test_another_command_recovers(imds: Simulator, hook: Start, tmp_path: Path) 
     eventually(lambda: lines(tmp_path, "ok3"), "the recovery")
     done = [lines(tmp_path, name) for name in ("ok", "ok2", "ok3")]
     assert done == [["prepare A"], [], ["recover A"]]
-    assert len(list((tmp_path / "vm_0").glob("*.json"))) == 1
+    files = list((tmp_path / "vm_0").glob("*.json"))
+    assert len(files) == 1, "they keep what they have prepared in one file, by the hook's name"
 
 
 def test_two_hooks_beside_each_other(imds: Simulator, hook: Start, tmp_path: Path) -> None:
@@ -104,13 +108,13 @@ def test_a_folder_of_another_user(imds: Simulator, hook: Start, tmp_path: Path) 
     assert os.geteuid() == 0, "this test needs root, to make a folder of somebody else"
     folder = tmp_path / "vm_0"
     folder.mkdir(mode=0o700)
-    os.chown(folder, 65534, 65534)
+    os.chown(folder, NOBODY, NOBODY)
     first = hook(file="ok")
     imds.set_document([event()])
     first.wait_for_line("run ended.* phase=prepare .*outcome=ok")
     first.terminate()
     [file] = folder.glob("*.json")
-    assert (file.stat().st_uid, file.stat().st_mode & 0o777) == (65534, 0o600)
+    assert (file.stat().st_uid, file.stat().st_mode & 0o777) == (NOBODY, 0o600)
     hook(file="ok2")
     imds.set_document([])
     eventually(lambda: lines(tmp_path, "ok2") == ["recover A"], "the recovery")
