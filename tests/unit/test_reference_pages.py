@@ -51,6 +51,7 @@ LABEL_VALUES: dict[tuple[str, str], set[str]] = {
 def test_values_of_labels_are_documented_as_they_are() -> None:
     """The table of label values has exactly the values that the exporter uses."""
     section = QUERIES.partition("## Labels\n")[2].partition("\n## ")[0]
+    # `approve` is a command, which the explanation of a value names.
     table = {
         (label.strip("`"), metrics): set(re.findall("`([^`]+)`", values)) - {"approve"}
         for label, metrics, values in rows(section, 3, r"`[a-z_]+`")

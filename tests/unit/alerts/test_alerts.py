@@ -330,7 +330,11 @@ def test_slow_evaluations() -> None:
 
 
 def test_maintenance_in_the_words_of_a_team() -> None:
-    """A label in another form is made beside the others, and overwrites none of a VM's."""
+    """A label in another form is made beside the others, and overwrites none of a VM's.
+
+    A team's alerts may have the VM's name as ``instance``, and its host name with a port as
+    ``node``. Both are made under names of our own first, as VMs have an ``instance`` already.
+    """
     changed = rules({"maintenance.equal": "instance=vm_name\nnode=host:9100\ncluster"})
     expression = changed["AzureScheduledEventMaintenance"]["expr"]
     assert "max by (vm_id, vm_name, maintenance_instance, maintenance_node, cluster)" in expression

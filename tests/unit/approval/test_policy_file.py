@@ -17,7 +17,7 @@ from azure_scheduled_events_exporter.approval.policy import (
     Range,
     Rule,
 )
-from azure_scheduled_events_exporter.approval.policy_file import load, parse
+from azure_scheduled_events_exporter.approval.policy_file import MOST_RULES, load, parse
 from azure_scheduled_events_exporter.approval.policy_reload import load_policy
 from azure_scheduled_events_exporter.core.document import EventSource, Scope
 from azure_scheduled_events_exporter.core.event_types import EventType
@@ -125,9 +125,13 @@ COMPLAINTS = {
 
 def test_very_many_rules() -> None:
     """A policy may have 100 rules. One of more rules than anybody reads is refused."""
-    match = "{{notice_left: {{below: {0}s}}}}"
-    rules = [f"- {{action: hold, match: {match.format(number + 1)}}}\n" for number in range(101)]
-    assert len(parse(f"rules:\n{''.join(rules[:100])}", "policy.yaml").rules) == 100
+    # Each rule matches more than the one before, so that none is refused as unreachable.
+    rules = [
+        f"- {{action: hold, match: {{notice_left: {{below: {seconds}s}}}}}}\n"
+        for seconds in range(1, MOST_RULES + 2)
+    ]
+    allowed = parse(f"rules:\n{''.join(rules[:MOST_RULES])}", "policy.yaml").rules
+    assert len(allowed) == MOST_RULES
     with pytest.raises(UsageError, match="has 101 rules: at most 100 are allowed"):
         parse(f"rules:\n{''.join(rules)}", "policy.yaml")
 
@@ -213,7 +217,9 @@ def test_documented_as_a_file() -> None:
 
 @pytest.mark.parametrize("name", [path.name for path in sorted(GOOD.iterdir())])
 def test_neighbors_of_unreachable_rules_are_taken(name: str) -> None:
-    """A rule is not refused as long as a single event is left to it."""
+    """A rule is not refused as long as a single event is left to it: the good files have such
+    rules.
+    """
     assert load(GOOD / name).rules
 
 

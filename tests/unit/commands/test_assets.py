@@ -96,7 +96,7 @@ def test_keys_are_for_the_own_user(flags: tuple[str, ...], tmp_path: Path) -> No
         os.umask(before)
     files = [path for path in (tmp_path / "rendered").rglob("*") if path.is_file()]
     secret = {path for path in files if b"HIDDEN" in path.read_bytes()}
-    assert len(secret) == 4
+    assert len(secret) == 4, "three forms of Alertmanager's configuration, and the values"
     closed = {path for path in files if not path.stat().st_mode & 0o044}  # to group and others
     assert closed == (set() if flags else secret)
 

@@ -38,7 +38,8 @@ def test_who_may_read(tmp_path: Path) -> None:
     assert done.stdout.endswith(
         "\nweb configuration: plain HTTP; users: me (a password was checked as a test)\n"
     )
-    pair = Authority(tmp_path).ending("server", 4_102_444_800)
+    year_2100 = 4_102_444_800
+    pair = Authority(tmp_path).ending("server", year_2100)
     tls = tmp_path / "tls.yml"
     tls.write_text(
         f"tls_server_config: {{cert_file: {pair.certificate}, key_file: {pair.key},"

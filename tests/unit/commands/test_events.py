@@ -42,11 +42,9 @@ def test_json(simulator: Simulator) -> None:
     content = json.loads(done.stdout)
     assert (content["up"], content["vm_name"]) == (True, "vm_1")
     [event] = content["events"]
-    assert (event["event_id"], event["scope"], event["resources"]) == (
-        EVENT_ID,
-        "self",
-        ["vm_0", "vm_1"],
-    )
+    assert event["event_id"] == EVENT_ID
+    assert event["scope"] == "self"
+    assert event["resources"] == ["vm_0", "vm_1"]
     assert event["seconds_until_not_before"] == pytest.approx(not_before - time.time(), abs=20)
 
 

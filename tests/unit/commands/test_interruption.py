@@ -18,7 +18,7 @@ def test_signals(number: int) -> None:
     }
     with interruptible(), pytest.raises(Interrupted) as caught:
         os.kill(os.getpid(), number)
-    os.kill(os.getpid(), signal.SIGTERM)
+    os.kill(os.getpid(), signal.SIGTERM)  # a later one, which is ignored
     for each, handler in handlers.items():
         signal.signal(each, handler)
     assert caught.value.exit_status == 128 + number

@@ -31,7 +31,7 @@ def test_reports(journal: Path) -> None:
 
 
 def test_mistakes(journal: Path, tmp_path: Path) -> None:
-    """A mistake is one line."""
+    """A mistake in the command line, an unknown event and a missing journal are one line each."""
     flags = ("--journal.path", str(journal))
     for words, status, said in (
         ((), 2, "report: give one EventId, or --last"),

@@ -24,7 +24,7 @@ LONG = replace(PEER, description="\N{WARNING SIGN}" * 4096, sent_id="x" * 50_000
 
 
 def many(prefix: str, event: ScheduledEvent = PEER, count: int = 1500) -> list[ScheduledEvent]:
-    """Return so many events like ``event``."""
+    """Return so many events like ``event``; by default more than may be known."""
     return [replace(event, event_id=f"{prefix}{number}") for number in range(count)]
 
 
@@ -103,10 +103,13 @@ def test_events_of_the_journal_count() -> None:
 
 
 def test_names_that_change_make_no_room() -> None:
-    """Whoever names the VM anew with each document adds no more events than of both kinds."""
+    """However often the VM gets another name, so that events of others become its own, no more are
+    known than both limits together.
+    """
     watch = Watch("name-0")
     for number in range(6):
         watch.vm_name = f"name-{number}"
+        # Events of other VMs, whose names this VM is going to have.
         names = tuple(f"name-{later}" for later in range(number + 1, 8))
         flood = many(f"P{number}-", replace(PEER, resources=names))
         known = [life.event for life in watch.known.current.values()]
@@ -146,4 +149,4 @@ def test_a_readable_document_ends_nothing_that_it_shows() -> None:
 def test_a_real_event_of_a_hundred_vms_counts_little() -> None:
     """The largest event that Azure describes takes the room of a few small ones."""
     names = tuple(f"production-web-server_{number}" for number in range(100))
-    assert weight(replace(SCHEDULED, resources=names)) <= 6
+    assert weight(replace(SCHEDULED, resources=names)) <= 6, "small events"

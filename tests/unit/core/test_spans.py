@@ -263,6 +263,7 @@ class TestTransitions:
                 shown = [event] if status else []
                 spans = vm.sees(*shown, at=abs(seconds), watched=seconds >= 0)
             assert expected is None or times(spans) == expected
+        # ``spans`` are those of the last step.
         assert {span.attributes.get(PREFIX + "outcome") for span in spans.values()} <= {outcome}
         [life] = [*vm.known.current.values(), *vm.known.ended.values()]
         assert (life.approved_by, life.outcome) == (approver, outcome)

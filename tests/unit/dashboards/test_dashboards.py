@@ -178,9 +178,11 @@ def test_queries_read_scraped_series_of_the_exporter(board: Json) -> None:
     panel empty.
     """
     for where, expr in expressions(board):
+        # Without the content of quotes, and without the one recording that is asked for first.
         texts = re.sub(r'"[^"]*"|`[^`]*`', '""', filled(expr, EVERYTHING))
         texts = re.sub(rf"{BLIND}(\{{[^}}]*\}})? or ", "", texts)
         assert not re.search(r"[a-z_]:[a-z_]", texts), where
+        # Names that are no functions, with the matchers in braces behind them.
         found = re.findall(r"\b([a-z][a-z_]+)(?:\{([^}]*)\})?(?=[^a-z_(]|$)", texts)
         used = [
             (name, labels) for name, labels in found if name.startswith(PREFIX) or name in OTHERS
@@ -253,8 +255,10 @@ def test_panels_fill_the_grid_from_top_to_bottom(board: Json) -> None:
         for x in range(box["x"], box["x"] + box["w"])
         for y in range(box["y"], box["y"] + box["h"])
     ]
-    assert len(taken) == len(set(taken)) == 24 * (max(y for _, y in taken) + 1)
-    assert max(x for x, _ in taken) == 23
+    columns = 24
+    rows = max(y for _, y in taken) + 1
+    assert len(taken) == len(set(taken)) == columns * rows
+    assert max(x for x, _ in taken) == columns - 1
     assert all(one["y"] <= other["y"] for one, other in pairwise(boxes))
 
 
@@ -268,11 +272,9 @@ def test_tables_show_only_columns_that_their_queries_give(board: Json) -> None:
         options = {each["id"]: each["options"] for each in panel["transformations"]}
         kept = options["labelsToFields"]["keepLabels"]
         written = " ".join(target["expr"] for target in panel["targets"])
-        named = set(re.findall(r'"column", "([^"]+)", "", ""', written)) - {
-            "row",
-            "order",
-            "traced",
-        }
+        # A query names its column by a label_replace that sets the label ``column``.
+        helpers = {"row", "order", "traced"}  # which no table shows
+        named = set(re.findall(r'"column", "([^"]+)", "", ""', written)) - helpers
         assert named <= set(kept), panel["title"]
         named |= {options["calculateField"]["alias"]} if "calculateField" in options else set()
         labels = {label for spec in SPECS.values() for label in spec.labels} | {
@@ -280,6 +282,7 @@ def test_tables_show_only_columns_that_their_queries_give(board: Json) -> None:
             "job",
             "column",
         }
+        # Labels that a label_replace makes.
         made = set(re.findall(r'label_replace\(.*?"(\w+)", "', written)) | set(
             re.findall(r', "(\w+)", "\$1', written)
         )
@@ -343,7 +346,7 @@ def test_one_blind_exporter_of_a_large_fleet_is_doubt() -> None:
     values = [value for board in BOARDS for value in walk(load(board)) if isinstance(value, dict)]
     ranges = [value["options"] for value in values if value.get("type") == "range"]
     told = [each for each in ranges if "some exporters are blind" in each["result"]["text"]]
-    # That of a countdown is no number of VMs.
+    # From QUIET on, a value stands for no event in a countdown, which is no number of VMs.
     doubts = [each for each in told if each["from"] < QUIET]
     assert all(each["from"] <= UNKNOWN / 100_000 <= each["to"] for each in doubts)
     assert doubts

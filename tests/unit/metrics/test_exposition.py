@@ -20,7 +20,7 @@ from azure_scheduled_events_exporter.core.pause import Pause
 from azure_scheduled_events_exporter.core.statistics import Histogram, Statistics
 from azure_scheduled_events_exporter.errors import Outcome
 from azure_scheduled_events_exporter.metrics.collector import SPECS
-from azure_scheduled_events_exporter.metrics.exposition import Exposition
+from azure_scheduled_events_exporter.metrics.exposition import SHARED_SECONDS, Exposition
 from azure_scheduled_events_exporter.snapshot.snapshot import POLL_BOUNDS, Polls, Snapshot
 from support.monitoring.exposed import NOON, at, exposition, lived
 from support.programs import Scrape, debian
@@ -132,23 +132,25 @@ def test_the_countdown_is_of_the_moment_of_the_scrape() -> None:
 
 
 def test_every_field_of_the_snapshot_shows_when_it_changes() -> None:
-    """A change of any input of a metric appears in the next scrape."""
+    """A change of any field of the snapshot appears in the next scrape: an exposition that has
+    rendered the snapshot before shows the same as a new one.
+    """
     before = full_life()
-    after = Snapshot(
-        seen=dict.fromkeys(before.current, NOON + 91),
-    )
+    # Each field changes to the value that it has here; every current event needs a time in `seen`.
+    after = Snapshot(seen=dict.fromkeys(before.current, NOON + 91))
     state = before
 
-    def scraper() -> Exposition:
+    def exposition_of_state() -> Exposition:
         return Exposition(lambda: state, lambda: NOON)
 
     for each in fields(Snapshot):
         state = before
-        earlier = scraper()
-        earlier.render()
+        used_before = exposition_of_state()
+        used_before.render()
         state = replace(before, **{each.name: getattr(after, each.name)})
         shown, expected = (
-            without_process(one.render().body.decode()) for one in (earlier, scraper())
+            without_process(one.render().body.decode())
+            for one in (used_before, exposition_of_state())
         )
         assert shown == expected, each.name
 
@@ -160,8 +162,8 @@ def test_scrapes_at_the_same_moment_share_a_body() -> None:
     scraped = Exposition(lambda: state, lambda: now)
     first = scraped.render()
     assert scraped.render().body is first.body
-    now += 0.2
-    assert scraped.render().body != first.body
+    now += 2 * SHARED_SECONDS
+    assert scraped.render().body != first.body, "its countdowns are those of the later moment"
 
 
 def test_counters_exist_before_anything_has_happened() -> None:

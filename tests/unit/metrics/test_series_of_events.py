@@ -61,6 +61,7 @@ def test_the_impact_of_own_events() -> None:
             },
             NOON + seconds,
         )
+        # ``lived`` approves the event APPROVED 2 s after noon.
         for event_id, seconds in (("WAITS", 900), ("APPROVED", 2), ("RUNS", 0))
     ]
 
@@ -128,8 +129,9 @@ def test_the_pause_of_an_event_for_an_hour_after_its_end() -> None:
         assert len(scrape.series("event_observed_pause_seconds")) == len(series)
         return [value for _, value in series]
 
-    assert shown((1, events)) == [0.004]
-    assert shown((1, events), (2, []), (3600, [])) == [0.004]
+    pause = 0.004  # what ``lived`` measures at each document
+    assert shown((1, events)) == [pause]
+    assert shown((1, events), (2, []), (3600, [])) == [pause]
     assert shown((1, events), (2, []), (3603, [])) == []
 
 

@@ -32,6 +32,7 @@ def test_command_plays_tells_and_ends_on_a_signal(number: signal.Signals, tmp_pa
         program.wait_for_line(r" completed .*\n")
         program.process.send_signal(number)
         assert program.process.wait(10) == 0
+    # A title, a line for each of the five VMs, a heading, and what happens.
     title, first_vm, _, _, _, last_vm, _, *told = program.log.splitlines()
     assert title.startswith("Playing host-failure at speed 5000.")
     start = "azure-scheduled-events-exporter run --journal.path memory --imds.endpoint http://127.0.0.1:"

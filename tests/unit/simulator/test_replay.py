@@ -13,7 +13,7 @@ from azure_scheduled_events_exporter.recording.file import RecordedDocument, to_
 from azure_scheduled_events_exporter.simulator import Simulator
 
 EVENTS = "/metadata/scheduledevents?api-version=2020-07-01"
-NOW = 1_790_000_000.0
+NOW = 1_790_000_000.0  # Mon, 21 Sep 2026 14:13:20 GMT
 RECORDED_AT = 1_667_203_200.0
 
 
@@ -98,6 +98,7 @@ def test_a_loop_keeps_the_notice(tmp_path: Path) -> None:
         last, again = play.body(), play.body()
     assert incarnation(last) == 2
     assert incarnation(again) == incarnation(first) == 1
+    # At speed 60, a minute after the recording begins: at NOW, and with the request for ``again``.
     assert json.loads(first)["Events"][0]["NotBefore"] == "Mon, 21 Sep 2026 14:14:20 GMT"
     assert json.loads(again)["Events"][0]["NotBefore"] == "Tue, 22 Sep 2026 14:14:22 GMT"
 

@@ -45,6 +45,10 @@ def test_who_approved_a_start(
 ) -> None:
     """A start more than 5 s before NotBefore was approved: from here if that was accepted or not
     answered.
+
+    ``answer`` is what IMDS answered to a request from here a second after the event was first
+    seen; empty: there was none. ``seconds`` is when it was seen Started; nobody watched before a
+    moment with a minus.
     """
     watch = Watch()
     watch.sees(at(0), SCHEDULED)

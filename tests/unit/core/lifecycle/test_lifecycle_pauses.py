@@ -102,8 +102,8 @@ class TestPause:
             watched=False,
             booted_at=booted_at,
         )
-        last = [replace(STARTED, event_type="Reboot")] * (ending == "Started")
-        watch.sees(at(991, boot="boot-2"), *last, booted_at=booted_at, pause=Pause(0.02))
+        shown = [replace(STARTED, event_type="Reboot")] if ending == "Started" else []
+        watch.sees(at(991, boot="boot-2"), *shown, booted_at=booted_at, pause=Pause(0.02))
         assert watch.life.observed_pause is None
 
     @pytest.mark.parametrize("vm_name", ["vm_9", None])

@@ -271,10 +271,8 @@ class Lives(RuleBasedStateMachine):
 
     def times_in(self, state: str) -> int:
         """Return how many times that events were in ``state`` have been measured."""
-        by_type = self.statistics.time_in_state
-        return observed(
-            {key: histogram for key, histogram in by_type.items() if key == (key[0], state)}
-        )
+        measured = self.statistics.time_in_state
+        return observed({key: measured[key] for key in measured if key[1] == state})
 
     @invariant()
     def tally_agrees(self) -> None:

@@ -87,7 +87,8 @@ def test_why_no_hook_ran() -> None:
             "for an event that has started; whether one was set up is not recorded",
         ),
     ):
-        assert markdown(report(sources), "").count(said) == 2
+        written = markdown(report(sources), "")
+        assert written.count(said) == 2, "in the summary and below it"
 
 
 def test_repeated_preparations() -> None:

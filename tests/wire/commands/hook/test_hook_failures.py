@@ -168,9 +168,9 @@ def test_root_follows_no_link(imds: Simulator, hook: Start, tmp_path: Path) -> N
 
 
 def test_mistakes(tmp_path: Path) -> None:
-    """A mistake in the command line, and a file that is no journal, are one line each.
+    """A mistake in the command line is one line.
 
-    The journal is that file throughout, so that a hook that took a mistake would end at once.
+    The file of the journal is none, so that a hook that took a mistake would end at once.
     """
     other = tmp_path / "notes.txt"
     other.write_text("another program's file\n" * 100)
