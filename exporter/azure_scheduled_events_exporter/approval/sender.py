@@ -155,7 +155,7 @@ class ApprovalSender:
     def store_result(self, due: Due, error: ImdsError | None) -> None:
         """Write the result of an operator's request to the journal.
 
-        Call it when the event's change is written.
+        Call it after the event's change was written.
         """
         if due.request is None:
             return

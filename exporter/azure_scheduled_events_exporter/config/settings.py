@@ -195,6 +195,7 @@ def _policy(text: str) -> str:
 
 
 def _setting(flag: str, default: str, parse: Callable[[str], Any], metavar: str, help: str) -> Any:  # noqa: A002 - a field
+    """Return a field of :class:`Config` that carries its row of the table."""
     return field(metadata={"setting": Setting(flag, default, parse, metavar, help)})
 
 

@@ -20,7 +20,9 @@ SHORTEST_SECONDS = 10.0
 """Counters over a shorter time say nothing about a minute."""
 
 RENEWED_AFTER_SECONDS = 10.0
-"""How old a measurement that goes on is when it is renewed: each renewal is written to the journal.
+"""How old a measurement that goes on is when it is renewed.
+
+Each renewal is written to the journal.
 """
 
 
@@ -83,8 +85,8 @@ class Impact:
     def until(self, now: Readings, *, is_last: bool = False) -> "Impact":
         """Return the impact up to ``now``.
 
-        It is this object itself if nothing changes, or if it is younger than
-        :data:`RENEWED_AFTER_SECONDS`. With ``is_last``, its age does not matter: the event has
+        It is this object itself if nothing changes, or if :attr:`ends` is younger than
+        :data:`RENEWED_AFTER_SECONDS`. With ``is_last``, that age does not matter: the event has
         ended.
         """
         if now.at.boot_id != self.begins.at.boot_id:

@@ -34,11 +34,12 @@ class DeadlineAdapter(requests.adapters.HTTPAdapter):
     def __init__(self, idle_seconds: float = IDLE_SECONDS) -> None:
         super().__init__(pool_connections=1, pool_maxsize=1)
         self.stopped = False
+        """Whether :meth:`stop` was called."""
         self.peer_closed = False
         """Whether the server has closed the connection during this exchange."""
         self._idle_seconds = idle_seconds
-        self._used_at = time.monotonic()
-        self._ends_at = 0.0
+        self._used_at = time.monotonic()  # when the connection was last used
+        self._ends_at = 0.0  # the deadline of this exchange
         self._connection: http.client.HTTPConnection | None = None
         self._socket: socket.socket | None = None
         self._is_reused = False
@@ -81,7 +82,7 @@ class DeadlineAdapter(requests.adapters.HTTPAdapter):
         """Return the pool for a request, whose connections know this adapter."""
         pool: Any = super().get_connection_with_tls_context(*args, **kwargs)
         if pool.num_connections == 0:  # new, so its class is not replaced yet
-            pool.ConnectionCls = _connection(pool.ConnectionCls, self)
+            pool.ConnectionCls = _with_deadline(pool.ConnectionCls, self)
         return pool
 
     def opens(self) -> None:
@@ -146,7 +147,7 @@ class _Received(io.RawIOBase):
         super().close()
 
 
-def _connection(connection_class: Any, adapter: DeadlineAdapter) -> Any:
+def _with_deadline(connection_class: Any, adapter: DeadlineAdapter) -> Any:
     """Return a subclass of ``connection_class`` whose answers are read by ``adapter``'s deadline.
 
     ``connection_class``: ``http.client.HTTPConnection`` or a subclass.

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from .messages import Request, Response, plain
 
-# Without a web configuration, nothing loads this module: its YAML and bcrypt take 2 MiB.
+# Without a web configuration, nothing loads ``web_config``, whose YAML and bcrypt take 2 MiB.
 if TYPE_CHECKING:
     from .web_config import WebConfig
 

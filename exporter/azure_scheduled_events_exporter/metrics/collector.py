@@ -112,7 +112,7 @@ def _event_info(snapshot: Snapshot) -> Iterator[Sample]:
     (resource_group,) = _of_vm(snapshot, ("resource_group",))
     for life in snapshot.shown.values():
         event = life.event
-        # A boot can prove that an event has started before a document says so.
+        # An outdated document may show it as Scheduled again.
         status = str(life.state) if life.state is State.STARTED else event.status
         labels = (
             *_event_labels(life),

@@ -126,7 +126,7 @@ class ExporterState:
         self._observed_at: Timestamp | None = None  # when the last document came
         self._is_crowded = False  # whether events of the last document were left out
         self._kept_steps: list[_KeptStep] = []  # until the journal is known
-        self._logged: set[tuple[str, Transition]] = set()  # by EventId, until then
+        self._logged: set[tuple[str, Transition]] = set()  # what was logged until then
         self._first_events: frozenset[str] = frozenset()  # EventIds of the first document
         self._traced_runs: set[str] = set()  # ids of runs of hooks that need no span any more
 
@@ -205,7 +205,7 @@ class ExporterState:
         events = 0
         if not self.has_journal:  # only then is the step kept, and its weight needed
             events = sum(map(weight, document.events))
-        self.apply(step, weight=events)
+        self.apply(step, events=events)
         remarked: Sequence[str] = ()
         if before is None:
             self._first_events = frozenset(event.event_id for event in document.events)
@@ -259,13 +259,16 @@ class ExporterState:
         known = with_kinds(self.known, self.clock().wall, self.config.freeze_harmless_below)
         self._record(known, ())
 
-    def apply(self, step: Step, *, weight: int = 1) -> None:
-        """Change the known events, write the changes to the journal and log them."""
+    def apply(self, step: Step, *, events: int = 1) -> None:
+        """Change the known events, write the changes to the journal and log them.
+
+        ``events``: the weight of the step, if it is kept.
+        """
         before = self.known
         known, changes = step(before)
         self._record(known, changes)
         if not self.has_journal and _changed_lives(before, known, changes):
-            self._keep(_KeptStep(step, weight))
+            self._keep(_KeptStep(step, events))
 
     def _keep(self, kept: _KeptStep) -> None:
         """Keep a step until the journal is known; the oldest ones go if there are too many."""
