@@ -29,8 +29,12 @@ def main() -> int:
         "--chart", action="store_true", help="write the files of the Helm chart instead"
     )
     arguments = parser.parse_args()
-    rendered = chart_files(Settings()) if arguments.chart else render()
-    files = {arguments.output / name: text for name, text in rendered.items()}
+    rendered = render()
+    if arguments.chart:
+        rendered = chart_files(Settings())
+    files = {}
+    for name, text in rendered.items():
+        files[arguments.output / name] = text
     if arguments.output == _FOLDER:
         files |= dict(runbooks(_RUNBOOKS))
     if arguments.check:
@@ -42,16 +46,16 @@ def main() -> int:
 
 
 def _check(folder: Path, files: Mapping[Path, str]) -> int:
-    wrong = [
-        f"{path} differs from its source: run python -m alerts"
-        for path, text in files.items()
-        if not path.exists() or path.read_text(encoding="utf-8") != text
-    ]
-    there = {path for path in folder.rglob("*") if path.is_file()}
-    wrong += [f"{path} has no source: remove it" for path in sorted(there - files.keys())]
+    """Report each file that differs or has no source; return 1 if there is one."""
+    wrong = []
+    for path, text in files.items():
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            wrong.append(f"{path} differs from its source: run python -m alerts")
+    there = sorted(path for path in folder.rglob("*") if path.is_file())
+    wrong.extend(f"{path} has no source: remove it" for path in there if path not in files)
     for each in wrong:
         print(f"alerts: {each}", file=sys.stderr)
-    return 1 if wrong else 0
+    return int(bool(wrong))
 
 
 if __name__ == "__main__":

@@ -34,15 +34,22 @@ def _life(event_type: str, folder: Path) -> dict[str, str]:
         exporters = {}
         for scope, name in SCOPES.items():
             prefix = folder / f"{event_type}-{scope}"
-            flags = ("--instance.name", name, "--journal.path", f"{prefix}.sqlite")
-            exporter = Exporter(simulator.vm_url(name), prefix.with_suffix(".log"), *flags)
+            exporter = Exporter(
+                simulator.vm_url(name),
+                prefix.with_suffix(".log"),
+                "--instance.name",
+                name,
+                "--journal.path",
+                f"{prefix}.sqlite",
+            )
             exporters[scope] = stack.enter_context(exporter)
         for exporter in exporters.values():
             exporter.shows("a poll and its VM", _ready)
         found["idle"] = _text(exporters["self"])
         for status in ("Scheduled", "Started", "past"):
-            is_past = status == "past"
-            document = [] if is_past else [_event(event_type, status)]
+            document = []
+            if status != "past":
+                document.append(_event(event_type, status))
             simulator.set_document(document)
             for scope, exporter in exporters.items():
                 exporter.shows(f"{event_type} {status}", partial(_shows, status))

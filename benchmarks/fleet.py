@@ -49,22 +49,24 @@ class Server(Program):
     def __init__(self, plan: argparse.Namespace, folder: Path) -> None:
         expositions = folder / "expositions.json"
         expositions.write_text(json.dumps(capture(folder)))
-        command = [sys.executable, str(ROOT / "benchmarks" / "fleet_server.py"), str(expositions)]
         self._addresses = math.ceil(plan.vms / VMS_OF_ADDRESS)
-        command += ["--vms", str(plan.vms), "--events", str(plan.events)]
-        command += ["--group", str(plan.group), "--addresses", str(self._addresses)]
+        program = ROOT / "benchmarks" / "fleet_server.py"
+        command = [sys.executable, str(program), str(expositions)]
+        command += ["--vms", str(plan.vms)]
+        command += ["--events", str(plan.events)]
+        command += ["--group", str(plan.group)]
+        command += ["--addresses", str(self._addresses)]
         super().__init__(command, folder / "server.log")
         self.port = int(self.wait_for_line(r"port (\d+)")[1])
 
     def targets(self, vms: int) -> list[dict[str, object]]:
         """Return the targets as a file of ``file_sd_configs`` has them."""
-        return [
-            {
-                "targets": [f"127.0.0.{vm % self._addresses + 1}:{self.port}"],
-                "labels": {"__metrics_path__": f"/vm/{vm}/metrics", "instance": f"vm{vm}:10169"},
-            }
-            for vm in range(vms)
-        ]
+        found: list[dict[str, object]] = []
+        for vm in range(vms):
+            host = f"127.0.0.{vm % self._addresses + 1}"
+            labels = {"__metrics_path__": f"/vm/{vm}/metrics", "instance": f"vm{vm}:10169"}
+            found.append({"targets": [f"{host}:{self.port}"], "labels": labels})
+        return found
 
     def advance(self) -> tuple[str, float]:
         """Let the rollout advance by a step.
@@ -113,9 +115,11 @@ def measure(plan: argparse.Namespace, folder: Path) -> Iterator[str]:
             seconds = time.monotonic() - at
             load = os.getloadavg()[0]
         delays = wait_for_pages(stack, changes, parse_duration(plan.interval) + evaluation)
-        failures = {what: count - before.failures[what] for what, count in after.failures.items()}
+        failures = {}
+        for what, count in after.failures.items():
+            failures[what] = count - before.failures[what]
         failures["changes without a page"] = len(changes) - len(delays)
-        up = query(stack.url, f'count(up{{job="{JOB}"}} == 1) or vector(0)')[0][1]
+        (_, up), *_ = query(stack.url, f'count(up{{job="{JOB}"}} == 1) or vector(0)')
         failures["targets down"] = plan.vms - up
         yield from head(plan, seconds, load, len(delays))
         counted = Counted(
@@ -152,7 +156,11 @@ def wait_for_pages(
         time.sleep(0.2)
         for each in stack.receiver.webhooks():
             told.setdefault(each.body["groupLabels"].get("event_id", ""), each.at)
-    return sorted(told[event_id] - at for event_id, at in changes.items() if event_id in told)
+    delays = []
+    for event_id, at in changes.items():
+        if event_id in told:
+            delays.append(told[event_id] - at)
+    return sorted(delays)
 
 
 # ---- The report
@@ -196,10 +204,11 @@ def overview(
     cores = sum(used.processor for used in parts) / counted.seconds
     slowest = max(watch.durations.values(), key=max)
     happened = [f"{what} {count:.0f}" for what, count in failures.items() if count]
+    which = "only alerts" if plan.alerts_only else "all"
     row = {
         "VMs": f"{plan.vms:,}",
         "engine": ENGINES[plan.engine],
-        "series": f"{counted.series:,.0f}, {'only alerts' if plan.alerts_only else 'all'}",
+        "series": f"{counted.series:,.0f}, {which}",
         "samples a second": f"{counted.samples_a_second:,.0f}",
         "memory": f"{memory:,.0f} MiB",
         "cores": f"{cores:.2f}",

@@ -32,9 +32,19 @@ NOTICE_SECONDS = 3600
 OWN = tuple(f"{PREFIX}{name}" for name in ("instance_info", "event_", "vm_impact_"))
 POLLS = re.compile(rf"^({PREFIX}poll(?:s_total|_duration_seconds)\S*) (\S+)$", re.MULTILINE)
 MOMENTS = (
-    *("event_first_seen", "event_not_before", "event_started", "event_ended", "vm_impact"),
+    "event_first_seen",
+    "event_not_before",
+    "event_started",
+    "event_ended",
+    "vm_impact",
     "event_seconds_until_not_before",
 )
+COUNTERS = (f"{PREFIX}poll_duration_seconds", f"{PREFIX}polls_total")
+TIMES = {
+    f"{PREFIX}last_success_timestamp_seconds": "{now}",
+    f"{PREFIX}event_seen_timestamp_seconds": "{now}",
+    "process_start_time_seconds": "{start}",
+}
 # What the captured expositions contain, and every VM has in its own way.
 VM = "captured-vm-self"
 PEER = "captured-vm-peer"
@@ -45,36 +55,35 @@ EVENT_ID = "0CA97C0E-AB1E-4D00-9E1D-CA97C0E0CA97"
 # ---- Expositions
 
 
+@dataclass(frozen=True, slots=True)
+class Counter:
+    """A series that each poll makes larger by the same amount."""
+
+    series: str
+    step: float
+
+    def line(self, polls: int) -> str:
+        """Return its line after so many polls."""
+        value = float(round(self.step * polls, 1))
+        return f"{self.series} {value}"
+
+
 class Exposition:
     """What one real exporter served, as a pattern: a part for all VMs, and one for each VM."""
 
     def __init__(self, text: str) -> None:
-        # A line, or a series and what a poll adds to it.
-        self._common: list[str | tuple[str, float]] = []
+        self._common: list[str | Counter] = []
         own = []
         polls_line = re.search(rf'^{PREFIX}polls_total{{outcome="ok"}} (\S+)', text, re.MULTILINE)
         assert polls_line is not None
         polls = float(polls_line[1])
         for line in text.splitlines():
-            name = line.split(" ")[2] if line.startswith("#") else re.split(r"[{ ]", line)[0]
+            name = _name_of(line)
             if name.startswith(OWN):
                 own.append(line)
             else:
                 self._common.append(_moving(line, name, polls))
-        pattern = "\n".join((*own, "")).replace("%", "%%")
-        vm_id = re.search(r'vm_id="([^"]+)"', pattern)
-        marks = {f'vm_name="{VM}"': "vm", f'vm_name="{PEER}"': "vm", f'resources="{VM}"': "target"}
-        marks |= {f'scale_set="{SCALE_SET}"': "scale_set", f'event_id="{EVENT_ID}"': "event_id"}
-        marks |= {'zone="1"': "zone", **({vm_id[0]: "vm_id"} if vm_id else {})}
-        for mark, key in marks.items():
-            pattern = pattern.replace(mark, f'{mark.partition("=")[0]}="%({key})s"')
-        for name in MOMENTS:
-            pattern = re.sub(
-                rf"(?m)^({PREFIX}{name}(?:_timestamp_seconds)?{{.*}}) .*$",
-                rf"\1 %({name}).3f",
-                pattern,
-            )
-        self._own = pattern
+        self._own = _pattern("\n".join((*own, "")))
         self._second = 0
         self._rendered = b""
 
@@ -82,15 +91,13 @@ class Exposition:
         """Return what is the same for all VMs, compressed."""
         if int(now) != self._second:
             polls = int(now - began) + UPTIME_SECONDS
-            values = {"now": f"{now:.3f}", "start": f"{began - UPTIME_SECONDS:.2f}"}
-            lines = [
-                (
-                    each.format_map(values)
-                    if isinstance(each, str)
-                    else f"{each[0]} {float(round(each[1] * polls, 1))}"
-                )
-                for each in self._common
-            ]
+            start = began - UPTIME_SECONDS
+            lines = []
+            for each in self._common:
+                if isinstance(each, Counter):
+                    lines.append(each.line(polls))
+                else:
+                    lines.append(each.format(now=f"{now:.3f}", start=f"{start:.2f}"))
             self._rendered = _gzip("\n".join((*lines, "")))
             self._second = int(now)
         return self._rendered
@@ -100,28 +107,54 @@ class Exposition:
         return _gzip(self._own % values)
 
 
-def _moving(line: str, name: str, polls: float) -> str | tuple[str, float]:
-    """Return a line without its value, and what each poll adds to it; or the line as a format.
+def _name_of(line: str) -> str:
+    """Return the name of the metric that a line of an exposition is about."""
+    if line.startswith("#"):
+        return line.split(" ")[2]
+    return re.split(r"[{ ]", line)[0]
+
+
+def _pattern(text: str) -> str:
+    """Return lines of one VM with a place for each value that another VM has in its own way."""
+    pattern = text.replace("%", "%%")
+    marks = {
+        f'vm_name="{VM}"': "vm",
+        f'vm_name="{PEER}"': "vm",
+        f'resources="{VM}"': "target",
+        f'scale_set="{SCALE_SET}"': "scale_set",
+        f'event_id="{EVENT_ID}"': "event_id",
+        'zone="1"': "zone",
+    }
+    vm_id = re.search(r'vm_id="([^"]+)"', pattern)
+    if vm_id:
+        marks[vm_id[0]] = "vm_id"
+    for mark, key in marks.items():
+        label, _, _ = mark.partition("=")
+        pattern = pattern.replace(mark, f'{label}="%({key})s"')
+    for name in MOMENTS:
+        line = rf"(?m)^({PREFIX}{name}(?:_timestamp_seconds)?{{.*}}) .*$"
+        pattern = re.sub(line, rf"\1 %({name}).3f", pattern)
+    return pattern
+
+
+def _moving(line: str, name: str, polls: float) -> str | Counter:
+    """Return what a line becomes as time passes: a counter, or a format.
 
     ``polls``: how many the exporter had made when it served the line. A format has the values now
     and start, seconds since 1970.
     """
     series, _, value = line.rpartition(" ")
+    fixed = line.replace("{", "{{").replace("}", "}}")
     if line.startswith("#"):
-        pass
-    elif name.startswith(f"{PREFIX}poll_duration_seconds") or (
-        name == f"{PREFIX}polls_total" and float(value)
-    ):
-        return series, float(value) / polls
-    elif name == "process_cpu_seconds_total":
-        return series, POLL_CPU_SECONDS
-    elif name == f"{PREFIX}last_success_timestamp_seconds":
-        return f"{series} {{now}}"
-    elif name == f"{PREFIX}event_seen_timestamp_seconds":
-        return f"{series.replace('{', '{{').replace('}', '}}')} {{now}}"
-    elif name == "process_start_time_seconds":
-        return f"{series} {{start}}"
-    return line.replace("{", "{{").replace("}", "}}")
+        return fixed
+    if name == "process_cpu_seconds_total":
+        return Counter(series, POLL_CPU_SECONDS)
+    if name.startswith(COUNTERS) and float(value):
+        return Counter(series, float(value) / polls)
+    if name in TIMES:
+        before, _, _ = fixed.rpartition(" ")
+        return f"{before} {TIMES[name]}"
+    return fixed
 
 
 def _gzip(text: str) -> bytes:
@@ -151,10 +184,10 @@ class Fleet:
         # Counts of polls are the same in all expositions: a counter would go back when a VM's
         # exposition is replaced by that of another state.
         polls = dict(POLLS.findall(expositions["idle"]))
-        self._expositions = {
-            name: Exposition(POLLS.sub(lambda found: f"{found[1]} {polls[found[1]]}", text))
-            for name, text in expositions.items()
-        }
+        self._expositions = {}
+        for name, text in expositions.items():
+            same_polls = POLLS.sub(lambda found: f"{found[1]} {polls[found[1]]}", text)
+            self._expositions[name] = Exposition(same_polls)
         self._size = group
         self._began = time.time()
         self._turn = 0
@@ -176,7 +209,8 @@ class Fleet:
             self._free.append(over.group)
         self._start()
         self._turn += 1
-        event = self._announce(NOTIFIED_AT_ONCE[self._turn % len(NOTIFIED_AT_ONCE)], time.time())
+        event_type = NOTIFIED_AT_ONCE[self._turn % len(NOTIFIED_AT_ONCE)]
+        event = self._announce(event_type, time.time())
         return {"event_id": event.event_id, "event_type": event.event_type, "at": time.monotonic()}
 
     def _announce(self, event_type: str, at: float) -> Event:
@@ -200,10 +234,11 @@ class Fleet:
         scale_set = f"vmss{group}"
         values: dict[str, object] = {
             "vm": f"{scale_set}_{member}",
+            "vm_id": f"00000000-0000-4000-8000-{vm:012d}",
             "target": f"{scale_set}_0",
             "scale_set": scale_set,
+            "zone": group % 3 + 1,
         }
-        values |= {"vm_id": f"00000000-0000-4000-8000-{vm:012d}", "zone": group % 3 + 1}
         name = "idle"
         if event := self._events.get(group):
             name = f"{event.event_type} {event.status} {scope}"

@@ -43,40 +43,44 @@ def measure(way: str, interval: str, samples: int) -> list[float]:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         simulator = stack.enter_context(Simulator(Scenario("waiting", "", (_VM,), ())))
         address = f"127.0.0.1:{free_port()}"
-        targets = [] if way == "push" else [address]
+        targets = [address]
+        if way == "push":
+            targets = []
         chain = ENGINES[way](folder, {"scrape.interval": interval}, targets)
         stack.enter_context(chain)
-        flags = ["--alertmanager.url", chain.alertmanager.url] if way == "push" else []
-        exporter = Exporter(
-            simulator.url, folder / "exporter.log", "--web.listen-address", address, *flags
-        )
-        stack.enter_context(exporter).shows(
-            "the first poll", lambda scrape: scrape.value("up") == 1
-        )
+        flags = ["--web.listen-address", address]
+        if way == "push":
+            flags += ["--alertmanager.url", chain.alertmanager.url]
+        exporter = Exporter(simulator.url, folder / "exporter.log", *flags)
+        stack.enter_context(exporter)
+        exporter.shows("the first poll", lambda scrape: scrape.value("up") == 1)
         chain.wait_for_targets(len(targets))
-        return [
-            _sample(simulator, chain.receiver, number, parse_duration(interval))
-            for number in range(samples)
-        ]
+        wait = parse_duration(interval)
+        return [_sample(simulator, chain.receiver, number, wait) for number in range(samples)]
 
 
 def _sample(simulator: Simulator, receiver: Receiver, number: int, interval: float) -> float:
     """Announce an event of a type that notifies at once; return the seconds until then."""
     time.sleep(random.uniform(0.0, interval))
     told = pages(receiver).keys()
-    event = PlannedEvent(TYPES[number % len(TYPES)], (_VM.name,), announced_at=0, notice=600)
+    event_type = TYPES[number % len(TYPES)]
+    event = PlannedEvent(event_type, (_VM.name,), announced_at=0, notice=600)
+    scenario = Scenario("page", "", (_VM,), (event,))
     begun = time.monotonic()
-    simulator.play(Scenario("page", "", (_VM,), (event,)), 1)
+    simulator.play(scenario, 1)
     (new,) = eventually(lambda: pages(receiver).keys() - told, "a page")
     return pages(receiver)[new] - begun
 
 
 def pages(receiver: Receiver) -> dict[str, float]:
     """Return when each event was told, by its id."""
-    told = [each for each in receiver.webhooks() if each.body["status"] == "firing"]
-    # A busy machine has other alerts too.
-    of_events = [each for each in told if "event_id" in each.body["groupLabels"]]
-    return {each.body["groupLabels"]["event_id"]: each.at for each in reversed(of_events)}
+    found: dict[str, float] = {}
+    for each in receiver.webhooks():
+        event_id = each.body["groupLabels"].get("event_id")
+        # A busy machine has other alerts, too.
+        if event_id is not None and each.body["status"] == "firing":
+            found.setdefault(event_id, each.at)
+    return found
 
 
 def main() -> None:

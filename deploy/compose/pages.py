@@ -12,7 +12,7 @@ import signal
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -132,22 +132,28 @@ class Phone:
                 self._current.add(group)
             told = Notification(
                 at=time.strftime("%H:%M:%S", time.gmtime()),
-                kind=_RESOLVED if is_over else kind,
+                kind=kind,
                 name=_plain(name.removeprefix("AzureScheduledEvent")),
                 summary=_plain(texts.get("summary", "")),
-                description="" if is_over else _plain(texts.get("description", "")),
-                links={} if is_over else self._links(texts),
+                description=_plain(texts.get("description", "")),
+                links=self._links(texts),
             )
+            if is_over:
+                told = replace(told, kind=_RESOLVED, description="", links={})
             self._notifications.append(told)
             del self._notifications[:-_KEPT]
             print(told.line, flush=True)
 
     def _links(self, texts: Mapping[str, str]) -> dict[str, str]:
         """Return the links that lead to a server of the demo."""
-        named = {"Runbook": texts.get("runbook_url"), "Dashboard": texts.get("dashboard_url")}
         # An address may end with a view of its page, after a "#". Links need not have it.
         servers = tuple(each.url.partition("#")[0] for each in self._addresses)
-        return {name: _plain(url) for name, url in named.items() if url and url.startswith(servers)}
+        links = {}
+        for name, annotation in (("Runbook", "runbook_url"), ("Dashboard", "dashboard_url")):
+            url = texts.get(annotation, "")
+            if url.startswith(servers):
+                links[name] = _plain(url)
+        return links
 
     def page(self) -> str:
         """Return the page, the newest notification first."""
@@ -182,7 +188,8 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         """Take a notification of Alertmanager."""
         try:
-            body = self.rfile.read(min(int(self.headers["Content-Length"]), _LONGEST))
+            length = int(self.headers["Content-Length"])
+            body = self.rfile.read(min(length, _LONGEST))
             self._phone.notified(_KINDS[self.path], json.loads(body))
         except (ValueError, AttributeError, LookupError, TypeError) as error:
             text = f"This is no notification of Alertmanager: {error!r}\n"
@@ -192,14 +199,16 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Show the page, or a runbook."""
-        found = _RUNBOOK.fullmatch(self.path)
-        runbook = self._runbooks / found[1] if found else self._runbooks
         if self.path == "/":
             self._answer(HTTPStatus.OK, self._phone.page(), "text/html", Refresh="3")
-        elif runbook.is_file():
-            self._answer(HTTPStatus.OK, runbook.read_text("utf-8"))
-        else:
-            self._answer(HTTPStatus.NOT_FOUND, "There is / and /runbooks/NAME.md here.\n")
+            return
+        found = _RUNBOOK.fullmatch(self.path)
+        if found:
+            runbook = self._runbooks / found[1]
+            if runbook.is_file():
+                self._answer(HTTPStatus.OK, runbook.read_text("utf-8"))
+                return
+        self._answer(HTTPStatus.NOT_FOUND, "There is / and /runbooks/NAME.md here.\n")
 
     def _answer(
         self, status: HTTPStatus, text: str, form: str = "text/plain", **headers: str

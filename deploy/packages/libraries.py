@@ -57,13 +57,13 @@ def _download(architecture: Architecture, requirements: Path, folder: Path) -> N
     newest_first = range(NEWEST_GLIBC, OLDEST_GLIBC - 1, -1)
     platforms = [f"manylinux_2_{minor}_{architecture.machine}" for minor in newest_first]
     platforms.append(f"manylinux2014_{architecture.machine}")
-    command = [
-        *(sys.executable, "-m", "pip", "download", "-qq", "--disable-pip-version-check"),
-        *("--no-deps", "--require-hashes", "--only-binary", ":all:"),
-        *("--python-version", OLDEST_PYTHON),
-        *(argument for each in platforms for argument in ("--platform", each)),
-        *("--requirement", str(requirements), "--dest", str(folder)),
-    ]
+    command = [sys.executable, "-m", "pip", "download", "-qq", "--disable-pip-version-check"]
+    command += ["--no-deps", "--require-hashes", "--only-binary", ":all:"]
+    command += ["--python-version", OLDEST_PYTHON]
+    for each in platforms:
+        command += ["--platform", each]
+    command += ["--requirement", str(requirements)]
+    command += ["--dest", str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         said = done.stderr.strip().splitlines() or ["pip failed without a word"]

@@ -23,8 +23,8 @@ def build(site: Path, target: Path, moment: int) -> None:
             _add(archive, _LAUNCHER, "__main__.py", date)
             for path in sorted(site.rglob("*")):
                 if path.is_file():
-                    name = f"lib/python3/site-packages/{path.relative_to(site).as_posix()}"
-                    _add(archive, path, name, date)
+                    inside = path.relative_to(site).as_posix()
+                    _add(archive, path, f"lib/python3/site-packages/{inside}", date)
     target.chmod(0o755)
 
 

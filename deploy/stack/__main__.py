@@ -44,9 +44,16 @@ def _run(
         ExporterError: a port is taken, or a part cannot be started, ends, or does not listen in
             time.
     """
-    programs = {name: program for name, each in services.items() if (program := program_of(each))}
-    absent = [name for name in services if name not in programs]
-    published = [port for name in programs for port in services[name].ports.values()]
+    programs: dict[str, list[str]] = {}
+    absent: list[str] = []
+    published: list[int] = []
+    for name, service in services.items():
+        program = program_of(service)
+        if program is None:
+            absent.append(name)
+        else:
+            programs[name] = program
+            published.extend(service.ports.values())
     wiring = Wiring(services, absent, _ports(published, free=free_ports), folder)
     print(f"Starting {', '.join(programs)}. Logs: {folder / 'logs'}", flush=True)
     parts: list[Part] = []
@@ -60,7 +67,9 @@ def _run(
                     return
                 if time.monotonic() > deadline:
                     raise parts[-1].complain("does not listen")
-        without = f", without what Debian has no package of: {', '.join(absent)}" if absent else ""
+        without = ""
+        if absent:
+            without = f", without what Debian has no package of: {', '.join(absent)}"
         print(f"Everything is up{without}. Ctrl-C ends it.", flush=True)
         _follow(parts, ended)
     finally:
@@ -123,8 +132,7 @@ def _follow(parts: Sequence[Part], ended: threading.Event) -> None:
         ended.wait(_LOOK)
 
 
-def main() -> int:
-    """Return the exit status: 0 after SIGINT or SIGTERM, 1 if a part fails."""
+def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make stack", description=__doc__)
     parser.add_argument(
         "--free-ports", action="store_true", help="take any free ports instead of the usual ones"
@@ -145,22 +153,28 @@ def main() -> int:
         metavar="DIR",
         help="where to keep logs and data (default: temporary)",
     )
-    arguments = parser.parse_args()
+    return parser.parse_args()
+
+
+def main() -> int:
+    """Return the exit status: 0 after SIGINT or SIGTERM, 1 if a part fails."""
+    options = _options()
     ended = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: ended.set())
-    folder = arguments.folder or Path(tempfile.mkdtemp(prefix="stack-"))
+    folder = options.folder or Path(tempfile.mkdtemp(prefix="stack-"))
+    overrides = []
+    if options.victoria:
+        overrides.append(VICTORIA)
     try:
-        services = compose.read(
-            arguments.file, os.environ, *([VICTORIA] if arguments.victoria else [])
-        )
-        _run(services, folder, ended, free_ports=arguments.free_ports)
+        services = compose.read(options.file, os.environ, *overrides)
+        _run(services, folder, ended, free_ports=options.free_ports)
     except ExporterError as error:  # the logs are kept: somebody will want to read them
         sys.stderr.write(f"stack: {error}\n")
         return error.exit_status
     except BrokenPipeError:  # the reader of our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    if arguments.folder is None:
+    if options.folder is None:
         shutil.rmtree(folder)
     return 0
 

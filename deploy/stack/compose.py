@@ -1,8 +1,7 @@
 """Reads the parts of the compose file that programs without containers need.
 
-Starts nothing, writes nothing.
-
-The rest, such as how a container is sealed off, is for a container engine alone.
+The rest, such as how a container is sealed off, is for a container engine alone. Starts nothing,
+writes nothing.
 """
 
 import re
@@ -58,7 +57,9 @@ def read(path: Path, variables: Mapping[str, str], *overrides: Path) -> dict[str
         text = _with_variables(file.read_text("utf-8"), variables)
         parsed = yaml.safe_load(text)
         written = _merged(written, parsed["services"])
-    needs = {name: body.get("depends_on", ()) for name, body in written.items()}
+    needs = {}
+    for name, body in written.items():
+        needs[name] = body.get("depends_on", ())
     services = {}
     for name in TopologicalSorter(needs).static_order():
         services[name] = _service(path.parent, name, written[name])
@@ -90,8 +91,10 @@ def _merged(base: Any, over: Any) -> Any:
 
 def _service(folder: Path, name: str, body: Mapping[str, Any]) -> Service:
     image, _, _ = body["image"].rpartition(":")
-    variables = body.get("environment", {})
-    volumes = body.get("volumes", ())
+    environment = {}
+    for key, value in body.get("environment", {}).items():
+        environment[key] = str(value)
+    mounts = [_mount(folder, str(volume)) for volume in body.get("volumes", ())]
     ports = {}
     for port in body.get("ports", ()):
         _, outside, inside = port.split(":")
@@ -101,8 +104,8 @@ def _service(folder: Path, name: str, body: Mapping[str, Any]) -> Service:
         image=image,
         entrypoint=tuple(body.get("entrypoint", ())),
         command=tuple(map(str, body.get("command", ()))),
-        environment={key: str(value) for key, value in variables.items()},
-        mounts=tuple(_mount(folder, str(volume)) for volume in volumes),
+        environment=environment,
+        mounts=tuple(mounts),
         ports=ports,
         shown=body.get("attach", True),
     )
@@ -114,7 +117,9 @@ def _mount(folder: Path, volume: str) -> Mount:
     ``:ro`` may follow.
     """
     source, colon, rest = volume.partition(":")
-    target = rest.partition(":")[0] if colon else source
+    if not colon:
+        return Mount(volume)
+    target, _, _ = rest.partition(":")
     if source.startswith("."):
         return Mount(target, file=folder / source)
-    return Mount(target, volume=source if colon else None)
+    return Mount(target, volume=source)

@@ -40,7 +40,8 @@ def program_of(service: Service) -> list[str] | None:
     name = _DEBIAN.get(service.image)
     if name is None:
         return None
-    found = shutil.which(name, path=f"{_TOOLS}{os.pathsep}{os.environ.get('PATH', '')}")
+    path = os.pathsep.join((str(_TOOLS), os.environ.get("PATH", "")))
+    found = shutil.which(name, path=path)
     if found is None:
         raise ExporterError(
             f"{name} is not here: run scripts/tools prometheus alertmanager victoria"
@@ -60,20 +61,15 @@ class Part:
         self._ports = wiring.ports(service)
         wiring.prepare(service)
         self.log.parent.mkdir(parents=True, exist_ok=True)
-        setpriv = shutil.which("setpriv")  # the kernel ends the program when we are killed
-        dies_with_us = [setpriv, "--pdeathsig", "TERM", "--"] if setpriv else []
-        # Our own variables, without settings of an exporter or of tracing, which no container would
-        # see.
-        ours = {
-            name: value
-            for name, value in os.environ.items()
-            if not name.startswith(("AZURE_", "OTEL_"))
-        }
+        command = _command(wiring.command(service), program)
+        setpriv = shutil.which("setpriv")
+        if setpriv is not None:  # the kernel ends the program when we are killed
+            command = [setpriv, "--pdeathsig", "TERM", "--", *command]
         with self.log.open("wb") as log:
             # The commands are those of this project's compose file.
             self._process = subprocess.Popen(  # noqa: S603
-                [*dies_with_us, *_command(wiring.command(service), program)],
-                env=ours | wiring.environment(service),
+                command,
+                env=_own_environment() | wiring.environment(service),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -121,4 +117,18 @@ class Part:
 def _command(arguments: list[str], program: list[str]) -> list[str]:
     """Return the command: the arguments of ``program``, or a script for this Python."""
     words = [_OLDER_FLAGS.get(each, each) for each in arguments]
-    return [sys.executable, *words[1:]] if words[0] == "python3" else [*program, *words]
+    if words[0] == "python3":
+        return [sys.executable, *words[1:]]
+    return [*program, *words]
+
+
+def _own_environment() -> dict[str, str]:
+    """Return our variables without settings of an exporter or of tracing.
+
+    No container would see these.
+    """
+    ours = dict(os.environ)
+    for name in os.environ:
+        if name.startswith(("AZURE_", "OTEL_")):
+            del ours[name]
+    return ours

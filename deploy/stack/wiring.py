@@ -1,13 +1,11 @@
 """Translates the settings of containers for this machine.
 
-Names become addresses of 127.0.0.1, and mounts become files.
-
-Decides; the only thing that it writes is the files that a service mounts, translated. A line that
-names a service which is not here is left out.
+Names become addresses of 127.0.0.1, and mounts become files. A line that names a service which is
+not here is left out. Starts nothing: all that it writes is the files that a service mounts.
 """
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from .compose import Mount, Service
@@ -43,8 +41,7 @@ class Wiring:
         gone: list[str] = []
         for name, service in services.items():
             if name in absent:
-                gone.append(rf"{re.escape(name)}:\d+")
-                gone += [rf"127\.0\.0\.1:{port}" for port in service.ports.values()]
+                gone.extend(_addresses_of(service))
             else:
                 self._add_addresses(service)
         # Whole addresses only: not the end of a longer name, nor the beginning of a longer port.
@@ -63,14 +60,21 @@ class Wiring:
 
     def command(self, service: Service) -> list[str]:
         """Return entrypoint and arguments of ``service``."""
-        texts = (*service.entrypoint, *service.command)
-        found = [self._text(service, text) for text in texts]
-        return [text for text in found if text]
+        found = []
+        for written in (*service.entrypoint, *service.command):
+            text = self._text(service, written)
+            if text:
+                found.append(text)
+        return found
 
     def environment(self, service: Service) -> dict[str, str]:
         """Return its variables, without those that are about an absent service."""
-        found = {name: self._text(service, text) for name, text in service.environment.items()}
-        return {name: text for name, text in found.items() if text}
+        found = {}
+        for name, written in service.environment.items():
+            text = self._text(service, written)
+            if text:
+                found[name] = text
+        return found
 
     def prepare(self, service: Service) -> None:
         """Make the folders of its volumes, and write the files that it mounts, translated."""
@@ -80,20 +84,28 @@ class Wiring:
                 path.mkdir(parents=True, exist_ok=True)
             else:
                 path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(self._text(service, mount.file.read_text("utf-8")), "utf-8")
+                text = self._text(service, mount.file.read_text("utf-8"))
+                path.write_text(text, "utf-8")
 
     def _text(self, service: Service, text: str) -> str:
         """Return ``text`` for ``service`` here, without the lines about absent services."""
-        lines = [line for line in text.splitlines(keepends=True) if not self._gone.search(line)]
-        paths = {mount.target: str(self._path(service, mount)) for mount in service.mounts}
-        listens = {f":{inside}": self._local(outside) for inside, outside in service.ports.items()}
-        known = paths | listens | self._addresses
-        longest_first = sorted(map(re.escape, known), key=len, reverse=True)
-        return re.sub(
-            rf"(?<![\w.-])(?:{_any_of(longest_first)})(?![\w-])",
-            lambda found: known[found[0]],
-            "".join(lines),
-        )
+        lines = text.splitlines(keepends=True)
+        kept = "".join(line for line in lines if not self._gone.search(line))
+        here = self._here(service)
+        longest_first = sorted(here, key=len, reverse=True)
+        any_of_them = _any_of([re.escape(each) for each in longest_first])
+        # Whole names only, as above.
+        whole = re.compile(rf"(?<![\w.-])(?:{any_of_them})(?![\w-])")
+        return whole.sub(lambda found: here[found[0]], kept)
+
+    def _here(self, service: Service) -> dict[str, str]:
+        """Return what each path and address in the texts of ``service`` is on this machine."""
+        here: dict[str, str] = {}
+        for mount in service.mounts:
+            here[mount.target] = str(self._path(service, mount))
+        for inside, outside in service.ports.items():
+            here[f":{inside}"] = self._local(outside)
+        return here | self._addresses
 
     def _path(self, service: Service, mount: Mount) -> Path:
         if mount.volume is not None:
@@ -106,6 +118,13 @@ class Wiring:
 
     def _local(self, published: int) -> str:
         return f"127.0.0.1:{self._ports[published]}"
+
+
+def _addresses_of(service: Service) -> Iterator[str]:
+    """Yield regular expressions of the addresses by which others name ``service``."""
+    yield rf"{re.escape(service.name)}:\d+"
+    for port in service.ports.values():
+        yield rf"127\.0\.0\.1:{port}"
 
 
 def _any_of(expressions: Sequence[str]) -> str:
