@@ -17,8 +17,8 @@ from azure_scheduled_events_exporter import __version__
 from azure_scheduled_events_exporter.errors import ExporterError, one_line, without_password
 from azure_scheduled_events_exporter.http_client import http_config
 from azure_scheduled_events_exporter.http_client.deadline import DeadlineAdapter
-from azure_scheduled_events_exporter.http_client.failures import WEB_PAGE, is_web_page
 from azure_scheduled_events_exporter.http_client.sessions import Answer, NoAnswerError, Session
+from azure_scheduled_events_exporter.http_client.web_page import WEB_PAGE, is_web_page
 from azure_scheduled_events_exporter.snapshot.pushes import PushOutcome
 
 TIMEOUT_SECONDS = 10.0

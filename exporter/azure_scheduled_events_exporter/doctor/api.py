@@ -14,8 +14,8 @@ from azure_scheduled_events_exporter.errors import (
 )
 from azure_scheduled_events_exporter.http_client.address import checked
 from azure_scheduled_events_exporter.http_client.deadline import DeadlineAdapter
-from azure_scheduled_events_exporter.http_client.failures import WEB_PAGE, is_web_page
 from azure_scheduled_events_exporter.http_client.http_config import HttpConfig, session_for
+from azure_scheduled_events_exporter.http_client.web_page import WEB_PAGE, is_web_page
 
 _LARGEST = 64 << 20
 _TIMEOUT = 10.0  # seconds for a whole answer

@@ -7,7 +7,7 @@ reaches its end.
 from collections.abc import Iterator
 
 from azure_scheduled_events_exporter.errors import ExporterError, one_line, without_password
-from azure_scheduled_events_exporter.http_client.failures import WEB_PAGE
+from azure_scheduled_events_exporter.http_client.web_page import WEB_PAGE
 
 from . import (
     alertmanager,

@@ -4,8 +4,7 @@ Where the system has a message, it is that one, without the text that libraries 
 """
 
 import socket
-from codecs import BOM_UTF8
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import requests
 
@@ -16,20 +15,6 @@ NO_ANSWER_IN_TIME = "no answer in time"
 
 CERTIFICATE_REFUSED = "certificate verify failed"
 """Part of the reason, in OpenSSL's words, where this side does not trust the server."""
-
-WEB_PAGE = "a web page (text/html)"
-"""What answers instead of a program: a sign-in page, or the default page of a web server."""
-
-
-def is_web_page(headers: Mapping[str, str], body: bytes) -> bool:
-    """Return whether an answer is a web page, and not that of an API.
-
-    ``headers`` are looked up in upper or lower case. The type alone tells too little: some web
-    frameworks give that of a page to an empty answer, and some servers give none.
-    """
-    kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-    may_be_page = kind in {"", "text/html", "application/xhtml+xml"}
-    return may_be_page and body.removeprefix(BOM_UTF8).lstrip().startswith(b"<")
 
 
 def failure_reason(error: BaseException) -> str:

@@ -22,10 +22,11 @@ from azure_scheduled_events_exporter import __version__
 from azure_scheduled_events_exporter.errors import ImdsError, Outcome, Stopped
 from azure_scheduled_events_exporter.http_client.deadline import IDLE_SECONDS, DeadlineAdapter
 from azure_scheduled_events_exporter.http_client.failures import causes_of, failure_reason
+from azure_scheduled_events_exporter.http_client.web_page import is_web_page
 
 from .answer import Answer
 from .api_versions import INSTANCE_API_VERSIONS, UNSPECIFIED, ApiVersions
-from .foreign import foreign, is_web_page
+from .foreign import foreign
 from .guest_proxy_agent import EVENTS_PATH, INSTANCE_PATH
 from .rate_limiter import RateLimiter
 from .refusal import API_VERSION_FLAG, INSTANCE_NAME_FLAG, refusal
@@ -173,7 +174,7 @@ class ImdsClient:
             raise refusal(asked, path, answer, version=version, flag=flag)
         if answer.body is None:
             raise ImdsError(Outcome.INVALID_DOCUMENT, f"{asked} sent more than 1 MiB")
-        if is_web_page(answer):
+        if is_web_page(answer.headers, answer.body):
             reason = f"{asked} answered with a web page"
             raise ImdsError(Outcome.INVALID_DOCUMENT, reason, hint=foreign(answer))
         return answer.body

@@ -3,10 +3,10 @@
 Every statement has its evidence in the answer. Pure.
 """
 
-import re
 from http import HTTPStatus
 
 from azure_scheduled_events_exporter.errors import one_line
+from azure_scheduled_events_exporter.http_client.web_page import is_web_page
 
 from .answer import Answer
 
@@ -22,13 +22,6 @@ _CLOUD_SERVERS = {
 }
 """Who sends this header Server, in lower case."""
 
-_HTML = re.compile(
-    rb"\s*(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)?<(?:!doctype\s+html|html)\b",
-    re.IGNORECASE | re.DOTALL,
-)
-"""The beginning of HTML, after an XML declaration and a comment if there are any."""
-
-_BEGINNING = 2048  # bytes of a body that are looked at
 _LONGEST_NAME = 40  # characters of a header that a message quotes
 
 
@@ -60,7 +53,11 @@ def _other_server(answer: Answer) -> str:
         # A proxy adds Via, and IMDS is reached without one.
         (bool(via), "", f" (header Via: {via})"),
         (answer.status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED, "", ", and wants a user"),
-        (is_web_page(answer), f"{_OTHER_CLOUD}, or ", " with a web page"),
+        (
+            is_web_page(answer.headers, answer.body or b""),
+            f"{_OTHER_CLOUD}, or ",
+            " with a web page",
+        ),
         (_is_xml(answer), "", " with XML"),
         (
             not is_azures,
@@ -72,11 +69,6 @@ def _other_server(answer: Answer) -> str:
         if is_evident:
             return f"{before}{_OTHER_SERVER}{evidence}; {_CHECK}"
     return ""
-
-
-def is_web_page(answer: Answer) -> bool:
-    """Return whether the body of ``answer`` is HTML, whatever its type is said to be."""
-    return _HTML.match((answer.body or b"")[:_BEGINNING]) is not None
 
 
 def _is_xml(answer: Answer) -> bool:

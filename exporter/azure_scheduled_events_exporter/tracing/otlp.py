@@ -37,12 +37,11 @@ from azure_scheduled_events_exporter.errors import one_line
 from azure_scheduled_events_exporter.http_client.deadline import DeadlineAdapter
 from azure_scheduled_events_exporter.http_client.failures import (
     NO_ANSWER_IN_TIME,
-    WEB_PAGE,
     causes_of,
     failure_reason,
-    is_web_page,
 )
 from azure_scheduled_events_exporter.http_client.sessions import Session
+from azure_scheduled_events_exporter.http_client.web_page import WEB_PAGE, is_web_page
 
 from .export import LONGEST_RETRY_AFTER, REFUSALS, Export, ExportResult
 from .variables import timeout_obstacle
