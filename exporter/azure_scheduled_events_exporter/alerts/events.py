@@ -65,10 +65,11 @@ def _row(
 ) -> Alert:
     """Return a row of the table; its expression depends on settings."""
     what = "warning" if events.kind is Kind.ADVISORY else "event"
+    reason = "" if events.hold == NO_IMPACT_HOLD else ", because its VMs may be away for so long"
     ends = (
         f"The alert resolves {RESOLVE_AFTER // MINUTE} minutes after an exporter has seen the end"
         f" of the {what}. If none sees it, the alert resolves {events.hold // MINUTE} minutes after"
-        f" an exporter last saw the {what}."
+        f" an exporter last saw the {what}{reason}."
     )
     return Alert(
         name=PREFIX + name,

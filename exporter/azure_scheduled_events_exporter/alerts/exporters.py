@@ -151,15 +151,14 @@ def _exporter_down(settings: Settings) -> Alert:
         advice="If the VM is down, start it. If it is up, restart the exporter.",
         dashboard=_BOARD,
         meaning=(
-            "For 10 minutes without a break, more than 20 % of the scrapes of the last 3 minutes"
-            " have failed. The alert leaves out VMs that are away because of an event, or have not"
-            " come back from one."
+            "For 10 minutes, Prometheus could not read an exporter: more than 20 % of its scrapes"
+            " failed. The alert leaves out VMs that are away because of an event, or have not come"
+            " back from one."
         ),
         ends=(
             "The alert resolves a few minutes after the exporter answers again, or when its scrape"
-            " target is removed. It answers when 80 % of the scrapes of 3 minutes have succeeded."
-            " The alert also resolves 3 minutes after an event takes the VM, if the exporter"
-            " answered within the 10 minutes before."
+            " target is removed. It answers when 80 % of the scrapes of the last 3 minutes have"
+            " succeeded."
         ),
         holds="10m",
         labels=_LABELS,

@@ -119,5 +119,8 @@ def _paused_longer() -> Alert:
             "An event paused a VM for longer than Azure had announced, and for longer than the"
             " setting `--freeze.harmless-below` of its exporter (9 s by default)."
         ),
-        ends="The alert resolves 70 minutes after the event has ended.",
+        ends=(
+            "The alert resolves 70 minutes after the event has ended. The exporter shows the pause"
+            " for an hour after the end, and the rule remembers it for 10 minutes more."
+        ),
     )

@@ -73,9 +73,8 @@ def _scale_set_hit() -> Alert:
         dashboard="fleet?resource_group=resource_group",
         meaning=(
             "At least half of the VMs of a scale set are away now, or will be within"
-            f" {BEFORE} s. Two or more events that no user requested have a part in this, and"
-            " none of them alone takes all the VMs that they take together. Events that follow one"
-            " another do not raise this alert."
+            f" {BEFORE} s. At least two events that no user requested take part in this. A single"
+            " event raises its own alert instead."
         ),
         ends=(
             "The alert resolves when less than half of the VMs of the scale set are down or about"
@@ -110,9 +109,9 @@ def _not_back(settings: Settings) -> Alert:
         ),
         dashboard="vm?vm=vm_name",
         meaning=(
-            "The impact of an event on a VM has begun, or its announced time has passed, and the VM"
-            " has not answered for 15 minutes. A VM raises one alert, however many events hit it. A"
-            " Preempt or Terminate raises none."
+            "The announced time of a VM's event has passed, or the event has begun, and the VM's"
+            " exporter has not answered for 15 minutes. You get one alert for a VM, however many"
+            " events hit it. Events that delete the VM (Preempt, Terminate) raise none."
         ),
         ends=(
             "The alert resolves when the VM answers, when an exporter shows a Preempt or Terminate"
