@@ -16,6 +16,7 @@ UNKNOWN_RESULT = "sent, but no result came: it may have been approved"
 """The result of a request of which nobody saw how it ended."""
 
 NOTHING_SCHEDULED = "it is advice: nothing is scheduled, so there is nothing to approve"
+# Results, or how they begin. Whoever reads one recognizes it by that.
 _ACCEPTED = "accepted"
 _REFUSED = "approval refused"
 _NOT_SENT = "approval not sent"  # there was no connection to IMDS

@@ -111,7 +111,7 @@ class Match:
 
     @property
     def fewest_resources(self) -> int:
-        """The smallest number of VMs in Resources that this matches."""
+        """The smallest number of VMs in Resources that this matches: this VM's events name it."""
         return 1 if self.scope == {Scope.SELF} else 0
 
     def opens_at(self, life: Lifecycle) -> float:

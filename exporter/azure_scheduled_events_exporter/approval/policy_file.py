@@ -98,11 +98,7 @@ def _rule(section: Section, number: int, *, dry_run: bool) -> Rule:
 
 def _match(section: Section) -> Match:
     """Return which events a rule matches."""
-    unknown = (
-        "duration" in section
-        and section.is_text("duration")
-        and section.text("duration") == "unknown"
-    )
+    unknown = section.is_text("duration") and section.text("duration") == "unknown"
     scopes = _several(section, "scope", tuple(Scope))
     match = Match(
         event_type=_several(section, "event_type", tuple(EventType)),
@@ -170,6 +166,7 @@ def covers(one: Match, other: Match) -> bool:
 
 
 def _includes(one: frozenset[str] | None, other: frozenset[str] | None) -> bool:
+    """Return whether ``one`` has all values of ``other``; None has any value."""
     return one is None or (other is not None and other <= one)
 
 

@@ -292,13 +292,15 @@ class Exporter:
         named.wait(_NAMED_SPANS_SECONDS)  # spans from before a restart belong to this VM too
         while True:
             try:
-                return delivery.run()
+                delivery.run()
             except Exception:  # noqa: BLE001 - whatever it is
                 self._log.exception(
                     "span delivery failed; retrying", extra=facts(seconds=_TRACE_AGAIN_SECONDS)
                 )
-                if self._wait(_TRACE_AGAIN_SECONDS):
-                    return None
+            else:  # it was stopped
+                return
+            if self._wait(_TRACE_AGAIN_SECONDS):
+                return
 
 
 def alone(config: Config, log: logging.Logger) -> Iterator[Exporter]:

@@ -1,4 +1,4 @@
-"""Reads scenarios from YAML files: the VMs, and what happens to them.
+"""Reads scenarios: the VMs, and what happens to them, from YAML files or from recordings.
 
 Uses no clock and no network.
 """
@@ -23,7 +23,7 @@ from azure_scheduled_events_exporter.yaml_file import Section
 from .document import ADVICE
 from .faults import Fault, FaultPlan
 
-_LARGEST_RECORDING: Final = 64 << 20
+_LARGEST_RECORDING: Final = 64 << 20  # bytes
 
 SHIPPED: Final = (
     "live-migration",
@@ -200,7 +200,7 @@ def load(path: Path) -> Scenario:
     text = read_text(path, _LARGEST_RECORDING, "recording")
     if path.suffix == ".json" or (text.lstrip().startswith("{") and '"recording"' in text):
         return _recorded(path, text)
-    return _scenario(yaml_file.load(path), path.stem)
+    return _scenario(yaml_file.load(path), path.stem)  # which refuses more than 1 MiB
 
 
 def _recorded(path: Path, text: str) -> Scenario:

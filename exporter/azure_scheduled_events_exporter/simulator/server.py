@@ -78,7 +78,7 @@ class Simulator:
             newest_api_version,
             requests_per_second,
         )
-        self._changed = threading.Condition()
+        self._changed = threading.Condition()  # its lock guards the service and its stage
         self._server: Server | None = None
         self._threads: list[threading.Thread] = []
         self._stopping = threading.Event()
@@ -246,6 +246,7 @@ class Simulator:
             return self._service.answer(request, self._clock())
 
     def _run(self, work: Callable[[], None]) -> None:
+        """Run ``work`` in a thread; :meth:`stop` waits for it."""
         self._threads.append(threading.Thread(target=work, name="simulator", daemon=True))
         self._threads[-1].start()
 

@@ -35,6 +35,8 @@ _APPROVED = {
 
 @dataclass(frozen=True, slots=True)
 class _Step:
+    """A row of the timeline."""
+
     at: float  # Unix seconds
     what: Line
 
