@@ -19,14 +19,16 @@ from support.servers.http_peer import HttpServer, Request, Response
 
 
 class Patroni(HttpServer):
-    """Patroni's API, with these answers; the last one stays."""
+    """Patroni's API, which answers to /primary with one of these after the other; the last one
+    stays.
+    """
 
     def __init__(self, *statuses: int) -> None:
         super().__init__()
         self._statuses = list(statuses)
 
     def respond(self, _: Request) -> Response:
-        """Say whether this is the primary."""
+        """Say with 200 that this is the primary, with 503 that it is not."""
         return Response(self._statuses[0] if len(self._statuses) == 1 else self._statuses.pop(0))
 
 
@@ -36,6 +38,7 @@ SWITCHOVER = ["patronictl -c /etc/patroni/config.yml switchover main --leader db
 @pytest.mark.parametrize(
     ("statuses", "status", "calls", "said"),
     [
+        # Asked before the switchover and twice after it: the first time it is still the leader.
         ((200, 200, 503), 0, SWITCHOVER, ""),
         # If Patroni refuses, patronictl does not show it in its exit status.
         ((200,), 1, SWITCHOVER, "this VM is still the leader 1 s after the switchover\n"),
@@ -59,24 +62,24 @@ def test_mysql(stage: Stage) -> None:
     """Only a primary hands its role on, to a member that is online; the hook fails if there is
     none, or it refuses.
     """
-    assert stage.hook("mysql-switchover", "prepare")[::2] == (
-        0,
-        "this VM is not the primary: no switchover\n",
-    )
+    ran = stage.hook("mysql-switchover", "prepare")
+    assert (ran.status, ran.output) == (0, "this VM is not the primary: no switchover\n")
     primary = {"*PRIMARY*": (0, "id-0")}
     stage.answers(primary)
-    assert stage.hook("mysql-switchover", "prepare")[::2] == (1, "no other member is online\n")
+    ran = stage.hook("mysql-switchover", "prepare")
+    assert (ran.status, ran.output) == (1, "no other member is online\n")
     members = {**primary, "*SECONDARY*": (0, "id-1")}
     stage.answers(members)
-    status, calls, _ = stage.hook("mysql-switchover", "prepare")
-    assert (status, calls[-1].partition("--execute ")[2]) == (
-        0,
-        "SELECT group_replication_set_as_primary('id-1', 30)",
-    )
+    ran = stage.hook("mysql-switchover", "prepare")
+    assert ran.status == 0
+    statement = ran.calls[-1].partition("--execute ")[2]
+    assert statement == "SELECT group_replication_set_as_primary('id-1', 30)"
     stage.answers({**members, "*set_as_primary*": (1, "")})
-    assert stage.hook("mysql-switchover", "prepare")[0] == 1
+    assert stage.hook("mysql-switchover", "prepare").status == 1, "the primary refuses"
 
 
+# The kubectl of a cluster whose primary is main-1; promoting main-2 works unless a test makes it
+# refuse.
 CNPG = """\
 #!/bin/sh
 echo "$(basename "$0") $*" >>"$CALLS"
@@ -90,20 +93,23 @@ esac
 
 
 def test_cloudnative_pg(stage: Stage) -> None:
-    """Another ready instance is promoted only if the primary runs here, and until it is one."""
+    """Another ready instance is promoted only if the primary runs here; the hook waits until it is
+    the primary, and fails if that takes too long.
+    """
     (stage.folder / "bin" / "kubectl").write_text(CNPG)
-    quick = {"NODE": "here", "PRIMARY_NODE": "there", "SWITCHOVER_TIMEOUT": "1"}
-    status, calls, said = stage.hook("cloudnative-pg-switchover", "prepare", **quick)
-    assert (status, said) == (0, "the primary main-1 runs on there: no switchover\n")
-    quick["PRIMARY_NODE"] = "here"
-    stage.file.with_name("calls.refuses").touch()
-    status, calls, said = stage.hook("cloudnative-pg-switchover", "prepare", **quick)
-    assert (status, said) == (1, "main-1 is still the primary 1 s after the promotion\n")
-    stage.file.with_name("calls.refuses").unlink()
-    status, calls, _ = stage.hook("cloudnative-pg-switchover", "prepare", **quick)
-    assert status == 0
+    settings = {"NODE": "here", "PRIMARY_NODE": "there", "SWITCHOVER_TIMEOUT": "1"}
+    ran = stage.hook("cloudnative-pg-switchover", "prepare", **settings)
+    assert (ran.status, ran.output) == (0, "the primary main-1 runs on there: no switchover\n")
+    settings["PRIMARY_NODE"] = "here"
+    refuses = stage.file.with_name("calls.refuses")
+    refuses.touch()
+    ran = stage.hook("cloudnative-pg-switchover", "prepare", **settings)
+    assert (ran.status, ran.output) == (1, "main-1 is still the primary 1 s after the promotion\n")
+    refuses.unlink()
+    ran = stage.hook("cloudnative-pg-switchover", "prepare", **settings)
+    assert ran.status == 0
     promote = "kubectl --namespace databases --request-timeout=30s cnpg promote main main-2"
-    assert promote in calls
+    assert promote in ran.calls
     assert stage.hook("cloudnative-pg-switchover", "recover") == (0, [], "")
 
 
@@ -112,6 +118,7 @@ def shell_blocks(page: str) -> list[str]:
     return re.findall(r"(?ms)^```sh\n(.*?)^```$", (ROOT / "docs" / page).read_text())
 
 
+# The redis-cli of a VM in this role, until Sentinel's failover moves the master elsewhere.
 REDIS = """\
 #!/bin/sh
 echo "$(basename "$0") $*" >>"$CALLS"
@@ -131,13 +138,7 @@ STILL = "this VM is still the master 1 s after the failover began\n"
         ("", "OK", "", 1, "Redis does not answer with its role: \n"),
         # redis-cli ends with 0 when Sentinel refuses, too.
         ("master", "NOGOODSLAVE none", "", 1, "sentinel failover mymaster: NOGOODSLAVE none\n"),
-        (
-            "master",
-            "OK",
-            "yes",
-            1,
-            "sentinel failover mymaster: OK\n" + STILL,
-        ),
+        ("master", "OK", "yes", 1, "sentinel failover mymaster: OK\n" + STILL),
     ],
 )
 def test_redis_sentinel(
@@ -147,10 +148,10 @@ def test_redis_sentinel(
     (stage.folder / "bin" / "redis-cli").write_text(REDIS)
     settings = {"ROLE": before, "SAID": said, "STAYS": stays}
     settings["FAILOVER_TIMEOUT"] = "1" if stays else "60"
-    done = stage.hook("redis-sentinel-failover", "prepare", **settings)
-    assert (done[0], done[2]) == (status, output)
+    ran = stage.hook("redis-sentinel-failover", "prepare", **settings)
+    assert (ran.status, ran.output) == (status, output)
     failover = "redis-cli -h 127.0.0.1 -p 26379 sentinel failover mymaster"
-    assert (failover in done[1]) == (before == "master")
+    assert (failover in ran.calls) == (before == "master")
     assert stage.hook("redis-sentinel-failover", "recover") == (0, [], "")
 
 
@@ -180,10 +181,10 @@ def test_units_of_databases_prepare_for_what_deletes_the_vm() -> None:
 )
 def test_trial_of_the_page_on_databases(name: str, said: str, stage: Stage) -> None:
     """The stand-ins of the page let each script hand its role over, and its event is approved."""
-    parts = shell_blocks("databases-trial.md")
+    (stand_ins, *hooks) = shell_blocks("databases-trial.md")
     env = {**environment(), "PATH": f"{Path(COMMAND).parent}:{os.environ['PATH']}"}
-    subprocess.run(["sh", "-e", "-c", parts[0]], cwd=stage.folder, env=env, check=True)
-    (hook,) = [part for part in parts if f"-- assets/examples/{name}" in part]
+    subprocess.run(["sh", "-e", "-c", stand_ins], cwd=stage.folder, env=env, check=True)
+    (hook,) = [part for part in hooks if f"-- assets/examples/{name}" in part]
     with Simulator(Scenario("quiet", "", VMS, ()), requests_per_second=20) as simulator:
         started = hook.replace("http://127.0.0.1:10170", simulator.url)
         # Without exec, a kill would end only the shell.

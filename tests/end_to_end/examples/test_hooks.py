@@ -37,11 +37,10 @@ def test_files(hook: str, tmp_path: Path) -> None:
     unit = configparser.ConfigParser(strict=False, interpolation=None)
     unit.optionxform = str  # type: ignore[assignment,method-assign] # systemd's keys have capitals
     unit.read_string(text)
+    assert unit["Service"]["Restart"] == "always"
     keeps_state = "STATE_DIRECTORY" in (EXAMPLES / hook).read_text()
-    assert (unit["Service"]["Restart"], unit["Service"].get("StateDirectory") == hook) == (
-        "always",
-        keeps_state,
-    )
+    has_state_folder = unit["Service"].get("StateDirectory") == hook
+    assert has_state_folder == keeps_state
     assert unit["Install"]["WantedBy"] == "multi-user.target"
     copy = tmp_path / f"{hook}.service"
     copy.write_text(text.replace(LIBRARY, str(EXAMPLES)).replace(INSTALLED, COMMAND))
@@ -50,14 +49,15 @@ def test_files(hook: str, tmp_path: Path) -> None:
     assert [line for line in done.stderr.splitlines() if hook in line] == []
     assert (EXAMPLES / hook).read_text().startswith("#!/bin/sh\n")
     subprocess.run([shutil.which("dash") or "sh", "-n", EXAMPLES / hook], check=True)
-    done = subprocess.run([EXAMPLES / hook, "destroy"], check=False, capture_output=True, text=True)
+    other_word = [str(EXAMPLES / hook), "destroy"]
+    done = subprocess.run(other_word, check=False, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (2, f"usage: {EXAMPLES / hook} prepare|recover\n")
 
 
-def az(what: str) -> str:
-    """Return how the load balancer's program is called, with the settings of the unit."""
+def az(verb: str) -> str:
+    """Return how the hook calls ``az`` to ``add`` its VM to the pool or to ``remove`` it."""
     return (
-        f"az network nic ip-config address-pool {what} --output none --ip-config-name ipconfig1"
+        f"az network nic ip-config address-pool {verb} --output none --ip-config-name ipconfig1"
         " --lb-name web --address-pool web-vms --resource-group production --nic-name web-0-nic"
     )
 
@@ -70,8 +70,8 @@ def test_load_balancer_drain(stage: Stage) -> None:
 
     def calls(phase: str) -> list[str]:
         """Run the hook; return its calls, but for the question in which pools the VM is."""
-        _, made, _ = stage.hook("load-balancer-drain", phase, DRAIN_SECONDS="0")
-        return [call for call in made if " show " not in call]
+        ran = stage.hook("load-balancer-drain", phase, DRAIN_SECONDS="0")
+        return [call for call in ran.calls if " show " not in call]
 
     assert calls("prepare") == [], "it is in no pool"
     stage.answers({"az*show*": (0, pool)})
@@ -88,17 +88,20 @@ def test_kubectl_drain(stage: Stage) -> None:
     """
     drain = "kubectl drain n --ignore-daemonsets --delete-emptydir-data --timeout=5m"
     mark = "kubectl annotate node n --request-timeout=30s"
-    assert stage.hook("kubectl-drain", "prepare", NODE="n")[1][1:] == [
-        f"{mark} --overwrite azure-scheduled-events/cordoned=true",
-        drain,
-    ]
+
+    def changes(phase: str) -> list[str]:
+        """Run the hook; return its calls but for the first, which asks about the node."""
+        (_asks, *others) = stage.hook("kubectl-drain", phase, NODE="n").calls
+        return others
+
+    assert changes("prepare") == [f"{mark} --overwrite azure-scheduled-events/cordoned=true", drain]
     stage.answers({"*unschedulable*": (0, "true")})
-    assert stage.hook("kubectl-drain", "prepare", NODE="n")[1][1:] == [drain]
-    said = "node n is not cordoned for an event, so it stays as it is\n"
-    status, calls, output = stage.hook("kubectl-drain", "recover", NODE="n")
-    assert (status, len(calls), output) == (0, 1, said)
+    assert changes("prepare") == [drain], "an operator had cordoned it: nothing is marked"
+    recovery = stage.hook("kubectl-drain", "recover", NODE="n")
+    assert recovery.output == "node n is not cordoned for an event, so it stays as it is\n"
+    assert (recovery.status, len(recovery.calls)) == (0, 1), "it only asks about the node"
     stage.answers({"kubectl get*annotations*": (0, "true")})
-    assert stage.hook("kubectl-drain", "recover", NODE="n")[1][1:] == [
+    assert changes("recover") == [
         "kubectl uncordon n --request-timeout=30s",
         f"{mark} --overwrite azure-scheduled-events/cordoned-",
     ]
@@ -109,36 +112,41 @@ def test_checkpoint_before_eviction(stage: Stage) -> None:
     run is left alone.
     """
     stage.answers({"systemctl is-active*": (3, "")})
-    assert len(stage.hook("checkpoint-before-eviction", "prepare")[1]) == 1
+    asks_only = stage.hook("checkpoint-before-eviction", "prepare").calls
+    assert len(asks_only) == 1, "the worker does not run: neither stopped nor saved"
     stage.answers({})
     blob = "https://example.blob.core.windows.net/checkpoints/batch-worker"
-    saved = [f"azcopy copy /var/lib/batch-worker/checkpoint {blob} --overwrite=true"]
-    (_asks, *stops_and_saves) = stage.hook("checkpoint-before-eviction", "prepare")[1]
-    assert stops_and_saves == ["systemctl stop batch-worker.service", *saved]
-    starts = stage.hook("checkpoint-before-eviction", "recover")[1]
+    save = f"azcopy copy /var/lib/batch-worker/checkpoint {blob} --overwrite=true"
+    (_asks, *stops_and_saves) = stage.hook("checkpoint-before-eviction", "prepare").calls
+    assert stops_and_saves == ["systemctl stop batch-worker.service", save]
+    starts = stage.hook("checkpoint-before-eviction", "recover").calls
     assert starts == ["systemctl start batch-worker.service"]
-    assert stage.hook("checkpoint-before-eviction", "recover") == (0, [], "")
+    again = stage.hook("checkpoint-before-eviction", "recover")
+    assert again == (0, [], ""), "it was started already"
 
 
 def test_load_balancer_admin_state(stage: Stage) -> None:
     """The state is Down during an event and the probe's again after it; another's Down stays."""
     quick = {"DRAIN_SECONDS": "0"}
     stage.answers({"az*show*": (0, "Down")})
-    status, calls, said = stage.hook("load-balancer-admin-state", "prepare", **quick)
-    assert (status, len(calls), said) == (0, 1, "the state is Down already, and stays so\n")
-    assert stage.hook("load-balancer-admin-state", "recover") == (0, [], "")
+    ran = stage.hook("load-balancer-admin-state", "prepare", **quick)
+    assert ran.output == "the state is Down already, and stays so\n"
+    assert (ran.status, len(ran.calls)) == (0, 1), "it only asks for the state"
+    recovery = stage.hook("load-balancer-admin-state", "recover")
+    assert recovery == (0, [], ""), "another's Down stays"
     stage.answers({"az*show*": (0, "None")})
-    (_, down) = stage.hook("load-balancer-admin-state", "prepare", **quick)[1]
+    (_asks, down) = stage.hook("load-balancer-admin-state", "prepare", **quick).calls
     assert down == (
         "az network lb address-pool address update --output none --admin-state Down"
         " --resource-group production --lb-name web --pool-name web-vms --name web-0"
     )
     stage.answers({"az*show*": (0, "Down")})
-    calls = stage.hook("load-balancer-admin-state", "prepare", **quick)[1]
-    assert len(calls) == 2, "it is ours, also the second time"
-    (up,) = stage.hook("load-balancer-admin-state", "recover")[1]
+    (_asks, down_again) = stage.hook("load-balancer-admin-state", "prepare", **quick).calls
+    assert down_again == down, "this Down is ours, also the second time"
+    (up,) = stage.hook("load-balancer-admin-state", "recover").calls
     assert up == down.replace("Down", "None")
-    assert stage.hook("load-balancer-admin-state", "recover") == (0, [], "")
+    again = stage.hook("load-balancer-admin-state", "recover")
+    assert again == (0, [], ""), "it is the probe's again already"
 
 
 def test_pacemaker(stage: Stage) -> None:
@@ -149,5 +157,7 @@ def test_pacemaker(stage: Stage) -> None:
     moved = "crm_resource --wait --timeout=60s"
     assert stage.hook("pacemaker-node-health", "prepare") == (0, [who, f"{health} red", moved], "")
     assert stage.hook("pacemaker-node-health", "recover") == (0, [who, f"{health} green"], "")
-    stage.answers({"crm_node*": (0, "vm-0"), "crm_resource*": (124, "")})
-    assert stage.hook("pacemaker-node-health", "prepare")[0] == 124, "resources are still here"
+    timed_out = 124
+    stage.answers({"crm_node*": (0, "vm-0"), "crm_resource*": (timed_out, "")})
+    ran = stage.hook("pacemaker-node-health", "prepare")
+    assert ran.status == timed_out, "resources are still here"

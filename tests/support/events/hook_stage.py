@@ -8,6 +8,7 @@ import re
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from azure_scheduled_events_exporter.simulator import (
     PlannedEvent,
@@ -25,6 +26,8 @@ INSTALLED = "/opt/azure-scheduled-events-exporter/bin/azure-scheduled-events-exp
 VMS = (VirtualMachine("vmss_0", scale_set="vmss"), VirtualMachine("vmss_1", scale_set="vmss"))
 REBOOT = PlannedEvent("Reboot", ("vmss_0",), announced_at=0.0, started_for=2.0, approval_delay=0.5)
 ONE = Scenario("one", "A reboot, once it is approved.", VMS, (REBOOT,))
+# Writes its call down, waits while a test makes it slow, and gives the answer of the first pattern
+# that its call matches.
 SUBSTITUTE = """\
 #!/bin/sh
 said="$(basename "$0") $*"
@@ -34,6 +37,14 @@ while IFS='|' read -r pattern status answer; do
     case $said in $pattern) [ -z "$answer" ] || echo "$answer"; exit "$status" ;; esac
 done <"$CALLS.answers"
 """
+
+
+class Ran(NamedTuple):
+    """How a hook ended, which programs it called, and what it said."""
+
+    status: int
+    calls: list[str]
+    output: str
 
 
 class Stage:
@@ -85,16 +96,14 @@ class Stage:
         """The calls so far."""
         return self.file.read_text().splitlines() if self.file.exists() else []
 
-    def hook(self, hook: str, what: str, **settings: str) -> tuple[int, list[str], str]:
-        """Run a hook with the environment of its unit and ``settings``; return status, calls and
-        output.
-        """
+    def hook(self, hook: str, phase: str, **settings: str) -> Ran:
+        """Run a hook with the environment of its unit and ``settings``."""
         before = len(self.calls)
         env = {**self.environment, **unit_environment(hook), **settings}
         done = subprocess.run(
-            [EXAMPLES / hook, what], env=env, check=False, capture_output=True, text=True
+            [EXAMPLES / hook, phase], env=env, check=False, capture_output=True, text=True
         )
-        return done.returncode, self.calls[before:], done.stdout + done.stderr
+        return Ran(done.returncode, self.calls[before:], done.stdout + done.stderr)
 
 
 def unit_environment(hook: str) -> dict[str, str]:
