@@ -75,7 +75,7 @@ SENTENCES = [
         f"{bounds.MOST_PEERS:,} current events of other VMs and {bounds.MOST_OWN:,} of this VM",
     ),
     ("docs/reliability.md", f"by more than {AGREES_SECONDS:g} s is corrected"),
-    ("docs/reliability.md", f"scrapes within {SHARED_SECONDS:g} s share one body"),
+    ("docs/http-limits.md", f"scrapes within {SHARED_SECONDS:g} s share one body"),
     ("docs/status-page.md", f"cut at {LONGEST_TEXT} characters"),
     ("docs/status-page.md", f"events at {CARDS};"),
     ("docs/web-config.md", f"within {EXPIRES_SOON_SECONDS / 86400:g} days"),
