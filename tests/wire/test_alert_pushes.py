@@ -11,7 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, cast
 
-from azure_scheduled_events_exporter.alertmanager.alert import Alert
+from azure_scheduled_events_exporter.alertmanager.alert import EventAlert
 from azure_scheduled_events_exporter.alertmanager.client import AlertmanagerClient
 from azure_scheduled_events_exporter.alertmanager.outbox import Wanted
 from azure_scheduled_events_exporter.alertmanager.push import Worker
@@ -43,7 +43,7 @@ class Vm:
     """
 
     passed: float = 0.0
-    alerts: list[Alert] = field(default_factory=list)
+    alerts: list[EventAlert] = field(default_factory=list)
     sees: bool = True
 
     def clock(self) -> Timestamp:
@@ -57,7 +57,7 @@ class Vm:
     def announce(self, name: str) -> None:
         """Let an event raise an alert."""
         labels = {"alertname": "Preempt", "event_id": name, "severity": "warning"}
-        self.alerts.append(Alert(labels, {}, self.clock(), HOLD))
+        self.alerts.append(EventAlert(labels, {}, self.clock(), HOLD))
 
     def look(self) -> Wanted | None:
         """Return what is required of Alertmanager."""

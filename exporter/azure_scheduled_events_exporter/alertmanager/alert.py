@@ -25,11 +25,12 @@ _OTHERS_LATER_SECONDS = 120.0
 
 
 @dataclass(frozen=True, slots=True)
-class Alert:
-    """One alert.
+class EventAlert:
+    """The alert of one event.
 
     Attributes:
-        labels: all of them, ``alertname`` among them; annotations: the texts.
+        labels: all of them, ``alertname`` among them.
+        annotations: the texts.
         first_seen: when its event was first seen.
         hold_seconds: for how long Alertmanager keeps it without another post.
         resolve_after_seconds: how long after the end of its event it is resolved.
@@ -58,7 +59,7 @@ def alert_of(
     instance: Instance | None,
     catalog: Catalog,
     extra: Mapping[str, str],
-) -> Alert | None:
+) -> EventAlert | None:
     """Return the alert of the event ``life``, None if it raises none.
 
     Args:
@@ -77,7 +78,7 @@ def alert_of(
         "event_id": life.event_id,
         "event_type": event_type,
     }
-    return Alert(
+    return EventAlert(
         labels={**extra, **row.labels, **event},
         annotations=row.annotations(facts_of(life, instance)),
         first_seen=life.first_seen,

@@ -11,7 +11,7 @@ import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from .alert import Alert
+from .alert import EventAlert
 
 RESEND_SECONDS = 30.0
 """The longest time between two posts of an alert.
@@ -48,8 +48,8 @@ class Wanted:
         ended: the alerts of events that have ended, each with how many seconds ago.
     """
 
-    firing: Sequence[Alert] = ()
-    ended: Sequence[tuple[Alert, float]] = ()
+    firing: Sequence[EventAlert] = ()
+    ended: Sequence[tuple[EventAlert, float]] = ()
 
 
 @dataclass(slots=True)
@@ -64,7 +64,7 @@ class Entry:
         is_accepted: whether Alertmanager has accepted its present state, firing or ended.
     """
 
-    alert: Alert
+    alert: EventAlert
     due_at: float
     ended_at: float | None = None
     resolves: int = 0
@@ -94,7 +94,7 @@ class Entry:
             self.due_at = math.inf
 
 
-def _ended(alert: Alert, ended_at: float) -> Entry:
+def _ended(alert: EventAlert, ended_at: float) -> Entry:
     """Return the entry of an alert whose event ended at ``ended_at``."""
     return Entry(alert, due_at=ended_at + alert.resolve_after_seconds, ended_at=ended_at)
 

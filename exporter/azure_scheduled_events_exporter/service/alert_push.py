@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from azure_scheduled_events_exporter.alertmanager.alert import Alert, Catalog, alert_of
+from azure_scheduled_events_exporter.alertmanager.alert import Catalog, EventAlert, alert_of
 from azure_scheduled_events_exporter.alertmanager.client import AlertmanagerClient
 from azure_scheduled_events_exporter.alertmanager.outbox import Wanted
 from azure_scheduled_events_exporter.alertmanager.push import AlertPush, Worker
@@ -62,7 +62,7 @@ def wanted(
     if not (snapshot.polls.up or snapshot.polls.partial):
         return None
 
-    def raised(life: Lifecycle) -> Alert | None:
+    def raised(life: Lifecycle) -> EventAlert | None:
         """Return the alert of an event; None if events of its kind raise none."""
         return alert_of(life, life.kind, snapshot.identity, catalog, labels)
 

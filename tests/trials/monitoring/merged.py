@@ -9,7 +9,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from azure_scheduled_events_exporter.alertmanager.alert import Alert
+from azure_scheduled_events_exporter.alertmanager.alert import EventAlert
 from azure_scheduled_events_exporter.alertmanager.outbox import Outbox, Wanted
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.polling.clock import AGREES_SECONDS
@@ -148,7 +148,7 @@ def _by_exporter(exporter: Exporter, own: dict[str, Event]) -> Iterator[Post]:
     """Yield what an exporter posts; its journal outlives its process."""
     outbox = Outbox()
     current: dict[str, str] = {}
-    ended: dict[str, tuple[Alert, float]] = {}
+    ended: dict[str, tuple[EventAlert, float]] = {}
     first_seen: dict[str, float] = {}
     for step, state in enumerate(exporter.states):
         if state in {"down", "away"}:
@@ -179,10 +179,10 @@ def _by_exporter(exporter: Exporter, own: dict[str, Event]) -> Iterator[Post]:
             outbox.accepted(due, now)
 
 
-def _pushed(event: Event, kind: str, first_seen: float) -> Alert:
+def _pushed(event: Event, kind: str, first_seen: float) -> EventAlert:
     labels = {"alertname": alert_of(event, kind), "event_id": event.name}
-    return Alert(labels, {}, Timestamp(first_seen), float(hold_of(event, kind)))
+    return EventAlert(labels, {}, Timestamp(first_seen), float(hold_of(event, kind)))
 
 
-def _name(alert: Alert) -> str:
+def _name(alert: EventAlert) -> str:
     return f"{alert.labels['event_id']} {alert.name}"

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import replace
 
-from azure_scheduled_events_exporter.alertmanager.alert import Alert
+from azure_scheduled_events_exporter.alertmanager.alert import EventAlert
 from azure_scheduled_events_exporter.alertmanager.outbox import MOST_ENDED, Outbox, Wanted
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 
@@ -17,9 +17,9 @@ RESOLVE_AFTER = 180
 """Seconds from the end of an event to the resolve of its alert."""
 
 
-def alert(name: str = "Reboot") -> Alert:
+def alert(name: str = "Reboot") -> EventAlert:
     """Return an alert."""
-    return Alert({"alertname": name, "event_id": "1"}, {"summary": "s"}, Timestamp(0.0), HOLD)
+    return EventAlert({"alertname": name, "event_id": "1"}, {"summary": "s"}, Timestamp(0.0), HOLD)
 
 
 def posts(outbox: Outbox, wanted: Wanted, now: float) -> list[tuple[str, str]]:
@@ -151,7 +151,7 @@ def test_refused() -> None:
 
 def test_new_text() -> None:
     """The next post of an alert has the newest text, and does not count as a new alert."""
-    outbox, changed = Outbox(), Alert(alert().labels, {"summary": "new"}, Timestamp(0.0), HOLD)
+    outbox, changed = Outbox(), EventAlert(alert().labels, {"summary": "new"}, Timestamp(0.0), HOLD)
     posts(outbox, Wanted([alert()]), 0.0)
     outbox.update(Wanted([changed]), 31.0)
     (entry,) = outbox.due(31.0, MOST)
@@ -165,10 +165,10 @@ def test_invented_events_are_bounded() -> None:
     Each second, 400 alerts fire, and those of the second before have ended.
     """
     outbox = Outbox()
-    real = Alert({"alertname": "Real"}, {}, Timestamp(0.0), HOLD)
+    real = EventAlert({"alertname": "Real"}, {}, Timestamp(0.0), HOLD)
     for second in range(5):
         flood = [
-            Alert({"alertname": f"{second}", "event_id": f"{n}"}, {}, Timestamp(0.0), HOLD)
+            EventAlert({"alertname": f"{second}", "event_id": f"{n}"}, {}, Timestamp(0.0), HOLD)
             for n in range(400)
         ]
         outbox.update(Wanted([real, *flood]), float(second))

@@ -8,7 +8,7 @@ import pytest
 
 from azure_scheduled_events_exporter.commands.hook.plan import (
     MOST_AT_ONCE,
-    Events,
+    CurrentEvents,
     Rules,
     deadline,
     may_approve,
@@ -96,9 +96,9 @@ def begin(
     return preparations(shown(events, now), runs, (), rules)
 
 
-def shown(events: Sequence[Lifecycle], now: float = NOW) -> Events:
+def shown(events: Sequence[Lifecycle], now: float = NOW) -> CurrentEvents:
     """Return these events as the current ones at ``now``."""
-    return Events(current={each.event_id: each for each in events}, now=now)
+    return CurrentEvents(current={each.event_id: each for each in events}, now=now)
 
 
 def recover(runs: Sequence[HookRun], missing: int = 3) -> list[tuple[str, str, str | None]]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from azure_scheduled_events_exporter.alertmanager.alert import Alert
+from azure_scheduled_events_exporter.alertmanager.alert import EventAlert
 from azure_scheduled_events_exporter.alerts.settings import Settings
 from azure_scheduled_events_exporter.alerts.severities import notifies, pages
 from azure_scheduled_events_exporter.commands.interruption import Interrupted
@@ -70,7 +70,7 @@ class Drill:
 
     team: Team
     story: Scenario
-    alert: Alert
+    alert: EventAlert
     settings: Settings
     doctor: str
     timeout: float

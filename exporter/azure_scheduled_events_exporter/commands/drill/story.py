@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Final
 
-from azure_scheduled_events_exporter.alertmanager.alert import Alert, Catalog, alert_of
+from azure_scheduled_events_exporter.alertmanager.alert import Catalog, EventAlert, alert_of
 from azure_scheduled_events_exporter.commands.waiting import until
 from azure_scheduled_events_exporter.config.settings import ENVIRONMENT_PREFIX, environment_name
 from azure_scheduled_events_exporter.core.document_parser import parse_document
@@ -55,7 +55,7 @@ def story_of(name: str) -> Scenario:
     return Scenario("drill", "", (vm,), (drilled,))
 
 
-def alert_of_story(story: Scenario, catalog: Catalog) -> Alert:
+def alert_of_story(story: Scenario, catalog: Catalog) -> EventAlert:
     """Return the alert for the event of ``story`` as the exporter of its VM first sees it.
 
     Raises:

@@ -20,7 +20,7 @@ from azure_scheduled_events_exporter.snapshot.hooks import HookRun, Phase, RunOu
 from azure_scheduled_events_exporter.snapshot.snapshot import Snapshot
 
 from .plan import (
-    Events,
+    CurrentEvents,
     Rules,
     deadline,
     has_other_vms,
@@ -77,7 +77,7 @@ class Hook:
         self._log_open_runs()
         for exporter in polled:
             snapshot = exporter.latest()
-            events = Events(snapshot.current, exporter.clock().wall)
+            events = CurrentEvents(snapshot.current, exporter.clock().wall)
             self._prepare(events)
             self._explain(events)
             self._recover(events, snapshot)
@@ -105,7 +105,7 @@ class Hook:
             child.wait()
         self._runs.close()
 
-    def _prepare(self, events: Events) -> None:
+    def _prepare(self, events: CurrentEvents) -> None:
         for run in preparations(events, self._runs.known, self._processes, self._rules):
             self._begin(run)
 
@@ -125,7 +125,7 @@ class Hook:
                 extra=logs.facts(event_id=last.event_id, prepared_by=last.command),
             )
 
-    def _explain(self, events: Events) -> None:
+    def _explain(self, events: CurrentEvents) -> None:
         """Log once why nothing is prepared for an event of this VM."""
         prepared = {run.event_id for run in self._runs.known}
         for event_id in events.current.keys() - prepared:
@@ -137,7 +137,7 @@ class Hook:
                 )
         self._reasons.keep(events.current)
 
-    def _recover(self, events: Events, snapshot: Snapshot) -> None:
+    def _recover(self, events: CurrentEvents, snapshot: Snapshot) -> None:
         """Run the command with ``recover`` once no event that it prepared for is current.
 
         Documents that came before an event went missing do not count.
@@ -171,7 +171,7 @@ class Hook:
             if run.outcome is None:
                 self._processes[run.run] = Process(self._command, run)
 
-    def _watch(self, process: Process, events: Events) -> None:
+    def _watch(self, process: Process, events: CurrentEvents) -> None:
         """Record the end of a run, or stop it when its time is up.
 
         First it is asked to end; after the grace, or at NotBefore, it is killed.
@@ -209,7 +209,7 @@ class Hook:
         )
         self._runs.keep(ended)
 
-    def _approve(self, events: Events) -> None:
+    def _approve(self, events: CurrentEvents) -> None:
         """Approve what is prepared, as far as the user allows, until it has started."""
         self._approvals = {
             event_id: approval

@@ -54,7 +54,7 @@ class Rules:
 
 
 @dataclass(frozen=True, slots=True)
-class Events:
+class CurrentEvents:
     """The current events by EventId, and the moment by the clock of IMDS."""
 
     current: Mapping[str, Lifecycle]
@@ -73,7 +73,7 @@ class Events:
 
 
 def preparations(
-    events: Events, runs: Collection[HookRun], active: Collection[str], rules: Rules
+    events: CurrentEvents, runs: Collection[HookRun], active: Collection[str], rules: Rules
 ) -> list[HookRun]:
     """Return the runs with ``prepare`` to begin now, at most as many as may run at once.
 
@@ -104,7 +104,7 @@ def _is_due(
     life: Lifecycle,
     before: list[HookRun],
     active: Collection[str],
-    events: Events,
+    events: CurrentEvents,
     rules: Rules,
 ) -> bool:
     """Return whether a preparation begins now; ``before``: those of this event so far."""
@@ -132,7 +132,7 @@ def _may_repeat(last: HookRun, left: float | None, rules: Rules) -> bool:
     return last.outcome == RunOutcome.FAILED
 
 
-def why_not(life: Lifecycle, events: Events, rules: Rules) -> str:
+def why_not(life: Lifecycle, events: CurrentEvents, rules: Rules) -> str:
     """Return why nothing is prepared for an event of this VM now; ``""`` if something is."""
     if not life.is_mine:
         return ""
@@ -148,7 +148,9 @@ def why_not(life: Lifecycle, events: Events, rules: Rules) -> str:
     return ""
 
 
-def _preparation(life: Lifecycle, before: list[HookRun], events: Events, rules: Rules) -> HookRun:
+def _preparation(
+    life: Lifecycle, before: list[HookRun], events: CurrentEvents, rules: Rules
+) -> HookRun:
     """Return the run that begins, under the id of the one that was interrupted, if there is one."""
     is_interrupted = bool(before) and before[-1].outcome is None
     record = {**current_record(life, events.now), "vm_name": life.own_name or life.vm_name}
