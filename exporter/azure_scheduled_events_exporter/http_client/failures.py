@@ -7,11 +7,20 @@ import socket
 from collections.abc import Iterator
 
 import requests
+import urllib3.exceptions
 
 from azure_scheduled_events_exporter.errors import one_line, without_password
 
 NO_ANSWER_IN_TIME = "no answer in time"
 """The reason of every request that took too long, whichever time limit ended it."""
+
+REQUEST_FAILURES = (
+    requests.RequestException,
+    urllib3.exceptions.HTTPError,
+    OSError,
+    ValueError,
+)
+"""What a request may raise: requests passes on some errors of what it uses."""
 
 CERTIFICATE_REFUSED = "certificate verify failed"
 """Part of the reason, in OpenSSL's words, where this side does not trust the server."""

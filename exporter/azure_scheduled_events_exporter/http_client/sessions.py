@@ -10,12 +10,11 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import requests
-import urllib3
 
 from azure_scheduled_events_exporter.errors import ExporterError
 
 from .deadline import DeadlineAdapter
-from .failures import NO_ANSWER_IN_TIME, failure_reason
+from .failures import NO_ANSWER_IN_TIME, REQUEST_FAILURES, failure_reason
 
 
 class NoAnswerError(ExporterError):
@@ -63,12 +62,7 @@ class Session(requests.Session):
         try:
             with self.request(method, url, **content) as response:
                 body = response.raw.read(largest, decode_content=True)
-        except (
-            requests.RequestException,
-            urllib3.exceptions.HTTPError,
-            OSError,
-            ValueError,
-        ) as error:
+        except REQUEST_FAILURES as error:
             reason = failure_reason(error)
             if reason == NO_ANSWER_IN_TIME:
                 reason = f"no whole answer within {timeout:g} s"

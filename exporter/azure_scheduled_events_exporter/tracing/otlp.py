@@ -19,7 +19,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import requests
-import urllib3
 from google.protobuf.message import DecodeError
 from opentelemetry import trace
 from opentelemetry.context import Context
@@ -37,6 +36,7 @@ from azure_scheduled_events_exporter.errors import one_line
 from azure_scheduled_events_exporter.http_client.deadline import DeadlineAdapter
 from azure_scheduled_events_exporter.http_client.failures import (
     NO_ANSWER_IN_TIME,
+    REQUEST_FAILURES,
     causes_of,
     failure_reason,
 )
@@ -205,12 +205,7 @@ class CollectorAdapter(DeadlineAdapter):
                 request, *args, **{**kwargs, "stream": True, "timeout": timeout}
             ) as response:
                 result = _judge(response)
-        except (
-            requests.RequestException,
-            urllib3.exceptions.HTTPError,
-            OSError,
-            ValueError,
-        ) as error:
+        except REQUEST_FAILURES as error:
             result = ExportResult(Export.LATER, reason=_no_answer(error))
         self.result = result
         reply = requests.Response()

@@ -154,24 +154,20 @@ def _between_documents(life: Lifecycle, seconds: float) -> Answer:
 
 def tcp(life: Lifecycle) -> Answer:
     """Return whether TCP was measured, and for which part of the event; no figures."""
-    if life.started_at is None:
-        return _without_start(_TCP, life)
-    if life.tcp is None:
-        return Answer(_TCP, why=_unmeasured(life) or "it was not measured")
-    return _covered(_TCP, life)
+    return _covered(_TCP, life, is_measured=life.tcp is not None)
 
 
 def clock(life: Lifecycle) -> Answer:
     """Return whether the step of the clock was measured, and for which part of the event."""
+    return _covered(_CLOCK, life, is_measured=life.impact is not None)
+
+
+def _covered(question: str, life: Lifecycle, *, is_measured: bool) -> Answer:
+    """Return for which part of an event counters were read; no figures."""
     if life.started_at is None:
-        return _without_start(_CLOCK, life)
-    if life.impact is None:
-        return Answer(_CLOCK, why=_unmeasured(life) or "it was not measured")
-    return _covered(_CLOCK, life)
-
-
-def _covered(question: str, life: Lifecycle) -> Answer:
-    """Return for which part of an event counters were read."""
+        return _without_start(question, life)
+    if not is_measured:
+        return Answer(question, why=_unmeasured(life) or "it was not measured")
     seconds = seconds_between(life.started_at, life.ended_at)
     if has_restarted(life):
         why = "nothing was measured across the restart of the VM"
