@@ -41,12 +41,14 @@ _SHOWN = "2m"
 """How long what a VM showed of its own event counts: two scrapes, if they are a minute apart."""
 _KEY_AND_EVENT = f"{VM_KEY}, event_id"
 _DELETES = f'{{event_type=~"{"|".join(each for each in EventType if each.facts.deletes)}"}}'
+"""The matcher of events that delete their VM."""
 _RETURNS = _DELETES.replace("=~", "!~")
-
+"""The matcher of all others, after which the VM comes back."""
 _BY_NAME = (
     "`on (vm_name)` alone also lets VMs of that name in other groups pass. It is cheaper in a large"
     " fleet, and does no harm, because every reader compares all four labels of a VM."
 )
+"""The note of recordings that look for a VM by its name first."""
 
 
 def vm_recordings(settings: Settings, remembered: str) -> tuple[Recording, ...]:

@@ -154,23 +154,26 @@ def _in_the_words_of_the_team(settings: Settings) -> str:
     rows = promql(f"""
         last_over_time({VM}[1h]) and on ({VM_KEY}) last_over_time({VM_AWAY}[5m])
     """)
-    forms = {
-        label: form
-        for label, _, form in (item.partition("=") for item in settings.items("maintenance.equal"))
-    }
+    forms: dict[str, str] = {}  # where the value of each label of the team comes from
+    for item in settings.items("maintenance.equal"):
+        label, _, form = item.partition("=")
+        forms[label] = form
     by = ["vm_id", "vm_name", *settings.items("maintenance.within"), *forms]
-    written: dict[str, str] = {}
+    made: dict[str, str] = {}  # the labels that are made at first, by the label of the team
     for label, form in forms.items():
         source = EQUAL_SOURCE.match(form)
-        if source is None:
+        if source is None:  # the VM has this label as it is
             continue
-        name = "instance" if source[0] == "host" else source[0]
-        regex = _HOST if source[0] == "host" else "(.+)"
-        value = f"${{1}}{form[source.end() :]}"
-        written[label] = f"maintenance_{label}"
-        rows = f'label_replace({rows}, "{written[label]}", "{value}", "{name}", "{regex}")'
-    labels = dict.fromkeys(written.get(each, each) for each in by)
+        name = source[0]
+        regex = "(.+)"
+        if name == "host":
+            name = "instance"
+            regex = _HOST
+        suffix = form[source.end() :]
+        made[label] = f"maintenance_{label}"
+        rows = f'label_replace({rows}, "{made[label]}", "${{1}}{suffix}", "{name}", "{regex}")'
+    labels = dict.fromkeys(made.get(each, each) for each in by)
     expression = f"max by ({', '.join(labels)}) (\n  {rows}\n)"
-    for label, made in written.items():
-        expression = f'label_replace({expression}, "{label}", "$1", "{made}", "(.+)")'
+    for label, first in made.items():
+        expression = f'label_replace({expression}, "{label}", "$1", "{first}", "(.+)")'
     return expression

@@ -104,7 +104,7 @@ def observe(
         current[event.event_id] = life
         changes.extend(new_changes)
     ended = {event_id: life for event_id, life in known.ended.items() if event_id not in current}
-    just_ended = 0
+    just_ended = 0  # as how many events those that end now count
     for event_id, before in known.current.items():
         if event_id in current:
             continue
@@ -144,7 +144,7 @@ def _left_document(
 
     ``last_seen``: when a document of this run had last shown it; None if none had.
     """
-    life = _shown(before, before.event, context)
+    life = _as_shown(before, before.event, context)
     return end(
         replace(life, shown_until=last_seen),
         context.now,
@@ -159,7 +159,7 @@ def bounded(known: Lifecycles, document: Document, context: ObservationContext) 
     """Return ``document`` without the events that :func:`observe` leaves out."""
     shown = {event.event_id for event in document.events}
     if shown <= known.current.keys() and not document.unreadable:
-        return document  # at most polls: there is nothing new
+        return document  # nothing is new, as at nearly every poll
     staying = [
         life
         for event_id, life in known.current.items()
@@ -205,10 +205,10 @@ def _returned(
         if ended.approved_by is Approver.DEADLINE:
             life = replace(life, approval=None)
     life = life.with_move(Transition.RETURNED, context.now, life.not_before)
-    return life, Change(Transition.RETURNED, _shown(life, event, context), context.now)
+    return life, Change(Transition.RETURNED, _as_shown(life, event, context), context.now)
 
 
-def _shown(life: Lifecycle, event: ScheduledEvent, context: ObservationContext) -> Lifecycle:
+def _as_shown(life: Lifecycle, event: ScheduledEvent, context: ObservationContext) -> Lifecycle:
     """Return ``life`` with ``event`` as its newest form, and with what that says of this VM.
 
     The state and NotBefore stay as they are. The name of the VM may have become known since.
@@ -251,7 +251,7 @@ def _apply_present(
     else:
         state_before = before.state
         life = before
-    life = _shown(life, event, context)
+    life = _as_shown(life, event, context)
     if state_before is not State.STARTED:  # Started stays Started
         life = replace(life, state=shown)
     if event.not_before is not None and life.state is not State.STARTED:
