@@ -1,4 +1,4 @@
-"""Decides how an event has ended that is missing from the document.
+"""Decides how an event that is missing from the document has ended.
 
 IMDS shows no end: a finished event leaves the document. What that means depends on what else is
 known (:class:`Absence`), and the table :data:`ABSENT` is the specification. Pure. Must not decide

@@ -183,6 +183,7 @@ def _with_kind(change: Change, context: ObservationContext) -> Change:
 
 
 def _state(event: ScheduledEvent) -> State:
+    """Return the state that the document shows."""
     if event.status in STATUSES:
         return State(event.status)
     return State.OTHER
@@ -292,6 +293,7 @@ def _apply(
         case Transition.APPROVED:
             return _approved(life, context)
         case Transition.STARTED:
+            # Nobody has approved it, as far as is known, so it began because NotBefore had come.
             if before is not None and life.approval is None and life.not_before is not None:
                 life = replace(life, approval=Approval(Approver.DEADLINE, now))
             return replace(life, started_at=now)
