@@ -75,6 +75,15 @@ def test_an_exporter_that_refuses_the_certificate() -> None:
     assert "End that program" not in served.hint
 
 
+@pytest.mark.parametrize(("running", "mark"), [(__version__, "ok"), ("0.0.1", "warning")])
+def test_an_exporter_that_was_not_restarted(running: str, mark: str) -> None:
+    """After an upgrade, an exporter that still runs the version before is to be restarted."""
+    replies = {**exporter(), "/api/v1/events": as_json({"version": running})}
+    found = the("exporter-version", examined("Exporter", replies))
+    assert found.mark == mark
+    assert ("systemctl restart" in found.hint) is (mark == "warning")
+
+
 def test_numbers_of_things() -> None:
     """One warning is no "1 warnings"."""
     found = [counted(number, "warning") for number in (0, 1, 2)]

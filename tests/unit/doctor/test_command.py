@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from azure_scheduled_events_exporter import DOCUMENTATION
 from azure_scheduled_events_exporter.simulator import Simulator
 from support.commands import command
 from support.doctor.doctor_chain import doctor
@@ -49,6 +50,24 @@ def test_requests_stay_within_the_budget(tmp_path: Path) -> None:
         first, second = simulator.requests
     assert (first.method, second.method) == ("GET", "GET")
     assert second.at - first.at >= 1.1
+
+
+def test_each_problem_has_its_page(tmp_path: Path) -> None:
+    """What is wrong, or a warning, has the address of a page; what is well has none."""
+    flags = ("--journal.path", str(tmp_path), "--web.listen-address", "127.0.0.1:1")
+    report = doctor(
+        {
+            "imds.endpoint": "http://127.0.0.1:1",
+            "journal.path": str(tmp_path),
+            "web.listen-address": "127.0.0.1:1",
+        }
+    )
+    pages = {found["check"]: found["page"] for found in report.complaints}
+    assert pages["served"] == f"{DOCUMENTATION}runbooks/AzureScheduledEventExporterDown.md"
+    assert all(pages.values())
+    assert {each["page"] for each in report.findings if each not in report.complaints} == {""}
+    done = command("doctor", *flags, "--imds.endpoint", "http://127.0.0.1:1")
+    assert f"\n    See {pages['served']}\n" in done.stdout
 
 
 def test_passwords_are_not_shown(tmp_path: Path) -> None:

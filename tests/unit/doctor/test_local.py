@@ -154,6 +154,19 @@ def test_events_while_the_name_is_unknown() -> None:
     assert "/metadata/instance answered 404" in found["vm-name"].sentence
 
 
+def test_nobody_answers() -> None:
+    """Where no server answers, the advice is to look for what is in the way, or that there is no
+    Azure.
+    """
+    found = {
+        each.check: each
+        for each in metadata_service.examine(subject(**{"imds.endpoint": "http://127.0.0.1:1"}))
+    }
+    hint = found["imds-reachable"].hint
+    assert "Let this VM reach http://127.0.0.1:1: look for a firewall" in hint
+    assert "Not on an Azure VM? Try 'demo' or 'simulate'." in hint
+
+
 def test_name_of_the_host() -> None:
     """A host name that is given for the VM's name is found."""
     found = findings((200, {}, _INSTANCE), (200, {}, _EVENT), **{"instance.name": "vm000000"})

@@ -178,3 +178,25 @@ def test_its_approval_ends_with_it(imds: Simulator, hook: Start) -> None:
         [child] = psutil.Process(started.process.pid).children()
         started.terminate()
         assert not child.is_running()
+
+
+def test_why_nothing_is_prepared(imds: Simulator, hook: Start, tmp_path: Path) -> None:
+    """The log says once why nothing is prepared for an event, and again if it was gone."""
+    started = hook("--instance.name", "vm_0")
+    harmless = event(EventType="Freeze", DurationInSeconds=5)
+    imds.set_document([harmless])
+    started.wait_for_line("hook does not prepare for this event.*its kind harmless is not among")
+    more_polls(imds)
+    imds.set_document([])
+    more_polls(imds)
+    said = "hook does not prepare for this event"
+    assert len(started.lines(said)) == 1
+    imds.set_document([harmless])
+    eventually(lambda: len(started.lines(said)) == 2, "the reason again")
+    assert lines(tmp_path) == []
+
+
+def more_polls(imds: Simulator) -> None:
+    """Wait until the hook has seen what the metadata service shows now."""
+    before = polls(imds)
+    eventually(lambda: polls(imds) > before + 1, "two polls")
