@@ -2,6 +2,7 @@
 
 import pytest
 
+from azure_scheduled_events_exporter import __version__
 from azure_scheduled_events_exporter.alerts import Settings
 from azure_scheduled_events_exporter.alerts.groups import alerts
 from azure_scheduled_events_exporter.doctor.finding import counted
