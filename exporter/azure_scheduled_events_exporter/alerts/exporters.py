@@ -173,7 +173,10 @@ def _no_exporters(settings: Settings) -> Alert:
         severity="warning",
         summary="Prometheus scrapes no exporter.",
         description="No event is seen.",
-        advice="Check the scrape job, and the setting job of these rules.",
+        advice=(
+            "Check that Prometheus has a scrape job with the exporters, and that the setting job of"
+            " these rules matches its name."
+        ),
         dashboard="exporter",
         meaning=(
             "The scrape job has had no target for 10 minutes, and no VM is away because of an"

@@ -264,3 +264,19 @@ def test_export(settings: tuple[str, ...], tmp_path: Path) -> None:
     has_settings = bool(settings)
     assert ('"severity": "P1"' in text) is has_settings
     assert ("AzureScheduledEventFreeze" in text) is not has_settings
+
+
+def test_the_page_says_what_the_texts_cannot_say() -> None:
+    """What the page quotes of Azure's texts stands in the rules."""
+    page = (ROOT / "docs" / "azure-monitor.md").read_text()
+    table = page.partition("## What the texts cannot say")[2].partition("\n## ")[0]
+    quoted = [
+        text
+        for row in table.splitlines()
+        if row.startswith("| ")
+        for text in re.findall("`([^`]+)`", row.rpartition(" | ")[2])
+    ]
+    texts = " ".join(text for rule in RULES for text in rule.get("annotations", {}).values())
+    assert len(quoted) >= 9
+    # The end of a time is Azure's own.
+    assert [text for text in quoted if text not in texts] == ["+0000 UTC"]
