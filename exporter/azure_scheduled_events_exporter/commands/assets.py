@@ -98,8 +98,9 @@ def _export(target: Path, parsed: argparse.Namespace) -> None:
             " them, remove that file"
         )
     private = _WITH_KEYS if rendered and not parsed.world_readable else frozenset()
+    every_path = ("",)  # each begins with it
     written = assets.export(
-        target, rendered, private, _FOR[parsed.system] if parsed.system else ("",)
+        target, rendered, private, _FOR[parsed.system] if parsed.system else every_path
     )
     kinds = dict.fromkeys(path.relative_to(target).parts[0] for path in written)
     print(f"Wrote {len(written)} files to {target}: {', '.join(kinds)}", file=sys.stderr)

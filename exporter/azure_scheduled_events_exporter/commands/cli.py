@@ -39,6 +39,8 @@ _EPILOG = (
     " A flag overrides the variable, the variable overrides the file, and the file overrides the"
     " default. Write durations as 500ms, 1s, 1m30s or 90d. 'run --help' shows all settings."
 )
+_NO_READER = 128 + 13
+"""As a shell reports a program that SIGPIPE ended: 13, a signal that Windows does not name."""
 _ASKING = ("metadata service", "events", "journal")
 """Groups of settings of commands that ask the metadata service, or follow the journal."""
 
@@ -131,10 +133,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except (sqlite3.Error, DamagedTextError) as error:
             return _failed(f"cannot read the journal: {error}")
         except (Interrupted, KeyboardInterrupt) as interrupted:
+            # Python's own KeyboardInterrupt has no status.
             return getattr(interrupted, "exit_status", 128 + signal.SIGINT)
         except BrokenPipeError:
-            return 128 + 13  # as a shell reports a program that SIGPIPE ended
+            return _NO_READER
         except OSError as error:
+            # A file that is missing without a name is the current directory.
             if isinstance(error, FileNotFoundError) and error.filename is None:
                 text = (
                     "the current directory has been deleted, and relative paths need one: change to"

@@ -90,8 +90,12 @@ def run(config: Config, *, since: str | None, mine: bool) -> int:
 
 
 def _looks(config: Config, since: str | None) -> Iterator[list[Record]]:
-    """Yield the transitions after ``since``, or from now on, repeatedly."""
-    given = _POSITION.fullmatch("0" if since is None else since)
+    """Yield the transitions after ``since``, or from now on, repeatedly.
+
+    Raises:
+        UsageError: ``since`` is not a position.
+    """
+    given = _POSITION.fullmatch("0" if since is None else since)  # without one, it is not used
     if given is None:
         raise UsageError(
             f"--since: {one_line(str(since))!r} is not a position: use the 'cursor' or the 'seq' of"

@@ -62,7 +62,7 @@ def run(parsed: argparse.Namespace) -> int:
 
     Raises:
         UsageError: flags are impossible, or there is a file in the place of the recording.
-        ExporterError: there is no journal, or it cannot be read.
+        ExporterError: there is no journal, it cannot be read, or it has no document of this number.
     """
     config = config_of(parsed)
     path = shared_journal(config)
@@ -72,7 +72,7 @@ def run(parsed: argparse.Namespace) -> int:
         _record(_documents(path), Path(parsed.record), redacted=parsed.redact)
     elif parsed.documents:
         _print_document(_documents(path), parsed.documents)
-    elif parsed.documents is not None:
+    elif parsed.documents is not None:  # the flag without a number
         rows = list(starmap(document_row, enumerate(_documents(path), 1)))
         sys.stdout.write(
             table([DOCUMENT_COLUMNS, *rows]) if rows else "No document has been kept yet.\n"
@@ -122,6 +122,7 @@ def _print_document(documents: Sequence[RecordedDocument], number: str) -> None:
         (document.body for known, document in enumerate(documents, 1) if str(known) == number), None
     )
     if body is None:
+        # Of a word that is longer than any number, the beginning is enough.
         raise ExporterError(
             f"the journal has no document {number[:100]}: 'history --documents' lists them"
         )

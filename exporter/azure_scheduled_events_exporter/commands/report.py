@@ -90,11 +90,16 @@ def _is_link(text: str) -> bool:
 
 
 def chosen(store: Store, event_id: str | None) -> Lifecycle:
-    """Return the event with this id, or the newest one."""
+    """Return the event with this id; without one, the newest of this VM, or else of all.
+
+    Raises:
+        ExporterError: there is no such event.
+    """
     lives = list(store.history())
     if event_id:
         found = [life for life in lives if life.event_id == event_id.upper()]
         if not found:
+            # Of a word that is no id and longer than any, the beginning is enough.
             raise ExporterError(
                 f"the journal has no event {event_id[:100]}: 'history' lists its events"
             )

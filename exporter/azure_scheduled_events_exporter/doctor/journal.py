@@ -54,7 +54,7 @@ def _content(path: Path) -> Finding:
         hint = "Run doctor as root, with the exporter's settings."
         if path.exists():
             hint += " A restart of the exporter sets a damaged journal aside."
-        said = str(error)
+        said = str(error)  # in lower case, since it follows the name of the program elsewhere
         return wrong("journal-content", f"{said[:1].upper()}{said[1:]}.", hint)
     mine = sum(life.is_mine for life in lives)
     return ok("journal-content", f"Events in the journal: {len(lives)}, of this VM: {mine}.")

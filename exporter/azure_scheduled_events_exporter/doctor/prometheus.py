@@ -144,6 +144,7 @@ def _series(subject: Subject, api: Api) -> Sequence[Mapping[str, str]]:
 
     A label of the target with that name may have taken its place.
     """
+    # In brackets, a character that means something in a regular expression stands for itself.
     name = "".join(
         each if each.isalnum() or each in "-_" else f"[{each}]" for each in subject.vm_name
     )
