@@ -1,6 +1,7 @@
 """A team tries its own paging with the command drill, without a Prometheus."""
 
 import argparse
+import json
 import re
 import signal
 from collections.abc import Callable, Iterator
@@ -15,9 +16,10 @@ from azure_scheduled_events_exporter.commands.drill import command as drill
 from azure_scheduled_events_exporter.commands.drill.story import alert_of_story, story_of
 from azure_scheduled_events_exporter.errors import ExporterError, UsageError
 from azure_scheduled_events_exporter.simulator.scenario import SHIPPED
+from deploy.stack.free_port import free_port
 from support.monitoring.paging import Alertmanager, Receiver, receivers
 from support.paths import ROOT
-from support.programs import COMMAND, NOBODY, Program, eventually
+from support.programs import COMMAND, NOBODY, PATIENCE, Program, eventually, fetch
 from support.servers.http_peer import Peer
 
 WITHOUT_NOTICE = ("AzureScheduledEventWithoutNotice", "critical", "firing")
@@ -153,6 +155,32 @@ def test_words_of_a_company(
     assert "sev1 pages: does pager page, and did the notification arrive?" in said
     assert run(*address, "--alerts.values", str(values), "--scenario", "spot-preempt") == 0
     assert "sev2 makes a ticket at tickets: did the" in capsys.readouterr().out
+
+
+def test_a_word_that_the_drill_does_not_know(
+    team: tuple[Alertmanager, Receiver], start_drill: Callable[..., Program]
+) -> None:
+    """Where rules have another word for the severity, the drill asks whether it went right."""
+    alertmanager, _ = team
+    address = f"127.0.0.1:{free_port()}"
+    flags = ("--exporter.listen-address", address, "--wait", "0s", "--after", "0s")
+    with start_drill("--alertmanager", alertmanager.url, *flags, "--timeout", "20s") as drill:
+        drill.wait_for_line("announced; AzureScheduledEventWithoutNotice should fire")
+        shown = eventually(
+            lambda: re.search('event_info{.*event_id="([^"]+)"', metrics(address)), "the event"
+        )
+        name, _, _ = WITHOUT_NOTICE
+        labels = {"alertname": name, "event_id": shown[1], "severity": "sev9"}
+        body = json.dumps([{"labels": labels}]).encode()
+        headers = {"Content_Type": "application/json"}
+        assert fetch(f"{alertmanager.url}/api/v2/alerts", "POST", body, **headers).status == 200
+        assert drill.process.wait(PATIENCE) == 0, drill.log
+    assert "sev9 went to tickets: is that right, and did the notification arrive?" in drill.log
+
+
+def metrics(address: str) -> str:
+    """Return what is served to Prometheus at ``address``."""
+    return fetch(f"http://{address}/metrics").body.decode()
 
 
 def test_advice_repeats_the_files(tmp_path: Path) -> None:
