@@ -166,11 +166,11 @@ def test_a_word_that_the_drill_does_not_know(
     flags = ("--exporter.listen-address", address, "--wait", "0s", "--after", "0s")
     with start_drill("--alertmanager", alertmanager.url, *flags, "--timeout", "20s") as drill:
         drill.wait_for_line("announced; AzureScheduledEventWithoutNotice should fire")
-        shown = eventually(
-            lambda: re.search('event_info{.*event_id="([^"]+)"', metrics(address)), "the event"
+        event_id, *_ = eventually(
+            lambda: re.findall('event_info{.*event_id="([^"]+)"', metrics(address)), "the event"
         )
         name, _, _ = WITHOUT_NOTICE
-        labels = {"alertname": name, "event_id": shown[1], "severity": "sev9"}
+        labels = {"alertname": name, "event_id": event_id, "severity": "sev9"}
         body = json.dumps([{"labels": labels}]).encode()
         headers = {"Content_Type": "application/json"}
         assert fetch(f"{alertmanager.url}/api/v2/alerts", "POST", body, **headers).status == 200
