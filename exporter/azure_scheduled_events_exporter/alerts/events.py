@@ -247,9 +247,9 @@ def _impact(kept: tuple[str, ...]) -> Recording:
         rows="event and kind",
         value=f"{TIME}, or 0",
         note=(
-            "Line 1: exporters that saw the event within 60 s. Line 2, if there are none: all. Both"
-            " metrics carry the same labels, so no `on` is needed. `seen * 0` is the 0 of an event"
-            " without a known time."
+            "Line 1: exporters that saw the event within 60 s. Line 2, if there are none: all. Line"
+            " 3: the 0 of an event without a known time. Both metrics carry the same labels, so no"
+            " `on` is needed."
         ),
     )
 
@@ -262,8 +262,9 @@ def _impacts(kept: tuple[str, ...]) -> str:
     """
     if not kept:
         return promql(f"""
-            max by (event_id, event_type, kind) ({EVENT_IMPACT} and ({SEEN} > time() - 60))
-            or max by (event_id, event_type, kind) ({EVENT_IMPACT} or {SEEN} * 0)
+            max by (event_id, event_type, kind) ({EVENT_IMPACT} unless ({SEEN} < time() - 60))
+            or max by (event_id, event_type, kind) ({EVENT_IMPACT})
+            or max by (event_id, event_type, kind) ({SEEN}) * 0
         """)
     by = ", ".join(("event_id", "event_type", "kind", "scope", *kept))
     own = '{scope="self"}'
@@ -345,13 +346,14 @@ def _expression(events: Events, kept: tuple[str, ...]) -> str:
     held = format_duration(events.hold)
     of_kind = _matcher(events)
     of_own = _matcher(events, 'scope="self"')
+    seen = RECORDED_SEEN + of_kind
     expression = promql(f"""
         max by ({by}) (
           (
             last_over_time({EVENT_IMPACT}{of_own}[1m])
             or (
               last_over_time({RECORDED_IMPACT}{of_kind}[{held}]) and on (event_id, kind)
-              ({RECORDED_SEEN} or (max_over_time({RECORDED_SEEN}[{held}]) > time() - {events.hold}))
+              ({seen} or (max_over_time({seen}[{held}]) > time() - {events.hold}))
             )
           )
           unless on (event_id, kind) {OUTDATED}
