@@ -183,6 +183,15 @@ def test_redaction_keeps_what_decides() -> None:
     assert without_events.vm_name == "vm1"
 
 
+def test_equal_texts_stay_equal() -> None:
+    """Equal texts have the same placeholder throughout a recording, and others another one."""
+    bodies = [json.dumps({"Events": [{"Description": text}]}).encode() for text in "aab"]
+    redacted = redact(recording(*bodies))
+    first, same, other = [json.loads(each.body)["Events"][0]["Description"] for each in redacted]
+    assert first == same == "text 1"
+    assert other not in {first, None}
+
+
 def test_redaction_of_known_bodies() -> None:
     """Every known body has as many events, VMs and complaints as before, and the same times."""
 
