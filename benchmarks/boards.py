@@ -39,16 +39,17 @@ def ask(board: str, url: str, moment: float, vm: tuple[str, str]) -> Iterator[As
         moment: In seconds since 1970.
         vm: Name and instance of the VM that the dashboard of one VM shows.
     """
-    variables = of_vm(*vm) if board == "vm" else {"$job": JOB}
+    variables = {"$job": JOB}
+    if board == "vm":
+        variables = of_vm(*vm)
     variables |= BoardReader(board, url).names()
     for where, query, path, times in BoardReader(board, url, variables, moment).queries():
         took: list[float] = []
         found = 0
         for _ in range(ROUNDS):
+            asked = {"query": query, **times}
             began = time.perf_counter()
-            answer = requests.post(
-                f"{url}/api/v1/{path}", {"query": query, **times}, timeout=_PATIENCE_SECONDS
-            )
+            answer = requests.post(f"{url}/api/v1/{path}", asked, timeout=_PATIENCE_SECONDS)
             took.append(time.perf_counter() - began)
             if not answer.ok:
                 raise RuntimeError(f"{where}: {answer.text[:500]}\n{query}")
@@ -63,7 +64,7 @@ def report(stack: Stack | VictoriaStack, folder: Path, vm: tuple[str, str]) -> l
     """
     moment = float(int(time.time() - 15))
     _rest(stack, folder)
-    text = [
+    rows = [
         "| dashboard | queries | all | worst | most series |",
         "| --- | --- | --- | --- | --- |",
     ]
@@ -74,14 +75,10 @@ def report(stack: Stack | VictoriaStack, folder: Path, vm: tuple[str, str]) -> l
         total = sum(each.seconds for each in asked)
         series = max(each.series for each in asked)
         title = load(board)["title"]
-        text.append(
-            f"| {title} | {len(asked)} | {total:.2f} s | {asked[0].seconds:.2f} s | {series} |"
-        )
-    return [
-        *text,
-        "",
-        *(f"- {each.where}: {each.seconds:.2f} s, {each.series} series" for each in worst),
-    ]
+        slowest = asked[0].seconds
+        rows.append(f"| {title} | {len(asked)} | {total:.2f} s | {slowest:.2f} s | {series} |")
+    slow = [f"- {each.where}: {each.seconds:.2f} s, {each.series} series" for each in worst]
+    return [*rows, "", *slow]
 
 
 def _rest(stack: Stack | VictoriaStack, folder: Path) -> None:

@@ -3,7 +3,7 @@
 import re
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
@@ -33,22 +33,26 @@ class Metrics:
 
     def by_group(self, name: str) -> dict[str, float]:
         """Return the value of a metric for each group of rules."""
-        found = re.findall(
-            rf'(?m)^{name}{{(?:rule_group="[^;]*;|group=")([^"]+)".* (\S+)$', self._text
-        )
-        return {group: float(value) for group, value in found}
+        line = rf'(?m)^{name}{{(?:rule_group="[^;]*;|group=")([^"]+)".* (\S+)$'
+        found = {}
+        for group, value in re.findall(line, self._text):
+            found[group] = float(value)
+        return found
 
 
 @dataclass(frozen=True, slots=True)
 class EngineSample:
-    """What an engine has counted up to a moment."""
+    """What an engine has counted up to a moment.
+
+    Attributes:
+        samples: those that are stored.
+        series: those in memory.
+        failures: how often something went wrong, by what.
+    """
 
     samples: float
-    """Stored ones."""
     series: float
-    """In memory."""
     failures: Mapping[str, float]
-    """How often something went wrong, by what."""
 
 
 def read(stack: Stack | VictoriaStack) -> EngineSample:
@@ -57,9 +61,9 @@ def read(stack: Stack | VictoriaStack) -> EngineSample:
         return _read_victoria(stack)
     metrics = Metrics(stack.prometheus.url)
     return EngineSample(
-        metrics.total("prometheus_tsdb_head_samples_appended_total"),
-        metrics.total("prometheus_tsdb_head_series"),
-        {
+        samples=metrics.total("prometheus_tsdb_head_samples_appended_total"),
+        series=metrics.total("prometheus_tsdb_head_series"),
+        failures={
             "evaluations missed": metrics.total("prometheus_rule_group_iterations_missed_total"),
             "rules failed": metrics.total("prometheus_rule_evaluation_failures_total"),
             "alerts not sent": metrics.total("prometheus_notifications_dropped_total"),
@@ -71,12 +75,13 @@ def _read_victoria(stack: VictoriaStack) -> EngineSample:
     store = Metrics(stack.url)
     vmalert = Metrics(stack.vmalert)
     agents = [Metrics(url) for url in stack.agents]
-    lost = sum(each.total("vmagent_remotewrite_packets_dropped_total") for each in agents)
-    lost += vmalert.total("vmalert_remotewrite_dropped_rows_total")
+    lost = vmalert.total("vmalert_remotewrite_dropped_rows_total")
+    for agent in agents:
+        lost += agent.total("vmagent_remotewrite_packets_dropped_total")
     return EngineSample(
-        store.total(r'vm_rows_inserted_total{type="promremotewrite"}'),
-        store.total(r'vm_cache_entries{type="storage/hour_metric_ids"}'),
-        {
+        samples=store.total(r'vm_rows_inserted_total{type="promremotewrite"}'),
+        series=store.total(r'vm_cache_entries{type="storage/hour_metric_ids"}'),
+        failures={
             "evaluations missed": vmalert.total("vmalert_iteration_missed_total"),
             "rules failed": vmalert.total("vmalert_execution_errors_total"),
             "alerts not sent": vmalert.total("vmalert_alerts_send_errors_total"),
@@ -96,11 +101,23 @@ class Used:
 def _used(program: Program) -> Used:
     """Return what a program has used so far."""
     times = psutil.Process(program.process.pid).cpu_times()
-    found = re.search(
-        r"VmHWM:\s+(\d+) kB", Path(f"/proc/{program.process.pid}/status").read_text("utf-8")
-    )
+    status = Path(f"/proc/{program.process.pid}/status").read_text("utf-8")
+    found = re.search(r"VmHWM:\s+(\d+) kB", status)
     assert found
-    return Used(times.user + times.system, int(found[1]) << 10)
+    return Used(processor=times.user + times.system, memory=int(found[1]) * 1024)
+
+
+@dataclass(frozen=True, slots=True)
+class _Evaluations:
+    """What an engine says of its evaluations, by the group of rules.
+
+    Attributes:
+        ends: a number that becomes larger when an evaluation ends.
+        durations: the seconds of the last one, or of all together.
+    """
+
+    ends: Mapping[str, float]
+    durations: Mapping[str, float]
 
 
 class Watch:
@@ -114,14 +131,14 @@ class Watch:
     ) -> None:
         if isinstance(stack, VictoriaStack):
             self._url = stack.vmalert
-            self._names = (
-                "vmalert_iteration_duration_seconds_count",
-                "vmalert_iteration_duration_seconds_sum",
-            )
+            self._ends = "vmalert_iteration_duration_seconds_count"
+            self._durations = "vmalert_iteration_duration_seconds_sum"
+            self._adds_up = True
         else:
             self._url = stack.prometheus.url
-            last = "prometheus_rule_group_last_"  # both change when an evaluation ends
-            self._names = (f"{last}evaluation_timestamp_seconds", f"{last}duration_seconds")
+            self._ends = "prometheus_rule_group_last_evaluation_timestamp_seconds"
+            self._durations = "prometheus_rule_group_last_duration_seconds"
+            self._adds_up = False
         self._every = every
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._collect, daemon=True)
@@ -138,22 +155,25 @@ class Watch:
         self._ended.set()
         self._thread.join()
         for name, program in self._programs.items():
-            used = _used(program)
-            self.used[name] = Used(used.processor - self.used[name].processor, used.memory)
+            before = self.used[name]
+            after = _used(program)
+            self.used[name] = replace(after, processor=after.processor - before.processor)
 
     def _collect(self) -> None:
         before = self._read()
         while not self._ended.wait(self._every):
             after = self._read()
-            for group, ended in after[0].items():
-                new = ended - before[0].get(group, 0)
+            for group, ended in after.ends.items():
+                new = ended - before.ends.get(group, 0)
                 if new > 0:
-                    taken = after[1][group]
-                    if self._names[1].endswith("_sum"):
-                        taken = (taken - before[1].get(group, 0)) / new
+                    taken = after.durations[group]
+                    if self._adds_up:
+                        taken = (taken - before.durations.get(group, 0)) / new
                     self.durations.setdefault(group, []).append(taken)
             before = after
 
-    def _read(self) -> tuple[dict[str, float], dict[str, float]]:
+    def _read(self) -> _Evaluations:
         metrics = Metrics(self._url)
-        return metrics.by_group(self._names[0]), metrics.by_group(self._names[1])
+        return _Evaluations(
+            ends=metrics.by_group(self._ends), durations=metrics.by_group(self._durations)
+        )

@@ -26,8 +26,9 @@ class Measurement:
     """One server program, from its start to its end; a context manager.
 
     Attributes:
-        url: where it serves its metrics; started: seconds from the start of the process to its
-            first complete answer.
+        url: where it serves its metrics.
+        process: it.
+        started: seconds from the start of the process to its first complete answer.
     """
 
     def __init__(self, command: Sequence[str], url: str) -> None:
@@ -38,15 +39,15 @@ class Measurement:
         head = f"GET {path} HTTP/1.1\r\nHost: x\r\nAccept-Encoding: gzip\r\n\r\n"
         self._request = head.encode()
         # Bytecode as an installation has it: without, every start compiles everything anew.
-        env = {
-            name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"
-        }
+        env = dict(os.environ)
+        env.pop("PYTHONDONTWRITEBYTECODE", None)
         begun = time.perf_counter()
         self.process = subprocess.Popen(
             command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
         while not self._answers():
-            if self.process.poll() is not None or time.perf_counter() > begun + _PATIENCE_SECONDS:
+            has_ended = self.process.poll() is not None
+            if has_ended or time.perf_counter() > begun + _PATIENCE_SECONDS:
                 raise RuntimeError(f"it does not answer: {command!r}")
             time.sleep(_PAUSE_SECONDS)
         self.started = time.perf_counter() - begun
@@ -61,15 +62,20 @@ class Measurement:
 
     def memory(self) -> float:
         """Return the resident memory in MiB."""
-        return float(psutil.Process(self.process.pid).memory_info().rss) / MEBIBYTE
+        process = psutil.Process(self.process.pid)
+        used: int = process.memory_info().rss
+        return used / MEBIBYTE
 
     def processor(self) -> float:
         """Return the seconds of processor time of all its threads, to the nanosecond (Linux).
 
         Threads that have ended are not counted.
         """
-        folders = Path(f"/proc/{self.process.pid}/task").iterdir()
-        return sum(int((each / "schedstat").read_text().split()[0]) for each in folders) / 1e9
+        nanoseconds = 0
+        for thread in Path(f"/proc/{self.process.pid}/task").iterdir():
+            running, *_ = (thread / "schedstat").read_text().split()
+            nanoseconds += int(running)
+        return nanoseconds / 1e9
 
     def scrapes(self, count: int, clients: int = 1) -> list[float]:
         """Return the seconds of ``count`` scrapes over ``clients`` connections that are kept alive.
@@ -84,7 +90,9 @@ class Measurement:
             while len(taken) < count:
                 begun = time.perf_counter()
                 writer.write(self._request)
-                if length := _LENGTH.search(await reader.readuntil(b"\r\n\r\n")):
+                head = await reader.readuntil(b"\r\n\r\n")
+                length = _LENGTH.search(head)
+                if length:
                     await reader.readexactly(int(length[1]))
                 else:  # chunked, as Go's servers answer what is large
                     await reader.readuntil(b"\r\n0\r\n\r\n")

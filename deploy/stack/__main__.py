@@ -44,16 +44,11 @@ def _run(
         ExporterError: a port is taken, or a part cannot be started, ends, or does not listen in
             time.
     """
-    programs: dict[str, list[str]] = {}
-    absent: list[str] = []
+    programs = _programs(services)
+    absent = [name for name in services if name not in programs]
     published: list[int] = []
-    for name, service in services.items():
-        program = program_of(service)
-        if program is None:
-            absent.append(name)
-        else:
-            programs[name] = program
-            published.extend(service.ports.values())
+    for name in programs:
+        published.extend(services[name].ports.values())
     wiring = Wiring(services, absent, _ports(published, free=free_ports), folder)
     print(f"Starting {', '.join(programs)}. Logs: {folder / 'logs'}", flush=True)
     parts: list[Part] = []
@@ -74,6 +69,16 @@ def _run(
         _follow(parts, ended)
     finally:
         _stop(parts)
+
+
+def _programs(services: Mapping[str, compose.Service]) -> dict[str, list[str]]:
+    """Return the program of each service that has one here."""
+    found = {}
+    for name, service in services.items():
+        program = program_of(service)
+        if program is not None:
+            found[name] = program
+    return found
 
 
 def _check(parts: Iterable[Part]) -> None:
