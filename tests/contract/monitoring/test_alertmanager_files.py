@@ -16,7 +16,7 @@ from azure_scheduled_events_exporter.alertmanager.client import posted
 from azure_scheduled_events_exporter.commands.cli import main
 from support.charts import helm
 from support.documented import blocks
-from support.monitoring.paging import ConfiguredAlertmanager, Receiver
+from support.monitoring.paging import ConfiguredAlertmanager, Receiver, receivers
 from support.paths import DATA, ROOT
 from support.programs import NOBODY, environment, eventually, fetch
 from support.servers.certificates import Authority
@@ -42,17 +42,7 @@ TEAMS = {
 
 def export(folder: Path, url: str, **more: str) -> Path:
     """Export everything; pages go to ``URL/pager``, tickets to ``URL/tickets``."""
-    settings = {
-        "pager.pagerduty-key": "",
-        "pager.opsgenie-key": "",
-        "pager.webhook-url": f"{url}/pager",
-        "chat.slack-url": "",
-        "tickets.webhook-url": f"{url}/tickets",
-        "tickets.email-to": "",
-        "group.wait": "0s",
-        "group.interval": "1s",
-        **more,
-    }
+    settings = {**receivers(url), "group.wait": "0s", "group.interval": "1s", **more}
     flags = [flag for name, text in settings.items() for flag in ("--set", f"{name}={text}")]
     assert main(["assets", "export", str(folder), *flags]) == 0
     return folder / "alerts" / "alertmanager"

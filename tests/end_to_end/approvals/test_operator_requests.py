@@ -3,7 +3,6 @@ command is stopped.
 """
 
 import signal
-import subprocess
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, closing
@@ -21,6 +20,7 @@ from support.events.approve_command import (
     a_second_later,
     approve,
     approved,
+    begin,
     event_ids,
     group,
     nothing_was_sent,
@@ -29,7 +29,7 @@ from support.events.approve_command import (
     stopped,
 )
 from support.events.gate import Gate, HeldPolls, Nameless, Way
-from support.programs import COMMAND, PATIENCE, Exporter, environment, eventually
+from support.programs import PATIENCE, Exporter, eventually
 from trials.storage.disk import Locked
 
 MAYBE_APPROVED = 3
@@ -164,17 +164,7 @@ def test_operators_request_survives_a_kill(
         gate = stack.enter_context(Gate(simulator.url, Way.HANG, Way.PASS))
         exporter = start(start_exporter, gate.url, state)
         event_id = event_ids(simulator)["Reboot"]
-        command = [
-            COMMAND,
-            "approve",
-            "--imds.endpoint",
-            gate.url,
-            "--journal.path",
-            str(state),
-            event_id,
-            "--yes",
-        ]
-        operator = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment())
+        operator = begin(gate.url, state, event_id)
         eventually(lambda: gate.posts, "the approval")
         exporter.kill()
         again = start(start_exporter, gate.url, state)
@@ -198,18 +188,8 @@ def test_an_interrupted_request_is_withdrawn(
     """
     exporter = start(start_exporter, simulator.url, state)
     event_id = event_ids(simulator)["Reboot"]
-    command = [
-        COMMAND,
-        "approve",
-        "--imds.endpoint",
-        simulator.url,
-        "--journal.path",
-        str(state),
-        event_id,
-        "--yes",
-    ]
     with stopped(exporter, state):
-        operator = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment())
+        operator = begin(simulator.url, state, event_id)
         eventually(lambda: queued(state) == [event_id], "the request")
         operator.send_signal(number)
         said, _ = operator.communicate(timeout=2 * PATIENCE)
@@ -326,20 +306,8 @@ def test_requests_hold_for_what_was_shown(
         flags = ("--poll.interval", "1s", "--imds.timeout", "60s", "--journal.path", str(state))
         exporter = start_exporter(gate.url, *flags)
         exporter.shows("the events", lambda scrape: scrape.total("event_info") == len(CHANGES))
-        command = [
-            COMMAND,
-            "approve",
-            "--imds.endpoint",
-            gate.url,
-            "--journal.path",
-            str(state),
-            *CHANGES,
-            "--yes",
-        ]
         with gate.held():
-            operator = subprocess.Popen(
-                command, stdout=subprocess.PIPE, text=True, env=environment()
-            )
+            operator = begin(gate.url, state, *CHANGES)
             eventually(lambda: queued(state) == [*CHANGES], "the requests")
             simulator.set_document(document(*CHANGES))
         said, _ = operator.communicate(timeout=2 * PATIENCE)

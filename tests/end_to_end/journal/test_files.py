@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from azure_scheduled_events_exporter.simulator import Simulator
+from support.events.approve_command import command_line
 from support.events.follower import Follower, event
 from support.events.journal_contents import counted, history, rows, vm
 from support.programs import COMMAND, PATIENCE, Exporter, environment, eventually
@@ -147,16 +148,7 @@ class TestOneWriter:
         simulator.set_document([event("A")])
         follow().wait_for(("A", "detected"))
         assert list(state.iterdir()) == []
-        command = [
-            COMMAND,
-            "approve",
-            "--imds.endpoint",
-            simulator.url,
-            "--journal.path",
-            str(state),
-            "A",
-            "--yes",
-        ]
+        command = command_line(simulator.url, state, "A", "--yes")
         # Whatever the command says: its files are what is tested.
         subprocess.run(
             command, check=False, capture_output=True, env=environment(), timeout=2 * PATIENCE

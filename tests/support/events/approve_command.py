@@ -67,10 +67,25 @@ def approved(simulator: Simulator) -> list[tuple[str, str]]:
     return [(h.event_type, h.vm) for h in simulator.record if h.what is What.APPROVED]
 
 
+def command_line(url: str, state: Path, *arguments: str) -> list[str]:
+    """Return the command with the address of IMDS and the folder of the journal."""
+    return [COMMAND, "approve", "--imds.endpoint", url, "--journal.path", str(state), *arguments]
+
+
+def begin(url: str, state: Path, *event_ids: str) -> subprocess.Popen[str]:
+    """Start the command, and do not wait for its end."""
+    return subprocess.Popen(
+        command_line(url, state, *event_ids, "--yes"),
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment(),
+    )
+
+
 def approve(url: str, state: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run the command without a terminal, as the user ada with sudo."""
     return subprocess.run(
-        [COMMAND, "approve", "--imds.endpoint", url, "--journal.path", str(state), *arguments],
+        command_line(url, state, *arguments),
         check=False,
         capture_output=True,
         text=True,
@@ -100,7 +115,7 @@ def on_terminal(url: str, state: Path, answer: bytes) -> tuple[int, bytes]:
     """Run ``approve --all-mine`` on a terminal, type ``answer``; return its status and output."""
     master, terminal = pty.openpty()
     process = subprocess.Popen(
-        [COMMAND, "approve", "--imds.endpoint", url, "--journal.path", str(state), "--all-mine"],
+        command_line(url, state, "--all-mine"),
         stdin=terminal,
         stdout=terminal,
         stderr=terminal,

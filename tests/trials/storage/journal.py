@@ -16,6 +16,7 @@ from pathlib import Path
 
 from azure_scheduled_events_exporter.journal.access import read_only
 from azure_scheduled_events_exporter.simulator import Simulator, What
+from support.events.approve_command import command_line
 from support.programs import COMMAND, PATIENCE, Program, environment, eventually
 from trials.clock import WallClock
 from trials.storage.disk import NAMES, STEPS, Round
@@ -222,19 +223,10 @@ def approve_interrupted(stage: Stage) -> Iterator[None]:
     name = f"{stage.around.names['A']}-X"
     stage.around.names = {**stage.around.names, "X": name}
     stage.around.steps({**stage.around.shown, "X": "Scheduled"})
-    command = [
-        COMMAND,
-        "approve",
-        "--imds.endpoint",
-        stage.simulator.url,
-        "--journal.path",
-        str(stage.folder),
-    ]
+    command = command_line(stage.simulator.url, stage.folder, name, "--yes")
     number = random.choice(SIGNALS)
     output = subprocess.PIPE
-    with subprocess.Popen(
-        [*command, name, "--yes"], stdout=output, stderr=output, env=environment()
-    ) as process:
+    with subprocess.Popen(command, stdout=output, stderr=output, env=environment()) as process:
         passes(random.uniform(0.3, 2.5))
         process.send_signal(number)
         process.wait(2 * PATIENCE)
