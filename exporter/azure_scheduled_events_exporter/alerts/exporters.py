@@ -65,8 +65,8 @@ def _imds_unreachable() -> Alert:
             " Scheduled Events were enabled can take 2 minutes."
         ),
         ends=(
-            "The alert resolves about two minutes after IMDS answers again. It resolves when 60 %"
-            " of the polls of the last 2 minutes have succeeded."
+            "The alert resolves about two minutes after IMDS answers again. That is when 60 % of"
+            " the polls of the last 2 minutes have succeeded."
         ),
         holds="3m",
         labels=_LABELS,
@@ -88,8 +88,8 @@ def _document_invalid() -> Alert:
         dashboard=_BOARD,
         meaning="IMDS has answered for 2 minutes, but the exporter cannot read its answers.",
         ends=(
-            "The alert resolves about two minutes after the exporter can read the answers again. It"
-            " resolves when 60 % of the polls of the last 2 minutes have succeeded."
+            "The alert resolves about two minutes after the exporter can read the answers again."
+            " That is when 60 % of the polls of the last 2 minutes have succeeded."
         ),
         holds="2m",
         labels=_LABELS,
@@ -157,8 +157,8 @@ def _exporter_down(settings: Settings) -> Alert:
         ),
         ends=(
             "The alert resolves a few minutes after the exporter answers again, or when its scrape"
-            " target is removed. It answers when 80 % of the scrapes of the last 3 minutes have"
-            " succeeded."
+            " target is removed. The exporter counts as answering when 80 % of the scrapes of the"
+            " last 3 minutes have succeeded."
         ),
         holds="10m",
         labels=_LABELS,
@@ -200,7 +200,7 @@ def _journal_not_on_disk() -> Alert:
         ),
         advice=(
             "Free space on the disk of the journal, or mount it again. Do not restart the exporter"
-            " before that: it would lose these records."
+            " before that: it would lose the records that wait in memory."
         ),
         dashboard=_BOARD,
         meaning="The exporter has not been able to write its journal for 5 minutes.",

@@ -138,9 +138,9 @@ def _maintenance(settings: Settings) -> Alert:
             "The alert resolves 5 minutes after the VM is back, or after an exporter has seen the"
             f" end of the event. A VM is back when it answers and reads IMDS {AFTER} s after the"
             " impact began, or when it answers and has not shown the event for 2 minutes. If none"
-            " of these happens, the alert resolves 35 minutes after an exporter last exported the"
-            " impact on the VM (15 minutes for a Preempt or Terminate), and at the latest 2 hours"
-            " after the impact began."
+            " of these happens, the alert resolves 35 minutes after an exporter last showed the"
+            " event (15 minutes for a Preempt or Terminate), and at the latest 2 hours after the"
+            " impact began."
         ),
     )
 
