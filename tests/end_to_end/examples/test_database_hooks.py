@@ -12,7 +12,7 @@ from azure_scheduled_events_exporter.simulator import (
     Scenario,
     Simulator,
 )
-from support.events.hook_stage import EXAMPLES, ONE, VMS, Stage, approved
+from support.events.hook_stage import EXAMPLES, ONE, VMS, Stage, approved, unit_environment
 from support.paths import ROOT
 from support.programs import COMMAND, NOBODY, Program, environment
 from support.servers.http_peer import HttpServer, Request, Response
@@ -153,6 +153,20 @@ def test_redis_sentinel(
     failover = "redis-cli -h 127.0.0.1 -p 26379 sentinel failover mymaster"
     assert (failover in ran.calls) == (before == "master")
     assert stage.hook("redis-sentinel-failover", "recover") == (0, [], "")
+
+
+def test_settings_of_the_page_are_those_of_the_units() -> None:
+    """The page lists each setting of each unit, with the value that the unit has."""
+    named: dict[str, dict[str, str]] = {}
+    script = ""
+    for line in (ROOT / "docs" / "databases-install.md").read_text().splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split(" | ")]
+        if len(cells) == 4 and cells[1].startswith("`"):
+            script = cells[0] or script
+            names, values = (re.findall("`([^`]+)`", cell) for cell in cells[1:3])
+            named.setdefault(script, {}).update(zip(names, values, strict=True))
+    assert len(named) == 4
+    assert named == {each: unit_environment(each) for each in named}
 
 
 def test_units_of_databases_prepare_for_what_deletes_the_vm() -> None:

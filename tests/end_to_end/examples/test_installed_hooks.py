@@ -14,7 +14,7 @@ from support.programs import COMMAND, environment
 @pytest.mark.parametrize(
     ("page", "unit"),
     [
-        ("databases.md", "patroni-switchover"),
+        ("databases-install.md", "patroni-switchover"),
         ("hook.md", "azure-scheduled-events-hook@worker"),
         ("aks.md", "kubectl-drain"),
     ],
