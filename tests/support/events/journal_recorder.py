@@ -22,6 +22,8 @@ from support.programs import eventually
 
 DAY = 86400.0
 START = 1_700_000_000.0
+MANY = 256
+"""More spans than a test of the journal queues."""
 VM = "vmss_0"
 LOG = logging.getLogger("tests.journal")
 Open = Callable[[Path | None], "Recorder"]

@@ -15,6 +15,7 @@ from support.doctor.canned_parts import PAGER, alertmanager, examined, prometheu
 from support.doctor.doctor_chain import Canned
 from support.paths import DATA
 
+# The inhibition that the shipped configuration has.
 _OURS = {
     "source_matchers": ["severity=critical"],
     "target_matchers": ["severity=warning"],
@@ -24,6 +25,7 @@ _OURS = {
 
 @pytest.mark.parametrize(
     ("source", "target", "equal", "words"),
+    # Those without words mute no alert about an event.
     [
         ("severity=critical", "severity=warning", ["instance"], "with severity=critical fires"),
         (
@@ -136,4 +138,5 @@ def test_unknown_severities(tmp_path: Path) -> None:
     assert marks == ["ok", "warning"]
     broad = {"source_matchers": ["alertname=Down"], "target_matchers": ['severity=~".+"']}
     replies = alertmanager(inhibit_rules=[_OURS, broad])
-    assert the("inhibitions", examined("Alertmanager", replies, words=None)).mark == "warning"
+    muted = the("inhibitions", examined("Alertmanager", replies, words=None))
+    assert muted.mark == "warning", "it mutes alerts of every severity, also of unknown ones"

@@ -28,6 +28,7 @@ _BOARD = next(path for path in grafana() if "/dashboards/" in path)
         ("Exporter", "exporter", {**exporter(), "/api/v1/events": as_json([])}),
         ("Prometheus", "prometheus-reachable", {"/api/v1/status/buildinfo": as_json([])}),
         ("Prometheus", "prometheus-reachable", prometheus([target(labels=None)])),
+        # A sample's time is no number.
         (
             "Prometheus",
             "prometheus-reachable",

@@ -6,12 +6,13 @@ from azure_scheduled_events_exporter import DOCUMENTATION
 from azure_scheduled_events_exporter.simulator import Simulator
 from support.commands import command
 from support.doctor.doctor_chain import doctor
-from support.programs import Exporter
+from support.programs import NOBODY, Exporter
 
-PUSHING = {"AZURE_SCHEDULED_EVENTS_ALERTMANAGER_URL": "http://127.0.0.1:1"}
+PUSHING = {"AZURE_SCHEDULED_EVENTS_ALERTMANAGER_URL": f"http://{NOBODY}"}
 
 
 def _here(simulator: Simulator, exporter: Exporter) -> dict[str, str | None]:
+    """Return the flags of a doctor on the exporter's VM."""
     address = f"127.0.0.1:{exporter.port}"
     return {"imds.endpoint": simulator.url, "web.listen-address": address, "journal.path": "memory"}
 
@@ -27,14 +28,14 @@ def test_an_exporter_that_does_not_push_yet(simulator: Simulator, tmp_path: Path
 
 def test_the_servers_are_named_first(tmp_path: Path) -> None:
     """Before it asks anybody, doctor says whom it will ask, passwords aside."""
-    nobody = "http://me:sesame@127.0.0.1:1"
-    flags = ("--journal.path", str(tmp_path), "--web.listen-address", "127.0.0.1:1")
-    asked = ("--imds.endpoint", "http://127.0.0.1:1", "--prometheus", nobody, "--grafana", nobody)
-    done = command("doctor", *flags, *asked, "--alertmanager", nobody)
-    shown = "http://***@127.0.0.1:1"
+    with_password = f"http://me:sesame@{NOBODY}"
+    flags = ("--journal.path", str(tmp_path), "--web.listen-address", NOBODY)
+    asked = [f"--{name}={with_password}" for name in ("prometheus", "alertmanager", "grafana")]
+    done = command("doctor", *flags, "--imds.endpoint", f"http://{NOBODY}", *asked)
+    shown = f"http://***@{NOBODY}"
     assert done.stdout.splitlines()[0] == (
-        "doctor asks: the metadata service at http://127.0.0.1:1, the exporter at"
-        f" http://127.0.0.1:1, Prometheus at {shown}, Alertmanager at {shown}, Grafana at {shown}"
+        f"doctor asks: the metadata service at http://{NOBODY}, the exporter at"
+        f" http://{NOBODY}, Prometheus at {shown}, Alertmanager at {shown}, Grafana at {shown}"
     )
 
 
@@ -44,7 +45,7 @@ def test_requests_stay_within_the_budget(tmp_path: Path) -> None:
         flags = {
             "imds.endpoint": simulator.url,
             "journal.path": str(tmp_path),
-            "web.listen-address": "127.0.0.1:1",
+            "web.listen-address": NOBODY,
         }
         doctor(flags)
         first, second = simulator.requests
@@ -54,32 +55,28 @@ def test_requests_stay_within_the_budget(tmp_path: Path) -> None:
 
 def test_each_problem_has_its_page(tmp_path: Path) -> None:
     """What is wrong, or a warning, has the address of a page; what is well has none."""
-    flags = ("--journal.path", str(tmp_path), "--web.listen-address", "127.0.0.1:1")
-    report = doctor(
-        {
-            "imds.endpoint": "http://127.0.0.1:1",
-            "journal.path": str(tmp_path),
-            "web.listen-address": "127.0.0.1:1",
-        }
-    )
+    flags: dict[str, str | None] = {
+        "imds.endpoint": f"http://{NOBODY}",
+        "journal.path": str(tmp_path),
+        "web.listen-address": NOBODY,
+    }
+    report = doctor(flags)
     pages = {found["check"]: found["page"] for found in report.complaints}
     assert pages["served"] == f"{DOCUMENTATION}runbooks/AzureScheduledEventExporterDown.md"
     assert all(pages.values())
     assert {each["page"] for each in report.findings if each not in report.complaints} == {""}
-    done = command("doctor", *flags, "--imds.endpoint", "http://127.0.0.1:1")
+    done = command("doctor", *(f"--{name}={value}" for name, value in flags.items()))
     assert f"\n    See {pages['served']}\n" in done.stdout
 
 
 def test_passwords_are_not_shown(tmp_path: Path) -> None:
     """A password in an address never appears in the report."""
     flags = {
-        "imds.endpoint": "http://127.0.0.1:1",
+        "imds.endpoint": f"http://{NOBODY}",
         "journal.path": str(tmp_path),
-        "web.listen-address": "127.0.0.1:1",
+        "web.listen-address": NOBODY,
     }
-    addresses = dict.fromkeys(
-        ("prometheus", "alertmanager", "grafana"), "http://me:sesame@127.0.0.1:1"
-    )
-    report = doctor({**flags, **addresses, "otlp.endpoint": "http://me:sesame@127.0.0.1:1"})
-    assert "http://***@127.0.0.1:1" in report.output
+    servers = ("prometheus", "alertmanager", "grafana", "otlp.endpoint")
+    report = doctor({**flags, **dict.fromkeys(servers, f"http://me:sesame@{NOBODY}")})
+    assert f"http://***@{NOBODY}" in report.output
     assert "sesame" not in report.output

@@ -1,4 +1,4 @@
-"""What doctor says of the metadata service and of the journal's disk."""
+"""What doctor says of the metadata service, its agent on the VM, a collector and the journal."""
 
 import json
 import os
@@ -21,11 +21,13 @@ from azure_scheduled_events_exporter.doctor.subject import Subject
 from support.doctor.doctor_chain import Canned, Reply
 from support.monitoring.collector import Collector
 from support.monitoring.collector import Reply as Failure
+from support.programs import NOBODY
 from support.servers.imds_peer import CASES
 
 _HTML = b"<!DOCTYPE html><html><head><title>404 Not Found</title></head></html>"
 _INSTANCE = (CASES / "full.instance.json").read_bytes()
 _UNKNOWN = b'{"error": "Not found. Invalid version requested"}'
+# A document with one event of the VM that _INSTANCE describes.
 _EVENT = (
     b'{"DocumentIncarnation": 1, "Events": [{"EventId": "A", "EventType": "Reboot", "Resources":'
     b' ["vm_0"], "EventStatus": "Scheduled", "NotBefore": "Mon, 11 Apr 2033 22:26:58 GMT"}]}'
@@ -34,7 +36,7 @@ _EVENT = (
 
 def subject(**settings: str) -> Subject:
     """Return an installation with these settings."""
-    return Subject(resolve(settings, {}), {}, Api("--exporter", "http://127.0.0.1:1"))
+    return Subject(resolve(settings, {}), {}, Api("--exporter", f"http://{NOBODY}"))
 
 
 def findings(instance: Reply, events: Reply, **settings: str) -> dict[str, Finding]:
@@ -103,6 +105,7 @@ def _agent(tmp_path: Path, *refused: dict[str, object]) -> list[Finding]:
     return list(guest_proxy_agent.examine(file))
 
 
+# A refusal of the exporter, as the agent writes it down.
 OURS: dict[str, object] = {
     "userName": "undefined",
     "ip": "169.254.169.254",
@@ -115,8 +118,8 @@ OURS: dict[str, object] = {
 def test_refusals_of_the_guest_proxy_agent(tmp_path: Path) -> None:
     """The agent's status file names the user whom it refuses, also while it only audits."""
     others = {**OURS, "processCmdLine": "/usr/bin/curl"}
-    assert [each.mark for each in guest_proxy_agent.examine(tmp_path / "none")] == []
-    assert [each.mark for each in _agent(tmp_path, others)] == ["ok"]
+    assert list(guest_proxy_agent.examine(tmp_path / "none")) == [], "this VM has no agent"
+    assert [each.mark for each in _agent(tmp_path, others)] == ["ok"], "it refuses another program"
     (found,) = _agent(tmp_path, others, OURS)
     assert found.mark == "warning"
     assert "user undefined, 403 Forbidden, 7 times" in found.sentence
@@ -160,16 +163,17 @@ def test_nobody_answers() -> None:
     """
     found = {
         each.check: each
-        for each in metadata_service.examine(subject(**{"imds.endpoint": "http://127.0.0.1:1"}))
+        for each in metadata_service.examine(subject(**{"imds.endpoint": f"http://{NOBODY}"}))
     }
     hint = found["imds-reachable"].hint
-    assert "Let this VM reach http://127.0.0.1:1: look for a firewall" in hint
+    assert f"Let this VM reach http://{NOBODY}: look for a firewall" in hint
     assert "Not on an Azure VM? Try 'demo' or 'simulate'." in hint
 
 
 def test_name_of_the_host() -> None:
     """A host name that is given for the VM's name is found."""
-    found = findings((200, {}, _INSTANCE), (200, {}, _EVENT), **{"instance.name": "vm000000"})
+    host_name = "vm000000"  # that of _INSTANCE
+    found = findings((200, {}, _INSTANCE), (200, {}, _EVENT), **{"instance.name": host_name})
     assert found["vm-name"].mark == "wrong"
     assert "Azure calls this VM vm_0" in found["vm-name"].sentence
 
@@ -230,8 +234,9 @@ def closed_folder(tmp_path: Path) -> Iterator[Path]:
     folder.mkdir(mode=0o000)
     tmp_path.chmod(0o755)
     is_root = os.geteuid() == 0
+    nobody = 65534
     if is_root:
-        os.seteuid(65534)
+        os.seteuid(nobody)
     yield folder
     if is_root:
         os.seteuid(0)

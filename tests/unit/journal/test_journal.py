@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from support.events.journal_recorder import DAY, Open, history
+from support.events.journal_recorder import DAY, MANY, Open, history
 
 
 def test_survives_a_restart(folder: Path, start: Open) -> None:
@@ -14,7 +14,7 @@ def test_survives_a_restart(folder: Path, start: Open) -> None:
     after = start(folder)
     assert after.lives == before.lives
     assert after.statistics == before.statistics
-    assert {span.name for span in after.journal.queued_spans(256).values()} == {
+    assert {span.name for span in after.journal.queued_spans(MANY).values()} == {
         "detected",
         "scheduled",
         "scheduled_event",
@@ -42,7 +42,8 @@ def test_counters_stay(folder: Path, start: Open) -> None:
     recorder.sees("OLD", "OPEN")
     recorder.after(5).sees("OPEN")
     statistics = recorder.statistics
-    recorder.after(91 * DAY).journal.maintain(recorder.now, lambda: True)
+    recorder.after(91 * DAY)  # one more than the retention
+    recorder.journal.maintain(recorder.now, clock_confirmed=lambda: True)
     recorder.journal.close()
     assert history(folder) == ["OPEN"]
     assert start(folder).statistics == statistics

@@ -67,10 +67,11 @@ def test_age_is_bounded(path: Path) -> None:
 
     ``oldest`` is the time before which documents are too old.
     """
+    # When 3.0 comes, 1.0 is too old: 1.0 and 2.0 become the older file, and 3.0 begins the newer.
     for time, oldest in ((1.0, 0.0), (2.0, 0.5), (3.0, 1.5), (4.0, 2.5)):
         keep(path, RecordedDocument(time, str(time).encode()), oldest)
     assert bodies(path) == [b"1.0", b"2.0", b"3.0", b"4.0"]
-    keep(path, RecordedDocument(5.0, b"5.0"), 10.0)
+    keep(path, RecordedDocument(5.0, b"5.0"), 10.0)  # 3.0 and 4.0 become the older file
     assert bodies(path) == [b"3.0", b"4.0", b"5.0"]
 
 
@@ -84,6 +85,7 @@ def test_damage_costs_no_fact(folder: Path, start: Open) -> None:
     recorder.journal.close()
     path = folder / FILE_NAME
     with files(path)[0].open("ab") as file:
+        # Lines that are no text, no object, another object, and cut.
         file.write(b'\xff\x00\n[]\n{"body": 5}\n{"recording": 1, "time": 5')
     after = start(folder)
     assert after.lives == recorder.lives

@@ -14,7 +14,7 @@ import pytest
 from azure_scheduled_events_exporter.journal.access import writable
 from azure_scheduled_events_exporter.journal.content.remembered import Remembered
 from azure_scheduled_events_exporter.snapshot.hooks import HookRun
-from support.events.journal_recorder import Open, history, transitions
+from support.events.journal_recorder import MANY, Open, history, transitions
 from support.events.small_disk import SmallDisk
 
 WAITS = "journal cannot be written: entries wait in memory until it can be"
@@ -34,7 +34,7 @@ def test_full_in_mid_event(disk: SmallDisk, caplog: pytest.LogCaptureFixture) ->
     recorder.after(1).sees("A", "C", "D")
     newest, next_newest, *_ = (
         span.attributes["azure.scheduled_event.id"]
-        for span in recorder.journal.queued_spans(256).values()
+        for span in recorder.journal.queued_spans(MANY).values()
     )
     assert (newest, next_newest) == ("D", "B"), (
         "spans that wait for the disk can be sent: that of D's beginning, and those of B's end"
@@ -47,7 +47,7 @@ def test_full_in_mid_event(disk: SmallDisk, caplog: pytest.LogCaptureFixture) ->
     recorder.journal.close()
     after = disk.begin(disk.folder)
     assert (after.statistics, after.lives) == (recorder.statistics, recorder.lives)
-    spans = after.journal.queued_spans(256)
+    spans = after.journal.queued_spans(MANY)
     assert len(spans) == after.journal.spans_queued(), "every span on disk can be read"
 
 
@@ -63,7 +63,7 @@ def test_at_the_start(
     before = disk.begin(disk.folder)
     before.sees("OLD", "OPEN")
     before.after(5).sees("OPEN")
-    run = HookRun("run", "script", "OPEN", "Freeze", "prepare", before.now.wall, "ok", 1.0, 60.0)
+    run = HookRun("run", "script", "OPEN", "Freeze", "prepare", started=before.now.wall)
     with closing(writable(disk.folder)) as store:
         store.hook_runs.put(run)
     before.journal.close()
@@ -71,7 +71,7 @@ def test_at_the_start(
     recorder = disk.begin(disk.folder)
     assert not recorder.is_up()
     assert recorder.journal.inbox.runs == [run]
-    assert len(recorder.journal.queued_spans(256)) == before.journal.spans_queued()
+    assert len(recorder.journal.queued_spans(MANY)) == before.journal.spans_queued()
     assert (recorder.lives, recorder.statistics) == (before.lives, before.statistics)
     recorder.after(5).sees("OPEN", "NEW")
     assert history(disk.folder) == ["OLD", "OPEN"]
@@ -89,13 +89,13 @@ def test_another_vms_journal_on_a_full_disk(disk: SmallDisk) -> None:
     this VM.
     """
     before = disk.begin(disk.folder)
-    assert not before.journal.claim("one")
+    assert not before.journal.claim("one"), "it was no other VM's"
     before.sees("THEIRS")
     before.journal.close()
     disk.fill()
     recorder = disk.begin(disk.folder)
-    assert recorder.journal.claim("two")
-    recorder.take(Remembered())
+    assert recorder.journal.claim("two"), "it was another VM's"
+    recorder.take(Remembered())  # as the poller does then
     recorder.sees("OURS")
     disk.empty()
     recorder.regains_disk()
@@ -130,7 +130,7 @@ def test_a_reader_delays_no_write(folder: Path, start: Open) -> None:
         assert history(folder) == ["A", "B"]
 
 
-def test_a_write_lock_delays_no_poll(folder: Path, start: Open) -> None:
+def test_entries_wait_for_a_write_lock(folder: Path, start: Open) -> None:
     """While another program holds the write lock, entries wait; they are written when it is
     released.
     """

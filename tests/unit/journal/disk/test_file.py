@@ -70,6 +70,7 @@ def test_another_programs_file(tmp_path: Path, start: Open) -> None:
     start(tmp_path / "mine.db").journal.close()
     (tmp_path / "mine.db").write_text("damage\n" * 100)
     assert start(tmp_path / "mine.db").is_up()
+    assert len(set_aside(tmp_path)) == 1
 
 
 def test_a_log_of_one_header(folder: Path, start: Open) -> None:

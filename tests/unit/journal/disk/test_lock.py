@@ -33,7 +33,9 @@ def test_another_after_the_first(folder: Path, start: Open) -> None:
 
 
 def test_a_lock_of_another_process_is_told_apart(folder: Path) -> None:
-    """A lock that is held is another exporter's."""
+    """A lock that is held is another exporter's; the file with which the file system is tried does
+    not stay.
+    """
     file = folder / "journal.sqlite"
     with closing(writer_lock(file)), pytest.raises(JournalInUseError):
         writer_lock(file)

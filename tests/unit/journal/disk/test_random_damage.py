@@ -18,7 +18,7 @@ from azure_scheduled_events_exporter.journal.access import read_only, writable
 from azure_scheduled_events_exporter.journal.content.inbox import ApprovalRequest
 from azure_scheduled_events_exporter.journal.disk.failures import FAILURES
 from azure_scheduled_events_exporter.snapshot.hooks import HookRun
-from support.events.journal_recorder import DAY, Recorder, recorders
+from support.events.journal_recorder import DAY, MANY, Recorder, recorders
 
 VM_ID = "6d2a5d4e-4f4e-4b0c-9d6c-5a8c2d3e4f50"
 UNREADABLE = (ExporterError, *FAILURES, CodecError, DamagedTextError)
@@ -31,17 +31,18 @@ def sound() -> bytes:
     with tempfile.TemporaryDirectory() as folder, recorders() as start:
         recorder = start(Path(folder))
         recorder.journal.claim(VM_ID)
-        for number in range(40):
+        for number in range(40):  # each event is current in four documents
             recorder.after(5).sees(*(f"E{each}" for each in range(max(0, number - 3), number + 1)))
         wall = recorder.now.wall
         events = recorder.known.current.values()
-        run = HookRun("run", "script", "E1", "Reboot", "prepare", wall, "ok", 1.0, 60.0)
+        run = HookRun("run", "script", "E1", "Reboot", "prepare", wall, outcome="ok", duration=1.0)
         with contextlib.closing(writable(Path(folder))) as store:
             store.hook_runs.put(run)
             store.requests.add(ApprovalRequest(event, "ada", wall, wall + 60) for event in events)
         recorder.journal.record_heartbeat(Timestamp(wall, 3.0, "boot"))
-        # Writes the sums of the older half.
-        recorder.journal.maintain(recorder.after(90 * DAY - 100).now, lambda: True)
+        # The older half is older than the retention of 90 days: only its sums stay.
+        half = recorder.after(90 * DAY - 100).now
+        recorder.journal.maintain(half, clock_confirmed=lambda: True)
         recorder.journal.close()
         return (Path(folder) / "journal.sqlite").read_bytes()
 
@@ -50,11 +51,11 @@ def use(recorder: Recorder) -> None:
     """Do all that an exporter does with its journal, an hour after the last entry."""
     journal = recorder.after(3600).journal
     journal.claim(VM_ID)
-    journal.maintain(recorder.now, lambda: True)
+    journal.maintain(recorder.now, clock_confirmed=lambda: True)
     recorder.sees("NEW")
     assert "NEW" in {
         span.attributes.get("azure.scheduled_event.id")
-        for span in journal.queued_spans(128).values()
+        for span in journal.queued_spans(MANY).values()
     }
     recorder.regains_disk()
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from support.events.journal_recorder import Open, bit_rot, history, transitions
+from support.events.journal_recorder import MANY, Open, bit_rot, history, transitions
 from support.programs import eventually
 
 SET_ASIDE = "journal cannot be used: set aside, and a new one begun"
@@ -20,14 +20,14 @@ def corrupted(path: Path) -> None:
     path.write_bytes(content[:start] + b"\xff" * page + content[start + page :])
 
 
-def emptied_of_tables(path: Path) -> None:
-    """Remove a table."""
+def without_a_table(path: Path) -> None:
+    """Remove one table."""
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("DROP TABLE lives")
 
 
 def of_a_newer_version(path: Path) -> None:
-    """Set another version of the schema."""
+    """Set the next version of the schema: this program writes 1."""
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA user_version = 2")
 
@@ -48,7 +48,7 @@ def of_another_class(path: Path) -> None:
 DAMAGES = [
     corrupted,
     bit_rot,
-    emptied_of_tables,
+    without_a_table,
     of_a_newer_version,
     of_another_program,
     of_another_class,
@@ -80,8 +80,8 @@ def test_at_the_start(
 
 
 def test_only_the_newest_are_kept(folder: Path, start: Open) -> None:
-    """A disk that damages the journal again and again is not filled; what the user has renamed
-    stays.
+    """A disk that damages the journal again and again is not filled: three are kept. What the user
+    has renamed stays.
     """
     folder.mkdir()
     kept = folder / "journal.sqlite.set-aside-for-the-vendor"
@@ -96,10 +96,10 @@ def test_only_the_newest_are_kept(folder: Path, start: Open) -> None:
     assert kept.exists()
     assert {name for name in names if "20260101" in name} == {
         f"journal.sqlite.set-aside-{moment}{suffix}"
-        for moment in moments[3:]
+        for moment in moments[-2:]  # the third is the one that is set aside now
         for suffix in ("", "-wal", ".documents")
     }
-    assert len(names) == 2 * 3 + 1, "the one set aside now is a database without other files"
+    assert len(names) == 2 * 3 + 1, "two with 3 files, and that of now, which has no other files"
 
 
 @pytest.mark.parametrize("damage", ["damaged", "removed", "replaced", "without logs"])
@@ -117,7 +117,7 @@ def test_in_use(damage: str, folder: Path, start: Open) -> None:
         source.backup(copy)
     recorder.after(5).sees("A")
     if damage == "damaged":
-        emptied_of_tables(file)
+        without_a_table(file)
     elif damage == "removed":
         for path in folder.iterdir():
             path.unlink()
@@ -126,7 +126,7 @@ def test_in_use(damage: str, folder: Path, start: Open) -> None:
     else:
         for suffix in ("-wal", "-shm"):
             Path(f"{file}{suffix}").unlink()
-    recorder.journal.maintain(recorder.now, lambda: False)
+    recorder.journal.maintain(recorder.now, clock_confirmed=lambda: False)  # looks at the file
     recorder.after(5).sees("A", "B")
     recorder.regains_disk()
     *_, (last, _) = transitions(folder)
@@ -136,7 +136,7 @@ def test_in_use(damage: str, folder: Path, start: Open) -> None:
     assert (after.statistics, after.lives) == (recorder.statistics, recorder.lives)
 
 
-@pytest.mark.parametrize("content", ["'x'", "CAST(x'6AFC' AS TEXT)"])
+@pytest.mark.parametrize("content", ["'x'", "CAST(x'6AFC' AS TEXT)"], ids=["not JSON", "not UTF-8"])
 def test_one_unreadable_span(content: str, folder: Path, start: Open) -> None:
     """A span whose content is damaged holds up no other one."""
     recorder = start(folder)
@@ -146,6 +146,6 @@ def test_one_unreadable_span(content: str, folder: Path, start: Open) -> None:
     with closing(sqlite3.connect(folder / "journal.sqlite")) as connection, connection:
         newest = "(SELECT max(rowid) FROM spans)"
         connection.execute(f"UPDATE spans SET span = {content} WHERE rowid = {newest}")  # noqa: S608 - ours
-    recorder.journal.maintain(recorder.now, lambda: False)
-    eventually(lambda: len(recorder.journal.queued_spans(10)) == count - 1, "the others")
+    recorder.journal.maintain(recorder.now, clock_confirmed=lambda: False)
+    eventually(lambda: len(recorder.journal.queued_spans(MANY)) == count - 1, "the others")
     eventually(lambda: recorder.journal.spans_queued() == count - 1, "it waits no longer")

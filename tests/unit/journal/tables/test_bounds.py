@@ -28,16 +28,19 @@ def test_the_tables_are_bounded(tmp_path: Path) -> None:
     remembered = Remembered(watch.known, Statistics().plus([seen]))
     with closing(Store(sqlite3.connect(tmp_path / "journal.sqlite"), writes=True)) as store:
         store.write([life_entry(life)], remembered)
-        for number in range(LARGEST_BYTES // (4 << 20) + 4):  # each writes almost 4 MiB
+        at_once, record_bytes = 40, 100_000
+        record = '{"at": "%s"}' % ("x" * record_bytes)
+        for number in range(LARGEST_BYTES // (at_once * record_bytes) + 2):  # too many by 8 MB
             transitions = [
-                NewTransition(number * 40 + each, float(number), '{"at": "%s"}' % ("x" * 100_000))
-                for each in range(1, 41)
+                NewTransition(number * at_once + each, float(number), record)
+                for each in range(1, at_once + 1)
             ]
             store.write(transitions, remembered)
-        assert (tmp_path / "journal.sqlite").stat().st_size < LARGEST_BYTES * 1.2
+        size = (tmp_path / "journal.sqlite").stat().st_size
+        assert size < LARGEST_BYTES * 1.2, "rows go after the write that made it too large"
         numbers = [seq for (seq,) in store.connection.execute("SELECT seq FROM transitions")]
         first, *_, last = numbers
-        assert first > 40, "at least the transitions that were written first have gone"
+        assert first > at_once, "at least the transitions that were written first have gone"
         assert numbers == list(range(first, last + 1)), "the newest, without a gap"
         assert store.restore().statistics == remembered.statistics
         assert list(store.current()) == [life.event_id]

@@ -21,7 +21,8 @@ def test_memory_is_bounded(disk: SmallDisk) -> None:
     disk.fill()
     recorder.after(1).sees("A")
     life = recorder.known.current["A"]
-    for number in range(24):
+    rounds, at_once = 24, 200
+    for number in range(rounds):
         lives = [
             replace(
                 life,
@@ -29,11 +30,11 @@ def test_memory_is_bounded(disk: SmallDisk) -> None:
                 outcome=Transition.CANCELLED,
                 ended_at=recorder.now,
             )
-            for n in range(200)
+            for n in range(at_once)
         ]
         changes = [
             *(Change(Transition.CANCELLED, each, recorder.now) for each in lives),
-            *(Change(Transition.RESCHEDULED, life, recorder.now) for _ in range(200)),
+            *(Change(Transition.RESCHEDULED, life, recorder.now) for _ in range(at_once)),
         ]
         recorder.statistics = recorder.statistics.plus(changes)
         recorder.journal.record(
@@ -41,7 +42,9 @@ def test_memory_is_bounded(disk: SmallDisk) -> None:
         )
     assert not recorder.is_up()
     disk.empty()
-    last = 3 + 24 * 400  # A and GONE were detected, GONE ended, and 400 transitions 24 times
+    # A and GONE were detected, GONE ended, and each round had a cancellation and a rescheduling of
+    # each.
+    last = 3 + rounds * 2 * at_once
     eventually(lambda: len(transitions(disk.folder)) > 2, "what was kept")
     first, second, *waited = (number for number, _ in transitions(disk.folder))
     assert (first, second) == (1, 2), "they were on disk before it was full"

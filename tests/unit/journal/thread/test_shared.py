@@ -10,7 +10,11 @@ from azure_scheduled_events_exporter.journal.thread.shared import WAIT_SECONDS
 
 
 def test_a_pause_of_the_vm_is_no_hanging_disk(folder: Path) -> None:
-    """A writer that was stopped together with the one who waits has its two seconds afterwards."""
+    """A writer that was stopped together with the one who waits still has all its time afterwards.
+
+    The process waits 0.6 s for its own lock; it is stopped in the middle, for longer than anybody
+    waits for a disk.
+    """
     code = """
 import logging, os, signal, sys, threading, time
 from pathlib import Path
