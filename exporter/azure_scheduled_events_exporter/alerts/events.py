@@ -2,7 +2,8 @@
 
 The exporter decides of which kind an event is (``core.kinds``), and when a document last showed it.
 Rules compare these times: the newest statement counts, whoever made it. An event has one kind, so
-it has one alert. The rules and the alerts that exporters push are the same.
+it has one alert. The rules and the alerts that exporters push are the same. Knows what
+``event_recordings`` records of an event, but not how that follows from what exporters show.
 """
 
 from collections.abc import Iterator, Mapping
@@ -12,16 +13,8 @@ from azure_scheduled_events_exporter.core.event_types import EventType
 from azure_scheduled_events_exporter.core.kinds import Kind
 from azure_scheduled_events_exporter.times import format_duration
 
-from .rule import PREFIX, TIME, Alert, Events, Recording, promql
-from .series import (
-    ENDED,
-    EVENT_IMPACT,
-    OUTDATED,
-    RECORDED_END,
-    RECORDED_IMPACT,
-    RECORDED_SEEN,
-    SEEN,
-)
+from .rule import PREFIX, Alert, Events, promql
+from .series import EVENT_IMPACT, OUTDATED, RECORDED_END, RECORDED_IMPACT, RECORDED_SEEN
 from .settings import Settings
 
 MINUTE = 60
@@ -45,11 +38,6 @@ RESOLVE_AFTER = 3 * MINUTE
 
 A resolve is never urgent, and a document that misses the event for two minutes ends no page.
 """
-_OUTDATED_AFTER = 60
-"""Seconds after which another kind of the same event replaces one that nobody sees any more."""
-_PEERS_WAIT = "15s"
-"""How long peers must show an event before their labels count: three scrapes of its own VMs."""
-
 _RESTARTS = tuple(str(each) for each in EventType if each.facts.restarts)
 
 
@@ -134,12 +122,12 @@ def _announced(each: EventType) -> Alert:
     summary, advice = _ANNOUNCED[each]
     return _row(
         Events(Kind.ANNOUNCED, (each,), HOLDS[each]),
-        each,
-        each.facts.severity,
-        f"Azure has announced that a VM will be {each.facts.participle}.",
-        summary,
-        f"{each.facts.loss} {_NOT_BEFORE}",
-        advice,
+        name=each,
+        severity=each.facts.severity,
+        meaning=f"Azure has announced that a VM will be {each.facts.participle}.",
+        summary=summary,
+        description=f"{each.facts.loss} {_NOT_BEFORE}",
+        advice=advice,
     )
 
 
@@ -147,67 +135,83 @@ _EVENT_ALERTS = (
     *(_announced(each) for each in reversed(EventType)),
     _row(
         Events(Kind.WITHOUT_NOTICE, _RESTARTS, HOLDS[EventType.REDEPLOY]),
-        "WithoutNotice",
-        "critical",
-        "A Reboot or Redeploy had already started when it was first seen.",
-        "Down without notice: {vms} {when}.",
-        "Azure did not announce this {event_type}. That happens when a host fails. Memory is lost,"
-        " and ephemeral disks (temporary and local) may be lost, too. Other disks are kept.",
-        "Check that other VMs took over the work. Wait for the VM: if it is not back after 15"
-        " minutes, the alert AzureScheduledEventVmNotBack follows.",
+        name="WithoutNotice",
+        severity="critical",
+        meaning="A Reboot or Redeploy had already started when it was first seen.",
+        summary="Down without notice: {vms} {when}.",
+        description=(
+            "Azure did not announce this {event_type}. That happens when a host fails. Memory is"
+            " lost, and ephemeral disks (temporary and local) may be lost, too. Other disks are"
+            " kept."
+        ),
+        advice=(
+            "Check that other VMs took over the work. Wait for the VM: if it is not back after 15"
+            " minutes, the alert AzureScheduledEventVmNotBack follows."
+        ),
     ),
     _row(
         Events(Kind.REQUESTED, (), OTHER_HOLD),
-        "Requested",
-        "warning",
-        "A user requested an event, such as a restart in the portal or a scale-in.",
-        "User-requested {event_type}: {vms} {when}.",
-        "{loss}",
-        "If there is still time, drain each VM that the event names, unless that is done. If you"
-        " do not know of the request, look in the activity log of the resource group for who made"
-        " it.",
+        name="Requested",
+        severity="warning",
+        meaning="A user requested an event, such as a restart in the portal or a scale-in.",
+        summary="User-requested {event_type}: {vms} {when}.",
+        description="{loss}",
+        advice=(
+            "If there is still time, drain each VM that the event names, unless that is done. If"
+            " you do not know of the request, look in the activity log of the resource group for"
+            " who made it."
+        ),
     ),
     _row(
         Events(Kind.UNKNOWN_TYPE, (), OTHER_HOLD),
-        "UnknownType",
-        "warning",
-        "An event that is less than 24 hours ahead has a type that this version does not know.",
-        "Unknown event type {event_type}: {vms} {when}.",
-        "This version of the exporter does not know what such an event does. Expect to lose memory"
-        " and ephemeral disks (temporary and local), as in a Redeploy.",
-        f"{_DRAIN}, and {_COPY}, before the event begins.",
+        name="UnknownType",
+        severity="warning",
+        meaning=(
+            "An event that is less than 24 hours ahead has a type that this version does not know."
+        ),
+        summary="Unknown event type {event_type}: {vms} {when}.",
+        description=(
+            "This version of the exporter does not know what such an event does. Expect to lose"
+            " memory and ephemeral disks (temporary and local), as in a Redeploy."
+        ),
+        advice=f"{_DRAIN}, and {_COPY}, before the event begins.",
     ),
     _row(
         Events(Kind.FAR_AHEAD, (), NO_IMPACT_HOLD, but=EventType.TERMINATE),
-        "DegradedHost",
-        "warning",
-        "An event other than a Terminate is more than 24 hours ahead. Azure announces events this"
-        " early when it expects the host to fail.",
-        "Azure plans a {event_type} of {vms} {when}.",
-        "{loss} Azure announces an event this early when it expects the host to fail. If the host"
-        " fails sooner, the VM goes down without notice.",
-        "If it is a Freeze, be ready for a pause of seconds. Otherwise, drain each VM that the"
-        " event names, and copy what you need from its ephemeral disks. Then redeploy it, as"
-        " Microsoft recommends: that moves it to a healthy host at once. Do this within a day; it"
-        " need not be at night.",
+        name="DegradedHost",
+        severity="warning",
+        meaning=(
+            "An event other than a Terminate is more than 24 hours ahead. Azure announces events"
+            " this early when it expects the host to fail."
+        ),
+        summary="Azure plans a {event_type} of {vms} {when}.",
+        description=(
+            "{loss} Azure announces an event this early when it expects the host to fail. If the"
+            " host fails sooner, the VM goes down without notice."
+        ),
+        advice=(
+            "If it is a Freeze, be ready for a pause of seconds. Otherwise, drain each VM that the"
+            " event names, and copy what you need from its ephemeral disks. Then redeploy it, as"
+            " Microsoft recommends: that moves it to a healthy host at once. Do this within a day;"
+            " it need not be at night."
+        ),
         told="{ahead}",
     ),
     _row(
         Events(Kind.ADVISORY, (), NO_IMPACT_HOLD),
-        "EvictionRisk",
-        "info",
-        "Azure advises that a Spot VM may be evicted.",
-        "Azure may soon evict {vms}.",
-        "Nothing is scheduled yet, so the time is unknown. An eviction deletes or deallocates the"
-        " VM: memory and ephemeral disks (temporary and local) are lost. An eviction comes with"
-        " 30 seconds' notice or less.",
-        "Move the work to another VM now, if you can.",
+        name="EvictionRisk",
+        severity="info",
+        meaning="Azure advises that a Spot VM may be evicted.",
+        summary="Azure may soon evict {vms}.",
+        description=(
+            "Nothing is scheduled yet, so the time is unknown. An eviction deletes or deallocates"
+            " the VM: memory and ephemeral disks (temporary and local) are lost. An eviction comes"
+            " with 30 seconds' notice or less."
+        ),
+        advice="Move the work to another VM now, if you can.",
     ),
 )
 """The first row with the kind and type of an event is its alert."""
-
-
-_LAST_SEEN = f"max_over_time({RECORDED_SEEN}[1h])"
 
 
 def event_alerts(settings: Settings) -> Iterator[Alert]:
@@ -216,122 +220,6 @@ def event_alerts(settings: Settings) -> Iterator[Alert]:
     for each in _EVENT_ALERTS:
         if each.events:
             yield replace(each, expression=_expression(each.events, kept))
-
-
-def event_recordings(settings: Settings) -> tuple[Recording, ...]:
-    """Return the recordings that hold and end the alerts.
-
-    They come before the alerts in the same group.
-    """
-    return (_seen(), _impact(settings.items("labels.keep")), _outdated(), _ended())
-
-
-def _seen() -> Recording:
-    return Recording(
-        RECORDED_SEEN,
-        expression=f"max by (event_id, event_type, kind) ({SEEN})",
-        meaning="when an exporter last saw each event, by the clock of IMDS",
-        rows="event and kind",
-        value=TIME,
-    )
-
-
-def _impact(kept: tuple[str, ...]) -> Recording:
-    return Recording(
-        RECORDED_IMPACT,
-        expression=_impacts(kept),
-        meaning=(
-            "when the impact of each event begins or began, preferably as exporters say that have"
-            " just seen it; 0 if that is unknown"
-        ),
-        rows="event and kind",
-        value=f"{TIME}, or 0",
-        note=(
-            "Line 1: exporters that saw the event within 60 s. Line 2, if there are none: all. Line"
-            " 3: the 0 of an event without a known time. Both metrics carry the same labels, so no"
-            " `on` is needed."
-        ),
-    )
-
-
-def _impacts(kept: tuple[str, ...]) -> str:
-    """Return the times of impacts, preferably as exporters say that see the event now.
-
-    With kept labels, those of the event's own VMs count. Peers count only if no own VM shows the
-    event, as of a few scrapes ago, so that own VMs come first.
-    """
-    if not kept:
-        return promql(f"""
-            max by (event_id, event_type, kind) ({EVENT_IMPACT} unless ({SEEN} < time() - 60))
-            or max by (event_id, event_type, kind) ({EVENT_IMPACT})
-            or max by (event_id, event_type, kind) ({SEEN}) * 0
-        """)
-    by = ", ".join(("event_id", "event_type", "kind", "scope", *kept))
-    own = '{scope="self"}'
-    peers = '{scope!="self"}'
-    return promql(f"""
-        max by ({by}) ({EVENT_IMPACT}{own} or {SEEN}{own} * 0)
-        or (
-          max by ({by}) (
-            ({EVENT_IMPACT}{peers} or {SEEN}{peers} * 0) and {SEEN} offset {_PEERS_WAIT}
-          )
-          unless on (event_id) last_over_time({RECORDED_IMPACT}{own}[1h])
-        )
-    """)
-
-
-def _outdated() -> Recording:
-    # That an event came without notice is what an exporter says that saw no announcement: another
-    # one may have seen it.
-    told = f'max_over_time({RECORDED_SEEN}{{kind!="{Kind.WITHOUT_NOTICE}"}}[1h])'
-    return Recording(
-        OUTDATED,
-        expression=promql(f"""
-            {_LAST_SEEN}
-            < on (event_id) group_left ()
-            (max by (event_id) ({told}) - {_OUTDATED_AFTER})
-        """),
-        meaning=(
-            f"kinds that an event had before: an exporter has seen another kind {_OUTDATED_AFTER} s"
-            " after an exporter last saw this one"
-        ),
-        rows="event and kind",
-        value=f"when this kind was last seen, {TIME}",
-        note=(
-            "A kind is compared with the newest kind of its event, not with the present: nothing is"
-            " outdated because nobody sees it. The kind without_notice replaces no other kind: an"
-            " exporter that starts during an event says it, while others saw the announcement."
-        ),
-    )
-
-
-def _ended() -> Recording:
-    remembered = f"last_over_time({RECORDED_END}[5m])"
-    return Recording(
-        RECORDED_END,
-        expression=promql(f"""
-            min by (event_id) (
-              (
-                {ENDED}
-                or ({remembered} > time() - 3600)
-                or ({remembered} and on (event_id) {RECORDED_SEEN})
-              )
-              >= on (event_id) group_left ()
-              max by (event_id) ({_LAST_SEEN})
-            )
-        """),
-        meaning=(
-            "when an exporter first saw the end of an event that none has seen since; kept for 1h,"
-            " or while an exporter without IMDS still shows the event"
-        ),
-        rows="event",
-        value=TIME,
-        note=(
-            "Line 3: exporters show an end for 1h. Lines 4 and 5: an end that this rule recorded"
-            " before, for 3600 s (1h) after the end, and for longer while anybody shows the event."
-            " Lines 7 and 8: an end counts if it is not older than the newest sight of anybody."
-        ),
-    )
 
 
 def _expression(events: Events, kept: tuple[str, ...]) -> str:

@@ -7,7 +7,8 @@ from functools import cache
 from azure_scheduled_events_exporter.errors import UsageError, closest
 from azure_scheduled_events_exporter.times import format_duration, parse_duration
 
-from .events import event_alerts, event_recordings
+from .event_recordings import event_recordings
+from .events import event_alerts
 from .exporters import exporter_alerts
 from .late_events import late_alerts
 from .rule import PREFIX, Alert, Group

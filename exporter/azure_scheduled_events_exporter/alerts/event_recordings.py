@@ -1,0 +1,141 @@
+"""The recordings of events: when each was last seen, its impact, its former kinds and its end.
+
+Exporters do not agree about an event: some see it later, and some no longer. The newest statement
+counts, whoever made it. Must not decide for how long an alert is held.
+"""
+
+from azure_scheduled_events_exporter.core.kinds import Kind
+
+from .rule import TIME, Recording, promql
+from .series import (
+    ENDED,
+    EVENT_IMPACT,
+    OUTDATED,
+    RECORDED_END,
+    RECORDED_IMPACT,
+    RECORDED_SEEN,
+    SEEN,
+)
+from .settings import Settings
+
+_OUTDATED_AFTER = 60
+"""Seconds after which another kind of the same event replaces one that nobody sees any more."""
+_PEERS_WAIT = "15s"
+"""How long peers must show an event before their labels count: three scrapes of its own VMs."""
+_LAST_SEEN = f"max_over_time({RECORDED_SEEN}[1h])"
+
+
+def event_recordings(settings: Settings) -> tuple[Recording, ...]:
+    """Return the recordings that hold and end the alerts.
+
+    They come before the alerts in the same group.
+    """
+    return (_seen(), _impact(settings.items("labels.keep")), _outdated(), _ended())
+
+
+def _seen() -> Recording:
+    return Recording(
+        RECORDED_SEEN,
+        expression=f"max by (event_id, event_type, kind) ({SEEN})",
+        meaning="when an exporter last saw each event, by the clock of IMDS",
+        rows="event and kind",
+        value=TIME,
+    )
+
+
+def _impact(kept: tuple[str, ...]) -> Recording:
+    return Recording(
+        RECORDED_IMPACT,
+        expression=_impacts(kept),
+        meaning=(
+            "when the impact of each event begins or began, preferably as exporters say that have"
+            " just seen it; 0 if that is unknown"
+        ),
+        rows="event and kind",
+        value=f"{TIME}, or 0",
+        note=(
+            "Line 1: exporters that saw the event within 60 s. Line 2, if there are none: all. Line"
+            " 3: the 0 of an event without a known time. Both metrics carry the same labels, so no"
+            " `on` is needed."
+        ),
+    )
+
+
+def _impacts(kept: tuple[str, ...]) -> str:
+    """Return the times of impacts, preferably as exporters say that see the event now.
+
+    With kept labels, those of the event's own VMs count. Peers count only if no own VM shows the
+    event, as of a few scrapes ago, so that own VMs come first.
+    """
+    if not kept:
+        return promql(f"""
+            max by (event_id, event_type, kind) ({EVENT_IMPACT} unless ({SEEN} < time() - 60))
+            or max by (event_id, event_type, kind) ({EVENT_IMPACT})
+            or max by (event_id, event_type, kind) ({SEEN}) * 0
+        """)
+    by = ", ".join(("event_id", "event_type", "kind", "scope", *kept))
+    own = '{scope="self"}'
+    peers = '{scope!="self"}'
+    return promql(f"""
+        max by ({by}) ({EVENT_IMPACT}{own} or {SEEN}{own} * 0)
+        or (
+          max by ({by}) (
+            ({EVENT_IMPACT}{peers} or {SEEN}{peers} * 0) and {SEEN} offset {_PEERS_WAIT}
+          )
+          unless on (event_id) last_over_time({RECORDED_IMPACT}{own}[1h])
+        )
+    """)
+
+
+def _outdated() -> Recording:
+    # That an event came without notice is what an exporter says that saw no announcement: another
+    # one may have seen it.
+    told = f'max_over_time({RECORDED_SEEN}{{kind!="{Kind.WITHOUT_NOTICE}"}}[1h])'
+    return Recording(
+        OUTDATED,
+        expression=promql(f"""
+            {_LAST_SEEN}
+            < on (event_id) group_left ()
+            (max by (event_id) ({told}) - {_OUTDATED_AFTER})
+        """),
+        meaning=(
+            f"kinds that an event had before: an exporter has seen another kind {_OUTDATED_AFTER} s"
+            " after an exporter last saw this one"
+        ),
+        rows="event and kind",
+        value=f"when this kind was last seen, {TIME}",
+        note=(
+            "A kind is compared with the newest kind of its event, not with the present: nothing is"
+            " outdated because nobody sees it. The kind without_notice replaces no other kind: an"
+            " exporter that starts during an event says it, while others saw the announcement."
+        ),
+    )
+
+
+def _ended() -> Recording:
+    remembered = f"last_over_time({RECORDED_END}[5m])"
+    return Recording(
+        RECORDED_END,
+        expression=promql(f"""
+            min by (event_id) (
+              (
+                {ENDED}
+                or ({remembered} > time() - 3600)
+                or ({remembered} and on (event_id) {RECORDED_SEEN})
+              )
+              >= on (event_id) group_left ()
+              max by (event_id) ({_LAST_SEEN})
+            )
+        """),
+        meaning=(
+            "when an exporter first saw the end of an event that none has seen since; kept for 1h,"
+            " or while an exporter without IMDS still shows the event"
+        ),
+        rows="event",
+        value=TIME,
+        note=(
+            "Line 3: exporters show an end for 1h. Lines 4 and 5: an end that this rule recorded"
+            " before, for 3600 s (1h) after the end, and for longer while anybody shows the event."
+            " Lines 7 and 8: an end counts if it is not older than the newest sight of anybody."
+        ),
+    )
