@@ -113,7 +113,8 @@ def test_queries_of_the_page(tmp_path: Path) -> None:
     not cordoned.
     """
     names, pods, late = (query.strip() for query in blocks(AKS, "promql"))
-    node, vm = "aks-nodepool1-21922338-vmss00001b", "aks-nodepool1-21922338-vmss_47"
+    node = "aks-nodepool1-21922338-vmss00001b"
+    vm = "aks-nodepool1-21922338-vmss_47"
     # AKS numbers nodes by the index of the VM, in six digits to the base of 36.
     assert int(node[-6:], 36) == int(vm.rpartition("_")[2])
     own = f'node="{node}", job="azure-scheduled-events-exporter"'

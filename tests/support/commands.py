@@ -31,7 +31,9 @@ def command(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
             text=True,
             check=False,
         )
-    output, errors, before = io.StringIO(), io.StringIO(), dict(os.environ)
+    output = io.StringIO()
+    errors = io.StringIO()
+    before = dict(os.environ)
     clean = {
         name: value for name, value in environment().items() if not name.lower().endswith("_proxy")
     }

@@ -105,7 +105,8 @@ def blocks(page: Path) -> Iterator[Block]:
         if opened is None:
             number += 1
             continue
-        indent, start = len(opened[1]), number + 1
+        indent = len(opened[1])
+        start = number + 1
         while number + 1 < len(lines) and lines[number + 1].strip() != "```":
             number += 1
         text = "".join(
@@ -130,7 +131,8 @@ def typed(block: Block) -> str:
     """Return what one types of a block: all of a script, the lines behind a prompt of a console."""
     if block.language != "console":
         return block.text
-    kept, goes_on = [], False
+    kept = []
+    goes_on = False
     for line in block.text.splitlines():
         if goes_on or line.startswith(("$ ", "# ")):
             kept.append(line if goes_on else line[2:])

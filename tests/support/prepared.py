@@ -24,7 +24,9 @@ class Process:
     """A started program, with the part of ``subprocess.Popen`` that tests use."""
 
     def __init__(self, arguments: Sequence[str], pid: int, status: int) -> None:
-        self.args, self.pid, self._status = arguments, pid, status
+        self.args = arguments
+        self.pid = pid
+        self._status = status
         self.returncode: int | None = None
 
     def poll(self) -> int | None:

@@ -38,7 +38,8 @@ _MODULES = {
     "clients": "load.clients",
 }
 TRIALS = tuple(_MODULES)
-BEGIN, END = "<!-- torture: begin -->", "<!-- torture: end -->"
+BEGIN = "<!-- torture: begin -->"
+END = "<!-- torture: end -->"
 HEAD = ["| trial | what was done | what came of it |", "| --- | --- | --- |"]
 
 

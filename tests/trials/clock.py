@@ -183,7 +183,8 @@ def run(order: Order) -> Row:
         )
         exporter = crew.start(simulator.url, *POLL, *flags, **clock.environment)
         exporter.shows("a poll", lambda now: now.value("up") == 1)
-        trial, began = Trial(order, simulator, clock, exporter), time.monotonic()
+        trial = Trial(order, simulator, clock, exporter)
+        began = time.monotonic()
         with Watch(exporter) as watch:
             for number in range(lives):
                 trial.life(cancelled=number % 3 == 1)

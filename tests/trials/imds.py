@@ -178,7 +178,8 @@ def run(order: Order) -> Row:
             simulator.url, *HASTE, *flags, "--journal.path", str(order.folder / "state")
         )
         exporter.shows("a poll", lambda now: now.value("up") == 1)
-        record, seen = Record(simulator), Seen(simulator, windows)
+        record = Record(simulator)
+        seen = Seen(simulator, windows)
         with Watch(exporter, seen.look) as watch:
             inject_faults(order, simulator, windows, time.monotonic() + minutes * 60, record)
             watch.check()

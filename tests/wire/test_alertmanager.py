@@ -174,7 +174,8 @@ def test_credentials(tmp_path: Path) -> None:
     """User and password, or a token, come from the file and the files that it names, as they are
     at each post. If the file goes, a client that has read it keeps what it had.
     """
-    config, token = tmp_path / "http.yml", tmp_path / "token"
+    config = tmp_path / "http.yml"
+    token = tmp_path / "token"
     config.write_text("authorization: {credentials_file: token}\n")
     with Peer() as peer:
         client = AlertmanagerClient(peer.url, str(config))

@@ -35,7 +35,8 @@ def test_the_address_that_the_dhcp_server_names_becomes_the_endpoint() -> None:
         assert search(server) == "http://168.63.129.16"
         assert search(server) == "http://168.63.129.16"
     first, second = server.requests
-    transaction_id, mac = slice(4, 8), slice(28, 34)  # where RFC 2131 has them
+    transaction_id = slice(4, 8)
+    mac = slice(28, 34)  # where RFC 2131 has them
     assert first[mac] == second[mac] == MAC
     assert first[transaction_id] != second[transaction_id]
 

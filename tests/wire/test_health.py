@@ -81,7 +81,8 @@ def test_a_poll_that_hangs(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> 
                 assert running.get("/-/healthy")[:2] == (200, b"alive\n")
                 with gate.held():
                     # A poll has a time limit of 10 s, and hangs if it is 30 s later than that.
-                    slow, hanging = 35, 82
+                    slow = 35
+                    hanging = 82
                     clock.wall += slow
                     assert running.get("/-/healthy")[0] == 200
                     assert is_up(running)

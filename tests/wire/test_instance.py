@@ -129,7 +129,8 @@ def test_unknown_version_of_the_metadata(
     """An IMDS that does not know the newest version is asked with an older one; compute.name is in
     all of them.
     """
-    service.instance, service.versions = case("full"), ("2017-08-01",)
+    service.instance = case("full")
+    service.versions = ("2017-08-01",)
     service.refusal = http_case(f"version-unknown-{refusal}")
     exporter = start_exporter(service.url)
     once(exporter, "instance_info", vm_name="vm_0")
@@ -137,7 +138,8 @@ def test_unknown_version_of_the_metadata(
 
 def test_no_version_of_the_metadata_is_known(service: Service, start_exporter: Start) -> None:
     """The warning names the request that failed, and no setting that is not about it."""
-    service.versions, service.refusal = (), http_case("version-unknown-404")
+    service.versions = ()
+    service.refusal = http_case("version-unknown-404")
     exporter = start_exporter(service.url)
     line = exporter.wait_for_line(".*VM name unknown.*")[0]
     assert (

@@ -23,12 +23,15 @@ _NOT_APPROVED = 60
 def late_alerts() -> tuple[Alert, ...]:
     """Return the alerts of events that are late, or did more than was announced.
 
-    An exporter without access to IMDS does not see what has happened.
+    Overdue and StartedTooLong take the word of exporters that can read IMDS (``SEEING``): another
+    one does not see that an event has started, ended or been moved. NotApproved is about what an
+    exporter has not done itself, whether it can read IMDS or not.
     """
     return (_overdue(), _started_too_long(), _not_approved(), _paused_longer())
 
 
 def _overdue() -> Alert:
+    # If exporters differ, the event was moved between their polls: the latest NotBefore counts.
     return Alert(
         name=f"{PREFIX}Overdue",
         expression=promql(f"""
@@ -51,6 +54,7 @@ def _overdue() -> Alert:
 
 
 def _started_too_long() -> Alert:
+    # Exporters may have seen the start at different times: the earliest counts.
     return Alert(
         name=f"{PREFIX}StartedTooLong",
         expression=promql(f"""

@@ -124,7 +124,9 @@ def hook_run(
     span = _span(life, "hook", start, end)
     return replace(
         span,
-        # An event may have several runs, so the name alone would give them one id.
+        # An event may have several runs, so the name alone would give them one id. The VM's name
+        # only makes the id differ from those of other VMs: no span refers to this one, so any
+        # spelling of the name will do.
         span_id=span_id(life.event_id, life.own_name or life.vm_name or "", f"hook/{run}"),
         attributes={
             **span.attributes,

@@ -128,7 +128,11 @@ def _event_info(snapshot: Snapshot) -> Iterator[Sample]:
 
 
 def _event_seen(snapshot: Snapshot) -> Iterator[Sample]:
-    """Yield each current event; its value is its EventId, by which the time is found."""
+    """Yield each current event; its value is its EventId.
+
+    ``at_scrape`` of the metric looks up the time by it: the time changes with each poll, while
+    these samples stay as they are until an event changes.
+    """
     for life in snapshot.shown.values():
         yield Sample(_event_kind_labels(life), life.event_id)
 

@@ -170,7 +170,8 @@ def test_the_exporter_takes_its_configuration(
     """The exporter accepts the container's arguments, variables and files, and its effective
     settings are those of the values.
     """
-    manifests, values = charts[name], values_of(name)
+    manifests = charts[name]
+    values = values_of(name)
 
     def here(text: str) -> str:
         """Replace the folders of the container by that of the test."""

@@ -42,7 +42,8 @@ def test_probes(charts: dict[str, list[Manifest]]) -> None:
     """It is restarted only when it does not live, and ready once Azure has answered; over TLS where
     it speaks TLS.
     """
-    plain, tls = container(charts["defaults"]), container(charts["everything"])
+    plain = container(charts["defaults"])
+    tls = container(charts["everything"])
     assert plain["livenessProbe"]["httpGet"] == {
         "path": "/-/healthy",
         "port": "metrics",
@@ -207,11 +208,13 @@ def test_a_folder_of_other_programs_is_left_alone(
     """A journal.path such as /var/lib changes the owner of nothing: the preparation says why, and
     the pod starts.
     """
-    foreign, journal = node_folder / "database", node_folder / "journal.sqlite"
+    foreign = node_folder / "database"
+    journal = node_folder / "journal.sqlite"
     paths = [node_folder, foreign, journal]
     for path in (foreign, journal):
         path.touch()
-    another_user, another_group = 1234, 1235
+    another_user = 1234
+    another_group = 1235
     if os.geteuid() == 0:
         for path in paths:
             os.chown(path, another_user, another_group)

@@ -229,7 +229,8 @@ def test_service_monitor_and_names() -> None:
         made = {each["kind"]: each for each in yaml.safe_load_all(done.stdout) if each}
         found[kind] = made
         assert made["DaemonSet"]["metadata"]["name"] == "x-events"
-    service, monitor = found["serviceMonitor"]["Service"], found["serviceMonitor"]["ServiceMonitor"]
+    service = found["serviceMonitor"]["Service"]
+    monitor = found["serviceMonitor"]["ServiceMonitor"]
     assert service["spec"]["clusterIP"] == "None"
     labels = found["serviceMonitor"]["DaemonSet"]["spec"]["template"]["metadata"]["labels"]
     assert service["spec"]["selector"].items() <= labels.items()

@@ -208,7 +208,8 @@ def test_requests_expire(
     exporter = start(start_exporter, simulator.url, state)
     event_id = event_ids(simulator)["Reboot"]
     now = time.time()
-    asked_at, expired_at = now - 60, now - 30
+    asked_at = now - 60
+    expired_at = now - 30
     with closing(writable(state)) as store:
         request = ApprovalRequest(store.current()[event_id], "ada", asked_at, expired_at)
         store.requests.add([request])

@@ -99,7 +99,8 @@ def test_a_private_certificate_and_a_password(chain: Chain) -> None:
     """
     folder = chain.new_folder()
     pair = Authority(folder).server()
-    web, http = folder / "web.yaml", folder / "http.yaml"
+    web = folder / "web.yaml"
+    http = folder / "http.yaml"
     web.write_text(
         f"tls_server_config: {{cert_file: {pair.certificate}, key_file: {pair.key}}}\n"
         f"basic_auth_users: {{me: {bcrypt.hashpw(b'sesame', bcrypt.gensalt(4)).decode()}}}\n"

@@ -37,7 +37,8 @@ def test_settings_hold(
     A misspelled variable, and a flag that is written twice with different values, cause a
     warning.
     """
-    file, unit = tmp_path / "config.yml", tmp_path / "environment"
+    file = tmp_path / "config.yml"
+    unit = tmp_path / "environment"
     file.write_text(
         "poll: {interval: 7s}\ninstance.name: from-file\nweb.telemetry-path: /from-file\n"
         "approval.policy: documented\n"

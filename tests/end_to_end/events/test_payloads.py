@@ -18,7 +18,8 @@ class Service(Peer):
     """An IMDS with configurable answers."""
 
     def __init__(self) -> None:
-        self.status, self.body = 200, EMPTY
+        self.status = 200
+        self.body = EMPTY
         super().__init__(lambda connection, request: connection.sendall(self._answer(request)))
 
     def _answer(self, request: bytes) -> bytes:
@@ -35,7 +36,8 @@ class Watched:
 
     def serve(self, body: bytes, status: int = 200) -> Scrape:
         """Serve ``body`` and return the metrics after a poll that began later."""
-        self.service.status, self.service.body = status, body
+        self.service.status = status
+        self.service.body = body
         before = self.exporter.scrape().total("polls_total")
         self.exporter.shows(
             "two more polls", lambda scrape: scrape.total("polls_total") >= before + 2
@@ -49,7 +51,8 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
     with ExitStack() as stack:
         service = Service()
         stack.callback(service.end)
-        service.status, service.body = 304, b""
+        service.status = 304
+        service.body = b""
         flags = ["--instance.name", "flatcar-vm1", "--poll.interval", "100ms"]
         exporter = Exporter(service.url, tmp_path_factory.mktemp("exporter") / "log", *flags)
         yield Watched(service, stack.enter_context(exporter))

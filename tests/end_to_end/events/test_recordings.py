@@ -118,7 +118,8 @@ def test_recording_of_all_scenarios(start_exporter: Start, tmp_path: Path) -> No
     """A recording of all scenarios replays to the same transitions, outcomes and spans, with the
     same trace ids.
     """
-    plain, redacted = tmp_path / "plain.json", tmp_path / "redacted.json"
+    plain = tmp_path / "plain.json"
+    redacted = tmp_path / "redacted.json"
     scenario = at_once(shipped())
     with ExitStack() as stack:
         first, second, third = (

@@ -72,7 +72,7 @@ def block(part: str) -> str:
 
 
 def test_shortest_drain(stage: Stage, start_exporter: Callable[..., Exporter]) -> None:
-    """The three lines of the page follow, drain and approve, in this order."""
+    """The script of the page follows events, drains, and then approves."""
     with Simulator(Scenario("quiet", "", VMS, ()), requests_per_second=20) as simulator:
         start_exporter(simulator.url, *FAST, "--journal.path", str(stage.journal))
         stage.slow(on=True)

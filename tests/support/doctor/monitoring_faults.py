@@ -164,7 +164,8 @@ _SIGN_IN = (
     b"<!doctype html><title>Sign in</title>",
 )
 _FAULTY = {"dashboard": {"uid": _BOARD, "panels": []}, "meta": {}}
-_OF_BOARD, _OF_SOURCE = f"/api/dashboards/uid/{_BOARD}", "/api/datasources/uid/p/health"
+_OF_BOARD = f"/api/dashboards/uid/{_BOARD}"
+_OF_SOURCE = "/api/datasources/uid/p/health"
 _UNHEALTHY = as_json({"message": "connection refused", "status": "ERROR"}, 400)
 
 MONITORING_FAULTS = (

@@ -107,7 +107,8 @@ class HeldPolls(Gate):
 
     def __init__(self, target: str, *rules: Rule) -> None:
         super().__init__(target, *rules)
-        self._holds, self._go_on = threading.Event(), threading.Event()
+        self._holds = threading.Event()
+        self._go_on = threading.Event()
         self._go_on.set()
 
     def take(self, method: str, path: str, body: bytes) -> Treatment:

@@ -51,7 +51,9 @@ class Stage:
     """A folder in which the substitutes of programs record their calls."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.file, self.journal = folder, folder / "calls", folder / "journal"
+        self.folder = folder
+        self.file = folder / "calls"
+        self.journal = folder / "journal"
         programs = folder / "bin"
         programs.mkdir()
         for name in (

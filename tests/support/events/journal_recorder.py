@@ -50,7 +50,8 @@ class Recorder:
 
     def take(self, restored: Remembered) -> None:
         """Begin with what the journal remembers."""
-        self.known, self.statistics = restored.lifecycles, restored.statistics
+        self.known = restored.lifecycles
+        self.statistics = restored.statistics
 
     def after(self, seconds: float) -> "Recorder":
         """Let time pass."""

@@ -35,7 +35,8 @@ class Page(HTMLParser):
         """Note an element."""
         self.structure.append((tag, tuple(name for name, _ in attrs)))
         self.links += [value or "" for name, value in attrs if name == "href"]
-        self._within, self._attributes = tag, dict(attrs)
+        self._within = tag
+        self._attributes = dict(attrs)
         if tag == "main":
             self.main = dict(attrs)
 

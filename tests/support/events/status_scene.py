@@ -23,7 +23,9 @@ from azure_scheduled_events_exporter.snapshot.journal_state import JournalState
 from azure_scheduled_events_exporter.snapshot.snapshot import Polls, Snapshot
 
 NOW = datetime(2026, 11, 20, 3, 7, 21, tzinfo=UTC).timestamp()
-MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
+MINUTE = 60.0
+HOUR = 3600.0
+DAY = 86400.0
 VM = "web_0"
 FREEZE_ID = "C7061BAC-AFDC-4513-B24B-AA5F13A16123"
 REBOOT_ID = "5DD55B64-45AD-49D3-BBC4-6E0B5B0D4F52"

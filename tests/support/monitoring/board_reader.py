@@ -125,10 +125,8 @@ class BoardReader:
         """
         panel = self._panel(title)
         options = {each["id"]: each["options"] for each in panel["transformations"]}
-        cells, kept = (
-            options["labelsToFields"]["valueLabel"],
-            options["labelsToFields"]["keepLabels"],
-        )
+        cells = options["labelsToFields"]["valueLabel"]
+        kept = options["labelsToFields"]["keepLabels"]
         every = self._series(title)
         keys = (
             set.intersection(*(set(series["metric"]) for series in every)) & set(kept)
@@ -234,7 +232,8 @@ def _text(number: float, mappings: list[Json], unit: str) -> str:
 
 
 def _in_range(number: float, options: Json) -> str:
-    least, most = options["from"], options["to"]
+    least = options["from"]
+    most = options["to"]
     return (
         str(options["result"]["text"])
         if (least is None or number >= least) and (most is None or number <= most)

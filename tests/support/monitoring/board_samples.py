@@ -182,7 +182,9 @@ class Samples:
         """Add what an exporter shows of itself in the last day; it is ok, or down or blind for
         ``since`` seconds.
         """
-        target, begin, alive = vm.target, -DAY, 0.0 if state != "down" else -since
+        target = vm.target
+        begin = -DAY
+        alive = 0.0 if state != "down" else -since
         self.series("up", target, 1, begin, alive)
         if state == "down":
             self.series("up", target, 0, alive + STEP, 0)

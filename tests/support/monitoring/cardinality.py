@@ -28,8 +28,10 @@ from support.paths import ROOT
 from support.programs import Scrape
 
 PAGE = ROOT / "docs" / "fleet.md"
-BEGIN, END = "<!-- written by tests/support/monitoring/cardinality.py -->\n", "<!-- end -->\n"
-VM, PEER = "vmss_0", "vmss_1"
+BEGIN = "<!-- written by tests/support/monitoring/cardinality.py -->\n"
+END = "<!-- end -->\n"
+VM = "vmss_0"
+PEER = "vmss_1"
 INTERVAL = 5  # seconds between scrapes
 FLEETS = (1, 100, 10_000)
 ADDED = 5  # by Prometheus to each target: up, scrape_duration_seconds and three more

@@ -77,7 +77,8 @@ class Cluster:
         folder = self._folder / f"alertmanager-{number}"
         folder.mkdir(exist_ok=True)
         config = self._folder / "alertmanager" / "alertmanager.yml"
-        known, peer = self._relays[number].port, self._relays[1 - number].port
+        known = self._relays[number].port
+        peer = self._relays[1 - number].port
         return Member(folder, config, self._gossip[number], known, peer, port)
 
     def restart(self, number: int) -> None:

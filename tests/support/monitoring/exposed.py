@@ -24,7 +24,8 @@ def lived(
     *documents: tuple[float, Iterable[ScheduledEvent]], vm_name: str | None = "vmss_0"
 ) -> Snapshot:
     """The state after an exporter saw ``documents``, each so many seconds after noon."""
-    known, statistics = Lifecycles(), Statistics()
+    known = Lifecycles()
+    statistics = Statistics()
     for seconds, events in documents:
         context = ObservationContext(at(seconds), vm_name, pause=Pause(0.004))
         known, changes = observe(known, Document(7, tuple(events)), context)

@@ -254,7 +254,8 @@ class Stack:
         job: Mapping[str, Any] = MappingProxyType({}),
         flags: Sequence[str] = (),
     ) -> None:
-        self._folder, self._team = folder, team
+        self._folder = folder
+        self._team = team
         self.receiver = Receiver().__enter__()
         chat = {"chat.slack-url": f"{self.receiver.url}/slack"} if slack else {}
         self.settings = resolve({**receivers(self.receiver.url), **chat, **values})

@@ -91,7 +91,8 @@ class Authority:
         epoch.
         """
         pair = Pair(self.folder / f"{name}.pem", self.folder / f"{name}.key")
-        request, settings = self.folder / f"{name}.csr", self.folder / "issuing.cnf"
+        request = self.folder / f"{name}.csr"
+        settings = self.folder / "issuing.cnf"
         settings.write_text(_ISSUING.format(folder=self.folder))
         (self.folder / "index.txt").touch()
         openssl(

@@ -48,7 +48,8 @@ class HttpServer:
     def __init__(self, pair: Pair | None = None) -> None:
         self._server: _Server | None = None
         self.ending = threading.Event()
-        self._pair, self.port = pair, 0
+        self._pair = pair
+        self.port = 0
         self._listen()
         self.url = f"https://localhost:{self.port}" if pair else f"http://127.0.0.1:{self.port}"
 
@@ -70,7 +71,8 @@ class HttpServer:
 
     def stop(self) -> None:
         """Refuse connections from now on."""
-        server, self._server = self._server, None
+        server = self._server
+        self._server = None
         if server:
             self.ending.set()
             server.shutdown()
@@ -137,7 +139,9 @@ class Peer(HttpServer):
         pair: Pair | None = None,
     ) -> None:
         super().__init__(pair)
-        self.status, self._headers, self._body = status, headers or {}, body
+        self.status = status
+        self._headers = headers or {}
+        self._body = body
         self.requests: list[tuple[str, dict[str, str], bytes]] = []
         self.clients: set[tuple[str, int]] = set()
 

@@ -117,11 +117,13 @@ def serving(
     log = logging.Logger("test")  # noqa: LOG001 - its own, so nothing of the test's logging reaches it
     log.addHandler(records)
     server = Server(address, App(routes, access(log) if access else None, log), log, limits)
-    started, problems = threading.Event(), list[object]()
+    started = threading.Event()
+    problems = list[object]()
     ends: list[Callable[[], object]] = []
 
     async def serve() -> None:
-        loop, stop = asyncio.get_running_loop(), asyncio.Event()
+        loop = asyncio.get_running_loop()
+        stop = asyncio.Event()
         loop.set_exception_handler(lambda _, context: problems.append(context))
         ends.append(lambda: loop.call_soon_threadsafe(stop.set))
         await server.start()

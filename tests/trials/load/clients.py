@@ -41,13 +41,19 @@ FULL = {
     "resetting": 5,
 }
 SHORT = {kind: max(1, count // 4) for kind, count in FULL.items()}
-SCRAPERS, PAUSE_SECONDS = 10, 0.5
+SCRAPERS = 10
+PAUSE_SECONDS = 0.5
 EVENTS = 100
 PROMPT_SECONDS = 10.0  # Prometheus' default scrape timeout
-P99_SECONDS, ANSWERED, LOG_BYTES, STOP_SECONDS = 1.0, 0.99, 10_000, 2.0
-MEMORY_MIB, TLS_MEMORY_MIB = 100, 200
+P99_SECONDS = 1.0
+ANSWERED = 0.99
+LOG_BYTES = 10_000
+STOP_SECONDS = 2.0
+MEMORY_MIB = 100
+TLS_MEMORY_MIB = 200
 DESCRIPTORS = 4096
-USER, PASSWORD = "scraper", "secret"
+USER = "scraper"
+PASSWORD = "secret"  # noqa: S105 - of a user that the trial makes
 COMBINATIONS = ("HTTP", "HTTP with users", "TLS", "TLS with users")
 
 
@@ -107,7 +113,9 @@ class Target:
 
     def scrapes(self, seconds: float) -> Scrapes:
         """Scrape from several clients at once."""
-        scrapes, until, ended = Scrapes(), time.monotonic() + seconds, threading.Event()
+        scrapes = Scrapes()
+        until = time.monotonic() + seconds
+        ended = threading.Event()
 
         def one(number: int) -> None:
             ended.wait(number * PAUSE_SECONDS / SCRAPERS)
@@ -133,11 +141,13 @@ def crowd(target: Target, counts: dict[str, int], seed: int) -> Iterator[Counter
     connections.
     """
     authority = str(target.authority or "")
-    port, user = target.exporter.port, target.user
+    port = target.exporter.port
+    user = target.user
     options = {"port": port, "authority": authority, "user": user, "seed": seed, "counts": counts}
     command = [sys.executable, "-m", "trials.load.crowd", json.dumps(options)]
     made: Counter[str] = Counter()
-    pipe, env = subprocess.PIPE, environment(PYTHONPATH=str(TESTS))
+    pipe = subprocess.PIPE
+    env = environment(PYTHONPATH=str(TESTS))
     with subprocess.Popen(
         command, stdin=pipe, stdout=pipe, cwd=TESTS, env=env, text=True
     ) as process:
@@ -150,7 +160,8 @@ def crowd(target: Target, counts: dict[str, int], seed: int) -> Iterator[Counter
 
 def configuration(folder: Path, name: str) -> tuple[tuple[str, ...], Path | None]:
     """Return the flags of the combination ``name``, and the authority that its scrapers trust."""
-    text, authority = "", None
+    text = ""
+    authority = None
     if "TLS" in name:
         own = Authority(folder)
         own.server()
@@ -197,11 +208,14 @@ def attack(
             lambda: len(json.loads(target.scrape(path="/api/v1/events"))["events"]) == EVENTS,
             "the events",
         )
-        before, logged, begun = target.polled(), len(exporter.log), time.monotonic()
+        before = target.polled()
+        logged = len(exporter.log)
+        begun = time.monotonic()
         with crowd(target, counts, order.seed) as made:
             scrapes = target.scrapes(seconds)
             memory = peak(exporter)
-            polled, lasted = target.polled() - before, time.monotonic() - begun
+            polled = target.polled() - before
+            lasted = time.monotonic() - begun
             lives(exporter)
             written = len(exporter.log) - logged
             busy = sum(psutil.Process(exporter.process.pid).cpu_times()[:2]) / (

@@ -45,7 +45,8 @@ MALFORMED = (
     b"g" * 10_000_000,
 )
 _RESET = struct.pack("ii", 1, 0)
-_SHORTEST, _LONGEST = 1.0, 10.0  # seconds until a client that was closed connects again
+_SHORTEST = 1.0
+_LONGEST = 10.0  # seconds until a client that was closed connects again
 
 
 class Crowd:

@@ -51,7 +51,8 @@ class Watch:
     """Scrapes the exporter, and looks at its process and journal."""
 
     def __init__(self, exporter: Exporter, journal: Path) -> None:
-        self._exporter, self._journal = exporter, journal
+        self._exporter = exporter
+        self._journal = journal
         self._process = psutil.Process(exporter.process.pid)
         self._began = time.monotonic()
         self.samples: list[Sample] = []
@@ -65,7 +66,8 @@ class Watch:
         except OSError:
             self.unanswered += 1
             return
-        took, times = time.perf_counter() - begun, self._process.cpu_times()
+        took = time.perf_counter() - begun
+        times = self._process.cpu_times()
         if sample:
             files = self._journal.parent.glob("journal.db*")
             self.samples.append(
@@ -98,7 +100,8 @@ def flap(collector: Collector, ending: threading.Event, chance: random.Random) -
 
 def soak(minutes: float, folder: Path, say: Callable[[str], None]) -> Watch:
     """Run it; return the measurements."""
-    chance, ending = random.Random(20261121), threading.Event()
+    chance = random.Random(20261121)
+    ending = threading.Event()
     journal = folder / "journal.db"
     with (
         Simulator(
@@ -120,7 +123,8 @@ def soak(minutes: float, folder: Path, say: Callable[[str], None]) -> Watch:
         ) as exporter:
             flapper = threading.Thread(target=flap, args=(collector, ending, chance), daemon=True)
             flapper.start()
-            watch, began = Watch(exporter, journal), time.monotonic()
+            watch = Watch(exporter, journal)
+            began = time.monotonic()
             due = began
             while (now := time.monotonic()) < began + minutes * 60:
                 lives(exporter)
@@ -141,7 +145,8 @@ def growth(samples: Sequence[Sample], name: str) -> float:
     """Return by how much the last third exceeds the middle one; the first is for warming up and
     filling.
     """
-    third, values = len(samples) // 3, [each[name] for each in samples]
+    third = len(samples) // 3
+    values = [each[name] for each in samples]
     return median(values[-third:]) - median(values[third : 2 * third])
 
 
@@ -166,7 +171,8 @@ def verdict(watch: Watch) -> list[str]:
 def row(watch: Watch) -> str:
     """Return the run as a row of docs/fault-injection.md."""
     samples = watch.samples
-    last, half = samples[-1], samples[len(samples) // 2 :]
+    last = samples[-1]
+    half = samples[len(samples) // 2 :]
 
     def span(name: str, form: str) -> str:
         found = sorted(each[name] for each in half)

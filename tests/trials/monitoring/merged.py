@@ -68,7 +68,8 @@ class Group:
             else:
                 self.ends = max(post.ends, self.ends) if was_over else post.ends
         else:
-            self.starts, self.ends = post.starts, post.ends
+            self.starts = post.starts
+            self.ends = post.ends
         if self.flushes_at is None:
             self.flushes_at = post.at + wait
 
@@ -174,7 +175,8 @@ def _by_exporter(exporter: Exporter, own: dict[str, Event]) -> Iterator[Post]:
             outbox.update(Wanted(firing, over), now)
             due = outbox.due(now, 64)
             for entry in due:
-                starts, ends = entry.alert.first_seen.wall, now + entry.ends_in(now)
+                starts = entry.alert.first_seen.wall
+                ends = now + entry.ends_in(now)
                 yield Post(now + 0.05, _name(entry.alert), min(starts, ends), ends)
             outbox.accepted(due, now)
 

@@ -137,7 +137,8 @@ CHANGES = {
 def test_stories_can_fail(change: str, tmp_path: Path) -> None:
     """With a change that loses a promise, a story fails."""
     stories, before, after = CHANGES[change]
-    rules, changed = _rules(), 0
+    rules = _rules()
+    changed = 0
     for rule in (rule for group in rules["groups"] for rule in group["rules"]):
         changed += before in rule["expr"]
         rule["expr"] = rule["expr"].replace(before, after)

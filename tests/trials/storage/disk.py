@@ -288,7 +288,8 @@ def run(order: Order) -> Row:
     seeds = {kind: order.chance.randrange(1 << 32) for kind in kinds}
 
     def all_rounds(kind: str) -> Count:
-        count, chance = Count(), random.Random(seeds[kind])
+        count = Count()
+        chance = random.Random(seeds[kind])
         for number in range(rounds):
             try:
                 transitions, scrapes, in_trouble = suffers(kind, order, chance, number)

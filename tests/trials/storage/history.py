@@ -69,7 +69,8 @@ def streamed(url: str, folder: Path, lines: int) -> float:
 @contextmanager
 def gap(simulator: Simulator) -> Iterator[list[float]]:
     """Measure the longest time between two polls within the block."""
-    began, found = simulator.now(), [0.0]
+    began = simulator.now()
+    found = [0.0]
     yield found
     polls = [
         each.at

@@ -14,7 +14,8 @@ from typing import Self
 
 from support.programs import eventually
 
-_FREEZE, _THAW = 0xC0045877, 0xC0045878  # FIFREEZE and FITHAW of linux/fs.h
+_FREEZE = 0xC0045877
+_THAW = 0xC0045878  # FIFREEZE and FITHAW of linux/fs.h
 
 
 def _run(*command: str | Path) -> str:

@@ -153,10 +153,8 @@ def check_lines(who: str, lines: Sequence[Line], rows: Sequence[Told]) -> None:
     """A follower has printed each transition once, in the order of each event, and numbers in their
     order.
     """
-    printed, wanted = (
-        by_event([(str(line["event_id"]), str(line["transition"])) for line in lines]),
-        by_event(rows),
-    )
+    printed = by_event([(str(line["event_id"]), str(line["transition"])) for line in lines])
+    wanted = by_event(rows)
     differ = {name: (printed.get(name), wanted.get(name)) for name in printed | wanted}
     assert printed == wanted, (
         f"{who}: {[(name, *both) for name, both in differ.items() if both[0] != both[1]]}"

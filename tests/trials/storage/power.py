@@ -27,11 +27,9 @@ def busy(order: Order, events: int = 60) -> Scenario:
 
     def event() -> PlannedEvent:
         kind = chance.choice(["Freeze", "Reboot", "Redeploy", "Preempt"])
-        announced_at, notice, started_for = (
-            chance.uniform(0, 50),
-            chance.uniform(1, 5),
-            chance.uniform(1, 4),
-        )
+        announced_at = chance.uniform(0, 50)
+        notice = chance.uniform(1, 5)
+        started_for = chance.uniform(1, 4)
         return PlannedEvent(
             kind, (_VM,), announced_at=announced_at, notice=notice, started_for=started_for
         )

@@ -34,7 +34,8 @@ def posts(outbox: Outbox, wanted: Wanted, now: float) -> list[tuple[str, str]]:
 
 def test_firing_alert() -> None:
     """An alert is posted at once and again every 15 to 30 s."""
-    outbox, wanted = Outbox(), Wanted([alert()])
+    outbox = Outbox()
+    wanted = Wanted([alert()])
     assert posts(outbox, wanted, 0.0) == [("Reboot", "firing")]
     assert posts(outbox, wanted, 14.0) == []
     assert 15.0 <= outbox.next_due() <= 30.0
@@ -77,7 +78,8 @@ def test_ends_of_two_vms() -> None:
     first one resolves long after the other one has stopped posting.
     """
     shared = replace(alert(), resolve_after_seconds=300.0)
-    first, last = Outbox(), Outbox()
+    first = Outbox()
+    last = Outbox()
     posts(first, Wanted([shared]), 0.0)
     posts(last, Wanted([shared]), 0.0)
     assert min(resolves(first, NONE, range(40, 1000))) == 40 + 300
@@ -87,7 +89,8 @@ def test_ends_of_two_vms() -> None:
 
 def test_event_that_returns() -> None:
     """The alert of an event that is back is posted at once, and never as ended."""
-    outbox, wanted = Outbox(), Wanted([alert()])
+    outbox = Outbox()
+    wanted = Wanted([alert()])
     posts(outbox, wanted, 0.0)
     assert posts(outbox, NONE, 40.0) == []
     assert posts(outbox, wanted, 100.0) == [("Reboot", "firing")]
@@ -128,7 +131,8 @@ def test_end_that_alertmanager_knows() -> None:
 
 def test_end_that_stays_in_the_journal() -> None:
     """A resolve is posted three times and no more, however long the journal keeps the end."""
-    outbox, wanted = Outbox(), Wanted([alert()])
+    outbox = Outbox()
+    wanted = Wanted([alert()])
     posts(outbox, wanted, 0.0)
     ended = 40.0
     posted = [
@@ -151,7 +155,8 @@ def test_refused() -> None:
 
 def test_new_text() -> None:
     """The next post of an alert has the newest text, and does not count as a new alert."""
-    outbox, changed = Outbox(), EventAlert(alert().labels, {"summary": "new"}, Timestamp(0.0), HOLD)
+    outbox = Outbox()
+    changed = EventAlert(alert().labels, {"summary": "new"}, Timestamp(0.0), HOLD)
     posts(outbox, Wanted([alert()]), 0.0)
     outbox.update(Wanted([changed]), 31.0)
     (entry,) = outbox.due(31.0, MOST)

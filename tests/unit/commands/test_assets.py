@@ -103,7 +103,8 @@ def test_keys_are_for_the_own_user(flags: tuple[str, ...], tmp_path: Path) -> No
 
 def test_links_are_replaced(tmp_path: Path) -> None:
     """An export writes into the folder that it is given, not through a link that is in it."""
-    rendered, elsewhere = tmp_path / "rendered", tmp_path / "elsewhere"
+    rendered = tmp_path / "rendered"
+    elsewhere = tmp_path / "elsewhere"
     (rendered / "alerts" / "alertmanager").mkdir(parents=True)
     (elsewhere / "folder").mkdir(parents=True)
     (elsewhere / "file").write_text("precious\n")

@@ -178,7 +178,8 @@ def test_recovery_comes_once_after_the_last_event() -> None:
 
 def test_what_was_interrupted_with_its_hook() -> None:
     """An interrupted run begins again under its id; it ends if its event has begun or is over."""
-    prepare, recovers = ran("A", Phase.PREPARE, 1.0, None), ran("A", Phase.RECOVER, 2.0, None)
+    prepare = ran("A", Phase.PREPARE, 1.0, None)
+    recovers = ran("A", Phase.RECOVER, 2.0, None)
     assert [(run.run, run.outcome) for run in begin([life()], [prepare], Rules())] == [
         (prepare.run, None)
     ]

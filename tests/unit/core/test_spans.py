@@ -125,7 +125,8 @@ class TestIds:
 
     def test_two_vms_tell_one_trace(self) -> None:
         """The second VM's whole life hangs under the first VM's, and its phases under its own."""
-        first, second = Watcher("vmss_0"), Watcher("vmss_1")
+        first = Watcher("vmss_0")
+        second = Watcher("vmss_1")
         roots = []
         for vm in (first, second):
             vm.sees(scheduled(), at=0)
@@ -141,7 +142,8 @@ class TestIds:
     def test_names_agree_whatever_their_spelling(self) -> None:
         """Underscores of the preview version and another case of a VM's name split no trace."""
         event = scheduled(resources=("_VMSS_0", "_VMSS_1"))
-        first, second = Watcher("vmss_0"), Watcher("VmSs_1")
+        first = Watcher("vmss_0")
+        second = Watcher("VmSs_1")
         detected = [vm.sees(event, at=0)["detected"] for vm in (first, second)]
         roots = [vm.sees(at=100)["scheduled_event"] for vm in (first, second)]
         of_first, of_second = roots

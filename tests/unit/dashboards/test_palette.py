@@ -15,7 +15,8 @@ from support.paths import ROOT
 CSS = (ROOT / "exporter" / "azure_scheduled_events_exporter" / "web" / "status.css").read_text(
     "utf-8"
 )
-LIGHT_TEXT, DARK_TEXT = "#F7F8FA", "#202226"
+LIGHT_TEXT = "#F7F8FA"
+DARK_TEXT = "#202226"
 """What Grafana writes on a background with: dark if the background's brightness is over 180, else
 light.
 """

@@ -22,7 +22,8 @@ def test_now_is_read_off_both_clocks() -> None:
         if hasattr(time, "CLOCK_BOOTTIME")
         else time.monotonic
     )
-    wall, monotonic = time.time(), since_boot()
+    wall = time.time()
+    monotonic = since_boot()
     now = system_clock()()
     assert wall <= now.wall <= time.time()
     assert monotonic <= now.monotonic <= since_boot()

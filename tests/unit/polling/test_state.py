@@ -157,7 +157,8 @@ def test_what_documents_that_end_nothing_add_is_bounded(
     """Partly unreadable documents with new events: what is left out is counted, and logged once;
     after a restart, the journal has no more events, and none is added.
     """
-    documents, in_each = 3, 600
+    documents = 3
+    in_each = 600
     for second in range(documents):
         flood = [
             {**event(), "EventId": f"{second}-{n}", "Resources": ["a"]} for n in range(in_each)

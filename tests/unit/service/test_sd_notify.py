@@ -100,7 +100,8 @@ def test_work_that_is_late_gets_no_pings(listening: tuple[str, socket.socket]) -
 
 def test_a_manager_that_cannot_be_reached_at_first(tmp_path: Path) -> None:
     """READY=1 is sent again until the manager has taken it: its queue may be full."""
-    path, turns = str(tmp_path / "notify"), iter(range(100))
+    path = str(tmp_path / "notify")
+    turns = iter(range(100))
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
 
         def words() -> str:

@@ -95,7 +95,8 @@ def test_a_loop_keeps_the_notice(tmp_path: Path) -> None:
     with playing(path, speed=60, loop=True) as play:
         first = play.body()
         play.now += 86_400
-        last, again = play.body(), play.body()
+        last = play.body()
+        again = play.body()
     assert incarnation(last) == 2
     assert incarnation(again) == incarnation(first) == 1
     # At speed 60, a minute after the recording begins: at NOW, and with the request for ``again``.

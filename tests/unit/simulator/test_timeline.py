@@ -157,10 +157,8 @@ def test_loop_gives_fresh_event_ids_each_round() -> None:
 
 def test_scenarios_follow_one_another() -> None:
     """The second scenario begins when the first is over; after the last one, nothing happens."""
-    first, second = (
-        scenario(FREEZE, name="first"),
-        scenario(replace(FREEZE, notice=10), name="second"),
-    )
+    first = scenario(FREEZE, name="first")
+    second = scenario(replace(FREEZE, notice=10), name="second")
     played = Stage(Playlist((first, second)), at=START, seed="seed")
     played.advance(START + 1529)
     assert played.scenario.name == "first"

@@ -64,7 +64,8 @@ def test_no_text_becomes_markup(text: str) -> None:
     """Whatever IMDS sends in any field, the page has the elements it has otherwise, and shows the
     text as it is.
     """
-    benign, hostile = Page(foreign("text")), Page(foreign(text))
+    benign = Page(foreign("text"))
+    hostile = Page(foreign(text))
     assert hostile.structure == benign.structure
     assert hostile.links == benign.links
     assert text in hostile.text

@@ -208,7 +208,8 @@ def test_inhibition(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """
     targets = {"maintenance.targets": "node-exporter", "maintenance.equal": "instance=host:9100"}
     with Alertmanager(tmp_path, resolve({**receivers("http://127.0.0.1:1"), **targets})) as team:
-        address, vm = ("--alertmanager", team.url, "--timeout", "10s"), "instance=10.0.0.4:9100"
+        address = ("--alertmanager", team.url, "--timeout", "10s")
+        vm = "instance=10.0.0.4:9100"
         assert run(*address, "--maintenance", f"alertname=InstanceDown,{vm}") == 0
         assert "InstanceDown is inhibited while its VM is in maintenance" in capsys.readouterr().out
         with pytest.raises(

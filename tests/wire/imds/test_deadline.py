@@ -31,7 +31,8 @@ class TestDeadline:
         """A server that sends a byte now and then cannot hold a poll beyond its time limit."""
 
         def talk(connection: socket.socket, _: bytes) -> None:
-            whole, dripping = answer(bytes(100)), 0
+            whole = answer(bytes(100))
+            dripping = 0
             if dripped == "body":
                 dripping = len(whole) - 100
             if dripped == "chunks":

@@ -62,7 +62,8 @@ class TestRequest:
         self, name: str, serve: Serve, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A proxy in the environment never sees a request."""
-        proxy, peer = serve(always(answer(b"proxied"))), serve(always(answer()))
+        proxy = serve(always(answer(b"proxied")))
+        peer = serve(always(answer()))
         monkeypatch.setenv(name, proxy.url)
         for no_proxy in ("NO_PROXY", "no_proxy"):
             monkeypatch.delenv(no_proxy, raising=False)

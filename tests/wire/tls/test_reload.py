@@ -74,7 +74,8 @@ class TestChange:
         """While certificate and users are replaced again and again, no scrape with the right
         credentials fails.
         """
-        context, users = trusting(authority), "basic_auth_users: {scraper: %s}\n"
+        context = trusting(authority)
+        users = "basic_auth_users: {scraper: %s}\n"
         hashes = [bcrypt.hashpw(b"secret", bcrypt.gensalt(4)).decode() for _ in range(2)]
         file.write_text(PLAIN + users % hashes[0])
         with encrypted(file) as running, ThreadPoolExecutor(4) as pool:

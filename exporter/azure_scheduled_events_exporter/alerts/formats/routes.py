@@ -41,8 +41,8 @@ def route(settings: Settings, prefix: str = "") -> dict[str, Any]:
 
     A group is one page, so events are grouped by nothing but their id. Each VM that is not back is
     a page of its own: in a group with others it would wait for ``group_interval``, and an incident
-    that somebody has acknowledged would not ring again. A VM that is evicted has seconds, and one
-    that went down without notice is down, so their tickets do not wait.
+    that somebody has acknowledged would not ring again. The tickets of Preempt and WithoutNotice do
+    not wait for a group: a VM that is evicted has seconds, and an event without notice has begun.
     """
     at_once = {"group_wait": "0s"}
     by_event = {"group_by": ["event_id"]}
@@ -67,10 +67,12 @@ def route(settings: Settings, prefix: str = "") -> dict[str, Any]:
     # scaled in.
     exporters = {"matchers": ['component="exporter"'], "group_interval": "5m"}
     shown = {"matchers": [f'severity="{word_of(INFO, settings)}"'], "receiver": f"{prefix}show"}
+    # A team's settings may let nothing page: a VM that is not back is then a ticket of its own.
+    not_back_as_ticket = {**not_back, **at_once}
     return {
         "matchers": [_OURS],
         **times(settings, prefix),
-        "routes": [paging, shown, {**not_back, **at_once}, urgent, event, exporters],
+        "routes": [paging, shown, not_back_as_ticket, urgent, event, exporters],
     }
 
 

@@ -75,7 +75,9 @@ class Lives(RuleBasedStateMachine):
         self.told: dict[str, list[Change]] = {}
         self.changes: list[Change] = []
         self.statistics = Statistics()
-        self.wall, self.monotonic, self.boot = START, 1000.0, 1
+        self.wall = START
+        self.monotonic = 1000.0
+        self.boot = 1
         self.tells_boot = True
         self.vm_name: str | None = VM
         self.watched = False

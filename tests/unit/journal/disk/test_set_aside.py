@@ -16,7 +16,8 @@ SET_ASIDE = "journal cannot be used: set aside, and a new one begun"
 def corrupted(path: Path) -> None:
     """Change as many bytes as a page has, from the second page on."""
     content = path.read_bytes()
-    start, page = 4200, 4096
+    start = 4200
+    page = 4096
     path.write_bytes(content[:start] + b"\xff" * page + content[start + page :])
 
 

@@ -28,7 +28,8 @@ def test_the_tables_are_bounded(tmp_path: Path) -> None:
     remembered = Remembered(watch.known, Statistics().plus([seen]))
     with closing(Store(sqlite3.connect(tmp_path / "journal.sqlite"), writes=True)) as store:
         store.write([life_entry(life)], remembered)
-        at_once, record_bytes = 40, 100_000
+        at_once = 40
+        record_bytes = 100_000
         record = '{"at": "%s"}' % ("x" * record_bytes)
         for number in range(LARGEST_BYTES // (at_once * record_bytes) + 2):  # too many by 8 MB
             transitions = [

@@ -21,7 +21,8 @@ def test_memory_is_bounded(disk: SmallDisk) -> None:
     disk.fill()
     recorder.after(1).sees("A")
     life = recorder.known.current["A"]
-    rounds, at_once = 24, 200
+    rounds = 24
+    at_once = 200
     for number in range(rounds):
         lives = [
             replace(

@@ -122,7 +122,9 @@ def test_one_answer_in_all_places() -> None:
 
 def test_an_approval_that_nobody_could_see() -> None:
     """Only who watched an event wait until NotBefore can say that nobody approved it."""
-    watched, asleep, away = Watch(), Watch(), Watch()
+    watched = Watch()
+    asleep = Watch()
+    away = Watch()
     for watch in (watched, asleep, away):
         watch.sees(at(0), SCHEDULED)
     watched.sees(at(899), SCHEDULED)

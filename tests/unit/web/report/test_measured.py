@@ -37,7 +37,9 @@ def test_when_tcp_was_measured() -> None:
     """Counters that do not cover the whole event say so."""
     readings = Readings(at(0))
     impact = Impact(readings, readings, during=Tcp(120, 7))
-    whole, sudden, restarted = Watch(), Watch(), Watch()
+    whole = Watch()
+    sudden = Watch()
+    restarted = Watch()
     whole.sees(at(0), SCHEDULED)
     restarted.sees(at(0), SCHEDULED)
     for watch in (whole, sudden, restarted):
