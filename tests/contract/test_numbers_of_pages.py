@@ -63,7 +63,7 @@ SENTENCES = [
     ("docs/recordings.md", f"two files of at most {documents.LARGEST // 2 // MIB} MiB"),
     ("docs/reliability.md", f"wait for the disk for at most {shared.WAIT_SECONDS:g} s"),
     ("docs/reliability.md", f"At most {queue.MOST_BYTES // MIB} MiB of entries wait"),
-    ("docs/reliability.md", f"waits for it for {state.QUICK_JOURNAL_SECONDS:g} s"),
+    ("docs/reliability.md", f"waits for the journal for {state.QUICK_JOURNAL_SECONDS:g} s"),
     ("docs/reliability.md", f"until {state.JOURNAL_SECONDS:g} s after the start"),
     ("docs/reliability.md", f"within the first {state.APPROVALS_WAIT_SECONDS:g} s"),
     ("docs/reliability.md", f"journal has at most {store.LARGEST_BYTES // MIB} MiB"),
