@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from azure_scheduled_events_exporter.alertmanager.alert import alert_of
 from azure_scheduled_events_exporter.alertmanager.outbox import Wanted
 from azure_scheduled_events_exporter.alerts import Settings, resolve
@@ -43,6 +45,17 @@ def test_kind_and_type_choose_the_alert() -> None:
     for event_type, is_told in (("Freeze", True), ("Defrag", True), ("Terminate", False)):
         far = replace(LIFE, event=replace(EVENT, event_type=event_type))
         assert bool(labels_of(Kind.FAR_AHEAD, far)) is is_told
+
+
+@pytest.mark.parametrize(
+    ("resources", "seconds"), [((), 180.0), (("vm_0",), 180.0), (("vm_0", "vm_1"), 300.0)]
+)
+def test_when_it_is_resolved(resources: tuple[str, ...], seconds: float) -> None:
+    """An alert is resolved 3 minutes after the end; 5 if other VMs may see the end later."""
+    life = replace(LIFE, event=replace(EVENT, resources=resources))
+    found = alert_of(life, Kind.ANNOUNCED, VM, CATALOG, {})
+    assert found is not None
+    assert found.resolve_after_seconds == seconds
 
 
 def test_disabled_alert() -> None:

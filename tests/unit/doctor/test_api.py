@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from azure_scheduled_events_exporter.config.resolution import resolve
 from azure_scheduled_events_exporter.doctor.api import Api, WrongAnswerError
+from azure_scheduled_events_exporter.doctor.subject import Servers, subject_of
 from azure_scheduled_events_exporter.errors import UsageError
 from azure_scheduled_events_exporter.http_client.http_config import HttpConfig
 from azure_scheduled_events_exporter.http_client.sessions import NoAnswerError
@@ -85,3 +87,17 @@ def test_a_file_overrides_the_environment(tmp_path: Path, monkeypatch: pytest.Mo
         assert Api("--grafana", "http://grafana.invalid", http).data("/x") == {}
         ((path, _, _),) = proxy.requests
         assert path == "http://grafana.invalid/x"
+
+
+def test_what_the_exporter_asks_without_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The Alertmanager that the exporter pushes to is asked without a proxy, as the exporter asks
+    it; one that the command line names is asked through it.
+    """
+    with Peer(body=b"{}") as team, Peer(body=b"[]") as proxy:
+        monkeypatch.setenv("HTTP_PROXY", proxy.url)
+        monkeypatch.setenv("no_proxy", "")
+        config = resolve({"alertmanager.url": team.url}, {})
+        for named, answer in (([], {}), ([team.url], [])):
+            servers = Servers(None, [], named, [], {})
+            (api,) = subject_of(config, {}, servers).alertmanager
+            assert api.data("/x") == answer

@@ -11,8 +11,10 @@ from azure_scheduled_events_exporter.core.lifecycle import (
     Transition,
 )
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
+from azure_scheduled_events_exporter.recording.file import RecordedDocument
 from azure_scheduled_events_exporter.web.history import phases
-from azure_scheduled_events_exporter.web.rows import PAST_COLUMNS, past_row
+from azure_scheduled_events_exporter.web.rows import PAST_COLUMNS, document_row, past_row
+from azure_scheduled_events_exporter.web.status_page import page
 from support.events.status_reader import Page
 from support.events.status_scene import (
     BUSY,
@@ -91,3 +93,24 @@ def test_an_approval_that_nobody_can_rule_out(
     life = replace(life, pending_until=shown_until)
     assert dict(zip(PAST_COLUMNS, past_row(life, ()), strict=True))["Approved"] == cell
     assert f", {words}" in Page(replace(QUIET, recent=(life,))).text
+
+
+@pytest.mark.parametrize(
+    ("life", "place"),
+    [
+        (ended("Freeze", 5000, 900, 900, 1000, Transition.COMPLETED), "90.00%"),
+        (ended("Freeze", 5000, 900, None, 60, Transition.CANCELLED), "99.50%"),
+    ],
+)
+def test_the_mark_at_not_before(life: Lifecycle, place: str) -> None:
+    """The bar has a mark at NotBefore, which is visible also at its end."""
+    markup = page(replace(QUIET, recent=(life,)), NOW, "/metrics").decode()
+    assert f'<rect class="deadline" x="{place}"' in markup
+
+
+def test_a_kept_document_in_the_table() -> None:
+    """A document that was kept is shown with its incarnation, if it has one, and its events."""
+    known = RecordedDocument(0.0, b'{"DocumentIncarnation": 7, "Events": []}')
+    assert document_row(1, known)[2:4] == ("7", "none")
+    without = RecordedDocument(0.0, b'{"Events": []}')
+    assert document_row(2, without)[2:4] == ("", "none")
