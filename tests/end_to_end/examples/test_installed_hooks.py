@@ -17,6 +17,7 @@ from support.programs import COMMAND, environment
         ("databases-install.md", "patroni-switchover"),
         ("hook.md", "azure-scheduled-events-hook@worker"),
         ("aks.md", "kubectl-drain"),
+        ("spot.md", "checkpoint-before-eviction"),
     ],
 )
 def test_installation_of_a_page(page: str, unit: str, stage: Stage) -> None:
