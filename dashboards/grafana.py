@@ -64,13 +64,17 @@ class Variable(g.Template):  # type: ignore[misc] # untyped
 
     def to_json_data(self) -> Json:
         """Return the variable."""
-        chosen = (
-            {"selected": True, "text": ["All"], "value": ["$__all"]} if self.includeAll else None
-        )
-        query = {"query": self.query, "refId": self.name} if self.type == "query" else self.query
-        # What follows from the data does not belong into links.
-        own = True if self.hide == g.HIDE_VARIABLE else None
-        return {**super().to_json_data(), "query": query, "current": chosen, "skipUrlSync": own}
+        written: Json = super().to_json_data()
+        written["query"] = self.query
+        if self.type == "query":
+            written["query"] = {"query": self.query, "refId": self.name}
+        written["current"] = None
+        if self.includeAll:
+            written["current"] = {"selected": True, "text": ["All"], "value": ["$__all"]}
+        written["skipUrlSync"] = None
+        if self.hide == g.HIDE_VARIABLE:  # what follows from the data does not belong into links
+            written["skipUrlSync"] = True
+        return written
 
 
 _BLANK = {
@@ -212,24 +216,25 @@ def columns(names: Mapping[str, str], *kept: str, needed: str = "", again: str =
     ``again`` is a column with the same value, for another unit.
     """
     shown = [*names, *kept]
-    filled = {"fieldName": needed, "config": {"id": "isNotNull", "options": {}}}
-    only = {
-        "id": "filterByValue",
-        "options": {"type": "include", "match": "any", "filters": [filled]},
-    }
-    copied = {
-        "mode": "reduceRow",
-        "reduce": {"reducer": "sum", "include": [needed]},
-        "alias": again,
-    }
+    chosen: list[Json] = []
+    if needed:
+        filled = {"fieldName": needed, "config": {"id": "isNotNull", "options": {}}}
+        filters = {"type": "include", "match": "any", "filters": [filled]}
+        chosen.append({"id": "filterByValue", "options": filters})
+    if again:
+        copied = {
+            "mode": "reduceRow",
+            "reduce": {"reducer": "sum", "include": [needed]},
+            "alias": again,
+        }
+        chosen.append({"id": "calculateField", "options": copied})
     return [
         {
             "id": "labelsToFields",
             "options": {"valueLabel": COLUMN, "keepLabels": [*shown, COLUMN], "mode": "columns"},
         },
         {"id": "merge", "options": {}},
-        *([only] if needed else []),
-        *([{"id": "calculateField", "options": copied}] if again else []),
+        *chosen,
         {"id": "filterFieldsByName", "options": {"include": {"names": shown}}},
         {
             "id": "organize",
@@ -319,7 +324,10 @@ def web_link(title: str, url: str) -> Json:
 
 def cell_link(title: str, url: str, *, inside: bool = False) -> Json:
     """Return a link of a cell; only a page ``inside`` of Grafana opens in the same tab."""
-    return {"title": title, "url": url, **({} if inside else {"targetBlank": True})}
+    link: Json = {"title": title, "url": url}
+    if not inside:
+        link["targetBlank"] = True
+    return link
 
 
 def plain(dashboard: g.Dashboard) -> Json:
@@ -330,9 +338,10 @@ def plain(dashboard: g.Dashboard) -> Json:
 
 def _current(thing: object) -> object:
     """Return the output of a class of grafanalib, without keys that Grafana has dropped."""
-    obsolete = {
-        key for known, keys in _OBSOLETE.items() if isinstance(thing, known) for key in keys
-    }
+    obsolete: set[str] = set()
+    for known, keys in _OBSOLETE.items():
+        if isinstance(thing, known):
+            obsolete |= keys
     # Each of grafanalib's classes has this method.
     written = thing.to_json_data()  # type: ignore[attr-defined]
     return _set({key: value for key, value in written.items() if key not in obsolete})
@@ -349,4 +358,6 @@ def _set(value: object) -> object:
             for key, each in value.items()
             if each is not None or key in {"value", "from", "to"}
         }
-    return [_set(each) for each in value] if isinstance(value, list) else value
+    if isinstance(value, list):
+        return [_set(each) for each in value]
+    return value

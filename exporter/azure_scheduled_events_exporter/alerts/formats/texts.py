@@ -100,12 +100,13 @@ class Form:
         if board == "event":
             return f"{self.event_prelude}{prefix}{self.event_board}"
         name, _, variables = board.partition("?")
-        filled = [
-            f"var-{variable}={{{{ {self.escape}{self.label}{label} }}}}"
-            for variable, _, label in (each.partition("=") for each in variables.split("&"))
-            if label
-        ]
-        return prefix + name + ("?" + "&".join(filled) if filled else "")
+        if not variables:
+            return prefix + name
+        filled = []
+        for each in variables.split("&"):
+            variable, _, label = each.partition("=")
+            filled.append(f"var-{variable}={{{{ {self.escape}{self.label}{label} }}}}")
+        return f"{prefix}{name}?{'&'.join(filled)}"
 
     def _fact(self, found: re.Match[str]) -> str:
         name = found[1]
