@@ -14,7 +14,7 @@ from azure_scheduled_events_exporter.simulator import Scenario, Simulator, find
 from support.documented import blocks
 from support.monitoring.collector import Collector
 from support.paths import ROOT
-from support.programs import COMMAND, Exporter, environment, eventually
+from support.programs import COMMAND, Exporter, Program, environment, eventually
 from support.servers.certificates import Authority
 
 PAGE = ROOT / "docs" / "opentelemetry.md"
@@ -138,3 +138,18 @@ def test_doctor_says_what_is_missing(
     assert says in said
     assert variable in said, "the remedy"
     assert f"| `{says}` |" in PAGE.read_text()
+
+
+def test_the_demo_sends_a_trace_of_a_simulated_event(
+    collector: Collector, authority: Authority, tmp_path: Path
+) -> None:
+    """With the variables of the page that begin with ``OTEL_``, the demo sends a whole trace."""
+    variables = {
+        name: value
+        for name, value in settings(collector, authority).items()
+        if name.startswith("OTEL_")
+    }
+    demo = [COMMAND, "demo", "--otlp.endpoint", collector.url, "--speed", "600"]
+    free = ["--web.listen-address", "127.0.0.1:0"]
+    with Program([*demo, *free], tmp_path / "demo.log", **variables):
+        eventually(lambda: "scheduled_event" in collector.names(), "the whole trace")
