@@ -44,7 +44,7 @@ Any other date shows what the newest one before it shows.
 ADVICE: Final = "SpotRebalanceRecommendation"
 """The type of an event of EventStatus Advisory: nothing is scheduled."""
 
-_TYPES_SINCE: Final = {**{str(each): each.facts.since for each in EventType}, ADVICE: VERSIONS[-1]}
+_TYPES_SINCE: Final = {**{str(each): each.facts.since for each in EventType}, ADVICE: "2024-07-09"}
 _DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 
 NEWEST: Final = "2025-04-07"

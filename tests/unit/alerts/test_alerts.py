@@ -115,7 +115,7 @@ def test_impossible_values_are_refused(name: str, value: str, complaint: str) ->
     ("name", "value", "complaint"),
     [
         ("alerts.disabled", "Rebot", "'Rebot' is no alert; did you mean '{}Reboot'?"),
-        ("alerts.disabled", "critical", "'critical' is no alert; there are: Terminate, "),
+        ("alerts.disabled", "critical", "'critical' is no alert; there are: "),
         (
             "severities",
             "Rebot=page",
