@@ -1,6 +1,6 @@
 """Measures the exporter on a simulator: each figure that has a budget, and how the costs grow.
 
-Must not know how the figures are shown.
+Each is a row of a table. Must not know the page with the tables (``benchmarks.budgets``).
 """
 
 import logging
