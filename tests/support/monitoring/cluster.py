@@ -23,7 +23,10 @@ within seconds instead of a minute.
 
 
 class Member(Server):
-    """An Alertmanager that hears the other one at ``gossip``, and is known at ``advertised``."""
+    """An Alertmanager that hears the other one at ``gossip``, and is known at ``advertised``.
+
+    Its notifications name it by its external URL: the name of its ``folder``.
+    """
 
     def __init__(
         self, folder: Path, config: Path, gossip: int, advertised: int, peer: int, port: int
@@ -36,6 +39,7 @@ class Member(Server):
             f"--config.file={config}",
             f"--storage.path={folder / 'data'}",
             "--web.listen-address={address}",
+            f"--web.external-url=http://{folder.name}",
             f"--cluster.listen-address=127.0.0.1:{gossip}",
             f"--cluster.advertise-address=127.0.0.1:{advertised}",
             f"--cluster.peer=127.0.0.1:{peer}",
