@@ -2,7 +2,7 @@
 
 import pytest
 
-from support.charts import NAMES, VALUES, Manifest, rendered
+from support.deployment.charts import NAMES, VALUES, Manifest, rendered
 
 
 @pytest.fixture(scope="package")

@@ -10,9 +10,18 @@ import kubernetes_validate  # type: ignore[import-untyped]  # ships no types
 import pytest
 import yaml
 
-from support.charts import NAMES, Manifest, container, helm, of_kind, only, pod, values_of
 from support.commands import command as run_command
-from support.operator_types import validator
+from support.deployment.charts import (
+    NAMES,
+    Manifest,
+    container,
+    helm,
+    of_kind,
+    only,
+    pod,
+    values_of,
+)
+from support.deployment.operator_types import validator
 from support.paths import ROOT
 
 KUBERNETES = ("1.25", "1.31", "1.37")

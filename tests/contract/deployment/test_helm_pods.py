@@ -13,7 +13,16 @@ import pytest
 import yaml
 
 from azure_scheduled_events_exporter import __version__
-from support.charts import CHART, Manifest, container, of_kind, only, pod, rendered, values_of
+from support.deployment.charts import (
+    CHART,
+    Manifest,
+    container,
+    of_kind,
+    only,
+    pod,
+    rendered,
+    values_of,
+)
 from support.paths import ROOT
 
 IMAGE_USER = 65532

@@ -15,7 +15,7 @@ from azure_scheduled_events_exporter.alerts.pushed import pushed_alerts
 from azure_scheduled_events_exporter.approval.policy import BUILT_IN
 from azure_scheduled_events_exporter.commands.cli import main
 from azure_scheduled_events_exporter.config.settings import SETTINGS
-from support.charts import CHART, container, helm, only, pod, rendered
+from support.deployment.charts import CHART, container, helm, only, pod, rendered
 from support.paths import ROOT
 
 CHART_OWNS = {

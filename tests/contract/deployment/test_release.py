@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from deploy.packages.debian_package import PYTHONS, debian_version
-from support.checkout import PACKAGE, TODAY, Checkout
+from support.deployment.checkout import PACKAGE, TODAY, Checkout
 from support.paths import ROOT
 from support.programs import debian, environment
 

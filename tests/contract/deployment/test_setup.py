@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from support.checkout import Checkout
+from support.deployment.checkout import Checkout
 from support.paths import ROOT
 
 PACKAGES = ".venv/.set-up-from"

@@ -18,7 +18,7 @@ from azure_scheduled_events_exporter.alerts.rule import Alert
 from azure_scheduled_events_exporter.commands.cli import main
 from azure_scheduled_events_exporter.metrics.collector import SPECS
 from azure_scheduled_events_exporter.times import parse_duration
-from support.operator_types import validator
+from support.deployment.operator_types import validator
 from support.paths import ROOT
 from support.programs import PREFIX, debian
 

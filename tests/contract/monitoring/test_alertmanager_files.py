@@ -14,7 +14,7 @@ import yaml
 
 from azure_scheduled_events_exporter.alertmanager.client import posted
 from azure_scheduled_events_exporter.commands.cli import main
-from support.charts import helm
+from support.deployment.charts import helm
 from support.documented import blocks
 from support.monitoring.paging import ConfiguredAlertmanager, Receiver, receivers
 from support.paths import DATA, ROOT

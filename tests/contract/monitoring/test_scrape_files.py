@@ -11,7 +11,7 @@ import yaml
 
 from azure_scheduled_events_exporter.alerts import render, resolve
 from azure_scheduled_events_exporter.alerts.formats.scrape import DISCOVERIES, OF_VMS
-from support.operator_types import validator
+from support.deployment.operator_types import validator
 from support.paths import ROOT
 from support.programs import debian
 

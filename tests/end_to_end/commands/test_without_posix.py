@@ -20,7 +20,7 @@ from azure_scheduled_events_exporter.simulator import Simulator, find
 from support.paths import TESTS
 from support.programs import PATIENCE, Program, Scrape, environment, eventually, fetch
 
-WINDOWS = [sys.executable, str(TESTS / "support" / "without_posix.py")]
+WINDOWS = [sys.executable, str(TESTS / "support" / "hosts" / "without_posix.py")]
 CTRL_BREAK = signal.SIGUSR1  # ``without_posix.py`` takes it for Windows' Ctrl-Break
 VM = "vmss_0"
 (SHIPPED,) = find("live-migration")

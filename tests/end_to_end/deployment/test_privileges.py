@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from azure_scheduled_events_exporter.simulator import Simulator
-from support.failing_disks import hanging_disk
+from support.hosts.failing_disks import hanging_disk
 from support.paths import GUARD, ROOT
 from support.programs import Exporter, environment, eventually
 

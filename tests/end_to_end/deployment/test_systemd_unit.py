@@ -13,9 +13,9 @@ import pytest
 
 from azure_scheduled_events_exporter.config.settings import SETTINGS
 from azure_scheduled_events_exporter.environment_file import load
+from support.hosts.systemd_box import PROGRAM, STATE, UNIT, Box, is_possible
 from support.paths import ROOT
 from support.programs import COMMAND, eventually
-from support.systemd_box import PROGRAM, STATE, UNIT, Box, is_possible
 
 EXAMPLE = UNIT.with_name("environment")
 DROP_INS = re.findall(

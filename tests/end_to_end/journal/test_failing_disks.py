@@ -11,7 +11,7 @@ import pytest
 
 from azure_scheduled_events_exporter.simulator import Simulator
 from support.events.imds_bodies import entry
-from support.failing_disks import hanging_disk, without_locks
+from support.hosts.failing_disks import hanging_disk, without_locks
 from support.programs import Exporter, Program, environment, eventually
 
 PROGRAM = [sys.executable, "-m", "azure_scheduled_events_exporter"]

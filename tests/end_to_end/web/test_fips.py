@@ -17,7 +17,7 @@ from support.servers.serving import basic
 
 (SHIPPED,) = find("live-migration")
 MIGRATION = replace(SHIPPED, events=(replace(SHIPPED.events[0], announced_at=0.0),))
-FIPS = [sys.executable, str(TESTS / "support" / "fips_mode.py")]
+FIPS = [sys.executable, str(TESTS / "support" / "hosts" / "fips_mode.py")]
 
 
 def test_a_host_in_fips_mode(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from support.checkout import Checkout
+from support.deployment.checkout import Checkout
 
 CHECKED = (
     "tests/contract",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from support.checkout import Checkout
+from support.deployment.checkout import Checkout
 from support.paths import ROOT
 
 VERSION = "7.8.9"

@@ -74,7 +74,7 @@ def bad_disk(kind: str, folder: Path) -> Iterator[tuple[Path, dict[str, str]]]:
         return
     with_an_event(folder / "state", folder)
     if kind == "hanging":
-        preload = library(ROOT / "tests" / "support" / "slow_disk.c", folder)
+        preload = library(ROOT / "tests" / "support" / "hosts" / "slow_disk.c", folder)
         yield folder / "state", {"LD_PRELOAD": preload, "HANGING_DISK": str(folder / "state")}
     elif kind == "without locks":
         preload = library(ROOT / "tests" / "data" / "cases" / "smb-locks.c", folder)
@@ -128,7 +128,7 @@ def ends(exporter: Exporter) -> float:
 def run(order: Order) -> Row:
     """Kill starts on disks of any speed, and start on bad disks."""
     kills = order.pick(200, 8) // len(FSYNC_MS)
-    preload = library(ROOT / "tests" / "support" / "slow_disk.c", order.folder)
+    preload = library(ROOT / "tests" / "support" / "hosts" / "slow_disk.c", order.folder)
     transitions = 0
     for milliseconds in FSYNC_MS:
         transitions += killed(order, preload, milliseconds, kills)

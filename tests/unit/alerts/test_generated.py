@@ -5,7 +5,7 @@ import pytest
 from azure_scheduled_events_exporter.alerts.formats.reference import runbooks
 from azure_scheduled_events_exporter.alerts.generate import GENERATED, chart_files
 from azure_scheduled_events_exporter.alerts.settings import Settings
-from support.charts import CHART
+from support.deployment.charts import CHART
 from support.paths import ROOT
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from support.events.journal_recorder import recorders
-from support.events.small_disk import SmallDisk
+from support.hosts.small_disk import SmallDisk
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from azure_scheduled_events_exporter.journal.access import writable
 from azure_scheduled_events_exporter.journal.content.remembered import Remembered
 from azure_scheduled_events_exporter.snapshot.hooks import HookRun
 from support.events.journal_recorder import MANY, Open, history, transitions
-from support.events.small_disk import SmallDisk
+from support.hosts.small_disk import SmallDisk
 
 WAITS = "journal cannot be written: entries wait in memory until it can be"
 

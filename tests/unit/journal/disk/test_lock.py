@@ -12,8 +12,8 @@ from azure_scheduled_events_exporter.errors import JournalInUseError
 from azure_scheduled_events_exporter.journal.disk.location import file_path
 from azure_scheduled_events_exporter.journal.disk.lock import writer_lock
 from support.events.journal_recorder import Open
-from support.events.small_disk import SmallDisk
-from support.failing_disks import without_locks
+from support.hosts.failing_disks import without_locks
+from support.hosts.small_disk import SmallDisk
 
 
 def test_the_second_is_refused(folder: Path, start: Open) -> None:

@@ -8,7 +8,7 @@ from azure_scheduled_events_exporter.core.lifecycle import Change, Transition
 from azure_scheduled_events_exporter.journal.access import writable
 from azure_scheduled_events_exporter.journal.thread.queue import MOST_BYTES
 from support.events.journal_recorder import Open, history, transitions
-from support.events.small_disk import SmallDisk
+from support.hosts.small_disk import SmallDisk
 from support.programs import eventually
 
 

@@ -13,7 +13,7 @@ def hanging_disk(library: Path, hanging: Path) -> dict[str, str]:
 
     Builds ``library`` for it.
     """
-    _build(library, ROOT / "tests" / "support" / "slow_disk.c")
+    _build(library, ROOT / "tests" / "support" / "hosts" / "slow_disk.c")
     return {"LD_PRELOAD": str(library), "HANGING_DISK": str(hanging)}
 
 

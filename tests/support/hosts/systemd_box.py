@@ -103,7 +103,7 @@ class Box:
                     "unshare",
                     "--mount",
                     "sh",
-                    str(TESTS / "support" / "systemd_box.sh"),
+                    str(TESTS / "support" / "hosts" / "systemd_box.sh"),
                     str(self.folder),
                 ],
                 stdout=log,
