@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from azure_scheduled_events_exporter.alerts import Settings
+from azure_scheduled_events_exporter.alerts.groups import alerts
+from azure_scheduled_events_exporter.alerts.rule import PREFIX
 from azure_scheduled_events_exporter.approval.policy_file import MOST_RULES
 from azure_scheduled_events_exporter.commands.cli import parser_of
 from azure_scheduled_events_exporter.core import bounds
@@ -157,3 +160,19 @@ def test_the_faults_in_the_readme_are_those_of_the_newest_trials() -> None:
     trials = words("docs/fault-injection.md")
     assert f"| kills | {kills} SIGKILLs" in trials
     assert f"| power | {cuts} power cuts" in trials
+
+
+def test_what_happens_if_an_exporter_dies() -> None:
+    """README and FAQ say after how many seconds the unit starts the exporter again, and after how
+    many minutes the rules make a ticket, for each of the two alerts.
+    """
+    unit = ROOT / "deploy/systemd/azure-scheduled-events-exporter.service"
+    seconds = re.findall(r"(?m)^RestartSec=(\d+)s$", unit.read_text(encoding="utf-8"))
+    shipped = {each.name.removeprefix(PREFIX): each for each in alerts(Settings())}
+    told = [shipped["ExporterDown"], shipped["NoExporters"]]
+    assert {each.severity for each in told} == {"warning"}
+    assert {each.holds for each in told} == {"10m"}
+    assert f"systemd starts it again after {seconds[0]} s" in words("README.md")
+    assert "the rules raise a ticket after 10 minutes" in words("README.md")
+    assert f"systemd after {seconds[0]} s" in words("docs/README.md")
+    assert "after 10 minutes" in words("docs/README.md").partition("What if an exporter dies?")[2]
