@@ -16,6 +16,7 @@ from azure_scheduled_events_exporter.alerts.formats.prometheus import annotation
 from azure_scheduled_events_exporter.alerts.groups import alerts, groups
 from azure_scheduled_events_exporter.alerts.rule import Alert
 from azure_scheduled_events_exporter.commands.cli import main
+from azure_scheduled_events_exporter.doctor import chain
 from azure_scheduled_events_exporter.metrics.collector import SPECS
 from azure_scheduled_events_exporter.times import parse_duration
 from support.deployment.operator_types import validator
@@ -284,8 +285,12 @@ def test_runbook(alert: Alert) -> None:
 
 
 def test_runbooks_name_what_exists() -> None:
-    """Series, settings and commands of the runbooks are really there."""
+    """Series, settings, commands and headings of ``doctor`` in the runbooks are really there."""
     text = "\n".join(page.read_text() for page in RUNBOOKS.glob("*.md"))
+    headings = re.findall(r"Under the heading \*([^*]+)\*", text)
+    titles = Path(chain.__file__).read_text()
+    assert headings
+    assert [heading for heading in headings if f'("{heading}", ' not in titles] == []
     recorded = {rule.record for group in groups(Settings()) for rule in group.recordings}
     known = {spec.full_name for spec in SPECS.values()} | recorded
     assert set(re.findall(r"azure_scheduled_events[:_][a-z_:]+", text)) - known == set()
