@@ -322,6 +322,21 @@ def test_times(name: str, minute: int, part: str, tmp_path: Path) -> None:
     assert part in _said(name, minute, rows, tmp_path)
 
 
+def test_time_that_was_seen_last(tmp_path: Path) -> None:
+    """The time of an event is what an exporter says that sees it, not what one without IMDS says,
+    which goes on showing the time before the event was moved.
+    """
+    event = 'event_id="E",event_type="Reboot",kind="announced",scope="peer"'
+    rows = (
+        *scraped("b", "1x60"),
+        *scraped("c", "1x60", imds="1x8 0x51"),
+        *(info("a", "E", "Reboot", "announced", "1x60", "peer", by=each) for each in ("b", "c")),
+        of("event_impact_timestamp_seconds", "b", "1200x8 600x51", event),
+        of("event_impact_timestamp_seconds", "c", "1200x60", event),
+    )
+    assert f"Azure reboots a (resource group rg) at {UTC}." in _said("Reboot", 9, rows, tmp_path)
+
+
 def _said(name: str, minute: int, rows: tuple[Row, ...], folder: Path) -> str:
     """Return the texts of an alert as Prometheus fills them in.
 
