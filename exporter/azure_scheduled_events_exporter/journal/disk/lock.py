@@ -54,6 +54,7 @@ def writer_lock(file: Path) -> Lock:
 
 def _locked(path: Path, seconds: float) -> Lock:
     """Take SQLite's exclusive lock on the file at ``path`` within ``seconds``."""
+    # Another thread than the one that takes it may release it, as in the command hook.
     lock = sqlite3.connect(path, timeout=seconds, check_same_thread=False, isolation_level=None)
     with closed_on_failure(lock):
         lock.execute("BEGIN EXCLUSIVE")

@@ -78,6 +78,7 @@ def proven_damage(file: Path) -> str:
     Returns:
         ``""`` if it is sound, or if it could not be read to the end: then nothing is proven.
     """
+    # Where one way to open it fails because of the disk, another may work.
     for how in (WRITING, _BESIDE_A_WRITER, _COPY):
         try:
             with closing(open_store(file, how, seconds=1.0, creates=False)) as store:

@@ -108,7 +108,7 @@ class Shared:
         self.is_ending = False
 
     def __enter__(self) -> Self:
-        """Take the lock. Who has it already may take it again."""
+        """Take the lock. A thread that has it already may take it again."""
         self._changed.acquire()
         return self
 
