@@ -13,7 +13,7 @@ from support.paths import ROOT
 PACKAGE = ROOT / "exporter" / "azure_scheduled_events_exporter"
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-ROOMS = [("The map", "."), ("Inside `journal`", "journal")]
+DRAWN = [("The map", "."), ("Inside `journal`", "journal")]
 """The sections of the page that draw layers, each with the package whose layers they are."""
 
 
@@ -41,7 +41,7 @@ def summary(package: Path, name: str) -> str:
     return text.partition("\n")[0].replace("``", "`")
 
 
-@pytest.mark.parametrize(("title", "package"), ROOMS)
+@pytest.mark.parametrize(("title", "package"), DRAWN)
 def test_the_picture_shows_the_layers(title: str, package: str) -> None:
     """The picture on the page has the layers of pyproject.toml, in their order."""
     drawn = section(title).partition("```text\n")[2].partition("```")[0]
@@ -50,7 +50,7 @@ def test_the_picture_shows_the_layers(title: str, package: str) -> None:
     assert rows == layers(package)
 
 
-@pytest.mark.parametrize(("title", "package"), ROOMS)
+@pytest.mark.parametrize(("title", "package"), DRAWN)
 def test_the_table_says_what_the_docstrings_say(title: str, package: str) -> None:
     """Each package and module has one row on the page, with the first line of its docstring."""
     wanted = [
