@@ -137,3 +137,21 @@ def test_samples_of_a_store(ages: Sequence[int], mark: str, words: str) -> None:
     interval = the("scrape-interval", found)
     assert interval.mark == mark
     assert words in interval.sentence
+
+
+@pytest.mark.parametrize(
+    ("external", "labels", "mark"),
+    [
+        ("", "", "ok"),
+        ("env: prod", "env=prod,team=web", "ok"),
+        ("env: prod", "team=web", "warning"),
+    ],
+)
+def test_labels_of_what_is_pushed(external: str, labels: str, mark: str) -> None:
+    """A pushed alert needs the labels that Prometheus adds to its own, and may have more."""
+    config = f"global: {{external_labels: {{{external}}}}}\nalerting: {{}}\n"
+    replies = prometheus(**{"status/config": {"yaml": config}})
+    flags = {"alertmanager.url": "http://127.0.0.1:1", "alertmanager.labels": labels}
+    found = the("alert-labels", examined("Prometheus", replies, flags=flags))
+    assert found.mark == mark
+    assert ("--alertmanager.labels=env=prod" in found.hint) is (mark == "warning")
