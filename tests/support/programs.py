@@ -269,11 +269,12 @@ class Server(Program):
     Its port is one that the kernel gives it, unless one is named: no other server can have it.
     """
 
-    def __init__(self, program: str, output: Path, ready: str, *flags: str, port: int = 0) -> None:
+    def __init__(
+        self, program: str, output: Path, ready: str, *flags: str, port: int = 0, **env: str
+    ) -> None:
         address = f"127.0.0.1:{port}"
-        super().__init__(
-            [debian(program), *(flag.replace("{address}", address) for flag in flags)], output
-        )
+        named = (flag.replace("{address}", address) for flag in flags)
+        super().__init__([debian(program), *named], output, **env)
         try:
             self.wait_for_line(ready)
             # Some log that they start before they listen.

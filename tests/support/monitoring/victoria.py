@@ -20,6 +20,9 @@ from support.monitoring.paging import (
 )
 from support.programs import Program, Server, fetch
 
+_ENVIRONMENTS: Mapping[str, Mapping[str, str]] = {"vmalert": {"GOGC": "200"}}
+"""As docs/fleet.md advises."""
+
 
 class VictoriaStack:
     """VictoriaMetrics' programs, Alertmanager and a webhook receiver, with ``values`` over the
@@ -97,7 +100,8 @@ class VictoriaStack:
         log = self._folder / f"{name}.log"
         binary = re.sub(r"-\d+$", "", name)
         ready = "starting http server at"
-        program = Server(binary, log, ready, "-httpListenAddr={address}", *flags, port=port)
+        env = _ENVIRONMENTS.get(binary, {})
+        program = Server(binary, log, ready, "-httpListenAddr={address}", *flags, port=port, **env)
         self.programs[name] = self._stack.enter_context(program)
         self._flags[name] = flags
         return program.url
