@@ -84,7 +84,9 @@ def test_at_the_start(
     assert (after.lives, after.statistics) == (recorder.lives, recorder.statistics)
 
 
-def test_another_vms_journal_on_a_full_disk(disk: SmallDisk) -> None:
+def test_another_vms_journal_on_a_full_disk(
+    disk: SmallDisk, caplog: pytest.LogCaptureFixture
+) -> None:
     """What is known of another VM is forgotten also if the disk has no room for a journal of
     this VM.
     """
@@ -95,6 +97,8 @@ def test_another_vms_journal_on_a_full_disk(disk: SmallDisk) -> None:
     disk.fill()
     recorder = disk.begin(disk.folder)
     assert recorder.journal.claim("two"), "it was another VM's"
+    said = "journal belongs to another VM: begun anew, and the file is kept under another name"
+    assert [each.message for each in caplog.records].count(said) == 1
     recorder.take(Remembered())  # as the poller does then
     recorder.sees("OURS")
     disk.empty()
