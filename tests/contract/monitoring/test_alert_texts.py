@@ -205,6 +205,7 @@ def _labels(labels: dict[str, str]) -> str:
 
 
 UTC = "1970-01-01 00:10:00 UTC"
+_REBOOT = 'event_id="E",event_type="Reboot",kind="announced",scope="{}"'
 """The moment 600 s after the begin of a story, at which its events are due."""
 OTHERS = (  # alert, at which minute, summary, board
     (
@@ -326,13 +327,23 @@ def test_time_that_was_seen_last(tmp_path: Path) -> None:
     """The time of an event is what an exporter says that sees it, not what one without IMDS says,
     which goes on showing the time before the event was moved.
     """
-    event = 'event_id="E",event_type="Reboot",kind="announced",scope="peer"'
+    event = _REBOOT.format("peer")
     rows = (
         *scraped("b", "1x60"),
         *scraped("c", "1x60", imds="1x8 0x51"),
         *(info("a", "E", "Reboot", "announced", "1x60", "peer", by=each) for each in ("b", "c")),
         of("event_impact_timestamp_seconds", "b", "1200x8 600x51", event),
         of("event_impact_timestamp_seconds", "c", "1200x60", event),
+    )
+    assert f"Azure reboots a (resource group rg) at {UTC}." in _said("Reboot", 9, rows, tmp_path)
+
+
+def test_text_while_nobody_shows_the_event(tmp_path: Path) -> None:
+    """The text stays as it is while the VM of the event is away, and no exporter shows it."""
+    rows = (
+        *scraped("a", "1x20 0x40"),
+        *hit("a", "1x20 stale", 600),
+        of("event_impact_timestamp_seconds", "a", "600x20 stale", _REBOOT.format("self")),
     )
     assert f"Azure reboots a (resource group rg) at {UTC}." in _said("Reboot", 9, rows, tmp_path)
 
