@@ -51,9 +51,10 @@ if TYPE_CHECKING:
     from azure_scheduled_events_exporter.alertmanager.push import AlertPush
 
 _IDENTITY_HEAD_START = 1.0
-"""How long the first poll waits for this VM's name, in seconds.
+"""How long the first poll waits for this VM's identity, in seconds.
 
-Transitions are counted with the right scope only if the name is known.
+Transitions are counted with the right scope only if the name is known. If a setting gives the name,
+a pushed alert still names the resource group.
 """
 
 _NAMED_SPANS_SECONDS = 5.0
@@ -261,9 +262,8 @@ class Exporter:
             self.failed()
 
     def _poll(self) -> None:
-        """Poll, after IMDS was asked for this VM's name, unless a setting gives that."""
-        if self._instance_name is None:
-            self.identification.asked.wait(_IDENTITY_HEAD_START)
+        """Poll, after IMDS was asked who this VM is."""
+        self.identification.asked.wait(_IDENTITY_HEAD_START)
         self.poller.run()
 
     def _watch(self) -> None:
