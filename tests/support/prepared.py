@@ -129,7 +129,8 @@ def serve(control: socket.socket) -> None:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             signal.signal(signal.SIGINT, signal.default_int_handler)
-            os.closerange(3, max(output, end, *ends.values(), wake) + 1)
+            first_after_streams = 3
+            os.closerange(first_after_streams, max(output, end, *ends.values(), wake) + 1)
             os.environ.clear()
             os.environ.update(env)
             os.chdir(folder)

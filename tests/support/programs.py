@@ -21,10 +21,9 @@ import psutil
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from support.paths import GUARD, ROOT
+from support.paths import GUARD, TOOLS
 from support.prepared import Prepared
 
-TOOLS = ROOT / ".tools" / "usr" / "bin"
 COMMAND = str(Path(sys.executable).parent / "azure-scheduled-events-exporter")
 PREFIX = "azure_scheduled_events_"
 NOBODY = "127.0.0.1:1"

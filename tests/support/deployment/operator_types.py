@@ -26,7 +26,10 @@ _COMMANDS = (
 
 
 def validator(kind: str) -> jsonschema.Draft7Validator:
-    """Return what validates objects of ``kind``, and knows no further keys."""
+    """Return what validates objects of ``kind``, and knows no further keys.
+
+    The operator's types in TypeScript have an I before the kind.
+    """
     return jsonschema.Draft7Validator({**_schemas(), "$ref": f"#/definitions/I{kind}"})
 
 

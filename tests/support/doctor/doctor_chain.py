@@ -24,13 +24,10 @@ from support.commands import command
 from support.events.imds_bodies import entry
 from support.monitoring.collector import Collector
 from support.monitoring.paging import ConfiguredAlertmanager, Stack
-from support.programs import ConfiguredPrometheus, Exporter, eventually, fetch
+from support.programs import NOBODY, ConfiguredPrometheus, Exporter, eventually, fetch
 from support.servers.http_peer import HttpServer, Request, Response
 
-FAST = {
-    "scrape.interval": "1s",
-    "evaluation.interval": "1s",
-}
+FAST = {"scrape.interval": "1s", "evaluation.interval": "1s"}
 VM = "web_4"
 Reply = tuple[int, Mapping[str, str], bytes]
 
@@ -150,8 +147,8 @@ class Chain:
     """Simulator, exporter, collector, Prometheus with our rules, Alertmanager and a Grafana, all
     well.
 
-    What a fault needs besides is started by the methods here, and ends with the fault:
-        :attr:`extra`.
+    What a fault needs besides is started by the methods here, and ends with the fault, as all that
+    is in :attr:`extra`.
     """
 
     def __init__(self, folder: Path, stack: ExitStack) -> None:
@@ -201,7 +198,7 @@ class Chain:
         """The flags for a look at what is beyond this machine, without the pause between requests
         to IMDS.
         """
-        return {**self.here, "imds.endpoint": "http://127.0.0.1:1", "instance.name": VM}
+        return {**self.here, "imds.endpoint": f"http://{NOBODY}", "instance.name": VM}
 
     def new_folder(self) -> Path:
         """Return a folder of its own for one fault."""

@@ -26,6 +26,7 @@ from azure_scheduled_events_exporter.simulator import (
 from support.programs import COMMAND, PATIENCE, Exporter, environment, eventually
 
 VMS = tuple(VirtualMachine(f"vmss_{number}", scale_set="vmss") for number in range(3))
+# What the command says before the events that it would approve, by what they do.
 SHOWN = "Approving lets this begin now, for every VM in Resources: "
 FINAL = "Approving deletes or evicts now, and this cannot be undone: "
 PROGRAM = "azure-scheduled-events-exporter"
@@ -41,8 +42,8 @@ def sends_itself(state: Path) -> str:
 
 
 def group(approval_delay: float = 3600.0) -> Scenario:
-    """Return a scenario with a freeze of the first two VMs, a reboot of the first and one of the
-    third.
+    """Return a scenario with a Freeze of the first two VMs, a Reboot of the first and a Redeploy of
+    the third.
     """
     events = [
         PlannedEvent(
@@ -105,7 +106,7 @@ def a_second_later(simulator: Simulator) -> None:
 
 
 def start(start_exporter: Callable[..., Exporter], url: str, state: Path, *flags: str) -> Exporter:
-    """Return an exporter that has seen the events."""
+    """Return an exporter that has seen the three events of ``group``."""
     exporter = start_exporter(url, "--poll.interval", "250ms", "--journal.path", str(state), *flags)
     exporter.shows("the events", lambda scrape: scrape.total("event_info") == 3)
     return exporter
@@ -164,6 +165,10 @@ def stopped(exporter: Exporter, state: Path) -> Iterator[None]:
 
 
 def _stops_between_writes(exporter: Exporter, state: Path) -> bool:
+    """Stop the exporter after a poll; return whether it stands still outside a write.
+
+    If not, it goes on.
+    """
     polls = exporter.scrape().value("polls_total", outcome="ok") or 0
     exporter.shows(
         "the end of a poll", lambda scrape: (scrape.value("polls_total", outcome="ok") or 0) > polls

@@ -1,9 +1,9 @@
 """A client of Scheduled Events that shares no code with the exporter, with the policy of
 Microsoft's Python sample.
 
-It polls the document once a second. It approves what a user requested and every Freeze of 0 to 9
-seconds, whichever VM is affected, and prints each other event once. Run it with the address of the
-metadata service.
+It polls the document once a second. It approves what a user requested and every Freeze of less than
+9 seconds, whichever VM is affected, and prints each other event once. Run it with the address of
+the metadata service.
 """
 
 import json
@@ -11,7 +11,7 @@ import sys
 import time
 import urllib.request
 
-_SHORT_FREEZE_SECONDS = 9
+_NOT_SHORT_SECONDS = 9
 
 
 def ask(address: str, content: object = None) -> bytes:
@@ -34,7 +34,8 @@ def say(*words: object) -> None:
 def is_approved_at_once(event: dict[str, object]) -> bool:
     """Return whether the sample approves ``event`` without preparing for it."""
     duration = event.get("DurationInSeconds")
-    is_short = isinstance(duration, int) and 0 <= duration < _SHORT_FREEZE_SECONDS
+    # A length of -1 is unknown.
+    is_short = isinstance(duration, int) and 0 <= duration < _NOT_SHORT_SECONDS
     return event["EventSource"] == "User" or (event["EventType"] == "Freeze" and is_short)
 
 

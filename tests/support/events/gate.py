@@ -23,6 +23,7 @@ class Way(Enum):
 
 Treatment = Way | int
 Rule = Treatment | Callable[[Sequence[str]], Treatment]
+"""A callable decides by the EventIds of the approval."""
 
 
 @dataclass(frozen=True)

@@ -81,6 +81,7 @@ def _captured() -> Iterator[tuple[str, Document]]:
 
 
 def _event(line: str, resource_type: str) -> ScheduledEvent:
+    """Return the event of a line; what it lacks at its end is empty."""
     event_id, kind, status, source, names, time, seconds, description = (line + 7 * "|").split("|")[
         :8
     ]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from azure_scheduled_events_exporter.journal.access import read_only
 from azure_scheduled_events_exporter.simulator import Scenario, VirtualMachine
+from support.events.journal_recorder import transitions
 from support.programs import Exporter, Scrape
 
 VM_IDS = ("11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222")
@@ -20,11 +21,7 @@ def vm(number: int = 0) -> Scenario:
 
 def rows(path: Path) -> list[tuple[str, str]]:
     """Return EventId and transition of every row of a journal."""
-    with closing(read_only(path)) as store:
-        return [
-            (str(record["event_id"]), str(record["transition"]))
-            for _, record in store.transitions(0, -1)
-        ]
+    return [(str(record["event_id"]), str(record["transition"])) for _, record in transitions(path)]
 
 
 def history(path: Path) -> set[str]:

@@ -15,6 +15,7 @@ from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
 from azure_scheduled_events_exporter.service.exporter import Exporter
 from azure_scheduled_events_exporter.simulator import Simulator
 from support.events.imds_bodies import entry
+from support.events.journal_recorder import MANY
 from support.programs import eventually
 
 START = 1_700_000_000.0
@@ -95,7 +96,7 @@ class Machine:
                 config,
                 LOG,
                 self.clock,
-                RateLimiter(1000),
+                RateLimiter(1000),  # the moments are those of the test
                 policy=load_policy(config.approval_policy),
             )
             self.stack.callback(self.exporter.journal.close)
@@ -133,8 +134,8 @@ class Machine:
     def spans(self) -> dict[str, SpanFacts]:
         """The journalled spans by name, none of them delivered yet."""
         assert self.exporter
-        spans = list(self.exporter.journal.queued_spans(256).values())
-        assert len(spans) == len({span.name for span in spans})
+        spans = list(self.exporter.journal.queued_spans(MANY).values())
+        assert len(spans) == len({span.name for span in spans}), "a name stands for one span"
         return {span.name: span for span in spans}
 
     def times(self) -> dict[str, tuple[float, float]]:

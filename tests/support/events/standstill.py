@@ -21,6 +21,7 @@ def stopped(pid: int) -> Iterator[None]:
     os.kill(pid, signal.SIGSTOP)
     try:
         status = Path(f"/proc/{pid}/stat")
+        # The letter for its state follows the program's name, which is in parentheses.
         eventually(lambda: status.read_text().rpartition(")")[2].split()[0] == "T", "the stop")
         yield
     finally:

@@ -11,6 +11,7 @@ FORBIDDEN = "169.254.169.254"
 
 
 def _guard(event: str, arguments: tuple[object, ...]) -> None:
+    # The first two are the socket and the address, or the host's name and the port.
     if event in {"socket.connect", "socket.sendto", "socket.getaddrinfo"} and FORBIDDEN in repr(
         arguments[:2]
     ):

@@ -87,6 +87,7 @@ class Event:
 def _past(
     days: float, type_: str, vm: str, notice: float, lasted: float = 8 * MINUTE, **more: object
 ) -> Event:
+    """Return an event that was first seen so many ``days`` ago and started at its NotBefore."""
     seen = -days * DAY
     begun = seen + notice
     times = (seen, begun, begun, begun + lasted)

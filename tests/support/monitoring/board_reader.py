@@ -19,6 +19,7 @@ from support.programs import fetch
 JSON = ROOT / "dashboards" / "json"
 BOARDS = ("fleet", "vm", "exporter")
 DAY = 86_400
+# The values of variables with which nothing is left out.
 EVERYTHING = {"$job": ".+", "$instance": ".*", "$resource_group": ".*", "$traces": ""}
 EVERYTHING["$__range"] = "86400s"
 EVERYTHING |= {"$scraped": "up", "$sees": "azure_scheduled_events_up"}  # without rules
@@ -176,11 +177,12 @@ class BoardReader:
         ]
 
 
+# Span and step of what is asked over time, in seconds: of panels with a bar for each day, of other
+# panels by their type, and of annotations.
 _DAYS = (31 * DAY, DAY)
-"""Span and step of what is asked day by day, in seconds."""
-_SHORT = (300, 15)
-_MARKS = (DAY, 15)
 _STEPS = {"state-timeline": (DAY, 60)}
+_SHORT = (300, 15)  # of panels of every other type
+_MARKS = (DAY, 15)
 
 
 def _times(now: float, span: int, step: int) -> dict[str, str]:

@@ -35,7 +35,8 @@ def _samples(
     unseen = {vm for event in current if event.unseen is not None for vm in event.vms}
     down = tuple(name for name, state in states.items() if state == "down" and name not in unseen)
     blind = tuple(name for name, state in states.items() if state == "blind")
-    for number, event in enumerate((*PAST, *current), 0xC7061BAC):
+    first_number = 0xC7061BAC  # EventIds begin with the number
+    for number, event in enumerate((*PAST, *current), first_number):
         if event in current:
             samples.event(number, event, down, blind)
         else:
@@ -87,5 +88,6 @@ def moments(now: float) -> Iterator[tuple[str, str]]:
     """Yield the moments of the story that there are pictures of: their names and their samples."""
     yield "event", story(now)
     yield "quiet", story(now, current=())
-    yield "blind", story(now, current=NOW[:4], states={"web_3": "down", "batch_0": "blind"})
+    seen = tuple(event for event in NOW if event.unseen is None)
+    yield "blind", story(now, current=seen, states={"web_3": "down", "batch_0": "blind"})
     yield "slow", _slow_checkout(now)

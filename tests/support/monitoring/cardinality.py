@@ -50,6 +50,7 @@ _FATES = {
     "cancelled": {0: "Scheduled", 300: ""},
     "lost": {0: "Scheduled", 950: ""},
 }
+_APPROVED_AT = 50  # where the fate is an approver that the exporter hears of
 
 Life = tuple[str, str, str]
 """Type and source of an event, and which of the fates it has."""
@@ -111,9 +112,8 @@ def _scrape(
     event = ScheduledEvent(
         "A", EventType.FREEZE, current, "Platform", (VM, PEER), not_before, "", 5.0
     )
-    known, more = observe(
-        Lifecycles(), Document(1, (event,) * bool(current)), ObservationContext(now, VM)
-    )
+    document = Document(1, (event,) if current else ())
+    known, more = observe(Lifecycles(), document, ObservationContext(now, VM))
     statistics = Statistics().plus([*changes, *more])
     polls = Polls(up=True, last_success=now.wall)
     known_vm = Instance(VM, scale_set="vmss", zone="1", host_name="vmss000000")
@@ -146,7 +146,7 @@ def _history(resource: str, lives: Sequence[Life]) -> Iterator[Change]:
     """Yield every transition of events with ``lives`` that touch ``resource``."""
     began = time.time() - 86_400  # longer ago than metrics show what has ended
     known = Lifecycles()
-    for at in sorted({at for fate in _FATES.values() for at in fate} | {50}):
+    for at in sorted({at for fate in _FATES.values() for at in fate} | {_APPROVED_AT}):
         now = Timestamp(began + at, at, "boot")
         events = [
             _at(
@@ -167,7 +167,7 @@ def _history(resource: str, lives: Sequence[Life]) -> Iterator[Change]:
             known, Document(at, there), ObservationContext(now, VM, pause=Pause(1.0))
         )
         yield from changes
-        if at == 50:
+        if at == _APPROVED_AT:
             for approver in (Approver.EXPORTER, Approver.OPERATOR):
                 for event_id in [
                     name for name in known.current if name.endswith(f"/{approver}".upper())

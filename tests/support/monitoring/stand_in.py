@@ -4,6 +4,7 @@ import time
 
 from support.servers.http_peer import HttpServer, Request, Response
 
+_FAR_AHEAD = 1_900_000_000  # Unix seconds
 LAG = 185
 """Seconds by which IMDS' clock lags: what rules wait for after the end of an event has passed."""
 
@@ -67,7 +68,7 @@ class StandIn(HttpServer):
             lines += [
                 f"event_info{{{labels},{more}}} 1",
                 f"event_seen_timestamp_seconds{{{labels}}} {self._last_seen}",
-                f"event_impact_timestamp_seconds{{{labels}}} {self._impact_at or 1_900_000_000}",
+                f"event_impact_timestamp_seconds{{{labels}}} {self._impact_at or _FAR_AHEAD}",
             ]
             if self._impact_at is not None:
                 lines.append(f"vm_impact_timestamp_seconds{{{of_event},{vm}}} {self._impact_at}")

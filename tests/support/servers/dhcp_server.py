@@ -11,25 +11,32 @@ from azure_scheduled_events_exporter.imds.discovery import discover
 
 MAC = bytes.fromhex("000d3a112233")
 ADDRESS = bytes((168, 63, 129, 16))
-OFFER = bytes((53, 1, 2))
+# Options: a code, the length of the value, and the value.
+OFFER = bytes((53, 1, 2))  # what kind of message this is
+WIRE_SERVER = bytes((245, len(ADDRESS))) + ADDRESS  # Azure's own
 PATIENCE_SECONDS = 30  # for what must happen; reached only when it does not
 
 Reply = Callable[[bytes], list[bytes]]
 
 
-def offer(
-    request: bytes, options: bytes = bytes((245, 4)) + ADDRESS, *, xid: bytes | None = None
-) -> bytes:
-    """Return a DHCPOFFER to ``request``, laid out by hand from RFC 2131."""
-    head = b"\x02\x01\x06\x00" + (request[4:8] if xid is None else xid) + bytes(20)
+def offer(request: bytes, options: bytes = WIRE_SERVER, *, xid: bytes | None = None) -> bytes:
+    """Return a DHCPOFFER to ``request``, laid out by hand from RFC 2131; ``xid`` is the id of
+    another request.
+    """
+    reply_over_ethernet = b"\x02\x01\x06\x00"
+    own_xid, hardware_address = request[4:8], request[28:34]
+    times_and_addresses, server_and_boot_file = bytes(20), bytes(192)
+    cookie, end = b"\x63\x82\x53\x63", b"\xff"
     return (
-        head
-        + request[28:34].ljust(16, b"\0")
-        + bytes(192)
-        + b"\x63\x82\x53\x63"
+        reply_over_ethernet
+        + (own_xid if xid is None else xid)
+        + times_and_addresses
+        + hardware_address.ljust(16, b"\0")
+        + server_and_boot_file
+        + cookie
         + OFFER
         + options
-        + b"\xff"
+        + end
     )
 
 

@@ -67,7 +67,8 @@ class HttpServer:
     def start(self) -> None:
         """Serve, perhaps again."""
         server = self._server or self._listen()
-        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+        pause = 0.02  # between looks whether to end
+        threading.Thread(target=server.serve_forever, args=(pause,), daemon=True).start()
 
     def stop(self) -> None:
         """Refuse connections from now on."""

@@ -119,7 +119,7 @@ def serving(
     server = Server(address, App(routes, access(log) if access else None, log), log, limits)
     started = threading.Event()
     problems = list[object]()
-    ends: list[Callable[[], object]] = []
+    ends: list[Callable[[], object]] = []  # the one that ends the loop, once it runs
 
     async def serve() -> None:
         loop = asyncio.get_running_loop()

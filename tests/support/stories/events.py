@@ -14,6 +14,7 @@ def one(event_type: str, kind: str, name: str, hold: str) -> Story:
     return Story(f"{name} by {kind} {event_type}", rows, {name: f"0m:0 15s:1 {held}:1 {over}:0"})
 
 
+# An event that its own VM shows for a minute, and then no more.
 OWN = "1x4 stale"
 
 LIVES = (

@@ -160,7 +160,7 @@ class Story:
 
 _PREFIX = "azure_scheduled_events_"
 _STALE = "stale"
-_FOREVER = 800
+_FOREVER = 800  # samples; no story is that long
 _PLACE_LABELS = ("subscription_id", "resource_group", "scale_set")
 _VM_LABELS = ("vm_id", "vm_name", "computer_name", *_PLACE_LABELS)
 

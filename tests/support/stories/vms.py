@@ -2,6 +2,7 @@
 
 from support.stories.story import Story, ended, hit, impact, info, member, of, scraped, target
 
+# An event that its own VM shows for a minute, and then no more.
 OWN = "1x4 stale"
 
 VM_A = 'vm_id="a",vm_name="a",subscription_id="s",resource_group="rg",scale_set="web"'
@@ -10,7 +11,7 @@ _OTHER_GROUP = VM_A.replace('"rg"', '"rg2"')
 
 IMPACTS = (
     Story(
-        "H1: the address of an evicted VM is reused by a VM that answers for a minute and crashes.",
+        "The address of an evicted VM is reused by a VM that answers for a minute and crashes.",
         (
             info("a", "E", "Preempt", "announced", "1x2 stale"),
             impact("a", "E", "Preempt", 30, "x2 stale"),
@@ -20,7 +21,7 @@ IMPACTS = (
         {"Maintenance": "1m:1 9m:0 30m:0", "ExporterDown": "13m:0 15m:1", "VmNotBack": "never"},
     ),
     Story(
-        "H2: an evicted VM whose target stays is a ticket after twenty minutes.",
+        "An evicted VM whose target stays is a ticket after twenty minutes.",
         (
             impact("a", "E", "Preempt", 30, "x2 stale"),
             target("a", "1x2 0x200"),
@@ -78,13 +79,12 @@ IMPACTS = (
         {"Maintenance": "1m:1 119m:1 121m:0"},
     ),
     Story(
-        "M1: names of VMs and groups are of the exporter's own series, whatever case IMDS has"
-        " them in.",
+        "Names of VMs and groups are of the exporter's own series, whatever case IMDS has them in.",
         (impact("a", "E", "Freeze", 30, "x60"), info("A", "E", "Freeze", "announced", "1x60")),
         {"Maintenance": "1m:1", "Freeze": "1m:1"},
     ),
     Story(
-        "M2: one event of two VMs in a set of four is one page.",
+        "One event of two VMs in a set of four is one page.",
         (
             *(member(vm, "1x60") for vm in "abcd"),
             *(
@@ -105,7 +105,7 @@ IMPACTS = (
         {"ScaleSetHit": "30s:0 1m15s:1 3m:1", "Reboot": "1m15s:2"},
     ),
     Story(
-        "Half of a set that a user deletes at once is none.",
+        "Half of a set that a user deletes at once is no page of its own.",
         (
             *(member(vm, "1x60") for vm in "abcd"),
             *(info(vm, vm, "Terminate", "requested", "1x8 stale") for vm in "ab"),
@@ -114,7 +114,8 @@ IMPACTS = (
         {"ScaleSetHit": "never", "Requested": "1m:2"},
     ),
     Story(
-        "A request that takes three VMs of eight does not hide two events that take one each.",
+        "A user's request that takes three VMs of eight does not hide two events that take one"
+        " each.",
         (
             *(member(vm, "1x80") for vm in "abcdefgh"),
             *(info(vm, "R", "Terminate", "requested", "1x8 stale") for vm in "abc"),
@@ -125,7 +126,8 @@ IMPACTS = (
         {"ScaleSetHit": "30s:0 1m15s:1 3m:1"},
     ),
     Story(
-        "Beside such a request, one event that takes two VMs is one page.",
+        "Beside a user's request that takes three VMs of eight, one event that takes two is one"
+        " page.",
         (
             *(member(vm, "1x80") for vm in "abcdefgh"),
             *(info(vm, "R", "Terminate", "requested", "1x8 stale") for vm in "abc"),
@@ -136,7 +138,7 @@ IMPACTS = (
         {"ScaleSetHit": "never", "Reboot": "1m:1"},
     ),
     Story(
-        "M3: reboots one VM after the other, each Started for ten minutes, are no simultaneous"
+        "Reboots of one VM after the other, each Started for ten minutes, are no simultaneous"
         " loss.",
         (
             *(member(vm, "1x200") for vm in "abcd"),
@@ -240,7 +242,7 @@ VMS = (
         {"ScaleSetHit": "never", "Reboot": "1m:1"},
     ),
     Story(
-        "An event on two VMs of six and another one on a third are.",
+        "An event on two VMs of six and another one on a third are a loss of half a set.",
         (
             *(member(vm, "1x80") for vm in "abcdef"),
             *hit("a", "1x8 stale", 120, "E"),
