@@ -24,9 +24,12 @@ def offer(request: bytes, options: bytes = WIRE_SERVER, *, xid: bytes | None = N
     another request.
     """
     reply_over_ethernet = b"\x02\x01\x06\x00"
-    own_xid, hardware_address = request[4:8], request[28:34]
-    times_and_addresses, server_and_boot_file = bytes(20), bytes(192)
-    cookie, end = b"\x63\x82\x53\x63", b"\xff"
+    own_xid = request[4:8]
+    times_and_addresses = bytes(20)
+    hardware_address = request[28:34]
+    server_and_boot_file = bytes(192)
+    cookie = b"\x63\x82\x53\x63"
+    end = b"\xff"
     return (
         reply_over_ethernet
         + (own_xid if xid is None else xid)
