@@ -52,9 +52,9 @@ _CHECKS: Mapping[str, tuple[str, ...]] = {
         "alerting",
         "receivers",
         "severities",
-        "inhibitions",
         "silences",
     ),
+    "existing-alertmanager.md#your-own-inhibition-rules": ("inhibitions",),
     "push-alerts.md#settings": ("alert-labels",),
     "dashboards.md": ("dashboards", "data-source"),
 }

@@ -74,7 +74,8 @@ def fragment(settings: Settings) -> str:
             {"receiver": f"{_PREFIX}show", "routes": [route(settings, _PREFIX)]},
             (
                 "Put the one item of `routes`, with all that is below it, first in your"
-                " `route.routes`. Ignore the `receiver` above it, and keep yours."
+                " `route.routes`, but after routes with `continue: true`. Ignore the `receiver`"
+                " above it, and keep yours."
             ),
         ),
         "inhibit_rules": (inhibitions(settings), "Append these items to your `inhibit_rules`."),
