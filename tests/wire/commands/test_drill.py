@@ -142,25 +142,49 @@ def company(tmp_path: Path) -> Iterator[tuple[Alertmanager, Path]]:
 def test_words_of_a_company(
     company: tuple[Alertmanager, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A drill with a severity that no route names says so, and with the values file it pages."""
+    """A drill with a severity that no route names fails, and with the values file it pages."""
     alertmanager, values = company
     address = ("--alertmanager", alertmanager.url, "--timeout", "20s")
-    assert run(*address) == 0
-    said = capsys.readouterr().out
-    assert "Warning: no route names the severity critical, so the alert went where all" in said
-    assert "critical pages: does tickets page" in said
+    with pytest.raises(
+        ExporterError,
+        match=r"critical pages, but no route names it, .* \(tickets\)\. .* --alerts\.values",
+    ):
+        run(*address)
     assert run(*address, "--alerts.values", str(values)) == 0
     said = capsys.readouterr().out
-    assert "Warning" not in said
-    assert "sev1 pages: does pager page, and did the notification arrive?" in said
+    assert "Check that the page has arrived (severity sev1; receivers: pager)." in said
     assert run(*address, "--alerts.values", str(values), "--scenario", "spot-preempt") == 0
-    assert "sev2 makes a ticket at tickets: did the" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "Check that the ticket has arrived (severity sev2; receivers: tickets)." in said
+
+
+def test_a_page_that_a_route_takes_to_tickets(tmp_path: Path) -> None:
+    """A drill whose page goes to receivers that page nobody fails, although a route names its
+    severity.
+    """
+    settings = resolve(receivers("http://127.0.0.1:1"))
+    before = {"matchers": ['alertname=~".+"'], "receiver": "tickets"}
+    with (
+        Alertmanager(tmp_path, settings, [before]) as team,
+        pytest.raises(ExporterError, match="critical pages, but the alert went only to tickets,"),
+    ):
+        run("--alertmanager", team.url, "--timeout", "20s")
+
+
+def test_an_archive_beside_the_pager(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A page that an archive gets too is a page."""
+    archive = {"matchers": ['alertname=~".+"'], "receiver": "tickets", "continue": True}
+    with Receiver() as receiver:
+        settings = resolve({**receivers(receiver.url), "group.wait": "0s"})
+        with Alertmanager(tmp_path, settings, [archive]) as team:
+            assert run("--alertmanager", team.url, "--timeout", "20s") == 0
+    assert "(severity critical; receivers: tickets, pager)." in capsys.readouterr().out
 
 
 def test_a_word_that_the_drill_does_not_know(
     team: tuple[Alertmanager, Receiver], start_drill: Callable[..., Program]
 ) -> None:
-    """Where rules have another word for the severity, the drill asks whether it went right."""
+    """Where rules have another word for the severity, the drill fails and asks for their values."""
     alertmanager, _ = team
     address = f"127.0.0.1:{free_port()}"
     flags = ("--exporter.listen-address", address, "--wait", "0s", "--after", "0s")
@@ -174,8 +198,8 @@ def test_a_word_that_the_drill_does_not_know(
         body = json.dumps([{"labels": labels}]).encode()
         headers = {"Content_Type": "application/json"}
         assert fetch(f"{alertmanager.url}/api/v2/alerts", "POST", body, **headers).status == 200
-        assert drill.process.wait(PATIENCE) == 0, drill.log
-    assert "sev9 went to tickets: is that right, and did the notification arrive?" in drill.log
+        assert drill.process.wait(PATIENCE) == 1, drill.log
+    assert "severity sev9, but by the drill's settings critical: give --alerts.values" in drill.log
 
 
 def metrics(address: str) -> str:

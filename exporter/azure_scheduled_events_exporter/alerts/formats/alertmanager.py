@@ -20,6 +20,10 @@ _SUBJECT = '{{ template "azure_scheduled_events.subject" . }}'
 _TEXT = '{{ template "azure_scheduled_events.text" . }}'
 _PREFIX = "azure-"
 """Begins the names of our receivers beside those of a team."""
+PAGES_NOBODY = frozenset(
+    f"{prefix}{name}" for prefix in ("", _PREFIX) for name in ("tickets", "show")
+)
+"""The names of the receivers of all that is no page."""
 RESEND_DELAY = "10s"
 """What ``--rules.alert.resend-delay`` of Prometheus has to be; its default is a minute.
 

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Final
 
 from azure_scheduled_events_exporter.alertmanager.alert import EventAlert
+from azure_scheduled_events_exporter.alerts.formats.alertmanager import PAGES_NOBODY
 from azure_scheduled_events_exporter.alerts.settings import Settings
 from azure_scheduled_events_exporter.alerts.severities import notifies, pages
 from azure_scheduled_events_exporter.commands.interruption import Interrupted
@@ -174,12 +175,13 @@ class Drill:
         """Print when Alertmanager got the alert and when it notified.
 
         Raises:
-            ExporterError: it did not within :attr:`timeout`, or a notification failed.
+            ExporterError: it did not within :attr:`timeout`, a notification failed, or a page went
+                to nobody who is paged.
         """
         end = begun.at + self.timeout
         held = self._held(event_id, end)
         say(f"{begun.elapsed}: Alertmanager has the alert, for receivers: {held.shown}")
-        self._check_route(held)
+        what = self._check_severity(held)
         if held.is_muted:
             raise ExporterError(
                 f"{self.alert.name} is silenced or inhibited, so nobody is notified:"
@@ -197,33 +199,41 @@ class Drill:
             )
         if not notified:
             raise self._nobody_was_told()
-        say(f"Alertmanager has done its part. {self._question(held)}")
+        severity = held.labels["severity"]
+        say(
+            f"Alertmanager has done its part. Check that the {what} has arrived (severity"
+            f" {severity}; receivers: {held.shown})."
+        )
 
-    def _check_route(self, held: HeldAlert) -> None:
-        """Print a warning if routes ask for severities, but none for that of an alert that pages.
+    def _check_severity(self, held: HeldAlert) -> str:
+        """Return what the severity of the alert makes of it: a page or a ticket.
 
-        Of a ticket, that says nothing: it may go wherever all others go.
+        Raises:
+            ExporterError: a page went to no receiver that pages, or rules with other settings than
+                the drill's gave the alert a severity that the drill cannot judge.
         """
         severity = held.labels.get("severity", "")
-        if pages(severity, self.settings) and not self.team.names(severity):
-            say(
-                f"Warning: no route names the severity {severity}, so the alert went where all"
-                " others go. If your rules have words of their own for severities, give"
-                f" --alerts.values FILE. Otherwise add a route: {self.doctor}"
+        values = "give --alerts.values FILE, with the values that your rules were rendered with"
+        if not pages(severity, self.settings):
+            expected = self.alert.labels["severity"]
+            if severity != expected:
+                raise ExporterError(
+                    f"the alert has the severity {severity}, but by the drill's settings"
+                    f" {expected}: {values}"
+                )
+            return "ticket"
+        if not self.team.names(severity):
+            raise ExporterError(
+                f"severity {severity} pages, but no route names it, so the alert went where all"
+                f" others go ({held.shown}). If your rules have words of their own for severities,"
+                f" {values}. Otherwise add a route: run {self.doctor}"
             )
-
-    def _question(self, held: HeldAlert) -> str:
-        """Return what only people can answer.
-
-        The severity is that of the alert in Alertmanager: rules with other settings than the
-        drill's may have a word that the drill does not know.
-        """
-        severity = held.labels.get("severity", "")
-        if pages(severity, self.settings):
-            return f"{severity} pages: does {held.shown} page, and did the notification arrive?"
-        if severity == self.alert.labels["severity"]:
-            return f"{severity} makes a ticket at {held.shown}: did the notification arrive?"
-        return f"{severity} went to {held.shown}: is that right, and did the notification arrive?"
+        if PAGES_NOBODY.issuperset(held.receivers):
+            raise ExporterError(
+                f"severity {severity} pages, but the alert went only to {held.shown}, which pages"
+                " nobody. Look for a route that takes it before that of the pager"
+            )
+        return "page"
 
     def _held(self, event_id: str, end: float) -> HeldAlert:
         """Return the alert once Alertmanager has it.
