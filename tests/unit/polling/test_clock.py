@@ -50,6 +50,8 @@ def test_the_boot(platform: str) -> None:
     [
         pytest.param([0, -0.9], 0.0, id="agrees"),
         pytest.param([-1.9, 0.9], 0.0, id="within the whole seconds of the Date header"),
+        pytest.param([1.25], 1.75, id="behind by little more than that"),
+        pytest.param([-2.25], -1.75, id="ahead by little more than that"),
         pytest.param([300, 299.1, 301.4], 300.5, id="behind: the first answer stays"),
         pytest.param([-300, -300.9], -299.5, id="ahead"),
         pytest.param([300, -0.4], 0.0, id="set right in between"),

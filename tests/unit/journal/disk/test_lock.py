@@ -11,9 +11,11 @@ import pytest
 from azure_scheduled_events_exporter.errors import JournalInUseError
 from azure_scheduled_events_exporter.journal.disk.location import file_path
 from azure_scheduled_events_exporter.journal.disk.lock import writer_lock
-from support.events.journal_recorder import Open
+from azure_scheduled_events_exporter.journal.journal import Journal
+from support.events.journal_recorder import DAY, LOG, Open
 from support.hosts.failing_disks import without_locks
 from support.hosts.small_disk import SmallDisk
+from support.programs import eventually
 
 
 def test_the_second_is_refused(folder: Path, start: Open) -> None:
@@ -24,6 +26,22 @@ def test_the_second_is_refused(folder: Path, start: Open) -> None:
         match=r"another exporter, or 'approve', writes .*journal\.sqlite: .*--journal\.path",
     ):
         start(folder)
+
+
+def test_who_learns_of_the_refusal(folder: Path) -> None:
+    """Who asks to be called when the file must not be used is called, also if that is known
+    already.
+    """
+    called: list[str] = []
+    with closing(writer_lock(folder / "journal.sqlite")):
+        journal = Journal(folder, 90 * DAY, LOG)
+        try:
+            journal.when_refused(lambda: called.append("asked early"))
+            eventually(lambda: called, "the call")
+            journal.when_refused(lambda: called.append("asked late"))
+        finally:
+            journal.close()
+    assert called == ["asked early", "asked late"]
 
 
 def test_another_after_the_first(folder: Path, start: Open) -> None:

@@ -55,6 +55,17 @@ def test_what_is_not_known() -> None:
     assert any(each.startswith("How long the VM was interrupted") for each in unknowns(others))
 
 
+def test_an_unknown_type() -> None:
+    """Of a type that Azure does not document, the report says that its notice and its effect are
+    not known.
+    """
+    watch = Watch()
+    watch.sees(at(0), replace(SCHEDULED, event_type="Vaporize"))
+    assert "What the event does" in unknowns(watch)
+    written = markdown(report(Sources(watch.life)), "")
+    assert "**Documented:** not known: Azure documents no such type\n" in written
+
+
 def test_what_only_a_boot_proves() -> None:
     """An event that nobody watched has no time of a start, no approval, and no duration."""
     watch = Watch()
