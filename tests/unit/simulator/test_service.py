@@ -196,11 +196,12 @@ def test_instance_tells_who_the_vm_is() -> None:
         "platformFaultDomain",
         "vmSize",
         "priority",
+        "evictionPolicy",
         "location",
     )
     assert [[found[vm][key] for key in keys] for vm in found] == [
-        ["web_0", "web", "2", "3", "Standard_D4s_v5", "Spot", "westeurope"],
-        ["single", "", "", "0", "Standard_B2ms", "Regular", "westeurope"],
+        ["web_0", "web", "2", "3", "Standard_D4s_v5", "Spot", "Delete", "westeurope"],
+        ["single", "", "", "0", "Standard_B2ms", "Regular", "", "westeurope"],
     ]
     assert (
         found["single"]["vmId"] == "d89dcaf9-bd2e-45f9-8435-a778a750d9ba" != found["web_0"]["vmId"]
