@@ -129,8 +129,9 @@ def _when(life: Lifecycle, now: float, *, seen: bool) -> tuple[Child, Child]:
         return "nothing scheduled", "It may be withdrawn."
     if not_before is None:
         return "time unknown", "The event has no readable NotBefore. It may begin at any moment."
-    ahead = not_before - now  # from 1 s before NotBefore to 1 s after it, the event is due now
-    if ahead <= -1 and not seen:
+    ahead = not_before - now
+    has_passed = ahead <= -1  # from 1 s before NotBefore to 1 s after it, the event is due now
+    if has_passed and not seen:
         passed = joined("NotBefore passed ", since(not_before, now))
         return joined(passed, "; whether it began is unknown"), joined(
             "NotBefore ", moment(not_before), "."
@@ -140,11 +141,11 @@ def _when(life: Lifecycle, now: float, *, seen: bool) -> tuple[Child, Child]:
         left(ahead),
         datetime=iso_time(not_before),
         data_until=not_before,
-        data_overdue=ahead <= -1,
+        data_overdue=has_passed,
         role="timer",
     )
     said = joined("NotBefore ", moment(not_before), ". ")
-    if ahead <= -1:
+    if has_passed:
         said = joined("NotBefore passed ", since(not_before, now), ", ", moment(not_before), ". ")
     elif life.approved_by:
         said = joined(said, "Approved: it may begin earlier than NotBefore, at any moment.")

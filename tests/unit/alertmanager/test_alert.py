@@ -83,6 +83,18 @@ def test_a_name_is_not_replaced() -> None:
     )
 
 
+def test_the_type_in_a_title() -> None:
+    """The title has the event's type, and of one that is very long the beginning."""
+    for event_type, shown in (
+        ("Vaporize", "Vaporize"),
+        ("Vaporize" * 9, "VaporizeVaporizeVapori…"),
+    ):
+        odd = replace(LIFE, event=replace(EVENT, event_type=event_type, resources=("vm_0",)))
+        alert = alert_of(odd, Kind.UNKNOWN_TYPE, VM, CATALOG, {})
+        assert alert is not None
+        assert alert.annotations["summary"].startswith(f"Unknown event type {shown}: vm_0 (")
+
+
 def event_ids(found: Wanted | None) -> tuple[list[str], list[str]] | None:
     """Return the event ids of the alerts that fire, and of those that have ended."""
     if found is None:

@@ -106,15 +106,19 @@ def test_another_vms_journal_on_a_full_disk(
     assert history(disk.folder) == ["OURS"]
 
 
-def test_a_path_that_cannot_be(tmp_path: Path, start: Open) -> None:
+def test_a_path_that_cannot_be(
+    tmp_path: Path, start: Open, caplog: pytest.LogCaptureFixture
+) -> None:
     """A file where a folder should be costs nothing but the disk; when it is gone, the folder
-    is made.
+    is made. The log has the reason in the system's words.
     """
     (tmp_path / "state").write_text("in the way")
     recorder = start(tmp_path / "state" / "deep" / "journal.sqlite")
     recorder.sees("A")
     assert not recorder.is_up()
     assert (tmp_path / "state").read_text() == "in the way"
+    (record,) = (each for each in caplog.records if each.message == WAITS)
+    assert record.facts["error"] == "Not a directory"  # type: ignore[attr-defined]
     (tmp_path / "state").unlink()
     recorder.regains_disk()
     assert history(tmp_path / "state" / "deep" / "journal.sqlite") == ["A"]
