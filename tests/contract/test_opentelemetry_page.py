@@ -19,6 +19,7 @@ from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, State, imp
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.metrics.collector import SPECS
 from azure_scheduled_events_exporter.tracing import otlp
+from support.deployment.charts import container, pod, rendered
 from support.documented import Block, blocks
 from support.paths import ROOT
 
@@ -81,6 +82,28 @@ def test_the_collector_has_what_its_pipelines_name() -> None:
     listens = http["endpoint"]
     sent_to = re.findall(r"_OTLP_ENDPOINT=https://collector\.example\.com:(\d+)", PAGE.read_text())
     assert [listens.rpartition(":")[2]] == sent_to
+
+
+def test_pods_have_the_token_and_the_certificate(tmp_path: Path) -> None:
+    """With the values for pods, Helm renders a container that has the token of a Secret, and the
+    certificate in a file that is mounted. The commands of the page create both objects.
+    """
+    values = block("extraVolumes")
+    (tmp_path / "values.yaml").write_text(values.text)
+    manifests = rendered(tmp_path / "values.yaml")
+    variables = {each["name"]: each for each in container(manifests)["env"]}
+    token = variables["OTEL_EXPORTER_OTLP_HEADERS"]["valueFrom"]["secretKeyRef"]
+    file = Path(variables["OTEL_EXPORTER_OTLP_CERTIFICATE"]["value"])
+    (mount,) = [
+        each
+        for each in container(manifests)["volumeMounts"]
+        if each["mountPath"] == str(file.parent)
+    ]
+    (volume,) = [each for each in pod(manifests)["volumes"] if each["name"] == mount["name"]]
+    made = block("create configmap").text
+    assert f"create configmap {volume['configMap']['name']} --from-file={file.name}=" in made
+    assert f"create secret generic {token['name']} --from-literal={token['key']}=" in made
+    assert "otlp.endpoint" in yaml.safe_load(values.text)["config"]
 
 
 def test_the_datadog_agent_asks_for_metrics_that_exist() -> None:

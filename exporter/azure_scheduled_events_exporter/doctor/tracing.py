@@ -1,12 +1,19 @@
 """Checks of the OpenTelemetry collector: an empty export, sent with the exporter's own settings."""
 
+from collections.abc import Mapping
 from typing import Final
 
 from azure_scheduled_events_exporter.errors import UsageError, without_password
 from azure_scheduled_events_exporter.http_client.failures import CERTIFICATE_REFUSED
 from azure_scheduled_events_exporter.http_client.web_page import WEB_PAGE
 from azure_scheduled_events_exporter.tracing.delivery import otlp_sender
-from azure_scheduled_events_exporter.tracing.variables import is_wanted, obstacles, turned_off_by
+from azure_scheduled_events_exporter.tracing.export import NO_FILE, WANTS_TLS
+from azure_scheduled_events_exporter.tracing.variables import (
+    is_wanted,
+    missing_files,
+    obstacles,
+    turned_off_by,
+)
 
 from .finding import Finding, Findings, note, ok, warning, wrong
 from .subject import Subject
@@ -20,14 +27,22 @@ _NO_ANSWER: Final = (
     "Start the collector, correct --otlp.endpoint, and let the unit and the firewalls reach it"
     " (IPAddressAllow=)."
 )
+_NAME_THE_CA: Final = (
+    "Name a file with the collector's CA certificate in OTEL_EXPORTER_OTLP_CERTIFICATE, or write"
+    " the host name of its certificate in the address."
+)
+_PERHAPS_TLS: Final = (
+    "Write https:// in the address if the collector has TLS: many servers close a connection that"
+    " begins without it. Otherwise read the log of the collector."
+)
+_CLOSED: Final = ("Connection reset", "Remote end closed connection")
 _HINTS: Final = {
     "HTTP/2": _NOT_GRPC,
+    WANTS_TLS: "Write https:// in the address.",
     "answered 401": _NOT_ALLOWED,
     "answered 403": _NOT_ALLOWED,
-    CERTIFICATE_REFUSED: (
-        "Name a file with the collector's CA certificate in OTEL_EXPORTER_OTLP_CERTIFICATE, or"
-        " write the host name of its certificate in the address."
-    ),
+    CERTIFICATE_REFUSED: _NAME_THE_CA,
+    "[X509": _NAME_THE_CA,  # OpenSSL's words about a file without a certificate
     WEB_PAGE: (
         "Correct --otlp.endpoint, or let this VM pass the proxy or sign-in page that answers there."
     ),
@@ -58,8 +73,8 @@ def examine(subject: Subject) -> Findings:
     where = without_password(endpoint or named[0])  # one is set, or nobody would want spans
     why = sender.probe(_TIMEOUT).reason
     if why:
-        sentence = f"The collector at {where} does not accept spans: {why}."
-        yield wrong("otlp", sentence, _hint(where, why))
+        sentence = f"Spans cannot be sent to the collector at {where}: {why}."
+        yield wrong("otlp", sentence, _hint(where, why, environment))
     else:
         yield ok("otlp", f"The collector at {where} accepts an empty export.")
 
@@ -76,8 +91,13 @@ def _off(endpoint: str | None, variable: str) -> Finding:
     return note("otlp", f"The exporter sends no traces: {why}.")
 
 
-def _hint(where: str, why: str) -> str:
-    """Return what to do about a collector at ``where`` that did not accept a request."""
+def _hint(where: str, why: str, environment: Mapping[str, str]) -> str:
+    """Return what to do about a collector at ``where`` to which nothing can be sent."""
+    if NO_FILE in why:
+        variables = ", ".join(missing_files(environment))
+        return f"Correct the path in {variables}, or put the file there."
     if ":4317" in where:
         return _NOT_GRPC
+    if where.startswith("http://") and any(words in why for words in _CLOSED):
+        return _PERHAPS_TLS
     return next((hint for words, hint in _HINTS.items() if words in why), _NO_ANSWER)

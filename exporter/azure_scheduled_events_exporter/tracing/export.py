@@ -26,6 +26,13 @@ Any other, such as 401 or 404, is about settings that somebody will correct.
 """
 
 
+NO_FILE = "there is no file"
+"""Part of the reason if nothing was sent because a file of a certificate or key is missing."""
+
+WANTS_TLS = "the server takes TLS only"
+"""Part of the reason if the server says so to a request without TLS."""
+
+
 class Export(Enum):
     """What became of a batch."""
 

@@ -43,7 +43,7 @@ from azure_scheduled_events_exporter.http_client.failures import (
 from azure_scheduled_events_exporter.http_client.sessions import Session
 from azure_scheduled_events_exporter.http_client.web_page import WEB_PAGE, is_web_page
 
-from .export import LONGEST_RETRY_AFTER, REFUSALS, Export, ExportResult
+from .export import LONGEST_RETRY_AFTER, NO_FILE, REFUSALS, WANTS_TLS, Export, ExportResult
 from .variables import timeout_obstacle
 
 _SERVICE = "azure-scheduled-events-exporter"
@@ -54,6 +54,14 @@ _HTTP_2 = "\x00\x00"
 
 Python's error about a line that is not HTTP/1.1 quotes that line, so its text begins with them.
 """
+
+_WANT_TLS = (b"HTTP request to an HTTPS server", b"HTTP request was sent to HTTPS port")
+"""What Go's servers, such as OpenTelemetry's collector, and nginx answer to HTTP without TLS.
+
+Their status is 400, which would otherwise refuse the spans for good.
+"""
+_MISSING = "invalid path: "
+"""What requests writes before the path of a certificate or key that does not exist."""
 
 LONGEST_EXPORT_SECONDS = 60.0
 """Time limit of one export, whatever is configured: no other span is sent in that time."""
@@ -225,6 +233,8 @@ def _no_answer(error: Exception) -> str:
             " HTTP, usually 4318"
         )
     why = failure_reason(error)
+    if _MISSING in why:
+        return f"{NO_FILE} {why.partition(_MISSING)[2]}"
     return why if why == NO_ANSWER_IN_TIME else f"no answer: {why}"
 
 
@@ -243,6 +253,8 @@ def _judge(response: requests.Response) -> ExportResult:
         rejected, why = _rejection(body)
         why = why or ("rejected without a reason" if rejected else "")
         return ExportResult(Export.ACCEPTED, rejected, reason=f"{address}: {why}" if why else "")
+    if status == HTTPStatus.BAD_REQUEST and _wants_tls(response):
+        return ExportResult(Export.LATER, reason=f"{reason}: {WANTS_TLS}")
     if status in REFUSALS:
         return ExportResult(Export.DIVISIBLE, reason=reason)
     return ExportResult(
@@ -250,6 +262,12 @@ def _judge(response: requests.Response) -> ExportResult:
         reason=reason,
         retry_after=_retry_after(response.headers.get("Retry-After", "")),
     )
+
+
+def _wants_tls(response: requests.Response) -> bool:
+    """Return whether an answer says that its request should have come over TLS."""
+    body = response.raw.read(_LARGEST_ANSWER, decode_content=True)
+    return any(words in body for words in _WANT_TLS)
 
 
 def _rejection(body: bytes) -> tuple[int, str]:

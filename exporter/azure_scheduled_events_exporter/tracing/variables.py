@@ -231,7 +231,17 @@ def _paths(environment: Mapping[str, str]) -> Iterator[str]:
 
 def _missing(environment: Mapping[str, str]) -> Iterator[str]:
     """Yield warnings about files that do not exist."""
-    for name in ("CERTIFICATE", "CLIENT_CERTIFICATE", "CLIENT_KEY"):
-        found = _variable(name, environment)
-        if found.text and not os.path.exists(found.text):  # noqa: PTH110 - any text
-            yield f"environment variable {found.name}: there is no file {found.text}"
+    for name, path in missing_files(environment).items():
+        yield f"environment variable {name}: there is no file {path}"
+
+
+def missing_files(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the files that do not exist, by the variables that name them."""
+    effective = (
+        _variable(name, environment) for name in ("CERTIFICATE", "CLIENT_CERTIFICATE", "CLIENT_KEY")
+    )
+    return {
+        found.name: found.text
+        for found in effective
+        if found.text and not os.path.exists(found.text)  # noqa: PTH110 - any text
+    }

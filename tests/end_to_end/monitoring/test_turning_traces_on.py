@@ -52,7 +52,7 @@ def imds() -> Iterator[Simulator]:
 
 def settings(collector: Collector, authority: Authority) -> dict[str, str]:
     """Return the variables of the page, with the address, the file and the token of the test."""
-    (block,) = [each for each in blocks(PAGE) if "OTEL_EXPORTER_OTLP_CERTIFICATE" in each.text]
+    (block,) = [each for each in blocks(PAGE) if "EVENTS_OTLP_ENDPOINT=" in each.text]
     variables = dict(line.split("=", 1) for line in shlex.split(block.text))
     placeholders = {
         "https://collector.example.com:4318": collector.url,
@@ -153,3 +153,34 @@ def test_the_demo_sends_a_trace_of_a_simulated_event(
     free = ["--web.listen-address", "127.0.0.1:0"]
     with Program([*demo, *free], tmp_path / "demo.log", **variables):
         eventually(lambda: "scheduled_event" in collector.names(), "the whole trace")
+
+
+def test_a_certificate_that_comes_late(
+    collector: Collector,
+    authority: Authority,
+    imds: Simulator,
+    start_exporter: Start,
+    tmp_path: Path,
+) -> None:
+    """Without the file of the CA certificate, ``doctor`` names it, and the exporter runs, warns and
+    keeps the spans. It sends them once the file is there.
+    """
+    missing = tmp_path / "collector-ca.pem"
+    variables = {
+        **settings(collector, authority),
+        "OTEL_EXPORTER_OTLP_CERTIFICATE": str(missing),
+    }
+    file = tmp_path / "environment"
+    file.write_text("".join(f'{name}="{value}"\n' for name, value in variables.items()))
+    said = " ".join(doctor(imds, file).split())  # doctor wraps its lines
+    assert f"there is no file {missing}" in said
+    assert "Correct the path in OTEL_EXPORTER_OTLP_CERTIFICATE" in said, "the remedy"
+    assert "| `there is no file` |" in PAGE.read_text()
+    exporter = start_exporter(imds.url, "--poll.interval", "300ms", **variables)
+    exporter.shows("a poll", lambda scrape: scrape.value("up"))
+    imds.play("live-migration", 150)
+    exporter.shows("spans that wait", lambda scrape: scrape.value("spans_queued"))
+    assert f"there is no file {missing}" in exporter.log
+    missing.write_bytes(authority.own.certificate.read_bytes())
+    eventually(lambda: "scheduled_event" in collector.names(), "the whole trace")
+    exporter.shows("nothing waits", lambda scrape: scrape.value("spans_queued") == 0)

@@ -22,6 +22,7 @@ from support.doctor.doctor_chain import Canned, Reply
 from support.monitoring.collector import Collector
 from support.monitoring.collector import Reply as Failure
 from support.programs import NOBODY
+from support.servers.certificates import Authority
 from support.servers.imds_peer import CASES
 
 _HTML = b"<!DOCTYPE html><html><head><title>404 Not Found</title></head></html>"
@@ -32,6 +33,12 @@ _EVENT = (
     b'{"DocumentIncarnation": 1, "Events": [{"EventId": "A", "EventType": "Reboot", "Resources":'
     b' ["vm_0"], "EventStatus": "Scheduled", "NotBefore": "Mon, 11 Apr 2033 22:26:58 GMT"}]}'
 )
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    """A CA of the company."""
+    return Authority(tmp_path)
 
 
 def subject(**settings: str) -> Subject:
@@ -188,6 +195,7 @@ def test_an_event_that_cannot_be_read() -> None:
 
 
 _PAGE = Failure(headers={"Content-Type": "text/html"}, body=_HTML)
+_GO_WITH_TLS = Failure(400, body=b"Client sent an HTTP request to an HTTPS server.\n")
 
 
 @pytest.mark.parametrize(
@@ -198,6 +206,7 @@ _PAGE = Failure(headers={"Content-Type": "text/html"}, body=_HTML)
         (Failure(404), "Give the base address, such as http://HOST:4318"),
         (Failure(500), "The cause is unknown here. Read the log of the collector."),
         (_PAGE, "let this VM pass the proxy or sign-in page"),
+        (_GO_WITH_TLS, "Write https:// in the address."),
     ],
 )
 def test_a_collector_that_fails(answer: Failure, hint: str) -> None:
@@ -215,6 +224,15 @@ def test_a_collector_that_does_not_answer() -> None:
     (found,) = tracing.examine(subject(**{"otlp.endpoint": address}))
     assert found.mark == "wrong"
     assert "Start the collector" in found.hint
+
+
+def test_a_collector_with_tls_that_is_asked_without(authority: Authority) -> None:
+    """If a server ends the connection of an address with ``http://``, it perhaps wants TLS."""
+    with Collector(pair=authority.server()) as collector:
+        address = collector.url.replace("https://", "http://")
+        (found,) = tracing.examine(subject(**{"otlp.endpoint": address}))
+    assert found.mark == "wrong"
+    assert "Write https:// in the address" in found.hint
 
 
 def test_temporary_disk(tmp_path: Path) -> None:

@@ -99,6 +99,22 @@ class TestAnswers:
         assert len(collector.spans()) == 2
 
     @pytest.mark.parametrize(
+        "body",
+        [
+            b"Client sent an HTTP request to an HTTPS server.\n",
+            b"<center>The plain HTTP request was sent to HTTPS port</center>",
+        ],
+        ids=["Go", "nginx"],
+    )
+    def test_a_port_with_tls(self, body: bytes, collector: Collector) -> None:
+        """A 400 that asks for TLS is about the address: the spans are kept and sent again."""
+        collector.answer(Reply(400, body=body), ACCEPT)
+        with delivering(OtlpSender(collector.url)) as (journal, delivery):
+            add(journal, delivery, ROOT)
+            eventually(lambda: delivery.exported == 1, "exported")
+        assert delivery.failed == 0
+
+    @pytest.mark.parametrize(
         "headers", [{"Content-Type": "Text/HTML; charset=utf-8"}, {"Content-Type": ""}]
     )
     def test_a_web_page(
