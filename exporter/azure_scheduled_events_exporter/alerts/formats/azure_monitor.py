@@ -18,6 +18,7 @@ from azure_scheduled_events_exporter.alerts.series import (
 )
 from azure_scheduled_events_exporter.alerts.settings import Settings
 from azure_scheduled_events_exporter.alerts.severities import notifies, pages
+from azure_scheduled_events_exporter.alerts.vms import MAINTENANCE
 from azure_scheduled_events_exporter.times import parse_duration
 
 from .prometheus import annotations
@@ -51,7 +52,7 @@ def azure_monitor_rules(settings: Settings) -> str:
                 "Region of the workspace.", defaultValue="[resourceGroup().location]"
             ),
         },
-        "resources": [_group(group, settings) for group in groups(_each_minute(settings))],
+        "resources": [_group(group, settings) for group in groups(_as_azure_evaluates(settings))],
     }
     return json.dumps(template, indent=2) + "\n"
 
@@ -71,13 +72,15 @@ def ama_metrics_config(settings: Settings) -> str:
     )
 
 
-def _each_minute(settings: Settings) -> Settings:
-    """Return the settings with Azure's interval of evaluation.
+def _as_azure_evaluates(settings: Settings) -> Settings:
+    """Return the settings with Azure's interval of evaluation, and without Maintenance.
 
     A rule that reads what it recorded before looks back by a number of evaluations, so the interval
-    decides how far.
+    decides how far. Maintenance only inhibits other alerts, which Azure cannot do.
     """
-    return Settings({**settings.values, "evaluation.interval": _EVALUATION})
+    disabled = (*settings.items("alerts.disabled"), MAINTENANCE)
+    changed = {"evaluation.interval": _EVALUATION, "alerts.disabled": "\n".join(disabled)}
+    return Settings({**settings.values, **changed})
 
 
 def _parameter(description: str, **more: str) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from azure_scheduled_events_exporter import DOCUMENTATION
 from azure_scheduled_events_exporter.alerts.settings import Settings
 from azure_scheduled_events_exporter.times import format_duration, parse_duration
 
@@ -46,6 +47,12 @@ class Discovery:
     job_in_cluster: Mapping[str, Any] = field(default_factory=dict)
 
 
+TAGGED_VMS = (
+    "Finds every VM of a subscription that carries the tag azure_scheduled_events=true.",
+    "Azure allows 12,000 reads an hour. This reads once for each VM and refresh:",
+    f"{DOCUMENTATION}fleet.md#discovery",
+)
+"""Comments about what Azure's discovery finds, without those about its identity."""
 _AZURE = Discovery(
     {
         "azure_sd_configs": [
@@ -84,15 +91,14 @@ _AZURE = Discovery(
         ],
     },
     (
-        "Finds every VM of a subscription that carries the tag azure_scheduled_events=true.",
-        "Azure allows 12,000 reads an hour. This reads once for each VM and refresh:",
-        "docs/fleet.md, Discovery.",
-        "From 3.4, Prometheus may need client_id for a system-assigned identity too:",
-        "docs/fleet.md, Shards.",
+        *TAGGED_VMS,
+        "The identity needs the role Reader on the VMs. For a user-assigned one, add client_id",
+        "(clientID in a ScrapeConfig). Some versions also need that of a system-assigned one:",
+        f"{DOCUMENTATION}fleet.md#shards",
     ),
     (
         "On AKS, ManagedIdentity is an identity of the node pool. If there are several, name its",
-        "client id. For workload identity, write SDK. It needs the role Reader on the VMs.",
+        "client id. For workload identity, write SDK.",
     ),
 )
 _FILE = Discovery(
