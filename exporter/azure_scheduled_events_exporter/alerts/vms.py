@@ -7,6 +7,7 @@ from azure_scheduled_events_exporter.core.kinds import Kind
 
 from .rule import PREFIX, Alert, promql
 from .series import (
+    INSTANCE,
     RECORDED_SEEN,
     SCALE_SET_VMS,
     SET_KEY,
@@ -16,16 +17,13 @@ from .series import (
     VM_MISSING,
 )
 from .settings import Settings
-from .settings_table import EQUAL_SOURCE
+from .vm_labels import vm_labels
 from .vm_recordings import AFTER, BEFORE
 
 MAINTENANCE = f"{PREFIX}Maintenance"
+MADE = "maintenance_"
+"""Begins the labels that Maintenance makes first, and has beside those of the team."""
 NOT_BACK = f"{PREFIX}VmNotBack"
-_HOST = r"(\\[.+\\]|[^:]+)(:[0-9]+)?"
-"""The host of an instance: an IPv6 address with a port has brackets.
-
-One without them has no port.
-"""
 
 
 def vm_alerts(settings: Settings) -> tuple[Alert, ...]:
@@ -154,26 +152,31 @@ def _in_the_words_of_the_team(settings: Settings) -> str:
     rows = promql(f"""
         last_over_time({VM}[1h]) and on ({VM_KEY}) last_over_time({VM_AWAY}[5m])
     """)
-    forms: dict[str, str] = {}  # where the value of each label of the team comes from
-    for item in settings.items("maintenance.equal"):
-        label, _, form = item.partition("=")
-        forms[label] = form
-    by = ["vm_id", "vm_name", *settings.items("maintenance.within"), *forms]
+    by = ["vm_id", "vm_name", *settings.items("maintenance.within")]
     made: dict[str, str] = {}  # the labels that are made at first, by the label of the team
-    for label, form in forms.items():
-        source = EQUAL_SOURCE.match(form)
-        if source is None:  # the VM has this label as it is
+    for label in vm_labels(settings):
+        if not label.source:  # the VM has this label as it is
+            by.append(label.name)
             continue
-        name = source[0]
-        regex = "(.+)"
-        if name == "host":
-            name = "instance"
-            regex = _HOST
-        suffix = form[source.end() :]
-        made[label] = f"maintenance_{label}"
-        rows = f'label_replace({rows}, "{made[label]}", "${{1}}{suffix}", "{name}", "{regex}")'
+        first = f"{MADE}{label.name}"
+        made[label.name] = first
+        by.append(first)
+        value = f"${{1}}{label.suffix}"
+        rows = (
+            f'label_replace({rows}, "{first}", "{value}", "{label.series_label}",'
+            f' "{label.series_pattern}")'
+        )
     labels = dict.fromkeys(made.get(each, each) for each in by)
     expression = f"max by ({', '.join(labels)}) (\n  {rows}\n)"
-    for label, first in made.items():
-        expression = f'label_replace({expression}, "{label}", "$1", "{first}", "(.+)")'
+    for name, first in made.items():
+        expression = f'label_replace({expression}, "{name}", "$1", "{first}", "(.+)")'
     return expression
+
+
+def of_every_vm(query: str) -> str:
+    """Return the query of the rule of Maintenance without its condition that the VM is away.
+
+    So it has a row for each VM whose exporter is scraped, with the labels that the alert would
+    have. ``query`` may be in the form in which a Prometheus shows the rule that it has loaded.
+    """
+    return query.replace(VM_AWAY, INSTANCE).replace(VM, INSTANCE)

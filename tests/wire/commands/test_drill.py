@@ -226,27 +226,6 @@ def test_advice_repeats_the_files(tmp_path: Path) -> None:
             run("--alertmanager", team.url, "--timeout", "2s", "--alerts.values", str(values))
 
 
-def test_inhibition(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A drill says whether an alert of the team's own stays quiet while Azure works on its VM, and
-    takes both back.
-    """
-    targets = {"maintenance.targets": "node-exporter", "maintenance.equal": "instance=host:9100"}
-    with Alertmanager(tmp_path, resolve({**receivers("http://127.0.0.1:1"), **targets})) as team:
-        address = ("--alertmanager", team.url, "--timeout", "10s")
-        vm = "instance=10.0.0.4:9100"
-        assert run(*address, "--maintenance", f"alertname=InstanceDown,{vm}") == 0
-        assert "InstanceDown is inhibited while its VM is in maintenance" in capsys.readouterr().out
-        with pytest.raises(
-            ExporterError, match="ReplicaLag is not inhibited while its VM is in maintenance"
-        ):
-            run(*address, "--maintenance", f"alertname=ReplicaLag,{vm}")
-        with pytest.raises(
-            UsageError, match="--maintenance: the labels of an alert have an alertname"
-        ):
-            run(*address, "--maintenance", vm)
-        eventually(lambda: team.alerts() == [], "no alert of the drill is left")
-
-
 @pytest.mark.parametrize("flags", [(), ("--push",)], ids=["posted", "pushed"])
 def test_credentials(flags: tuple[str, ...], tmp_path: Path) -> None:
     """The drill, and the exporter that it starts, authenticate as the HTTP client configuration
@@ -283,6 +262,15 @@ def test_credentials(flags: tuple[str, ...], tmp_path: Path) -> None:
             ("--push", "--exporter.listen-address", ":0"),
             "--push and --exporter.listen-address cannot be used together",
         ),
+        (
+            ("--maintenance", "alertname=InstanceDown"),
+            "--maintenance: add --prometheus URL, to compare",
+        ),
+        (
+            ("--maintenance", "alertname=InstanceDown", "--push"),
+            "--push and --maintenance cannot be used together",
+        ),
+        (("--prometheus", "http://p:9090"), "--prometheus is only for --maintenance"),
     ],
 )
 def test_impossible_flags(flags: tuple[str, ...], said: str) -> None:
@@ -295,7 +283,7 @@ def test_impossible_flags(flags: tuple[str, ...], said: str) -> None:
         assert peer.requests == []
 
 
-@pytest.mark.parametrize("flags", [(), ("--maintenance", "alertname=InstanceDown")])
+@pytest.mark.parametrize("flags", [(), ("--push",)])
 def test_redirect(flags: tuple[str, ...]) -> None:
     """An address that redirects is named in one line with the place it leads to, and nothing is
     sent there.

@@ -11,18 +11,21 @@ from azure_scheduled_events_exporter.alertmanager.client import TIMEOUT_SECONDS,
 from azure_scheduled_events_exporter.alerts.settings import Settings
 from azure_scheduled_events_exporter.alerts.settings import load as load_alerts
 from azure_scheduled_events_exporter.alerts.settings import resolve as resolve_alerts
-from azure_scheduled_events_exporter.alerts.severities import INFO, word_of
 from azure_scheduled_events_exporter.commands.interruption import interruptible
 from azure_scheduled_events_exporter.config.flags import argument
 from azure_scheduled_events_exporter.config.resolution import parse_assignments, resolve
+from azure_scheduled_events_exporter.doctor.api import Api
 from azure_scheduled_events_exporter.errors import ExporterError, UsageError
+from azure_scheduled_events_exporter.http_client import http_config
 from azure_scheduled_events_exporter.http_client.address import checked
+from azure_scheduled_events_exporter.http_client.http_config import HttpConfig
 from azure_scheduled_events_exporter.http_server.listen_address import parse_listen_address
 from azure_scheduled_events_exporter.service import alert_push
 from azure_scheduled_events_exporter.times import parse_duration
 
-from .event import Drill
+from .event import Drill, say
 from .inhibition import check_inhibition
+from .maintenance_labels import of_loaded_rules, of_rendered_rules, queries
 from .story import alert_of_story, story_of
 from .team import Team
 
@@ -33,6 +36,8 @@ DESCRIPTION: Final = (
 
 _HTTP_CONFIG: Final = "alertmanager.http-config.file"
 _VALUES: Final = "alerts.values"
+_PROMETHEUS: Final = "prometheus"
+_PROMETHEUS_HTTP_CONFIG: Final = "prometheus.http-config.file"
 _SERVING: Final = "With --exporter.listen-address: time"
 
 
@@ -107,7 +112,21 @@ _FLAGS: Final = (
         "LABELS",
         None,
         "Test inhibition instead, of your own alert with these labels, such as"
-        " alertname=InstanceDown,instance=HOST.",
+        " alertname=InstanceDown,instance=HOST. Needs --prometheus or --alerts.values.",
+    ),
+    _Flag(
+        _PROMETHEUS,
+        str,
+        "URL",
+        None,
+        "With --maintenance: compare with the labels that the rules loaded there yield.",
+    ),
+    _Flag(
+        _PROMETHEUS_HTTP_CONFIG,
+        str,
+        "FILE",
+        None,
+        "Credentials and TLS for Prometheus, in the same format.",
     ),
 )
 
@@ -153,14 +172,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         with interruptible():
             if flags["maintenance"] is not None:
-                labels = parse_assignments("--maintenance", flags["maintenance"].split(","))
-                check_inhibition(
-                    drill.team,
-                    labels,
-                    drill.timeout,
-                    info=word_of(INFO, drill.settings),
-                    doctor=drill.doctor,
-                )
+                _inhibit(drill, flags)
             else:
                 _raise_alert(drill, flags)
     except AlertmanagerError as error:
@@ -176,8 +188,24 @@ def _check(flags: Mapping[str, Any]) -> None:
         checked(flags["alertmanager"], "the address of an Alertmanager", "http://HOST:9093")
     except ValueError as error:
         raise UsageError(f"--alertmanager: {error}") from None
-    if flags["push"] and flags["exporter.listen-address"] is not None:
-        raise UsageError("--push and --exporter.listen-address cannot be used together")
+    _check_together(flags)
+
+
+def _check_together(flags: Mapping[str, Any]) -> None:
+    """Raise UsageError for flags that exclude or need each other."""
+    ways = ["push", "exporter.listen-address", "maintenance"]
+    given = [f"--{way}" for way in ways if flags[way] not in {None, False}]
+    if len(given) > 1:
+        raise UsageError(f"{' and '.join(given)} cannot be used together")
+    if flags["maintenance"] is None:
+        for name in (_PROMETHEUS, _PROMETHEUS_HTTP_CONFIG):
+            if flags[name] is not None:
+                raise UsageError(f"--{name} is only for --maintenance")
+    elif flags[_PROMETHEUS] is None and flags[_VALUES] is None:
+        raise UsageError(
+            "--maintenance: add --prometheus URL, to compare with the labels that your rules yield,"
+            " or --alerts.values FILE, to compare with their form"
+        )
 
 
 def _exporter_settings(flags: Mapping[str, Any]) -> dict[str, str]:
@@ -220,6 +248,39 @@ def _doctor(team: Team, flags: Mapping[str, Any]) -> str:
 
 def _alert_settings(values: str | None) -> Settings:
     return resolve_alerts({}) if values is None else load_alerts(Path(values))
+
+
+def _inhibit(drill: Drill, flags: Mapping[str, Any]) -> None:
+    """Test whether Alertmanager inhibits the team's alert of ``--maintenance``.
+
+    Raises UsageError: its labels are not those of an alert.
+    """
+    own = parse_assignments("--maintenance", flags["maintenance"].split(","))
+    if "alertname" not in own:
+        raise UsageError(
+            "--maintenance: the labels of an alert have an alertname, such as"
+            " alertname=InstanceDown"
+        )
+    url = flags[_PROMETHEUS]
+    if url is not None:
+        api = Api(f"--{_PROMETHEUS}", url, _prometheus_http(flags))
+        labels = of_loaded_rules(api, own)
+    else:
+        labels = of_rendered_rules(drill.settings, own)
+    check_inhibition(drill.team, own, labels, drill.timeout, doctor=drill.doctor)
+    if url is None:
+        say(
+            "Not tested: whether your loaded rules yield these values for the VM. Add --prometheus"
+            " URL to test that, or ask Prometheus: they do if a query has a result."
+        )
+        for query in queries(drill.settings, own):
+            say(f"  {query}")
+
+
+def _prometheus_http(flags: Mapping[str, Any]) -> HttpConfig | None:
+    """Return credentials and trust for Prometheus; None if no file has any."""
+    file = flags[_PROMETHEUS_HTTP_CONFIG]
+    return None if file is None else http_config.load(Path(file))
 
 
 def _raise_alert(drill: Drill, flags: Mapping[str, Any]) -> None:

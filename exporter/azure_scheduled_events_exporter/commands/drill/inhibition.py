@@ -1,14 +1,14 @@
 """The drill of inhibition: is an alert of the team's own quiet while its VM is in maintenance?"""
 
 import time
-from collections.abc import Mapping
 
 from azure_scheduled_events_exporter.alerts.vms import MAINTENANCE
 from azure_scheduled_events_exporter.commands.waiting import until
-from azure_scheduled_events_exporter.errors import ExporterError, UsageError
+from azure_scheduled_events_exporter.errors import ExporterError
 from azure_scheduled_events_exporter.times import format_duration
 
 from .event import KEPT_SECONDS, MARK, say
+from .maintenance_labels import Labels, shown
 from .story import DRILL
 from .team import HeldAlert, Team
 
@@ -16,43 +16,39 @@ _MATCHER = 'drill="true"'
 
 
 def check_inhibition(
-    team: Team, labels: Mapping[str, str], timeout: float, *, info: str, doctor: str
+    team: Team, own: Labels, maintenance: Labels, timeout: float, *, doctor: str
 ) -> None:
     """Raise the alert that a VM is in maintenance, then the team's own one, and resolve both.
 
     Args:
         team: the team's Alertmanager.
-        labels: those of the team's alert.
+        own: the labels of the team's alert.
+        maintenance: those that the rules give to the alert that its VM is in maintenance. They are
+            not copied from ``own``, or nothing that these rules do would be tested.
         timeout: seconds until Alertmanager has an alert.
-        info: the severity of the alert that a VM is in maintenance.
         doctor: the command that looks for the cause of a failure.
 
     Raises:
-        UsageError: the labels are not those of an alert.
         ExporterError: the team's alert is not inhibited.
     """
-    if "alertname" not in labels:
-        raise UsageError(
-            "--maintenance: the labels of an alert have an alertname, such as"
-            " alertname=InstanceDown"
-        )
-    name = labels["alertname"]
-    own = {**labels, "drill": "true"}
-    marked = {**own, "alertname": MAINTENANCE, "severity": info, "component": "maintenance"}
+    name = own["alertname"]
+    drilled = {**own, "drill": "true"}
+    marked = {**maintenance, "alertname": MAINTENANCE, "drill": "true"}
     texts = {"summary": f"{DRILL}: {name}.", "description": MARK}
     try:
         # Alertmanager has to know the inhibiting alert first, or the team's own one notifies.
         team.put(marked, texts, ends_in=KEPT_SECONDS)
         _held(team, MAINTENANCE, timeout, doctor)
-        team.put(own, texts, ends_in=KEPT_SECONDS)
+        team.put(drilled, texts, ends_in=KEPT_SECONDS)
         found = _held(team, name, timeout, doctor)
     finally:
-        for each in (own, marked):
+        for each in (drilled, marked):
             team.put(each, texts, ends_in=0)
     if not found.is_inhibited:
         raise ExporterError(
-            f"{name} is not inhibited while its VM is in maintenance, so it notifies: "
-            "set maintenance.targets and maintenance.equal, and load the rendered inhibit_rules"
+            f"{name} ({shown(own)}) is not inhibited while {MAINTENANCE} ({shown(maintenance)})"
+            " fires, so it notifies: set maintenance.targets and maintenance.equal, and load the"
+            " rendered inhibit_rules"
         )
     say(f"{name} is inhibited while its VM is in maintenance. Both alerts are resolved.")
 

@@ -1,0 +1,134 @@
+"""The labels that the alert about a VM in maintenance has, for the VM of an alert of the team.
+
+They come from the rules that a Prometheus has loaded, or from the settings that rules are rendered
+with. The latter give only the form of the labels, and not the values of the VM.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+from azure_scheduled_events_exporter.alerts.groups import alerts
+from azure_scheduled_events_exporter.alerts.rule import Alert
+from azure_scheduled_events_exporter.alerts.settings import Settings
+from azure_scheduled_events_exporter.alerts.vm_labels import vm_labels
+from azure_scheduled_events_exporter.alerts.vms import MADE, MAINTENANCE, of_every_vm
+from azure_scheduled_events_exporter.doctor.api import Api, WrongAnswerError
+from azure_scheduled_events_exporter.errors import ExporterError, closest
+from azure_scheduled_events_exporter.http_client.sessions import NoAnswerError
+
+Labels = Mapping[str, str]
+_Value = TypeVar("_Value")
+
+
+def of_loaded_rules(api: Api, own: Labels) -> Labels:
+    """Return the labels of the alert as the rules of a Prometheus yield them.
+
+    They are those of the VM that has the most labels in common with the team's alert ``own``.
+
+    Raises:
+        ExporterError: no VM has one, the rule is not loaded, or Prometheus cannot be asked.
+    """
+    rule = _loaded_rule(api)
+    vms = _asked(api, _vms, "/api/v1/query", query=of_every_vm(rule["query"]))
+    found = max(vms, key=lambda vm: len(own.items() & vm.items()), default={})
+    if not own.items() & found.items():
+        raise ExporterError(_no_vm(own, vms))
+    return {**found, **rule.get("labels", {})}
+
+
+def of_rendered_rules(settings: Settings, own: Labels) -> Labels:
+    """Return the labels of the alert that have the same value as in ``own``, as far as they can.
+
+    Raises:
+        ExporterError: no label of ``own`` has a value that rules with ``settings`` can yield.
+    """
+    rule = _rendered_rule(settings)
+    names = _possible(settings, own)
+    if not names:
+        forms = " or ".join(label.form for label in vm_labels(settings))
+        raise ExporterError(
+            f"the rules name a VM by {forms} (maintenance.equal), but your alert has {shown(own)}"
+        )
+    names += settings.items("maintenance.within")
+    equal = {name: own[name] for name in names if name in own}
+    return {**equal, **rule.labels, "severity": rule.severity}
+
+
+def queries(settings: Settings, own: Labels) -> Iterator[str]:
+    """Yield queries for Prometheus, one for each label by which the VM of ``own`` may be found.
+
+    Each has a result if rules with ``settings`` yield a VM with the value of that label.
+    """
+    every = " ".join(of_every_vm(_rendered_rule(settings).expression).split())
+    for name in _possible(settings, own):
+        value = own[name].replace("\\", r"\\").replace('"', r"\"")
+        yield f'{every} and on ({name}) label_replace(vector(1), "{name}", "{value}", "", "")'
+
+
+def shown(labels: Labels) -> str:
+    """Return ``labels``, but for the alert's name, for people."""
+    pairs = [f"{name}={value}" for name, value in labels.items() if name != "alertname"]
+    return ", ".join(pairs) or "no labels"
+
+
+def _possible(settings: Settings, own: Labels) -> tuple[str, ...]:
+    """Return the names of the labels of ``own`` that have a value which the rules can yield."""
+    return tuple(
+        label.name for label in vm_labels(settings) if label.may_have(own.get(label.name, ""))
+    )
+
+
+def _rendered_rule(settings: Settings) -> Alert:
+    for rule in alerts(settings):
+        if rule.name == MAINTENANCE:
+            return rule
+    raise ExporterError(f"alerts.disabled leaves out {MAINTENANCE}, so nothing is inhibited")
+
+
+def _loaded_rule(api: Api) -> Mapping[str, Any]:
+    for rule in _asked(api, _rules, "/api/v1/rules"):
+        if rule["name"] == MAINTENANCE:
+            return rule
+    raise ExporterError(
+        f"Prometheus at {api.shown} has not loaded the rule {MAINTENANCE}: add the rendered rules"
+        " to its rule_files"
+    )
+
+
+def _rules(answer: Any) -> Sequence[Mapping[str, Any]]:
+    return [rule for group in answer["data"]["groups"] for rule in group["rules"]]
+
+
+def _vms(answer: Any) -> Sequence[Labels]:
+    return [row["metric"] for row in answer["data"]["result"]]
+
+
+def _asked(api: Api, read: Callable[[Any], _Value], path: str, **params: str) -> _Value:
+    """Return what ``read`` finds in the answer of Prometheus."""
+    try:
+        return read(api.data(path, **params))
+    except (NoAnswerError, WrongAnswerError) as error:
+        raise ExporterError(f"Prometheus at {api.shown}: {error}") from None
+    except (LookupError, TypeError):
+        raise ExporterError(f"{api.shown}: answers, but not as a Prometheus does") from None
+
+
+def _no_vm(own: Labels, vms: Sequence[Labels]) -> str:
+    """Return why none of ``vms`` is that of ``own``, with the nearest values that there are."""
+    if not vms:
+        return "Prometheus has scraped no exporter that knows its VM in the last 5 minutes"
+    near = []
+    for name, value in own.items():
+        known = sorted({vm[name] for vm in vms if vm.get(name)})
+        if known:
+            near.append(f"{name}={closest(value, known) or known[0]}")
+    if not near:
+        names = sorted({name for vm in vms for name in vm if not name.startswith(MADE)})
+        return (
+            f"the loaded rules name a VM by {', '.join(names)}, but your alert has"
+            f" {shown(own)}: correct maintenance.equal, render and load the rules"
+        )
+    return (
+        f"the loaded rules yield no VM with {shown(own)}, but for example {', '.join(near)}:"
+        " correct maintenance.equal, render and load the rules; or the VM has no exporter"
+    )
