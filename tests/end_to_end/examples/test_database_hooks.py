@@ -8,11 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from azure_scheduled_events_exporter.simulator import (
-    Scenario,
-    Simulator,
-)
-from support.events.hook_stage import EXAMPLES, ONE, VMS, Stage, approved, unit_environment
+from support.events.hook_stage import EXAMPLES, Stage, unit_environment
 from support.paths import ROOT
 from support.programs import COMMAND, NOBODY, Program, environment
 from support.servers.http_peer import HttpServer, Request, Response
@@ -113,9 +109,12 @@ def test_cloudnative_pg(stage: Stage) -> None:
     assert stage.hook("cloudnative-pg-switchover", "recover") == (0, [], "")
 
 
-def shell_blocks(page: str) -> list[str]:
-    """Return the scripts of a page of the documentation, in their order."""
-    return re.findall(r"(?ms)^```sh\n(.*?)^```$", (ROOT / "docs" / page).read_text())
+def shell_blocks(page: str, section: str = "") -> list[str]:
+    """Return the scripts of a page of the documentation, or of one section, in their order."""
+    text = (ROOT / "docs" / page).read_text()
+    if section:
+        text = text.partition(f"\n## {section}\n")[2].partition("\n## ")[0]
+    return re.findall(r"(?ms)^```sh\n(.*?)^```$", text)
 
 
 # The redis-cli of a VM in this role, until Sentinel's failover moves the master elsewhere.
@@ -183,31 +182,42 @@ def test_units_of_databases_prepare_for_what_deletes_the_vm() -> None:
         assert "--types Freeze,Reboot,Redeploy,Preempt,Terminate " in unit
 
 
+SWITCHED = "patronictl -c /etc/patroni/config.yml switchover db --leader db-1 --force"
+
+
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("trial", "said", "is_approved"),
     [
+        ("Patroni", (SWITCHED, "outcome=ok", ": accepted"), True),
         (
-            "patroni-switchover",
-            "patronictl -c /etc/patroni/config.yml switchover db --leader db-1 --force",
+            "Patroni refuses",
+            (SWITCHED, "this VM is still the leader 5 s after the switchover", "outcome=failed"),
+            False,
         ),
-        ("redis-sentinel-failover", "sentinel failover mymaster: OK"),
+        ("An eviction", (SWITCHED, r"outcome=ok seconds_left=\d"), False),
+        ("A host fails", ("hook does not prepare for this event.*it had begun",), False),
+        ("Redis", ("sentinel failover mymaster: OK", "outcome=ok", ": accepted"), True),
     ],
 )
-def test_trial_of_the_page_on_databases(name: str, said: str, stage: Stage) -> None:
-    """The stand-ins of the page let each script hand its role over, and its event is approved."""
-    (stand_ins, *hooks) = shell_blocks("databases-trial.md")
+def test_trials_of_the_page_on_databases(
+    trial: str, said: Sequence[str], is_approved: bool, stage: Stage
+) -> None:
+    """The commands of each trial, with the stand-ins of the page, print what the page says."""
     env = {**environment(), "PATH": f"{Path(COMMAND).parent}:{os.environ['PATH']}"}
-    subprocess.run(["sh", "-e", "-c", stand_ins], cwd=stage.folder, env=env, check=True)
-    (hook,) = [part for part in hooks if f"-- assets/examples/{name}" in part]
-    with Simulator(Scenario("quiet", "", VMS, ()), requests_per_second=20) as simulator:
-        started = hook.replace("http://127.0.0.1:10170", simulator.url)
-        # Without exec, a kill would end only the shell.
-        started = started.replace("azure-sch", "exec azure-sch", 1)
-        here = f"cd {stage.folder} && {started}"
-        with Program(["sh", "-c", here], stage.folder / "hook.log", **env) as run:
-            run.wait_for_line("name is known")
-            simulator.play(ONE)
-            run.wait_for_line(re.escape(said))
-            run.wait_for_line("phase=prepare .* outcome=ok")
-            run.wait_for_line(": accepted")
-        assert approved(simulator) == ["Reboot"]
+
+    def started(commands: str, name: str) -> Program:
+        """Start commands in the folder of the trial; without exec, a kill would end the shell."""
+        here = re.sub(r"(\./try-hook|azure-scheduled-events-exporter) ", r"exec \1 ", commands)
+        return Program(["sh", "-c", f"cd {stage.folder} && {here}"], stage.folder / name, **env)
+
+    (stand_ins, *_) = shell_blocks("databases-trial.md")
+    (*before, simulator, hook) = shell_blocks("databases-trial.md", trial)
+    port = "--web.listen-address 127.0.0.1:0"
+    with started(simulator.replace("\n", f" {port}\n"), "simulator.log") as imds:
+        url = imds.wait_for_line(r"http://127\.0\.0\.1:\d+")[0]
+        for commands in (stand_ins.replace("http://127.0.0.1:10170", url), *before):
+            subprocess.run(["sh", "-e", "-c", commands], cwd=stage.folder, env=env, check=True)
+        with started(hook, "hook.log") as run:
+            for line in said:
+                run.wait_for_line(line)
+        assert (" approved " in imds.log) == is_approved
