@@ -203,26 +203,64 @@ def test_beside_a_team(form: Any, values: tuple[Path, ...], tmp_path: Path) -> N
         assert receivers_of(url, FREEZE) == ["tickets"]
 
 
+def test_the_documented_route_for_each_team(tmp_path: Path) -> None:
+    """With the page's route before ours, one event with VMs of two teams pages each team, and its
+    commands for amtool pass.
+    """
+    page = ROOT / "docs" / "existing-alertmanager.md"
+    (text,) = (block.text for block in blocks(page) if block.text.startswith("    - matchers"))
+    for_dba, _ours = yaml.safe_load(text)
+    with Receiver() as receiver:
+        file = fragment(export(tmp_path, receiver.url, **{"labels.keep": "team"}), TEAM)
+        config = yaml.safe_load(file.read_text())
+        webhook = {"url": f"{receiver.url}/dba", "send_resolved": True}
+        config["receivers"].append({"name": "dba-pager", "webhook_configs": [webhook]})
+        config["route"]["routes"].insert(0, for_dba)
+        merged = file.with_name("alertmanager.yml")
+        merged.write_text(yaml.safe_dump(config))
+        with loaded(merged) as alertmanager:
+            dba = {**REBOOT, "team": "dba"}
+            web = {**REBOOT, "team": "web"}
+            not_back = {
+                "alertname": f"{PREFIX}VmNotBack",
+                "severity": "critical",
+                "team": "dba",
+                "vm_name": "db-1",
+            }
+            post(alertmanager.url, dba, web, not_back, {**FREEZE, "team": "dba"})
+            receiver.wait_for([(f"{PREFIX}Reboot", "critical", "firing")])
+            eventually(lambda: len(receiver.notified("/dba")) == 2, "the team dba is paged twice")
+            assert receivers_of(alertmanager.url, {**FREEZE, "team": "dba"}) == ["tickets"]
+        pages = [each for each in receiver.webhooks() if each.path != "/tickets"]
+    told = {(each.path, each.body["commonLabels"]["team"]) for each in pages}
+    assert told == {("/dba", "dba"), ("/pager", "web")}
+    commands = [line for line in page.read_text().splitlines() if "event_id=E team=" in line]
+    assert len(commands) == 2
+    for command in commands:
+        _run(command.removeprefix("$ "), merged.parent)
+
+
+def _run(commands: str, folder: Path) -> None:
+    """Run commands of the page in ``folder``; each must succeed."""
+    tools = f"{ROOT / '.tools/usr/bin'}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "-e", "-c", commands],
+        cwd=folder,
+        env=environment(PATH=tools),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_the_documented_look_at_the_merged_configuration(tmp_path: Path) -> None:
     """The page's command prints what Helm makes of a team's values and ours, and checks it."""
     export(tmp_path / "rendered", f"http://{NOBODY}")
     (tmp_path / "yours.yaml").write_text(TEAM.read_text())
     page = ROOT / "docs" / "existing-alertmanager.md"
     (text,) = (block.text for block in blocks(page) if "helm template" in block.text)
-    done = subprocess.run(
-        [
-            "bash",
-            "-e",
-            "-c",
-            text.replace("prometheus-community/kube-prometheus-stack", str(CHART)),
-        ],
-        cwd=tmp_path,
-        env=environment(PATH=f"{ROOT / '.tools/usr/bin'}{os.pathsep}{os.environ['PATH']}"),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    _run(text.replace("prometheus-community/kube-prometheus-stack", str(CHART)), tmp_path)
     receivers = yaml.safe_load((tmp_path / "merged.yml").read_text())["receivers"]
     names = {each["name"] for each in receivers}
     assert {"team-pager", "team-slack", "azure-pager", "azure-tickets"} <= names
