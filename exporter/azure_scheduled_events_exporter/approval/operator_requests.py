@@ -7,10 +7,12 @@ results.
 from collections.abc import Mapping, Sequence
 
 from azure_scheduled_events_exporter.core.document import Scope, comparable_name
-from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, State
+from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycle, State
 from azure_scheduled_events_exporter.errors import ExporterError, ImdsError, printable
 from azure_scheduled_events_exporter.journal.content.inbox import ApprovalRequest
 from azure_scheduled_events_exporter.times import format_duration, iso_time
+
+from .by_hook import obstacle
 
 UNKNOWN_RESULT = "sent, but no result came: it may have been approved"
 """The result of a request of which nobody saw how it ended."""
@@ -121,6 +123,8 @@ def needs_no_request(life: Lifecycle | None, request: ApprovalRequest) -> str:
         if life.state is State.ADVISORY:
             return f"not approved: {NOTHING_SCHEDULED}"
         return f"{_APPROVED}{life.approved_by}"
+    if request.approver is Approver.HOOK and (reason := obstacle(life)):
+        return f"not approved: {reason}"
     return _difference(life, request)
 
 

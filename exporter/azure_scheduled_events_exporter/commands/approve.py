@@ -44,6 +44,7 @@ from azure_scheduled_events_exporter.imds.api_versions import event_versions
 from azure_scheduled_events_exporter.imds.client import ImdsClient
 from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
 from azure_scheduled_events_exporter.journal.access import writable
+from azure_scheduled_events_exporter.journal.content.codec import decode
 from azure_scheduled_events_exporter.journal.content.inbox import ApprovalRequest
 from azure_scheduled_events_exporter.journal.disk.folder_owner import as_folder_owner
 from azure_scheduled_events_exporter.journal.disk.location import file_path
@@ -108,14 +109,23 @@ def run(parsed: argparse.Namespace) -> int:
         ExporterError: nothing to approve, no access, or no answer.
     """
     config = config_of(parsed)
-    if bool(parsed.event_ids) == parsed.all_mine:
+    prepared = _prepared_by_hook() if parsed.by_hook else None
+    if not prepared and bool(parsed.event_ids) == parsed.all_mine:
         raise UsageError("approve: give EventIds, or --all-mine")
     path = shared_journal(config)
     with interruptible(), as_folder_owner(path):
         log = logs.set_up("error", config.log_format)
         _check_access(path)
         check_may_be_opened(path)  # without an exporter, this command would set it aside
-        return _approve(parsed, with_endpoint(config, log), log)
+        return _approve(parsed, with_endpoint(config, log), log, prepared)
+
+
+def _prepared_by_hook() -> Lifecycle:
+    """Return the event that a hook has prepared, as the hook saw it.
+
+    The request is for that: if another document shows it otherwise, it is not sent.
+    """
+    return decode(Lifecycle, sys.stdin.buffer.read().decode(errors="replace"))
 
 
 def _check_access(path: Path) -> None:
@@ -132,13 +142,17 @@ def _check_access(path: Path) -> None:
         )
 
 
-def _approve(parsed: argparse.Namespace, config: Config, log: logging.Logger) -> int:
+def _approve(
+    parsed: argparse.Namespace, config: Config, log: logging.Logger, prepared: Lifecycle | None
+) -> int:
     """Show the events, ask if that is wanted, and approve; return the exit status."""
     asker = _Asker(parsed.by_hook, Approver.HOOK)
     if not parsed.by_hook:
         asker = _Asker(_operator(), Approver.OPERATOR)
     limiter = RateLimiter()
     with _journal(config, log, limiter, says=True) as store:
+        if prepared:
+            return _requested(store, [prepared], asker, config)
         chosen = to_approve(store.current(), parsed.event_ids)
         if parsed.yes or not any(life.is_open_to_approval for life in chosen):
             say(_question(chosen))

@@ -520,7 +520,7 @@ METRICS: tuple[MetricSpec, ...] = (
     ),
     _counter(
         "hook_runs_total",
-        "Runs of the hook's command on this VM: ok, failed, timeout, or too_late.",
+        "Runs of the hook's command on this VM: ok, failed, timeout, too_late, or cancelled.",
         lambda snapshot: snapshot.hooks.runs,
         ("event_type", "phase", "outcome"),
     ),

@@ -32,8 +32,9 @@ class RunOutcome(StrEnum):
     OK = "ok"
     FAILED = "failed"  # with another exit status than 0, or it could not be started
     TIMEOUT = "timeout"  # it was stopped at its deadline
-    # It succeeded after NotBefore, or the event had begun before it could run.
+    # It succeeded after the event had begun or after NotBefore, or it could not run before.
     TOO_LATE = "too_late"
+    CANCELLED = "cancelled"  # it was stopped, because its event was cancelled
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,6 +63,7 @@ HOOK_OUTCOMES: Mapping[str, str] = {
     RunOutcome.FAILED: "failed",
     RunOutcome.TIMEOUT: "stopped at its deadline",
     RunOutcome.TOO_LATE: "too late",
+    RunOutcome.CANCELLED: "stopped, because the event was cancelled",
 }
 
 _NO_END: Final = "running, or interrupted"

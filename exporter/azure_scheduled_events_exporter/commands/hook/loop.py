@@ -4,34 +4,28 @@ Must not decide when a run begins, when it ends and what is approved.
 """
 
 import signal
-import subprocess
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from logging import Logger
+from subprocess import PIPE, Popen, TimeoutExpired
 from typing import Final
 
 from azure_scheduled_events_exporter import logs
+from azure_scheduled_events_exporter.approval.by_hook import obstacle
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle
 from azure_scheduled_events_exporter.errors import Outcome
+from azure_scheduled_events_exporter.journal.content.codec import encode
 from azure_scheduled_events_exporter.service.exporter import Exporter
 from azure_scheduled_events_exporter.snapshot.hooks import HookRun, Phase, RunOutcome
 from azure_scheduled_events_exporter.snapshot.snapshot import Snapshot
 
-from .plan import (
-    CurrentEvents,
-    Rules,
-    deadline,
-    has_other_vms,
-    may_approve,
-    outcome_of,
-    preparations,
-    recovery,
-    why_not,
-)
-from .process import TERMINATE, Process, end_leftovers
+from .plan import Rules, awaited, begins, lapsed, missed, prepared, why_not
+from .process import TERMINATE, Process, end_leftovers, write_in_background
 from .runs import Runs
+from .stops import Reason, Stop, kill_at, outcome_of, reason_to_stop
+from .view import View
 
 _APPROVE_SECONDS: Final = 10.0
 """How long after an approval has failed it is sent again."""
@@ -56,7 +50,7 @@ class Hook:
             runs: those of an earlier hook of the same name.
             rules: what the user wants.
             command: the command line to run, without the phase.
-            approve: the command line that approves the event whose EventId is added.
+            approve: the command line that approves the event that it reads from standard input.
             log: where runs are logged.
         """
         self._runs = runs
@@ -65,11 +59,12 @@ class Hook:
         self._approve_command = approve
         self._log = log
         self._processes: dict[str, Process] = {}  # by the id of the run
-        self._approvals: dict[str, subprocess.Popen[bytes]] = {}  # by EventId
+        self._approvals: dict[str, Popen[bytes]] = {}  # by EventId
         self._approve_at: dict[str, float] = {}  # monotonic time by EventId
         self._reasons = logs.Changes()  # why nothing is prepared, by EventId
-        # How many documents had come when a document last showed an event that was prepared for.
-        self._seen_at = 0
+        self._awaited: frozenset[str] = frozenset()  # EventIds; see `plan.awaited`
+        # How many documents had come when one last showed an event of a run, by EventId.
+        self._seen_at: dict[str, int] = {}
 
     def run(self, polled: Iterable[Exporter]) -> None:
         """Each time ``polled`` yields, do what is due, until a signal comes."""
@@ -77,14 +72,43 @@ class Hook:
         self._log_open_runs()
         for exporter in polled:
             snapshot = exporter.latest()
-            events = CurrentEvents(snapshot.current, exporter.clock().wall)
-            self._prepare(events)
-            self._explain(events)
-            self._recover(events, snapshot)
-            self._approve(events)
+            now = exporter.clock().wall
+            view = self._view(snapshot, now)
             for process in list(self._processes.values()):
                 with self._guarded(process.run):
-                    self._watch(process, events)
+                    self._watch(process, view)
+            self._record(self._view(snapshot, now))
+            view = self._view(snapshot, now)
+            self._explain(view)
+            self._approve(view)
+            for run in begins(view, self._rules):
+                self._begin(run)
+
+    def _view(self, snapshot: Snapshot, now: float) -> View:
+        """Return what the hook sees now."""
+        runs = self._runs.known
+        documents = snapshot.polls.outcomes[Outcome.OK]
+        events = {run.event_id for run in runs}
+        self._seen_at = {
+            event_id: documents if event_id in snapshot.current else self._seen_at.get(event_id, 0)
+            for event_id in events
+        }
+        return View(
+            current=snapshot.current,
+            now=now,
+            runs=runs,
+            active=frozenset(self._processes),
+            ended={life.event_id: life for life in (*snapshot.recent, *snapshot.ended)},
+            missing={event_id: documents - at for event_id, at in self._seen_at.items()},
+        )
+
+    def _record(self, view: View) -> None:
+        """Record the preparations that were missed, and the ends of those that were interrupted."""
+        for run in missed(self._awaited, view, self._rules):
+            self._runs.tell(run)
+        self._awaited = awaited(self._awaited, view, self._rules)
+        for run in lapsed(view):
+            self._runs.keep(run)
 
     def close(self) -> None:
         """End what runs. It is run again by the next hook, if there is time."""
@@ -99,15 +123,11 @@ class Hook:
         for approval in self._approvals.values():
             approval.terminate()
         for child in children:
-            with suppress(subprocess.TimeoutExpired):
+            with suppress(TimeoutExpired):
                 child.wait(max(0.0, ends - time.monotonic()))
             child.kill()
             child.wait()
         self._runs.close()
-
-    def _prepare(self, events: CurrentEvents) -> None:
-        for run in preparations(events, self._runs.known, self._processes, self._rules):
-            self._begin(run)
 
     def _log_open_runs(self) -> None:
         """Log what an earlier hook of this name has left: interrupted runs, a preparation."""
@@ -125,32 +145,17 @@ class Hook:
                 extra=logs.facts(event_id=last.event_id, prepared_by=last.command),
             )
 
-    def _explain(self, events: CurrentEvents) -> None:
+    def _explain(self, view: View) -> None:
         """Log once why nothing is prepared for an event of this VM."""
-        prepared = {run.event_id for run in self._runs.known}
-        for event_id in events.current.keys() - prepared:
-            reason = why_not(events.current[event_id], events, self._rules)
+        begun = {run.event_id for run in view.preparations}
+        for event_id in view.current.keys() - begun:
+            reason = why_not(view.current[event_id], view, self._rules)
             if self._reasons.is_new(event_id, reason) and reason:
                 self._log.info(
                     "hook does not prepare for this event",
                     extra=logs.facts(event_id=event_id, reason=reason),
                 )
-        self._reasons.keep(events.current)
-
-    def _recover(self, events: CurrentEvents, snapshot: Snapshot) -> None:
-        """Run the command with ``recover`` once no event that it prepared for is current.
-
-        Documents that came before an event went missing do not count.
-        """
-        documents = snapshot.polls.outcomes[Outcome.OK]
-        runs = self._runs.known
-        if any(run.event_id in events.current for run in runs):
-            self._seen_at = documents
-        if not self._processes:
-            missing = documents - self._seen_at
-            outcomes = {life.event_id: str(life.outcome or "") for life in snapshot.recent}
-            for run in recovery(runs, missing, events.now, self._rules.command, outcomes):
-                self._begin(run)
+        self._reasons.keep(view.current)
 
     @contextmanager
     def _guarded(self, run: HookRun) -> Iterator[None]:
@@ -166,50 +171,55 @@ class Hook:
             self._runs.keep(replace(run, outcome=str(RunOutcome.FAILED)))
 
     def _begin(self, run: HookRun) -> None:
+        if run.phase == Phase.RECOVER:
+            for approval in self._approvals.values():  # of events that are over
+                approval.terminate()
         with self._guarded(run):
             self._runs.keep(run)  # before the command runs: what has begun is known after a restart
-            if run.outcome is None:
-                self._processes[run.run] = Process(self._command, run)
+            self._processes[run.run] = Process(self._command, run)
 
-    def _watch(self, process: Process, events: CurrentEvents) -> None:
-        """Record the end of a run, or stop it when its time is up.
-
-        First it is asked to end; after the grace, or at NotBefore, it is killed.
-        """
-        run = process.run
-        life = events.current.get(run.event_id) if run.phase == Phase.PREPARE else None
-        not_before = None if life is None else life.not_before
-        left = None if not_before is None else round(not_before - events.now, 3)
+    def _watch(self, process: Process, view: View) -> None:
+        """Record the end of a run, or stop it when its time is up."""
         status = process.poll()
         if status is not None:
-            self._ended(process, status, left)
-        elif process.stopped_at is None:
-            if events.now >= deadline(run.started, not_before, self._rules):
-                process.stopped_at = events.now
-                process.send_signal(TERMINATE)
-        elif events.now >= process.stopped_at + self._rules.grace or (
-            left is not None and left <= 0
-        ):
-            process.kill()
+            self._ended(process, status, view)
+        elif process.stop is not None:
+            if view.now >= kill_at(process.run, process.stop, view, self._rules):
+                process.kill()
+        elif reason := reason_to_stop(process.run, view, self._rules):
+            process.stop = Stop(reason, view.now)
+            process.send_signal(TERMINATE)
+            if reason is Reason.NEW_EVENT:
+                self._log.warning(
+                    "hook interrupts recover, because an event comes: it runs again after the last"
+                    " event",
+                    extra=logs.facts(event_id=process.run.event_id),
+                )
 
-    def _ended(self, process: Process, status: int, left: float | None) -> None:
+    def _ended(self, process: Process, status: int, view: View) -> None:
         run = process.run
-        is_stopped = process.stopped_at is not None
         del self._processes[run.run]
-        if is_stopped:
+        if process.stop is not None:
             process.kill()  # children that have not ended with it
+        outcome = outcome_of(run, status, process.stop, view)
+        if outcome is None:
+            return  # without an outcome, it is known as interrupted
+        life = view.life(run.event_id)
+        left = None
+        if run.phase == Phase.PREPARE and life is not None:
+            left = view.left(life)
         ended = replace(
             run,
-            outcome=str(outcome_of(status, stopped=is_stopped, left=left)),
+            outcome=str(outcome),
             duration=round(time.monotonic() - process.began, 3),
-            seconds_left=left,
+            seconds_left=None if left is None else round(left, 3),
             output=process.last_lines(),
             exit_status=status if status >= 0 else None,
             signal=_name_of_signal(-status) if status < 0 else "",
         )
         self._runs.keep(ended)
 
-    def _approve(self, events: CurrentEvents) -> None:
+    def _approve(self, view: View) -> None:
         """Approve what is prepared, as far as the user allows, until it has started."""
         self._approvals = {
             event_id: approval
@@ -218,27 +228,27 @@ class Hook:
         }
         if not self._rules.approves:
             return
-        prepared = {
-            run.event_id
-            for run in self._runs.known
-            if run.phase == Phase.PREPARE and run.outcome == RunOutcome.OK
-        }
-        to_approve = (prepared & events.current.keys()) - self._approvals.keys()
-        for event_id in to_approve:
-            if time.monotonic() >= self._approve_at.get(event_id, 0.0):
-                self._approve_one(events.current[event_id])
+        for life in prepared(view):
+            is_due = time.monotonic() >= self._approve_at.get(life.event_id, 0.0)
+            if is_due and life.event_id not in self._approvals:
+                self._approve_one(life)
 
     def _approve_one(self, life: Lifecycle) -> None:
         """Start the command that approves an event, or log once why it is not approved."""
-        if may_approve(life):
-            command = [*self._approve_command, life.event_id]
-            self._approvals[life.event_id] = subprocess.Popen(command)  # noqa: S603 - this program
-        elif has_other_vms(life) and life.event_id not in self._approve_at:
-            self._log.info(
-                "hook does not approve: the event has other VMs",
-                extra=logs.facts(event_id=life.event_id),
-            )
+        is_first = life.event_id not in self._approve_at
         self._approve_at[life.event_id] = time.monotonic() + _APPROVE_SECONDS
+        if not life.is_open_to_approval:
+            return
+        if reason := obstacle(life):
+            if is_first:
+                self._log.info(
+                    "hook does not approve",
+                    extra=logs.facts(event_id=life.event_id, reason=reason),
+                )
+            return
+        approval = Popen(self._approve_command, stdin=PIPE)  # noqa: S603 - this program
+        self._approvals[life.event_id] = approval
+        write_in_background(approval.stdin, encode(life).encode())
 
 
 def _name_of_signal(number: int) -> str:

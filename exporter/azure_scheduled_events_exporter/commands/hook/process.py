@@ -12,13 +12,16 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, TYPE_CHECKING, Final
 
 from azure_scheduled_events_exporter.core.records import Record
 from azure_scheduled_events_exporter.errors import printable
 from azure_scheduled_events_exporter.snapshot.hooks import HookRun
 
 from .plan import record_of
+
+if TYPE_CHECKING:
+    from .stops import Stop
 
 TERMINATE: Final = getattr(signal, "CTRL_BREAK_EVENT", signal.SIGTERM)
 """Asks a command to end: SIGTERM, on Windows CTRL_BREAK_EVENT, which only Windows has."""
@@ -39,7 +42,7 @@ class Process(subprocess.Popen[bytes]):
     standard output of this process.
 
     Attributes:
-        stopped_at: when it was asked to end, by the clock of IMDS.
+        stop: why and when it was asked to end; None before.
         began: when it was started, by the monotonic clock.
 
     Raises:
@@ -48,7 +51,7 @@ class Process(subprocess.Popen[bytes]):
 
     def __init__(self, command: Sequence[str], run: HookRun) -> None:
         self.run = run
-        self.stopped_at: float | None = None
+        self.stop: Stop | None = None
         self.began = time.monotonic()
         self._tail = b""
         record = record_of(run)
@@ -66,9 +69,8 @@ class Process(subprocess.Popen[bytes]):
             start_new_session=True,
             creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
         )
-        assert self.stdin  # noqa: S101 - it is a pipe
         assert self.stdout  # noqa: S101 - it is a pipe
-        _start_thread(_write, self.stdin, run.record.encode())  # the command may not read it
+        write_in_background(self.stdin, run.record.encode())
         self._reader = _start_thread(self._read, self.stdout)
 
     def send_signal(self, sig: int) -> None:
@@ -112,6 +114,12 @@ def _start_thread(work: object, *arguments: object) -> threading.Thread:
     thread = threading.Thread(target=work, args=arguments, daemon=True)  # type: ignore[arg-type]
     thread.start()
     return thread
+
+
+def write_in_background(pipe: IO[bytes] | None, content: bytes) -> None:
+    """Write to the standard input of a command, which may not read it, and close it."""
+    assert pipe  # noqa: S101 - it was asked for
+    _start_thread(_write, pipe, content)
 
 
 def _write(pipe: IO[bytes], content: bytes) -> None:

@@ -15,7 +15,7 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import closing
 from logging import Logger
 from pathlib import Path
@@ -26,9 +26,8 @@ from azure_scheduled_events_exporter.errors import ExporterError
 from azure_scheduled_events_exporter.journal.access import writable
 from azure_scheduled_events_exporter.journal.disk.folder_owner import as_folder_owner
 from azure_scheduled_events_exporter.journal.disk.location import file_path
-from azure_scheduled_events_exporter.snapshot.hooks import HookRun, RunOutcome
+from azure_scheduled_events_exporter.snapshot.hooks import HookRun, Phase, RunOutcome
 
-from .plan import unrecovered
 from .stored import Stored, abandoned, parse, state_file, text_of
 
 _WRITE_SECONDS: Final = 1.0
@@ -41,7 +40,7 @@ _FAILURES = (ExporterError, sqlite3.Error, OSError)
 
 
 class Runs:
-    """The runs of the hook ``name`` since the last recovery, by their ids, the oldest first."""
+    """The runs of the hook ``name`` that no recovery has ended."""
 
     def __init__(self, journal: Path, name: str, log: Logger) -> None:
         self._journal = journal
@@ -65,16 +64,20 @@ class Runs:
 
     @property
     def known(self) -> tuple[HookRun, ...]:
-        """The runs since the last recovery."""
+        """The runs that no recovery has ended, in the order in which they began."""
         with self._changed:
             return tuple(self._known.values())
 
     def keep(self, run: HookRun) -> None:
         """Log a run, add or replace it, and wait briefly until it is on disk."""
+        with self._changed:
+            self._known = _with(self._known, run)
+        self.tell(run)
+
+    def tell(self, run: HookRun) -> None:
+        """Log a run, and hand it to the journal: one that did not begin is not to be recovered."""
         self._log_run(run)
         with self._changed:
-            self._known[run.run] = run
-            self._known = {each.run: each for each in unrecovered(self._known.values())}
             self._unsent[run.run] = run
             while len(self._unsent) > _MOST_WAITING:
                 del self._unsent[next(iter(self._unsent))]
@@ -157,8 +160,7 @@ class Runs:
             self._set_aside(content, stored.damage)
         with self._changed:
             # What has begun meanwhile is newer.
-            merged = {**stored.runs, **self._known}.values()
-            self._known = {run.run: run for run in unrecovered(merged)}
+            self._known = {**stored.runs, **self._known}
             self._unsent = {**stored.unsent, **self._unsent}
             self._is_loaded = True
             self._changed.notify_all()
@@ -223,6 +225,19 @@ class Runs:
         """Log a failure, once until its cause is another one."""
         if failures.is_new("", str(error)):
             self._log.warning(what, extra=logs.facts(path=self._journal, error=error))
+
+
+def _with(known: Mapping[str, HookRun], run: HookRun) -> dict[str, HookRun]:
+    """Return the known runs with ``run``, new or changed.
+
+    A recovery that has ended has put back what all of them had prepared: none runs beside it.
+    """
+    if run.phase == Phase.RECOVER and run.outcome:
+        return {}
+    others = dict(known)
+    if run.outcome is None:  # it begins, perhaps again, and is the newest
+        others.pop(run.run, None)
+    return {**others, run.run: run}
 
 
 def _replace(path: Path, content: bytes) -> None:

@@ -14,15 +14,13 @@ from azure_scheduled_events_exporter.journal.disk.location import file_path
 from azure_scheduled_events_exporter.journal.disk.lock import is_locked
 from azure_scheduled_events_exporter.snapshot.hooks import HookRun
 
-from .plan import unrecovered
-
 
 @dataclass(frozen=True, slots=True)
 class Stored:
     """The content of the file.
 
     Attributes:
-        runs: those since the last recovery, by their ids, the oldest first.
+        runs: those that no recovery has ended, by their ids, in the order in which they began.
         unsent: those that the journal does not have yet, by their ids.
         damage: why a part could not be read; ``""`` if all could.
     """
@@ -91,6 +89,6 @@ def abandoned(journal: Path, own: str) -> Iterator[tuple[Path, HookRun]]:
         is_state = path.name.startswith(begin) and path.suffix == ".json"
         if not is_state or path.name == file.name or is_locked(path):
             continue
-        runs = unrecovered(parse(path.read_text(encoding="utf-8", errors="replace")).runs.values())
+        runs = parse(path.read_text(encoding="utf-8", errors="replace")).runs
         if runs:
-            yield path, runs[-1]
+            yield path, list(runs.values())[-1]

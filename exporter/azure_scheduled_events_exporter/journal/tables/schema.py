@@ -29,8 +29,6 @@ TABLES: Final = {"transitions", "lives", "spans", "approval_requests", "hook_run
 # A damaged file can hold any value in any column. CHECK would not help: SQLite ignores it in a file
 # that is only read.
 _SCHEMA: Final = f"""
-    PRAGMA journal_mode = WAL;
-    BEGIN IMMEDIATE;
     CREATE TABLE transitions (
         seq INTEGER PRIMARY KEY,
         wall REAL NOT NULL,
@@ -66,7 +64,6 @@ _SCHEMA: Final = f"""
     );
     PRAGMA application_id = {_APPLICATION_ID};
     PRAGMA user_version = {_SCHEMA_VERSION};
-    COMMIT;
 """
 
 
@@ -82,10 +79,10 @@ def check_schema(connection: sqlite3.Connection, *, creates: bool) -> None:
         NotUsableError: the file is refused.
         sqlite3.Error: it cannot be read or written.
     """
-    if not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+    if not _has_tables(connection):
         if not creates:
             raise NothingWrittenError("nothing has been written to it yet")
-        connection.executescript(_SCHEMA)
+        _create_tables(connection)
     if connection.execute("PRAGMA application_id").fetchone()[0] != _APPLICATION_ID:
         raise NotUsableError(
             "it is another program's SQLite file, or of a version before the first release"
@@ -95,3 +92,18 @@ def check_schema(connection: sqlite3.Connection, *, creates: bool) -> None:
         raise NotUsableError(
             f"it is of another version (schema {version}, known here is {_SCHEMA_VERSION})"
         )
+
+
+def _has_tables(connection: sqlite3.Connection) -> bool:
+    return bool(connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
+
+
+def _create_tables(connection: sqlite3.Connection) -> None:
+    """Create the tables, unless another process is faster: it has the lock until it has done so."""
+    connection.execute("PRAGMA journal_mode = WAL")
+    with connection:
+        connection.execute("BEGIN IMMEDIATE")
+        if _has_tables(connection):
+            return
+        for statement in _SCHEMA.split(";"):
+            connection.execute(statement)

@@ -25,6 +25,7 @@ _OUTCOMES: Mapping[str, str] = {
     RunOutcome.FAILED: "failed",
     RunOutcome.TIMEOUT: "stopped at its deadline",
     RunOutcome.TOO_LATE: "too late",
+    RunOutcome.CANCELLED: "stopped, because the event was cancelled",
 }
 _ABOUT_REPEATS = "A hook repeats a failed preparation by itself. Each repetition has a row."
 
@@ -33,35 +34,25 @@ def outcome(run: HookRun, life: Lifecycle) -> str:
     """Return how a run ended, with its exit status or signal, and by how much it was too late."""
     if run.outcome is None:
         return "no end is recorded"
-    text = f"{_OUTCOMES.get(run.outcome, run.outcome)}{hook_status(run)}"
-    late = too_late(run, life)
-    if run.duration is None and late is not None:
+    if run.outcome != RunOutcome.TOO_LATE:
+        return f"{_OUTCOMES.get(run.outcome, run.outcome)}{hook_status(run)}"
+    if run.duration is None:
         return "not run: it was too late"
-    if late is None:
-        return text
-    if run.outcome == RunOutcome.TOO_LATE:  # the command has succeeded
-        text = "ok"
-    return f"{text}, but {paused(late)} too late"
+    if run.exit_status != 0:  # it was stopped
+        return f"{_OUTCOMES[run.outcome]}{hook_status(run)}"
+    return f"ok, but {paused(_lateness(run, life))} too late"
 
 
-def too_late(run: HookRun, life: Lifecycle) -> float | None:
+def _lateness(run: HookRun, life: Lifecycle) -> float:
     """Return by how many seconds a preparation ended after the start or after NotBefore.
 
-    None if it did not. An approved event starts before NotBefore. The start is when a document
-    showed it, so the preparation may have been later by more.
+    An approved event starts before NotBefore. The start is when a document showed it, so the
+    preparation may have been later by more.
     """
-    if run.phase != Phase.PREPARE or run.outcome is None:
-        return None
-    ended = run.started + (run.duration or 0.0)
-    late = []
+    late = [-(run.seconds_left or 0.0)]
     if life.started_at is not None and not life.proven_by_boot:
-        late.append(ended - life.started_at.wall)
-    if run.outcome == RunOutcome.TOO_LATE:
-        late.append(-(run.seconds_left or 0.0))  # less than 0 seconds were left
-    found = max(late, default=0.0)
-    if found > 0 or run.outcome == RunOutcome.TOO_LATE:
-        return max(found, 0.0)
-    return None
+        late.append(run.started + (run.duration or 0.0) - life.started_at.wall)
+    return max(0.0, *late)
 
 
 def is_repeated(run: HookRun, runs: Iterable[HookRun]) -> bool:
@@ -72,10 +63,6 @@ def is_repeated(run: HookRun, runs: Iterable[HookRun]) -> bool:
         other.started > run.started and (other.command, other.phase) == (run.command, run.phase)
         for other in runs
     )
-
-
-def _is_prepared(run: HookRun, life: Lifecycle) -> bool:
-    return run.outcome == RunOutcome.OK and too_late(run, life) is None
 
 
 def summary(sources: Sources) -> Line:
@@ -103,9 +90,9 @@ def _phases(runs: list[HookRun], sources: Sources) -> Iterable[str]:
             text += f" in run {len(prepared)}, the last one"
         if len(prepared) > 1 and all(run.outcome == RunOutcome.FAILED for run in prepared):
             text = f"all {len(prepared)} runs of prepare failed"
-        if last.outcome is not None and not _is_prepared(last, life):
+        if last.outcome not in {None, RunOutcome.OK, RunOutcome.CANCELLED}:
             text += ": this VM was not prepared"
-            if last.outcome in {RunOutcome.OK, RunOutcome.TOO_LATE}:
+            if last.outcome == RunOutcome.TOO_LATE:
                 text += " in time"
         yield text
     if recovered:
@@ -184,18 +171,18 @@ def _row(run: HookRun, life: Lifecycle) -> tuple[Line, ...]:
         (Quoted(run.command),),
         (clock_time(run.started),),
         (took,),
-        (_left(run, life),),
+        (_left(run),),
         (outcome(run, life),),
     )
 
 
-def _left(run: HookRun, life: Lifecycle) -> str:
+def _left(run: HookRun) -> str:
     """Return how much time was left to NotBefore when a run ended, in words."""
     seconds = run.seconds_left
     if seconds is None:
         return ""
     if seconds < 0:
         return f"none: {length(-seconds)} after it"
-    if too_late(run, life) is not None:
+    if run.outcome == RunOutcome.TOO_LATE:
         return "none: it had started"
     return paused(seconds)

@@ -18,7 +18,7 @@ from support.events.lives import SCHEDULED, START, STARTED, Watch, at
     [
         pytest.param("ok", 50.0, 800.0, "prepare ok;", id="in time"),
         pytest.param(
-            "ok", 126.0, 700.0, "prepare ok, but 26.0s too late: this VM was not", id="late"
+            "too_late", 126.0, 700.0, "prepare ok, but 26.0s too late: this VM was not", id="late"
         ),
         pytest.param("too_late", 950.0, -50.0, "prepare ok, but 14m 10s too late", id="very late"),
         pytest.param("too_late", None, -5.0, "prepare not run: it was too late", id="not run"),
@@ -29,6 +29,9 @@ from support.events.lives import SCHEDULED, START, STARTED, Watch, at
             "timeout", 9.0, 800.0, "stopped at its deadline: this VM was not", id="stopped"
         ),
         pytest.param(None, None, None, "prepare no end is recorded", id="interrupted"),
+        pytest.param(
+            "cancelled", 9.0, 800.0, "stopped, because the event was cancelled;", id="cancelled"
+        ),
     ],
 )
 def test_what_a_script_did(
@@ -39,12 +42,14 @@ def test_what_a_script_did(
     watch.sees(at(0), SCHEDULED)
     watch.sees(at(100), STARTED)
     watch.sees(at(101))
+    status = 0 if outcome == "too_late" and duration else None
     run = HookRun("1", "save", "A", "Reboot", "prepare", START, outcome, duration, left)
+    run = replace(run, exit_status=status)
     written = markdown(report(Sources(watch.life, runs=(run,))), "")
     summary, _, rest = written.partition("## The event")
     assert said in summary
     assert rest.count(hooks.outcome(run, watch.life)) >= 2
-    is_late = hooks.too_late(run, watch.life) is not None and (left or -1.0) > 0
+    is_late = outcome == "too_late" and (left or -1.0) > 0
     assert ("| none: it had started |" in rest) is is_late
 
 

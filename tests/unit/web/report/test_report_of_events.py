@@ -155,7 +155,8 @@ def test_hooks_and_approvals(machine: Callable[..., Machine], golden: Compare) -
     vm.policy = "documented"
     life = first_seen(vm)
     with closing(writable(vm.folder)) as store:
-        store.hook_runs.put(prepared(life, START + 31.2))
+        late = replace(prepared(life, START + 31.2), outcome="too_late", exit_status=0)
+        store.hook_runs.put(late)
     play(vm)
     golden("reports/approved-and-prepared.md", reports(vm)[0])
 

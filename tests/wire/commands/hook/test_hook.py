@@ -139,9 +139,60 @@ def test_an_event_of_two_vms(imds: Simulator, hook: Start, tmp_path: Path) -> No
     """An event that affects another VM too is prepared for, and not approved: the log says why."""
     started = hook("--approve", "own")
     imds.set_document([event(Resources=["vm_0", "vm_1"])])
-    started.wait_for_line("does not approve: the event has other VMs.*event_id=A")
+    started.wait_for_line("does not approve.*event_id=A.*the event has other VMs")
     assert lines(tmp_path) == ["prepare A"]
     assert not approvals(imds)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"Resources": ["vm_0", "vm_1"]}, "the event has other VMs"),
+        ({"EventType": "Terminate"}, "a hook approves no event that deletes the VM"),
+        ({"EventType": "Redeploy"}, "EventType was Reboot when you confirmed and is Redeploy"),
+    ],
+)
+def test_an_event_that_changes_after_its_preparation(
+    imds: Simulator, hook: Start, tmp_path: Path, change: dict[str, object], said: str
+) -> None:
+    """What a document shows just before the approval decides: the hook has prepared another event.
+
+    ``change`` comes when the script ends, before the command that approves has asked IMDS.
+    """
+    shown = event()
+    script = f'while [ ! -e "{tmp_path}/go" ]; do sleep 0.02; done'
+    # So rare a poll that the hook itself does not see the change before it approves.
+    started = hook("--approve", "own", "--poll.interval", "60s", script=script)
+    imds.set_document([shown])
+    eventually(lambda: lines(tmp_path) == ["prepare A"], "the preparation")
+    imds.set_document([{**shown, **change}])
+    (tmp_path / "go").touch()
+    started.wait_for_line(f"A: not approved: .*{said}")
+    assert not approvals(imds)
+
+
+def test_an_event_that_comes_while_it_recovers(
+    imds: Simulator, hook: Start, tmp_path: Path
+) -> None:
+    """A new event stops the recovery. Then the script prepares, the event is approved, and it
+    recovers once more after it.
+    """
+    log = tmp_path / "vm_0.log"
+    waits = f"""if [ "$1" = recover ] && [ ! -e "{tmp_path}/second" ]
+then trap 'echo "stopped A" >>"{log}"; exit' TERM; sleep 60 & wait; fi"""
+    started = hook("--approve", "own", script=waits)
+    imds.set_document([event("A")])
+    eventually(lambda: approvals(imds) == 1, "the approval of A")
+    imds.set_document([])
+    eventually(lambda: lines(tmp_path) == ["prepare A", "recover A"], "the recovery")
+    imds.set_document([event("B")])
+    eventually(lambda: approvals(imds) == 2, "the approval of B")
+    assert lines(tmp_path) == ["prepare A", "recover A", "stopped A", "prepare B"]
+    started.wait_for_line("hook interrupts recover, because an event comes.*event_id=A")
+    (tmp_path / "second").touch()
+    imds.set_document([])
+    started.wait_for_line("run ended.* phase=recover .*outcome=ok")
+    assert lines(tmp_path)[4:] == ["recover B"]
 
 
 def test_an_approval_counts_as_the_hook_s(imds: Simulator, exporter: Exporter, hook: Start) -> None:
