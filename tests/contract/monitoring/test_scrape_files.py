@@ -1,5 +1,6 @@
 """The examples of scraping: what Prometheus and its operator are given, as it is exported."""
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -9,7 +10,7 @@ import jsonschema
 import pytest
 import yaml
 
-from azure_scheduled_events_exporter.alerts import render, resolve
+from azure_scheduled_events_exporter.alerts import Settings, render, resolve
 from azure_scheduled_events_exporter.alerts.formats.scrape import DISCOVERIES, OF_VMS
 from support.deployment.operator_types import validator
 from support.paths import ROOT
@@ -54,13 +55,30 @@ def test_discovery_in_kubernetes() -> None:
     assert (pods["scrape_interval"], pods["scrape_timeout"]) == ("5s", "5s")
 
 
-@pytest.mark.parametrize("name", OF_VMS)
-def test_additional_scrape_config(name: str, tmp_path: Path) -> None:
-    """The list to append is what Prometheus takes as ``scrape_configs``."""
-    text = (GENERATED / "kubernetes" / f"additional-scrape-config-{name}.yaml").read_text()
+def test_additional_scrape_configs(tmp_path: Path) -> None:
+    """Prometheus takes all items to append in one list, though it refuses two jobs of a name, and
+    the rules know each by its name.
+    """
+    jobs = [
+        job for name in OF_VMS for job in load(f"kubernetes/additional-scrape-config-{name}.yaml")
+    ]
+    assert all(re.fullmatch(Settings().text("job"), job["job_name"]) for job in jobs)
     file = tmp_path / "prometheus.yml"
-    file.write_text(f"scrape_configs:\n{text}")
+    file.write_text(yaml.safe_dump({"scrape_configs": jobs}))
     check(file)
+
+
+def test_names_of_scrape_configs() -> None:
+    """ScrapeConfigs of several discoveries can be applied side by side, and set a job that the
+    rules know.
+    """
+    resources = [load(f"kubernetes/scrape-config-{name}.yaml") for name in OF_VMS]
+    names = [resource["metadata"]["name"] for resource in resources]
+    assert len(set(names)) == len(OF_VMS)
+    for name, resource in zip(names, resources, strict=True):
+        job, *_ = resource["spec"]["relabelings"]
+        assert job == {"targetLabel": "job", "replacement": name}
+        assert re.fullmatch(Settings().text("job"), name)
 
 
 @pytest.mark.parametrize("name", OF_VMS)
@@ -72,6 +90,14 @@ def test_operator_takes_it(name: str) -> None:
     with pytest.raises(jsonschema.ValidationError):
         operator.validate({**resource, "spec": {**resource["spec"], "unknown": 1}})
     assert len(resource["spec"][KEYS[name]]) == 1
+
+
+def test_operator_takes_a_resource_group() -> None:
+    """The operator knows the key by which a ScrapeConfig reads one resource group alone."""
+    resource = load("kubernetes/scrape-config-azure.yaml")
+    (azure,) = resource["spec"]["azureSDConfigs"]
+    azure["resourceGroup"] = "web"
+    validator("ScrapeConfig").validate(resource)
 
 
 @pytest.mark.parametrize("name", ["prometheus-rule", *(f"scrape-config-{each}" for each in OF_VMS)])

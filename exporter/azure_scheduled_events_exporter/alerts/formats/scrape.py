@@ -24,6 +24,10 @@ Source: https://prometheus.io/docs/prometheus/latest/configuration/configuration
 _SUBSCRIPTION = "00000000-0000-0000-0000-000000000000"  # to be replaced by the reader
 _PORT = 10169
 _TARGETS = [f"10.0.0.4:{_PORT}"]  # an example, to be replaced too
+_NAMES = (
+    "The rules find every job whose name contains azure-scheduled-events (setting job). Each job",
+    "needs a name of its own.",
+)
 _MOUNTED_TARGETS = "/etc/prometheus/configmaps/azure-scheduled-events-targets/targets.json"
 
 
@@ -92,8 +96,10 @@ _AZURE = Discovery(
     },
     (
         *TAGGED_VMS,
-        "The identity needs the role Reader on the VMs. For a user-assigned one, add client_id",
-        "(clientID in a ScrapeConfig). Some versions also need that of a system-assigned one:",
+        "The identity needs the role Reader on the subscription. To read one resource group alone,",
+        "add resource_group (resourceGroup in a ScrapeConfig): then, Reader on the group is enough.",
+        "For a user-assigned identity, add client_id (clientID in a ScrapeConfig). Some versions",
+        "also need that of a system-assigned one:",
         f"{DOCUMENTATION}fleet.md#shards",
     ),
     (
@@ -180,9 +186,14 @@ def additional_scrape_config(name: str, settings: Settings) -> str:
         "prometheus.prometheusSpec.additionalScrapeConfigs of the values of kube-prometheus-stack,",
         "or to the Secret that the Prometheus object names in additionalScrapeConfigs.",
         "Helm replaces lists: a values file with this list alone would remove jobs of yours.",
+        *_NAMES,
     )
     discovery = DISCOVERIES[name]
-    job = {**scrape_job(name, settings), **discovery.job_in_cluster}
+    job = {
+        **scrape_job(name, settings),
+        **discovery.job_in_cluster,
+        "job_name": _name_in_cluster(name),
+    }
     return to_yaml([job], *head, *discovery.notes, *discovery.notes_in_cluster)
 
 
@@ -190,24 +201,37 @@ def scrape_config_resource(name: str, settings: Settings) -> str:
     """Return the ScrapeConfig of the Prometheus operator."""
     discovery = DISCOVERIES[name]
     interval = _interval(settings)
+    of_discovery = discovery.resource or {}
+    job = {"targetLabel": "job", "replacement": _name_in_cluster(name)}
     resource = {
         "apiVersion": "monitoring.coreos.com/v1alpha1",
         "kind": "ScrapeConfig",
         "metadata": {
-            "name": _NAME,
+            "name": _name_in_cluster(name),
             "labels": {"app.kubernetes.io/name": _NAME, **settings.pairs("labels.metadata")},
         },
         "spec": {
             "scrapeInterval": interval.every,
             "scrapeTimeout": interval.timeout,
-            **(discovery.resource or {}),
+            **of_discovery,
+            # The operator's own key for this, jobName, needs version 0.75.
+            "relabelings": [job, *of_discovery.get("relabelings", ())],
         },
     }
     head = (
         "For VMs outside the cluster, with the Prometheus operator 0.70 or newer. Its",
         "scrapeConfigSelector must match the labels: labels.metadata. Your own jobs stay.",
+        *_NAMES,
     )
     return to_yaml(resource, *head, *discovery.notes, *discovery.notes_in_cluster)
+
+
+def _name_in_cluster(name: str) -> str:
+    """Return the name of the job of the discovery ``name``, beside jobs of other discoveries.
+
+    Prometheus refuses two jobs of the same name, and Kubernetes keeps one object of a name.
+    """
+    return f"{_NAME}-{name}"
 
 
 def scrape_job(name: str, settings: Settings) -> dict[str, Any]:
