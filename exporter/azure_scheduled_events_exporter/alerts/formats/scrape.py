@@ -97,7 +97,7 @@ _AZURE = Discovery(
     (
         *TAGGED_VMS,
         "The identity needs the role Reader on the subscription. To read one resource group alone,",
-        "add resource_group (resourceGroup in a ScrapeConfig): then, Reader on the group is enough.",
+        "add resource_group (resourceGroup in a ScrapeConfig). Reader on the group is then enough.",
         "For a user-assigned identity, add client_id (clientID in a ScrapeConfig). Some versions",
         "also need that of a system-assigned one:",
         f"{DOCUMENTATION}fleet.md#shards",
