@@ -222,10 +222,10 @@ def test_title(
 
 
 def test_text(tmp_path: Path) -> None:
-    """The text says what to do while an alert fires, its event, and since when."""
-    labels = {"event_id": "E"}
+    """The text says what to do while an alert fires, its cluster, its event, and since when."""
+    labels = {"cluster": "production", "event_id": "E"}
     firing = notification(tmp_path, "text", "firing", labels, "a is down.")
-    since = "Event: E\nAlert since: 2026-11-28 11:52:52 UTC"
+    since = "Cluster: production\nEvent: E\nAlert since: 2026-11-28 11:52:52 UTC"
     assert firing == f"a is down.\nDrain it.\n{since}"
     resolved = notification(tmp_path, "text", "resolved", labels, "a is down.")
     at = "Resolved at: 2026-11-28 12:00:00 UTC"

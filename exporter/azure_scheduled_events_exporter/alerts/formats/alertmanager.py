@@ -252,6 +252,7 @@ DRILL {{ end }}
 {{ .Annotations.description }}
 {{ end }}{{ with .Annotations.runbook_url }}Runbook: {{ . }}
 {{ end }}{{ with .Annotations.dashboard_url }}Dashboard: {{ . }}
+{{ end }}{{ with .Labels.cluster }}Cluster: {{ . }}
 {{ end }}{{ with .Labels.event_id }}Event: {{ . }}
 {{ end }}Alert since: {{ .StartsAt.UTC.Format "2006-01-02 15:04:05" }} UTC
 {{ if eq .Status "resolved" }}Resolved at: {{ .EndsAt.UTC.Format "2006-01-02 15:04:05" }} UTC
