@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from azure_scheduled_events_exporter import DOCUMENTATION
-from azure_scheduled_events_exporter.doctor.finding import PAGES
+from azure_scheduled_events_exporter.doctor.finding import AGENT_PAGE, PAGES, THROTTLED_PAGE
 from azure_scheduled_events_exporter.errors import UsageError
 from azure_scheduled_events_exporter.http_client import http_config
 from support.paths import ROOT
@@ -29,7 +29,7 @@ def test_every_check_is_documented() -> None:
 
 def test_every_page_exists() -> None:
     """Every page that a finding links to exists, and has the heading that is named."""
-    for page in PAGES.values():
+    for page in (*PAGES.values(), AGENT_PAGE, THROTTLED_PAGE):
         name, _, anchor = page.partition("#")
         text = (DOCS / name).read_text()
         headings = {

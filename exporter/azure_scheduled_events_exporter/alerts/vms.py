@@ -102,8 +102,8 @@ def _not_back(settings: Settings) -> Alert:
         ),
         advice=(
             "Look at the VM's state in Azure. If it is stopped, start it. If its services answer,"
-            " restart only the exporter. If it runs but nothing on it answers, redeploy it"
-            " (ephemeral disks are lost). If that fails, replace it."
+            " restart only the exporter. If it runs but nothing on it answers, restart it, and then"
+            " redeploy it (ephemeral disks are lost). If that fails, replace it."
         ),
         dashboard="vm?vm=vm_name",
         meaning=(

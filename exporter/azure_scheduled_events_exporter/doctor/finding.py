@@ -63,6 +63,9 @@ PAGES = {check: page for page, checks in _CHECKS.items() for check in checks}
 
 docs/doctor.md lists the checks.
 """
+AGENT_PAGE = "metadata-security-protocol.md#if-the-exporter-is-refused"
+THROTTLED_PAGE = "runbooks/AzureScheduledEventThrottled.md"
+"""Pages about causes that more than one check can find."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,19 +77,21 @@ class Finding:
         check: its name, one of :data:`PAGES`.
         sentence: the result, for people.
         hint: what to do about it; ``""`` if there is nothing to do.
+        page: the page about its cause, as a path below ``docs/``; ``""`` for that of the check.
     """
 
     mark: Mark
     check: str
     sentence: str
     hint: str = ""
+    page: str = ""
 
     @property
     def link(self) -> str:
         """The address of the page about it; ``""`` if there is nothing to do."""
-        return (
-            f"{DOCUMENTATION}{PAGES[self.check]}" if self.mark in {Mark.WARNING, Mark.WRONG} else ""
-        )
+        if self.mark not in {Mark.WARNING, Mark.WRONG}:
+            return ""
+        return f"{DOCUMENTATION}{self.page or PAGES[self.check]}"
 
 
 def counted(number: int, noun: str) -> str:

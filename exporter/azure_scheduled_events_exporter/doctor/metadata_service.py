@@ -19,7 +19,6 @@ from azure_scheduled_events_exporter.imds.guest_proxy_agent import (
     DENIES,
     EVENTS_PATH,
     INSTANCE_PATH,
-    PAGE,
     own_user,
 )
 from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
@@ -30,7 +29,17 @@ from azure_scheduled_events_exporter.service.endpoint import SHORT_SEARCH, with_
 from azure_scheduled_events_exporter.times import format_duration
 
 from . import guest_proxy_agent
-from .finding import Finding, Findings, counted, ok, skipped, warning, wrong
+from .finding import (
+    AGENT_PAGE,
+    THROTTLED_PAGE,
+    Finding,
+    Findings,
+    counted,
+    ok,
+    skipped,
+    warning,
+    wrong,
+)
 from .subject import Subject
 
 _CLOCK_NOTED = 3.0
@@ -38,6 +47,9 @@ _CLOCK_NOTED = 3.0
 
 _CLOCK_WRONG = 30.0
 """Above so many seconds, the alert ClockOff fires."""
+
+_AGAIN = "Run doctor again in two minutes. If it finds the same, the page says what to do."
+"""For what usually ends by itself: a service that is moving takes up to 70 s."""
 
 
 def examine(subject: Subject) -> Findings:
@@ -58,7 +70,7 @@ def examine(subject: Subject) -> Findings:
         why = _finding_of(error)
         sentence = f"The metadata service does not answer as it should: {why}."
         hint = _hint(error, config.imds_endpoint, INSTANCE_PATH)
-        yield wrong("imds-reachable", sentence, hint)
+        yield wrong("imds-reachable", sentence, hint, _page(error))
     yield from guest_proxy_agent.examine()
     if not client.reached:
         yield skipped(
@@ -73,7 +85,7 @@ def examine(subject: Subject) -> Findings:
     except ExporterError as error:
         sentence = f"Scheduled Events cannot be read: {_finding_of(error)}."
         hint = _hint(error, config.imds_endpoint, EVENTS_PATH)
-        yield wrong("scheduled-events", sentence, hint)
+        yield wrong("scheduled-events", sentence, hint, _page(error))
     if document is None and not subject.vm_name:
         yield skipped("vm-name", "Not checked: this VM's name. The metadata service has to answer.")
         return
@@ -105,8 +117,9 @@ def _hint(error: ExporterError, endpoint: str, path: str) -> str:
             " report it."
         )
     advice = f"{error.hint[:1].upper()}{error.hint[1:]}." if error.hint else ""
-    if error.is_temporary:
-        return f"{advice} Run doctor again."
+    is_slow = error.outcome is Outcome.TIMEOUT and error.may_have_arrived
+    if error.is_temporary or is_slow:
+        return f"{advice} {_AGAIN}".strip()
     if error.hint.startswith(DENIES):
         return _whom_to_allow(path)
     if advice and not advice.lower().startswith(UNKNOWN):
@@ -118,28 +131,35 @@ def _hint(error: ExporterError, endpoint: str, path: str) -> str:
     )
     if error.status:
         return f"{advice} {where}"
-    return _without_answer(error) or f"{where} Not on an Azure VM? Try 'demo' or 'simulate'."
+    if error.outcome is Outcome.INVALID_DOCUMENT:
+        return "Save the answer and report it."
+    return f"{where} Not on an Azure VM? Try 'demo' or 'simulate'."
+
+
+def _page(error: ExporterError) -> str:
+    """Return the page about a failure that has one of its own; ``""`` for that of the check."""
+    if not isinstance(error, ImdsError):
+        return ""
+    if error.outcome is Outcome.THROTTLED:
+        return THROTTLED_PAGE
+    return AGENT_PAGE if error.hint.startswith(DENIES) else ""
 
 
 def _whom_to_allow(path: str) -> str:
-    """Return what a rule has to allow: the exporter's user, who is seldom that of doctor."""
-    return (
-        f"{DENIES} to user {own_user()}, as whom doctor runs. Allow {path} for the user of the"
-        " exporter, whom its log names if it is refused too, and for root if somebody uses"
-        f" 'approve' or 'hook'. See {PAGE}."
-    )
+    """Return what to do about a rule: it has to name the exporter's user, seldom that of doctor.
 
-
-def _without_answer(error: ImdsError) -> str:
-    """Return what to do if the service was reached, and nothing usable came; ``""`` otherwise."""
-    if error.outcome is Outcome.INVALID_DOCUMENT:
-        return "Save the answer and report it."
-    if error.outcome is Outcome.TIMEOUT and error.may_have_arrived:
+    A rule for the instance data would take it from every user whom it does not name.
+    """
+    denied = f"{DENIES} to user {own_user()}, as whom doctor runs."
+    if path == INSTANCE_PATH:
         return (
-            "The first answer may take two minutes, since it enables Scheduled Events. Run doctor"
-            " again."
+            f"{denied} Add no rule for {path}, which would take it from other programs: set"
+            " --instance.name to this VM's name, and restart the exporter."
         )
-    return ""
+    return (
+        f"{denied} Allow {path} for the user of the exporter, whom its log names if it is refused"
+        " too, and for root if somebody uses 'approve' or 'hook'."
+    )
 
 
 def _clock(azure: float | None) -> Finding:

@@ -19,6 +19,12 @@ from azure_scheduled_events_exporter.errors import ExporterError
 _RECEIVERS = ("pager.", "chat.", "tickets.")
 _BODY = "## Impact\n"
 _END = "## How it ends\n"
+_SEVERITIES = {
+    "critical": "critical (pages)",
+    "warning": "warning (makes a ticket)",
+    "info": "info (notifies nobody)",
+}
+"""What a severity means as shipped; the page that the runbooks share says more."""
 _POINTER = re.compile(r" \(the runbook [^)]+\)")
 """What a notification says of its runbook, and a runbook does not say of itself."""
 _HEAD = f"""\
@@ -80,7 +86,7 @@ def runbooks(folder: Path) -> Iterator[tuple[Path, str]]:
             f"# {alert.name}",
             f"**What happened:** {alert.meaning}",
             f"**What to do:** {_POINTER.sub('', alert.advice)}",
-            f"**Severity:** {alert.severity}.",
+            f"**Severity:** {_SEVERITIES[alert.severity]}.",
             body,
             f"{_END}\n{alert.ends}",
         )
