@@ -124,6 +124,13 @@ def _hint(error: ExporterError, endpoint: str, path: str) -> str:
         return _whom_to_allow(path)
     if advice and not advice.lower().startswith(UNKNOWN):
         return advice
+    if error.outcome is Outcome.INVALID_DOCUMENT:
+        return "Save the answer and report it."
+    return _way_to_the_service(error, advice, endpoint)
+
+
+def _way_to_the_service(error: ImdsError, advice: str, endpoint: str) -> str:
+    """Return where to look for what stands between this VM and the service."""
     where = (
         f"Let this VM reach {endpoint}: look for a firewall (iptables-save, nft list ruleset), a"
         " proxy, azure-proxy-agent, and IPAddressAllow= of the unit. IMDS answers only the primary"
@@ -131,8 +138,6 @@ def _hint(error: ExporterError, endpoint: str, path: str) -> str:
     )
     if error.status:
         return f"{advice} {where}"
-    if error.outcome is Outcome.INVALID_DOCUMENT:
-        return "Save the answer and report it."
     return f"{where} Not on an Azure VM? Try 'demo' or 'simulate'."
 
 
