@@ -315,14 +315,18 @@ def _clock_off() -> Alert:
 
 def _hook_failed() -> Alert:
     # The first failure is the first sample of its series, which ``increase`` of Prometheus does not
-    # count.
+    # count. An evicted VM, whose script had one run, is gone before the rule is evaluated: so the
+    # sample may be up to 15 minutes old.
     failed = f'{METRIC}hook_runs_total{{outcome=~"failed|timeout|too_late"}}'
     return Alert(
         name=f"{PREFIX}HookFailed",
         expression=promql(f"""
             sum by (job, instance, event_type, phase, outcome) (
               (increase({failed}[15m]) > 0)
-              or (({failed} unless {failed} offset 15m) and on (job, instance) {UP} offset 15m)
+              or (
+                (last_over_time({failed}[15m]) unless {failed} offset 15m)
+                and on (job, instance) {UP} offset 15m
+              )
             )
         """),
         severity="warning",
@@ -332,8 +336,9 @@ def _hook_failed() -> Alert:
             " what went wrong."
         ),
         advice=(
-            "If the hook failed before the event, drain the VM by hand before the event begins. If"
-            " it failed after the event, put the VM back into service by hand."
+            "If the hook failed before the event, drain the VM by hand, or hand the role of its"
+            " database over, before the event begins. If it failed after the event, put the VM back"
+            " into service by hand."
         ),
         told="{by_hand}",
         dashboard=_BOARD,

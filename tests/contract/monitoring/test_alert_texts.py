@@ -283,7 +283,11 @@ TIMES = (  # alert, at which minute, a part of its text
         16,
         f"e (resource group rg) is perhaps not drained: its hook timed out before the Reboot at {UTC}.",  # noqa: E501
     ),
-    ("HookFailed", 16, "Drain the VM by hand before the event begins."),
+    (
+        "HookFailed",
+        16,
+        "Drain the VM by hand, or hand the role of its database over, before the event begins.",
+    ),
     (
         "HookFailed",
         16,

@@ -168,6 +168,15 @@ def test_settings_of_the_page_are_those_of_the_units() -> None:
     assert named == {each: unit_environment(each) for each in named}
 
 
+def test_drop_in_that_does_not_approve() -> None:
+    """The command of the page is that of the unit, without its approvals."""
+    page = (ROOT / "docs" / "databases-install.md").read_text()
+    unit = (EXAMPLES / "patroni-switchover.service").read_text()
+    ((ours,), (shipped,)) = (re.findall("(?m)^ExecStart=(/.*)$", text) for text in (page, unit))
+    assert ours == shipped.replace(" --approve own", "")
+    assert ours != shipped
+
+
 def test_units_of_databases_prepare_for_what_deletes_the_vm() -> None:
     """They hand the role over before each type of event that the page on databases lists."""
     page = (ROOT / "docs" / "databases.md").read_text()

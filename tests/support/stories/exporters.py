@@ -92,8 +92,8 @@ EXPORTERS = (
         {"ClockOff": "4m:0 6m:1"},
     ),
     Story(
-        "A hook that fails for the first time; one that failed before its VM was off for the night"
-        " is quiet.",
+        "A hook that fails for the first time, also if its VM is evicted 30 s later; one that"
+        " failed before its VM was off for the night is quiet.",
         (
             of(
                 "hook_runs_total",
@@ -119,9 +119,17 @@ EXPORTERS = (
                 "3x4 stale _x80 3x75",
                 'event_type="Reboot",phase="recover",outcome="failed"',
             ),
-            *(of("up", vm, "1x4 stale _x80 1x75" if vm == "d" else "1x160") for vm in "abcd"),
+            of(
+                "hook_runs_total",
+                "e",
+                "_x80 1x2 stale",
+                'event_type="Preempt",phase="prepare",outcome="timeout"',
+            ),
+            *(of("up", vm, "1x160") for vm in "abc"),
+            of("up", "d", "1x4 stale _x80 1x75"),
+            of("up", "e", "1x82 stale"),
         ),
-        {"HookFailed": "15m:0 21m:2 30m:2 38m:0"},
+        {"HookFailed": "15m:0 21m:3 30m:3 38m:0"},
     ),
 )
 

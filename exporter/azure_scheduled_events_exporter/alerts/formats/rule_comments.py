@@ -188,8 +188,9 @@ _NOTES: Mapping[str, str] = {
     ),
     "ClockOff": "Line 2: the clock of the VM is ahead by more than 30 s. Line 3: it is behind.",
     "HookFailed": (
-        "Line 3: the first failure is the first sample of its series, which increase() does"
-        " not count. It counts if the exporter was already scraped 15m ago."
+        "From line 3: the first failure is the first sample of its series, which increase() does"
+        " not count. It counts if the exporter was already scraped 15m ago, and also if the VM"
+        " has been evicted since."
     ),
 }
 """How an expression works, by the alert's name without its prefix."""

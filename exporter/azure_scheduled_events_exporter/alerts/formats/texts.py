@@ -61,7 +61,8 @@ _PAUSE_AHEAD: Final = (
     " command)."
 )
 _PREPARE: Final = (
-    "Drain the VM by hand before the event begins. If it has begun, check the VM when it is back."
+    "Drain the VM by hand, or hand the role of its database over, before the event begins. If it"
+    " has begun, check the VM when it is back."
 )
 _RECOVER: Final = "Put the VM back into service by hand."
 
