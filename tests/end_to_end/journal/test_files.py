@@ -123,6 +123,15 @@ class TestOneWriter:
         exporter.shows("the journal on disk", lambda scrape: scrape.value("journal_up") == 1)
         assert rows(state) == [("A", "detected")]
 
+    def test_the_second_learns_it_late(self, disk: Image, run: Callable[..., Exporter]) -> None:
+        """A second exporter runs while the disk does not answer, and ends when it is refused."""
+        journal = disk.place / "state" / "journal.sqlite"
+        run(path=journal)
+        with disk.frozen():
+            second = run(path=journal)
+        assert second.process.wait(PATIENCE) == 1
+        assert "writes the journal" in second.log
+
     def test_a_link_is_no_second_journal(
         self, run: Callable[..., Exporter], simulator: Simulator, state: Path, tmp_path: Path
     ) -> None:
