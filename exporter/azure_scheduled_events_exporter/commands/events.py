@@ -45,9 +45,7 @@ from azure_scheduled_events_exporter.web.rows import CURRENT_COLUMNS, current_ro
 
 from .settings import config_of
 from .table import table
-
-_NOTICE_SECONDS = 5.0
-"""An answer usually takes milliseconds; after this time, the command prints what it waits for."""
+from .waiting import long_wait_noticed
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -185,15 +183,12 @@ def _document(client: ImdsClient, timeout: float, log: logging.Logger) -> Docume
         f"waiting up to {limit} for {client.endpoint}, whose first answer may take two minutes;"
         f" {NOT_ON_AZURE}"
     )
-    notice = threading.Timer(_NOTICE_SECONDS, print, [waiting], {"file": sys.stderr})
-    notice.start()
     try:
-        document = reader.read(has_events=False)
+        with long_wait_noticed(waiting):
+            document = reader.read(has_events=False)
     except ImdsError as error:
         if error.outcome is Outcome.THROTTLED:
             raise ExporterError(f"{error}; try again") from None
         raise error if client.reached else ExporterError(f"{error}; {NOT_ON_AZURE}") from None
-    finally:
-        notice.cancel()
     assert document is not None  # noqa: S101 - as no event is current
     return document

@@ -117,6 +117,18 @@ def test_receiver_without_an_integration(tmp_path: Path) -> None:
             run("--alertmanager", team.url, "--timeout", "2s", "--scenario", "spot-preempt")
 
 
+def test_what_it_waits_for(tmp_path: Path, start_drill: Callable[..., Program]) -> None:
+    """A drill that waits for longer than some seconds prints what for."""
+    with Receiver() as receiver:
+        settings = resolve(
+            {**receivers(receiver.url), "tickets.webhook-url": "", "tickets.email-to": ""}
+        )
+        with Alertmanager(tmp_path, settings) as team:
+            drill = start_drill("--alertmanager", team.url, "--scenario", "spot-preempt")
+            text = "waiting for Alertmanager to notify somebody, which may take 2m in all"
+            drill.wait_for_line(f"{text}.*\n")
+
+
 def test_info_reaches_nobody(team: tuple[Alertmanager, Receiver], tmp_path: Path) -> None:
     """A drill of an event with severity info prints that nobody was notified, and why."""
     values = tmp_path / "values.yaml"

@@ -15,7 +15,7 @@ from azure_scheduled_events_exporter.alerts.formats.alertmanager import PAGES_NO
 from azure_scheduled_events_exporter.alerts.settings import Settings
 from azure_scheduled_events_exporter.alerts.severities import notifies, pages
 from azure_scheduled_events_exporter.commands.interruption import Interrupted
-from azure_scheduled_events_exporter.commands.waiting import until
+from azure_scheduled_events_exporter.commands.waiting import long_wait_noticed, until
 from azure_scheduled_events_exporter.errors import ExporterError
 from azure_scheduled_events_exporter.http_server.listen_address import ListenAddress
 from azure_scheduled_events_exporter.simulator import Scenario, Simulator
@@ -188,7 +188,8 @@ class Drill:
                 f" run {self.doctor}"
             )
         before = begun.sent_before
-        notified = until(lambda: sorted(self.team.sent().delivered - before.delivered), end)
+        with long_wait_noticed(self._waiting("Alertmanager to notify somebody")):
+            notified = until(lambda: sorted(self.team.sent().delivered - before.delivered), end)
         if notified:
             say(f"{begun.elapsed}: Alertmanager notified: {', '.join(notified)}")
             time.sleep(_OTHERS_SECONDS)
@@ -241,13 +242,20 @@ class Drill:
         Raises ExporterError: it does not have it by the monotonic time ``end``.
         """
         name = self.alert.name
-        held = until(lambda: self.team.holding(f'event_id="{event_id}"', name), end)
+        with long_wait_noticed(self._waiting(f"{name} to reach {self.team.shown}")):
+            held = until(lambda: self.team.holding(f'event_id="{event_id}"', name), end)
         if held is None:
             raise ExporterError(
                 f"{name} has not reached {self.team.shown} within {format_duration(self.timeout)}:"
                 f" run {self.doctor} --prometheus URL, which checks targets, rules and routes"
             )
         return held
+
+    def _waiting(self, what: str) -> str:
+        """Return what a person reads while the drill waits for ``what``."""
+        return (
+            f"waiting for {what}, which may take {format_duration(self.timeout)} in all (--timeout)"
+        )
 
     def _nobody_was_told(self) -> ExporterError:
         """Return (not raise) the error that no notification was sent in time."""
