@@ -87,6 +87,7 @@ class Poller:
         identity: returns this VM in the instance metadata, as far as IMDS has told; any thread may
             learn it. Each poll uses what is known at its beginning.
         correct_clock: corrects the state's clock to the time that IMDS has just sent.
+        expects_events: whether events may be current that no document of this run has shown.
         liveness: tells whether polls hang. Any thread may read it.
         snapshot: what was published last. Any thread may read it.
     """
@@ -97,6 +98,7 @@ class Poller:
     alerts: "AlertPush | None"
     identity: Callable[[], Instance | None]
     correct_clock: Callable[[float | None], None]
+    expects_events: Callable[[], bool] = lambda: False
 
     def __post_init__(self) -> None:
         state = self.state
@@ -194,8 +196,8 @@ class Poller:
         has_read = False
         try:
             document = self._take_in()
-            has_read = True  # readable events are recorded, whatever follows
             if document is not None:
+                has_read = True  # readable events are recorded, whatever follows
                 self._approve()
         except Stopped:
             raise
@@ -208,7 +210,7 @@ class Poller:
             message = "IMDS sent a document that is partly unreadable"
             reason = document.unreadable[0]
             return _failed(ImdsError(Outcome.INVALID_DOCUMENT, message, reason), has_read=True)
-        return PollResult(has_read=True)
+        return PollResult(has_read=has_read)
 
     def _report(self, result: PollResult) -> None:
         """Log a failure when it begins, when its reason changes, and when it ends."""
@@ -236,7 +238,8 @@ class Poller:
         After a failure, the known events stay unchanged.
         """
         self._take_answer()  # of a request that the last poll has sent
-        document = self._reader.read(has_events=bool(self.state.known.current))
+        has_events = bool(self.state.known.current) or self.expects_events()
+        document = self._reader.read(has_events=has_events)
         self.correct_clock(self.client.server_time())
         self.state.take_journal(JOURNAL_SECONDS)
         self._take_answer()  # before the document, which may show what the approval has started
@@ -296,6 +299,7 @@ class Poller:
         is_ok = result.outcome is Outcome.OK
         self._polls = Polls(
             outcomes={**before.outcomes, result.outcome: before.outcomes[result.outcome] + 1},
+            documents=before.documents + (is_ok and result.has_read),
             durations=before.durations.observe(ended.since(began)),
             up=is_ok,
             partial=result.is_partial,

@@ -83,6 +83,8 @@ class Exporter:
         policy: what ``config.approval_policy`` names, already read. With the default, the exporter
             approves nothing by itself.
         reports: False to send neither spans nor alerts, whatever the settings are.
+        expects_events: whether events may be current that the journal does not know: then an empty
+            body is not believed at once.
 
     Raises:
         ExporterError: a file about pushed alerts cannot be read or is invalid.
@@ -104,6 +106,7 @@ class Exporter:
         *,
         policy: Policy = BUILT_IN["off"],
         reports: bool = True,
+        expects_events: Callable[[], bool] = lambda: False,
     ) -> None:
         self._log = log
         self._instance_name = config.instance_name
@@ -133,6 +136,7 @@ class Exporter:
             self._alerts,
             lambda: self.identification.identity,
             _ignore if clock else self.clock.correct,
+            expects_events,
         )
         self.poller.begin()
 
@@ -303,16 +307,22 @@ class Exporter:
                 return
 
 
-def alone(config: Config, log: logging.Logger) -> Iterator[Exporter]:
+def alone(
+    config: Config, log: logging.Logger, *, expects_events: Callable[[], bool] = lambda: False
+) -> Iterator[Exporter]:
     """Poll IMDS with a journal in memory, and yield the exporter that does, every 0.1 s.
 
     For commands that watch for a while. It sends no spans and alerts, and stops with the iteration.
+    ``expects_events``: as in :class:`Exporter`.
 
     Raises:
         ExporterError: polling has ended by an internal error, or the endpoint cannot be discovered.
     """
     exporter = Exporter(
-        with_endpoint(replace(config, journal_path=MEMORY), log), log, reports=False
+        with_endpoint(replace(config, journal_path=MEMORY), log),
+        log,
+        reports=False,
+        expects_events=expects_events,
     )
     failed = threading.Event()
     exporter.failed = failed.set

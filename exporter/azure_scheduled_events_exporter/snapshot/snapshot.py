@@ -50,6 +50,8 @@ class Polls:
 
     Attributes:
         outcomes: polls so far, by outcome.
+        documents: polls so far that brought a document that could be read as a whole. An empty body
+            counts once it is believed.
         durations: seconds a poll took.
         up: whether the last poll gave a valid answer.
         last_success: wall-clock time of the last valid answer; None before the first.
@@ -61,6 +63,7 @@ class Polls:
     """
 
     outcomes: Mapping[Outcome, int] = field(default_factory=lambda: dict.fromkeys(Outcome, 0))
+    documents: int = 0
     durations: Histogram = field(default_factory=lambda: Histogram.empty(POLL_BOUNDS))
     up: bool = False
     last_success: float | None = None

@@ -42,6 +42,13 @@ def team(tmp_path: Path) -> Iterator[tuple[Alertmanager, Receiver]]:
         yield alertmanager, receiver
 
 
+def test_no_time(capsys: pytest.CaptureFixture[str]) -> None:
+    """A time limit of 0 is refused: no page could come."""
+    with pytest.raises(SystemExit):
+        run("--alertmanager", f"http://{NOBODY}", "--timeout", "0s")
+    assert "--timeout: must be more than 0" in capsys.readouterr().err
+
+
 def test_straight_to_alertmanager(
     team: tuple[Alertmanager, Receiver], capsys: pytest.CaptureFixture[str]
 ) -> None:

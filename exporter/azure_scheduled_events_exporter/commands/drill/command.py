@@ -60,6 +60,14 @@ class _Flag:
     help: str
 
 
+def _time_limit(text: str) -> float:
+    """Return the seconds of a duration. Raises ValueError: it is none, or 0."""
+    seconds = parse_duration(text)
+    if not seconds:
+        raise ValueError("must be more than 0")
+    return seconds
+
+
 _FLAGS: Final = (
     _Flag(
         "alertmanager",
@@ -83,7 +91,7 @@ _FLAGS: Final = (
         "Values file of your alert rules, to raise their alert and severity.",
     ),
     _Flag("scenario", str, "NAME", "host-failure", "Scenario of the simulator."),
-    _Flag("timeout", parse_duration, "DURATION", "2m", "Time limit for the page."),
+    _Flag("timeout", _time_limit, "DURATION", "2m", "Time limit for the page."),
     _Flag(
         "exporter.listen-address",
         parse_listen_address,

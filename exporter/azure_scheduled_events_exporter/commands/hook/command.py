@@ -166,7 +166,8 @@ def run(parsed: argparse.Namespace) -> int:
         runs = Runs(journal, parsed.name, log)
         hook = Hook(runs, rules, command, _approve_command(parsed, command[0]), log)
         with suppress(Interrupted), interruptible(), closing(hook):
-            hook.run(alone(config, log))
+            # What an earlier hook has prepared for may still be current.
+            hook.run(alone(config, log, expects_events=lambda: bool(runs.known)))
     return 0
 
 

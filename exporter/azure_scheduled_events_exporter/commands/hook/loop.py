@@ -15,7 +15,6 @@ from typing import Final
 from azure_scheduled_events_exporter import logs
 from azure_scheduled_events_exporter.approval.by_hook import obstacle
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle
-from azure_scheduled_events_exporter.errors import Outcome
 from azure_scheduled_events_exporter.journal.content.codec import encode
 from azure_scheduled_events_exporter.service.exporter import Exporter
 from azure_scheduled_events_exporter.snapshot.hooks import HookRun, Phase, RunOutcome
@@ -87,7 +86,7 @@ class Hook:
     def _view(self, snapshot: Snapshot, now: float) -> View:
         """Return what the hook sees now."""
         runs = self._runs.known
-        documents = snapshot.polls.outcomes[Outcome.OK]
+        documents = snapshot.polls.documents
         events = {run.event_id for run in runs}
         self._seen_at = {
             event_id: documents if event_id in snapshot.current else self._seen_at.get(event_id, 0)

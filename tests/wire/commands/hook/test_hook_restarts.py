@@ -42,6 +42,23 @@ def test_another_command_recovers(imds: Simulator, hook: Start, tmp_path: Path) 
     assert len(files) == 1, "they keep what they have prepared in one file, by the hook's name"
 
 
+def test_empty_answers_after_a_restart(imds: Simulator, hook: Start, tmp_path: Path) -> None:
+    """Some empty bodies after a restart are not the end of the event that was prepared."""
+    first = hook()
+    imds.set_document([event()])
+    first.wait_for_line("run ended.* phase=prepare .*outcome=ok")
+    first.terminate()
+    imds.serve_body(b"")
+    second = hook()
+    second.wait_for_line("empty body while events are current: not believed yet")
+    wait_for_polls(imds, 2)  # within the 5 s after which they are believed
+    imds.set_document([event()])
+    wait_for_polls(imds)
+    assert lines(tmp_path) == ["prepare A"]
+    imds.set_document([])
+    eventually(lambda: lines(tmp_path) == ["prepare A", "recover A"], "the recovery")
+
+
 def test_two_hooks_beside_each_other(imds: Simulator, hook: Start, tmp_path: Path) -> None:
     """Two hooks of one VM with names of their own prepare and recover each for itself, also if one
     starts again with another command. A second hook of the same name is refused.
