@@ -4,6 +4,7 @@ Grafana itself does not run: a bundle of Grafana's published components draws th
 module bundles it, opens it, and answers its questions from a Prometheus.
 """
 
+import fcntl
 import filecmp
 import json
 import os
@@ -82,7 +83,17 @@ class DrawnPanel:
 
 
 def bundle(folder: Path) -> None:
-    """Install the pinned packages where they are missing, and write the bundle into ``folder``."""
+    """Install the pinned packages where they are missing, and write the bundle into ``folder``.
+
+    All processes that draw in this checkout share one folder of packages, and take turns in it.
+    """
+    _WORKSHOP.mkdir(parents=True, exist_ok=True)
+    with (_WORKSHOP / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        _bundle(folder)
+
+
+def _bundle(folder: Path) -> None:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     environment = os.environ | {"PATH": path}
     is_installed = (_MODULES / ".package-lock.json").exists() and filecmp.cmp(

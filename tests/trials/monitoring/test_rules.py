@@ -121,8 +121,8 @@ CHANGES = {
     ),
     "a VM that is away has an exporter that is down": (
         IMPACTS,
-        "(azure_scheduled_events:vm_away or azure_scheduled_events:vm_missing)",
-        "(vector(1) > 2)",
+        "azure_scheduled_events:vm_away\n      or (azure",
+        "(azure_scheduled_events:vm_away < 0)\n      or (azure",
     ),
     "scrapes are not counted": (FLAKY, ")[3m:15s]) < 0.8", ")[15s:15s]) < 0.8"),
     "approvals by others are refused": (
