@@ -253,11 +253,20 @@ def test_remote_write(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "settings", [(), ("--set", "severities.Preempt=P1", "--set", "alerts.disabled=Freeze")]
+    "settings",
+    [
+        (),
+        (
+            *("--set", "severities.Preempt=P1"),
+            *("--set", "alerts.disabled=Freeze"),
+            *("--set", "dashboards.url=https://grafana.test/d"),
+        ),
+    ],
+    ids=["defaults", "settings"],
 )
 def test_export(settings: tuple[str, ...], tmp_path: Path) -> None:
     """`assets export --for azure-monitor` writes the rules, with settings if given, and nothing for
-    other systems.
+    other systems. With the address of Grafana, none of the placeholder is left.
     """
     assert main(["assets", "export", str(tmp_path), "--for", "azure-monitor", *settings]) == 0
     assert {path.name for path in tmp_path.iterdir()} == {"alerts", "dashboards", "runbooks"}
@@ -270,6 +279,7 @@ def test_export(settings: tuple[str, ...], tmp_path: Path) -> None:
     has_settings = bool(settings)
     assert ('"severity": "P1"' in text) is has_settings
     assert ("AzureScheduledEventFreeze" in text) is not has_settings
+    assert ("example.com" in text) is not has_settings
 
 
 def test_the_page_says_what_the_texts_cannot_say() -> None:
