@@ -208,15 +208,15 @@ def test_the_documented_route_for_each_team(tmp_path: Path) -> None:
     commands for amtool pass.
     """
     page = ROOT / "docs" / "existing-alertmanager.md"
-    (text,) = (block.text for block in blocks(page) if block.text.startswith("    - matchers"))
-    for_dba, _ours = yaml.safe_load(text)
+    (text,) = (block.text for block in blocks(page) if block.file_name == "with-teams.yml")
+    for_dba, _ours = yaml.safe_load(text)["route"]["routes"]
     with Receiver() as receiver:
         file = fragment(export(tmp_path, receiver.url, **{"labels.keep": "team"}), TEAM)
         config = yaml.safe_load(file.read_text())
         webhook = {"url": f"{receiver.url}/dba", "send_resolved": True}
         config["receivers"].append({"name": "dba-pager", "webhook_configs": [webhook]})
         config["route"]["routes"].insert(0, for_dba)
-        merged = file.with_name("alertmanager.yml")
+        merged = file.with_name("with-teams.yml")
         merged.write_text(yaml.safe_dump(config))
         with loaded(merged) as alertmanager:
             dba = {**REBOOT, "team": "dba"}
