@@ -23,7 +23,6 @@ def prometheus_remote_write(settings: Settings) -> str:
     job["azure_sd_configs"] = [{**each, **_CLIENT} for each in job["azure_sd_configs"]]
     target = {
         "url": _URL,
-        # The workspace evaluates what has arrived, so samples should not wait for 5 s.
         "queue_config": {"batch_send_deadline": "1s"},
         "azuread": {"cloud": "AzurePublic", "managed_identity": _CLIENT},
     }
@@ -41,5 +40,7 @@ def prometheus_remote_write(settings: Settings) -> str:
         "Monitoring Metrics Publisher on the data collection rule of the workspace, and Reader on",
         "the VMs. With a system-assigned identity, remove both, if your version can do without:",
         f"{DOCUMENTATION}fleet.md#shards",
+        "batch_send_deadline: the workspace evaluates what has arrived, and samples would wait for",
+        "up to 5 s.",
         *TAGGED_VMS,
     )
