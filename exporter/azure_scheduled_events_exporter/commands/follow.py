@@ -25,7 +25,7 @@ from azure_scheduled_events_exporter.journal.access import read_only
 from azure_scheduled_events_exporter.journal.disk.location import MEMORY
 from azure_scheduled_events_exporter.journal.disk.lock import is_written
 from azure_scheduled_events_exporter.journal.tables.store import PAGE, Store
-from azure_scheduled_events_exporter.service.exporter import alone
+from azure_scheduled_events_exporter.service.exporter import poll_alone
 
 _LOOK_SECONDS = 0.1
 _CHECK_SECONDS = 1.0  # how often to look whether an exporter runs
@@ -189,7 +189,7 @@ def _polled(config: Config) -> Iterator[list[Record]]:
     """Poll IMDS and yield the transitions, those of events that are there already first."""
     log = logs.set_up("warning", config.log_format)
     last = 0
-    for exporter in alone(config, log):
+    for exporter in poll_alone(config, log):
         rows = exporter.journal.transitions(last)
         last = rows[-1][0] if rows else last
         yield [{"seq": None, "cursor": None, **record} for _, record in rows]

@@ -307,7 +307,7 @@ class Exporter:
                 return
 
 
-def alone(
+def poll_alone(
     config: Config, log: logging.Logger, *, expects_events: Callable[[], bool] = lambda: False
 ) -> Iterator[Exporter]:
     """Poll IMDS with a journal in memory, and yield the exporter that does, every 0.1 s.

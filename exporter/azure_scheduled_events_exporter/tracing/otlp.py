@@ -141,13 +141,14 @@ class OtlpSender:
         """
         self._ids.trace = int(facts.trace_id, 16)
         self._ids.span = int(facts.span_id, 16)
-        # A sampler gets only the trace id, so all spans of a trace, on all VMs, are kept or dropped
-        # together.
+        # Usual samplers decide by the trace id alone, so that all spans of a trace, on all VMs, are
+        # kept or dropped together. The sampler is asked here as for a root, only to know the flag
+        # that the parent below must have: start_span asks it again, and a sampler that follows the
+        # parent then finds the same decision in the parent's flag.
         sampled = (
             self._provider.sampler.should_sample(None, self._ids.trace, facts.name).decision
             != Decision.DROP
         )
-        # A sampler that follows the parent's decision finds the same one there.
         context = Context()
         if facts.parent_id:
             flags = trace.TraceFlags(

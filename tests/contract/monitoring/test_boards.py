@@ -146,7 +146,9 @@ def test_each_event_says_who_approved_it_and_when_it_happens(during_events: str)
 
 
 def test_vms_with_an_event_stand_above_those_without_data(during_events: str) -> None:
-    """Every VM has a row with its state, its place, and a link to where one can act on it."""
+    """Every VM has a row with its state: those with an event come first, with a link to the portal,
+    then those without data, then the quiet ones.
+    """
     rows = {row["VM"]: row for row in shown(during_events).table(titles.VMS)}
     assert [row["Now"] for row in rows.values()] == [
         "Started",

@@ -170,26 +170,27 @@ def test_the_events_of_others(collector: Collector, imds: Simulator, start_expor
 def test_sigterm_in_mid_event(
     collector: Collector, imds: Simulator, start_exporter: Start, tmp_path: Path
 ) -> None:
-    """After SIGTERM, the spans of an event that goes on are sent without an end. The next start
-    sends them again with the same ids, and with their ends.
+    """After SIGTERM, the spans of an event that goes on are sent as ended at the stop, without an
+    outcome. The next start sends them again with the same ids, and with their own ends.
     """
     flags = [*POLL, "--otlp.endpoint", collector.url, "--journal.path", str(tmp_path / "journal")]
     exporter = start_exporter(imds.url, *flags)
     imds.set_document([reboot()])
     collector.wait_for("detected", trace_id=TRACE)
-    still_open = ("detected", "scheduled", "scheduled_event")
+    # "detected" has no length, and is whole from the beginning.
+    sent_at_the_stop = ("detected", "scheduled", "scheduled_event")
     for _ in range(5):
         began = time.monotonic()
         assert exporter.terminate() == 0
         assert time.monotonic() - began < 20.0, "2 s on a machine that is not busy with tests"
-        if arrive_soon(collector, *still_open):
+        if arrive_soon(collector, *sent_at_the_stop):
             break
         # At its end it waits a second for the collector, which a busy machine may exceed.
         exporter = start_exporter(imds.url, *flags)
         exporter.shows(
             "the event", lambda scrape: scrape.value("up") == 1 and scrape.series("event_info")
         )
-    open_spans = collector.wait_for(*still_open, trace_id=TRACE)
+    open_spans = collector.wait_for(*sent_at_the_stop, trace_id=TRACE)
     assert all(
         "azure.scheduled_event.outcome" not in span.attributes for span in open_spans.values()
     )

@@ -141,8 +141,11 @@ OBSERVED: list[tuple[Steps, Totals]] = [
         {"time_in_state": {("Freeze", "started"): 600.0}},
     ),
     ([(Transition.CANCELLED, LIFE, 300)], {"time_in_state": {("Freeze", "scheduled"): 300.0}}),
+    # Nobody knows how a lost event ended.
     ([(Transition.LOST, PAUSED, 300)], {}),
+    # The event was in a document again after its end: its first end was observed.
     ([(Transition.COMPLETED, replace(PAUSED, has_returned=True), 1500)], {}),
+    # Advice has neither a notice nor phases.
     ([(Transition.DETECTED, ADVICE, 0), (Transition.WITHDRAWN, ADVICE, 300)], {}),
     (
         [(Transition.COMPLETED, PROVEN, 960)],
@@ -164,8 +167,8 @@ OBSERVED: list[tuple[Steps, Totals]] = [
 
 @pytest.mark.parametrize(("steps", "expected"), OBSERVED)
 def test_what_transitions_add(steps: Steps, expected: Totals) -> None:
-    """Each notice, approval, phase and pause of an event is observed once; an unknown or lost one
-    is not.
+    """Each notice, approval, phase and pause of an event is observed once. An unknown or lost one
+    is not, nor one that follows an end.
     """
     changes = []
     for transition, life, seconds in steps:
@@ -178,7 +181,7 @@ def test_what_transitions_add(steps: Steps, expected: Totals) -> None:
         assert totals == expected.get(name, {})
         assert all(sum(histogram.counts) == 1 for histogram in histograms.values())
     scopes = {scope for _, _, scope, _ in counted(result)}
-    assert scopes == {"self"}
+    assert scopes == {"self"}, "also where Resources name this VM no longer"
 
 
 @given(st.lists(st.floats(min_value=0, max_value=1e6)))

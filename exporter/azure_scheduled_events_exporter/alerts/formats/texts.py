@@ -1,6 +1,6 @@
 """The texts of alerts.
 
-In the table, facts stand in braces:
+In the texts of the table of alerts (``alerts.groups``), facts stand in braces:
 
 - ``{vms}``: the VMs of the event and their resource group; ``{when}``: when its impact begins or
   began, with the word that fits. Exporters that push alerts fill them in with the same words.
@@ -9,7 +9,8 @@ In the table, facts stand in braces:
 - ``{ahead}``: what to do about an event of this type that is days ahead.
 - ``{away}``: VMs of a scale set that are away, at most ten, each with the time of its impact.
 - ``{paused_vm}``, ``{announced}``: the VM of an exporter, and the pause that Azure announced for
-  the event; ``{begun}``: when the event began; ``{seconds}``: the alert's value, in seconds.
+  the event, or "less" where an engine cannot look it up.
+- ``{begun}``: when the event began; ``{seconds}``: the alert's value, in seconds.
 - ``{refused}``: a sentence about the event whose approval was refused: its VMs and its time.
 - ``{hook_vm}``, ``{hook_state}``: the VM of a hook, and in which state it may be;
   ``{hook_outcome}``, ``{hook_event}``: what the hook did, and before or after which event;
@@ -17,7 +18,9 @@ In the table, facts stand in braces:
 - ``{place}``: the resource group of a VM, in parentheses; ``{time}``: the alert's value as a time.
 - ``{value FORMAT}``: the value of the expression; another word: the label with that name.
 
-``queries`` has what the rules ask for names and times.
+``queries`` has what the rules ask for names and times. The query of one fact may give several: a
+text with ``{when}`` also has ``{vms}``, one with ``{announced}`` has ``{paused_vm}``, and one with
+``{hook_event}`` has ``{hook_vm}``.
 """
 
 import re
@@ -73,7 +76,8 @@ class Form:
 
     Attributes:
         facts: the template of each fact that is neither a label nor the value.
-        preludes: what a text begins with if it has the fact of this name.
+        preludes: the query of the fact of this name, with which a text that has it begins. It sets
+            the variables (``$vms``) that the templates in ``facts`` use.
         label: what precedes the name of a label.
         value: the value of the alert.
         escape: the function that escapes a label in an address; "" if there is none.

@@ -25,7 +25,7 @@ from azure_scheduled_events_exporter.journal.disk.folder_owner import as_folder_
 from azure_scheduled_events_exporter.journal.disk.lock import writer_lock
 from azure_scheduled_events_exporter.journal.disk.opening import check_may_be_opened
 from azure_scheduled_events_exporter.own_program import own_command
-from azure_scheduled_events_exporter.service.exporter import alone
+from azure_scheduled_events_exporter.service.exporter import poll_alone
 from azure_scheduled_events_exporter.times import parse_duration
 
 from .loop import Hook
@@ -166,8 +166,9 @@ def run(parsed: argparse.Namespace) -> int:
         runs = Runs(journal, parsed.name, log)
         hook = Hook(runs, rules, command, _approve_command(parsed, command[0]), log)
         with suppress(Interrupted), interruptible(), closing(hook):
-            # What an earlier hook has prepared for may still be current.
-            hook.run(alone(config, log, expects_events=lambda: bool(runs.known)))
+            # What an earlier hook has prepared for may still be current: an empty document is then
+            # not believed at once.
+            hook.run(poll_alone(config, log, expects_events=lambda: bool(runs.known)))
     return 0
 
 
