@@ -228,14 +228,16 @@ class CollectorAdapter(DeadlineAdapter):
 
 def _no_answer(error: Exception) -> str:
     """Return why there is no answer, for people."""
-    if any(str(cause).startswith(_HTTP_2) for cause in causes_of(error)):
+    texts = [str(cause) for cause in causes_of(error)]
+    if any(text.startswith(_HTTP_2) for text in texts):
         return (
             "the server speaks HTTP/2 only, as gRPC does: use the collector's port for OTLP over"
             " HTTP, usually 4318"
         )
+    for text in texts:
+        if _MISSING in text:
+            return f"{NO_FILE} {one_line(text.partition(_MISSING)[2])}"
     why = failure_reason(error)
-    if _MISSING in why:
-        return f"{NO_FILE} {why.partition(_MISSING)[2]}"
     return why if why == NO_ANSWER_IN_TIME else f"no answer: {why}"
 
 
