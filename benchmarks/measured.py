@@ -78,7 +78,7 @@ class Measurement:
         return nanoseconds / 1e9
 
     def scrapes(self, count: int, clients: int = 1) -> list[float]:
-        """Return the seconds of ``count`` scrapes over ``clients`` connections that are kept alive.
+        """Return the seconds of at least ``count`` scrapes over ``clients`` kept connections.
 
         Each client asks again as soon as it has its answer; one thread plays them all, so as not to
         measure itself.

@@ -103,7 +103,10 @@ def _setting(name: str) -> tuple[AlertSetting, str]:
 
 
 def _check_sources(settings: Settings) -> None:
-    """Raise UsageError for a form of ``maintenance.equal`` that names what is not known of a VM."""
+    """Raise UsageError for an item of ``maintenance.equal`` that names what is not known of a VM.
+
+    An item is LABEL, or LABEL=SOURCE with a suffix, such as ``instance=host:9100``.
+    """
     known = (
         "host",
         "instance",
@@ -113,6 +116,7 @@ def _check_sources(settings: Settings) -> None:
         *settings.items("labels.keep"),
     )
     for item in settings.items("maintenance.equal"):
+        # The pattern of a source leaves out the suffix; an item without a source does not match.
         source = EQUAL_SOURCE.match(item.partition("=")[2])
         if source and source[0] not in known:
             raise UsageError(
@@ -123,7 +127,8 @@ def _check_sources(settings: Settings) -> None:
 def _check_added(settings: Settings) -> None:
     """Raise UsageError for a label that every alert gets, although teams differ in it.
 
-    The alerts of two teams would become equal, and an engine refuses such a rule as a whole.
+    With ``labels.keep: [team]`` and ``labels.add: {team: web}``, the alerts of two teams would get
+    equal labels. An engine refuses the whole rule then.
     """
     kept = settings.items("labels.keep")
     for label in settings.pairs("labels.add"):

@@ -156,10 +156,8 @@ def _identity(client: ImdsClient, timeout: float) -> Instance | None:
 def _seen_before(config: Config, document: Document) -> Lifecycles:
     """Return the events of ``document`` as the running exporter knows them.
 
-    Without a journal that can be read, there are none.
-
-    Without it, they count as first seen now, so the time at which a rule with ``after`` approves is
-    not known.
+    Without a journal that can be read, there are none. Events then count as first seen now, so the
+    time at which a rule with ``after`` approves is not known.
     """
     try:
         with closing(read_only(Path(config.journal_path))) as store:
@@ -190,5 +188,6 @@ def _document(client: ImdsClient, timeout: float, log: logging.Logger) -> Docume
         if error.outcome is Outcome.THROTTLED:
             raise ExporterError(f"{error}; try again") from None
         raise error if client.reached else ExporterError(f"{error}; {NOT_ON_AZURE}") from None
-    assert document is not None  # noqa: S101 - as no event is current
+    # None would be an empty body that is not believed yet, which only events can cause.
+    assert document is not None  # noqa: S101
     return document

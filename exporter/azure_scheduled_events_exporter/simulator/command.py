@@ -23,7 +23,7 @@ from .timeline import Happening, What
 _LISTEN: Final = "127.0.0.1:10170"
 _EXPORTER: Final = "azure-scheduled-events-exporter run --journal.path memory --imds.endpoint"
 _USUAL: Final = ("live-migration",)
-_ANY_PORT: Final = "--web.listen-address 127.0.0.1:0"  # of several exporters on one machine
+_ANY_PORT: Final = "--web.listen-address 127.0.0.1:0"  # so that further exporters do not collide
 _SLEEP_SECONDS: Final = 1.0  # Windows delivers a signal between two sleeps
 
 DESCRIPTION: Final = (
@@ -131,7 +131,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _end(*_: object) -> NoReturn:
-    """End at once: there is nothing to save, and a thread may wait for a reader."""
+    """End at once: there is nothing to save, and a thread may wait for a reader of its output."""
     os._exit(0)
 
 

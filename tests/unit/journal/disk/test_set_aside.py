@@ -147,6 +147,8 @@ def test_one_unreadable_span(content: str, folder: Path, start: Open) -> None:
     with closing(sqlite3.connect(folder / "journal.sqlite")) as connection, connection:
         newest = "(SELECT max(rowid) FROM spans)"
         connection.execute(f"UPDATE spans SET span = {content} WHERE rowid = {newest}")  # noqa: S608 - ours
+    # The journal reads what another connection has changed.
     recorder.journal.maintain(recorder.now, clock_confirmed=lambda: False)
+    # Asking for the spans removes one that cannot be read.
     eventually(lambda: len(recorder.journal.queued_spans(MANY)) == count - 1, "the others")
     eventually(lambda: recorder.journal.spans_queued() == count - 1, "it waits no longer")

@@ -170,7 +170,8 @@ def test_root_follows_no_link(imds: Simulator, hook: Start, tmp_path: Path) -> N
 def test_mistakes(tmp_path: Path) -> None:
     """A mistake in the command line is one line.
 
-    The file of the journal is none, so that a hook that took a mistake would end at once.
+    ``--journal.path`` names a file that is not a journal, so that a hook that accepts a wrong flag
+    ends at once instead of waiting for events.
     """
     other = tmp_path / "notes.txt"
     other.write_text("another program's file\n" * 100)
