@@ -114,7 +114,10 @@ def _export(target: Path, parsed: argparse.Namespace) -> None:
 
 
 def _lost(target: Path, chosen: dict[str, str]) -> list[str]:
-    """Return the settings of an earlier export into ``target`` that this one would reset."""
+    """Return the settings of an earlier export into ``target`` that this one would reset.
+
+    Those that ``chosen`` names are changed on purpose.
+    """
     there = target / _VALUES
     if not os.path.isfile(there):  # noqa: PTH113 - Path.is_file raises for a folder that this user cannot read
         return []
@@ -123,7 +126,7 @@ def _lost(target: Path, chosen: dict[str, str]) -> list[str]:
     return [
         name
         for name, text in load(there).values.items()
-        if text not in {now.text(name), defaults.text(name)}
+        if name not in chosen and text not in {now.text(name), defaults.text(name)}
     ]
 
 

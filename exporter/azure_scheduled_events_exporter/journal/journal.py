@@ -31,6 +31,7 @@ from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.errors import CodecError, DamagedTextError, ExporterError
 from azure_scheduled_events_exporter.journal.content.codec import decode
 from azure_scheduled_events_exporter.journal.content.entries import (
+    BEING_SENT,
     EndedSpan,
     Expiry,
     RequestResult,
@@ -247,8 +248,9 @@ class Journal:
     def maintain(self, now: Timestamp, clock_confirmed: Callable[[], bool]) -> None:
         """Let the thread check the file and read what others have written.
 
-        Once an hour, what is too old is removed. Call it at every poll. Nothing is removed unless
-        ``clock_confirmed``: a clock that is 100 days ahead would empty the journal.
+        Call it at every poll. Once an hour, or more often with a short retention, what is too old
+        is removed. Nothing is removed unless ``clock_confirmed``: a clock that is 100 days ahead
+        would empty the journal.
         """
         shared = self._shared
         # While the disk fails, nothing is removed: the rows would stay, and the queue would grow.
@@ -314,12 +316,12 @@ class Journal:
         It may not if it was withdrawn, or if the disk does not answer. In the second case, the mark
         is removed again, so that the request is sent later.
         """
-        change = self._shared.put([RequestResult(number, "", if_unsent=True)])
+        change = self._shared.put([RequestResult(number, BEING_SENT, if_unsent=True)])
         if not self._wait_until_written(change):
             self.set_request_results({number: None})
             return False
-        # After it has written, the thread reads the open requests: a withdrawn one is not among
-        # them.
+        # After it has written, the thread reads the open requests. The marked one is still open,
+        # one that was withdrawn meanwhile is not.
         return any(each.number == number for each in self.inbox.requests)
 
     def set_request_results(

@@ -192,7 +192,10 @@ class Pauses:
             self.journal.record_heartbeat(now)
 
     def _sample(self, *, is_wanted: bool) -> None:
-        """Begin to sample, or end it, unless that is so already."""
+        """Begin to sample, or end it, unless that is so already.
+
+        Polls are further apart than ticks, so an earlier thread has ended before another begins.
+        """
         with self._lock:
             is_sampling = self._taken is not None
             if is_wanted is is_sampling:

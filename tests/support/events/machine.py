@@ -55,7 +55,7 @@ class Machine:
     exporter: Exporter | None = None
     collector: str = ""
 
-    def restarts(self, *, boots_at: float | None = None, in_order: bool = False) -> None:
+    def ends(self, *, boots_at: float | None = None, in_order: bool = False) -> None:
         """End the exporter as SIGKILL does, or ``in_order``; boot the machine too, so many seconds
         after START.
         """
@@ -78,7 +78,7 @@ class Machine:
         self.clock.wall = START + at
         self.begins()
         good = {Outcome.OK, Outcome.INVALID_DOCUMENT}
-        eventually(lambda: self.outcome() in good, "a poll that is not throttled")
+        eventually(lambda: self.poll_outcome() in good, "a poll that is not throttled")
 
     def begins(self) -> None:
         """Start the exporter if it does not run; nothing is polled yet."""
@@ -101,7 +101,7 @@ class Machine:
             )
             self.stack.callback(self.exporter.journal.close)
 
-    def outcome(self) -> Outcome:
+    def poll_outcome(self) -> Outcome:
         """Poll once at this time, and return the outcome."""
         assert self.exporter
         return self.exporter.poller.poll()

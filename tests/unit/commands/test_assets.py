@@ -71,6 +71,13 @@ def test_settings_are_not_reset_unseen(exported: Path, capsys: pytest.CaptureFix
     assert {path: path.read_bytes() for path in before} == before
 
 
+def test_a_setting_is_changed_on_purpose(tmp_path: Path) -> None:
+    """An export without --values may change a setting that --set names."""
+    target = str(tmp_path / "rendered")
+    for wait in ("5s", "20s"):
+        assert main(["assets", "export", target, "--set", f"group.wait={wait}"]) == 0
+
+
 KEYS = (
     *("--set", "pager.pagerduty-key=HIDDEN1"),
     *("--set", "pager.opsgenie-key=HIDDEN2"),

@@ -29,12 +29,12 @@ def test_empty_bodies_that_are_believed(machine: Machine, interval: int, believe
 def test_what_was_known_is_shown_before_the_first_answer(machine: Machine) -> None:
     """While IMDS does not answer after a restart, the earlier events stay current."""
     machine.polls(0, None, event())
-    machine.restarts()
+    machine.ends()
     machine.begins()
     assert machine.exporter
     assert list(machine.exporter.poller.snapshot.current) == [ID]
     machine.imds.inject("503")
-    assert machine.outcome() is not Outcome.OK
+    assert machine.poll_outcome() is not Outcome.OK
     assert list(machine.exporter.poller.snapshot.current) == [ID]
     assert machine.transitions == {"detected": 1}
 
@@ -48,7 +48,7 @@ def test_a_boot_is_not_forgotten_over_what_is_unreadable(machine: Machine) -> No
     """
     machine.policy = "documented"
     machine.polls(0, None, event(EventSource="User"))
-    machine.restarts(boots_at=30)
+    machine.ends(boots_at=30)
     machine.polls(60, UNREADABLE)
     machine.polls(61)
     assert machine.transitions == {"detected": 1, "approved": 1, "completed": 1}
@@ -114,13 +114,13 @@ def test_patience_with_a_service_that_is_being_enabled(tmp_path: Path, fault: st
         imds.inject(fault)
         imds.set_document([event()])
         machine.begins()
-        assert machine.outcome() in {Outcome.THROTTLED, Outcome.HTTP_ERROR}
+        assert machine.poll_outcome() in {Outcome.THROTTLED, Outcome.HTTP_ERROR}
         imds.heal()
-        assert machine.outcome() is Outcome.OK, (
+        assert machine.poll_outcome() is Outcome.OK, (
             "still enabling: the answer came late and was waited for"
         )
         imds.inject("timeout")
-        assert machine.outcome() is Outcome.TIMEOUT
+        assert machine.poll_outcome() is Outcome.TIMEOUT
         imds.heal()
         clock.wall += 86_401
-        assert machine.outcome() is Outcome.OK, "Azure has disabled and enabled it again"
+        assert machine.poll_outcome() is Outcome.OK, "Azure has disabled and enabled it again"

@@ -20,18 +20,18 @@ def test_a_reboot(machine: Machine, in_order: bool) -> None:
         machine.polls(0, None, event("Reboot", NotBefore=formatdate(START, usegmt=True)))
     else:
         machine.polls(0, None, event("Reboot", "Started"))
-    machine.restarts(boots_at=75.5, in_order=in_order)
+    machine.ends(boots_at=75.5, in_order=in_order)
     for at in (85.5, 90):
         machine.polls(at)
         assert machine.pauses == {"Reboot": (1, 85.5)}
-        machine.restarts()
+        machine.ends()
 
 
 def test_heartbeats(machine: Machine) -> None:
     """Polls of a Started event write a heartbeat every 5 s: the disk is spared."""
     for at in range(9):
         machine.polls(at, None, event("Reboot", "Started"))
-    machine.restarts(boots_at=75.5)
+    machine.ends(boots_at=75.5)
     machine.polls(85.5)
     # Of the polls at 0 s to 8 s, that at 5 s wrote the last heartbeat.
     assert machine.pauses == {"Reboot": (1, 85.5 - 5)}
@@ -43,7 +43,7 @@ def test_a_restart_of_the_exporter(machine: Machine, in_order: bool) -> None:
     machine.polls(0, None, event("Freeze"))
     for at in (0, 3):  # nobody polls meanwhile, as in a pause
         machine.polls(at, None, event("Freeze", "Started"))
-    machine.restarts(in_order=in_order)
+    machine.ends(in_order=in_order)
     machine.polls(48, None, event("Freeze", "Started"))
     machine.polls(48)
     ((count, pause),) = machine.pauses.values()

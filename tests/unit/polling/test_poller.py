@@ -45,14 +45,14 @@ def test_a_failure_leaves_the_events(
     """
     caplog.set_level(logging.INFO)
     machine.imds.inject(fault)
-    assert [machine.outcome() for _ in range(2)] == [outcome] * 2
+    assert [machine.poll_outcome() for _ in range(2)] == [outcome] * 2
     failed = snapshot(machine)
     assert list(failed.current) == [ID]
     assert not failed.polls.up
     assert failed.polls.failure
     assert failed.polls.outcomes[outcome] == 2
     machine.imds.heal()
-    assert machine.outcome() is Outcome.OK
+    assert machine.poll_outcome() is Outcome.OK
     assert snapshot(machine).polls.up
     assert snapshot(machine).polls.failure == ""
     assert messages(caplog) == ["IMDS poll failed", "IMDS answers again"]
@@ -71,7 +71,7 @@ def test_a_partly_unreadable_document(machine: Machine) -> None:
 def test_an_unchanged_document_publishes_the_same_objects(machine: Machine) -> None:
     """Readers can cache by identity: what has not changed is the same object."""
     before = snapshot(machine)
-    machine.outcome()
+    machine.poll_outcome()
     after = snapshot(machine)
     assert after is not before
     for name in ("current", "statistics", "ended", "recent", "hooks", "journal"):

@@ -60,7 +60,7 @@ def reads_its_journal(machine: Machine, at: float, *events: dict[str, object]) -
 def test_nothing_is_detected_twice(machine: Machine, disk_works: threading.Event) -> None:
     """An event that the journal knows is shown before the journal is read, and counted once."""
     machine.polls(0, None, event())
-    machine.restarts(in_order=True)
+    machine.ends(in_order=True)
     disk_works.clear()
     machine.polls(10, None, event())
     assert machine.exporter
@@ -72,7 +72,7 @@ def test_nothing_is_detected_twice(machine: Machine, disk_works: threading.Event
     assert machine.transitions == {"detected": 1}
     machine.polls(12, None, event(status="Started"))
     assert machine.transitions == {"detected": 1, "approved": 1, "started": 1}
-    machine.restarts(in_order=True)
+    machine.ends(in_order=True)
     assert [what for _, what in rows(machine.folder)] == ["detected", "approved", "started"]
 
 
@@ -83,7 +83,7 @@ def test_what_happens_before_it_is_read_is_kept(
     runs.
     """
     machine.polls(0, None, event())
-    machine.restarts(in_order=True)
+    machine.ends(in_order=True)
     disk_works.clear()
     other = {**event(), "EventId": "OTHER"}
     machine.polls(10, None, event(), other)
@@ -91,7 +91,7 @@ def test_what_happens_before_it_is_read_is_kept(
     machine.polls(12, None, event(status="Started"))
     disk_works.set()
     reads_its_journal(machine, 13, event(status="Started"))
-    machine.restarts(in_order=True)
+    machine.ends(in_order=True)
     assert rows(machine.folder) == [
         (ID, "detected"),
         ("OTHER", "detected"),
@@ -107,7 +107,7 @@ def test_no_approval_is_sent_twice(machine: Machine, disk_works: threading.Event
     machine.polls(0, None, event(EventSource="User"))
     sent = [each for each in machine.imds.record if each.what is What.APPROVED]
     assert len(sent) == 1
-    machine.restarts(in_order=True)
+    machine.ends(in_order=True)
     disk_works.clear()
     machine.polls(10, None, event(EventSource="User"))
     disk_works.set()
@@ -148,7 +148,7 @@ def test_events_are_bounded(machine: Machine) -> None:
     assert machine.transitions == {"detected": MOST_PEERS + 1}
     machine.polls(2, None)
     assert not snapshot.statistics.pauses
-    assert machine.outcome() is Outcome.OK
+    assert machine.poll_outcome() is Outcome.OK
 
 
 def test_what_documents_that_end_nothing_add_is_bounded(
@@ -170,6 +170,6 @@ def test_what_documents_that_end_nothing_add_is_bounded(
     assert dropped == documents * in_each - MOST_PEERS
     told = [each for each in caplog.records if "new ones" in str(each.__dict__.get("facts"))]
     assert len(told) == 1
-    machine.restarts(in_order=True)
+    machine.ends(in_order=True)
     machine.polls(10, None, *flood, {"EventType": "Reboot"})
     assert len(machine.exporter.poller.snapshot.current) == MOST_PEERS

@@ -24,7 +24,7 @@ def unnamed(machine: Machine) -> Machine:
     assert not machine.exporter.identification.ask()
     machine.polls(0, None, USER_EVENT)
     machine.policy = "documented"
-    machine.restarts()
+    machine.ends()
     return machine
 
 
@@ -40,7 +40,7 @@ def test_only_what_the_newest_document_shows_is_approved(machine: Machine, body:
     """An event that is only kept current is not approved; once a document shows it, it is."""
     machine.polls(0, None, USER_EVENT)
     machine.policy = "documented"
-    machine.restarts()
+    machine.ends()
     machine.polls(10, body)
     assert [each.path for each in machine.imds.requests if each.method == "POST"] == []
     machine.polls(11, None, USER_EVENT)

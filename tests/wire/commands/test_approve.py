@@ -118,7 +118,7 @@ def test_without_an_exporter(
     simulator: Simulator, state: Path, start_exporter: Callable[..., Exporter]
 ) -> None:
     """The command says that no exporter runs and asks IMDS for what was named; the next exporter
-    knows of it.
+    knows of it. Beside an exporter with another journal, it says so before it asks.
     """
     ids = event_ids(simulator)
     done = approve(simulator.url, state, ids["Reboot"], "--yes", "--approval.policy", "documented")
@@ -138,7 +138,7 @@ def test_without_an_exporter(
     assert status == 1
     line = sends_itself(state / "other").strip()
     assert line in said.decode().partition("Approve? [y/N]")[0].splitlines(), (
-        "an exporter with another journal runs"
+        "said before the question"
     )
 
 

@@ -140,20 +140,26 @@ def _expression(alert: Alert, settings: Settings) -> str:
     if "{vms}" in alert.summary:
         known = f'{INFO}{{resource_group!=""}}'
         every = f"last_over_time({RECORDED_SEEN}[1h])"
-        return _named(alert.expression, "event_id", "vms, resource_group", (known, INFO, every))
+        # First an exporter that knows its resource group, then any one of the last hour.
+        return _named(
+            alert.expression, "event_id", "vms, resource_group", now=known, before=INFO, every=every
+        )
     if any(each in alert.summary for each in OF_TARGETS):
         every = f'last_over_time(up{{job=~"{settings.text("job")}"}}[1h])'
         names = "vm_name, resource_group"
-        return _named(alert.expression, "job, instance", names, (INSTANCE, INSTANCE, every))
+        return _named(
+            alert.expression, "job, instance", names, now=INSTANCE, before=INSTANCE, every=every
+        )
     return alert.expression
 
 
-def _named(expression: str, keys: str, names: str, vectors: tuple[str, str, str]) -> str:
+def _named(expression: str, keys: str, names: str, *, now: str, before: str, every: str) -> str:
     """Return the expression with the labels ``names``, from the first vector that has its keys.
+
+    The vectors are ``now``, then ``before`` within the last hour, then ``every``.
 
     The factor is always 1, so that the value stays: that of an info metric, or ``* 0 + 1``.
     """
-    now, before, every = vectors
     return (
         f"({expression})\n"
         f"* on ({keys}) group_left ({names})\n"

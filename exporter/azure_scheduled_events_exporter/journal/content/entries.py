@@ -58,13 +58,17 @@ class EndedSpan:
     span: str | None
 
 
+BEING_SENT = ""
+"""The result of a request while it is being sent: it counts as open until it has another one."""
+
+
 @dataclass(frozen=True, slots=True)
 class RequestResult:
     """The result of a request to approve an event.
 
     Attributes:
         number: of the request, which has no result yet.
-        result: a text, ``""`` while the request is being sent, None if it is to be sent again.
+        result: a text, ``BEING_SENT``, or None if it is to be sent again.
         if_unsent: whether to write the result only if the request is not being sent.
     """
 

@@ -74,7 +74,7 @@ def play(machine: Machine) -> None:
 
 def reports(machine: Machine, measured: Mapping[str, Any] = NOTHING) -> tuple[str, str]:
     """Return the report of the newest event, with this impact, as Markdown and as HTML."""
-    machine.restarts(in_order=True)
+    machine.ends(in_order=True)
     with closing(read_only(machine.folder)) as store:
         life = with_impact(chosen(store, None), measured)
         content = report(sources_of(store, life, LINK.format("1f0e")))
@@ -193,11 +193,11 @@ def test_a_restart(machine: Callable[..., Machine], golden: Compare) -> None:
     other = replace(prepared(life, START), run="2", event_id="OTHER")
     with closing(writable(vm.folder)) as store:
         store.hook_runs.put(other)
-    vm.restarts(boots_at=1200.0)
+    vm.ends(boots_at=1200.0)
     vm.polls(1230, None, started)
     vm.polls(1289, None, started)
     vm.polls(1290)
-    vm.restarts(in_order=True)
+    vm.ends(in_order=True)
     # The counters of this machine, and the jumps of a clock that is set by hand, are left out.
     readings = Readings(Timestamp(START + 900, 100_900.0, "boot-1"))
     impact = Impact(readings, readings, before=Tcp(2, 0), during=Tcp(1, 0))
