@@ -34,8 +34,9 @@ def vm_alerts(settings: Settings) -> tuple[Alert, ...]:
 def _half_of_a_set() -> str:
     """Return the sets of which half is away, with more VMs than any one event hits.
 
-    So an event does not page twice. What a user requested counts as away, and as no event: it hides
-    nobody else's.
+    So an event does not page twice. VMs of a requested event count as away. But the event itself is
+    not among those that are compared: one request for the whole set would otherwise hit as many VMs
+    as are away, and hide that two other events hit half of it.
     """
     requested = f'last_over_time({RECORDED_SEEN}{{kind="{Kind.REQUESTED}"}}[30m])'
     unrequested = f"{VM_AWAY} unless on (event_id) {requested}"
@@ -166,6 +167,8 @@ def _in_the_words_of_the_team(settings: Settings) -> str:
             f'label_replace({rows}, "{first}", "{value}", "{label.series_label}",'
             f' "{label.series_pattern}")'
         )
+    # A label that the VM has as it is gives way to the made one, if the team also writes it in
+    # another form.
     labels = dict.fromkeys(made.get(each, each) for each in by)
     expression = f"max by ({', '.join(labels)}) (\n  {rows}\n)"
     for name, first in made.items():

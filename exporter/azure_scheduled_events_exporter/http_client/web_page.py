@@ -22,7 +22,7 @@ _BEGINNING = 2048  # bytes of a body that are looked at
 def is_web_page(headers: Mapping[str, str], body: bytes) -> bool:
     """Return whether an answer is a web page, and not that of an API.
 
-    ``headers`` are looked up in upper or lower case. The type alone tells too little: some servers
+    ``headers`` must ignore the case of their names. The type alone tells too little: some servers
     give none or another one to a page, and some web frameworks give that of a page to an empty
     answer.
     """

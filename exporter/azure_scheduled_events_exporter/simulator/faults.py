@@ -94,8 +94,9 @@ def parse_plan(text: str) -> FaultPlan:
 def active(plans: Iterable[FaultPlan], now: float, connected_at: float = math.inf) -> Fault | None:
     """Return the fault that is active at ``now``; of several, the last one given.
 
-    ``connected_at`` is when the connection of the request was made. The agent answers on it if it
-    was on at that time, in whatever mode, and has been since.
+    ``connected_at`` is when the connection of the request was made. Faults of the Guest Proxy Agent
+    hold on it only if it was made after the earliest of them that are active now: the agent
+    redirects new connections.
     """
     holding = [each for each in plans if each.at <= now < each.ends]
     agent_on_since = min((each.at for each in holding if each.fault in REDIRECTED), default=now)

@@ -29,8 +29,8 @@ class SmallDisk:
             while True:
                 file.write(bytes(4096))
 
-    def empty(self) -> None:
-        """Make room again."""
+    def works_again(self) -> None:
+        """Make the disk writable again, with room."""
         resource.setrlimit(resource.RLIMIT_FSIZE, self._limits)
         self.writable(yes=True)
         (self.folder / "filler").unlink(missing_ok=True)
@@ -46,6 +46,6 @@ class SmallDisk:
 
     def remove(self) -> None:
         """Leave nothing mounted."""
-        self.empty()
+        self.works_again()
         if self.mounted:
             subprocess.run(["umount", str(self.folder)], check=True)

@@ -12,7 +12,7 @@ from azure_scheduled_events_exporter.http_server.server import Limits
 from support.servers.certificates import Authority, Pair
 from support.servers.serving import LIMITS, Running, serving
 
-PLAIN = "tls_server_config: {cert_file: server.pem, key_file: server.key}\n"
+TLS_ONLY = "tls_server_config: {cert_file: server.pem, key_file: server.key}\n"
 ASKING = (
     "tls_server_config: {cert_file: server.pem, key_file: server.key, client_ca_file: ca.pem,"
     " client_auth_type: "

@@ -139,11 +139,13 @@ def test_recovery_with_the_command_of_now() -> None:
         (life(), Rules(types=frozenset({"freeze"})), "its type is not among --types"),
         (life("Freeze", duration=5.0), Rules(), "its kind harmless is not among --kinds"),
         (life(left=901), Rules(), "NotBefore is further ahead than --lead: prepare begins then"),
+        # An event without notice has a kind of its own.
         (
             with_kind(replace(STARTED, started_at=Timestamp(NOW - 60)), NOW, SHORT_FREEZE_SECONDS),
             Rules(),
             "it had begun when it was first seen: its kind without_notice is not among --kinds",
         ),
+        # No option prepares for another event that began before it was seen.
         (
             replace(life("Freeze", state=State.STARTED), started_at=Timestamp(NOW - 60)),
             Rules(),
@@ -152,14 +154,16 @@ def test_recovery_with_the_command_of_now() -> None:
     ],
 )
 def test_why_nothing_is_prepared(event: Lifecycle, rules: Rules, reason: str) -> None:
-    """For an event of this VM that is not prepared for, the reason names the option."""
+    """For an event of this VM that is not prepared for, the reason names the option,
+    if there is one that would prepare for it.
+    """
     assert why_not(event, seen([event]), rules) == reason
     assert not (reason and begins(seen([event]), rules))
 
 
 def test_recovery_comes_once_after_the_last_event() -> None:
-    """The command recovers once, when three documents show no event that it prepared for, and
-    nothing runs.
+    """The command recovers once for all, under the event prepared for last, when three documents
+    show no event that it prepared for, and nothing runs.
     """
     runs = [ran("B", Phase.PREPARE, 1.0), ran("A", Phase.PREPARE, 2.0)]
     assert begun(seen(runs=runs, missing=2)) == []

@@ -74,13 +74,13 @@ def test_each_document_comes_at_its_time(tmp_path: Path) -> None:
     """A document is served from the moment on at which it came in the recording, and not before."""
     path = recording(tmp_path / "slow.json", document(1), document(2))
     with playing(path, speed=100) as play:
+        # The second document came 600 s after the first: that is 6 s at this speed, with a poll a
+        # second.
         assert [incarnation(play.body()) for _ in range(7)] == [1, 1, 1, 1, 1, 2, 2]
 
 
 def test_each_document_is_shown_before_the_recording_begins_again(tmp_path: Path) -> None:
-    """In a loop, each document is shown also at a speed at which the recording is shorter than the
-    polls.
-    """
+    """In a loop, each document is shown, also if documents follow one another faster than polls."""
     path = recording(tmp_path / "loop.json", *map(document, range(4)))
     with playing(path, speed=1000, loop=True) as play:
         assert [incarnation(play.body()) for _ in range(9)] == [0, 1, 2, 3, 0, 1, 2, 3, 0]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from support.servers.certificates import Authority
-from support.servers.tls_serving import PLAIN
+from support.servers.tls_serving import TLS_ONLY
 
 
 @pytest.fixture(name="authority", scope="session")
@@ -31,5 +31,5 @@ def _file(authority: Authority, tmp_path: Path) -> Path:
     for source in authority.folder.iterdir():
         (tmp_path / source.name).symlink_to(source)
     path = tmp_path / "web.yml"
-    path.write_text(PLAIN)
+    path.write_text(TLS_ONLY)
     return path

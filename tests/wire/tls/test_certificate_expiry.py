@@ -8,7 +8,7 @@ import pytest
 
 from support.programs import eventually
 from support.servers.certificates import Authority
-from support.servers.tls_serving import PLAIN, REQUIRED, encrypted, install, replace, said
+from support.servers.tls_serving import REQUIRED, TLS_ONLY, encrypted, install, replace, said
 
 SOON = "the TLS certificate expires soon"
 EXPIRED = "the TLS certificate has expired: clients refuse it"
@@ -21,7 +21,7 @@ class TestEndOfCertificate:
         ("name", "warnings"),
         [("server", []), ("later", []), ("soon", [SOON]), ("expired", [EXPIRED])],
     )
-    @pytest.mark.parametrize("text", [PLAIN, REQUIRED], ids=["plain", "asking"])
+    @pytest.mark.parametrize("text", [TLS_ONLY, REQUIRED], ids=["plain", "asking"])
     def test_at_start(self, file: Path, name: str, warnings: list[str], text: str) -> None:
         """One that has expired or does so within a week is warned of with its end, whatever is
         asked of clients.
@@ -59,13 +59,13 @@ class TestEndOfCertificate:
             install(file, "soon")
             eventually(lambda: reread(1), "the first certificate")
             eventually(lambda: said(running, logging.WARNING) == [SOON], "its warning")
-            replace(file, PLAIN + "http_server_config: {http2: true}\n")
+            replace(file, TLS_ONLY + "http_server_config: {http2: true}\n")
             eventually(lambda: reread(2), "a change of something else")
             install(file, "expired")
             eventually(lambda: reread(3), "the second certificate")
             eventually(lambda: said(running, logging.WARNING) == [SOON, EXPIRED], "its warning")
             install(file, "renewed")
             eventually(lambda: reread(4), "the third certificate")
-            replace(file, PLAIN)
+            replace(file, TLS_ONLY)
             eventually(lambda: reread(5), "the end of something else")
             assert said(running, logging.WARNING) == [SOON, EXPIRED]

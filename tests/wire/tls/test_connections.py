@@ -14,12 +14,12 @@ from azure_scheduled_events_exporter.http_server.server import Limits
 from support.programs import eventually
 from support.servers.certificates import Authority
 from support.servers.serving import PAGE, read_all, request
-from support.servers.tls_serving import PLAIN, ask, encrypted, let_in, said, trusting, wrapped
+from support.servers.tls_serving import TLS_ONLY, ask, encrypted, let_in, said, trusting, wrapped
 
 
 def test_protocol(file: Path, authority: Authority) -> None:
     """A client that offers HTTP/2 and HTTP/1.1, as Prometheus does, gets HTTP/1.1 and TLS 1.3."""
-    file.write_text(PLAIN + "http_server_config: {http2: true}\n")
+    file.write_text(TLS_ONLY + "http_server_config: {http2: true}\n")
     context = trusting(authority)
     context.set_alpn_protocols(["h2", "http/1.1"])
     with encrypted(file) as running, wrapped(running, context) as client:
@@ -73,7 +73,7 @@ def test_no_tls(file: Path, authority: Authority, nonsense: bytes) -> None:
 
 def test_least(file: Path, authority: Authority) -> None:
     """min_version refuses clients of TLS 1.2."""
-    file.write_text(PLAIN.replace("}", ", min_version: TLS13}"))
+    file.write_text(TLS_ONLY.replace("}", ", min_version: TLS13}"))
     old = trusting(authority)
     old.maximum_version = ssl.TLSVersion.TLSv1_2
     with encrypted(file) as running:
@@ -84,6 +84,6 @@ def test_least(file: Path, authority: Authority) -> None:
 def test_suites(file: Path, authority: Authority) -> None:
     """max_version holds the server to TLS 1.2, and cipher_suites to a suite of it."""
     suite = "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384"
-    file.write_text(PLAIN.replace("}", f", max_version: TLS12, cipher_suites: [{suite}]}}"))
+    file.write_text(TLS_ONLY.replace("}", f", max_version: TLS12, cipher_suites: [{suite}]}}"))
     with encrypted(file) as running, wrapped(running, trusting(authority)) as client:
         assert client.cipher() == ("ECDHE-ECDSA-AES256-GCM-SHA384", "TLSv1.2", 256)

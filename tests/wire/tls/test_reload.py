@@ -15,9 +15,9 @@ from support.programs import eventually
 from support.servers.certificates import Authority, Pair
 from support.servers.serving import PAGE, Running, header, read_all, read_answer, request, status
 from support.servers.tls_serving import (
-    PLAIN,
     REQUIRED,
     SECRET,
+    TLS_ONLY,
     ask,
     encrypted,
     install,
@@ -77,7 +77,7 @@ class TestChange:
         context = trusting(authority)
         users = "basic_auth_users: {scraper: %s}\n"
         hashes = [bcrypt.hashpw(b"secret", bcrypt.gensalt(4)).decode() for _ in range(2)]
-        file.write_text(PLAIN + users % hashes[0])
+        file.write_text(TLS_ONLY + users % hashes[0])
         with encrypted(file) as running, ThreadPoolExecutor(4) as pool:
             end = threading.Event()
 
@@ -105,7 +105,7 @@ class TestChange:
                 for number in range(1, 7):
                     is_odd = number % 2
                     install(file, "renewed" if is_odd else "server")
-                    replace(file, PLAIN + users % hashes[is_odd])
+                    replace(file, TLS_ONLY + users % hashes[is_odd])
                     # A line for the start and one for each change: a change that is taken back
                     # before the server looks would not be seen.
                     eventually(lambda: len(said(running, logging.INFO)) > number, "the change")  # noqa: B023 - at once
@@ -120,7 +120,7 @@ class TestChange:
         mounted.mkdir()
         for version, name in (("1", "server"), ("2", "renewed")):
             (mounted / version).mkdir()
-            (mounted / version / "web.yml").write_text(PLAIN)
+            (mounted / version / "web.yml").write_text(TLS_ONLY)
             for suffix in ("pem", "key"):
                 (mounted / version / f"server.{suffix}").write_text(
                     (file.parent / f"{name}.{suffix}").read_text()
@@ -193,7 +193,7 @@ class TestChange:
         until it is good.
         """
         good = (
-            PLAIN + "basic_auth_users: {scraper:"
+            TLS_ONLY + "basic_auth_users: {scraper:"
             f" {bcrypt.hashpw(b'secret', bcrypt.gensalt(4)).decode()}}}\n"
         )
         file.write_text(good)
@@ -224,11 +224,11 @@ class TestChange:
             replace(file, users)
             eventually(lambda: ask(running, None) == 401, "users in plain")
             assert let_in(running, None, Authorization=SECRET)
-            replace(file, PLAIN + users)
+            replace(file, TLS_ONLY + users)
             eventually(lambda: let_in(running, context, Authorization=SECRET), "users under TLS")
             assert not let_in(running, None, Authorization=SECRET)
             assert not let_in(running, context)
-            replace(file, PLAIN)
+            replace(file, TLS_ONLY)
             eventually(lambda: let_in(running, context), "nobody asked under TLS")
             replace(file, nothing)
             eventually(lambda: let_in(running, None), "plain again")

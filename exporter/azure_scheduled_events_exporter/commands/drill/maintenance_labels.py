@@ -1,6 +1,7 @@
-"""The labels that the alert about a VM in maintenance has, for the VM of an alert of the team.
+"""The labels that the alert Maintenance would have, by which it inhibits an alert of the team.
 
-They come from the rules that a Prometheus has loaded, or from the settings that rules are rendered
+Both alerts are about the same VM: ``own`` are the labels of the team's alert. Those of Maintenance
+come from the rules that a Prometheus has loaded, or from the settings that rules are rendered
 with. The latter give only the form of the labels, and not the values of the VM.
 """
 
@@ -37,7 +38,10 @@ def of_loaded_rules(api: Api, own: Labels) -> Labels:
 
 
 def of_rendered_rules(settings: Settings, own: Labels) -> Labels:
-    """Return the labels of the alert that have the same value as in ``own``, as far as they can.
+    """Return the labels that rules with ``settings`` would give the alert Maintenance.
+
+    Those of the VM have the value that they have in ``own``, if the form of the settings allows it.
+    To them come the labels of ``maintenance.within``, and those that the rule itself gives.
 
     Raises:
         ExporterError: no label of ``own`` has a value that rules with ``settings`` can yield.

@@ -64,7 +64,8 @@ def open_store(file: Path, how: str, seconds: float = 5.0, *, creates: bool = Tr
 def open_to_read(file: Path) -> Store:
     """Return the tables, so opened that a full or read-only disk can be read.
 
-    Nothing is written beside the file.
+    Nothing is written beside the file, but for one case: a copy of the file and its log, without
+    -shm, can only be read on a disk on which SQLite can write -shm.
     """
     if Path(f"{file}-shm").exists():
         return open_store(file, _BESIDE_A_WRITER)

@@ -72,6 +72,7 @@ def interruption(life: Lifecycle) -> Answer:
         why = _unmeasured(life) or "nobody measured from the start on"
         return Answer(_HOW_LONG_INTERRUPTED, why=why)
     if life.pauses == 0:
+        # A pause counts as observed only if it was measured from the start on: no part is missing.
         return Answer(_HOW_LONG_INTERRUPTED, ("no pause of 0.1s or more was seen",))
     return Answer(_HOW_LONG_INTERRUPTED, (_pause(life, life.observed_pause),), _unmeasured(life))
 
@@ -149,6 +150,7 @@ def _between_documents(life: Lifecycle, seconds: float) -> Answer:
         return Answer(_HOW_LONG_STARTED, (f"at least {text}",), "nobody watched the start")
     if life.shown_until is None:  # the end was seen late
         return Answer(_HOW_LONG_STARTED, (f"at most {text}",), "nobody watched the end")
+    # Both were seen, but between documents that are too far apart to be exact.
     return Answer(_HOW_LONG_STARTED, (f"about {text}",))
 
 

@@ -39,7 +39,7 @@ def test_full_in_mid_event(disk: SmallDisk, caplog: pytest.LogCaptureFixture) ->
     assert (newest, next_newest) == ("D", "B"), (
         "spans that wait for the disk can be sent: that of D's beginning, and those of B's end"
     )
-    disk.empty()
+    disk.works_again()
     recorder.regains_disk()
     numbers = [(number, record["event_id"]) for number, record in transitions(disk.folder)]
     assert numbers == [(1, "A"), (2, "B"), (3, "C"), (4, "B"), (5, "D")], "4 is the end of B"
@@ -75,7 +75,7 @@ def test_at_the_start(
     assert (recorder.lives, recorder.statistics) == (before.lives, before.statistics)
     recorder.after(5).sees("OPEN", "NEW")
     assert history(disk.folder) == ["OLD", "OPEN"]
-    disk.empty()
+    disk.works_again()
     recorder.regains_disk()
     assert history(disk.folder) == ["NEW", "OLD", "OPEN"]
     assert [each.message for each in caplog.records if each.levelname == "ERROR"] == [WAITS]
@@ -101,7 +101,7 @@ def test_another_vms_journal_on_a_full_disk(
     assert [each.message for each in caplog.records].count(said) == 1
     recorder.take(Remembered())  # as the poller does then
     recorder.sees("OURS")
-    disk.empty()
+    disk.works_again()
     recorder.regains_disk()
     assert history(disk.folder) == ["OURS"]
 

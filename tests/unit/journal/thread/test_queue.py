@@ -42,7 +42,7 @@ def test_memory_is_bounded(disk: SmallDisk) -> None:
             changes, lives, statistics=recorder.statistics, lifecycles=recorder.known
         )
     assert not recorder.is_up()
-    disk.empty()
+    disk.works_again()
     # A and GONE were detected, GONE ended, and each round had a cancellation and a rescheduling of
     # each.
     last = 3 + rounds * 2 * at_once
