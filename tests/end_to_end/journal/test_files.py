@@ -102,7 +102,7 @@ class TestDisk:
         exporter = run(path=journal)
         counted(exporter, detected=1)
         assert exporter.scrape().value("journal_up") == 0
-        disk.works_again()
+        disk.empty()
         exporter.shows("the journal on disk", lambda now: now.value("journal_up") == 1)
         assert rows(journal) == [("A", "detected")]
 

@@ -63,7 +63,7 @@ class Image:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self.works_again()
+        self.empty()
         if kind is not None:
             self.pull_out()  # the programs that still use it are about to be ended
             return
