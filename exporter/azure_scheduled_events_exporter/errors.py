@@ -121,6 +121,10 @@ class JournalInUseError(ExporterError):
     """Another process writes this journal: an exporter, or ``approve`` without one."""
 
 
+class JournalKeptError(ExporterError):
+    """The journal would have to be renamed, which only the exporter itself may do."""
+
+
 class NotUsableError(sqlite3.DatabaseError):
     """The file is not a journal, or not one that this version can read."""
 

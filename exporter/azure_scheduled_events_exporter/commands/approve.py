@@ -185,16 +185,18 @@ def _journal(
     own = replace(config, poll_interval=_POLL_SECONDS, alertmanager_url=())
     with ExitStack() as stack:
         with suppress(JournalInUseError):  # then an exporter runs, and sends what is requested
-            exporter = Exporter(own, log, rate_limiter=limiter)
+            exporter = Exporter(own, log, rate_limiter=limiter, renames_journal=False)
             stack.callback(exporter.stop)
             exporter.journal.wait_until_read(_STARTING_SECONDS)
             if exporter.journal.refusal is not None:
                 raise exporter.journal.refusal
+            exporter.start()
+            _wait_for_poll(exporter)
+            if exporter.journal.refusal is not None:  # it is another VM's
+                raise exporter.journal.refusal
             if says:
                 with suppress(OSError):
                     print(_NO_EXPORTER.format(path.absolute()), file=sys.stderr, flush=True)
-            exporter.start()
-            _wait_for_poll(exporter)
             writable(path).close()  # raises if this user may not write it
         _wait_for_writer(path)
         yield stack.enter_context(closing(writable(path)))

@@ -63,9 +63,17 @@ class Journal:
         path: of the file, or of a folder to put it in; None keeps the newest in memory.
         retention: seconds after which ended events are removed.
         log: where failures are logged.
+        renames: False to refuse a file that would have to be renamed, and to leave it as it is.
     """
 
-    def __init__(self, path: Path | None, retention: float, log: logging.Logger) -> None:
+    def __init__(
+        self,
+        path: Path | None,
+        retention: float,
+        log: logging.Logger,
+        *,
+        renames: bool = True,
+    ) -> None:
         self._retention = retention
         self._log = log
         self._vm_id = ""
@@ -77,7 +85,7 @@ class Journal:
             self._shared.read = Restored()
             self._shared.problem = "there is no file"
         else:
-            self._writer = Writer(path, self._shared, log)
+            self._writer = Writer(path, self._shared, log, renames=renames)
 
     @property
     def state(self) -> JournalState:

@@ -20,7 +20,13 @@ from azure_scheduled_events_exporter.core.bounds import MOST_OWN, MOST_PEERS, we
 from azure_scheduled_events_exporter.core.document import Document
 from azure_scheduled_events_exporter.core.instance import Instance
 from azure_scheduled_events_exporter.core.kinds import with_kinds
-from azure_scheduled_events_exporter.core.lifecycle import Change, Lifecycle, Lifecycles, Transition
+from azure_scheduled_events_exporter.core.lifecycle import (
+    Approver,
+    Change,
+    Lifecycle,
+    Lifecycles,
+    Transition,
+)
 from azure_scheduled_events_exporter.core.observation import (
     WATCHED_WITHIN_SECONDS,
     ObservationContext,
@@ -96,6 +102,8 @@ class ExporterState:
         delivery: delivers the spans that the journal holds; None without tracing.
         wait: waits so many seconds, or until the process is to end; returns whether it is.
         log: where transitions are logged.
+        sends_approvals: False if this process only watches: others on this VM send approvals of
+            which it does not know.
         known: the current events, and those that ended last.
         statistics: of all transitions.
         identity: this VM in the instance metadata, as of this poll; None while unknown.
@@ -113,6 +121,7 @@ class ExporterState:
     kernel: Kernel
     wait: Callable[[float], bool]
     log: logging.Logger
+    sends_approvals: bool = True
 
     def __post_init__(self) -> None:
         self.known = Lifecycles()
@@ -317,6 +326,8 @@ class ExporterState:
         record["description"] = shortened(life.event.description)
         if life.notice_seconds is not None:
             record["notice_seconds"] = round(life.notice_seconds, 3)
+        if not self.sends_approvals and life.approved_by is Approver.EXTERNAL:
+            del record["approved_by"]  # it may be this VM's exporter, or the hook that watches
         del record["transition"]  # the message has it
         del record["at"]  # the line has its own time
         known = {name: value for name, value in record.items() if value not in {None, ""}}

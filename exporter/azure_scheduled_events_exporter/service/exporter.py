@@ -85,6 +85,7 @@ class Exporter:
         reports: False to send neither spans nor alerts, whatever the settings are.
         expects_events: whether events may be current that the journal does not know: then an empty
             body is not believed at once.
+        renames_journal: False to refuse a journal that would have to be renamed.
 
     Raises:
         ExporterError: a file about pushed alerts cannot be read or is invalid.
@@ -107,8 +108,10 @@ class Exporter:
         policy: Policy = BUILT_IN["off"],
         reports: bool = True,
         expects_events: Callable[[], bool] = lambda: False,
+        renames_journal: bool = True,
     ) -> None:
         self._log = log
+        self._reports = reports
         self._instance_name = config.instance_name
         self._ending = threading.Event()
         self._threads: list[threading.Thread] = []
@@ -117,7 +120,9 @@ class Exporter:
         self.clock = ImdsClock(machine_clock)
         self._clients = self._imds_clients(config, rate_limiter or RateLimiter())
         polling, approving, asking = self._clients
-        self.journal = Journal(_journal_path(config), config.journal_retention, log)
+        self.journal = Journal(
+            _journal_path(config), config.journal_retention, log, renames=renames_journal
+        )
         self.identification = Identification(
             asking, config.imds_timeout, config.instance_name, self._wait, log
         )
@@ -159,6 +164,7 @@ class Exporter:
             kernel,
             self._wait,
             self._log,
+            sends_approvals=self._reports,
         )
 
     def _imds_clients(self, config: Config, limiter: RateLimiter) -> list[ImdsClient]:

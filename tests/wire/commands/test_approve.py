@@ -28,6 +28,8 @@ from support.events.approve_command import (
     start,
 )
 from support.events.follower import event
+from support.events.journal_contents import history, vm
+from support.events.journal_recorder import set_aside
 from support.programs import PATIENCE, Exporter, environment, fetch
 
 NOBODY = 65534
@@ -112,6 +114,24 @@ def test_a_file_that_is_no_journal(simulator: Simulator, tmp_path: Path) -> None
     assert_one_line(done, 1, f"{file} cannot be used as --journal.path: file is not a database")
     assert [path.name for path in tmp_path.iterdir()] == ["hosts.txt"]
     assert approved(simulator) == []
+
+
+def test_the_journal_of_another_vm(
+    simulator: Simulator, state: Path, start_exporter: Callable[..., Exporter]
+) -> None:
+    """Without an exporter, ``approve`` on another VM is refused in one line, as in a rehearsal with
+    the real journal: nothing is approved, and the journal stays as it was.
+    """
+    start(start_exporter, simulator.url, state).terminate()
+    before = history(state)
+    with Simulator(vm(1)) as other:
+        other.set_document([event("A")])
+        done = approve(other.url, state, "A", "--yes")
+        assert [seen for seen in other.requests if seen.method == "POST"] == []
+    assert_one_line(done, 1, f"the journal {state / 'journal.sqlite'} cannot be used (it belongs")
+    assert "--journal.path" in done.stderr
+    assert set_aside(state) == []
+    assert history(state) == before
 
 
 def test_without_an_exporter(

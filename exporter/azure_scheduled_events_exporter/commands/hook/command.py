@@ -91,7 +91,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=argument(partial(_some_of, "kind", Kind)),
         metavar="KIND,…",
         default=_DEFAULT_KINDS,
-        help=f"Only events of these kinds: {_KINDS}. (default {_DEFAULT_KINDS})",
+        help=(
+            f"Only events of these kinds: {_KINDS}. without_notice has no effect, because such an"
+            f" event had begun when it was first seen. (default {_DEFAULT_KINDS})"
+        ),
     )
     _add_times(parser)
     parser.add_argument(

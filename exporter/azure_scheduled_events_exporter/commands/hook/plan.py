@@ -193,8 +193,8 @@ def why_not(life: Lifecycle, view: View, rules: Rules) -> str:
         return ""
     if not rules.names(life):
         return "its type is not among --types"
-    if life.kind is Kind.WITHOUT_NOTICE and life.kind not in rules.kinds:
-        return "it had begun when it was first seen: its kind without_notice is not among --kinds"
+    if life.kind is Kind.WITHOUT_NOTICE:  # whether it is among --kinds makes no difference
+        return "it had begun when it was first seen"
     if life.kind not in rules.kinds:
         return f"its kind {life.kind} is not among --kinds"
     return _why_not_now(life, view, rules)

@@ -14,6 +14,7 @@ from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from azure_scheduled_events_exporter.errors import JournalKeptError
 from azure_scheduled_events_exporter.journal.content.remembered import Restored
 from azure_scheduled_events_exporter.journal.tables.store import Store
 
@@ -74,10 +75,14 @@ class JournalFile:
         unusable: why the file that is there is to be renamed, ``""`` if it is not.
     """
 
-    def __init__(self, path: Path, log: logging.Logger) -> None:
-        """Take note of the value of ``--journal.path``. Nothing is opened before :meth:`locate`."""
+    def __init__(self, path: Path, log: logging.Logger, *, renames: bool = True) -> None:
+        """Take note of the value of ``--journal.path``. Nothing is opened before :meth:`locate`.
+
+        ``renames``: False to refuse an unusable file, and to leave it as it is.
+        """
         self.path = path
         self.unusable = ""
+        self._renames = renames
         self._log = log
         self._store: Store | None = None
         self._files = _Files()  # what was at the paths when they were last in use
@@ -150,6 +155,7 @@ class JournalFile:
 
         Raises:
             JournalInUseError: another process has taken the lock.
+            JournalKeptError: it is unusable, and this process may not rename it.
             sqlite3.Error, UnicodeDecodeError: it cannot be used.
             OSError: it cannot be reached, was removed or replaced, or the disk is full.
         """
@@ -173,12 +179,21 @@ class JournalFile:
         self._take_lock()
         if self.unusable:
             if found.journal or found.log or found.log_index:
-                set_aside(self.path, self.unusable, self._log)
+                self._make_room()
             self.unusable = ""
         create(self.path)
         self._store = open_store(self.path, WRITING, seconds=1.0)
         self._files = self._found()
         return self._store
+
+    def _make_room(self) -> None:
+        """Rename the unusable file. Raises JournalKeptError: this process may not."""
+        if not self._renames:
+            raise JournalKeptError(
+                f"the journal {self.path} cannot be used ({self.unusable}), and only the exporter"
+                " renames it: name this VM's journal with --journal.path"
+            )
+        set_aside(self.path, self.unusable, self._log)
 
     def _check_is_mounted(self, found: _Files) -> None:
         """Raise OSError if the file has gone together with the file system that it was on."""

@@ -156,11 +156,16 @@ class Shared:
     def wait_until_written(self, change: int) -> None:
         """Wait until the change with this number is on disk, for at most :data:`WAIT_SECONDS`.
 
-        While the disk is known to fail, do not wait.
+        While the disk is known to fail, and after a refusal, do not wait.
         """
+
+        def is_over() -> bool:
+            is_written = self.queue.written >= change
+            return is_written or bool(self.problem) or self.refusal is not None
+
         with self:
-            self.wait_for(lambda: self.queue.written >= change or self.problem, WAIT_SECONDS)
-            if self.queue.written < change and not self.problem:
+            self.wait_for(is_over, WAIT_SECONDS)
+            if not is_over():
                 self.has_trouble(f"the disk has not answered for {WAIT_SECONDS:g} s")
 
     def wait_for(self, is_done: Callable[[], object], seconds: float) -> None:

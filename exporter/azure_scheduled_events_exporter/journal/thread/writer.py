@@ -12,7 +12,11 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 
-from azure_scheduled_events_exporter.errors import ExporterError, JournalInUseError
+from azure_scheduled_events_exporter.errors import (
+    ExporterError,
+    JournalInUseError,
+    JournalKeptError,
+)
 from azure_scheduled_events_exporter.journal.disk import documents
 from azure_scheduled_events_exporter.journal.disk.failures import FAILURES, may_be_damage, reason
 from azure_scheduled_events_exporter.journal.disk.file import JournalFile
@@ -26,8 +30,10 @@ from .shared import Shared
 class Writer:
     """Reads and writes the file at ``path`` for those who use ``shared``."""
 
-    def __init__(self, path: Path, shared: Shared, log: logging.Logger) -> None:
-        self._file = JournalFile(path, log)
+    def __init__(
+        self, path: Path, shared: Shared, log: logging.Logger, *, renames: bool = True
+    ) -> None:
+        self._file = JournalFile(path, log, renames=renames)
         self._shared = shared
         self._log = log
         self._is_located = False
@@ -78,6 +84,8 @@ class Writer:
                     self._shared.refuse(error)
                 else:  # this exporter runs already, and goes on without the file
                     self._failed(error)
+            except JournalKeptError as error:
+                self._shared.refuse(error)
             except FAILURES as error:
                 self._failed(error)
 

@@ -7,7 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from support.events.journal_recorder import MANY, Open, bit_rot, history, transitions
+from azure_scheduled_events_exporter.journal.journal import Journal
+from support.events.journal_recorder import (
+    DAY,
+    LOG,
+    MANY,
+    Open,
+    bit_rot,
+    history,
+    set_aside,
+    transitions,
+)
 from support.programs import eventually
 
 SET_ASIDE = "journal cannot be used: set aside, and a new one begun"
@@ -54,6 +64,21 @@ DAMAGES = [
     of_another_program,
     of_another_class,
 ]
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_only_the_exporter_renames(
+    damage: Callable[[Path], None], folder: Path, start: Open
+) -> None:
+    """For a command such as ``approve``, the file is refused, and stays where it is."""
+    before = start(folder)
+    before.sees(*(f"E{number}" for number in range(40)))
+    before.journal.close()
+    damage(folder / "journal.sqlite")
+    with closing(Journal(folder, 90 * DAY, LOG, renames=False)) as journal:
+        refusal = eventually(lambda: journal.refusal, "the refusal")
+    assert str(folder / "journal.sqlite") in str(refusal)
+    assert set_aside(folder) == []
 
 
 @pytest.mark.parametrize("damage", DAMAGES)

@@ -196,14 +196,21 @@ then trap 'echo "stopped A" >>"{log}"; exit' TERM; sleep 60 & wait; fi"""
 
 
 def test_an_approval_counts_as_the_hook_s(imds: Simulator, exporter: Exporter, hook: Start) -> None:
-    """The exporter counts, logs and keeps who approved: the hook, with the name of its script."""
-    hook("--approve", "own").wait_for_line("name is known")
+    """The exporter counts, logs and keeps who approved: the hook, with the name of its script. The
+    log of the hook, which polls by itself, names no other approver.
+    """
+    started = hook("--approve", "own")
+    started.wait_for_line("name is known")
     imds.set_document([event()])
     exporter.shows("the approval", lambda scrape: scrape.total("event_approved") == 1)
     count = exporter.scrape().value("approval_latency_seconds_count", approved_by="hook")
     assert count == 1
     (line,) = exporter.lines('msg="approval accepted"')
     assert "approved_by=hook who=vm_0.sh" in line
+    imds.set_document([event(EventStatus="Started", NotBefore="")])
+    started.wait_for_line('msg="event started"')
+    assert started.lines('msg="event approved"')
+    assert not started.lines("approved_by")
 
 
 def test_many_events(imds: Simulator, hook: Start, tmp_path: Path) -> None:
