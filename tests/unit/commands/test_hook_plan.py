@@ -142,7 +142,7 @@ def test_recovery_with_the_command_of_now() -> None:
         # An event without notice has a kind of its own.
         (
             with_kind(replace(STARTED, started_at=Timestamp(NOW - 60)), NOW, SHORT_FREEZE_SECONDS),
-            Rules(kinds=frozenset({Kind.WITHOUT_NOTICE})),
+            Rules(),
             "it had begun when it was first seen",
         ),
         # No option prepares for another event that began before it was seen.
