@@ -120,8 +120,8 @@ def _hint(error: ExporterError, endpoint: str, path: str) -> str:
     is_slow = error.outcome is Outcome.TIMEOUT and error.may_have_arrived
     if error.is_temporary or is_slow:
         return f"{advice} {_AGAIN}".strip()
-    if error.hint.startswith(DENIES):
-        return _whom_to_allow(path)
+    if path == EVENTS_PATH and error.hint.startswith(DENIES):
+        return _whom_to_allow()
     if advice and not advice.lower().startswith(UNKNOWN):
         return advice
     if error.outcome is Outcome.INVALID_DOCUMENT:
@@ -150,20 +150,12 @@ def _page(error: ExporterError) -> str:
     return AGENT_PAGE if error.hint.startswith(DENIES) else ""
 
 
-def _whom_to_allow(path: str) -> str:
-    """Return what to do about a rule: it has to name the exporter's user, seldom that of doctor.
-
-    A rule for the instance data would take it from every user whom it does not name.
-    """
-    denied = f"{DENIES} to user {own_user()}, as whom doctor runs."
-    if path == INSTANCE_PATH:
-        return (
-            f"{denied} Add no rule for {path}, which would take it from other programs: set"
-            " --instance.name to this VM's name, and restart the exporter."
-        )
+def _whom_to_allow() -> str:
+    """Return what to do about a rule: it has to name the exporter's user, seldom that of doctor."""
     return (
-        f"{denied} Allow {path} for the user of the exporter, whom its log names if it is refused"
-        " too, and for root if somebody uses 'approve' or 'hook'."
+        f"{DENIES} to user {own_user()}, as whom doctor runs. Allow {EVENTS_PATH} for the user of"
+        " the exporter, whom its log names if it is refused too, and for root if somebody uses"
+        " 'approve' or 'hook'."
     )
 
 

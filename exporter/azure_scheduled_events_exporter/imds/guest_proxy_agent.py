@@ -55,9 +55,15 @@ def hint(status: int, path: str) -> str:
 
     Only for a status of :func:`is_refusal`.
     """
-    if status == HTTPStatus.FORBIDDEN:
-        return f"{DENIES}: allow {path} for user {own_user()}, see {PAGE}"
-    return f"{_OTHER_CAUSES[status]}, see {PAGE}"
+    if status != HTTPStatus.FORBIDDEN:
+        return f"{_OTHER_CAUSES[status]}, see {PAGE}"
+    if path == INSTANCE_PATH:  # a rule takes its path from every user whom it does not name
+        return (
+            f"{DENIES}: add no rule for {path}, which would take it from other programs, but set"
+            " --instance.name to this VM's name as it appears in Resources, and restart the"
+            f" exporter, see {PAGE}"
+        )
+    return f"{DENIES}: allow {path} for user {own_user()}, see {PAGE}"
 
 
 def own_user(accounts: Path = _ACCOUNTS) -> str:

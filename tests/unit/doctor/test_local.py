@@ -19,6 +19,8 @@ from azure_scheduled_events_exporter.doctor import (
 from azure_scheduled_events_exporter.doctor.api import Api
 from azure_scheduled_events_exporter.doctor.finding import Finding
 from azure_scheduled_events_exporter.doctor.subject import Subject
+from azure_scheduled_events_exporter.imds.guest_proxy_agent import INSTANCE_PATH
+from azure_scheduled_events_exporter.imds.guest_proxy_agent import hint as logged_hint
 from support.doctor.doctor_chain import Canned, Reply
 from support.monitoring.collector import Collector
 from support.monitoring.collector import Reply as Failure
@@ -99,13 +101,12 @@ def test_what_to_do(status: int, headers: dict[str, str], body: bytes, expected:
 def test_whom_to_allow() -> None:
     """The advice is about the exporter's user, not that of doctor, which usually is root.
 
-    No rule is advised for the instance data: it would take them from other programs of the VM.
+    About the instance data, doctor says what the exporter's log says.
     """
     found = findings((403, {}, b""), (403, {}, b""))
     events = found["scheduled-events"]
     assert "Allow /metadata/scheduledevents for the user of the exporter" in events.hint
-    assert "Add no rule for /metadata/instance" in found["imds-reachable"].hint
-    assert "--instance.name" in found["imds-reachable"].hint
+    assert found["imds-reachable"].hint == f"{logged_hint(403, INSTANCE_PATH)}."
     assert events.link.endswith("metadata-security-protocol.md#if-the-exporter-is-refused")
 
 

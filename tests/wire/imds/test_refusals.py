@@ -50,12 +50,13 @@ def test_guest_proxy_agent(reply: bytes, advice: str, serve: Serve) -> None:
         assert_one_line(message)
 
 
-def test_path_to_allow(serve: Serve) -> None:
-    """The advice names the path that was refused alone: a rule closes its path to others."""
+def test_no_rule_for_the_instance_data(serve: Serve) -> None:
+    """A rule would take the instance data from other programs: the name is to be set instead."""
     with pytest.raises(ImdsError) as caught:
         client_of(serve(always(http_case("msp-403"))).url).instance(LONG)
-    assert "allow /metadata/instance for user" in str(caught.value)
-    assert "/metadata/scheduledevents" not in str(caught.value)
+    assert "add no rule for /metadata/instance" in str(caught.value)
+    assert "set --instance.name to this VM's name as it appears in Resources" in str(caught.value)
+    assert "allow /" not in str(caught.value)
 
 
 def test_user_without_an_account(tmp_path: Path) -> None:
