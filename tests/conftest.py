@@ -61,6 +61,7 @@ settings.register_profile(
 settings.load_profile("repeatable")
 
 
+@pytest.hookimpl(trylast=True)  # the terminal reporter is made in a hook of this name
 def pytest_configure(config: pytest.Config) -> None:
     """Keep this run apart from others, and let programs that tests start end by SIGINT: a shell
     that runs the tests in the background has it ignored.
@@ -68,6 +69,9 @@ def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):  # workers are processes of the run
         apart.mounts()
         apart.temporary_folder()
+        terminal = config.pluginmanager.get_plugin("terminalreporter")
+        if terminal is not None:  # -p no:terminal
+            config.pluginmanager.register(FailuresAtOnce(terminal))
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -116,6 +120,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _flaky() -> list[str]:
     path = Path(FLAKY_FILE) if FLAKY_FILE else None
     return path.read_text().splitlines() if path and path.exists() else []
+
+
+class FailuresAtOnce:
+    """Prints the name of each failed test when it has failed: a run takes minutes."""
+
+    def __init__(self, terminal: pytest.TerminalReporter) -> None:
+        self._terminal = terminal
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Write one line after the test's letter, which stands among the dots."""
+        if report.failed:
+            self._terminal.write(f"\nFAILED {report.nodeid}\n", red=True)
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

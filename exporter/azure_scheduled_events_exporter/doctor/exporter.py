@@ -3,14 +3,15 @@
 import re
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
 
-from azure_scheduled_events_exporter import __version__
+from azure_scheduled_events_exporter import __version__, yaml_file
 from azure_scheduled_events_exporter.config.settings import Config
 from azure_scheduled_events_exporter.errors import ExporterError
-from azure_scheduled_events_exporter.http_client.failures import CERTIFICATE_REFUSED
+from azure_scheduled_events_exporter.http_client.failures import CERTIFICATE_REFUSED, CLOSED
 from azure_scheduled_events_exporter.http_client.sessions import NoAnswerError
 from azure_scheduled_events_exporter.http_server.access import EXPIRES_SOON_SECONDS
 from azure_scheduled_events_exporter.http_server.messages import plain
@@ -18,7 +19,7 @@ from azure_scheduled_events_exporter.http_server.web_config import load
 from azure_scheduled_events_exporter.polling.schedule import HANGS
 
 from .api import Api, WrongAnswerError
-from .finding import Finding, Findings, Mark, note, ok, skipped, warning, wrong
+from .finding import EXPORTER_PAGE, Finding, Findings, Mark, note, ok, skipped, warning, wrong
 from .subject import Subject
 
 _ACCEPTED: Final = re.compile(r"^azure_scheduled_events_alertmanager_up\{.*\} (\S+)$", re.MULTILINE)
@@ -29,7 +30,7 @@ def examine(subject: Subject) -> Findings:
     """Yield the findings about the exporter."""
     api = subject.exporter
     config = subject.config
-    served = _served(api)
+    served = _served(api, config)
     yield served
     if api.shown.startswith("https:"):
         yield from _certificate(config)
@@ -58,20 +59,13 @@ def examine(subject: Subject) -> Findings:
     yield _pushes(config, accepted)
 
 
-def _served(api: Api) -> Finding:
+def _served(api: Api, config: Config) -> Finding:
     try:
         # This path needs no password. A server that requires client certificates answers with the
         # reason.
         said = api.text("/-/healthy").strip()
     except NoAnswerError as error:
-        if CERTIFICATE_REFUSED in str(error):
-            return _not_trusted(api, error)
-        hint = (
-            "systemctl status azure-scheduled-events-exporter says why it is not running. If it"
-            " runs with TLS, give doctor its --web.config.file, or a file whose tls_config trusts"
-            " its certificate: --exporter.http-config.file."
-        )
-        return wrong("served", f"No exporter answers at {api.shown}: {error}.", hint)
+        return _no_answer(api, config, error)
     except WrongAnswerError as error:
         said = str(error)
     if plain(HTTPStatus.FORBIDDEN).body.decode().strip() in said:
@@ -79,14 +73,48 @@ def _served(api: Api) -> Finding:
             f"The exporter at {api.shown} serves only clients whose certificate has a name that it"
             " allows."
         )
-        return warning(
-            "served", sentence, "Give doctor such a certificate: --exporter.http-config.file."
-        )
+        hint = "Give doctor such a certificate: --exporter.http-config.file."
+        return warning("served", sentence, hint, EXPORTER_PAGE)
     # The two answers of an exporter's /-/healthy; the second one has the status 503.
     if said == "alive" or said.endswith(HANGS):
         return ok("served", f"The exporter answers at {api.shown}.")
     hint = "Correct --exporter, without a path, or --web.listen-address, or end that program."
     return wrong("served", f"At {api.shown}, another program answers, not this exporter.", hint)
+
+
+def _no_answer(api: Api, config: Config, error: NoAnswerError) -> Finding:
+    reason = str(error)
+    if CERTIFICATE_REFUSED in reason:
+        return _not_trusted(api, error)
+    if _requires_certificate(config) and any(word in reason for word in CLOSED):
+        sentence = (
+            f"The exporter at {api.shown} requires a client certificate that its client_ca_file"
+            f" has signed, and ends the connection without one: {error}."
+        )
+        hint = (
+            "Name a file whose tls_config has the cert_file and key_file of such a certificate:"
+            " --exporter.http-config.file."
+        )
+        return warning("served", sentence, hint, EXPORTER_PAGE)
+    hint = (
+        "systemctl status azure-scheduled-events-exporter says why it is not running. If it"
+        " runs with TLS, give doctor its --web.config.file, or a file whose tls_config trusts"
+        " its certificate: --exporter.http-config.file."
+    )
+    return wrong("served", f"No exporter answers at {api.shown}: {error}.", hint)
+
+
+def _requires_certificate(config: Config) -> bool:
+    """Return whether the exporter's web configuration requires client certificates.
+
+    Only the file itself is read: a TLS server says no more than that it ends the connection.
+    """
+    if config.web_config_file is None:
+        return False
+    with suppress(ExporterError):  # reported with the settings
+        tls = yaml_file.load(Path(config.web_config_file)).section("tls_server_config")
+        return tls is not None and tls.text("client_auth_type", "") == "RequireAndVerifyClientCert"
+    return False
 
 
 def _not_trusted(api: Api, error: NoAnswerError) -> Finding:
@@ -96,7 +124,7 @@ def _not_trusted(api: Api, error: NoAnswerError) -> Finding:
         " doctor asks by another name or by an IP address."
     )
     sentence = f"A program answers at {api.shown}, but doctor does not trust it: {error}."
-    return wrong("served", sentence, hint)
+    return wrong("served", sentence, hint, EXPORTER_PAGE)
 
 
 def _version(state: Mapping[str, Any]) -> Finding:

@@ -21,6 +21,9 @@ class Mark(StrEnum):
     WRONG = "wrong"
 
 
+EXPORTER_PAGE = "doctor.md#an-exporter-with-tls-or-users"
+"""What doctor needs for an exporter that does not let everyone read."""
+
 _CHECKS: Mapping[str, tuple[str, ...]] = {
     "systemd.md#settings": ("settings", "variables"),
     "discovery.md": ("imds-endpoint",),
@@ -35,8 +38,8 @@ _CHECKS: Mapping[str, tuple[str, ...]] = {
     "runbooks/AzureScheduledEventJournalNotOnDisk.md": ("journal-disk", "exporter-journal"),
     "runbooks/AzureScheduledEventExporterDown.md": ("served", "target"),
     "web-config.md": ("certificate",),
+    EXPORTER_PAGE: ("exporter",),
     "doctor.md#credentials": (
-        "exporter",
         "prometheus-reachable",
         "alertmanager-reachable",
         "grafana-reachable",

@@ -3,6 +3,8 @@
 Where the system has a message, it is that one, without the text that libraries add.
 """
 
+import errno
+import os
 import socket
 from collections.abc import Iterator
 
@@ -24,6 +26,12 @@ REQUEST_FAILURES = (
 
 CERTIFICATE_REFUSED = "certificate verify failed"
 """Part of the reason, in OpenSSL's words, where this side does not trust the server."""
+
+CLOSED = ("closed", "EOF", "alert", os.strerror(errno.ECONNRESET), os.strerror(errno.EPIPE))
+"""Parts of the reason, one of which is there if a server ended a connection that was open.
+
+Which one depends on the versions of TLS, OpenSSL and Python, and on who was faster.
+"""
 
 
 def failure_reason(error: BaseException) -> str:

@@ -17,6 +17,8 @@ from support.events.journal_recorder import recorders
 from support.programs import eventually
 
 LOG = logging.getLogger("tests.hook")
+# A thread of Runs may log after its test, when pytest does not capture: not to standard error then.
+LOG.addHandler(logging.NullHandler())
 NAME = "worker"
 
 

@@ -8,6 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from azure_scheduled_events_exporter.config.resolution import resolve
+from azure_scheduled_events_exporter.doctor import exporter
+from azure_scheduled_events_exporter.doctor.finding import Finding, Mark
+from azure_scheduled_events_exporter.doctor.subject import Servers, subject_of
+from support.programs import NOBODY
 from support.servers.certificates import Authority, Pair
 from support.servers.serving import read_all, request, status
 from support.servers.tls_serving import (
@@ -23,6 +28,13 @@ from support.servers.tls_serving import (
 )
 
 
+def doctor_served(file: Path, address: str) -> Finding:
+    """Return whether doctor without credentials finds that an exporter serves the address."""
+    settings = {"web.config.file": str(file), "web.listen-address": address}
+    subject = subject_of(resolve(settings, {}), {}, Servers(None, (), (), (), {}))
+    return next(exporter.examine(subject))
+
+
 class TestClientCertificates:
     """Who is let in by a certificate."""
 
@@ -36,6 +48,19 @@ class TestClientCertificates:
             assert not let_in(running, trusting(authority, outsider))
             assert not let_in(running, trusting(authority, authority.server("purpose")))
             assert said(running, logging.ERROR) == []
+
+    @pytest.mark.parametrize("version", ["TLS12", "TLS13"])
+    def test_doctor_without_one(self, version: str, file: Path) -> None:
+        """doctor tells an exporter that requires a certificate from one that does not run."""
+        file.write_text(REQUIRED.replace("}", f", max_version: {version}}}"))
+        with encrypted(file) as running:
+            found = doctor_served(file, f"127.0.0.1:{running.server.port}")
+        assert found.mark is Mark.WARNING, found
+        assert "requires a client certificate" in found.sentence
+        for needed in ("cert_file", "key_file", "--exporter.http-config.file"):
+            assert needed in found.hint
+        assert found.link.endswith("doctor.md#an-exporter-with-tls-or-users")
+        assert "No exporter answers" in doctor_served(file, NOBODY).sentence
 
     def test_if_given(self, file: Path, authority: Authority, tmp_path: Path) -> None:
         """VerifyClientCertIfGiven lets in who shows none, and refuses who shows a wrong one."""
