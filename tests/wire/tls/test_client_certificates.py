@@ -51,7 +51,7 @@ class TestClientCertificates:
 
     @pytest.mark.parametrize("version", ["TLS12", "TLS13"])
     def test_doctor_without_one(self, version: str, file: Path) -> None:
-        """doctor tells an exporter that requires a certificate from one that does not run."""
+        """``doctor`` tells an exporter that requires a certificate from one that does not run."""
         file.write_text(REQUIRED.replace("}", f", max_version: {version}}}"))
         with encrypted(file) as running:
             found = doctor_served(file, f"127.0.0.1:{running.server.port}")
