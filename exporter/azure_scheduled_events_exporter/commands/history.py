@@ -114,7 +114,7 @@ def _documents(path: Path) -> list[RecordedDocument]:
 
 
 def _print_document(documents: Sequence[RecordedDocument], number: str) -> None:
-    """Print the body of the document of this ``number``, as the list counts them.
+    """Print the body of one document: ``number`` is its number in the list of documents.
 
     It is unchanged unless standard output is a terminal.
     """

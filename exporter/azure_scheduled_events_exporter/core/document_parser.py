@@ -179,7 +179,10 @@ def _kind(value: object) -> str:
 
 
 def _event(entry: Mapping[str, Any]) -> tuple[ScheduledEvent, list[str]]:
-    """Return the event in ``entry``, and what is unexpected in it; without an id if it has none."""
+    """Return the event in ``entry``, and what is unexpected in it.
+
+    An entry without an EventId gives an event without one.
+    """
     oddities: list[str] = []
     not_before_text = clean_text(entry.get("NotBefore"))
     not_before = parse_not_before(not_before_text) if not_before_text.strip() else None

@@ -59,7 +59,7 @@ def failure_reason(error: BaseException) -> str:
 
 
 def _is_about_header(error: BaseException) -> bool:
-    """Return whether a header of the request has caused ``error``."""
+    """Return whether ``error`` was raised because a header of the request is invalid."""
     if isinstance(error, UnicodeEncodeError):
         return error.encoding == "latin-1"  # as http.client writes headers
     return isinstance(error, requests.exceptions.InvalidHeader) or str(error).startswith(

@@ -42,7 +42,7 @@ class WebConfig:
 
     @property
     def summary(self) -> str:
-        """What it does, for people, without a secret."""
+        """What this configuration turns on, in words for the log; it contains no secret."""
         names = ", ".join(name.decode() for name in self.users)
         users = f"users: {names} (a password was checked as a test)" if names else "no users"
         return f"{_tls_summary(self.tls)}; {users}"
