@@ -1,9 +1,7 @@
-"""What is shipped besides the program: dashboards, alert rules, runbooks, how to deploy.
+"""Finds and exports what is shipped besides the program, such as dashboards and alert rules.
 
-Finds and exports it.
-
-In an installed wheel, assets are in ``assets/`` beside this module; in a source tree, in their
-source folders.
+In an installed wheel, these files (assets) are in ``assets/`` beside this module; in a source tree,
+they are in their source folders. Must not render an asset: a caller hands over changed texts.
 """
 
 import os
@@ -11,30 +9,45 @@ import stat
 import tempfile
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from .errors import ExporterError
 
 _PACKAGE = Path(__file__).parent
 _SOURCE = _PACKAGE.parent.parent
-KINDS: Mapping[str, tuple[str, str]] = {
-    "dashboards": ("dashboards/json", "Grafana dashboards and their provisioning"),
-    "alerts": (
+
+
+class Kind(NamedTuple):
+    """One kind of assets."""
+
+    source: str
+    """Its folder in a source tree."""
+    description: str
+    """What its files are, for the list that ``assets`` prints."""
+
+
+KINDS: Mapping[str, Kind] = {
+    "dashboards": Kind("dashboards/json", "Grafana dashboards and their provisioning"),
+    "alerts": Kind(
         "alerts/generated",
         "Prometheus rules, Alertmanager, Grafana, Azure Monitor, scrape configurations",
     ),
-    "runbooks": ("docs/runbooks", "one page per alert: what it means and what to do"),
-    "metadata-security-protocol": (
+    "runbooks": Kind("docs/runbooks", "one page per alert: what it means and what to do"),
+    "metadata-security-protocol": Kind(
         "deploy/metadata-security-protocol",
         "who may use Scheduled Events, for Azure's Guest Proxy Agent",
     ),
-    "systemd": ("deploy/systemd", "the systemd unit and its settings"),
-    "helm": ("deploy/helm", "the Helm chart"),
-    "examples": (
+    "systemd": Kind("deploy/systemd", "the systemd unit and its settings"),
+    "helm": Kind("deploy/helm", "the Helm chart"),
+    "examples": Kind(
         "deploy/examples",
         "approval policies, drain scripts and their systemd units, roll-outs to a fleet",
     ),
 }
-"""Each kind with its folder in a source tree; pyproject.toml adds the same folders to the wheel."""
+"""The kinds by name, which is their folder in a wheel and in an export.
+
+pyproject.toml adds the same source folders to the wheel.
+"""
 
 
 def folder(kind: str) -> Path:
@@ -43,7 +56,7 @@ def folder(kind: str) -> Path:
     Raises:
         ExporterError: this installation has none.
     """
-    for candidate in (_PACKAGE / "assets" / kind, _SOURCE / KINDS[kind][0]):
+    for candidate in (_PACKAGE / "assets" / kind, _SOURCE / KINDS[kind].source):
         if candidate.is_dir():
             return candidate
     raise ExporterError(
@@ -63,15 +76,17 @@ def files() -> Iterator[tuple[str, Path, Path]]:
 def export(
     target: Path, rendered: Mapping[str, str], private: Collection[str], only: tuple[str, ...]
 ) -> list[Path]:
-    """Write every asset below ``target``, in a folder for each kind; return what was written.
+    """Write assets below ``target``, in a folder for each kind; return the paths of the files.
 
     Symbolic links below ``target`` are replaced, not followed.
 
     Args:
         target: the folder; it is created if it does not exist.
-        rendered: texts by their path below ``target``, for assets that are not copied as they are.
+        rendered: texts that are written in place of an asset's own content, by the path of the
+            asset below ``target``.
         private: the paths below ``target`` that only this user may read.
-        only: what the paths below ``target`` begin with; others are not written.
+        only: prefixes of paths below ``target``: an asset is written if its path begins with one
+            of them; ``("",)`` writes all.
 
     Raises:
         ExporterError: something cannot be written.
@@ -84,8 +99,12 @@ def export(
         path = target / inside
         try:
             _make_folder(target, path.parent)
-            content = rendered[inside].encode() if inside in rendered else source.read_bytes()
-            mode = 0o600 if inside in private else stat.S_IMODE(source.stat().st_mode)
+            content = source.read_bytes()
+            if inside in rendered:
+                content = rendered[inside].encode()
+            mode = stat.S_IMODE(source.stat().st_mode)
+            if inside in private:
+                mode = 0o600
             _replace(path, content, mode)
         except OSError as error:
             raise ExporterError(f"{path}: cannot be written: {error.strerror or error}") from None
@@ -93,24 +112,24 @@ def export(
     return written
 
 
-def _make_folder(target: Path, folder: Path) -> None:
-    """Make ``folder`` and those between ``target`` and it; replace symbolic links among them.
+def _make_folder(target: Path, innermost: Path) -> None:
+    """Make ``target``, ``innermost`` below it, and the folders between the two.
 
-    ``target`` itself may be a link: the user has named it.
+    Symbolic links are replaced by folders, except ``target`` itself: the user has named it.
     """
     target.mkdir(parents=True, exist_ok=True)
-    each = target
-    for name in folder.relative_to(target).parts:
-        each /= name
-        if each.is_symlink():
-            each.unlink()
-        each.mkdir(exist_ok=True)
+    current = target
+    for name in innermost.relative_to(target).parts:
+        current /= name
+        if current.is_symlink():
+            current.unlink()
+        current.mkdir(exist_ok=True)
 
 
 def _replace(path: Path, content: bytes, mode: int) -> None:
-    """Write a new file beside ``path`` and rename it.
+    """Write ``content`` to ``path``: to a new file beside it, which is then renamed.
 
-    A failure leaves the old file. A symbolic link is replaced, not followed.
+    A failure leaves the old file as it was. A symbolic link is replaced, not followed.
     """
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     new = Path(name)

@@ -1,7 +1,7 @@
 """Reads environment files as systemd does, so that a shell sees the settings of the unit.
 
-Must not interpret the variables. A comment ends with its line, as in systemd 254 and later: before,
-a backslash at its end continued it.
+Must not interpret the variables. A comment ends with its line, as in systemd 254 and later. (In
+older versions, a backslash at the end of a comment made the next line part of the comment.)
 """
 
 import re
@@ -16,7 +16,7 @@ UNIT_FILE = Path("/etc/azure-scheduled-events-exporter/environment")
 
 _NAME = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)[ \t\r]*=[ \t\r]*")
 _SKIPPED = re.compile(r"\s*(?:[#;][^\n]*\s*)*")
-"""Empty lines and comments; without any, the empty text."""
+"""Empty lines and comments. It matches everywhere: where there are none, the empty text."""
 
 _QUOTED = re.compile(
     r"""
@@ -28,7 +28,7 @@ _QUOTED = re.compile(
     """,
     re.DOTALL | re.VERBOSE,
 )
-"""One part of a value in quotes."""
+"""One part of a value in quotes; its two groups are the text in single or in double quotes."""
 
 _UNQUOTED = re.compile(
     r"""
@@ -38,7 +38,7 @@ _UNQUOTED = re.compile(
     """,
     re.DOTALL | re.VERBOSE,
 )
-"""The rest of a value, up to the next line; it matches everywhere, also the empty text."""
+"""The rest of a value, up to the next line. It matches everywhere, also the empty text."""
 
 _ESCAPED = re.compile(r"\\(?:\n|(.))")
 """Replaced by its group: a line break that is escaped disappears, another character stays."""
@@ -54,8 +54,9 @@ def load(path: Path) -> Mapping[str, tuple[str, int]]:
     begin with parts in quotes, and these may have line breaks.
 
     Raises:
-        UsageError: the file cannot be read, a line is not ``NAME=VALUE``, or systemd would ignore
-            what looks right.
+        UsageError: the file cannot be read, a line is not ``NAME=VALUE``, a quote is not closed,
+            or systemd would ignore a setting that looks right: the file begins with a byte order
+            mark, or has a NUL byte.
     """
     text = read_text(path)
     if text.startswith("\ufeff"):
@@ -84,12 +85,14 @@ def load(path: Path) -> Mapping[str, tuple[str, int]]:
 def _after_comments(text: str, at: int) -> int:
     """Return where the next variable begins: after empty lines and comments."""
     skipped = _SKIPPED.match(text, at)
-    assert skipped is not None  # noqa: S101 - it matches the empty text
+    assert skipped is not None  # noqa: S101 - the expression matches everywhere
     return skipped.end()
 
 
 def _value(text: str, at: int, place: str) -> tuple[str, int]:
     """Return the value that begins at ``at``, and where the next line begins.
+
+    A value is any number of parts in quotes, and after them a rest without quotes.
 
     ``place`` is how an error begins: file, line and variable.
 
@@ -106,6 +109,6 @@ def _value(text: str, at: int, place: str) -> tuple[str, int]:
     if text.startswith(("'", '"'), at):  # a quote that _QUOTED has not matched
         raise UsageError(f"{place}: the quote is not closed")
     rest = _UNQUOTED.match(text, at)
-    assert rest is not None  # noqa: S101 - it matches the empty text
-    in_no_quotes = _ESCAPED.sub(r"\1", rest[1])
-    return value + in_no_quotes, rest.end()
+    assert rest is not None  # noqa: S101 - the expression matches everywhere
+    value += _ESCAPED.sub(r"\1", rest[1])
+    return value, rest.end()

@@ -60,16 +60,19 @@ class Outcome(StrEnum):
 class ImdsError(ExporterError):
     """A request to IMDS got no usable answer.
 
+    The message is ``<reason>: <detail>; <hint>``, without the parts that are empty.
+
     Attributes:
         outcome: the kind of failure.
-        reason: the part of the message that stays the same while the cause does.
+        reason: the cause in words. It is the same at every attempt that fails for this cause, so
+            that a change of the cause can be noticed; what differs is in the detail.
+        finding: what was found: the message without the hint.
         status: the HTTP status of the answer, 0 without one.
         may_have_arrived: whether the request may have reached IMDS; False if there was no
             connection.
-        offered: the api-versions that IMDS has, if the answer names them.
-        hint: what to do, ``""`` if nothing is known; the message ends with it.
+        offered: the api-versions that IMDS has; empty if the answer does not name them.
+        hint: what to do, ``""`` if nothing is known.
         is_temporary: whether the hint says that a later request may be answered.
-        finding: the message without the hint.
     """
 
     def __init__(
@@ -84,9 +87,9 @@ class ImdsError(ExporterError):
         hint: str = "",
         is_temporary: bool = False,
     ) -> None:
-        more = "; ".join(part for part in (detail, hint) if part)
-        super().__init__(f"{reason}: {more}" if more else reason)
-        self.finding = f"{reason}: {detail}" if detail else reason
+        detail_and_hint = "; ".join(part for part in (detail, hint) if part)
+        super().__init__(_with_part(reason, detail_and_hint))
+        self.finding = _with_part(reason, detail)
         self.outcome = outcome
         self.reason = reason
         self.status = status
@@ -105,12 +108,18 @@ class ImdsError(ExporterError):
         return 300 <= self.status < 500  # noqa: PLR2004 - redirects and errors of the client
 
 
+def _with_part(reason: str, part: str) -> str:
+    if not part:
+        return reason
+    return f"{reason}: {part}"
+
+
 class InvalidDocumentError(ExporterError):
     """The body of an answer is not a Scheduled Events document."""
 
 
 class CodecError(ExporterError):
-    """A value has no JSON form (a bug), or JSON from the journal does not fit its class."""
+    """A value has no JSON form (a bug), or JSON from the journal does not fit the class it is for."""
 
 
 class DamagedTextError(ValueError):
@@ -122,7 +131,7 @@ class JournalInUseError(ExporterError):
 
 
 class JournalKeptError(ExporterError):
-    """The journal would have to be renamed, which only the exporter itself may do."""
+    """A command would have to rename a damaged or foreign journal; only an exporter may do that."""
 
 
 class NotUsableError(sqlite3.DatabaseError):
@@ -141,24 +150,35 @@ def printable(text: str) -> str:
 
 
 def one_line(text: str, length: int = 160) -> str:
-    """Return ``text`` as one printable line of at most ``length`` characters, for a message."""
-    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
-    return line if len(line) <= length else line[: length - 3] + "..."
+    """Return ``text`` as one printable line of at most ``length`` characters, for a message.
+
+    White space and control characters in a row become one space. An ellipsis says that the text
+    was cut.
+    """
+    without_controls = "".join(c if c.isprintable() else " " for c in text)
+    line = " ".join(without_controls.split())
+    if len(line) <= length:
+        return line
+    return line[: length - 3] + "..."
 
 
 def without_password(text: str) -> str:
-    """Return ``text`` for display and logs: if it is an address, without its user and password.
+    """Return ``text`` for display and logs: addresses in it are without user and password.
 
-    Also if the address is invalid because its password has an unescaped ``/``, ``?`` or ``#``, or
-    because its scheme is missing.
+    That holds also for an address that is invalid because its password has an unescaped ``/``,
+    ``?`` or ``#``, or, if ``text`` is nothing but the address, because its scheme is missing.
     """
     if "//" not in text:
         return re.sub(r"^\S+@", "***@", text)
+    # Without "/", "?" and "#", a user and a password reach up to the "@".
     valid = r"[^/?#\s]*"
-    unescaped = r"[^/?#\s:]+:(?!\d+[/?#])\S*?"  # after the colon comes no port, so a password
+    # Otherwise, what follows the first colon is a password, unless it is a port and the "@" is only
+    # in the path: http://host:8080/a@b.
+    unescaped = r"[^/?#\s:]+:(?!\d+[/?#])\S*?"
     return re.sub(f"//(?:{valid}|{unescaped})@", "//***@", text)
 
 
 def closest(word: str, known: Collection[str]) -> str | None:
     """Return the one of ``known`` that is most similar to ``word``; None if none is similar."""
-    return next(iter(difflib.get_close_matches(word, known, 1)), None)
+    similar = difflib.get_close_matches(word, known, n=1)
+    return similar[0] if similar else None

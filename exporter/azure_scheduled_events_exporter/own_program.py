@@ -13,6 +13,6 @@ def own_command(*words: str) -> list[str]:
     user has put there would run as the user of this process, which may be root.
     """
     flag = "-P"
-    if sys.flags.isolated:
-        flag = "-I"  # as this process was started: -P, and PYTHONPATH is ignored
+    if sys.flags.isolated:  # this process was started with -I, which is -P and ignores PYTHONPATH
+        flag = "-I"
     return [sys.executable, flag, "-m", PACKAGE, *words]

@@ -16,9 +16,11 @@ from typing import TextIO
 def checked() -> Iterator[None]:
     """Within the block, the standard streams are open and take any text.
 
-    At its end, nothing is left to be written.
+    At the end of the block, all text is written, or discarded if that fails; ``sys.stdout`` and
+    ``sys.stderr`` are again what they were.
     """
-    before = sys.stdout, sys.stderr
+    stdout_before = sys.stdout
+    stderr_before = sys.stderr
     _open_closed()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -33,11 +35,15 @@ def checked() -> Iterator[None]:
             except OSError:
                 # Otherwise Python flushes it at the exit, fails again, and exits with status 120.
                 discard(stream)
-        sys.stdout, sys.stderr = before
+        sys.stdout = stdout_before
+        sys.stderr = stderr_before
 
 
-def failure() -> OSError | None:
-    """Write an empty line to standard output; return why that failed, or None."""
+def failure_of_output() -> OSError | None:
+    """Return why standard output cannot be written; None if it can.
+
+    An empty line is written to find out.
+    """
     try:
         sys.stdout.write("\n")
         sys.stdout.flush()
@@ -60,7 +66,8 @@ def has_reader() -> bool:
     if sys.platform == "win32":  # has no poll
         return True
     pipe = select.poll()
-    pipe.register(sys.stdout.fileno(), 0)  # POLLERR is reported always
+    # POLLERR, which says that a pipe has no reader, is reported without being asked for.
+    pipe.register(sys.stdout.fileno(), 0)
     return not any(events & select.POLLERR for _, events in pipe.poll(0))
 
 
@@ -73,14 +80,15 @@ def discard(stream: TextIO) -> None:
 
 
 def _open_closed() -> None:
-    """Open the standard streams that are closed.
+    """Open the null device for the standard streams that are closed.
 
-    Otherwise the next files that are opened would get their numbers, and with them the output.
-
-    Standard output is opened for reading, so that every write fails: a command must not lose its
-    output in silence.
+    Otherwise the next files that the program opens would get their numbers, and its output would
+    be written into these files.
     """
-    for number, mode in enumerate((os.O_RDONLY, os.O_RDONLY, os.O_WRONLY)):
+    # Standard output is opened for reading, so that every write fails: a command must not lose its
+    # output in silence.
+    modes = {0: os.O_RDONLY, 1: os.O_RDONLY, 2: os.O_WRONLY}
+    for number, mode in modes.items():
         try:
             os.fstat(number)
         except OSError:

@@ -9,7 +9,7 @@ from pathlib import Path
 from .errors import UnreadableFileError, UsageError
 
 LARGEST = 1 << 20
-"""The size of a configuration file at most, in bytes."""
+"""The size of a configuration file at most, in bytes: 1 MiB."""
 
 
 def read(path: Path, largest: int = LARGEST, what: str = "configuration file") -> bytes:
@@ -17,7 +17,7 @@ def read(path: Path, largest: int = LARGEST, what: str = "configuration file") -
 
     Args:
         path: the file.
-        largest: its size at most, in bytes; whole MiB.
+        largest: its size at most, in bytes; a multiple of 1 MiB, as the message gives it so.
         what: which kind of file it should be, for the message that it is too large.
 
     Raises:
@@ -36,15 +36,16 @@ def read(path: Path, largest: int = LARGEST, what: str = "configuration file") -
     except OSError as error:
         raise UnreadableFileError(f"{path}: cannot be read: {error.strerror or error}") from None
     if len(data) > largest:
-        raise UsageError(f"{path}: larger than {largest >> 20} MiB: this is not a {what}")
+        mebibytes = largest >> 20
+        raise UsageError(f"{path}: larger than {mebibytes} MiB: this is not a {what}")
     return data
 
 
 def read_text(path: Path, largest: int = LARGEST, what: str = "configuration file") -> str:
-    """Return the text of the file at ``path``; its parameters and errors are those of :func:`read`.
+    """Return the text of the file at ``path``; parameters and errors are those of :func:`read`.
 
     Raises:
-        UsageError: also if it is not UTF-8.
+        UsageError: also if the file is not UTF-8.
     """
     data = read(path, largest, what)
     try:

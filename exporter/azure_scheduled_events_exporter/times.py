@@ -13,7 +13,7 @@ _SECONDS = {
     "y": 31536000.0,
 }
 _LONGEST = 64  # characters; no real duration has more
-_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdwy])", re.ASCII)
+_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdwy])", re.ASCII)  # its groups: number and unit
 _WHOLE = re.compile(rf"(?:{_PART.pattern})+", re.ASCII)
 
 
@@ -33,13 +33,13 @@ def parse_duration(text: str) -> float:
             f"{text[:_LONGEST]!r} is no duration: write a number and a unit, such as 500ms, 1s,"
             " 1m30s or 90d"
         )
-    return float(sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(text)))
+    return sum((float(number) * _SECONDS[unit] for number, unit in _PART.findall(text)), 0.0)
 
 
 def format_duration(seconds: float) -> str:
     """Return ``seconds`` as :func:`parse_duration` reads them, to the millisecond.
 
-    Less than 0 seconds, which that does not read, have a minus sign.
+    Negative seconds get a minus sign, which :func:`parse_duration` does not read.
     """
     if seconds < 0:
         return "-" + format_duration(-seconds)
@@ -55,7 +55,7 @@ def format_duration(seconds: float) -> str:
 def iso_time(seconds: float) -> str:
     """Return seconds since the epoch in ISO 8601: ``2022-04-11T22:26:58Z``.
 
-    Parts of a second are cut off. A time beyond the calendar's years stays a number.
+    Fractions of a second are cut off. A time beyond the calendar's years is returned as a number.
     """
     try:
         return datetime.fromtimestamp(int(seconds), UTC).isoformat().replace("+00:00", "Z")

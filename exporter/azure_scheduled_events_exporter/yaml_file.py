@@ -37,7 +37,8 @@ class Section:
     """One mapping of a YAML file, read key by key.
 
     :meth:`finish` then refuses the keys that were not read. Methods with a ``default`` return it
-    for a key that is not there; without one, that is an error. All errors are UsageErrors.
+    for a key that is not there; if no default is given, a missing key is an error. All errors are
+    UsageErrors.
 
     Args:
         source: how errors name the file.
@@ -51,7 +52,7 @@ class Section:
         self.line = node.start_mark.line + 1
         self._nodes: dict[str, yaml.Node] = {}
         self._lines: dict[str, int] = {}
-        self._known: list[str] = []
+        self._known: list[str] = []  # what was read, also without a value in the file
         for key_node, value_node in node.value:
             line = key_node.start_mark.line + 1
             if not isinstance(key_node, yaml.ScalarNode):
@@ -66,9 +67,11 @@ class Section:
             self._lines[key] = line
 
     def __contains__(self, key: str) -> bool:
+        """Return whether the file has ``key``."""
         return key in self._nodes
 
     def __iter__(self) -> Iterator[str]:
+        """Yield the keys that the file has, in its order."""
         return iter(self._nodes)
 
     def error(self, message: str, key: str | None = None) -> UsageError:
@@ -86,11 +89,11 @@ class Section:
                 raise self.error(f"unknown key; known here: {', '.join(sorted(self._known))}", key)
 
     def known(self, key: str) -> None:
-        """Accept ``key`` without reading it."""
+        """Let :meth:`finish` accept ``key``, which is not read."""
         self._known.append(key)
 
     def is_text(self, key: str) -> bool:
-        """Return whether the value at ``key`` is a single value, not a list or a mapping."""
+        """Return whether ``key`` is there with a single value, not a list or a mapping."""
         return isinstance(self._nodes.get(key), yaml.ScalarNode)
 
     def text(self, key: str, default: str | None = None) -> str:
@@ -118,7 +121,7 @@ class Section:
 
     def texts(self, key: str, default: tuple[str, ...]) -> tuple[str, ...]:
         """Return the list of texts at ``key``; a single text counts as a list of one."""
-        node = self._of(key, yaml.Node, "")  # of any kind; the next check has a better error
+        node = self._of(key, yaml.Node, "anything")  # the check below has a better error
         if node is None:
             return default
         items = node.value if isinstance(node, yaml.SequenceNode) else [node]
@@ -129,27 +132,32 @@ class Section:
     def section(self, key: str) -> "Section | None":
         """Return the mapping at ``key``, or None when there is none."""
         node = self._of(key, yaml.MappingNode, "a mapping")
-        return Section(self.source, node, key) if node else None
+        if node is None:
+            return None
+        return Section(self.source, node, key)
 
     def sections(self, key: str) -> tuple["Section", ...]:
         """Return the list of mappings at ``key``; empty when there is none."""
         node = self._of(key, yaml.SequenceNode, "a list")
-        items = node.value if node else ()
-        for item in items:
+        if node is None:
+            return ()
+        found = []
+        for index, item in enumerate(node.value):
             if not isinstance(item, yaml.MappingNode):
                 raise UsageError(
                     f"{self.source}:{item.start_mark.line + 1}: {key}: every entry must be a"
                     " mapping"
                 )
-        return tuple(Section(self.source, item, f"{key}[{i}]") for i, item in enumerate(items))
+            found.append(Section(self.source, item, f"{key}[{index}]"))
+        return tuple(found)
 
     def flat(self, *, lists: bool = False) -> Mapping[str, tuple[str, int]]:
-        """Return every scalar below this section by its dotted key, with its line.
+        """Return the value and line of every scalar below this section, by its dotted key.
 
-        All are then known.
+        All keys count as read.
 
-        With ``lists``, a list of plain values is one text with a line for each value; otherwise it
-        is refused.
+        With ``lists``, a list of plain values becomes one text, in which each value is a line;
+        without, a list is refused.
         """
         found: dict[str, tuple[str, int]] = {}
         for key, node in self._nodes.items():
@@ -171,7 +179,10 @@ class Section:
         return found
 
     def _of(self, key: str, kind: type[_Node], what: str) -> _Node | None:
-        """Return the node at ``key``, None without one; it must be ``kind``, in words ``what``."""
+        """Return the node at ``key``, None if the key is not there; the key then counts as read.
+
+        The node must be a ``kind``; an error names that in words, as ``what``.
+        """
         self._known.append(key)
         node = self._nodes.get(key)
         if node is not None and not isinstance(node, kind):
@@ -179,15 +190,20 @@ class Section:
         return node
 
     def _parsed(self, key: str, parse: Callable[[str], _Value], default: _Value | None) -> _Value:
-        """Return the scalar at ``key`` as ``parse`` reads it; a ValueError becomes the error."""
+        """Return what ``parse`` makes of the scalar at ``key``, or ``default``.
+
+        A ValueError of ``parse`` becomes a UsageError with the same message.
+        """
         node = self._of(key, yaml.ScalarNode, "one value, not a list or a mapping")
         if node is None and default is None:
             raise self.error(f"'{key}' is missing")
         if node is None:
             return cast("_Value", default)
-        nothing = node.tag == "tag:yaml.org,2002:null"  # nothing, ~ or null
+        text = str(node.value)
+        if node.tag == "tag:yaml.org,2002:null":  # no value, ~ or null
+            text = ""
         try:
-            return parse("" if nothing else str(node.value))
+            return parse(text)
         except ValueError as error:
             raise self.error(str(error), key) from None
 
@@ -215,7 +231,8 @@ def load(path: Path) -> Section:
 
     Raises:
         UsageError: the file cannot be read, is not UTF-8 or not valid YAML, is larger than 1 MiB,
-            or does not contain a mapping.
+            has what this module refuses, or its top is not a mapping. An empty file counts as an
+            empty mapping.
     """
     return parse(read_text(path), str(path))
 
@@ -238,9 +255,9 @@ def parse(text: str, source: str) -> Section:
         raise UsageError(f"{source}:{line}: is not valid YAML: {problem}") from None
     except yaml.YAMLError as error:
         raise UsageError(f"{source}: is not valid YAML: {' '.join(str(error).split())}") from None
-    # After a lone "---", there is an empty scalar. One in quotes has a style.
-    nothing = isinstance(node, yaml.ScalarNode) and node.value == "" and node.style is None
-    if node is None or nothing:
+    # An empty file has no node, and a lone "---" an empty scalar. ("" in quotes has a style.)
+    is_empty_scalar = isinstance(node, yaml.ScalarNode) and node.value == "" and node.style is None
+    if node is None or is_empty_scalar:
         node = yaml.MappingNode("tag:yaml.org,2002:map", [], yaml.Mark(source, 0, 0, 0, "", 0))
     if not isinstance(node, yaml.MappingNode):
         raise UsageError(
@@ -250,9 +267,9 @@ def parse(text: str, source: str) -> Section:
 
 
 def _check_tokens(text: str, source: str) -> None:
-    """Refuse what this module does not read, and nesting that is too deep for PyYAML's composer.
+    """Refuse aliases, anchors and tags, and nesting that is too deep for PyYAML's composer.
 
-    The composer calls itself at each level.
+    The composer calls itself at each level, so it must not see such a file.
     """
     depth = 0
     for token in yaml.scan(text, Loader=yaml.SafeLoader):

@@ -12,7 +12,8 @@ from freezegun import freeze_time
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from azure_scheduled_events_exporter.logs import RateLimit, Repetition, facts, set_up
+from azure_scheduled_events_exporter.log_limits import LibraryLimit, MessageLimit
+from azure_scheduled_events_exporter.logs import facts, set_up
 
 NASTY = [
     "two\nlines",
@@ -176,7 +177,7 @@ def test_repetition_is_bounded() -> None:
     out.
     """
     now = [0.0]
-    limit = Repetition(lambda: now[0])
+    limit = MessageLimit(lambda: now[0])
     records = [
         logging.LogRecord("log", logging.INFO, __file__, 0, "event %s", ("detected",), None)
         for _ in range(1000)
@@ -210,7 +211,7 @@ def test_what_clients_can_cause(library: str) -> None:
 def test_a_minute_later() -> None:
     """After a minute, a message of a library is logged again."""
     now = [0.0]
-    limit = RateLimit(lambda: now[0])
+    limit = LibraryLimit(lambda: now[0])
     record = logging.LogRecord("asyncio", logging.ERROR, __file__, 0, "again", (), None)
     assert [limit.filter(record) for _ in range(2)] == [True, False]
     now[0] = 59.9

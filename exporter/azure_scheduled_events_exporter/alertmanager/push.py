@@ -10,7 +10,8 @@ import threading
 from collections.abc import Callable, Sequence
 
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
-from azure_scheduled_events_exporter.logs import Changes, facts
+from azure_scheduled_events_exporter.log_limits import Changes
+from azure_scheduled_events_exporter.logs import facts
 from azure_scheduled_events_exporter.snapshot.pushes import Pushes, PushOutcome, no_alerts
 
 from .client import AlertmanagerClient, AlertmanagerError, Posted, posted

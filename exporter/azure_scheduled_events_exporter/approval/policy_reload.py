@@ -9,7 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from azure_scheduled_events_exporter.errors import UnreadableFileError, UsageError, named_by
-from azure_scheduled_events_exporter.logs import Changes, facts
+from azure_scheduled_events_exporter.log_limits import Changes
+from azure_scheduled_events_exporter.logs import facts
 from azure_scheduled_events_exporter.text_file import read_text
 
 from .policy import BUILT_IN, Policy

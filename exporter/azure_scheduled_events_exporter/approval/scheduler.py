@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycle, Lifecycles, State
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.journal.content.inbox import ApprovalRequest
-from azure_scheduled_events_exporter.logs import Changes, facts
+from azure_scheduled_events_exporter.log_limits import Changes
+from azure_scheduled_events_exporter.logs import facts
 from azure_scheduled_events_exporter.snapshot.approvals import (
     ApprovalOutcome,
     Decision,

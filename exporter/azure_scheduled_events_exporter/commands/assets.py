@@ -74,8 +74,8 @@ def run(parsed: argparse.Namespace) -> int:
 
 
 def _list() -> None:
-    for kind, (_, text) in assets.KINDS.items():
-        print(f"{kind}: {text}")
+    for kind, about in assets.KINDS.items():
+        print(f"{kind}: {about.description}")
         for its_kind, name, _path in assets.files():
             if its_kind == kind:
                 print(f"  {name.as_posix()}")

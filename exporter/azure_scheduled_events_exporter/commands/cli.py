@@ -144,7 +144,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     "the current directory has been deleted, and relative paths need one: change to"
                     " another"
                 )
-            elif unwritable := standard_streams.failure():
+            elif unwritable := standard_streams.failure_of_output():
                 text = f"standard output cannot be written: {unwritable.strerror or unwritable}"
             else:
                 raise

@@ -18,7 +18,8 @@ from azure_scheduled_events_exporter.core.instance import Instance
 from azure_scheduled_events_exporter.core.spans import SpanFacts
 from azure_scheduled_events_exporter.errors import UsageError
 from azure_scheduled_events_exporter.journal.journal import OWNER_WAIT_SECONDS, Journal
-from azure_scheduled_events_exporter.logs import Changes, facts
+from azure_scheduled_events_exporter.log_limits import Changes
+from azure_scheduled_events_exporter.logs import facts
 
 from .export import Export, ExportResult, Sender
 from .variables import length_obstacle

@@ -16,6 +16,7 @@ from azure_scheduled_events_exporter import logs
 from azure_scheduled_events_exporter.approval.by_hook import obstacle
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle
 from azure_scheduled_events_exporter.journal.content.codec import encode
+from azure_scheduled_events_exporter.log_limits import Changes
 from azure_scheduled_events_exporter.service.exporter import Exporter
 from azure_scheduled_events_exporter.snapshot.hooks import HookRun, Phase, RunOutcome
 from azure_scheduled_events_exporter.snapshot.snapshot import Snapshot
@@ -60,7 +61,7 @@ class Hook:
         self._processes: dict[str, Process] = {}  # by the id of the run
         self._approvals: dict[str, Popen[bytes]] = {}  # by EventId
         self._approve_at: dict[str, float] = {}  # monotonic time by EventId
-        self._reasons = logs.Changes()  # why nothing is prepared, by EventId
+        self._reasons = Changes()  # why nothing is prepared, by EventId
         self._awaited: frozenset[str] = frozenset()  # EventIds; see `plan.awaited`
         # How many documents had come when one last showed an event of a run, by EventId.
         self._seen_at: dict[str, int] = {}

@@ -26,6 +26,7 @@ from azure_scheduled_events_exporter.errors import ExporterError
 from azure_scheduled_events_exporter.journal.access import writable
 from azure_scheduled_events_exporter.journal.disk.folder_owner import as_folder_owner
 from azure_scheduled_events_exporter.journal.disk.location import file_path
+from azure_scheduled_events_exporter.log_limits import Changes
 from azure_scheduled_events_exporter.snapshot.hooks import HookRun, Phase, RunOutcome
 
 from .stored import Stored, abandoned, parse, state_file, text_of
@@ -118,7 +119,7 @@ class Runs:
 
     def _keep_file(self) -> None:
         """Read the file once, and write it whenever something has changed. A thread runs this."""
-        failures = logs.Changes()
+        failures = Changes()
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._version > self._written)
@@ -192,7 +193,7 @@ class Runs:
 
     def _send(self) -> None:
         """Write runs to the journal, for the exporter. A thread runs this."""
-        failures = logs.Changes()
+        failures = Changes()
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._unsent)
@@ -221,7 +222,7 @@ class Runs:
             for run in runs:
                 store.hook_runs.put(run)
 
-    def _complain(self, failures: logs.Changes, what: str, error: Exception) -> None:
+    def _complain(self, failures: Changes, what: str, error: Exception) -> None:
         """Log a failure, once until its cause is another one."""
         if failures.is_new("", str(error)):
             self._log.warning(what, extra=logs.facts(path=self._journal, error=error))
