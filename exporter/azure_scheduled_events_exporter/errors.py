@@ -119,7 +119,7 @@ class InvalidDocumentError(ExporterError):
 
 
 class CodecError(ExporterError):
-    """A value has no JSON form (a bug), or JSON from the journal does not fit the class it is for."""
+    """A value has no JSON form (a bug), or JSON from the journal does not fit the wanted class."""
 
 
 class DamagedTextError(ValueError):
