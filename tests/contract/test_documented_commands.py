@@ -17,7 +17,7 @@ import yaml
 from azure_scheduled_events_exporter.commands.cli import PROGRAM, main, parser_of
 from azure_scheduled_events_exporter.config.settings import SETTINGS
 from azure_scheduled_events_exporter.errors import UsageError
-from azure_scheduled_events_exporter.metrics.collector import SPECS
+from azure_scheduled_events_exporter.metrics.table import SPECS
 from support.documented import Block, Command, blocks, commands, in_prose, pages, typed
 from support.paths import GUARD, ROOT
 from support.programs import debian, environment

@@ -17,7 +17,7 @@ from azure_scheduled_events_exporter.config.settings import SETTINGS
 from azure_scheduled_events_exporter.core.document import ScheduledEvent, Scope, event_values
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, State, impact_values
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
-from azure_scheduled_events_exporter.metrics.collector import SPECS
+from azure_scheduled_events_exporter.metrics.table import SPECS
 from azure_scheduled_events_exporter.tracing import otlp
 from support.deployment.charts import container, pod, rendered
 from support.documented import Block, blocks

@@ -9,7 +9,7 @@ from azure_scheduled_events_exporter.core.event_types import EVENT_FACTS
 from azure_scheduled_events_exporter.core.lifecycle import Approver, Kind, Transition
 from azure_scheduled_events_exporter.core.statistics import OTHER
 from azure_scheduled_events_exporter.errors import Outcome
-from azure_scheduled_events_exporter.metrics.collector import SPECS
+from azure_scheduled_events_exporter.metrics.table import SPECS
 from azure_scheduled_events_exporter.simulator.document import ADVICE
 from azure_scheduled_events_exporter.snapshot.approvals import ApprovalOutcome
 from azure_scheduled_events_exporter.snapshot.hooks import Phase, RunOutcome

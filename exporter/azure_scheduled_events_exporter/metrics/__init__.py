@@ -1,5 +1,5 @@
 """Renders a snapshot as metrics.
 
-Reads snapshots only; must not depend on HTTP or the poller. Used by ``service`` and ``doctor``;
-alerts and dashboards read the table of metrics in ``collector``.
+``table`` has a row for each metric; ``readers`` has the functions of its rows; ``spec`` says what a
+row is; ``exposition`` writes the text. Reads snapshots only; must not depend on HTTP or the poller.
 """

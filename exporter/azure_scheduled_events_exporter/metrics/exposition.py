@@ -1,9 +1,9 @@
 """Renders the text of a scrape in the format that the scraper accepts.
 
-prometheus_client chooses the format and writes the text. The text of a metric is kept while the
-fields of the snapshot that it was made from are the same objects. Only values that change between
-polls (countdowns) or with every poll (when an event was seen), and the metrics of the process, are
-written at each scrape.
+prometheus_client chooses the format, and writes the text of each metric. This text is kept while
+the fields of the snapshot from which it was made are the same objects. Two kinds of values are
+written at each scrape: those that change between polls (countdowns) or with every poll (when an
+event was seen), and the metrics of the process.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,14 +16,15 @@ from prometheus_client.registry import Collector
 
 from azure_scheduled_events_exporter.snapshot.snapshot import Snapshot
 
-from .collector import METRICS
-from .spec import MetricSpec, Reading
+from .spec import MetricSpec, TrackedSnapshot
+from .table import METRICS
 
 SHARED_SECONDS = 0.1
 """How long scrapes of one snapshot share a body, so that many scrapers cost as much as one."""
 
 _END = b"# EOF\n"  # of OpenMetrics
 _Writer = Callable[[Collector], bytes]
+"""Returns the text of metrics, with the end that the format requires."""
 
 
 class _Family(Collector):
@@ -45,10 +46,10 @@ class Rendering(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """A line whose value is written at each scrape.
+    """A line of a metric with ``at_scrape``: the number is written at each scrape.
 
     Attributes:
-        name: the metric's name and labels, as the line begins.
+        name: the beginning of the line, which is the metric's name and labels.
         value: what ``at_scrape`` computes the number from.
     """
 
@@ -58,33 +59,47 @@ class _Line:
 
 @dataclass(frozen=True, slots=True)
 class _Text:
-    """The text of one metric, what it was made from, and lines completed at each scrape."""
+    """The text of one metric.
 
-    made_from: Reading
+    Attributes:
+        made_from: the snapshot from which it was made.
+        text: the whole text; of a metric with ``at_scrape``, only the comments above its lines.
+        lines: the lines of a metric with ``at_scrape``.
+    """
+
+    made_from: TrackedSnapshot
     text: bytes
     lines: tuple[_Line, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class _Body:
-    """The body of one scrape."""
+    """The body of one scrape, which was made ``at`` a time of day from ``snapshot``."""
 
     snapshot: Snapshot
     at: float
     content: bytes
 
+    def may_be_shared(self, snapshot: Snapshot, now: float) -> bool:
+        """Return whether a scrape of ``snapshot`` may have this body, too."""
+        age = now - self.at
+        # An age below 0 means that the clock was set back.
+        return self.snapshot is snapshot and 0 <= age < SHARED_SECONDS
+
 
 class Exposition:
-    """Renders what ``read`` returns; ``wall`` is the time of day in seconds since the epoch.
+    """Renders the newest snapshot. Not thread-safe.
 
-    Not thread-safe.
+    Args:
+        read: returns the newest snapshot.
+        wall: returns the time of day, in seconds since the epoch.
     """
 
     def __init__(self, read: Callable[[], Snapshot], wall: Callable[[], float]) -> None:
         self._read = read
         self._wall = wall
-        self._bodies: dict[bool, _Body] = {}
-        self._texts: dict[tuple[bool, str], _Text] = {}
+        self._bodies: dict[bool, _Body] = {}  # by whether the format is OpenMetrics
+        self._texts: dict[tuple[bool, str], _Text] = {}  # by that, and the name of the metric
 
     def render(self, accept: str = "") -> Rendering:
         """Return the body for a scraper that sends this ``Accept`` header."""
@@ -95,20 +110,16 @@ class Exposition:
         is_openmetrics = "openmetrics" in content_type
         snapshot = self._read()
         now = self._wall()
-        shared = self._bodies.get(is_openmetrics)
-        if (
-            shared is None
-            or shared.snapshot is not snapshot
-            or not 0 <= now - shared.at < SHARED_SECONDS  # less than 0: the clock was set back
-        ):
+        body = self._bodies.get(is_openmetrics)
+        if body is None or not body.may_be_shared(snapshot, now):
             texts = [self._text(spec, snapshot, now, is_openmetrics, write) for spec in METRICS]
             process = _Family(*ProcessCollector(registry=None).collect())
             texts.append(write(process).removesuffix(_END))
             if is_openmetrics:
                 texts.append(_END)
-            shared = _Body(snapshot, now, b"".join(texts))
-            self._bodies[is_openmetrics] = shared
-        return Rendering(shared.content, content_type)
+            body = _Body(snapshot, now, b"".join(texts))
+            self._bodies[is_openmetrics] = body
+        return Rendering(body.content, content_type)
 
     def _text(
         self,
@@ -134,19 +145,20 @@ class Exposition:
 
 
 def _written(spec: MetricSpec, snapshot: Snapshot, write: _Writer) -> _Text:
-    """Return the text of a metric, without the end of the exposition.
-
-    With ``at_scrape``, it is only the text's comments, and its lines without their values.
-    """
-    reading = Reading(snapshot)
-    samples = spec.samples(reading)
+    """Return the text of a metric, without the end of the exposition."""
+    tracked = TrackedSnapshot(snapshot)
+    samples = spec.samples(tracked)
     text = write(_Family(spec.family(samples))).removesuffix(_END)
     if spec.at_scrape is None:
-        return _Text(reading, text)
-    lines = text.splitlines(keepends=True)
-    series = [line for line in lines if not line.startswith(b"#")]
-    comments = b"".join(lines[: len(lines) - len(series)])
-    names = [line.rpartition(b" ")[0] for line in series]
-    # The writer has kept the order of the samples, and written one line for each.
-    values = [sample.value for sample in samples]
-    return _Text(reading, comments, tuple(map(_Line, names, values)))
+        return _Text(tracked, text)
+    comments = []
+    names = []
+    for line in text.splitlines(keepends=True):
+        if line.startswith(b"#"):
+            comments.append(line)
+        else:
+            name, _, _ = line.rpartition(b" ")  # the value, always 0 here, is the last word
+            names.append(name)
+    # The writer keeps the order of the samples, and writes one line for each.
+    lines = [_Line(name, sample.value) for name, sample in zip(names, samples, strict=True)]
+    return _Text(tracked, b"".join(comments), tuple(lines))

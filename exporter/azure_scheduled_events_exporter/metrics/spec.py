@@ -22,6 +22,7 @@ https://github.com/Azure/prometheus-collector/issues/260
 """
 
 Labels = tuple[str, ...]
+"""Names of labels in a row of the table; in a sample, their values in the same order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +31,8 @@ class Sample:
 
     Attributes:
         labels: the values of its labels.
-        value: a number or a :class:`Histogram`; of a metric with ``at_scrape``, what that function
-            gets.
+        value: a number or a :class:`Histogram`. If the metric has ``at_scrape``, whatever that
+            function computes the number from.
     """
 
     labels: Labels
@@ -39,7 +40,10 @@ class Sample:
 
 
 AtScrape = Callable[[Snapshot, Any, float], float]
-"""Returns the value of a series from the snapshot, the value of its sample, and the time of day."""
+"""Returns the value of a series from the snapshot, the value of its sample, and the time of day.
+
+The time of day is in seconds since the epoch.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +54,14 @@ class MetricSpec:
         type: gauge, counter or histogram.
         name: without the prefix.
         help: one sentence.
-        read: returns what the snapshot says: one value (None for no series), a value for each
-            label value (a mapping), or an iterable of :class:`Sample`.
-        labels: names of the labels.
+        read: returns what the snapshot says. That is one value of a metric without labels (None for
+            no series), a mapping from the values of the labels to the value of each series, or an
+            iterable of :class:`Sample`. A key of the mapping is a tuple, or the value of the only
+            label.
+        labels: the names of the labels.
         not_shown: why no dashboard shows it and no alert reads it; empty if one does.
         at_scrape: computes the value of each series anew at each scrape, so that the text of its
-            labels can be kept; None if values change with what ``read`` reads.
+            labels can be kept; None if values change only when what ``read`` reads changes.
     """
 
     type: str
@@ -71,14 +77,16 @@ class MetricSpec:
         """The name in the exposition."""
         return PREFIX + self.name
 
-    def samples(self, snapshot: "Snapshot | Reading") -> list[Sample]:
+    def samples(self, snapshot: "Snapshot | TrackedSnapshot") -> list[Sample]:
         """Return the series of the metric, with label values of at most :data:`LABEL_BYTES`."""
-        found = _samples(self.read(cast("Snapshot", snapshot)))
-        return [Sample(tuple(map(_label_value, each.labels)), each.value) for each in found]
+        found = self.read(cast("Snapshot", snapshot))  # a tracked one has the same fields
+        return [
+            Sample(tuple(map(_label_value, each.labels)), each.value) for each in _samples(found)
+        ]
 
     def family(self, samples: Iterable[Sample]) -> Metric:
         """Return the metric in prometheus_client's form; with ``at_scrape``, each value is 0."""
-        # prometheus_client's own name of a counter has no suffix.
+        # prometheus_client's own name of a counter is without the suffix.
         metric = Metric(self.full_name.removesuffix("_total"), self.help, self.type)
         for sample in samples:
             labels = dict(zip(self.labels, sample.labels, strict=True))
@@ -90,11 +98,11 @@ class MetricSpec:
         return metric
 
 
-class Reading:
-    """A snapshot that remembers which of its fields have been read.
+class TrackedSnapshot:
+    """Takes the place of a snapshot, and remembers which of its fields have been read.
 
-    What was computed from them stays valid while another snapshot has the same objects there. It
-    takes the place of a snapshot for :attr:`MetricSpec.read`.
+    What :attr:`MetricSpec.read` has computed from one stays valid for a later snapshot that has the
+    same objects in these fields.
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
@@ -102,7 +110,7 @@ class Reading:
         self._read: dict[str, object] = {}
 
     def __getattr__(self, field: str) -> object:
-        """Return the field of the snapshot."""
+        """Return the field of the snapshot; Python calls this for what the object itself lacks."""
         value: object = getattr(self._snapshot, field)
         self._read[field] = value
         return value
@@ -117,19 +125,24 @@ def _samples(found: Any) -> Iterable[Sample]:
     if found is None:
         return ()
     if isinstance(found, Mapping):
-        return (
-            Sample(key if isinstance(key, tuple) else (str(key),), value)
-            for key, value in found.items()
-        )
+        return [Sample(_key_labels(key), value) for key, value in found.items()]
     if isinstance(found, Iterable):
         return cast("Iterable[Sample]", found)
     return (Sample((), found),)
+
+
+def _key_labels(key: object) -> Labels:
+    """Return the values of the labels that a key of a mapping stands for."""
+    if isinstance(key, tuple):
+        return key
+    return (str(key),)
 
 
 def _label_value(value: str) -> str:
     """Return ``value``, or as many whole characters of it as :data:`LABEL_BYTES` of UTF-8 hold."""
     if len(value) * 4 <= LABEL_BYTES:  # a character has at most 4 bytes: no need to count them
         return value
+    # The cut may be inside a character, whose first bytes are then ignored.
     return value.encode()[:LABEL_BYTES].decode(errors="ignore")
 
 

@@ -17,7 +17,7 @@ from azure_scheduled_events_exporter.alerts.groups import alerts, groups
 from azure_scheduled_events_exporter.alerts.rule import Alert
 from azure_scheduled_events_exporter.commands.cli import main
 from azure_scheduled_events_exporter.doctor import chain
-from azure_scheduled_events_exporter.metrics.collector import SPECS
+from azure_scheduled_events_exporter.metrics.table import SPECS
 from azure_scheduled_events_exporter.times import parse_duration
 from support.deployment.operator_types import validator
 from support.paths import ROOT

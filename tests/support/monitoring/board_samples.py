@@ -8,8 +8,8 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 from azure_scheduled_events_exporter.core.kinds import Kind
-from azure_scheduled_events_exporter.metrics.collector import SPECS
 from azure_scheduled_events_exporter.metrics.spec import PREFIX
+from azure_scheduled_events_exporter.metrics.table import SPECS
 from support.monitoring.board_fleet import BLIND_FOR, DAY, FLEET, HOUR, Event, Vm
 
 STEP = 30

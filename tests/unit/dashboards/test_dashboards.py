@@ -12,8 +12,8 @@ import yaml
 
 from azure_scheduled_events_exporter.alerts.series import BLIND
 from azure_scheduled_events_exporter.core.lifecycle import State, Transition
-from azure_scheduled_events_exporter.metrics.collector import SPECS
 from azure_scheduled_events_exporter.metrics.spec import PREFIX
+from azure_scheduled_events_exporter.metrics.table import SPECS
 from dashboards.style import QUIET, STATES, UNKNOWN
 from support.monitoring.board_reader import BOARDS, EVERYTHING, JSON, Json, filled, load
 from support.paths import ROOT

@@ -19,8 +19,8 @@ from azure_scheduled_events_exporter.core.observation import ObservationContext,
 from azure_scheduled_events_exporter.core.pause import Pause
 from azure_scheduled_events_exporter.core.statistics import Histogram, Statistics
 from azure_scheduled_events_exporter.errors import Outcome
-from azure_scheduled_events_exporter.metrics.collector import SPECS
 from azure_scheduled_events_exporter.metrics.exposition import SHARED_SECONDS, Exposition
+from azure_scheduled_events_exporter.metrics.table import SPECS
 from azure_scheduled_events_exporter.snapshot.snapshot import POLL_BOUNDS, Polls, Snapshot
 from support.monitoring.exposed import NOON, at, exposition, lived
 from support.programs import Scrape, debian
