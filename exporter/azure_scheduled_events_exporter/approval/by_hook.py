@@ -1,6 +1,7 @@
-"""Decides which events a hook may approve, whatever it has prepared for. Pure.
+"""Decides which events a hook may approve. Pure.
 
-The hook asks before it requests an approval, and the sender asks again with what IMDS shows then.
+It may prepare this VM for more events than it may approve. The hook asks here before it requests an
+approval, and the exporter asks again before it sends the request, with what IMDS shows then.
 """
 
 from azure_scheduled_events_exporter.core.document import comparable_name
@@ -11,8 +12,8 @@ from azure_scheduled_events_exporter.core.lifecycle import Lifecycle
 def obstacle(life: Lifecycle) -> str:
     """Return why a hook may not approve an event that waits for an approval; ``""`` if it may.
 
-    It may approve one that affects this VM alone, whatever earlier documents have shown. Never one
-    that deletes the VM, nor one of a type that nobody knows.
+    It may approve an event whose Resources name this VM alone, in the newest document and in all
+    earlier ones. It never approves an event that deletes the VM, or one of an unknown type.
     """
     facts = EVENT_FACTS.get(life.event.event_type)
     if facts is None:

@@ -1,7 +1,8 @@
 """Operators' requests to approve events: which are still to be sent, and their results. Pure.
 
-The journal holds them (``journal.content.inbox``); ``approval.sender`` sends them and writes the
-results.
+Requests of hooks are treated like those of operators, apart from the events that a hook may not
+approve. The journal holds the requests (``journal.content.inbox``); ``approval.sender`` sends them
+and writes the results.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +19,7 @@ UNKNOWN_RESULT = "sent, but no result came: it may have been approved"
 """The result of a request of which nobody saw how it ended."""
 
 NOTHING_SCHEDULED = "it is advice: nothing is scheduled, so there is nothing to approve"
-# Results, or how they begin. Whoever reads one recognizes it by that.
+# Texts of results, or their beginnings. Readers of a result compare it with these.
 _ACCEPTED = "accepted"
 _REFUSED = "approval refused"
 _NOT_SENT = "approval not sent"  # there was no connection to IMDS
@@ -32,26 +33,29 @@ _LOOK = "look at it and approve again"
 
 
 def to_approve(current: Mapping[str, Lifecycle], event_ids: Sequence[str]) -> list[Lifecycle]:
-    """Return the given events, or all of this VM that wait for an approval.
+    """Return the events that an operator's command is to approve.
 
-    If none waits, its others are returned: their results say why nothing is to be approved. An
-    event of this VM whose status is not known is approved only if it is given.
+    These are the given events. If none is given, they are all events of this VM that wait for an
+    approval. If none of these waits, its events that are not open to approval are returned: their
+    results say why nothing is to be approved. An event of this VM whose status is not known is
+    returned only if it is given.
 
     Args:
         current: the current events, by EventId.
-        event_ids: those to approve, in any case; none means all of this VM.
+        event_ids: those to approve, in upper or lower case; none means all of this VM.
 
     Raises:
         ExporterError: there is no such event, or this VM's name is unknown.
     """
     if event_ids:
-        missing = [name for name in event_ids if name.upper() not in current]
+        missing = [event_id for event_id in event_ids if event_id.upper() not in current]
         if missing:
             raise ExporterError(
                 f"no current event has the id {missing[0]}: see azure-scheduled-events-exporter"
                 " events"
             )
-        return [current[name] for name in dict.fromkeys(name.upper() for name in event_ids)]
+        without_repetition = dict.fromkeys(event_id.upper() for event_id in event_ids)
+        return [current[event_id] for event_id in without_repetition]
     mine = [life for life in current.values() if life.scope is Scope.SELF]
     if not mine and any(life.scope is Scope.UNKNOWN for life in current.values()):
         raise ExporterError(
@@ -71,33 +75,36 @@ def is_approved(result: str) -> bool:
 
 
 def may_be_approved(result: str) -> bool:
-    """Return whether IMDS may have accepted a request with this ``result``, without an answer."""
+    """Return whether it is uncertain if IMDS accepted the request that has this ``result``."""
     return result == UNKNOWN_RESULT or result.startswith((_NO_ANSWER, _UNCERTAIN_ANSWER))
 
 
-def is_not_accepted(error: ImdsError) -> bool:
-    """Return whether IMDS certainly did not accept.
+def had_no_effect(error: ImdsError) -> bool:
+    """Return whether IMDS certainly did not accept the request that failed with ``error``.
 
-    It may have if the request arrived and no answer decides it.
+    IMDS may have accepted a request that arrived, and that it did not answer with a refusal.
     """
     return error.is_refusal or not error.may_have_arrived
 
 
 def summary(error: ImdsError) -> str:
     """Return how a request ended that IMDS did not accept, in a few words."""
-    if is_not_accepted(error):
+    if had_no_effect(error):
         return _REFUSED if error.status else _NOT_SENT
     return _UNCERTAIN_ANSWER if error.status else _NO_ANSWER
 
 
 def result_of(life: Lifecycle, error: ImdsError | None) -> str:
-    """Return the result of a request that was sent for ``life``, as it was before.
+    """Return the result of a request that was sent.
 
-    ``error`` is why it failed; None if IMDS accepted it.
+    Args:
+        life: the event, as it was before the request was sent.
+        error: why the request failed; None if IMDS accepted it.
     """
     if error is None:
         return _ACCEPTED
-    if is_not_accepted(error) and life.request is not None:  # an earlier request had no answer
+    had_no_answer_earlier = life.request is not None
+    if had_no_effect(error) and had_no_answer_earlier:
         return f"{_NO_ANSWER} earlier, then {summary(error).removeprefix('approval ')}: {error}"
     return f"{summary(error)}: {error}"
 
@@ -110,10 +117,10 @@ def expired_unsent(throttled: int) -> str:
     return "not approved: it was not sent before it expired"
 
 
-def needs_no_request(life: Lifecycle | None, request: ApprovalRequest) -> str:
+def result_without_sending(life: Lifecycle | None, request: ApprovalRequest) -> str:
     """Return the result of a request that is not to be sent: why not; ``""`` if it is to be sent.
 
-    ``life`` is its event now; None if that is not current.
+    ``life`` is the event of the request as it is now; None if it is not current.
     """
     if life is None:
         return "not current: IMDS shows no such event"
@@ -129,7 +136,10 @@ def needs_no_request(life: Lifecycle | None, request: ApprovalRequest) -> str:
 
 
 def _difference(life: Lifecycle, request: ApprovalRequest) -> str:
-    """Return what has changed since the operator looked, as a result; ``""`` if nothing has."""
+    """Return a result that says what has changed since the operator looked; ``""`` if nothing has.
+
+    A VM that has left Resources is no such change: fewer VMs are affected.
+    """
     now = _shown(life)
     for name, seen in _shown(request.life).items():
         if seen != now[name]:

@@ -111,12 +111,20 @@ class Match:
 
     @property
     def fewest_resources(self) -> int:
-        """The smallest number of VMs in Resources that this matches: this VM's events name it."""
+        """The smallest number of VMs in Resources of the events that this may match.
+
+        It is 1 for this VM's own events, because their Resources name this VM.
+        """
         return 1 if self.scope == {Scope.SELF} else 0
 
     def opens_at(self, life: Lifecycle) -> float:
-        """Return from when on this matches ``life`` by its notice; -inf if always."""
-        return -math.inf if life.not_before is None else life.not_before - self.notice_left.below
+        """Return since when the notice of ``life`` is below the bound of ``notice_left``.
+
+        In seconds since the epoch; -inf if it has always been, or if there is no NotBefore.
+        """
+        if life.not_before is None:
+            return -math.inf
+        return life.not_before - self.notice_left.below
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,30 +200,35 @@ def _timed(
     """
     name = f"rule '{rule.name}'"
     turn = _turn(rule, life, vm_name)
+    turn_seconds = turn * rule.takeover
     # With notice_left, the turns of all VMs begin when that much notice is left.
     opens = rule.match.opens_at(life)
-    wait = max(rule.after - seen_for, opens - now) + turn * rule.takeover
-    if wait > 0 and life.not_before is not None and now + wait >= life.not_before:
-        late = f"this VM's turn by {name}" if turn else f"{name} approves it"
-        return Decision(f"it begins before {late}", rule=rule.name, dry_run=rule.dry_run)
-    # Computed from the event's own times, so that it is the same at every poll.
-    due = max(life.first_seen.wall + rule.after, opens) + turn * rule.takeover
-    when = f"at {iso_time(due)}" if wait > 0 else "now"
+    # Whether it is due depends on seen_for, because the wall clock may have been corrected since
+    # the event was first seen.
+    wait = max(rule.after - seen_for, opens - now) + turn_seconds
+    is_due = wait <= 0
+    if not is_due and life.not_before is not None and now + wait >= life.not_before:
+        what_is_late = f"this VM's turn by {name}" if turn else f"{name} approves it"
+        reason = f"it begins before {what_is_late}"
+        return Decision(reason, rule=rule.name, dry_run=rule.dry_run)
+    # What people see is computed from the event's own times: it is the same at every poll.
+    due = max(life.first_seen.wall + rule.after, opens) + turn_seconds
+    when = "now" if is_due else f"at {iso_time(due)}"
     if rule.dry_run:
         reason = f"{name} would approve it {when} (dry run)"
-        return Decision(reason, None, wait <= 0, rule.name, dry_run=True)
-    if wait > 0:
-        waits = "waiting for its turn" if turn else "waiting"
-        reason = f"{waits}: {name} approves it {when} if nobody else has"
-    else:
-        reason = f"due now by {name}"
-    return Decision(reason, due, wait <= 0, rule.name)
+        return Decision(reason, approve=is_due, rule=rule.name, dry_run=True)
+    if is_due:
+        return Decision(f"due now by {name}", due, approve=True, rule=rule.name)
+    waits = "waiting for its turn" if turn else "waiting"
+    reason = f"{waits}: {name} approves it {when} if nobody else has"
+    return Decision(reason, due, rule=rule.name)
 
 
 def _turn(rule: Rule, life: Lifecycle, vm_name: str | None) -> float:
-    """Return when it is this VM's turn: its place in Resources.
+    """Return how many turns pass before this VM may approve; each lasts ``rule.takeover`` seconds.
 
-    A VM that is not listed comes after all that are. It is 0 if VMs take no turns.
+    For a VM in Resources, it is its place there, from 0 on. A VM that is not listed comes after all
+    that are. It is 0 for each VM if they take no turns.
     """
     names = [comparable_name(name) for name in life.event.resources]
     own = comparable_name(vm_name or "")
@@ -226,7 +239,7 @@ def _turn(rule: Rule, life: Lifecycle, vm_name: str | None) -> float:
         return 0.0
     if own in names:
         return float(names.index(own))
-    # The same one each time, and spread evenly over the VMs.
+    # The hash gives a VM the same step each time, and spreads the VMs evenly over the steps.
     step = hashlib.sha256(own.encode()).digest()[0] % _STEPS
     return len(names) + step / _STEPS
 
@@ -258,7 +271,8 @@ DOCUMENTED_ALL = _sample("documented-all", frozenset(Scope), turns=True)
 """Microsoft's sample for every event of the document, of any VM.
 
 So a secondary approves when the primary hangs. It also approves events that another VM holds on
-purpose.
+purpose. VMs take turns even if Resources has one VM alone, because all others approve its event,
+too.
 """
 
 BUILT_IN: Mapping[str, Policy] = {

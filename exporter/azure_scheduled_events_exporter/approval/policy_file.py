@@ -65,7 +65,8 @@ def _rule(section: Section, number: int, *, dry_run: bool) -> Rule:
     """Return a rule; ``number``: its place; ``dry_run``: the default of the whole file."""
     match = section.section("match")
     action = Action(section.choice("action", tuple(Action)))
-    for key in ("after", "leader_only", "takeover", "dry_run"):
+    only_with_approve = ("after", "leader_only", "takeover", "dry_run")
+    for key in only_with_approve:
         if action is Action.HOLD and key in section:
             raise section.error(
                 "has no meaning with 'action: hold': remove this key, or write 'action: approve'",
@@ -86,7 +87,7 @@ def _rule(section: Section, number: int, *, dry_run: bool) -> Rule:
         dry_run=section.flag("dry_run", default=dry_run),
         line=section.line,
     )
-    section.finish()
+    section.finish()  # refuses the keys that were not read above
     if not rule.name:
         raise section.error(
             "is empty: give the rule a name; the log and the status page show it", "name"
@@ -121,6 +122,7 @@ def _match(section: Section) -> Match:
 
 def _several(section: Section, key: str, known: tuple[str, ...]) -> frozenset[str] | None:
     """Return the values at ``key``, all of ``known``; None if there are none, which matches any."""
+    # Also a key that is not there is read, so that `finish` counts it among the known ones.
     values = section.texts(key, ())
     if key not in section:
         return None
@@ -153,7 +155,8 @@ def _range(section: Section, key: str, *, durations: bool) -> Range:
 def covers(one: Match, other: Match) -> bool:
     """Return whether ``one`` matches every event that ``other`` matches.
 
-    It is so if each key of ``one`` accepts all that the same key of ``other`` does.
+    Then a rule with ``other`` never decides after a rule with ``one``. Each key of ``one`` must
+    accept all values that the same key of ``other`` accepts.
     """
     return (
         _includes(one.event_type, other.event_type)
@@ -172,8 +175,10 @@ def _includes(one: frozenset[str] | None, other: frozenset[str] | None) -> bool:
 
 def _covers_duration(one: Match, other: Match) -> bool:
     """Return whether ``one`` accepts each duration that ``other`` does, also an unknown one."""
+    if other.unknown_duration:
+        return one.allows_duration(None)
+    if one.unknown_duration:
+        return False
     if other.allows_duration(None) and not one.allows_duration(None):
         return False
-    return other.unknown_duration or (
-        not one.unknown_duration and one.duration.contains(other.duration, 0)
-    )
+    return one.duration.contains(other.duration, 0)

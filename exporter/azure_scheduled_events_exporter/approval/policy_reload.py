@@ -16,6 +16,7 @@ from azure_scheduled_events_exporter.text_file import read_text
 from .policy import BUILT_IN, Policy
 
 _LOOK_SECONDS = 1.0
+"""Time between two looks at the policy file."""
 
 
 def load_policy(name: str) -> Policy:
@@ -40,21 +41,23 @@ def load_policy(name: str) -> Policy:
 
 
 class ReloadingPolicy:
-    """The policy in effect.
+    """The policy in effect, which changes with its file.
 
-    What is approved cannot be taken back, and a rule whose ``match`` is not written yet matches
-    every event of this VM. So a file is read only when two looks, a second apart, have found the
-    same content.
+    An approval cannot be taken back, and in a file that is only half written, a rule whose
+    ``match`` is still missing matches every event of this VM. So a text is used only when two looks
+    in a row have found it.
 
     Attributes:
-        policy: in effect.
+        in_effect: the policy that decides now.
     """
 
     def __init__(self, policy: Policy, log: logging.Logger) -> None:
-        self.policy = policy
+        self.in_effect = policy
         self._log = log
-        self._found = ""  # by the last look
-        self._read: str | None = None  # the content that was applied or refused last
+        # The text that the last look found.
+        self._found = ""
+        # The text that was applied or refused last.
+        self._used: str | None = None
         self._errors = Changes()
 
     def run(self, wait: Callable[[float], bool]) -> None:
@@ -63,33 +66,45 @@ class ReloadingPolicy:
         It runs in a thread of its own, because a disk may hang. ``wait`` sleeps for so many
         seconds and returns whether to end.
         """
-        while not self.policy.is_built_in and not wait(_LOOK_SECONDS):
+        if self.in_effect.is_built_in:
+            return
+        while not wait(_LOOK_SECONDS):
             self.look()
 
     def look(self) -> None:
         """Read the file. If its text has changed and is the same as at the last look, use it."""
         from . import policy_file  # noqa: PLC0415 - a built-in policy does not need it
 
-        path = Path(self.policy.name)
+        path = Path(self.in_effect.name)
         try:
             text = read_text(path)
-            before = self._found
-            self._found = text
-            if text != before or text == self._read:
+            if not self._is_to_be_used(text):
                 return
-            self._read = text
+            self._used = text
             policy = policy_file.parse(text, str(path))
         except UsageError as error:
             if isinstance(error, UnreadableFileError):
-                self._read = None  # once it can be read, it is used even if nothing has changed
+                # Once the file can be read again, its text is used even if it has not changed.
+                self._used = None
             if self._errors.is_new("file", str(error)):
                 message = "approval policy file is missing or invalid: the last valid policy stays"
                 self._log.error(message, extra=facts(error=error))
             return
-        if self._errors.is_new("file", "") or policy != self.policy:
+        had_error = self._errors.is_new("file", "")
+        is_changed = policy != self.in_effect
+        if had_error or is_changed:
             self._log.info(
                 "approval policy reloaded", extra=facts(file=path, rules=len(policy.rules))
             )
         # An equal policy is not replaced: the reasons of a new object are logged and counted again.
-        if policy != self.policy:
-            self.policy = policy
+        if is_changed:
+            self.in_effect = policy
+
+    def _is_to_be_used(self, text: str) -> bool:
+        """Return whether the last look found this text, too, and it has not been used yet.
+
+        Remembers ``text`` for the next look.
+        """
+        before = self._found
+        self._found = text
+        return text == before and text != self._used

@@ -20,12 +20,15 @@ from azure_scheduled_events_exporter.snapshot.approvals import (
 )
 from azure_scheduled_events_exporter.times import iso_time
 
-from .operator_requests import NOTHING_SCHEDULED, needs_no_request
+from .operator_requests import NOTHING_SCHEDULED, result_without_sending
 from .policy import Policy
 from .policy_reload import ReloadingPolicy
 
 _FIRST_RETRY_SECONDS = 1.0
+"""Pause after the first failure of a request; each further failure doubles it."""
+
 _LAST_RETRY_SECONDS = 60.0
+"""The longest pause after a failure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +54,7 @@ class _Retry:
 
     Attributes:
         at: when the last one failed.
-        pause: how many seconds a rule's retry waits.
+        pause: how many seconds a rule waits before its next try. An operator waits less.
         throttled: whether IMDS answered 429.
     """
 
@@ -59,16 +62,18 @@ class _Retry:
     pause: float
     throttled: bool
 
-    def is_due(self, now: Timestamp, pause: float) -> bool:
-        """Return whether ``pause`` seconds have passed: an operator waits less than a rule."""
-        return now.monotonic >= self.at.monotonic + pause
+    def is_older_than(self, seconds: float, now: Timestamp) -> bool:
+        """Return whether at least ``seconds`` have passed since the failure."""
+        return now.monotonic >= self.at.monotonic + seconds
 
 
 class ApprovalScheduler:
-    """Collects what ``policy`` and operators want approved; a failure doubles an event's backoff.
+    """Collects what the policy, operators and hooks want approved.
+
+    It has the pause before the next try of each event whose request failed.
 
     Attributes:
-        policy: the policy, which changes with its file.
+        policy: has the policy in effect, which changes with its file.
         statuses: why each current event is not approved, by EventId; those that are approved or
             have started are left out.
         counts: requests so far, by outcome.
@@ -79,16 +84,17 @@ class ApprovalScheduler:
         self._logged_policy = policy
         self._log = log
         self._retries: dict[str, _Retry] = {}
-        # EventId of a refused request, until the next document says why.
+        # EventId of a refused request. The next document shows whether the event still waits.
         self._refused: str | None = None
-        self._reasons = Changes()  # by EventId
+        # The reasons that were logged last, by EventId.
+        self._reasons = Changes()
         self.statuses: dict[str, Decision] = {}
         self.counts = no_requests()
 
     @property
     def policy_name(self) -> str:
         """The policy's name, or ``file``."""
-        policy = self.policy.policy
+        policy = self.policy.in_effect
         return policy.name if policy.is_built_in else "file"
 
     def due(
@@ -106,8 +112,9 @@ class ApprovalScheduler:
         self._forget_others(known.current)
         self.statuses = {}
         due, results = self._requested(known.current, requests, now)
-        policy = self.policy.policy
-        if any(rule.dry_run for rule in policy.rules):  # its series exists before the first one
+        policy = self.policy.in_effect
+        # So the series of dry runs exists before the first one.
+        if any(rule.dry_run for rule in policy.rules):
             self.counts.setdefault(ApprovalOutcome.DRY_RUN, 0)
         for life in known.current.values():
             if life.state is State.ADVISORY:
@@ -121,10 +128,11 @@ class ApprovalScheduler:
     def _forget_others(self, current: Mapping[str, Lifecycle]) -> None:
         """Forget the failures and logged reasons of all events but ``current``.
 
-        The reasons of a changed policy are logged again.
+        After a change of the policy, all logged reasons are forgotten, so that the new ones are
+        logged.
         """
         self._retries = {name: retry for name, retry in self._retries.items() if name in current}
-        policy = self.policy.policy
+        policy = self.policy.in_effect
         if policy is self._logged_policy:
             self._reasons.keep(current)
         else:
@@ -137,8 +145,9 @@ class ApprovalScheduler:
         requests: Sequence[ApprovalRequest],
         now: Timestamp,
     ) -> tuple[list[Due], dict[int, str]]:
-        """Return what operators' requests approve now, and the results of the others.
+        """Return what operators' and hooks' requests approve now, and the results of the others.
 
+        The others are those that need not or must not be sent. A request that waits is in neither.
         Sets the status of each event that is requested. Of several requests for one event, the
         first is sent.
         """
@@ -146,7 +155,7 @@ class ApprovalScheduler:
         results: dict[int, str] = {}
         for request in requests:
             life = current.get(request.life.event_id)
-            result = needs_no_request(life, request)
+            result = result_without_sending(life, request)
             if life is None or result:
                 results[request.number] = result
                 continue
@@ -171,8 +180,8 @@ class ApprovalScheduler:
         Args:
             attempted: the request.
             now: when it failed.
-            is_refusal: whether IMDS answered that it has not done it.
-            throttled: whether that was a 429.
+            is_refusal: whether IMDS answered that it has not approved the event.
+            throttled: whether that answer was a 429.
         """
         event_id = attempted.life.event_id
         if is_refusal and not throttled:
@@ -218,11 +227,11 @@ class ApprovalScheduler:
         again = f"next try at {iso_time(retry.at.wall + retry.pause)}"
         reason = f"backing off: {why} rule '{decision.rule}'; {again}"
         self.statuses[life.event_id] = replace(decision, reason=reason)
-        return retry.is_due(now, retry.pause)
+        return retry.is_older_than(retry.pause, now)
 
     def _log_unsent(self, life: Lifecycle, decision: Decision) -> None:
         """Log once for each reason why no request is sent; count a dry run with it."""
-        if not self.policy.policy.rules:
+        if not self.policy.in_effect.rules:  # the policy is off: nobody expects an approval
             return
         if not self._reasons.is_new(life.event_id, decision.reason):
             return
@@ -237,9 +246,11 @@ class ApprovalScheduler:
         self._log.info(message, extra=facts(event_id=life.event_id, **more))
 
     def _may_send_for_operator(self, life: Lifecycle, now: Timestamp) -> bool:
-        """Return whether an operator's request may be sent.
+        """Return whether an operator's or a hook's request may be sent.
 
         It skips the policy's backoff, except after a 429.
         """
         retry = self._retries.get(life.event_id)
-        return retry is None or not retry.throttled or retry.is_due(now, _FIRST_RETRY_SECONDS)
+        if retry is None or not retry.throttled:
+            return True
+        return retry.is_older_than(_FIRST_RETRY_SECONDS, now)

@@ -1,7 +1,7 @@
 """Sends what is due to IMDS, and keeps operators' requests in the journal up to date.
 
-A request is for one event, so that an event that IMDS refuses holds up no other. It has a thread of
-its own, so that polls go on while IMDS does not answer it.
+Each request to IMDS is for one event, so that an event that IMDS refuses holds up no other. It is
+sent by a thread of its own, so that polls go on while IMDS does not answer.
 
 Must not decide what is due (``approval.scheduler``), and not write events to the journal:
 ``polling.poller`` does, before the request and after its answer.
@@ -26,7 +26,7 @@ from azure_scheduled_events_exporter.logs import facts
 from .operator_requests import (
     UNKNOWN_RESULT,
     expired_unsent,
-    is_not_accepted,
+    had_no_effect,
     result_of,
     summary,
 )
@@ -38,7 +38,7 @@ _CLOCK_STEP_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class _Sent:
-    """What was sent, and what its thread will know of the answer."""
+    """What was sent, and the result that its thread sets when IMDS has answered."""
 
     due: Due
     answer: Future[None]
@@ -82,13 +82,18 @@ class ApprovalSender:
         *,
         is_name_confirmed: bool,
     ) -> Due | None:
-        """Return what to send now.
+        """Return what to send now; None while an answer is awaited, or if nothing is due.
 
-        Operators' requests are marked in the journal: as sent, or with the reason why not.
+        The operator's request that is returned is marked in the journal as sent. Requests that are
+        not to be sent get their results there.
 
-        Only EventIds in ``shown``, the newest document, are approved: a partly unreadable one may
-        hide others. ``is_name_confirmed`` is whether the VM name that the journal's events carry is
-        certainly this VM's.
+        Args:
+            known: the known events.
+            shown: the EventIds in the newest document. Others are not approved: they are known
+                from earlier documents, and the newest one is unreadable in part.
+            vm_name: this VM's name; None if it is unknown.
+            is_name_confirmed: whether the VM name that the journal's events carry is certainly this
+                VM's.
         """
         now = self.now()
         unanswered = None if self._sent is None else self._sent.due.request
@@ -129,7 +134,9 @@ class ApprovalSender:
         threading.Thread(target=request, name="approval", daemon=True).start()
 
     def answer(self, seconds: float = 0.0) -> tuple[Due, ImdsError | None] | None:
-        """Return what was sent and why it failed, once; None without an answer in ``seconds``.
+        """Return what was sent and why it failed; None without an answer within ``seconds``.
+
+        The second value is None if IMDS accepted the request. An answer is returned once.
 
         Raises:
             Stopped: the process is to end.
@@ -167,7 +174,12 @@ class ApprovalSender:
             self.journal.set_request_results({due.request: result_of(due.life, error)})
 
     def _open_requests(self, wall: float, unanswered: int | None) -> list[ApprovalRequest]:
-        """Return the operators' requests that are valid; write the results of the others."""
+        """Return the operators' requests that are valid; write the results of the expired ones.
+
+        Args:
+            wall: the time now, by this machine's clock.
+            unanswered: the number of the request that awaits an answer, which does not expire.
+        """
         requests = self.journal.inbox.requests
         expired = []
         for request in requests:
@@ -177,7 +189,8 @@ class ApprovalSender:
         if expired:
             unsent = {number: expired_unsent(self._throttled[number]) for number in expired}
             self.journal.set_request_results(unsent, if_unsent=True)
-            # The others were sent, by an earlier run of the exporter.
+            # A result is written only to requests that have none yet: to those that an earlier run
+            # of the exporter sent.
             self.journal.set_request_results(dict.fromkeys(expired, UNKNOWN_RESULT))
         return [request for request in requests if request.number not in expired]
 
@@ -192,8 +205,8 @@ def answered(
     """
     if error is None:
         return mark_approved(known, due.life.event_id, due.approver, now, due.life, who=due.who)
-    may_be_accepted_earlier = due.life.request is not None
-    if is_not_accepted(error) and not may_be_accepted_earlier:
+    is_first_request = due.life.request is None  # none before it, which IMDS may have accepted
+    if had_no_effect(error) and is_first_request:
         return mark_refused(known, due.life.event_id), ()
     return known, ()
 

@@ -10,7 +10,7 @@ from azure_scheduled_events_exporter.alerts.generate import chart_files, render
 from azure_scheduled_events_exporter.alerts.groups import unrouted
 from azure_scheduled_events_exporter.alerts.settings import Settings, load, resolve
 from azure_scheduled_events_exporter.alerts.severities import paging
-from azure_scheduled_events_exporter.config.resolution import parse_assignments
+from azure_scheduled_events_exporter.config.flags import parse_assignments
 from azure_scheduled_events_exporter.errors import UsageError
 
 _VALUES = "alerts/values.yaml"

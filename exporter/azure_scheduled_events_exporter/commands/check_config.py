@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from azure_scheduled_events_exporter.config.flags import oversights, written_flags
-from azure_scheduled_events_exporter.config.resolution import resolve, written
+from azure_scheduled_events_exporter.config.resolution import resolve, texts_and_places
 from azure_scheduled_events_exporter.config.settings import warnings
 from azure_scheduled_events_exporter.doctor.settings import check_named
 from azure_scheduled_events_exporter.errors import UsageError, without_password
@@ -37,7 +37,7 @@ def run(parsed: argparse.Namespace) -> int:
     environment = os.environ
     config = resolve(flags, environment, places)
     check_named(config)
-    for setting, text, place in written(flags, environment, places):
+    for setting, text, place in texts_and_places(flags, environment, places):
         value = text or (config.journal_path if setting.flag == "journal.path" else "(none)")
         shown = without_password(value) if setting.metavar.startswith("URL") else value
         print(f"{setting.flag}: {shown}   [{place or 'default'}]")

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from azure_scheduled_events_exporter import logs
 from azure_scheduled_events_exporter.config.flags import written_flags
-from azure_scheduled_events_exporter.config.resolution import resolve, written
+from azure_scheduled_events_exporter.config.resolution import resolve, texts_and_places
 from azure_scheduled_events_exporter.errors import UsageError
 from azure_scheduled_events_exporter.journal.disk.location import MEMORY
 from azure_scheduled_events_exporter.service import daemon
@@ -68,7 +68,7 @@ def run(parsed: argparse.Namespace) -> int:
             "--imds.endpoint: 'demo' has its own simulator: use 'run' for another endpoint"
         )
     # What a flag, a variable or a file sets has a place, and no default of the demo replaces it.
-    given = {setting.flag for setting, _, place in written(flags, environment) if place}
+    given = {setting.flag for setting, _, place in texts_and_places(flags, environment) if place}
     defaults = {flag: text for flag, text in _DEFAULTS.items() if flag not in given}
     for name in _COLLECTOR:
         environment.pop(name, None)

@@ -1,14 +1,16 @@
-"""Every setting as a flag of a command: its place in --help, and likely mistakes.
+"""Flags of commands: every setting as one, its place in --help, and likely mistakes.
 
 Must not know what a setting means: ``config.settings`` has the table. ``config.resolution`` parses
-the values.
+the values of settings. Commands have further flags of their own; :func:`argument` and
+:func:`parse_assignments` are for these.
 """
 
 import argparse
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TypeVar
 
 from azure_scheduled_events_exporter import environment_file
+from azure_scheduled_events_exporter.errors import UsageError
 
 from .resolution import unknown_variables
 from .settings import CONFIG_FILE_FLAG, ENV_FILE_FLAG, FLAGS, SETTINGS
@@ -52,11 +54,12 @@ def add_settings(
             is_shown = group in groups and each.flag not in hidden
             _add(added, each.flag, each.metavar, text if is_shown else "")
     files = parser.add_argument_group("settings: files")
-    unit = f"Except for run and demo, the default is {environment_file.UNIT_FILE} if it exists."
-    for flag, text in (
-        (CONFIG_FILE_FLAG, "Configuration file (YAML)."),
-        (ENV_FILE_FLAG, f"File of environment variables. {unit}"),
-    ):
+    file_texts = {
+        CONFIG_FILE_FLAG: "Configuration file (YAML).",
+        ENV_FILE_FLAG: "File of environment variables. Except for run and demo, the default is"
+        f" {environment_file.UNIT_FILE} if it exists.",
+    }
+    for flag, text in file_texts.items():
         _add(files, flag, "FILE", "" if flag in hidden else text)
 
 
@@ -81,16 +84,18 @@ def written_flags(parsed: argparse.Namespace) -> dict[str, str]:
 def oversights(parsed: argparse.Namespace, environment: Mapping[str, str]) -> Iterator[str]:
     """Yield what in the flags and the environment is likely a mistake."""
     for flag, values in vars(parsed).items():
-        if flag in FLAGS and len(set(values)) > 1:
+        if flag in FLAGS and len(set(values)) > 1:  # the same value twice does no harm
             yield f"--{flag} is written more than once: its last value is used"
     for name, meant in unknown_variables(environment):
-        yield f"unknown environment variable {name}: " + (
-            f"did you mean {meant}?" if meant else "see --help"
-        )
+        hint = f"did you mean {meant}?" if meant else "see --help"
+        yield f"unknown environment variable {name}: {hint}"
 
 
 def argument(parse: Callable[[str], _Value]) -> Callable[[str], _Value]:
-    """Return ``parse`` as a ``type`` of argparse, whose error is the text of a ValueError."""
+    """Return ``parse`` as the ``type`` of an argument of argparse.
+
+    argparse prints the message of an ArgumentTypeError, and not that of a ValueError.
+    """
 
     def read(text: str) -> _Value:
         try:
@@ -99,3 +104,22 @@ def argument(parse: Callable[[str], _Value]) -> Callable[[str], _Value]:
             raise argparse.ArgumentTypeError(str(error)) from None
 
     return read
+
+
+def parse_assignments(flag: str, texts: Iterable[str]) -> dict[str, str]:
+    """Return what a repeatable flag of the form NAME=VALUE sets; the last value of a name wins.
+
+    Args:
+        flag: its name with dashes, for the error.
+        texts: the flag's values.
+
+    Raises:
+        UsageError: a text has no ``=``.
+    """
+    chosen: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise UsageError(f"{flag}: '{text}' has no '=': write NAME=VALUE")
+        chosen[name] = value
+    return chosen

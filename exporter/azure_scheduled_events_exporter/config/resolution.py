@@ -10,7 +10,7 @@ write the content of that file into this one.
 
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -51,56 +51,60 @@ def resolve(
             key.
     """
     values: dict[str, Any] = {}
-    for setting, text, place in written(flags, environment, places):
-        name = place or setting.flag
+    for setting, text, place in texts_and_places(flags, environment, places):
         try:
-            values[setting.field] = setting.parse(_unquoted(text))
+            _refuse_quotes(text)
+            values[setting.field] = setting.parse(text)
         except ValueError as error:
-            nothing = f"has no value: write one, such as {setting.default}, or leave it out"
-            raise UsageError(f"{name}: {error if text else nothing}") from None
+            reason = str(error)
+            if not text:  # settings without a default accept an empty text, so this one has one
+                reason = f"has no value: write one, such as {setting.default}, or leave it out"
+            raise UsageError(f"{place or setting.flag}: {reason}") from None
     values["journal_path"] = values["journal_path"] or state_folder(environment)
     return Config(**values)
 
 
-def _unquoted(text: str) -> str:
-    """Return ``text``, which must not be in quotes: no value of a setting begins and ends with one.
+def _refuse_quotes(text: str) -> None:
+    """Raise ValueError if ``text`` is in quotes: no value of a setting begins and ends with one.
 
-    systemd, Docker Compose and shells remove them; ``docker run --env-file``, ``kubectl create
+    systemd, Docker Compose and shells remove quotes; ``docker run --env-file``, ``kubectl create
     configmap --from-env-file`` and the YAML block scalars of Kubernetes do not.
-
-    Raises ValueError: it is in quotes.
     """
     if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'":
         raise ValueError(
             f"{text[:100]} begins and ends with a quote, which Docker's --env-file and Kubernetes"
             " take for a part of the value: write it without quotes"
         )
-    return text
 
 
-def written(
+def texts_and_places(
     flags: Mapping[str, str],
     environment: Mapping[str, str],
     places: Mapping[str, str] | None = None,
 ) -> Iterator[tuple[Setting, str, str]]:
-    """Yield every setting with its text and the place where it is set, ``""`` for a default.
+    """Yield every setting with its text, not parsed yet, and the place where that is written.
 
-    The parameters are those of :func:`resolve`.
+    A setting that is written nowhere has the text of its default, and the place ``""``. The
+    parameters are those of :func:`resolve`.
 
     Raises:
         UsageError: the configuration file cannot be read, or has an unknown key.
     """
-    variable = environment_name(CONFIG_FILE_FLAG)
-    file = flags.get(CONFIG_FILE_FLAG) or environment.get(variable)
-    origin = (places or {}).get(variable) or f"environment variable {variable}"
-    with named_by(f"--{CONFIG_FILE_FLAG}" if flags.get(CONFIG_FILE_FLAG) else origin):
-        from_file = _read_file(Path(file)) if file else {}
+    file = flags.get(CONFIG_FILE_FLAG)
+    named_at = f"--{CONFIG_FILE_FLAG}"
+    if not file:
+        variable = environment_name(CONFIG_FILE_FLAG)
+        file = environment.get(variable)
+        named_at = _place_of(variable, places)
+    from_file: Mapping[str, tuple[str, int]] = {}
+    if file:
+        with named_by(named_at):
+            from_file = _read_file(Path(file))
     for setting in SETTINGS:
         if setting.flag in flags:
             yield setting, flags[setting.flag], f"--{setting.flag}"
         elif setting.environment in environment:
-            file_and_line = (places or {}).get(setting.environment)
-            place = file_and_line or f"environment variable {setting.environment}"
+            place = _place_of(setting.environment, places)
             yield setting, environment[setting.environment], place
         elif setting.flag in from_file:
             text, line = from_file[setting.flag]
@@ -109,19 +113,9 @@ def written(
             yield setting, setting.default, ""
 
 
-def parse_assignments(flag: str, texts: Iterable[str]) -> dict[str, str]:
-    """Return what a repeatable flag of the form NAME=VALUE sets; the last value of a name wins.
-
-    Raises:
-        UsageError: a text has no ``=``.
-    """
-    chosen: dict[str, str] = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not equals:
-            raise UsageError(f"{flag}: '{text}' has no '=': write NAME=VALUE")
-        chosen[name] = value
-    return chosen
+def _place_of(variable: str, places: Mapping[str, str] | None) -> str:
+    """Return where ``variable`` is set, for messages; ``places`` as in :func:`resolve`."""
+    return (places or {}).get(variable) or f"environment variable {variable}"
 
 
 def state_folder(
@@ -144,10 +138,13 @@ def state_folder(
         return environment["STATE_DIRECTORY"].split(":")[0]  # a unit may have several
     if platform == "win32":
         return str(Path(environment.get("PROGRAMDATA", r"C:\ProgramData")) / name)
-    if hasattr(os, "geteuid") and (os.geteuid() if user is None else user) == 0:
+    if user is None and hasattr(os, "geteuid"):
+        user = os.geteuid()
+    if user == 0:
         return f"/var/lib/{name}"
     home = environment.get("HOME") or os.path.expanduser("~")  # noqa: PTH111 - Path.expanduser raises where there is none
-    # A relative path in XDG_STATE_HOME is to be ignored, by the XDG Base Directory Specification.
+    # The XDG Base Directory Specification says to ignore a relative path in XDG_STATE_HOME. Without
+    # the variable, Path("") is relative, too.
     for state in (Path(environment.get("XDG_STATE_HOME", "")), Path(home) / ".local" / "state"):
         if state.is_absolute():
             return str(state / name)
@@ -167,15 +164,19 @@ def unknown_variables(environment: Mapping[str, str]) -> Iterator[tuple[str, str
         if not name.startswith(ENVIRONMENT_PREFIX) or name.startswith(_NOT_OURS):
             continue
         end = name.removeprefix(ENVIRONMENT_PREFIX)
-        if end not in known:
-            meant = closest(end, known)
-            yield name, ENVIRONMENT_PREFIX + meant if meant else ""
+        if end in known:
+            continue
+        meant = closest(end, known)
+        if meant:
+            yield name, ENVIRONMENT_PREFIX + meant
+        else:
+            yield name, ""
 
 
 def _read_file(path: Path) -> Mapping[str, tuple[str, int]]:
-    """Return the text and line of every setting in the file, by its flag.
+    """Return the text and line of every setting in the configuration file, by its flag.
 
-    It may be written ``imds.timeout: 5s`` or ``imds: {timeout: 5s}``.
+    A setting may be written ``imds.timeout: 5s`` or ``imds: {timeout: 5s}``.
     """
     # Imported only here: few have such a file, and YAML takes 1.3 MiB.
     from azure_scheduled_events_exporter import yaml_file  # noqa: PLC0415

@@ -6,7 +6,6 @@ To add a setting, add a field to :class:`Config`. Must not look for values, whic
 
 import re
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from datetime import date
 from math import inf
@@ -73,20 +72,27 @@ def _endpoint(text: str) -> str:
         return text
     text = text.rstrip("/")
     checked(text, "a base address", f"http://HOST[:PORT], or '{DISCOVER}'", secure=False)
-    base, path, _ = f"{text}/".partition("/metadata/")
-    if path:  # other programs' settings have it
+    base, metadata, _ = f"{text}/".partition("/metadata/")
+    if metadata:  # it is in the text, because other programs' settings have it
         raise ValueError(f"{text!r} has a path that the exporter adds itself: write {base}")
     return text
 
 
 def _api_version(text: str) -> str:
     """Check an api-version: a date, or ``auto``."""
-    with suppress(ValueError):
-        if text == AUTO or date.fromisoformat(text).isoformat() == text:  # 20200701 is a date, too
-            return text
-    raise ValueError(
-        f"{text!r} is not an api-version: write a date such as {API_VERSION}, or '{AUTO}'"
-    )
+    if text != AUTO and not _is_date(text):
+        raise ValueError(
+            f"{text!r} is not an api-version: write a date such as {API_VERSION}, or '{AUTO}'"
+        )
+    return text
+
+
+def _is_date(text: str) -> bool:
+    """Return whether ``text`` is a date of the form 2020-07-01, not 20200701."""
+    try:
+        return date.fromisoformat(text).isoformat() == text
+    except ValueError:
+        return False
 
 
 def _duration(least: float, most: float, allowed: str) -> Callable[[str], float]:
@@ -355,7 +361,10 @@ class Config:
 
 
 SETTINGS: tuple[Setting, ...] = tuple(each.metadata["setting"] for each in fields(Config))
+"""The table, in the order of :class:`Config`."""
+
 FLAGS = (CONFIG_FILE_FLAG, ENV_FILE_FLAG, *(setting.flag for setting in SETTINGS))
+"""All flags, without dashes: those of the settings, and of the two files that have them."""
 
 _LATE_SECONDS = 10.0
 """By how much a poll may be late, for example because the one before got no answer in time."""

@@ -49,7 +49,7 @@ def rule(reloading: ReloadingPolicy) -> str:
     """
     reloading.look()
     reloading.look()
-    [only] = reloading.policy.rules
+    [only] = reloading.in_effect.rules
     return only.name
 
 
@@ -90,10 +90,10 @@ def test_file_that_is_written_again_as_it_was(file: Path, caplog: pytest.LogCapt
     """
     caplog.set_level(logging.INFO)
     reloading = ReloadingPolicy(load(file), LOG)
-    before = reloading.policy
+    before = reloading.in_effect
     file.write_text(APPROVE)
     rule(reloading)
-    assert reloading.policy is before
+    assert reloading.in_effect is before
     assert caplog.records == []
 
 
@@ -107,8 +107,8 @@ def test_file_that_is_written_in_two_parts(file: Path) -> None:
     for written in (part, part + "  match: {event_type: Freeze}\n"):
         file.write_text(written)
         reloading.look()
-        [in_effect] = reloading.policy.rules
+        [in_effect] = reloading.in_effect.rules
         assert in_effect.name == "wait", "the file has changed since the look before"
     reloading.look()
-    [in_effect] = reloading.policy.rules
+    [in_effect] = reloading.in_effect.rules
     assert in_effect.match.event_type == frozenset({EventType.FREEZE})

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from azure_scheduled_events_exporter.config.flags import parse_assignments
 from azure_scheduled_events_exporter.config.resolution import (
-    parse_assignments,
     resolve,
     state_folder,
+    texts_and_places,
     unknown_variables,
-    written,
 )
 from azure_scheduled_events_exporter.config.settings import SETTINGS, Config, environment_name
 from azure_scheduled_events_exporter.errors import UsageError
@@ -108,7 +108,8 @@ def test_places(file: Path) -> None:
     file.write_text("\nimds.timeout: 5s\n")
     flags = {"config.file": str(file), "log.level": "debug"}
     environment = {"AZURE_SCHEDULED_EVENTS_POLL_INTERVAL": "2s"}
-    places = {setting.flag: (text, place) for setting, text, place in written(flags, environment)}
+    rows = texts_and_places(flags, environment)
+    places = {setting.flag: (text, place) for setting, text, place in rows}
     assert places["imds.timeout"] == ("5s", f"{file}:2: imds.timeout")
     assert places["log.level"] == ("debug", "--log.level")
     assert places["poll.interval"] == (

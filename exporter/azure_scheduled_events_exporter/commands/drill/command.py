@@ -12,8 +12,8 @@ from azure_scheduled_events_exporter.alerts.settings import Settings
 from azure_scheduled_events_exporter.alerts.settings import load as load_alerts
 from azure_scheduled_events_exporter.alerts.settings import resolve as resolve_alerts
 from azure_scheduled_events_exporter.commands.interruption import interruptible
-from azure_scheduled_events_exporter.config.flags import argument
-from azure_scheduled_events_exporter.config.resolution import parse_assignments, resolve
+from azure_scheduled_events_exporter.config.flags import argument, parse_assignments
+from azure_scheduled_events_exporter.config.resolution import resolve
 from azure_scheduled_events_exporter.doctor.api import Api
 from azure_scheduled_events_exporter.errors import ExporterError, UsageError
 from azure_scheduled_events_exporter.http_client import http_config
