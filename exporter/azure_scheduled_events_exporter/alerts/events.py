@@ -2,12 +2,11 @@
 
 The exporter decides of which kind an event is (``core.kinds``), and when a document last showed it.
 Rules compare these times: the newest statement counts, whoever made it. An event has one kind, so
-it has one alert. The rules and the alerts that exporters push are the same. Knows what
+it has one alert at most. The rules and the alerts that exporters push are the same. Knows what
 ``event_recordings`` records of an event, but not how that follows from what exporters show.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
 
 from azure_scheduled_events_exporter.core.event_types import EventType
 from azure_scheduled_events_exporter.core.kinds import Kind
@@ -17,62 +16,29 @@ from .rule import PREFIX, Alert, Events, promql
 from .series import EVENT_IMPACT, OUTDATED, RECORDED_END, RECORDED_IMPACT, RECORDED_SEEN
 from .settings import Settings
 
-MINUTE = 60
+_MINUTE = 60
 HOLDS: Mapping[str, int] = {
-    EventType.FREEZE: 15 * MINUTE,
-    EventType.REBOOT: 30 * MINUTE,
-    EventType.REDEPLOY: 60 * MINUTE,
-    EventType.PREEMPT: 10 * MINUTE,
-    EventType.TERMINATE: 10 * MINUTE,
+    EventType.FREEZE: 15 * _MINUTE,
+    EventType.REBOOT: 30 * _MINUTE,
+    EventType.REDEPLOY: 60 * _MINUTE,
+    EventType.PREEMPT: 10 * _MINUTE,
+    EventType.TERMINATE: 10 * _MINUTE,
 }
-"""How long an alert is held after its event was last seen, by type.
+"""How long an alert is held after its event was last seen, in seconds, by type.
 
 The VMs that show the event may be away with it.
 """
-OTHER_HOLD = 30 * MINUTE
+OTHER_HOLD = 30 * _MINUTE
 """The hold of what a user requests, and of types that are in no table."""
-NO_IMPACT_HOLD = 5 * MINUTE
-"""The hold of kinds during which no VM goes away: as long as an exporter takes to restart."""
-RESOLVE_AFTER = 3 * MINUTE
-"""How long an alert lasts after the end of its event.
+NO_IMPACT_HOLD = 5 * _MINUTE
+"""The hold of kinds during which no VM goes away: an exporter may take so long to restart."""
+RESOLVE_AFTER = 3 * _MINUTE
+"""How long an alert lasts after the end of its event, in seconds.
 
 A resolve is never urgent, and a document that misses the event for two minutes ends no page.
 """
-_RESTARTS = tuple(str(each) for each in EventType if each.facts.restarts)
-
-
-def _row(
-    events: Events,
-    name: str,
-    severity: str,
-    meaning: str,
-    summary: str,
-    description: str,
-    advice: str,
-    told: str = "",
-) -> Alert:
-    """Return a row of the table; its expression depends on settings."""
-    what = "warning" if events.kind is Kind.ADVISORY else "event"
-    reason = "" if events.hold == NO_IMPACT_HOLD else ", because its VMs may be away for so long"
-    ends = (
-        f"The alert resolves {RESOLVE_AFTER // MINUTE} minutes after an exporter has seen the end"
-        f" of the {what}. If none sees it, the alert resolves {events.hold // MINUTE} minutes after"
-        f" an exporter last saw the {what}{reason}."
-    )
-    return Alert(
-        name=PREFIX + name,
-        expression="",
-        severity=severity,
-        summary=summary,
-        description=description,
-        advice=advice,
-        dashboard="event",
-        meaning=meaning,
-        ends=ends,
-        events=events,
-        told=told,
-    )
-
+_RESTARTING = tuple(str(each) for each in EventType if each.facts.restarts)
+"""The types that restart a VM: Reboot and Redeploy."""
 
 _NOT_BEFORE = "The event does not begin before that time, unless somebody approves it."
 _DRAIN = "Drain each VM that the event names"
@@ -81,9 +47,7 @@ _APPROVE = (
     "To begin at once, approve the event (the runbook has the command). It then begins for all of"
     " its VMs, so wait until all are drained."
 )
-
-
-_ANNOUNCED: Mapping[str, tuple[str, str]] = {
+_ANNOUNCED: Mapping[EventType, tuple[str, str]] = {
     EventType.TERMINATE: (
         "Azure deletes {vms} {when}.",
         (
@@ -115,27 +79,48 @@ _ANNOUNCED: Mapping[str, tuple[str, str]] = {
         ),
     ),
 }
-"""By type: the summary and the advice."""
+"""The summary and the advice by type, in the order of the rule file."""
 
 
-def _announced(each: EventType) -> Alert:
-    summary, advice = _ANNOUNCED[each]
-    return _row(
-        Events(Kind.ANNOUNCED, (each,), HOLDS[each]),
-        name=each,
-        severity=each.facts.severity,
-        meaning=f"Azure has announced that a VM will be {each.facts.participle}.",
-        summary=summary,
-        description=f"{each.facts.loss} {_NOT_BEFORE}",
-        advice=advice,
+def event_alerts(settings: Settings) -> tuple[Alert, ...]:
+    """Return the alerting rules, which exporters push too.
+
+    An event has the kind and type of one of them at most.
+    """
+    kept = settings.items("labels.keep")
+    return (
+        *(_announced(each, kept) for each in _ANNOUNCED),
+        _without_notice(kept),
+        _requested(kept),
+        _unknown_type(kept),
+        _degraded_host(kept),
+        _eviction_risk(kept),
     )
 
 
-_EVENT_ALERTS = (
-    *(_announced(each) for each in reversed(EventType)),
-    _row(
-        Events(Kind.WITHOUT_NOTICE, _RESTARTS, HOLDS[EventType.REDEPLOY]),
-        name="WithoutNotice",
+def _announced(event_type: EventType, kept: tuple[str, ...]) -> Alert:
+    summary, advice = _ANNOUNCED[event_type]
+    facts = event_type.facts
+    events = Events(Kind.ANNOUNCED, HOLDS[event_type], types=(event_type,))
+    return Alert(
+        name=f"{PREFIX}{event_type}",
+        expression=_expression(events, kept),
+        severity=facts.severity,
+        meaning=f"Azure has announced that a VM will be {facts.participle}.",
+        summary=summary,
+        description=f"{facts.loss} {_NOT_BEFORE}",
+        advice=advice,
+        dashboard="event",
+        ends=_ends(events),
+        events=events,
+    )
+
+
+def _without_notice(kept: tuple[str, ...]) -> Alert:
+    events = Events(Kind.WITHOUT_NOTICE, HOLDS[EventType.REDEPLOY], types=_RESTARTING)
+    return Alert(
+        name=f"{PREFIX}WithoutNotice",
+        expression=_expression(events, kept),
         severity="critical",
         meaning="A Reboot or Redeploy had already started when it was first seen.",
         summary="Down without notice: {vms} {when}.",
@@ -148,10 +133,17 @@ _EVENT_ALERTS = (
             "Check that other VMs took over the work. Wait for the VM: if it is not back after 15"
             " minutes, the alert AzureScheduledEventVmNotBack follows."
         ),
-    ),
-    _row(
-        Events(Kind.REQUESTED, (), OTHER_HOLD),
-        name="Requested",
+        dashboard="event",
+        ends=_ends(events),
+        events=events,
+    )
+
+
+def _requested(kept: tuple[str, ...]) -> Alert:
+    events = Events(Kind.REQUESTED, OTHER_HOLD)
+    return Alert(
+        name=f"{PREFIX}Requested",
+        expression=_expression(events, kept),
         severity="warning",
         meaning="A user requested an event, such as a restart in the portal or a scale-in.",
         summary="User-requested {event_type}: {vms} {when}.",
@@ -161,10 +153,17 @@ _EVENT_ALERTS = (
             " you do not know of the request, look in the activity log of the resource group for"
             " who made it."
         ),
-    ),
-    _row(
-        Events(Kind.UNKNOWN_TYPE, (), OTHER_HOLD),
-        name="UnknownType",
+        dashboard="event",
+        ends=_ends(events),
+        events=events,
+    )
+
+
+def _unknown_type(kept: tuple[str, ...]) -> Alert:
+    events = Events(Kind.UNKNOWN_TYPE, OTHER_HOLD)
+    return Alert(
+        name=f"{PREFIX}UnknownType",
+        expression=_expression(events, kept),
         severity="warning",
         meaning=(
             "An event that is less than 24 hours ahead has a type that this version does not know."
@@ -175,10 +174,19 @@ _EVENT_ALERTS = (
             " memory and ephemeral disks (temporary and local), as in a Redeploy."
         ),
         advice=f"{_DRAIN}, and {_COPY}, before the event begins.",
-    ),
-    _row(
-        Events(Kind.FAR_AHEAD, (), NO_IMPACT_HOLD, but=EventType.TERMINATE),
-        name="DegradedHost",
+        dashboard="event",
+        ends=_ends(events),
+        events=events,
+    )
+
+
+def _degraded_host(kept: tuple[str, ...]) -> Alert:
+    # A deletion that is announced so early says nothing about the host. Its alert, Terminate,
+    # follows when it is less than 24 hours ahead.
+    events = Events(Kind.FAR_AHEAD, NO_IMPACT_HOLD, excluded=EventType.TERMINATE)
+    return Alert(
+        name=f"{PREFIX}DegradedHost",
+        expression=_expression(events, kept),
         severity="warning",
         meaning=(
             "An event other than a Terminate is more than 24 hours ahead. Azure announces events"
@@ -195,11 +203,18 @@ _EVENT_ALERTS = (
             " Microsoft recommends: that moves it to a healthy host at once. Do this within a day;"
             " it need not be at night."
         ),
-        told="{ahead}",
-    ),
-    _row(
-        Events(Kind.ADVISORY, (), NO_IMPACT_HOLD),
-        name="EvictionRisk",
+        advice_placeholder="{ahead}",
+        dashboard="event",
+        ends=_ends(events),
+        events=events,
+    )
+
+
+def _eviction_risk(kept: tuple[str, ...]) -> Alert:
+    events = Events(Kind.ADVISORY, NO_IMPACT_HOLD)
+    return Alert(
+        name=f"{PREFIX}EvictionRisk",
+        expression=_expression(events, kept),
         severity="info",
         meaning="Azure advises that a Spot VM may be evicted.",
         summary="Azure may soon evict {vms}.",
@@ -209,26 +224,35 @@ _EVENT_ALERTS = (
             " with 30 seconds' notice or less."
         ),
         advice="Move the work to another VM now, if you can.",
-    ),
-)
-"""The first row with the kind and type of an event is its alert."""
+        dashboard="event",
+        ends=_ends(events),
+        events=events,
+    )
 
 
-def event_alerts(settings: Settings) -> Iterator[Alert]:
-    """Yield the alerting rules, which exporters push too."""
-    kept = settings.items("labels.keep")
-    for each in _EVENT_ALERTS:
-        if each.events:
-            yield replace(each, expression=_expression(each.events, kept))
+def _ends(events: Events) -> str:
+    """Return the sentences that say when the alert of ``events`` ends."""
+    what = "event"
+    if events.kind is Kind.ADVISORY:
+        what = "warning"
+    reason = ""
+    if events.hold != NO_IMPACT_HOLD:
+        reason = ", because its VMs may be away for so long"
+    return (
+        f"The alert resolves {RESOLVE_AFTER // _MINUTE} minutes after an exporter has seen the end"
+        f" of the {what}. If none sees it, the alert resolves {events.hold // _MINUTE} minutes"
+        f" after an exporter last saw the {what}{reason}."
+    )
 
 
 def _expression(events: Events, kept: tuple[str, ...]) -> str:
     """Return the PromQL of an alert: shown or held, until ended.
 
-    Its value is the time of the impact.
-
-    What the event's own VMs show is read as scraped, so that no page waits for a recording. What
-    peers show is read as recorded, since the same event from 10,000 VMs is read once.
+    Its value is the time of the impact, or 0 if that is unknown. The event is *shown* if one of its
+    own VMs exports it now, or any exporter does. What own VMs export is read as scraped, so that no
+    page waits for a recording. What any exporter shows is read as recorded, so that an event that
+    10,000 VMs show is read once. The event is *held* for ``events.hold`` seconds after the newest
+    time at which it was seen, which is the value of ``RECORDED_SEEN``.
     """
     by = ", ".join(("event_id", "event_type", *kept))
     held = format_duration(events.hold)
@@ -249,18 +273,24 @@ def _expression(events: Events, kept: tuple[str, ...]) -> str:
         unless on (event_id) ({RECORDED_END} < time() - {RESOLVE_AFTER})
     """)
     if events.kind is Kind.WITHOUT_NOTICE:
+        # An exporter that starts during an event has not seen the announcement. If another one has,
+        # the event had a notice, and its alert is that of the kind announced.
         announced = f'{RECORDED_SEEN}{{kind="{Kind.ANNOUNCED}"}}'
         expression += f"\nunless on (event_id) last_over_time({announced}[1h])"
     return expression
 
 
 def _matcher(events: Events, scope: str = "") -> str:
+    """Return the matchers, in braces, of the kind and types of ``events``; then ``scope``.
+
+    ``scope`` is a matcher, or ``""`` for events of every scope.
+    """
     parts = []
     if events.types:
         sign = "=" if len(events.types) == 1 else "=~"
         parts.append(f'event_type{sign}"{"|".join(events.types)}"')
-    if events.but:
-        parts.append(f'event_type!="{events.but}"')
+    if events.excluded:
+        parts.append(f'event_type!="{events.excluded}"')
     parts.append(f'kind="{events.kind}"')
     if scope:
         parts.append(scope)

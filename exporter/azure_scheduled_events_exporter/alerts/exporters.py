@@ -340,7 +340,7 @@ def _hook_failed() -> Alert:
             " database over, before the event begins. If it failed after the event, put the VM back"
             " into service by hand."
         ),
-        told="{by_hand}",
+        advice_placeholder="{by_hand}",
         dashboard=_BOARD,
         meaning=(
             "A run of the command `hook` failed, timed out, or came too late in the last 15"

@@ -1,4 +1,7 @@
-"""What a rule is. Knows no metric, no setting and no file format."""
+"""What a rule is: its PromQL, and what people are told about it.
+
+Knows no metric, no setting and no file format.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,7 +12,7 @@ from azure_scheduled_events_exporter.core.kinds import Kind
 PREFIX = "AzureScheduledEvent"
 """Every alert's name begins with it."""
 TIME = "a time in seconds since 1970"
-"""The value of most recordings."""
+"""What the value of most recordings is: see ``Recording.value``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,47 +38,54 @@ class Recording:
 
 @dataclass(frozen=True, slots=True)
 class Events:
-    """The events of an alert: of one kind and some types.
+    """Which events an alert is about, and for how long it is held.
 
     Attributes:
         kind: their kind.
-        types: their types; all if it is empty.
         hold: for how many seconds the alert lasts after its event was last seen.
-        but: a type that is left out.
+        types: their types; all if it is empty.
+        excluded: a type that is left out although ``types`` is empty; None for none.
     """
 
     kind: Kind
-    types: tuple[str, ...]
     hold: int
-    but: str = ""
+    types: tuple[str, ...] = ()
+    excluded: str | None = None
 
     def has(self, kind: Kind, event_type: str) -> bool:
         """Return whether an event of this kind and type is one of them."""
-        is_of_type = event_type in self.types if self.types else event_type != self.but
-        return kind == self.kind and is_of_type
+        if kind != self.kind or event_type == self.excluded:
+            return False
+        return not self.types or event_type in self.types
 
 
 @dataclass(frozen=True, slots=True)
 class Alert:
     """An alerting rule.
 
+    The texts ``summary``, ``description`` and ``advice_placeholder`` may have placeholders, which
+    ``formats.texts`` explains. All other texts have none.
+
     Attributes:
         name: CamelCase with the prefix, up to 40 characters; also the name of its runbook.
         expression: PromQL; every series of its result is one alert.
-        severity: critical pages, warning makes a ticket, info only shows; settings give them the
-            words of a company.
-        summary: one sentence; description: what follows from it; advice: what to do now. With the
-            placeholders of ``texts``, but for the advice, which its runbook has too.
-        told: the advice in a notification, if labels of the alert decide it; "" for ``advice``.
+        severity: critical pages, warning makes a ticket, info only shows. Settings may replace it
+            by a word of a company.
+        summary: one sentence: what happens to which VM.
+        description: what follows from it.
+        advice: what to do now, for the runbook and, unless there is an ``advice_placeholder``, for
+            the notification.
         dashboard: which dashboard tells more than the text: ``event`` for that of the VM of an
             event (of the fleet for several), or one with its variables and the labels that fill
             them, such as ``vm?vm=vm_name``.
-        meaning: when it fires, for the reference and the head of its runbook, without placeholders.
-        ends: when it ends, for its runbook; people get the first sentence in the text, too.
-        holds: how long the expression must hold before it fires, as Prometheus writes durations; ""
-            at once.
+        meaning: when it fires, for the reference and the head of its runbook.
+        ends: when it ends, for the runbook; the notification has the first sentence of this.
+        holds: how long the expression must hold before it fires, as Prometheus writes durations;
+            ``""`` at once.
         labels: more labels of every alert.
-        events: of an alert that exporters push too, what it is about.
+        events: of an alert that exporters push too, which events raise it; None of all others.
+        advice_placeholder: the advice of the notification if labels of the alert decide which one
+            fits, such as ``{ahead}``; ``""`` for ``advice``.
     """
 
     name: str
@@ -90,18 +100,25 @@ class Alert:
     holds: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
     events: Events | None = None
-    told: str = ""
+    advice_placeholder: str = ""
 
     @property
     def text(self) -> str:
-        """What follows from it, what to do now, and how it ends, with placeholders."""
+        """The notification below its summary: what follows, what to do now, and when it ends.
+
+        It may have placeholders.
+        """
+        advice = self.advice_placeholder or self.advice
         first, _, _ = self.ends.partition(". ")
-        return f"{self.description} {self.told or self.advice} {first.removesuffix('.')}."
+        return f"{self.description} {advice} {first.removesuffix('.')}."
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Rules that are evaluated one after another: each sees what the ones before it recorded."""
+    """Rules that are evaluated one after another: each sees what the ones before it recorded.
+
+    ``interval`` is the time between two evaluations, as Prometheus writes durations.
+    """
 
     name: str
     interval: str

@@ -45,7 +45,7 @@ def _missing(alert: Mapping[str, Any], vms: Collection[str], group: str | None) 
         yield "says no time"
     if len(summary) >= LONGEST_TITLE:
         yield f"has a title of {len(summary)} characters"
-    if not re.search(_pattern(row.told or row.advice), description):
+    if not re.search(_pattern(row.advice_placeholder or row.advice), description):
         yield "gives no advice"
     if not re.search(r"\b[Rr]esolves ", description):
         yield "does not say how it ends"

@@ -47,6 +47,14 @@ def test_kind_and_type_choose_the_alert() -> None:
         assert bool(labels_of(Kind.FAR_AHEAD, far)) is is_told
 
 
+def test_an_event_without_a_type() -> None:
+    """An event whose EventType is missing raises the alert of its kind, as by the rules."""
+    untyped = replace(LIFE, event=replace(EVENT, event_type=""))
+    labels = labels_of(Kind.UNKNOWN_TYPE, untyped)
+    assert labels is not None
+    assert labels["alertname"] == "AzureScheduledEventUnknownType"
+
+
 @pytest.mark.parametrize(
     ("resources", "seconds"), [((), 180.0), (("vm_0",), 180.0), (("vm_0", "vm_1"), 300.0)]
 )

@@ -284,8 +284,8 @@ def _events(events: Events) -> str:
     types = ""
     if events.types:
         types = f" and type {' or '.join(events.types)}"
-    if events.but:
-        types = f" and any type but {events.but}"
+    elif events.excluded:
+        types = f" and any type but {events.excluded}"
     hold = f"{format_duration(events.hold)} ({events.hold} s)"
     return f"Kind {events.kind}{types}. Held for {hold}: {_HOLD_REASONS[events.hold]}."
 
