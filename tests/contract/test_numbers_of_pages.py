@@ -70,7 +70,7 @@ SENTENCES = [
     ("docs/reliability.md", f"until {state.JOURNAL_SECONDS:g} s after the start"),
     ("docs/reliability.md", f"within the first {state.APPROVALS_WAIT_SECONDS:g} s"),
     ("docs/reliability.md", f"journal has at most {store.LARGEST_BYTES // MIB} MiB"),
-    ("docs/reliability.md", f"`-wal` file {file.LARGEST_LOG_BYTES // MIB} MiB"),
+    ("docs/reliability.md", f"`-wal` file {file.LARGEST_WAL_BYTES // MIB} MiB"),
     ("docs/reliability.md", f"(`history --documents`) have at most {documents.LARGEST // MIB} MiB"),
     ("docs/reliability.md", f"answer of IMDS has at most {LARGEST_BODY // MIB} MiB"),
     (

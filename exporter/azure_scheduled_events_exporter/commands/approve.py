@@ -48,7 +48,7 @@ from azure_scheduled_events_exporter.journal.content.codec import decode
 from azure_scheduled_events_exporter.journal.content.inbox import ApprovalRequest
 from azure_scheduled_events_exporter.journal.disk.folder_owner import as_folder_owner
 from azure_scheduled_events_exporter.journal.disk.location import file_path
-from azure_scheduled_events_exporter.journal.disk.lock import is_written
+from azure_scheduled_events_exporter.journal.disk.lock import has_writer
 from azure_scheduled_events_exporter.journal.disk.opening import check_may_be_opened
 from azure_scheduled_events_exporter.journal.tables.store import Store
 from azure_scheduled_events_exporter.polling.clock import ImdsClock, system_clock
@@ -207,7 +207,7 @@ def _wait_for_writer(path: Path) -> None:
 
     Raises ExporterError: none does, because its disk fails. It would find no request there.
     """
-    if not until(lambda: is_written(path), time.monotonic() + _STARTING_SECONDS):
+    if not until(lambda: has_writer(path), time.monotonic() + _STARTING_SECONDS):
         raise ExporterError(
             f"the exporter cannot write its journal {path}, so it gets no request: "
             "make room on that disk, or mend it, and try again"

@@ -23,7 +23,7 @@ from azure_scheduled_events_exporter.core.records import Record
 from azure_scheduled_events_exporter.errors import ExporterError, UsageError, one_line
 from azure_scheduled_events_exporter.journal.access import read_only
 from azure_scheduled_events_exporter.journal.disk.location import MEMORY
-from azure_scheduled_events_exporter.journal.disk.lock import is_written
+from azure_scheduled_events_exporter.journal.disk.lock import has_writer
 from azure_scheduled_events_exporter.journal.tables.store import PAGE, Store
 from azure_scheduled_events_exporter.service.exporter import poll_alone
 
@@ -102,7 +102,7 @@ def _looks(config: Config, since: str | None) -> Iterator[list[Record]]:
             " the last line that you handled"
         )
     path = Path(config.journal_path)
-    if config.journal_path == MEMORY or (since is None and not is_written(path)):
+    if config.journal_path == MEMORY or (since is None and not has_writer(path)):
         return _polled(config)
     if since is None:
         return _journalled(path, None)
@@ -122,7 +122,7 @@ def _journalled(path: Path, place: _Place | None) -> Iterator[list[Record]]:
     while True:
         if time.monotonic() >= check_at:
             check_at = time.monotonic() + _CHECK_SECONDS
-            written = is_written(path)
+            written = has_writer(path)
             if was_written and not written:
                 _say("no exporter writes the journal: waiting for one")
             was_written = written

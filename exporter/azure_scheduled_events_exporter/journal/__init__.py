@@ -1,7 +1,7 @@
 """Transitions, spans and approval requests on disk, and what waits while the disk does not work.
 
-Two modules are the ways in: the exporter calls ``journal``, and commands open a journal with
-``access``. Below them, from the callers to the disk:
+The exporter calls ``journal``, and commands open a journal with ``access``. Commands also use
+single functions of the packages below, such as where the file is. From the callers to the disk:
 
 - ``thread``: what waits for the disk, and the thread that writes it.
 - ``disk``: the file: where it is, its lock, how it is opened, when it is renamed.

@@ -15,7 +15,7 @@ from azure_scheduled_events_exporter.journal.tables.store import Store
 
 
 def read_only(path: Path) -> Store:
-    """Return the journal at ``path`` for reading, also beside a running exporter.
+    """Return the journal at ``--journal.path`` for reading, also beside a running exporter.
 
     Raises ExporterError: there is none, or it cannot be read.
     """
@@ -31,21 +31,27 @@ def read_only(path: Path) -> Store:
 
 
 def writable(path: Path) -> Store:
-    """Return the journal at ``path`` for handing facts to an exporter.
+    """Return the journal at ``--journal.path`` for handing facts to an exporter.
 
-    Raises ExporterError: it cannot be written.
+    Raises ExporterError: there is none, or it cannot be written.
     """
     file = file_path(path)
     try:
         return open_store(file, WRITING)
     except FAILURES as error:
-        hint = "" if os.access(file, os.W_OK) else "; try as root"
-        if isinstance(error, sqlite3.Error) and code_of(error) == sqlite3.SQLITE_BUSY:
-            # Goes on from SQLite's "database is locked".
-            hint = (
-                " by a process that does not end its write; restart the exporter if it hangs, and"
-                " try again"
-            )
         raise ExporterError(
-            f"the journal {file} cannot be written: {reason(error)}{hint}"
+            f"the journal {file} cannot be written: {reason(error)}{_hint(file, error)}"
         ) from None
+
+
+def _hint(file: Path, error: Exception) -> str:
+    """Return what to do about ``error``, as the end of a sentence; ``""`` if nothing is known."""
+    if code_of(error) == sqlite3.SQLITE_BUSY:
+        # Goes on from SQLite's "database is locked".
+        return (
+            " by a process that does not end its write; restart the exporter if it hangs, and try"
+            " again"
+        )
+    if not os.access(file, os.W_OK):
+        return "; try as root"
+    return ""

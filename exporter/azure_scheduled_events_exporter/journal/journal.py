@@ -9,10 +9,11 @@ any operation; none raises because of the disk.
 The thread also opens the file and reads what earlier runs have left, so that a disk that hangs at
 the start holds up nobody. At any moment, the journal is in one of three stages:
 
-1. The file is not read. Entries are put into the queue, from which others can read them.
-2. It is read, and :meth:`Journal.adopt` has not been called. Nothing is written.
-3. The caller has adopted what was read. The queue is emptied: the caller derives anew, from what it
-   has adopted, what came before, and records it. From now on, the thread writes.
+1. The file is not read yet. Entries wait in the queue.
+2. The file is read, and :meth:`Journal.adopt` has not been called. Entries wait in the queue.
+3. The caller has called :meth:`Journal.adopt`, which returns what was read, and empties the queue.
+   The caller applies to what was read all that has happened so far, and records it anew. From now
+   on, the thread writes.
 
 Must not open the file, or know SQL.
 """
@@ -49,10 +50,10 @@ _CLOSE_SECONDS: Final = 1.0
 """For how long :meth:`Journal.close` waits for the thread: the process is about to end."""
 
 OWNER_WAIT_SECONDS: Final = 120.0
-"""How long to wait until IMDS has answered whether the journal is this VM's.
+"""How long to wait for this VM's id from IMDS, which tells whether the journal is this VM's.
 
-Until then, its events stay current and its spans are not sent. Without an answer, it counts as this
-VM's.
+Until then, the journal's events stay current, and its spans are not sent. After that, the journal
+counts as this VM's.
 """
 
 
@@ -121,10 +122,13 @@ class Journal:
             return shared.read is not None
 
     def report_hanging(self, seconds: float) -> None:
-        """Take note that the file has not been read for so long, if that is so."""
+        """Report that the disk hangs, unless the file is read or another problem is known.
+
+        ``seconds``: how long the caller has waited for it.
+        """
         with self._shared as shared:
             if shared.read is None and not shared.problem and shared.refusal is None:
-                shared.has_trouble(f"the disk has not answered for {seconds:g} s")
+                shared.note_trouble(f"the disk has not answered for {seconds:g} s")
 
     def adopt(self) -> Remembered | None:
         """Go on with what earlier runs have left; return it, once it has been read.
@@ -136,15 +140,9 @@ class Journal:
         with self._shared as shared:
             if shared.read is None or shared.is_adopted:
                 return None
-            found = shared.read
-            if self._is_another_vms(found.remembered):
-                found = Restored()
             shared.is_adopted = True
-            shared.queue.clear()
-            shared.inbox = found.inbox
-            shared.last_number = found.remembered.last_number
-            vm_id = self._vm_id or found.remembered.vm_id
-            shared.remembered = replace(found.remembered, vm_id=vm_id)
+            self._begin_with(shared.read)
+            self._take_ownership()
             shared.wake()
             return shared.remembered
 
@@ -157,33 +155,39 @@ class Journal:
             return False
         with self._shared as shared:
             self._vm_id = vm_id
-            if not shared.is_adopted:  # adopt() will compare the ids
-                return False
-            is_another_vms = self._is_another_vms(shared.remembered)
-            if is_another_vms:
-                shared.queue.clear()
-                # It has a new epoch, by which the thread sees that the file is another journal.
-                shared.remembered = Remembered()
-                shared.inbox = Inbox()
-                shared.last_number = 0
-            if shared.remembered.vm_id.casefold() != vm_id.casefold():
-                shared.put((), replace(shared.remembered, vm_id=vm_id))
-            return is_another_vms
+            # Before, it is not known whose the journal is: adopt() will look.
+            return shared.is_adopted and self._take_ownership()
 
-    def _is_another_vms(self, remembered: Remembered) -> bool:
-        """Return whether the journal is another VM's, and log that.
+    def _take_ownership(self) -> bool:
+        """Make the journal this VM's, if this VM's id is known; return whether it was another's.
 
-        Returns False while this VM is unknown.
+        The caller holds the lock.
         """
-        owner = remembered.vm_id
+        shared = self._shared
+        owner = shared.remembered.vm_id
         # Ids are compared without case, as Azure compares them.
-        if not owner or not self._vm_id or owner.casefold() == self._vm_id.casefold():
+        if not self._vm_id or owner.casefold() == self._vm_id.casefold():
             return False
-        message = (
-            "journal belongs to another VM: begun anew, and the file is kept under another name"
-        )
-        self._log.warning(message, extra=facts(vm_id=self._vm_id, journal_vm_id=owner))
-        return True
+        if owner:
+            message = (
+                "journal belongs to another VM: begun anew, and the file is kept under another name"
+            )
+            self._log.warning(message, extra=facts(vm_id=self._vm_id, journal_vm_id=owner))
+            # It has a new epoch, by which the thread sees that the file is another journal.
+            self._begin_with(Restored())
+        shared.put((), replace(shared.remembered, vm_id=self._vm_id))
+        return bool(owner)
+
+    def _begin_with(self, restored: Restored) -> None:
+        """Forget what is known and what waits, and go on with ``restored``.
+
+        The caller holds the lock.
+        """
+        shared = self._shared
+        shared.queue.clear()
+        shared.remembered = restored.remembered
+        shared.look = restored.look
+        shared.last_number = restored.remembered.last_number
 
     @property
     def awaits_vm_id(self) -> bool:
@@ -273,7 +277,7 @@ class Journal:
         """Return undelivered spans by their texts, the newest first, at most ``limit``.
 
         Those that are not yet on disk are among them. Of those on disk, only the newest are known.
-        One that is damaged is removed.
+        One that cannot be decoded is removed.
         """
         found = {}
         for span_id, text in list(reversed(self._known_spans().items()))[:limit]:
@@ -289,7 +293,8 @@ class Journal:
         They are as they will be after all entries that wait.
         """
         with self._shared as shared:
-            return shared.queue.spans_after(dict(reversed(shared.inbox.spans)))
+            on_disk = dict(reversed(shared.look.spans.newest))  # the newest last
+            return shared.queue.spans_after(on_disk)
 
     def end_spans(self, spans: Mapping[str, SpanFacts]) -> None:
         """Remove spans that need no delivery any more, by their texts.
@@ -305,9 +310,10 @@ class Journal:
         Spans that are not on disk yet are counted too.
         """
         with self._shared as shared:
-            # The inbox counts all spans on disk, and has the texts of the newest.
-            on_disk_only = shared.inbox.spans_queued - len(shared.inbox.spans)
-            return on_disk_only + len(self._known_spans())
+            stored = shared.look.spans
+            # Those on disk that are not among the newest, whose texts are not known.
+            others = stored.count - len(stored.newest)
+            return others + len(self._known_spans())
 
     @property
     def inbox(self) -> Inbox:
@@ -315,8 +321,10 @@ class Journal:
 
         There are no requests while the disk does not work: :meth:`mark_sent` could not mark them.
         """
-        inbox = self._shared.inbox
-        return replace(inbox, requests=()) if self._shared.problem else inbox
+        inbox = self._shared.look.inbox
+        if self._shared.problem:
+            return replace(inbox, requests=())
+        return inbox
 
     def mark_sent(self, number: int) -> bool:
         """Mark an approval request as being sent; return whether it may be sent now.

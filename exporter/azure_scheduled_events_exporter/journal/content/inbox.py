@@ -1,10 +1,9 @@
 """What other processes write for a running exporter: approval requests and hook runs.
 
 ``approve`` and ``hook`` open the journal with ``journal.access.writable`` and add rows in short
-transactions. The exporter's thread sees that another connection has committed, and leaves an
-:class:`Inbox` in memory. Runs are kept when events are pruned, because counters must not fall; one
-takes less than 1 KiB. Must not know when a request is sent (``approval``), or how a command is run
-(``commands.hook``).
+transactions. The journal's thread notices that, and reads them into an :class:`Inbox`. Runs are
+kept when events are pruned, because counters must not fall; one takes less than 1 KiB. Must not
+know when a request is sent (``approval``), or how a command is run (``commands.hook``).
 """
 
 from collections.abc import Sequence
@@ -37,18 +36,14 @@ class ApprovalRequest:
 
 @dataclass(frozen=True, slots=True)
 class Inbox:
-    """What the file has for the exporter's other threads.
+    """What other processes have written.
 
     Attributes:
-        requests: without a result, the oldest first.
-        runs: of hooks, also those that have ended.
-        hooks: their statistics.
-        spans: ids and texts of the newest spans that wait for delivery, the newest first.
-        spans_queued: how many spans wait.
+        requests: those without a result, the oldest first.
+        runs: all runs of hooks' commands, the oldest first, also those that have ended.
+        hooks: the statistics of these runs.
     """
 
     requests: Sequence[ApprovalRequest] = ()
     runs: Sequence[HookRun] = ()
     hooks: HookStatistics = field(default_factory=HookStatistics)
-    spans: Sequence[tuple[str, str]] = ()
-    spans_queued: int = 0

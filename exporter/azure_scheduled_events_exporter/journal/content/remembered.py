@@ -1,4 +1,4 @@
-"""What a journal knows besides its rows: events, statistics, numbers, and whose it is.
+"""What is known after all entries of a journal: events, statistics, numbers, and whose it is.
 
 Data only.
 """
@@ -10,12 +10,12 @@ from azure_scheduled_events_exporter.core.lifecycle import Lifecycles
 from azure_scheduled_events_exporter.core.statistics import Statistics
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 
-from .inbox import Inbox
+from .look import Look
 
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """What a journal knows. If a file is lost in use, the new one begins with it.
+    """What is known after all entries. If the file is lost in use, a new one begins with this.
 
     Attributes:
         lifecycles: the current events, and the last ended ones in the order in which they ended.
@@ -23,8 +23,8 @@ class Remembered:
         last_number: of the newest transition.
         epoch: a random id of this journal, within which the numbers of transitions are unique.
         vm_id: of the VM that the journal belongs to; ``""`` while that is not known.
-        heartbeat: the last moment at which an event of this VM is known to have been watched; None
-            outside of events.
+        heartbeat: the last moment at which an exporter is known to have run, while an event of this
+            VM was current; None if none is.
     """
 
     lifecycles: Lifecycles = field(default_factory=Lifecycles)
@@ -41,10 +41,10 @@ class Restored:
 
     Attributes:
         remembered: what earlier runs have left.
-        inbox: what the file has for the exporter's other threads.
+        look: what the file has for the exporter's other threads.
         problem: why the file cannot be written now, ``""`` if it can.
     """
 
     remembered: Remembered = field(default_factory=Remembered)
-    inbox: Inbox = field(default_factory=Inbox)
+    look: Look = field(default_factory=Look)
     problem: str = ""

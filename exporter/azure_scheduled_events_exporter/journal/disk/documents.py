@@ -1,10 +1,8 @@
-"""The bodies that IMDS sent, in files beside the journal.
-
-They are stored unchanged, and limited in age and size.
+"""The bodies that IMDS sent, unchanged, in two files beside the journal.
 
 They are for people who look for a fault, so a failure here costs no fact: what cannot be written is
-dropped, and a line that is cut or damaged is skipped. When the file is large or old, it takes the
-place of the one before it.
+dropped, and a line that is cut or damaged is skipped. New bodies are added to the newer file. When
+that is too large or too old, it replaces the older one, and a new one begins.
 """
 
 from collections.abc import Iterator
@@ -29,10 +27,12 @@ def files(journal: Path) -> tuple[Path, Path]:
 def keep(journal: Path, document: RecordedDocument, oldest: float = 0.0) -> None:
     """Append ``document`` to the newer file, if the disk works.
 
-    A file that is full, or that begins before ``oldest``, becomes the older file first.
+    A file that is full, or that begins before ``oldest`` (Unix seconds), becomes the older file
+    first.
     """
     path, older = files(journal)
-    text = f"\n{to_text([document])}".encode()  # the line break ends a line that was cut
+    # The line break at the beginning ends a line that a crash has cut.
+    text = f"\n{to_text([document])}".encode()
     with suppress(OSError):
         create(path)
         first = next(_documents(path), document)

@@ -33,7 +33,9 @@ def may_be_damage(error: Exception) -> bool:
 
 def reason(error: Exception) -> str:
     """Return the message of ``error`` without Python's error numbers and file names."""
-    return (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return str(error)
 
 
 def code_of(error: Exception) -> int:

@@ -10,7 +10,7 @@ found damage, or if it is another VM's, another program's or another version's.
 import errno
 import logging
 import os
-from contextlib import ExitStack, closing, suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -32,7 +32,7 @@ from .opening import (
 )
 from .set_aside import set_aside
 
-LARGEST_LOG_BYTES = 64 << 20
+LARGEST_WAL_BYTES = 64 << 20
 """The most that the write-ahead log may take: while a process reads, it cannot be merged."""
 
 
@@ -59,11 +59,18 @@ def _identity(path: Path | str) -> _Identity | None:
 
 @dataclass(frozen=True, slots=True)
 class _Files:
-    """Which files are at the paths of a journal."""
+    """Which files are at the paths of a journal; None where there is none.
+
+    Attributes:
+        journal: the database.
+        wal: SQLite's write-ahead log.
+        shm: SQLite's index of that log.
+        lock: the file of the lock.
+    """
 
     journal: _Identity | None = None
-    log: _Identity | None = None
-    log_index: _Identity | None = None
+    wal: _Identity | None = None
+    shm: _Identity | None = None
     lock: _Identity | None = None
 
 
@@ -71,8 +78,9 @@ class JournalFile:
     """The file of one exporter's journal. One thread uses it.
 
     Attributes:
-        path: of the file; set by :meth:`locate`.
-        unusable: why the file that is there is to be renamed, ``""`` if it is not.
+        path: the value of ``--journal.path``; after :meth:`locate`, the path of the file.
+        unusable: why the file that is there is to be renamed, ``""`` if it is not. Whoever knows a
+            reason sets it, and the next :meth:`opened` renames the file.
     """
 
     def __init__(self, path: Path, log: logging.Logger, *, renames: bool = True) -> None:
@@ -103,33 +111,40 @@ class JournalFile:
         self.path = path
 
     def restored(self) -> Restored:
-        """Take the lock, and return what the file has.
+        """Take the lock, and return what the file has; nothing if there is no file yet.
 
-        It is read through the connection that writes: SQLite does not open every sound file
-        read-only. Only if the disk cannot be written, the file is read without writing.
+        The file is read through the connection that writes, because SQLite does not open every
+        sound file read-only. If the disk cannot be written now, the file is opened read-only.
 
         Raises:
             JournalInUseError: another process holds the lock.
             sqlite3.Error, OSError, DamagedTextError, UnicodeDecodeError: it cannot be read now.
         """
         try:
-            self._take_lock()
-            if not self._has_content():  # to create it takes time, and there is nothing to read
-                return Restored()
-            store = self.opened()
-            return Restored(store.restore(), store.inbox())
+            return self._restored_for_writing()
         except FAILURES as error:
-            problem = reason(error)
             self.close_after(error)
             if may_be_damage(error):
-                raise
+                raise  # the caller has the file checked, and renamed if that proves damage
+            problem = reason(error)
+        return self._restored_read_only(problem)
+
+    def _restored_for_writing(self) -> Restored:
+        """Take the lock, and return what the file has."""
+        self._take_lock()
+        if not self._has_content():  # to create it takes time, and there is nothing to read
+            return Restored()
+        store = self.opened()
+        return Restored(store.restore(), store.look())
+
+    def _restored_read_only(self, problem: str) -> Restored:
+        """Return what the file has, which cannot be written now because of ``problem``."""
         if self.unusable or not self._has_content():  # unusable: it could not be renamed yet
             return Restored(problem=problem)
-        self._files = (
-            self._found()
-        )  # so that a disk that goes away before the first write is noticed
+        # So that the first write notices if the file has gone away until then.
+        self._files = self._found()
         with closing(open_to_read(self.path)) as store:
-            return Restored(store.restore(), store.inbox(), problem)
+            return Restored(store.restore(), store.look(), problem)
 
     def _take_lock(self) -> None:
         """Become the only writer of the file, if this process is not."""
@@ -149,9 +164,9 @@ class JournalFile:
             return False
 
     def opened(self) -> Store:
-        """Return the tables, opened for writing if they are not.
+        """Return the tables for writing. Open them if they are not open.
 
-        What is :attr:`unusable` is renamed before that. Call :meth:`close_after` after any failure.
+        An :attr:`unusable` file is renamed before that. Call :meth:`close_after` after any failure.
 
         Raises:
             JournalInUseError: another process has taken the lock.
@@ -163,7 +178,7 @@ class JournalFile:
         if self._store is None or self.unusable:
             return self._opened_anew(found)
         check_room(self.path.parent)
-        self._check_log(self._store)
+        self._limit_wal(self._store)
         if found != self._files:
             # If only the write-ahead log was removed, its content is still open here: merge it into
             # the file.
@@ -172,21 +187,24 @@ class JournalFile:
         return self._store
 
     def _opened_anew(self, found: _Files) -> Store:
-        """Lock, create and open the file, of which ``found`` is there; rename an unusable one."""
+        """Lock, create and open the file; before that, rename it if it is unusable.
+
+        ``found``: which files are there now.
+        """
         # If the lock's file was removed or replaced, another process could lock the new one.
         self.close(keeps_lock=found.lock == self._files.lock)
         self._check_is_mounted(found)
         self._take_lock()
         if self.unusable:
-            if found.journal or found.log or found.log_index:
-                self._make_room()
+            if found.journal or found.wal or found.shm:
+                self._set_aside()
             self.unusable = ""
         create(self.path)
         self._store = open_store(self.path, WRITING, seconds=1.0)
         self._files = self._found()
         return self._store
 
-    def _make_room(self) -> None:
+    def _set_aside(self) -> None:
         """Rename the unusable file. Raises JournalKeptError: this process may not."""
         if not self._renames:
             raise JournalKeptError(
@@ -205,16 +223,16 @@ class JournalFile:
             why = "the file system that the journal was on is not mounted"
             raise OSError(errno.ENODEV, why, str(self.path))
 
-    def _check_log(self, store: Store) -> None:
-        """Raise OSError if the write-ahead log is too large, and cannot be merged now."""
-        log = Path(f"{self.path}-wal")
+    def _limit_wal(self, store: Store) -> None:
+        """Merge a write-ahead log that is too large. Raises OSError: that is not possible now."""
+        wal = Path(f"{self.path}-wal")
         with suppress(FileNotFoundError):
-            if log.stat().st_size <= LARGEST_LOG_BYTES:
+            if wal.stat().st_size <= LARGEST_WAL_BYTES:
                 return
             store.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-            if log.stat().st_size > LARGEST_LOG_BYTES:
+            if wal.stat().st_size > LARGEST_WAL_BYTES:
                 why = "its -wal file is too large: end the process that keeps the journal open"
-                raise OSError(errno.EFBIG, why, str(log))
+                raise OSError(errno.EFBIG, why, str(wal))
 
     def close(self, *, keeps_lock: bool = False) -> None:
         """Close the file, and release the lock unless it is kept.
@@ -225,15 +243,20 @@ class JournalFile:
             sqlite3.Error, OSError: the disk failed meanwhile.
         """
         store = self._store
-        lock = self._lock
         self._store = None
-        if not keeps_lock:
-            self._lock = None
-        with ExitStack() as closed:
-            if lock is not None and not keeps_lock:
-                closed.callback(lock.close)
+        try:
             if store is not None:
-                closed.callback(store.close)
+                store.close()
+        finally:
+            if not keeps_lock:
+                self._release_lock()
+
+    def _release_lock(self) -> None:
+        """Let another process become the writer of the file."""
+        lock = self._lock
+        self._lock = None
+        if lock is not None:
+            lock.close()
 
     def close_after(self, error: Exception) -> None:
         """Close the file after ``error``, which any other method raised; raises nothing itself.
@@ -248,7 +271,7 @@ class JournalFile:
         """Return which files are there now."""
         return _Files(
             journal=_identity(self.path),
-            log=_identity(f"{self.path}-wal"),
-            log_index=_identity(f"{self.path}-shm"),
+            wal=_identity(f"{self.path}-wal"),
+            shm=_identity(f"{self.path}-shm"),
             lock=_identity(f"{self.path}{LOCK_SUFFIX}"),
         )

@@ -23,12 +23,18 @@ def file_path(path: Path) -> Path:
     Symbolic links are followed, so that different paths to one journal use the same lock. Root
     follows no link of another user to the file.
     """
-    # Not Path's methods, which raise if it cannot be reached: opening it reports that. A path that
-    # does not exist is a folder, unless its name has an extension.
-    is_folder = os.path.isdir(path) or not (path.suffix or os.path.isfile(path))  # noqa: PTH112, PTH113
-    named = path / FILE_NAME if is_folder else path
+    # Not Path's methods, which raise if it cannot be reached: opening it reports that.
+    is_folder = os.path.isdir(path)  # noqa: PTH112
+    is_file = os.path.isfile(path)  # noqa: PTH113
+    if not is_folder and not is_file:
+        is_folder = path.suffix == ""  # the path of a file that is to be made has an extension
+    named = path
+    if is_folder:
+        named = path / FILE_NAME
     file = Path(os.path.realpath(named.parent), named.name)
-    return Path(os.path.realpath(file)) if follows(file) else file
+    if not follows(file):
+        return file
+    return Path(os.path.realpath(file))
 
 
 def check_kind(path: Path) -> None:

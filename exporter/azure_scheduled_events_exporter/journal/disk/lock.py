@@ -36,7 +36,7 @@ def writer_lock(file: Path) -> Lock:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         create(path)
         try:
-            return _locked(path, 0.3)  # waits a moment, because is_written() reads the file
+            return _locked(path, 0.3)  # waits a moment for is_locked(), which reads the file
         except sqlite3.OperationalError as error:
             if code_of(error) != sqlite3.SQLITE_BUSY:
                 raise
@@ -62,7 +62,7 @@ def _locked(path: Path, seconds: float) -> Lock:
 
 
 def _has_locks(folder: Path) -> bool:
-    """Return whether a file in ``folder`` that nobody else knows can be locked."""
+    """Return whether locks work in ``folder``: on a new file, which nobody else can have locked."""
     try:
         with tempfile.NamedTemporaryFile(dir=folder, prefix=".lock-test-") as file:
             _locked(Path(file.name), 0.0).close()
@@ -72,16 +72,16 @@ def _has_locks(folder: Path) -> bool:
     return True
 
 
-def is_written(path: Path) -> bool:
-    """Return whether a process holds the lock of the journal at ``path``, as an exporter does.
-
-    Creates nothing and takes no lock.
-    """
+def has_writer(path: Path) -> bool:
+    """Return whether a process, such as an exporter, writes the journal at ``--journal.path``."""
     return is_locked(file_path(path))
 
 
 def is_locked(file: Path) -> bool:
-    """Return whether a process holds the :func:`writer_lock` of ``file``. Takes no lock."""
+    """Return whether a process holds the :func:`writer_lock` of ``file``.
+
+    Creates nothing, and takes no lock.
+    """
     lock = Path(f"{file}{SUFFIX}")
     try:
         with closing(

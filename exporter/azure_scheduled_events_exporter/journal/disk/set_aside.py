@@ -22,12 +22,13 @@ Each takes at most what a journal takes.
 _SUFFIXES: Final = ("", "-wal", "-shm", ".documents", ".documents.old")
 """The files of one journal: the database, SQLite's two beside it, and the bodies of IMDS."""
 _MOMENT: Final = re.compile(r"[0-9]{8}T[0-9]{6}\.[0-9]{6}")
+"""The end of a name: date and time in UTC, to the microsecond."""
 
 
 def set_aside(path: Path, why: str, log: logging.Logger) -> None:
     """Rename the journal at ``path`` with the files that belong to it, and log ``why``.
 
-    Of those that were set aside earlier, all but the newest are removed.
+    Of all that were set aside, this one included, only the newest :data:`KEPT` stay.
 
     Raises:
         OSError: a file cannot be renamed.
@@ -39,13 +40,14 @@ def set_aside(path: Path, why: str, log: logging.Logger) -> None:
     message = "journal cannot be used: set aside, and a new one begun"
     log.error(message, extra=facts(path=path, set_aside=aside, error=why))
     with suppress(OSError):
-        for old in sorted(_set_aside_before(path))[:-KEPT]:  # their names end in their times
+        oldest_first = sorted(_all_set_aside(path))  # their names end in their times
+        for old in oldest_first[:-KEPT]:
             for suffix in _SUFFIXES:
                 Path(f"{old}{suffix}").unlink(missing_ok=True)
 
 
-def _set_aside_before(path: Path) -> Iterator[Path]:
-    """Yield the databases that were set aside; one that a user has renamed is not among them."""
+def _all_set_aside(path: Path) -> Iterator[Path]:
+    """Yield the databases that were set aside, except those that a user has renamed since."""
     beginning = f"{path.name}.set-aside-"
     for each in path.parent.glob(f"{glob.escape(beginning)}*"):
         if _MOMENT.fullmatch(each.name.removeprefix(beginning)):

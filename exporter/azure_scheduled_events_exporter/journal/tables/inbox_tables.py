@@ -18,11 +18,11 @@ from azure_scheduled_events_exporter.snapshot.hooks import HookRun
 MOST_REQUESTS: Final = 1000
 """How many requests to approve may wait: as many as this VM may have events."""
 
+_IS_OPEN: Final = "coalesce(result, '') = ''"
+"""Whether a request has no result yet: it waits (NULL), or is being sent (the empty text)."""
 _SET_IF_UNSENT: Final = (
     "UPDATE approval_requests SET result = ? WHERE number = ? AND result IS NULL"
 )
-_IS_OPEN: Final = "coalesce(result, '') = ''"
-"""NULL: not sent yet; the empty text: being sent."""
 _SET_RESULT: Final = f"UPDATE approval_requests SET result = ? WHERE number = ? AND {_IS_OPEN}"
 
 
@@ -78,11 +78,13 @@ class RequestTable:
         ]
 
     def withdraw(self, numbers: Iterable[int], result: str, *, sent_too: bool = False) -> None:
-        """Write ``result`` to open requests, so that they are not sent.
+        """Write ``result`` to requests that wait, so that they are not sent.
 
         With ``sent_too``, also to those that are being sent.
         """
-        statement = _SET_RESULT if sent_too else _SET_IF_UNSENT
+        statement = _SET_IF_UNSENT
+        if sent_too:
+            statement = _SET_RESULT
         with self._db:
             self._db.executemany(statement, [(result, number) for number in numbers])
 
@@ -98,7 +100,10 @@ class RequestTable:
 
         With ``if_unsent``, a request that is being sent stays as it is.
         """
-        self._db.execute(_SET_IF_UNSENT if if_unsent else _SET_RESULT, (result, number))
+        statement = _SET_RESULT
+        if if_unsent:
+            statement = _SET_IF_UNSENT
+        self._db.execute(statement, (result, number))
 
 
 class HookRunTable:

@@ -3,10 +3,10 @@
 What belongs to an event, a span, a request or a run is JSON by ``journal.content.codec``. Numbers,
 times and ids, by which SQL selects rows, are columns of their own:
 
-- ``transitions``: one row for each transition: number, time, and the record for
-  ``events --follow``.
-- ``lives``: one row for each event: a ``Lifecycle``.
-- ``spans``: ``SpanFacts`` that wait for delivery.
+- ``transitions``: one row for each transition: number (``seq``), Unix seconds (``wall``), and the
+  record for ``events --follow``.
+- ``lives``: one row for each event: a ``Lifecycle``; ``ended`` is NULL while it is current.
+- ``spans``: one row for each span that waits for delivery: ``SpanFacts``.
 - ``approval_requests``: operators' requests and their results: none, ``""`` while one is being
   sent, or a text.
 - ``hook_runs``: runs of ``hook``'s command.
@@ -99,10 +99,10 @@ def _has_tables(connection: sqlite3.Connection) -> bool:
 
 
 def _create_tables(connection: sqlite3.Connection) -> None:
-    """Create the tables, unless another process is faster: it has the lock until it has done so."""
+    """Create the tables, unless another process has done so in the meantime."""
     connection.execute("PRAGMA journal_mode = WAL")
     with connection:
-        connection.execute("BEGIN IMMEDIATE")
+        connection.execute("BEGIN IMMEDIATE")  # waits for another process that creates them
         if _has_tables(connection):
             return
         for statement in _SCHEMA.split(";"):

@@ -9,7 +9,7 @@ Handles rows and transactions. Must not handle files, failures or threads (``jou
 
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 from azure_scheduled_events_exporter.core.bounds import as_many_as_known, newest_ended
@@ -37,15 +37,14 @@ from azure_scheduled_events_exporter.journal.content.entries import (
     RequestResult,
     life_entry,
 )
-from azure_scheduled_events_exporter.journal.content.inbox import Inbox
+from azure_scheduled_events_exporter.journal.content.look import Look, StoredSpans
 from azure_scheduled_events_exporter.journal.content.remembered import Remembered
-from azure_scheduled_events_exporter.snapshot.hooks import HookRun, counted
+from azure_scheduled_events_exporter.snapshot.hooks import counted
 
 from .inbox_tables import HookRunTable, RequestTable
 from .schema import TABLES, check_schema
 
 _Value = TypeVar("_Value")
-
 
 PAGE: Final = 500
 """How many transitions are read at once."""
@@ -94,17 +93,32 @@ _OLDEST_TENTHS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where a journal is: the id of its numbers and the last number given.
+    """How far a journal has got.
 
-    ``""`` and 0 before the first write.
+    Attributes:
+        epoch: the random id of the journal; ``""`` before the first write.
+        last_number: of the newest transition; 0 if there is none.
     """
 
     epoch: str = ""
     last_number: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class _Writes:
+    """What shows that somebody has written: another value than before.
+
+    Attributes:
+        by_others: SQLite's number, another one after each commit of another connection.
+        by_this: how many rows this connection has changed.
+    """
+
+    by_others: int
+    by_this: int
+
+
 class Store:
-    """The tables over ``connection``. Every method is one transaction.
+    """The tables over ``connection``. A method that writes is one transaction.
 
     All methods raise sqlite3.Error and then leave the tables as they were; those that read values
     raise ``DamagedTextError`` too.
@@ -118,116 +132,127 @@ class Store:
     def __init__(self, connection: sqlite3.Connection, *, writes: bool = False) -> None:
         """Refuse a file of another program, or of another schema.
 
-        Who ``writes`` creates the tables if there are none.
+        ``writes``: whether this connection is to write. Then the tables are created if there are
+        none.
 
         Raises:
-            NotUsableError: it is refused.
+            NotUsableError: the file is refused.
+            sqlite3.Error: it cannot be read, or cannot be written although ``writes`` is True.
         """
         self.connection = connection
         self.requests = RequestTable(connection)
         self.hook_runs = HookRunTable(connection)
-        self._db = connection
-        self._data_version = 0
+        self._looked_after = _Writes(-1, -1)  # as no look was
+        self._last_look = Look()
         check_schema(connection, creates=writes)
         if writes:  # not before it is known to be ours
             connection.execute("PRAGMA journal_mode = WAL")
             # NORMAL can lose committed transitions in a power failure, and an event can be a power
             # failure.
             connection.execute("PRAGMA synchronous = FULL")
-            connection.execute("BEGIN IMMEDIATE")  # fails if it cannot be written
+            connection.execute("BEGIN IMMEDIATE")  # to fail now if the file cannot be written
             connection.rollback()
 
     def close(self) -> None:
         """Close the connection. This merges the write-ahead log into the file."""
-        self._db.close()
+        self.connection.close()
 
     def check(self, is_to_stop: Callable[[], bool] = lambda: False) -> None:
-        """Read the whole file; raise if it is damaged. ``is_to_stop`` is called again and again.
+        """Read the whole file; raise if it is damaged.
 
-        Not by quick_check: it does not compare indexes with tables.
+        ``is_to_stop`` is called about once a millisecond, and ends the check when it returns True.
 
         Raises:
             NotUsableError, DamagedTextError: the check is complete, and the file is damaged.
             sqlite3.Error: the check could not be completed, or was stopped (SQLITE_INTERRUPT).
         """
-        self._db.set_progress_handler(is_to_stop, _STEPS_BETWEEN_LOOKS)
+        self.connection.set_progress_handler(is_to_stop, _STEPS_BETWEEN_LOOKS)
         try:
-            problem = self._db.execute("PRAGMA integrity_check(1)").fetchone()[0]
+            # Not quick_check, which does not compare indexes with tables.
+            problem = self.connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
         finally:
-            self._db.set_progress_handler(None, 0)
+            self.connection.set_progress_handler(None, 0)
         if problem != "ok":
             raise NotUsableError(problem)
-        found = {name for (name,) in self._db.execute("SELECT name FROM sqlite_master")}
+        found = {name for (name,) in self.connection.execute("SELECT name FROM sqlite_master")}
         missing = sorted(TABLES - found)
         if missing:
             raise NotUsableError(f"it is damaged: there is no table {missing[0]}")
+        # SQLite does not know what the rows have to hold: read those that the exporter needs.
         self.restore()
-        self.inbox()
+        self.requests.open()
+        self.hook_runs.all()
 
     def write(
         self, entries: Iterable[Entry], remembered: Remembered, *, whole: bool = False
     ) -> None:
-        """Write ``entries`` and the properties of ``remembered``, which is the state after them.
+        """Write ``entries``, and of ``remembered``, the state after them, all but its events.
 
-        With ``whole``, its events are written too, in place of the current ones that the tables
-        have. Tables that are larger than :data:`LARGEST_BYTES` lose their oldest rows.
+        Its events are in the entries. With ``whole`` they are written also if no entry has them,
+        because the tables lack entries that were written or lost before. Tables that are larger
+        than :data:`LARGEST_BYTES` lose their oldest rows.
         """
-        with self._db:
+        with self.connection:
             if whole:
-                self._db.execute("DELETE FROM lives WHERE ended IS NULL")
-                for life in remembered.lifecycles.ended.values():
-                    self._put(life_entry(life))
-                for life in remembered.lifecycles.current.values():
-                    self._put(life_entry(life))
+                self._put_events(remembered.lifecycles)
             for entry in entries:
                 self._put(entry)
             self._put_properties(remembered)
             if self._used_bytes() > LARGEST_BYTES:
                 for statement in _OLDEST_TENTHS:
-                    self._db.execute(statement)
+                    self.connection.execute(statement)
+
+    def _put_events(self, known: Lifecycles) -> None:
+        """Write all known events; the current ones replace those that the tables have."""
+        self.connection.execute("DELETE FROM lives WHERE ended IS NULL")
+        for life in (*known.ended.values(), *known.current.values()):
+            self._put(life_entry(life))
 
     def _put(self, entry: Entry) -> None:
         """Write one entry."""
         match entry:
             case NewTransition(number, wall, record):
-                self._db.execute(
+                self.connection.execute(
                     "REPLACE INTO transitions VALUES (?, ?, ?)", (number, wall, record)
                 )
             case NewLife(event_id, first_seen, ended, life):
                 row = (event_id, first_seen, ended, life)
-                self._db.execute("REPLACE INTO lives VALUES (?, ?, ?, ?)", row)
+                self.connection.execute("REPLACE INTO lives VALUES (?, ?, ?, ?)", row)
             case NewSpan(span_id, span):
-                self._db.execute("REPLACE INTO spans VALUES (?, ?)", (span_id, span))
+                self.connection.execute("REPLACE INTO spans VALUES (?, ?)", (span_id, span))
             case EndedSpan(span_id, text):
                 sql = "DELETE FROM spans WHERE span_id = ? AND span = coalesce(?, span)"
-                self._db.execute(sql, (span_id, text))
+                self.connection.execute(sql, (span_id, text))
             case RequestResult(number, result, if_unsent):
                 self.requests.set_result(number, result, if_unsent=if_unsent)
             case Expiry(before):
                 for sql in _EXPIRED:
-                    self._db.execute(sql, (before,))
+                    self.connection.execute(sql, (before,))
 
     def _put_properties(self, remembered: Remembered) -> None:
-        """Write what ``remembered`` has besides events, which the entries contain."""
+        """Write what ``remembered`` has besides events."""
+        heartbeat = ""
+        if remembered.heartbeat is not None:
+            heartbeat = encode(remembered.heartbeat)
         values = (
             remembered.epoch,
             remembered.last_number,
             remembered.vm_id,
             encode(remembered.statistics),
-            encode(remembered.heartbeat) if remembered.heartbeat else "",
+            heartbeat,
         )
-        self._db.execute("REPLACE INTO state VALUES (1, ?, ?, ?, ?, ?)", values)
+        self.connection.execute("REPLACE INTO state VALUES (1, ?, ?, ?, ?, ?)", values)
 
     def _used_bytes(self) -> int:
         """Return how much of the file is in use, also by the transaction that is open."""
-        (pages,) = self._db.execute("PRAGMA page_count").fetchone()
-        (free,) = self._db.execute("PRAGMA freelist_count").fetchone()
-        (page_size,) = self._db.execute("PRAGMA page_size").fetchone()
+        (pages,) = self.connection.execute("PRAGMA page_count").fetchone()
+        (free,) = self.connection.execute("PRAGMA freelist_count").fetchone()
+        (page_size,) = self.connection.execute("PRAGMA page_size").fetchone()
         return int((pages - free) * page_size)
 
     def restore(self) -> Remembered:
-        """Return what the tables remember; a new one before the first write."""
-        row = self._db.execute(
+        """Return what the tables have of it; before the first write, that of a new journal."""
+        row = self.connection.execute(
             "SELECT epoch, last_number, vm_id, statistics, heartbeat FROM state"
         ).fetchone()
         if row is None:
@@ -265,7 +290,7 @@ class Store:
 
     def _lives(self, which: str, values: Sequence[object] = ()) -> Iterator[Lifecycle]:
         """Return the events that the SQL in ``which`` selects, each read when it is asked for."""
-        rows = self._db.execute(f"SELECT life FROM lives {which}", values)
+        rows = self.connection.execute(f"SELECT life FROM lives {which}", values)
         return (_sound(Lifecycle, text) for (text,) in rows)
 
     def transitions(self, after: int = 0, limit: int = PAGE) -> list[tuple[int, Record]]:
@@ -274,26 +299,29 @@ class Store:
         Each comes with its number.
         """
         sql = "SELECT seq, record FROM transitions WHERE seq > ? ORDER BY seq LIMIT ?"
-        rows = self._db.execute(sql, (after, limit)).fetchall()
+        rows = self.connection.execute(sql, (after, limit)).fetchall()
         return [(number, _sound(dict, text)) for number, text in rows]
 
     def time_of(self, number: int) -> float | None:
-        """Return when the transition ``number`` was, to the microsecond; None if there is none."""
+        """Return when the transition ``number`` was, in Unix seconds; None if there is none.
+
+        It is rounded to the microsecond, as followers write it.
+        """
         sql = "SELECT wall FROM transitions WHERE seq = ?"
-        row = self._db.execute(sql, (number,)).fetchone()
+        row = self.connection.execute(sql, (number,)).fetchone()
         return round(float(row[0]), 6) if row else None
 
     def last_before(self, wall: float) -> int:
         """Return the number of the last transition until ``wall``; 0 if there is none.
 
-        ``wall`` is to the microsecond, as :meth:`time_of` returns it.
+        ``wall``: Unix seconds, rounded as :meth:`time_of` does.
         """
         sql = "SELECT max(seq) FROM transitions WHERE round(wall, 6) <= ?"
-        return int(self._db.execute(sql, (wall,)).fetchone()[0] or 0)
+        return int(self.connection.execute(sql, (wall,)).fetchone()[0] or 0)
 
     def position(self) -> Position:
-        """Return where the journal is."""
-        row = self._db.execute("SELECT epoch, last_number FROM state").fetchone()
+        """Return how far the journal has got."""
+        row = self.connection.execute("SELECT epoch, last_number FROM state").fetchone()
         return Position() if row is None else Position(*row)
 
     def queued_spans(self, limit: int) -> list[tuple[str, str]]:
@@ -301,34 +329,31 @@ class Store:
 
         A ``limit`` of -1 means all.
         """
-        return self._db.execute(
+        return self.connection.execute(
             "SELECT span_id, span FROM spans ORDER BY rowid DESC LIMIT ?", (limit,)
         ).fetchall()
 
-    def inbox(self, before: Inbox | None = None, *, is_written: bool = True) -> Inbox:
+    def look(self) -> Look:
         """Return what the tables have for the exporter's other threads.
 
-        Args:
-            before: what this method has returned last; it is returned again if nothing was written.
-            is_written: whether this connection has written since then. Of other connections, SQLite
-                tells.
+        The tables are read only if somebody has written since the last look.
         """
-        version = self._db.execute("PRAGMA data_version").fetchone()[0]
-        if before is None or version != self._data_version:
-            self._data_version = version
-            runs: Sequence[HookRun] = self.hook_runs.all()
-            hooks = counted(runs)
-        elif is_written:  # by this connection, which adds no runs of hooks
-            runs = before.runs
-            hooks = before.hooks
-        else:
-            return before
-        count = self._db.execute("SELECT count(*) FROM spans").fetchone()[0]
-        return Inbox(self.requests.open(), runs, hooks, self.queued_spans(_SPANS), count)
+        (by_others,) = self.connection.execute("PRAGMA data_version").fetchone()
+        writes = _Writes(by_others, self.connection.total_changes)
+        if writes == self._looked_after:
+            return self._last_look
+        inbox = replace(self._last_look.inbox, requests=self.requests.open())
+        if by_others != self._looked_after.by_others:  # only others add runs of hooks
+            runs = self.hook_runs.all()
+            inbox = replace(inbox, runs=runs, hooks=counted(runs))
+        (count,) = self.connection.execute("SELECT count(*) FROM spans").fetchone()
+        self._last_look = Look(inbox, StoredSpans(self.queued_spans(_SPANS), count))
+        self._looked_after = writes
+        return self._last_look
 
 
 def _oldest_first(newest: Iterable[Lifecycle]) -> dict[str, Lifecycle]:
-    """Return lives that come newest first by EventId, in the other order."""
+    """Return ``newest``, which come newest first, by EventId and the oldest first."""
     return {life.event_id: life for life in reversed(list(newest))}
 
 

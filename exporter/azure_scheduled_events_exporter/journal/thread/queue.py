@@ -44,7 +44,7 @@ class EntryQueue:
         self.written = 0
         self._waiting: deque[_Waiting] = deque()
         self._bytes = 0
-        self._lost_change = 0  # the newest change with which entries were lost
+        self._lost_change = 0  # the newest change for which older entries were dropped
 
     def put(self, entries: Iterable[Entry]) -> bool:
         """Add one change; return whether the oldest entries were dropped, for want of room."""
@@ -59,8 +59,8 @@ class EntryQueue:
         self._lost_change = self.added
         return True
 
-    def remove_until(self, change: int) -> None:
-        """Take note that the changes up to the number ``change`` are on disk."""
+    def note_written(self, change: int) -> None:
+        """Take note that the changes up to the number ``change`` are on disk: they wait no more."""
         self.written = change
         while self._waiting and self._waiting[0].change <= change:
             self._drop_first()
@@ -81,7 +81,7 @@ class EntryQueue:
 
     @property
     def has_lost(self) -> bool:
-        """Whether entries were lost that would have come after what is on disk."""
+        """Whether entries were lost since the last write."""
         return self._lost_change > self.written
 
     def entries(self) -> list[Entry]:
@@ -108,7 +108,8 @@ class EntryQueue:
                 case NewSpan(span_id, text):
                     found.pop(span_id, None)  # the newer version moves to the end
                     found[span_id] = text
-                # Of the version that is here, or of all.
-                case EndedSpan(span_id, ended) if ended in {found.get(span_id), None}:
-                    found.pop(span_id, None)
+                case EndedSpan(span_id, ended):
+                    is_this_version = ended is None or ended == found.get(span_id)
+                    if is_this_version:
+                        found.pop(span_id, None)
         return found

@@ -16,7 +16,7 @@ from typing import Final, Self
 
 from azure_scheduled_events_exporter.errors import ExporterError
 from azure_scheduled_events_exporter.journal.content.entries import Entry
-from azure_scheduled_events_exporter.journal.content.inbox import Inbox
+from azure_scheduled_events_exporter.journal.content.look import Look
 from azure_scheduled_events_exporter.journal.content.remembered import Remembered, Restored
 from azure_scheduled_events_exporter.logs import facts
 from azure_scheduled_events_exporter.recording.file import RecordedDocument
@@ -50,7 +50,6 @@ class Work:
         remembered: what is known after them.
         documents: bodies of IMDS to be kept.
         oldest: documents from before this moment (Unix seconds) are not kept.
-        inbox: as of the last look.
         last_number: the newest transition that was written, to compare with the file's.
     """
 
@@ -61,7 +60,6 @@ class Work:
     remembered: Remembered
     documents: Sequence[RecordedDocument]
     oldest: float
-    inbox: Inbox
     last_number: int
 
 
@@ -77,28 +75,28 @@ class Shared:
         read: what the thread has read from the file; None until then.
         is_adopted: whether the caller goes on with what was read. Nothing is written before that.
         remembered: what is known after all entries.
-        inbox: what others have written, as of the thread's last look.
+        look: what the file had when the thread last looked.
         queue: the entries that wait.
         documents: bodies of IMDS that wait.
         oldest: what is older than this moment (Unix seconds) is removed.
         last_number: of the newest transition on disk.
         problem: why entries wait, ``""`` while they do not.
         errors: the number of failures.
-        is_ending: whether the thread is to end.
+        is_ending: whether the thread is to write what waits, and to end.
     """
 
     def __init__(self, path: Path | None, log: logging.Logger) -> None:
         self._path = path
         self._log = log
         self._changed = threading.Condition()
-        self._has_work = True  # to read, to write, to check the file, or to look what others wrote
+        self._has_work = True  # at the start: to read the file
         self._lost_at: float | None = None  # when entries were last lost, by the monotonic clock
         self._when_refused: Callable[[], None] = lambda: None
         self.refusal: ExporterError | None = None
         self.read: Restored | None = None
         self.is_adopted = False
         self.remembered = Remembered()
-        self.inbox = Inbox()
+        self.look = Look()
         self.queue = EntryQueue()
         self.documents: deque[RecordedDocument] = deque(maxlen=_MOST_DOCUMENTS)
         self.oldest = 0.0
@@ -166,7 +164,7 @@ class Shared:
         with self:
             self.wait_for(is_over, WAIT_SECONDS)
             if not is_over():
-                self.has_trouble(f"the disk has not answered for {WAIT_SECONDS:g} s")
+                self.note_trouble(f"the disk has not answered for {WAIT_SECONDS:g} s")
 
     def wait_for(self, is_done: Callable[[], object], seconds: float) -> None:
         """Wait until ``is_done``, for at most ``seconds`` without pauses of this VM."""
@@ -178,7 +176,7 @@ class Shared:
                 left -= min(time.monotonic() - began, 2 * _SLICE_SECONDS)
 
     def wake(self) -> None:
-        """Let the thread look for work."""
+        """Let the thread write what waits, and look what others have written."""
         with self:
             self._has_work = True
             self._changed.notify_all()
@@ -188,7 +186,7 @@ class Shared:
         self.is_ending = True
         self.wake()
 
-    def has_trouble(self, problem: str) -> None:
+    def note_trouble(self, problem: str) -> None:
         """Take note that entries wait for the disk because of ``problem``.
 
         The problem is logged, but not again until the disk has worked in between.
@@ -206,7 +204,10 @@ class Shared:
     # What only the thread uses
 
     def wait_for_work(self) -> bool:
-        """Wait until there is work, or it is time to try again; return whether it is the last."""
+        """Wait until there is work, or it is time to try again.
+
+        Return whether the thread is to end after this work.
+        """
         with self:
             if self.problem:
                 self._changed.wait_for(lambda: self.is_ending, RETRY_SECONDS)
@@ -223,13 +224,13 @@ class Shared:
             self._changed.notify_all()
         call()
 
-    def has_read(self, restored: Restored) -> None:
+    def note_read(self, restored: Restored) -> None:
         """Take note of what was read."""
         with self:
             self.read = restored
             self._changed.notify_all()
         if restored.problem:
-            self.has_trouble(restored.problem)
+            self.note_trouble(restored.problem)
 
     def work(self) -> Work:
         """Return what is to be written now. Documents are handed out once."""
@@ -244,16 +245,16 @@ class Shared:
                 remembered=self.remembered,
                 documents=documents,
                 oldest=self.oldest,
-                inbox=self.inbox,
                 last_number=self.last_number,
             )
 
-    def has_written(self, work: Work, inbox: Inbox) -> None:
-        """Take note that ``work`` is on disk, and of what others have written."""
+    def note_written(self, work: Work, look: Look) -> None:
+        """Take note that ``work`` is on disk, and of what was seen in the file after it."""
         with self:
-            self.queue.remove_until(work.change)
-            if self.remembered.epoch == work.remembered.epoch:  # else they are another VM's
-                self.inbox = inbox
+            self.queue.note_written(work.change)
+            # Unless a new journal was begun meanwhile, because this one is another VM's.
+            if self.remembered.epoch == work.remembered.epoch:
+                self.look = look
                 self.last_number = work.remembered.last_number
             if self.problem:
                 self._log.info("journal is on disk again", extra=facts(path=self._path))
@@ -265,9 +266,9 @@ class Shared:
         return self.is_ending or not self.queue.is_written
 
     def try_at_once(self) -> None:
-        """Take note of a failure after which the next attempt is not to wait.
+        """Count a failure, and let the thread try again without waiting.
 
-        If the disk had a problem before, :meth:`wait_for_work` waits nevertheless.
+        It waits nevertheless if the disk has had a problem before.
         """
         with self:
             self._has_work = True

@@ -37,7 +37,7 @@ class Writer:
         self._shared = shared
         self._log = log
         self._is_located = False
-        self._is_first = True  # whether no attempt to read has ended yet
+        self._is_first = True  # whether there was no attempt to use the file yet
         self._is_checked = False  # whether the whole file has been checked in this run
         self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
         self._thread.start()
@@ -66,21 +66,21 @@ class Writer:
         """Read the file if that has not been done, and write what waits."""
         is_first = self._is_first
         self._is_first = False
-        try:
-            if not self._is_located:
+        if not self._is_located:
+            try:
                 self._file.locate()
-                self._is_located = True
-        except ExporterError as error:
-            self._shared.refuse(error)
-            return
+            except ExporterError as error:
+                self._shared.refuse(error)
+                return
+            self._is_located = True
         with as_folder_owner(self._file.path.parent):
             try:
                 if self._shared.read is None:
-                    self._shared.has_read(self._file.restored())
+                    self._shared.note_read(self._file.restored())
                 if self._shared.is_adopted:
                     self._write()
             except JournalInUseError as error:
-                if is_first:
+                if is_first:  # somebody has started a second exporter
                     self._shared.refuse(error)
                 else:  # this exporter runs already, and goes on without the file
                     self._failed(error)
@@ -90,7 +90,7 @@ class Writer:
                 self._failed(error)
 
     def _write(self) -> None:
-        """Write what waits, and look at what others have written."""
+        """Write what waits, look at what others have written, and check the file once."""
         work = self._shared.work()
         store = self._file.opened()
         position = store.position()
@@ -101,11 +101,9 @@ class Writer:
         is_older = position.last_number < work.last_number
         # A new file, or an older copy of this journal, lacks what is known by now.
         is_whole = work.has_lost or not position.epoch or is_older
-        is_written = is_whole or work.is_new
-        if is_written:
+        if is_whole or work.is_new:
             store.write(work.entries, work.remembered, whole=is_whole)
-        inbox = store.inbox(work.inbox, is_written=is_written)
-        self._shared.has_written(work, inbox)
+        self._shared.note_written(work, store.look())
         for document in work.documents:
             documents.keep(self._file.path, document, work.oldest)
         self._check(store)
@@ -119,7 +117,7 @@ class Writer:
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
                 raise
-            return  # something else was to be done: the next call begins the check anew
+            return  # there is something to write: the next call begins the check anew
         self._is_checked = True
 
     def _failed(self, error: Exception) -> None:
@@ -135,7 +133,7 @@ class Writer:
             self._file.unusable = damage
             self._shared.try_at_once()
         else:
-            self._shared.has_trouble(reason(error))
+            self._shared.note_trouble(reason(error))
 
     def _report_bug(self, error: Exception) -> None:
         """Log an error that nothing here expects, and close the file, so that it is opened anew.
@@ -147,7 +145,7 @@ class Writer:
         with suppress(Exception):
             self._file.close()
         with suppress(Exception):
-            self._shared.has_trouble(problem)
+            self._shared.note_trouble(problem)
         with suppress(Exception):
             if is_new:
                 self._log.error("internal error in the journal's thread; retrying", exc_info=error)

@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import fields, replace
+from pathlib import Path
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -29,9 +30,12 @@ from azure_scheduled_events_exporter.core.records import Record, change_record
 from azure_scheduled_events_exporter.core.spans import SpanFacts
 from azure_scheduled_events_exporter.core.statistics import Statistics
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
+from azure_scheduled_events_exporter.journal.access import writable
 from azure_scheduled_events_exporter.journal.content.codec import decode
 from azure_scheduled_events_exporter.journal.content.entries import EndedSpan, Expiry, entries_of
+from azure_scheduled_events_exporter.journal.content.inbox import ApprovalRequest
 from azure_scheduled_events_exporter.journal.tables.store import Store
+from support.events.lives import SCHEDULED, Watch, at
 
 # The machine may be busy.
 PATIENCE = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -225,7 +229,7 @@ class TestSpans:
             write(store, spans=[span(name)])
         newest = [span_id.lstrip("0") for span_id, _ in store.queued_spans(2)]
         assert newest == ["e", "d"]
-        assert store.inbox().spans_queued == 5
+        assert store.look().spans.count == 5
 
     def test_replaced_in_flight(self, store: Store) -> None:
         """A span that is replaced while its older form is being sent still waits."""
@@ -267,3 +271,18 @@ def test_a_check_ends_when_the_exporter_does(store: Store) -> None:
     store.check()  # without a stop, it ends
     with pytest.raises(sqlite3.OperationalError, match="interrupted"):
         store.check(lambda: True)
+
+
+def test_a_request_that_comes_during_the_check_is_found(tmp_path: Path) -> None:
+    """The exporter finds what ``approve`` writes while the exporter checks the file."""
+    watch = Watch()
+    watch.sees(at(0), SCHEDULED)
+    (life,) = watch.known.current.values()
+    file = tmp_path / "journal.sqlite"
+    file.touch()
+    with closing(writable(file)) as store, closing(writable(file)) as other:
+        assert not store.look().inbox.requests
+        other.requests.add([ApprovalRequest(life, "ada", created=0.0, expires=60.0)])
+        store.check()
+        (found,) = store.look().inbox.requests
+    assert found.operator == "ada"
