@@ -6,23 +6,24 @@ Must not know which alerts an inhibition is about.
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
 
 from .settings import Settings
 from .settings_table import EQUAL_SOURCE
 
-_HOST: Final = r"(\\[.+\\]|[^:]+)"
-_PORT: Final = r"(:[0-9]+)?"
+_HOST = r"(\[.+\]|[^:]+)"
+"""The host of an instance. An IPv6 address is in brackets if a port follows."""
+_PORT = r"(:[0-9]+)?"
+_WHOLE = r"(.+)"
 
 
 @dataclass(frozen=True, slots=True)
 class VmLabel:
-    """A label of the alerts of a team, and where the rules take its value from.
+    """A label of a team's alerts, and where the rules take its value from.
 
     Attributes:
-        name: that of the label.
-        source: a label of the exporter's VM, or ``host``: its instance without the port.
-            ``""`` if the VM has the label ``name`` as it is.
+        name: the label of the team's alerts.
+        source: a label of the exporter's series, or ``host``, which is their label ``instance``
+            without the port. ``""`` if these series have the label ``name`` with the same value.
         suffix: what follows the value of the source, such as ``:9100``.
     """
 
@@ -32,39 +33,47 @@ class VmLabel:
 
     @property
     def series_label(self) -> str:
-        """The label of an exporter's series that has the value."""
-        return "instance" if self.source == "host" else self.source
+        """The label of an exporter's series that has the value; ``""`` without a ``source``."""
+        if self.source == "host":
+            return "instance"
+        return self.source
 
     @property
     def series_pattern(self) -> str:
-        """The regular expression, as a string of PromQL, whose first group is the value.
+        """The regular expression of ``series_label`` whose first group is the value.
 
-        An IPv6 address with a port has brackets. One without them has no port.
+        A string of PromQL can have it, so each backslash is doubled.
         """
-        return _HOST + _PORT if self.source == "host" else "(.+)"
+        if self.source == "host":
+            return (_HOST + _PORT).replace("\\", "\\\\")
+        return _WHOLE
 
     @property
     def form(self) -> str:
         """How the label looks, for people, such as ``instance=HOST:9100``."""
-        source = self.source.upper() if self.source else "the exporter's own"
-        return f"{self.name}={source}{self.suffix}"
+        if not self.source:
+            return f"{self.name}=the exporter's own"
+        return f"{self.name}={self.source.upper()}{self.suffix}"
 
     def may_have(self, value: str) -> bool:
-        """Return whether the rules can give the label this value."""
+        """Return whether the rules may give the label this value, judged by its form alone."""
         if not value.endswith(self.suffix):
             return False
-        first = value.removesuffix(self.suffix)
-        pattern = _HOST.replace("\\\\", "\\") if self.source == "host" else ".+"
-        return re.fullmatch(pattern, first) is not None
+        pattern = _WHOLE
+        if self.source == "host":
+            pattern = _HOST
+        return re.fullmatch(pattern, value.removesuffix(self.suffix)) is not None
 
 
 def vm_labels(settings: Settings) -> Iterator[VmLabel]:
     """Yield the labels of the setting, each once; the last item about a label counts."""
-    forms = dict(item.partition("=")[::2] for item in settings.items("maintenance.equal"))
-    for name, form in forms.items():
-        source = EQUAL_SOURCE.match(form)
-        yield VmLabel(
-            name,
-            source[0] if source else "",
-            form[source.end() :] if source else "",
-        )
+    origins: dict[str, str] = {}  # the source with its suffix, by the name of the label
+    for item in settings.items("maintenance.equal"):
+        name, _, origin = item.partition("=")
+        origins[name] = origin
+    for name, origin in origins.items():
+        source = EQUAL_SOURCE.match(origin)
+        if source is None:
+            yield VmLabel(name, source="", suffix="")
+        else:
+            yield VmLabel(name, source=source[0], suffix=origin[source.end() :])

@@ -22,7 +22,7 @@ from .vm_recordings import AFTER, BEFORE
 
 MAINTENANCE = f"{PREFIX}Maintenance"
 MADE = "maintenance_"
-"""Begins the labels that Maintenance makes first, and has beside those of the team."""
+"""The prefix of labels from which Maintenance copies those of the team; the alert has both."""
 NOT_BACK = f"{PREFIX}VmNotBack"
 
 
@@ -32,12 +32,14 @@ def vm_alerts(settings: Settings) -> tuple[Alert, ...]:
 
 
 def _half_of_a_set() -> str:
-    """Return the sets of which half is away, with more VMs than any one event hits.
+    """Return the PromQL of scale sets of which at least half is away because of several events.
 
-    So an event does not page twice. VMs of a requested event count as away. But the event itself is
-    not among those that are compared: one request for the whole set would otherwise hit as many VMs
-    as are away, and hide that two other events hit half of it.
+    The second condition is about several events: the largest of them hits fewer VMs than all
+    together. So one event, which has an alert of its own, does not page twice. VMs of a requested
+    event count as away in the first condition only. If such events were compared too, one request
+    for the whole set would hit as many VMs as are away, and so hide two other events.
     """
+    # A set may have VMs away that are not counted as its VMs yet, so the share is at most 1.
     requested = f'last_over_time({RECORDED_SEEN}{{kind="{Kind.REQUESTED}"}}[30m])'
     unrequested = f"{VM_AWAY} unless on (event_id) {requested}"
     return promql(f"""
@@ -88,6 +90,7 @@ def _not_back(settings: Settings) -> Alert:
     expression = VM_MISSING
     if kept:
         by = ", ".join((VM_KEY, *kept))
+        # The right side has the kept labels, and is 1 always, so the value stays.
         expression = promql(f"""
             {VM_MISSING}
             * on ({VM_KEY}) group_right () max by ({by}) (last_over_time({VM}[1h]))
@@ -147,32 +150,34 @@ def _maintenance(settings: Settings) -> Alert:
 def _in_the_words_of_the_team(settings: Settings) -> str:
     """Return the VMs in maintenance with the labels that the team's own alerts have.
 
-    An inhibition compares these labels. No label that tells two VMs apart is overwritten: a label
-    that is written in another form is made beside the others first.
+    An inhibition compares these labels. A label that the team writes in another form than the
+    exporter's series is made in two steps. The first makes it with the prefix ``MADE``, so that it
+    overwrites no label of the series. Then ``max by`` leaves the labels that tell two VMs apart,
+    and only these are left when the second step copies the made label to the team's name.
     """
     rows = promql(f"""
         last_over_time({VM}[1h]) and on ({VM_KEY}) last_over_time({VM_AWAY}[5m])
     """)
     by = ["vm_id", "vm_name", *settings.items("maintenance.within")]
-    made: dict[str, str] = {}  # the labels that are made at first, by the label of the team
+    made: dict[str, str] = {}  # the label with the prefix, by the label of the team
     for label in vm_labels(settings):
         if not label.source:  # the VM has this label as it is
             by.append(label.name)
             continue
-        first = f"{MADE}{label.name}"
-        made[label.name] = first
-        by.append(first)
+        prefixed = f"{MADE}{label.name}"
+        made[label.name] = prefixed
+        by.append(prefixed)
         value = f"${{1}}{label.suffix}"
         rows = (
-            f'label_replace({rows}, "{first}", "{value}", "{label.series_label}",'
+            f'label_replace({rows}, "{prefixed}", "{value}", "{label.series_label}",'
             f' "{label.series_pattern}")'
         )
-    # A label that the VM has as it is gives way to the made one, if the team also writes it in
-    # another form.
-    labels = dict.fromkeys(made.get(each, each) for each in by)
+    # A label of the series gives way to the made one that will have its name: vm_name, if the team
+    # writes vm_name=computer_name.
+    labels = dict.fromkeys(made.get(each, each) for each in by)  # each once
     expression = f"max by ({', '.join(labels)}) (\n  {rows}\n)"
-    for name, first in made.items():
-        expression = f'label_replace({expression}, "{name}", "$1", "{first}", "(.+)")'
+    for name, prefixed in made.items():
+        expression = f'label_replace({expression}, "{name}", "$1", "{prefixed}", "(.+)")'
     return expression
 
 
@@ -182,4 +187,5 @@ def of_every_vm(query: str) -> str:
     So it has a row for each VM whose exporter is scraped, with the labels that the alert would
     have. ``query`` may be in the form in which a Prometheus shows the rule that it has loaded.
     """
+    # VM_AWAY first: its name begins with that of VM.
     return query.replace(VM_AWAY, INSTANCE).replace(VM, INSTANCE)
