@@ -56,11 +56,11 @@ def chart_files(settings: Settings) -> dict[str, str]:
     """Return the files of the Helm chart that come from the alerts, by name."""
     # The chart's templates give the rules their severities, and put labels in the place of the word
     # KEPT_LABELS.
-    levels = Settings({**settings.values, "severities": ""})
-    keeping = Settings({**levels.values, "labels.keep": "KEPT_LABELS\n"})
+    without_words = Settings({**settings.values, "severities": ""})
+    with_kept = Settings({**without_words.values, "labels.keep": "KEPT_LABELS\n"})
     return {
-        "prometheus-rules.yml": prometheus_rules(levels),
-        "prometheus-rules-keep.yml": prometheus_rules(keeping),
+        "prometheus-rules.yml": prometheus_rules(without_words),
+        "prometheus-rules-keep.yml": prometheus_rules(with_kept),
         "alerts-values.yaml": exporter_values_file(settings),
     }
 

@@ -1,6 +1,6 @@
-"""The groups of rules, and what settings change about every alert."""
+"""The groups of rules, and what settings change about every alert: severities and labels."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 
@@ -37,33 +37,33 @@ def groups(settings: Settings) -> tuple[Group, ...]:
     """
     interval = parse_duration(settings.text("evaluation.interval"))
 
-    def every(times: int) -> str:
-        """Return that many intervals as a duration, but a minute at most."""
-        return format_duration(max(interval, min(times * interval, _LONGEST)))
+    def every(times: int) -> float:
+        """Return that many intervals in seconds, but a minute at most."""
+        return min(times * interval, _LONGEST)
 
-    remembered = format_duration(_REMEMBERED * parse_duration(every(3)))
+    remembered = format_duration(_REMEMBERED * every(3))
     return (
         Group(
             name=_NAME,
-            interval=every(1),
+            interval=format_duration(every(1)),
             recordings=event_recordings(settings),
             alerts=_chosen(event_alerts(settings), settings),
         ),
         Group(
             name=f"{_NAME}-vms",
-            interval=every(3),
+            interval=format_duration(every(3)),
             recordings=vm_recordings(settings, remembered),
             alerts=_chosen(vm_alerts(settings), settings),
         ),
         Group(
             name=f"{_NAME}-life",
-            interval=every(6),
+            interval=format_duration(every(6)),
             recordings=fleet_recordings(),
             alerts=_chosen(late_alerts(), settings),
         ),
         Group(
             name=f"{_NAME}-exporters",
-            interval=every(12),
+            interval=format_duration(every(12)),
             recordings=(),
             alerts=_chosen(exporter_alerts(settings), settings),
         ),
@@ -89,7 +89,7 @@ def _chosen(every: Iterable[Alert], settings: Settings) -> tuple[Alert, ...]:
 
 
 def _severities(settings: Settings) -> dict[str, str]:
-    """Return the words of single alerts, by their names.
+    """Return the words that the settings give to single alerts, by their names with the prefix.
 
     Raises:
         UsageError: a name is neither that of an alert nor a level.
@@ -98,56 +98,70 @@ def _severities(settings: Settings) -> dict[str, str]:
     for name, word in settings.pairs("severities").items():
         if name in LEVELS:
             continue
-        if PREFIX + name.removeprefix(PREFIX) not in _names():
+        full = _with_prefix(name)
+        if full not in _names():
             raise UsageError(f"severities: {_unknown(name, LEVELS)}")
-        found[full_name(name)] = word
+        found[full] = word
     return found
 
 
 def unrouted(settings: Settings) -> tuple[str, ...]:
     """Return the severities whose alerts make tickets, although they were probably meant to page.
 
-    These are the words that alerts of the level critical have got, unless they are clearly those
-    of tickets; and the name of a level that has another word now.
+    Two kinds of words are suspect if they do not page: the word of an alert that has the level
+    critical by default, and the name of a level that has another word now. A word that is clearly
+    one of tickets is not suspect.
     """
-    tickets = {word_of(level, settings) for level in (WARNING, INFO)}
-    now = {each.name: each.severity for each in alerts(settings)}
+    words = {each.name: each.severity for each in alerts(settings)}
+    suspect = _words_of(CRITICAL, words)
+    for level in LEVELS:
+        if level in words.values() and word_of(level, settings) != level:
+            suspect.add(level)
+    tickets = {word_of(WARNING, settings), word_of(INFO, settings)}
     if settings.items("severities.paging"):
-        tickets |= {now[each.name] for each in _of_level(WARNING) if each.name in now}
-    critical = {now[each.name] for each in _of_level(CRITICAL) if each.name in now}
-    renamed = {level for level in LEVELS if word_of(level, settings) != level}
-    suspect = critical | (renamed & {*now.values()})
+        # Whoever lists the words that page has left those of warnings out on purpose.
+        tickets |= _words_of(WARNING, words)
     return tuple(sorted(word for word in suspect - tickets if not pages(word, settings)))
 
 
-def _of_level(level: str) -> Iterator[Alert]:
-    return (each for each in alerts(Settings()) if each.severity == level)
+def _words_of(level: str, words: Mapping[str, str]) -> set[str]:
+    """Return which of ``words``, by names of alerts, have the alerts of ``level`` by default."""
+    by_default = (each.name for each in alerts(Settings()) if each.severity == level)
+    return {words[name] for name in by_default if name in words}
 
 
 def full_name(name: str) -> str:
-    """Return the name of an alert with its prefix.
+    """Return the name of an alert with its prefix, which ``name`` may have already.
 
     Raises:
         UsageError: there is no such alert.
     """
-    full = PREFIX + name.removeprefix(PREFIX)
+    full = _with_prefix(name)
     if full not in _names():
         raise UsageError(_unknown(name))
     return full
 
 
+def _with_prefix(name: str) -> str:
+    return PREFIX + name.removeprefix(PREFIX)
+
+
 def _unknown(name: str, levels: Sequence[str] = ()) -> str:
     """Return the complaint about ``name``, which is no alert and none of ``levels``."""
-    short = {each.removeprefix(PREFIX): each for each in _names()}
-    known = {**short, **dict.fromkeys(levels)}
-    hint = f"there are: {', '.join(known)}"
-    similar = closest(name.removeprefix(PREFIX), known)
+    # What a name may look like, and what a hint then suggests.
+    suggestions = {each.removeprefix(PREFIX): each for each in _names()}
+    suggestions |= {level: level for level in levels}
+    hint = f"there are: {', '.join(suggestions)}"
+    similar = closest(name.removeprefix(PREFIX), suggestions)
     if similar:
-        hint = f"did you mean '{known[similar] or similar}'?"
-    level = f" and no level ({', '.join(levels)})" if levels else ""
-    return f"'{name}' is no alert{level}; {hint}"
+        hint = f"did you mean '{suggestions[similar]}'?"
+    what = "no alert"
+    if levels:
+        what = f"no alert and no level ({', '.join(levels)})"
+    return f"'{name}' is {what}; {hint}"
 
 
 @cache
 def _names() -> tuple[str, ...]:
+    """Return the names of all alerts. The default settings disable none."""
     return tuple(each.name for each in alerts(Settings()))

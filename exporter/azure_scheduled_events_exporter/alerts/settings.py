@@ -1,7 +1,7 @@
 """The values of all settings of the alerts: the defaults, and over them what a user has written.
 
-What one setting may be is said by its row (``settings_table``). Knows no rule and no file format
-but that of the values.
+The row of a setting says what is possible (``settings_table``). This module adds what settings must
+not be together. Knows no rule, and no file format but that of the values file.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -18,7 +18,10 @@ from .settings_table import ALERT_SETTINGS, EQUAL_SOURCE, AlertSetting
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """All values, every one checked."""
+    """The value of every setting, as text; by default, that of its row.
+
+    :func:`resolve` makes them from what a user has written, and checks it.
+    """
 
     values: Mapping[str, str] = field(
         default_factory=lambda: {name: each.default for name, each in ALERT_SETTINGS.items()}
@@ -29,27 +32,27 @@ class Settings:
         return self.values[name]
 
     def items(self, name: str) -> tuple[str, ...]:
-        """Return the items of a list."""
+        """Return the items of a setting of the form ``list``."""
         return tuple(self.values[name].splitlines())
 
     def pairs(self, name: str) -> dict[str, str]:
-        """Return a map."""
+        """Return the keys and values of a setting of the form ``map``."""
         return dict(item.split("=", 1) for item in self.items(name))
 
 
 def resolve(
     values: Mapping[str, str], places: Mapping[str, str] = MappingProxyType({})
 ) -> Settings:
-    """Return the defaults with ``values`` over them.
+    """Return the defaults with ``values`` over them; of two about the same, the later one counts.
 
     An entry of a map may have a name of its own: ``severities.X``. ``places`` says where names
     stand in a file, such as ``values.yaml:3: ``.
 
     Raises:
-        UsageError: a name is unknown or a value impossible; it begins with the place of the name,
-            if there is one.
+        UsageError: a name is unknown or a value impossible. The message begins with the place of
+            the name, if ``places`` has it.
     """
-    found = {name: each.check(each.default) for name, each in ALERT_SETTINGS.items()}
+    found = dict(Settings().values)
     for name, value in values.items():
         with _naming(places.get(name, "")):
             setting, key = _setting(name)
@@ -58,7 +61,7 @@ def resolve(
                 text = f"{found[setting.name]}{key}={value}\n"
             found[setting.name] = setting.check(text)
     settings = Settings(found)
-    for name, check in _TOGETHER.items():
+    for name, check in _CHECKS.items():
         with _naming(places.get(name, "")):
             check(settings)
     return settings
@@ -89,7 +92,11 @@ def _naming(place: str) -> Iterator[None]:
 
 
 def _setting(name: str) -> tuple[AlertSetting, str]:
-    """Return the setting called ``name``, and the key of its map that follows its name."""
+    """Return the setting called ``name``, and ``""``.
+
+    If ``name`` is that of one entry of a map, such as ``severities.Reboot``, return the setting of
+    the map, and the key of the entry.
+    """
     if name in ALERT_SETTINGS:
         return ALERT_SETTINGS[name], ""
     for setting in ALERT_SETTINGS.values():
@@ -103,9 +110,9 @@ def _setting(name: str) -> tuple[AlertSetting, str]:
 
 
 def _check_sources(settings: Settings) -> None:
-    """Raise UsageError for an item of ``maintenance.equal`` that names what is not known of a VM.
+    """Raise UsageError for an item of ``maintenance.equal`` with a source that no series has.
 
-    An item is LABEL, or LABEL=SOURCE with a suffix, such as ``instance=host:9100``.
+    An item is LABEL, or LABEL=SOURCE and a suffix, such as ``instance=host:9100``.
     """
     known = (
         "host",
@@ -116,8 +123,8 @@ def _check_sources(settings: Settings) -> None:
         *settings.items("labels.keep"),
     )
     for item in settings.items("maintenance.equal"):
-        # The pattern of a source leaves out the suffix; an item without a source does not match.
-        source = EQUAL_SOURCE.match(item.partition("=")[2])
+        _, _, source_and_suffix = item.partition("=")
+        source = EQUAL_SOURCE.match(source_and_suffix)  # None for an item without a source
         if source and source[0] not in known:
             raise UsageError(
                 f"maintenance.equal: '{item}' needs '{source[0]}': there are {', '.join(known)}"
@@ -128,7 +135,7 @@ def _check_added(settings: Settings) -> None:
     """Raise UsageError for a label that every alert gets, although teams differ in it.
 
     With ``labels.keep: [team]`` and ``labels.add: {team: web}``, the alerts of two teams would get
-    equal labels. An engine refuses the whole rule then.
+    equal labels. An engine then refuses the whole rule.
     """
     kept = settings.items("labels.keep")
     for label in settings.pairs("labels.add"):
@@ -151,9 +158,9 @@ def _check_info(settings: Settings) -> None:
             )
 
 
-_TOGETHER: Mapping[str, Callable[[Settings], None]] = {
+_CHECKS: Mapping[str, Callable[[Settings], None]] = {
     "maintenance.equal": _check_sources,
     "labels.keep": _check_added,
     "severities.info": _check_info,
 }
-"""What settings must not be together; by the setting whose place in the file an error names."""
+"""The checks of several settings together, by the setting whose place in a file an error names."""

@@ -15,7 +15,7 @@ from azure_scheduled_events_exporter.errors import UsageError
 from azure_scheduled_events_exporter.times import format_duration, parse_duration
 
 PLACEHOLDERS = ("REPLACE", "example.com")
-"""The placeholders of addresses and keys that only the owner of a fleet knows."""
+"""A default with one of these stands for what only the owner of a fleet knows."""
 _NAME = r"[a-zA-Z_][a-zA-Z0-9_]*"
 _RESERVED = (
     "alertname|alertstate|severity|component|scope|kind|drill|vm_id|vm_name|computer_name|job"
@@ -26,6 +26,7 @@ _RESERVED = (
 A label of a target cannot have their place. One that every alert gets would make the alerts of two
 VMs or scale sets equal: an engine refuses such a rule as a whole.
 """
+# The lookahead refuses the reserved names, as a whole item or as the key of KEY=VALUE.
 _LABEL = rf"(?!(?:{_RESERVED})(?:=|$)){_NAME}"
 _NOT_RESERVED = "but none of those that the rules set themselves"
 _ALERT = r"[A-Za-z]+"
@@ -33,9 +34,9 @@ _URL = r"(https?://\S+)?"
 _POSSIBLE_URL = "an address that begins with http:// or https://"
 
 EQUAL_SOURCE = re.compile(_NAME)
-"""The part of a form of ``maintenance.equal`` that stands for a value of the VM."""
-# LABEL, or LABEL=SOURCE. A suffix may follow: it begins with no character of a name, so that it
-# can be told from the source.
+"""SOURCE in an item LABEL=SOURCE of ``maintenance.equal``, whose value the label gets."""
+# LABEL, or LABEL=SOURCE. A suffix may follow SOURCE: it begins with no character of a name, so that
+# it can be told from the source.
 _EQUAL = rf"{_NAME}(={_NAME}([^a-zA-Z0-9_\s\"'\\{{}}$,][^\s\"'\\{{}}$,]*)?)?"
 MATCHER = re.compile(
     r"\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*(=~|!~|!=|=)\s*(?:\"([^\"\\]*)\"|([^\s\"\\{},=~!]+))\s*"
@@ -59,11 +60,13 @@ class AlertSetting:
         default: the value without a values file; a list has a line for each item, and a map one
             with KEY=VALUE.
         help: what it is for.
-        pattern: the regular expression of a text, or of each item of a list or map; "" for any.
+        pattern: the regular expression that the text, or each item of a list or map, must match;
+            "" for any text.
         possible: the same for people.
         form: how its value is read.
-        limits: the bounds of a duration, in seconds; (0, 0) if it is none.
-        regexps: finds the regular expressions in a value; the default finds none.
+        limits: the least and the greatest duration, in seconds; (0, 0) if it is no duration.
+        regexps: a pattern that finds regular expressions in the value, which are then checked; the
+            default finds none.
     """
 
     name: str
@@ -83,7 +86,7 @@ class AlertSetting:
         return self.possible
 
     def check(self, text: str) -> str:
-        """Return ``text`` as the files have it.
+        """Return ``text`` in the form that ``default`` has, such as 60s as 1m.
 
         Raises:
             UsageError: it is not a possible value.
@@ -110,10 +113,11 @@ class AlertSetting:
         return format_duration(seconds)
 
     def _check_items(self, text: str) -> str:
+        separator = ","
         # Several matchers with commas are one item: taken apart, each of them would select more
         # alerts.
-        is_one_item = re.fullmatch(self.pattern, text.strip())
-        separator = "\n" if "\n" in text or is_one_item else ","
+        if "\n" in text or re.fullmatch(self.pattern, text.strip()):
+            separator = "\n"
         by_key = {}  # the last item with a key of a map replaces those before it
         for part in text.split(separator):
             item = part.strip()

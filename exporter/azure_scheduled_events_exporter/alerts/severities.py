@@ -22,7 +22,7 @@ def word_of(level: str, settings: Settings) -> str:
 
 
 def paging(settings: Settings) -> tuple[str, ...]:
-    """Return the severities that page."""
+    """Return the severities that page: those of ``severities.paging``, or the word of critical."""
     return settings.items("severities.paging") or (word_of(CRITICAL, settings),)
 
 
@@ -47,4 +47,8 @@ def other_matcher(settings: Settings) -> str:
 
 
 def _regex(settings: Settings) -> str:
+    """Return the severities that page as a quoted regular expression.
+
+    The settings allow no character in a severity that a regular expression treats specially.
+    """
     return f'"{"|".join(paging(settings))}"'
