@@ -1,10 +1,12 @@
 """A server that answers as IMDS does, so that people can test their paging outside Azure.
 
-Must not use the parts that it tests: the client, the poller and the journal.
+The package does not use what people test with it: the client of IMDS, the poller and the journal.
 """
 
+from .catalog import find, shipped
 from .faults import Fault, FaultPlan
-from .scenario import PlannedEvent, Scenario, Starts, VirtualMachine, find, load, parse, shipped
+from .scenario import PlannedEvent, Scenario, Starts, VirtualMachine
+from .scenario_file import load, parse
 from .server import Simulator
 from .service import Seen
 from .timeline import Happening, What

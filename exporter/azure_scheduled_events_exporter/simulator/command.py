@@ -1,22 +1,23 @@
-"""The command ``simulate``: parses flags and runs a simulator until it is stopped.
+"""The command ``simulate``: reads its flags, runs a simulator, and prints what happens.
 
-Does not decide how IMDS behaves.
+How IMDS behaves is decided by the other modules of this package.
 """
 
 import argparse
 import os
 import signal
 import time
-from typing import Final, NoReturn
+from collections.abc import Callable
+from typing import Final, NoReturn, TypeVar
 
 from azure_scheduled_events_exporter.errors import UsageError, printable
 from azure_scheduled_events_exporter.http_server.listen_address import parse_listen_address
 from azure_scheduled_events_exporter.standard_streams import say
 from azure_scheduled_events_exporter.times import format_duration, parse_duration
 
+from .catalog import shipped
 from .document import is_version
 from .faults import Fault
-from .scenario import shipped
 from .server import Simulator
 from .timeline import Happening, What
 
@@ -24,7 +25,9 @@ _LISTEN: Final = "127.0.0.1:10170"
 _EXPORTER: Final = "azure-scheduled-events-exporter run --journal.path memory --imds.endpoint"
 _USUAL: Final = ("live-migration",)
 _ANY_PORT: Final = "--web.listen-address 127.0.0.1:0"  # so that further exporters do not collide
-_SLEEP_SECONDS: Final = 1.0  # Windows delivers a signal between two sleeps
+_SLEEP_SECONDS: Final = 1.0  # not longer, because Windows delivers a signal between two sleeps
+
+_Value = TypeVar("_Value")
 
 DESCRIPTION: Final = (
     "Simulate the Azure Instance Metadata Service: play what Azure does to VMs, to try or test an"
@@ -38,69 +41,33 @@ _FAULT: Final = (
     "Fail from START on (scenario time), for DURATION; by default at once and always. Repeatable."
     f" One of: {', '.join(Fault)}"
 )
-# Flags with a value: flag, placeholder, default, help.
-_VALUES: Final = (
-    (
-        "--speed",
-        "FACTOR",
-        "1",
-        "Speed relative to Azure: at 60, a notice of 15 minutes lasts 15 seconds.",
-    ),
-    (
-        "--web.listen-address",
-        "HOST:PORT",
-        _LISTEN,
-        "Address to listen on. Everyone who can connect can control it.",
-    ),
-    (
-        "--first-answer-delay",
-        "DURATION",
-        "0s",
-        "Delay the first answer, as IMDS does for up to 2m.",
-    ),
-    (
-        "--first-event-delay",
-        "DURATION",
-        "0s",
-        "Show no events after the first answer, as IMDS does for up to 5m.",
-    ),
-    (
-        "--newest-api-version",
-        "DATE",
-        "",
-        "Refuse api-versions after this one, as an older IMDS does. (default: none)",
-    ),
-    ("--seed", "TEXT", None, "Use the same EventIds every time."),
-)
-# Flags without a value: flag, help.
-_SWITCHES: Final = (
-    ("--loop", "Start again after the last scenario, with new EventIds."),
-    ("--empty-body", "Answer 200 with an empty body while there are no events."),
-    ("--list", "Print the scenarios and exit."),
-)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of ``simulate`` to ``parser``."""
-    parser.add_argument("--scenario", action="append", metavar="NAME|FILE|all", help=_SCENARIO)
-    parser.add_argument(
-        "--fault", action="append", default=[], metavar="NAME[@START[+DURATION]]", help=_FAULT
-    )
-    for flag, metavar, default, text in _VALUES:
-        told = f"{text} (default {default})" if default else text
-        parser.add_argument(
-            flag,
-            type=speed if flag == "--speed" else str,
-            default=default,
-            metavar=metavar,
-            help=told,
-        )
-    for flag, text in _SWITCHES:
-        parser.add_argument(flag, action="store_true", help=text)
+    add = parser.add_argument
+    add("--scenario", action="append", metavar="NAME|FILE|all", help=_SCENARIO)
+    add("--fault", action="append", default=[], metavar="NAME[@START[+DURATION]]", help=_FAULT)
+    text = "Speed relative to Azure: at 60, a notice of 15 minutes lasts 15 seconds. (default 1)"
+    add("--speed", type=speed, default="1", metavar="FACTOR", help=text)
+    text = f"Address to listen on. Everyone who can connect can control it. (default {_LISTEN})"
+    add("--web.listen-address", default=_LISTEN, metavar="HOST:PORT", help=text)
+    text = "Delay the first answer, as IMDS does for up to 2m. (default 0s)"
+    add("--first-answer-delay", default="0s", metavar="DURATION", help=text)
+    text = "Show no events after the first answer, as IMDS does for up to 5m. (default 0s)"
+    add("--first-event-delay", default="0s", metavar="DURATION", help=text)
+    text = "Refuse api-versions after this one, as an older IMDS does. (default: none)"
+    add("--newest-api-version", default="", metavar="DATE", help=text)
+    add("--seed", metavar="TEXT", help="Use the same EventIds every time.")
+    text = "Start again after the last scenario, with new EventIds."
+    add("--loop", action="store_true", help=text)
+    text = "Answer 200 with an empty body while there are no events."
+    add("--empty-body", action="store_true", help=text)
+    add("--list", action="store_true", help="Print the scenarios and exit.")
 
 
 def speed(text: str) -> float:
-    """Read the value of ``--speed``."""
+    """Read the value of ``--speed``, as argparse's ``type``. Any number: ``Playlist`` limits it."""
     try:
         return float(text)
     except ValueError:
@@ -110,7 +77,7 @@ def speed(text: str) -> float:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Play until a signal ends the process with status 0; return the exit status of ``--list``.
+    """Play until a signal ends the process with status 0; with ``--list``, print and return 0.
 
     Raises:
         UsageError: a flag or a scenario file has an impossible value.
@@ -138,38 +105,36 @@ def _end(*_: object) -> NoReturn:
 def line(happening: Happening) -> str:
     """Return a happening as one line for people: UTC time, what, the event, its VMs.
 
-    Names from a recording cannot control the terminal.
+    Names that came from a recording or by hand cannot control the terminal.
     """
-    clock = time.strftime("%H:%M:%S", time.gmtime(happening.at))
-    # Columns as wide as the longest usual word.
+    # The widths are those of the longest usual words.
     words = [
-        clock,
+        _time_of_day(happening.at),
         f"{happening.what:<11}",
         f"{happening.event_type:<9}",
         f"{happening.event_source:<8}",
+        happening.event_id,
+        ",".join(happening.resources),
     ]
-    words += [happening.event_id, ",".join(happening.resources)]
     if happening.what is What.APPROVED:
         words.append(f"by {happening.vm}")
     elif happening.not_before is not None:
-        start = time.strftime("%H:%M:%S", time.gmtime(happening.not_before))
-        words.append(
-            f"NotBefore {start}, in {format_duration(happening.not_before - happening.at)}"
-        )
-    return printable(f"{' '.join(words)} ({happening.scenario or 'placed by hand'})")
+        left = format_duration(happening.not_before - happening.at)
+        words.append(f"NotBefore {_time_of_day(happening.not_before)}, in {left}")
+    words.append(f"({happening.scenario or 'placed by hand'})")
+    return printable(" ".join(words))
+
+
+def _time_of_day(moment: float) -> str:
+    """Return the time in UTC of a moment in Unix seconds."""
+    return time.strftime("%H:%M:%S", time.gmtime(moment))
 
 
 def _simulator(arguments: argparse.Namespace) -> Simulator:
     """Return the simulator that the flags describe."""
-    try:
-        flag = "--first-answer-delay"  # the one that is read, for the error
-        first_answer = parse_duration(arguments.first_answer_delay)
-        flag = "--first-event-delay"
-        first_event = parse_duration(arguments.first_event_delay)
-        flag = "--web.listen-address"
-        listen = parse_listen_address(vars(arguments)["web.listen_address"])
-    except ValueError as error:
-        raise UsageError(f"{flag}: {error}") from None
+    first_answer = _value(arguments, "--first-answer-delay", parse_duration)
+    first_event = _value(arguments, "--first-event-delay", parse_duration)
+    listen = _value(arguments, "--web.listen-address", parse_listen_address)
     newest = arguments.newest_api_version
     if newest and not is_version(newest):
         raise UsageError(
@@ -189,8 +154,17 @@ def _simulator(arguments: argparse.Namespace) -> Simulator:
     )
 
 
+def _value(arguments: argparse.Namespace, flag: str, parse: Callable[[str], _Value]) -> _Value:
+    """Return the value of ``flag`` as ``parse`` reads it. Its ValueError becomes a UsageError."""
+    name = flag.removeprefix("--").replace("-", "_")  # as argparse calls it
+    try:
+        return parse(vars(arguments)[name])
+    except ValueError as error:
+        raise UsageError(f"{flag}: {error}") from None
+
+
 def _greet(simulator: Simulator, arguments: argparse.Namespace) -> None:
-    """Print how to point an exporter at each VM."""
+    """Print how to point an exporter at each VM: the first one is at the root of the simulator."""
     first, *others = simulator.vms
     names = ", ".join(arguments.scenario or _USUAL)
     say(

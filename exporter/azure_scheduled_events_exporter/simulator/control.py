@@ -1,4 +1,7 @@
-"""The simulator's own endpoints under ``/simulator/``: play, faults, and what happened."""
+"""The simulator's own endpoints under ``/simulator/``, with which a script plays a test.
+
+A request plays scenarios, injects a fault, heals, or reads what happened.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -21,7 +24,7 @@ _Reply = Mapping[str, object]
 
 
 class Controlled(Protocol):
-    """What is controlled: a simulator. The methods raise UsageError for what they cannot do."""
+    """What is controlled: a simulator. Its methods raise UsageError for what they cannot do."""
 
     @property
     def record(self) -> Sequence[Happening]:
@@ -40,8 +43,8 @@ class Controlled(Protocol):
     ) -> None:
         """Play scenarios from the beginning; without a speed, at the current one."""
 
-    def inject(self, fault: str, seconds: float | None = None) -> None:
-        """Fail from now on, for so many seconds of real time; None: until healed."""
+    def inject(self, fault: str, seconds: float = math.inf) -> None:
+        """Fail from now on for so many seconds of real time, or until healed."""
 
     def heal(self) -> None:
         """End every active fault."""
@@ -97,9 +100,9 @@ class Control:
     def _play(self, order: Section) -> _Reply:
         """Play the scenarios that ``order`` names, in this order; ``all`` are all of the library.
 
-        Raises UsageError: it names an unknown one or none, or has an impossible speed or key.
+        Raises UsageError: it names an unknown scenario or none, or has an impossible speed or key.
         """
-        names = order.texts("scenario", ())  # without the key none, which the simulator refuses
+        names = order.texts("scenario", ())  # play() refuses an empty list
         speed = order.number("speed", self._simulator.speed)
         loop = order.flag("loop", default=False)
         order.finish()
@@ -121,7 +124,7 @@ class Control:
         seconds = order.number("seconds", math.inf)
         order.finish()
         self._simulator.inject(name, seconds)
-        if seconds == math.inf:  # which JSON does not have
+        if seconds == math.inf:  # JSON has no such number
             return {"fault": name, "seconds": None}
         return {"fault": name, "seconds": seconds}
 
@@ -133,9 +136,13 @@ class Control:
 
 
 def _json(reply: _Reply, status: HTTPStatus = HTTPStatus.OK) -> Answer:
+    """Return an answer with ``reply`` as its body."""
     return Answer(status, to_json(reply))
 
 
 def _order(body: bytes) -> Section:
-    """Return the JSON object of a request, which is YAML too except for tabs between its tokens."""
+    """Return the JSON object that a request has as its body; UsageError if it is none.
+
+    It is read as YAML, which JSON is too, except for tabs between its tokens.
+    """
     return yaml_file.parse(body.decode(errors="replace").expandtabs(1), "body")

@@ -1,6 +1,7 @@
 """Writes bodies of Scheduled Events as IMDS does, for any api-version.
 
-Pure: no clock, no network.
+Pure: no clock, no network. An api-version is a date such as ``2020-07-01``, so comparing two as
+text tells which one is newer.
 """
 
 import hashlib
@@ -15,13 +16,17 @@ from typing import Final
 from azure_scheduled_events_exporter.core.event_types import EventType
 
 WireEvent = Mapping[str, object]
+"""An event as a document has it: the names of its fields with their values.
+
+A user of the simulator may place one by hand, so any field may be absent or of another type.
+"""
 
 _FIELDS_SINCE: Final = {
     "Description": "2019-04-01",
     "EventSource": "2019-08-01",
     "DurationInSeconds": "2020-07-01",
 }
-"""The first version that has a field; every version has the others."""
+"""The first version that has each of these fields; every version has all other fields."""
 
 PREVIEW: Final = "2017-03-01"
 """The version that needs no ``Metadata: true`` and puts an underscore before resource names."""
@@ -45,6 +50,8 @@ ADVICE: Final = "SpotRebalanceRecommendation"
 """The type of an event of EventStatus Advisory: nothing is scheduled."""
 
 _TYPES_SINCE: Final = {**{str(each): each.facts.since for each in EventType}, ADVICE: "2024-07-09"}
+"""The first version that shows each of these event types; every version shows all other types."""
+
 _DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 
 NEWEST: Final = "2025-04-07"
@@ -52,14 +59,14 @@ NEWEST: Final = "2025-04-07"
 
 
 def is_version(text: str) -> bool:
-    """Return whether ``text`` is a date, as every api-version is."""
+    """Return whether ``text`` is an api-version: a date that is not before the first version."""
     return bool(_DATE.fullmatch(text)) and text >= PREVIEW
 
 
 def version_invalid(newest: str) -> Mapping[str, object]:
-    """Return the error for an unknown version of an IMDS whose newest one is ``newest``.
+    """Return the body with which an IMDS refuses a version that it does not know.
 
-    It names the newest three.
+    It names the three newest versions of that IMDS, of which ``newest`` is the first.
     """
     known = sorted({newest, *VERSIONS}, reverse=True)
     return {
@@ -70,36 +77,40 @@ def version_invalid(newest: str) -> Mapping[str, object]:
 
 
 def to_json(value: object) -> bytes:
-    """Return ``value`` as compact JSON; half a surrogate pair becomes ``?``."""
+    """Return ``value`` as compact JSON; half a surrogate pair, which UTF-8 lacks, becomes ``?``."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode(errors="replace")
 
 
 def guid(*parts: object) -> str:
-    """Return a GUID that follows from ``parts``."""
+    """Return a GUID in lower case: always the same for the same ``parts``."""
     digest = hashlib.sha256("/".join(map(str, parts)).encode(errors="surrogatepass")).digest()
     return str(uuid.UUID(bytes=digest[:16], version=4))
 
 
 def not_before_text(moment: float | None) -> str:
-    """Return NotBefore in RFC 1123 GMT; ``""`` for None (started).
+    """Return NotBefore in RFC 1123 GMT; ``""`` for None, as of an event that has started.
 
-    Cut to whole seconds, never rounded up: the event does not begin before the NotBefore people
+    It is rounded down to whole seconds: the event does not begin before the NotBefore that people
     read.
     """
-    return "" if moment is None else formatdate(floor(moment), usegmt=True)
+    if moment is None:
+        return ""
+    return formatdate(floor(moment), usegmt=True)
 
 
 def events_in(events: Sequence[WireEvent], version: str) -> list[WireEvent]:
     """Return ``events`` in the form of ``version``: newer fields and event types are left out."""
-    return [
-        {
-            key: _value(key, value, version)
-            for key, value in event.items()
-            if _knows(_FIELDS_SINCE, key, version)
-        }
-        for event in events
-        if _knows(_TYPES_SINCE, event.get("EventType"), version)
-    ]
+    shown: list[WireEvent] = []
+    for event in events:
+        event_type = event.get("EventType")
+        if isinstance(event_type, str) and _is_newer(_TYPES_SINCE, event_type, version):
+            continue
+        fields = {}
+        for key, value in event.items():
+            if not _is_newer(_FIELDS_SINCE, key, version):
+                fields[key] = _value(key, value, version)
+        shown.append(fields)
+    return shown
 
 
 def document_body(events: Sequence[WireEvent], incarnation: int) -> bytes:
@@ -107,12 +118,16 @@ def document_body(events: Sequence[WireEvent], incarnation: int) -> bytes:
     return to_json({"DocumentIncarnation": incarnation, "Events": events})
 
 
-def _knows(since: Mapping[str, str], word: object, version: str) -> bool:
-    """Return whether ``version`` shows ``word``, a field or a type; one not in ``since`` always."""
-    return not isinstance(word, str) or since.get(word, VERSIONS[0]) <= version
+def _is_newer(since: Mapping[str, str], name: str, version: str) -> bool:
+    """Return whether ``version`` is too old to show ``name``, a field or an event type.
+
+    ``since`` has the first version of those that not every version shows.
+    """
+    return name in since and since[name] > version
 
 
 def _value(key: str, value: object, version: str) -> object:
+    """Return the value of the field ``key`` as ``version`` writes it."""
     if key == "Resources" and version == PREVIEW and isinstance(value, list | tuple):
         return [f"_{name}" for name in value]
     return value

@@ -13,7 +13,7 @@ from azure_scheduled_events_exporter.times import parse_duration
 
 
 class Fault(StrEnum):
-    """What a request under ``/metadata`` gets instead of IMDS' answer."""
+    """What is wrong with the answers to requests under ``/metadata``, while it is active."""
 
     THROTTLE = "throttle"
     TIMEOUT = "timeout"
@@ -31,12 +31,13 @@ class Fault(StrEnum):
     EMPTY_BODY = "empty-body"
     PARTIAL_INSTANCE = "partial-instance"
     VERSION_404 = "version-404"
-    # The Guest Proxy Agent in front of IMDS: it passes requests on, or refuses them.
+    # The Guest Proxy Agent is in front of IMDS. In audit mode it passes every request on.
     AGENT_AUDIT = "agent-audit"
+    # The agent refuses every request.
     AGENT_FORBIDDEN = "agent-403"
     AGENT_MISDIRECTED = "agent-421"
     AGENT_BAD_GATEWAY = "agent-502"
-    # The refusal of IMDS to what bypasses the agent.
+    # IMDS refuses a request that did not come through the agent.
     AGENT_UNSIGNED = "agent-401"
 
 
@@ -46,28 +47,46 @@ REFUSED_BY_AGENT = frozenset(
 """Refusals of the agent itself: IMDS does not see the request."""
 
 REDIRECTED = REFUSED_BY_AGENT | {Fault.AGENT_AUDIT}
-"""Faults during which the agent is on.
+"""Faults during which the agent is on: it redirects every new connection to itself.
 
-It is put in the way of a connection when that is made: one from before still reaches IMDS.
+A connection that was made before still reaches IMDS.
 """
 
 
 @dataclass(frozen=True, slots=True)
+class FaultWindow:
+    """When a fault is active: from ``begins`` to just before ``ends``.
+
+    Both are in seconds of the simulator's clock.
+    """
+
+    fault: Fault
+    begins: float
+    ends: float = math.inf
+
+
+@dataclass(frozen=True, slots=True)
 class FaultPlan:
-    """A fault that begins ``at`` so many seconds of the scenario; once placed, Unix seconds."""
+    """A fault in scenario time: it begins ``at`` so many seconds of the scenario, for ``seconds``.
+
+    By default, it begins with the scenario and lasts until it is healed.
+    """
 
     fault: Fault
     at: float = 0.0
-    seconds: float = math.inf  # until healed
+    seconds: float = math.inf
 
     @property
     def ends(self) -> float:
-        """The first moment after it."""
+        """The second of the scenario from which the fault is over."""
         return self.at + self.seconds
 
-    def placed(self, began: float, speed: float) -> "FaultPlan":
-        """Return it in Unix seconds, for a scenario that ``began`` then and runs at ``speed``."""
-        return FaultPlan(self.fault, began + self.at / speed, self.seconds / speed)
+    def window(self, began: float, speed: float) -> FaultWindow:
+        """Return when the fault is active in a scenario that ``began`` then and runs at ``speed``.
+
+        ``began`` is a moment of the simulator's clock.
+        """
+        return FaultWindow(self.fault, began + self.at / speed, began + self.ends / speed)
 
 
 def fault_named(name: str) -> Fault:
@@ -86,20 +105,29 @@ def parse_plan(text: str) -> FaultPlan:
         return FaultPlan(fault)
     start, plus, length = when.partition("+")
     try:
-        return FaultPlan(fault, parse_duration(start), parse_duration(length) if plus else math.inf)
+        at = parse_duration(start)
+        if not plus:
+            return FaultPlan(fault, at)
+        return FaultPlan(fault, at, parse_duration(length))
     except ValueError as error:
         raise UsageError(f"fault '{text}': {error}; the form is NAME[@START[+DURATION]]") from None
 
 
-def active(plans: Iterable[FaultPlan], now: float, connected_at: float = math.inf) -> Fault | None:
-    """Return the fault that is active at ``now``; of several, the last one given.
+def active(
+    windows: Iterable[FaultWindow], now: float, connected_at: float = math.inf
+) -> Fault | None:
+    """Return the fault that a request at ``now`` meets; of several, the last one of ``windows``.
 
-    ``connected_at`` is when the connection of the request was made. Faults of the Guest Proxy Agent
-    hold on it only if it was made after the earliest of them that are active now: the agent
-    redirects new connections.
+    ``connected_at`` is when the connection of the request was made. If the Guest Proxy Agent was
+    not on then, the request meets no fault of the agent: see :data:`REDIRECTED`.
     """
-    holding = [each for each in plans if each.at <= now < each.ends]
-    agent_on_since = min((each.at for each in holding if each.fault in REDIRECTED), default=now)
+    holding = [window for window in windows if window.begins <= now < window.ends]
+    agent_on_since = min(
+        (window.begins for window in holding if window.fault in REDIRECTED), default=math.inf
+    )
+    faults = [window.fault for window in holding]
     if connected_at < agent_on_since:
-        holding = [each for each in holding if each.fault not in REDIRECTED]
-    return holding[-1].fault if holding else None
+        faults = [fault for fault in faults if fault not in REDIRECTED]
+    if not faults:
+        return None
+    return faults[-1]

@@ -1,6 +1,6 @@
-"""Writes the body of ``/metadata/instance`` for a simulated VM. Pure.
+"""Writes the body of ``/metadata/instance`` for a simulated VM, from which clients learn its name.
 
-All simple values are strings, as in IMDS.
+Pure: no clock, no network. All simple values are strings, as in IMDS.
 """
 
 import re
@@ -10,49 +10,53 @@ from .document import guid
 from .scenario import VirtualMachine
 
 _MEMBER: Final = re.compile(r"(?P<scale_set>.+)_(?P<number>\d+)")
+"""The name of a VM in a scale set: ``web_3`` is the VM with the number 3 of ``web``."""
 
 
 def instance(vm: VirtualMachine, *, is_partial: bool = False) -> dict[str, object]:
-    """Return the answer for ``vm``; with ``is_partial`` only its name, as in a fault of IMDS."""
+    """Return the answer for ``vm``.
+
+    With ``is_partial``, the answer is that of an IMDS which knows nothing but the VM's name: all
+    other strings are empty, and all lists and objects are absent.
+    """
     compute = _compute(vm)
-    if is_partial:
-        names = (key for key, value in compute.items() if isinstance(value, str))
-        return {"compute": {**dict.fromkeys(names, ""), "name": vm.name}, "network": {}}
-    return {"compute": compute, "network": {"interface": []}}
+    if not is_partial:
+        return {"compute": compute, "network": {"interface": []}}
+    partial: dict[str, object] = {}
+    for key, value in compute.items():
+        if isinstance(value, str):
+            partial[key] = ""
+    partial["name"] = vm.name
+    return {"compute": partial, "network": {}}
 
 
 def _compute(vm: VirtualMachine) -> dict[str, object]:
     """Return the part ``compute`` of the answer."""
-    member = _MEMBER.fullmatch(vm.name)
-    computer_name = vm.name
-    # As in Azure, where ``issue_0`` of a scale set has the host name ``issue000000``. Any name that
-    # ends in a number counts as that of a member, because most VMs here are named without a set.
-    if member:
-        computer_name = f"{member['scale_set']}{int(member['number']):06d}"
-    resource = f"virtualMachines/{vm.name}"
+    eviction_policy = ""
+    if vm.priority == "Spot":
+        eviction_policy = "Delete"
+    placement_group = ""
     if vm.scale_set:
-        number = member["number"] if member else vm.name
-        resource = f"virtualMachineScaleSets/{vm.scale_set}/virtualMachines/{number}"
-    group = f"/subscriptions/{vm.subscription_id}/resourceGroups/{vm.resource_group}"
+        placement_group = guid(vm.scale_set)
     return {
         "azEnvironment": "AzurePublicCloud",
-        "evictionPolicy": "Delete" if vm.priority == "Spot" else "",
+        "evictionPolicy": eviction_policy,
         "isHostCompatibilityLayerVm": "false",
         "location": vm.location,
         "name": vm.name,
         "osProfile": {
             "adminUsername": "azureuser",
-            "computerName": computer_name,
+            "computerName": _computer_name(vm),
             "disablePasswordAuthentication": "true",
         },
         "osType": "Linux",
-        "placementGroupId": guid(vm.scale_set) if vm.scale_set else "",
+        "placementGroupId": placement_group,
         "platformFaultDomain": vm.fault_domain,
-        "platformUpdateDomain": vm.fault_domain,
+        "platformUpdateDomain": vm.fault_domain,  # any: a scenario does not say it
         "priority": vm.priority,
         "provider": "Microsoft.Compute",
         "resourceGroupName": vm.resource_group,
-        "resourceId": f"{group}/providers/Microsoft.Compute/{resource}",
+        "resourceId": _resource_id(vm),
         "subscriptionId": vm.subscription_id,
         "tags": "simulated:true",
         "tagsList": [{"name": "simulated", "value": "true"}],
@@ -61,3 +65,27 @@ def _compute(vm: VirtualMachine) -> dict[str, object]:
         "vmSize": vm.size,
         "zone": vm.zone,
     }
+
+
+def _computer_name(vm: VirtualMachine) -> str:
+    """Return the host name, as in Azure: ``issue_0`` of a scale set has ``issue000000``.
+
+    Any name that ends in a number counts as that of a VM in a scale set, because most VMs of
+    scenarios are named so and have no ``scale_set``.
+    """
+    member = _MEMBER.fullmatch(vm.name)
+    if member is None:
+        return vm.name
+    return f"{member['scale_set']}{int(member['number']):06d}"
+
+
+def _resource_id(vm: VirtualMachine) -> str:
+    """Return the id that Azure Resource Manager has for the VM."""
+    resource = f"virtualMachines/{vm.name}"
+    if vm.scale_set:
+        number = vm.name
+        if member := _MEMBER.fullmatch(vm.name):
+            number = member["number"]
+        resource = f"virtualMachineScaleSets/{vm.scale_set}/virtualMachines/{number}"
+    group = f"/subscriptions/{vm.subscription_id}/resourceGroups/{vm.resource_group}"
+    return f"{group}/providers/Microsoft.Compute/{resource}"

@@ -1,6 +1,7 @@
-"""Plays a recording: selects the document of a moment and moves its times to now. Uses no clock.
+"""Plays a recording: selects the document to serve, and moves the times in it to the playback.
 
-Each document is served at least once, at any speed, so that a client misses none.
+Every document is served at least once, however fast it is played, so that a client misses none.
+Uses no clock: the time is an argument.
 """
 
 import re
@@ -16,69 +17,71 @@ from azure_scheduled_events_exporter.recording.file import RecordedDocument
 
 _NOT_BEFORE: Final = re.compile(rb'("NotBefore"\s*:\s*")([^"\\]*)(")')
 """NotBefore in a body: what is before the time, the time, and the quote after it."""
+_ISO_DATE: Final = re.compile(r"\d{4}-")
+"""How a time in ISO 8601 begins, and one in RFC 1123 does not."""
 
 
 class Replay:
     """Plays ``recording`` from the moment ``at`` on, ``speed`` times as fast as recorded.
 
-    ``ended_at`` is when its last document was served first; None until then.
+    ``ended_at`` is when the last document was served for the first time; None until then.
     """
 
     def __init__(self, recording: Sequence[RecordedDocument], *, at: float, speed: float) -> None:
-        self._documents = recording
-        self._recorded_at = recording[0].time
-        self._at = at
+        self._recording = recording
+        self._began = at
         self._speed = speed
-        self._shown = 0  # the place of the current document in the recording
-        self._served = False  # whether any document was served
+        self._current = 0  # the place in the recording of the document that is served now
+        self._is_served = False  # whether the first document was ever served
         self.ended_at: float | None = None
 
     def body(self, now: float) -> bytes:
-        """Return the document to serve at ``now``: the one before again, or the one after it.
+        """Return the document to serve at ``now``, with its times moved to the playback.
 
-        Each call advances by one document at most, so that none is left out.
+        It is the document of the last call, or the next one if that is due. Each call advances by
+        one document at most, so that every document is served.
         """
-        following = self._shown + 1
-        if (
-            self._served
-            and following < len(self._documents)
-            and self._due(self._documents[following].time) <= now
-        ):
-            self._shown = following
-        self._served = True
-        if self.ended_at is None and self._shown == len(self._documents) - 1:
+        if self._is_served and self._is_next_due(now):
+            self._current += 1
+        self._is_served = True
+        is_last = self._current == len(self._recording) - 1
+        if is_last and self.ended_at is None:
             self.ended_at = now
-        return _NOT_BEFORE.sub(self._moved, self._documents[self._shown].body)
+        return _NOT_BEFORE.sub(self._moved, self._recording[self._current].body)
 
     def knows(self, event_id: str) -> bool:
         """Return whether ``event_id``, in any case, is an event of the current document."""
         try:
-            events = parse_document(self._documents[self._shown].body).events
+            events = parse_document(self._recording[self._current].body).events
         except InvalidDocumentError:
             return False
         return event_id.upper() in {event.sent_id.upper() for event in events if event.sent_id}
 
-    def _due(self, recorded: float) -> float:
-        """Return when a moment of the recording is played."""
-        return self._at + (recorded - self._recorded_at) / self._speed
+    def _is_next_due(self, now: float) -> bool:
+        """Return whether there is a document after the current one, and its time has come."""
+        following = self._recording[self._current + 1 :]
+        return bool(following) and self._played_at(following[0].time) <= now
+
+    def _played_at(self, recorded: float) -> float:
+        """Return the moment of the playback for a moment of the recording; both Unix seconds."""
+        since_first = recorded - self._recording[0].time
+        return self._began + since_first / self._speed
 
     def _moved(self, found: re.Match[bytes]) -> bytes:
-        """Return NotBefore moved to the time of the playback, in its original format.
+        """Return what :data:`_NOT_BEFORE` has found, with its time moved to the playback.
 
-        Out of the range of a date, it stays.
+        The time keeps its format. It stays as it is if it is no time, or would be out of range.
         """
         text = found[2].decode("utf-8", "replace")
         moment = parse_not_before(text)
         if moment is None:
             return found[0]
-        seconds = floor(self._due(moment))
-        is_iso = re.match(r"\d{4}-", text)
+        seconds = floor(self._played_at(moment))
         try:
-            moved = (
-                datetime.fromtimestamp(seconds, UTC).isoformat()
-                if is_iso
-                else formatdate(seconds, usegmt=True)
-            )
+            if _ISO_DATE.match(text):
+                moved = datetime.fromtimestamp(seconds, UTC).isoformat()
+            else:
+                moved = formatdate(seconds, usegmt=True)
         except (ValueError, OverflowError, OSError):  # outside the years 1 to 9999
             return found[0]
         return found[1] + moved.encode() + found[3]

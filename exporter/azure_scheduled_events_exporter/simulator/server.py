@@ -1,7 +1,7 @@
-"""The simulator: connects a stage, a service, a server and a clock.
+"""The simulator as a whole: a stage, the service that answers with it, a server, and a clock.
 
-Has the clock that the others get as an argument, and the threads, except those of ``wire``: one for
-each connection.
+The stage and the service get the time as an argument and are not thread-safe: this module reads the
+clock for them, and lets one thread at a time use them. ``wire`` has a thread for each connection.
 """
 
 import contextlib
@@ -17,31 +17,41 @@ from urllib.parse import quote
 from azure_scheduled_events_exporter.errors import ExporterError
 from azure_scheduled_events_exporter.http_server.listen_address import ListenAddress
 
+from .catalog import Choice, find, shipped
 from .control import Control
 from .document import WireEvent
-from .faults import FaultPlan, fault_named, parse_plan
-from .scenario import Choice, find, shipped
+from .faults import FaultPlan, FaultWindow, fault_named, parse_plan
 from .service import REQUESTS_PER_SECOND, Answer, Request, Seen, Service
 from .stage import Playlist, Stage
 from .timeline import Happening
 from .wire import Server
 
+_SHORTEST_WAIT = 0.001
 _LONGEST_WAIT = 3600.0
 """Seconds after which the thread that reports looks again, also if nothing is to come."""
+_STOP_INTERVAL = 0.02
+"""Seconds after which the server looks again whether to stop, so how long that may take."""
 
 
 class Simulator:
     """A server that answers as IMDS does; a context manager that serves while it is open.
 
-    ``scenario`` is played from :meth:`start` on, ``speed`` times as fast as written, in a ``loop``
-    if asked. ``faults`` are plans or their text (``throttle@2m+30s``), in scenario time from the
-    start. ``first_answer_delay`` (real seconds) delays the first answers, as IMDS does while it
-    enables Scheduled Events, and again after a day without a request; documents have no events for
-    ``first_event_delay`` (real seconds) after that. ``empty_body`` answers 200 without a body when
-    there are no events. Versions after ``newest_api_version`` are refused; ``""`` refuses none.
-    With a ``seed`` the EventIds are the same every time. More ``requests_per_second`` than IMDS
-    admits are for soaks. ``clock`` gives Unix seconds, also of the header Date, and must not jump;
-    the default follows the monotonic clock.
+    Args:
+        scenario: what is played from :meth:`start` on.
+        speed: how many times faster than written the scenario is played.
+        loop: whether to start again after the last scenario.
+        address: the host and the port to listen on; port 0 is any that is free.
+        faults: plans or their text (``throttle@2m+30s``), in scenario time from the start.
+        first_answer_delay: by how many real seconds the first answers are delayed, as IMDS does
+            while it enables Scheduled Events; so are those after a day without a request.
+        first_event_delay: for how many real seconds after that documents have no events.
+        empty_body: whether to answer 200 without a body when there are no events.
+        newest_api_version: the newest version that is not refused; ``""`` refuses none.
+        requests_per_second: how many requests of a VM are answered; a soak may want more than IMDS
+            admits.
+        seed: what the EventIds follow from; None makes other ones every time.
+        clock: returns Unix seconds, also for the header Date, and must not jump. The default
+            follows the monotonic clock.
 
     Raises:
         UsageError: there is no such scenario or fault, or the speed is out of range.
@@ -78,13 +88,13 @@ class Simulator:
             newest_api_version,
             requests_per_second,
         )
-        self._changed = threading.Condition()  # its lock guards the service and its stage
+        # Its lock guards the service and its stage. Notified when the record may have grown.
+        self._changed = threading.Condition()
         self._server: Server | None = None
         self._threads: list[threading.Thread] = []
         self._stopping = threading.Event()
-        self._control = Control(
-            self, {each.name: each for each in (*shipped(), *self._playlist.scenarios)}
-        )
+        library = {each.name: each for each in (*shipped(), *self._playlist.scenarios)}
+        self._control = Control(self, library)
 
     def __enter__(self) -> Self:
         self.start()
@@ -104,19 +114,21 @@ class Simulator:
                 " or port"
             ) from None
         now = self._clock()
-        # The scenario begins now, and not when this object was made.
+        # Another stage, because the scenario begins now, and not when this object was made.
         self._service.stage = Stage(self._playlist, at=now, seed=self._seed)
         for plan in self._plans:
-            self._service.inject(plan.placed(now, self._playlist.speed))
-        # In seconds, how often it looks whether to stop, so how long :meth:`stop` may take.
-        self._run(partial(self._server.serve_forever, poll_interval=0.02))
+            self._service.inject(plan.window(now, self._playlist.speed))
+        self._run(partial(self._server.serve_forever, poll_interval=_STOP_INTERVAL))
 
     def report(self, on_happening: Callable[[Happening], None]) -> None:
-        """Call ``on_happening`` with all that happens from the start on, in a thread of its own."""
+        """Call ``on_happening`` with all that happened since the start, and then as it happens.
+
+        The calls come from a thread of their own, until the simulator stops.
+        """
         self._run(partial(self._follow, on_happening))
 
     def stop(self) -> None:
-        """Stop immediately: hanging connections are closed. May be called twice."""
+        """Stop immediately: hanging connections are closed. A second call does nothing."""
         server = self._server
         self._server = None
         if server is None:
@@ -136,7 +148,7 @@ class Simulator:
             raise ExporterError(
                 "the simulator is not running: call start(), or use it in a with statement"
             )
-        host, port = self._server.server_address[:2]  # that of IPv6 has more parts
+        host, port = self._server.server_address[:2]  # an address of IPv6 has more parts
         return f"http://{ListenAddress(str(host), port).local}"
 
     def vm_url(self, name: str) -> str:
@@ -193,16 +205,15 @@ class Simulator:
             self._service.body = None
             return stage.place(events, self._clock())
 
-    def inject(self, fault: str, seconds: float | None = None) -> None:
-        """Fail as ``fault`` for ``seconds`` of real time, or until :meth:`heal`.
+    def inject(self, fault: str, seconds: float = math.inf) -> None:
+        """Fail as ``fault`` from now on for ``seconds`` of real time, or until :meth:`heal`.
 
         Raises UsageError: there is no such fault.
         """
         kind = fault_named(fault)
         with self._changed:
-            self._service.inject(
-                FaultPlan(kind, self._clock(), math.inf if seconds is None else seconds)
-            )
+            now = self._clock()
+            self._service.inject(FaultWindow(kind, now, now + seconds))
 
     def heal(self) -> None:
         """End every active fault."""
@@ -218,16 +229,15 @@ class Simulator:
         """
         scenarios = find(scenario)
         with self._as_of_now() as stage:
-            stage.play(
-                Playlist(scenarios, stage.playlist.speed if speed is None else speed, loop),
-                self._clock(),
-            )
+            if speed is None:
+                speed = stage.playlist.speed
+            stage.play(Playlist(scenarios, speed, loop), self._clock())
 
     @contextlib.contextmanager
     def _as_of_now(self) -> Iterator[Stage]:
-        """Yield the stage with all that is due by now; no other thread uses it in the block.
+        """Yield the stage after all that is due by now; no other thread uses it in the block.
 
-        Afterwards, the thread that reports happenings looks for new ones.
+        After the block, the thread that reports happenings looks for new ones.
         """
         with self._changed:
             self._service.stage.advance(self._clock())
@@ -257,22 +267,26 @@ class Simulator:
             with self._changed:
                 stage = self._service.stage
                 stage.advance(self._clock())
-                count = stage.happened - reported
+                fresh = stage.happenings_after(reported)
                 reported = stage.happened
-                fresh = stage.record[-count:] if count else ()
+                # Asked again, because stop() may have notified before this thread had the lock.
                 if not fresh and not self._stopping.is_set():
-                    wait = _LONGEST_WAIT
-                    if stage.next_at is not None:
-                        wait = stage.next_at - self._clock()
-                    self._changed.wait(min(max(wait, 0.001), _LONGEST_WAIT))
-            for happening in fresh:
+                    self._changed.wait(self._until_next_change(stage))
+            for happening in fresh:  # without the lock: it may take long, or use the simulator
                 on_happening(happening)
+
+    def _until_next_change(self, stage: Stage) -> float:
+        """Return for how many seconds nothing is due, as far as the stage knows."""
+        if stage.next_at is None:
+            return _LONGEST_WAIT
+        wait = stage.next_at - self._clock()
+        return min(max(wait, _SHORTEST_WAIT), _LONGEST_WAIT)
 
 
 def steady_clock() -> Callable[[], float]:
     """Return a clock in Unix seconds that follows the monotonic clock.
 
-    So a correction of the wall clock moves no event.
+    A later correction of the wall clock does not change it, and so moves no event.
     """
-    ahead = time.time() - time.monotonic()
-    return lambda: time.monotonic() + ahead
+    monotonic_zero = time.time() - time.monotonic()
+    return lambda: monotonic_zero + time.monotonic()

@@ -1,22 +1,24 @@
-"""Plays a sequence of scenarios, or a document placed by hand, with one incarnation for all.
+"""Plays scenarios one after another, and has the document that results from them.
 
+A user can also place a document by hand, which is shown instead. All of them share one incarnation.
 Time is an argument and only advances. Must not depend on requests or the network.
 """
 
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from azure_scheduled_events_exporter.errors import UsageError
 
 from .document import WireEvent, guid
-from .faults import FaultPlan
-from .replay import Replay
+from .faults import FaultWindow
+from .playback import Playback
 from .scenario import Scenario, VirtualMachine
-from .timeline import Happening, Life, What, agenda_of
+from .timeline import Happening, Life, What
 
-# With ``scenario.LONGEST``, NotBefore stays within the years that a date can have.
+# With ``scenario_file.LONGEST``, NotBefore stays within the years that a date can have.
 SLOWEST: Final = 0.001
 FASTEST: Final = 10_000.0
 _KEPT: Final = 10_000  # happenings: days of a loop, a few MiB
@@ -49,23 +51,37 @@ def event_id(seed: str, *place: object) -> str:
 class Stage:
     """The current events, their incarnation and the record of what happened.
 
-    ``scenario`` is being played, and ``windows`` are its faults; ``events`` are the current ones in
-    the form of the newest api-version.
+    Attributes:
+        playlist: what is being played.
+        events: the current events, in the form of the newest api-version.
+        incarnation: increases when ``events`` change.
+        happened: the number of all happenings; ``record`` has only the last ones.
     """
 
     def __init__(self, playlist: Playlist, *, at: float, seed: str) -> None:
         self.playlist = playlist
         self.incarnation = 1
-        self.happened = 0  # number of all happenings; the record keeps the last ones
+        self.happened = 0
         self.events: tuple[WireEvent, ...] = ()
-        self.windows: tuple[FaultPlan, ...] = ()
-        self._lives: list[Life] = []
         self._record: deque[Happening] = deque(maxlen=_KEPT)
         self._seed = seed
-        self._plays = 0
-        self._placed: tuple[WireEvent, ...] | None = None
+        self._begun = 0  # number of scenarios that have begun
+        self._by_hand: tuple[WireEvent, ...] | None = None  # what is shown instead, if anything
         self._reached = at  # the latest moment that was advanced to
+        # The scenario that is being played, and its number in the playlist, from 0.
+        self._playback: Playback
+        self._number: int
         self._begin(0, at)
+
+    @property
+    def scenario(self) -> Scenario:
+        """The scenario that is being played."""
+        return self._playback.scenario
+
+    @property
+    def windows(self) -> tuple[FaultWindow, ...]:
+        """When the faults of the scenario that is being played are active."""
+        return self._playback.windows
 
     @property
     def record(self) -> tuple[Happening, ...]:
@@ -74,9 +90,9 @@ class Stage:
 
     @property
     def vms(self) -> Mapping[str, VirtualMachine]:
-        """All VMs of the playlist by name, the one at the root first.
+        """All VMs of the playlist by name; the first one is that at the root of the simulator.
 
-        The first description of a VM counts.
+        If scenarios describe a VM differently, the first description counts.
         """
         found: dict[str, VirtualMachine] = {}
         for scenario in self.playlist.scenarios:
@@ -86,38 +102,40 @@ class Stage:
 
     @property
     def next_at(self) -> float | None:
-        """The moment of the next change, None when nothing is to come."""
-        due = min((life.agenda[0][0] for life in self._lives if life.agenda), default=None)
-        if due is not None:
-            return due
-        # No event of this scenario is to change any more: what comes is the next scenario, if any.
-        is_last = self._place == len(self.playlist.scenarios) - 1
+        """The moment at which an event changes next, or else the next scenario begins.
+
+        None when nothing is to come, or when that depends on a client (:attr:`Playback.ends_at`).
+        """
+        change = self._playback.next_change
+        if change is not None:
+            return change
+        is_last = self._number == len(self.playlist.scenarios) - 1
         if is_last and not self.playlist.loop:
             return None
-        shortest = self.scenario.shortest / self.playlist.speed
-        over = max(self._changed_at, self._began + shortest)
-        if self._replay is None:
-            return over
-        if self._replay.ended_at is None:  # its last document was not served yet
-            return None
-        return max(over, self._replay.ended_at)
+        return self._playback.ends_at
 
     def recorded(self, now: float) -> bytes | None:
         """Return the body to serve at ``now`` while a recording is played, else None."""
-        if self._replay is None or self._placed is not None:
+        replay = self._playback.replay
+        if replay is None or self._by_hand is not None:
             return None
-        return self._replay.body(now)
+        return replay.body(now)
+
+    def happenings_after(self, count: int) -> tuple[Happening, ...]:
+        """Return what happened after the first ``count`` happenings, as far as it is recorded."""
+        new = self.happened - count
+        if new == 0:
+            return ()
+        return self.record[-new:]
 
     def advance(self, now: float) -> None:
         """Apply all changes due at ``now``, each at its own time."""
         while (due := self.next_at) is not None and due <= now:
-            if not any(life.agenda for life in self._lives):  # then the scenario is over
-                self._begin(self._place + 1, due)
+            if self._playback.next_change is None:  # then ``due`` is the end of the scenario
+                self._begin(self._number + 1, due)
                 continue
-            for life in self._lives:
-                for what in life.advance(due):
-                    self._note(life, what, due)
-            self._changed_at = due
+            for life, what in self._playback.advance(due):
+                self._note(life, what, due)
             self._show()
         self._reached = max(self._reached, now)
 
@@ -125,84 +143,81 @@ class Stage:
         """Play ``playlist`` from now on; the events of the previous one leave the document."""
         self.advance(now)
         self.playlist = playlist
-        self._placed = None
+        self._by_hand = None
+        # Not at ``now``: that may be earlier, if another thread has read the clock later.
         self._begin(0, self._reached)
 
     def place(self, events: Sequence[WireEvent] | None, now: float) -> int:
-        """Serve ``events`` instead of the scenario's; return the incarnation.
+        """Show ``events`` instead of the scenario's; return the incarnation.
 
         None returns to the scenario.
         """
         self.advance(now)
-        self._placed = None if events is None else tuple(dict(event) for event in events)
+        self._by_hand = None
+        if events is not None:
+            self._by_hand = tuple(dict(event) for event in events)
         self._show()
         return self.incarnation
 
     def knows(self, event_id: str) -> bool:
         """Return whether ``event_id``, in any case, is a current event, which can be approved."""
-        if self._replay is not None and self._placed is None:
-            return self._replay.knows(event_id)
+        if self._playback.replay is not None and self._by_hand is None:
+            return self._playback.replay.knows(event_id)
         return self._find(event_id) is not None
 
     def approve(self, event_id: str, vm: str, now: float) -> None:
-        """Receive an approval from the simulated VM ``vm``.
+        """Receive an approval of the event ``event_id``, in any case, from the simulated VM ``vm``.
 
-        That of an event placed by hand is recorded, and starts nothing.
+        For an event that was placed by hand, it is recorded and starts nothing. For an event of a
+        recording, it does nothing: the recording continues unchanged.
         """
-        if self._placed is None:  # a recording has no lives: it continues unchanged
-            for life in self._lives:
+        if self._by_hand is None:
+            for life in self._playback.lives:  # a recording has none
                 if life.event_id == event_id.upper() and life.approve(now):
                     self._note(life, What.APPROVED, now, vm)
+            self.advance(now)  # without a delay, the event starts now
         elif event := self._find(event_id):
-            self._record.append(_approval(event, vm, now))
-            self.happened += 1
-        self.advance(now)
+            self._add(_approval(event, vm, now))
 
     def stop_faults(self, now: float) -> None:
         """End the scenario's faults that are active at ``now``; later ones still begin."""
-        self.windows = tuple(each for each in self.windows if each.at > now)
+        self._playback.stop_faults(now)
 
-    def _begin(self, place: int, at: float) -> None:
-        """Begin the scenario at ``place`` of the playlist, which starts again after its end."""
-        self._place = place % len(self.playlist.scenarios)
-        self._plays += 1
-        self._began = at
-        self._changed_at = at
-        scenario = self.playlist.scenarios[self._place]
-        speed = self.playlist.speed
-        self.scenario = scenario
-        self._lives = []
-        for index, plan in enumerate(scenario.events):
-            own_id = event_id(self._seed, self._plays, scenario.name, index)
-            self._lives.append(Life(own_id, plan, speed, agenda_of(plan, at, speed)))
-        self.windows = tuple(FaultPlan.placed(plan, at, speed) for plan in scenario.faults)
-        recording = scenario.recording
-        self._replay = None
-        if recording:
-            self._replay = Replay(recording, at=at, speed=speed)
+    def _begin(self, number: int, at: float) -> None:
+        """Begin a scenario of the playlist; the number after the last one is the first again."""
+        self._number = number % len(self.playlist.scenarios)
+        self._begun += 1
+        scenario = self.playlist.scenarios[self._number]
+        # A scenario that is played again has other EventIds.
+        own_id = partial(event_id, self._seed, self._begun, scenario.name)
+        self._playback = Playback(scenario, began=at, speed=self.playlist.speed, event_id=own_id)
         self._show()
 
     def _note(self, life: Life, what: What, at: float, vm: str = "") -> None:
         """Record that ``what`` happened to an event; ``vm`` is the one that approved."""
-        happening = Happening(
-            event_id=life.event_id,
-            event_type=life.plan.event_type,
-            event_source=life.plan.source,
-            resources=life.plan.resources,
-            what=what,
-            at=at,
-            vm=vm,
-            scenario=self.scenario.name,
-            not_before=life.not_before,
+        self._add(
+            Happening(
+                event_id=life.event_id,
+                event_type=life.plan.event_type,
+                event_source=life.plan.source,
+                resources=life.plan.resources,
+                what=what,
+                at=at,
+                vm=vm,
+                scenario=self.scenario.name,
+                not_before=life.not_before,
+            )
         )
+
+    def _add(self, happening: Happening) -> None:
         self._record.append(happening)
         self.happened += 1
 
     def _show(self) -> None:
         """Show what is current now; a change gives the document another incarnation."""
-        shown = self._placed
+        shown = self._by_hand
         if shown is None:
-            shown = tuple(life.on_wire() for life in self._lives if life.status)
+            shown = tuple(life.on_wire() for life in self._playback.lives if life.status)
         if shown != self.events:
             self.events = shown
             self.incarnation += 1
@@ -218,7 +233,9 @@ class Stage:
 def _approval(event: WireEvent, vm: str, at: float) -> Happening:
     """Return the happening that ``vm`` has approved ``event``, which was placed by hand."""
     resources = event.get("Resources")
-    names = tuple(map(str, resources)) if isinstance(resources, list | tuple) else ()
+    names: tuple[str, ...] = ()
+    if isinstance(resources, list | tuple):  # by hand, it can be anything
+        names = tuple(map(str, resources))
     return Happening(
         event_id=str(event["EventId"]).upper(),
         event_type=str(event.get("EventType", "")),

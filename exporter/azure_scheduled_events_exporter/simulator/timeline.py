@@ -1,9 +1,7 @@
-"""The lives of the events of one scenario.
+"""The life of an event of a scenario: what it is now, and the changes that are to come.
 
-Times are arguments, in seconds of the simulator's clock.
-
-Each event has an agenda of future changes, which an approval and the start replace. Must not depend
-on requests, api-versions or the network.
+An approval brings the start forward, and the start sets the end. Times are arguments, in seconds of
+the simulator's clock. Must not depend on requests, api-versions or the network.
 """
 
 from dataclasses import dataclass
@@ -14,7 +12,7 @@ from .scenario import PlannedEvent, Starts
 
 
 class What(StrEnum):
-    """The kinds of happenings."""
+    """What can happen to an event."""
 
     ANNOUNCED = "announced"
     RESCHEDULED = "rescheduled"
@@ -22,16 +20,19 @@ class What(StrEnum):
     STARTED = "started"
     COMPLETED = "completed"
     CANCELLED = "cancelled"
-    WITHDRAWN = "withdrawn"  # of advice
+    WITHDRAWN = "withdrawn"  # an event of type ``document.ADVICE`` leaves the document
 
 
 @dataclass(frozen=True, slots=True)
 class Happening:
-    """What really happened, and when (``at``, Unix seconds of the simulator's clock).
+    """One thing that happened to an event: the truth with which reports can be compared.
 
-    ``vm`` is the one that approved, else ``""``. ``not_before`` is None once started, and for an
-    event that starts at once: it is announced and started at the same moment, and no document ever
-    shows it Scheduled.
+    Attributes:
+        at: when it happened, in Unix seconds of the simulator's clock.
+        vm: the VM that approved, or ``""`` if it is no approval.
+        scenario: the name of the scenario, or ``""`` for an event that was placed by hand.
+        not_before: NotBefore of an event that is Scheduled now; otherwise None. An event that
+            starts at once is announced and started at the same moment, so it is never Scheduled.
     """
 
     event_id: str
@@ -47,9 +48,12 @@ class Happening:
 
 @dataclass(slots=True)
 class Life:
-    """One event: its EventStatus (``""`` outside the document), NotBefore and future changes.
+    """One event from before its announcement to its end.
 
-    ``agenda`` has each change with its moment, the next one first.
+    Attributes:
+        speed: how many times faster than ``plan`` is written the event is played.
+        agenda: the changes to come, each with its moment, the next one first.
+        status: EventStatus; ``""`` while the event is not in the document.
     """
 
     event_id: str
@@ -61,7 +65,7 @@ class Life:
     is_approved: bool = False
 
     def advance(self, now: float) -> list[What]:
-        """Apply the entries of the agenda that are due at ``now``; return them."""
+        """Apply the changes that are due at ``now``; return what happened, in order."""
         due = []
         while self.agenda and self.agenda[0][0] <= now:
             at, what = self.agenda.pop(0)
@@ -70,16 +74,18 @@ class Life:
         return due
 
     def approve(self, at: float) -> bool:
-        """Let it begin soon, at NotBefore at the latest; return whether it could be approved.
+        """Let the event start soon, at NotBefore at the latest; return whether that was possible.
 
-        An event that never starts is only marked as approved.
+        Only a Scheduled event that was not approved before can be approved. From then on it is not
+        rescheduled or cancelled any more, unless it never starts: then its agenda stays.
         """
         if self.is_approved or self.status != "Scheduled":
             return False
         self.is_approved = True
         if self.plan.starts is not Starts.NEVER and self.not_before is not None:
-            start = min(at + self.plan.approval_delay / self.speed, max(self.not_before, at))
-            self.agenda = [(start, What.STARTED)]
+            after_delay = at + self.plan.approval_delay / self.speed
+            start = min(after_delay, self.not_before)
+            self.agenda = [(max(start, at), What.STARTED)]
         return True
 
     def on_wire(self) -> WireEvent:
@@ -97,8 +103,8 @@ class Life:
         }
 
     def _apply(self, at: float, what: What) -> None:
-        """Change status and NotBefore as ``what`` does; the start sets the end."""
-        notice = None
+        """Change status and NotBefore as ``what`` does; the start puts the end on the agenda."""
+        notice = None  # seconds of scenario time from now to NotBefore; None: there is none
         if what is What.ANNOUNCED:
             self.status = "Advisory" if self.plan.is_advice else "Scheduled"
             if not self.plan.is_advice and self.plan.starts is not Starts.AT_ONCE:
@@ -110,17 +116,25 @@ class Life:
             self.agenda = [(at + self.plan.started_for / self.speed, What.COMPLETED)]
         else:  # completed, cancelled or withdrawn
             self.status = ""
-        self.not_before = None if notice is None else at + notice / self.speed
+        self.not_before = None
+        if notice is not None:
+            self.not_before = at + notice / self.speed
 
 
 def agenda_of(plan: PlannedEvent, began: float, speed: float) -> list[tuple[float, What]]:
-    """Return the changes of an event in order: ``scenario`` refuses moments in another order."""
+    """Return what will happen to an event that nobody approves, up to its start, next one first.
+
+    ``began`` is when the scenario began. The order is that of time, because ``scenario_file``
+    refuses an event that is, for example, cancelled before it is rescheduled.
+    """
     agenda = [(plan.announced_at, What.ANNOUNCED)]
     if plan.rescheduled_at is not None:
         agenda.append((plan.rescheduled_at, What.RESCHEDULED))
     if plan.cancelled_at is not None:
-        agenda.append((plan.cancelled_at, What.WITHDRAWN if plan.is_advice else What.CANCELLED))
-    elif plan.starts is not Starts.NEVER:
-        at_once = plan.starts is Starts.AT_ONCE
-        agenda.append((plan.announced_at if at_once else plan.not_before, What.STARTED))
+        leaves = What.WITHDRAWN if plan.is_advice else What.CANCELLED
+        agenda.append((plan.cancelled_at, leaves))
+    elif plan.starts is Starts.AT_ONCE:
+        agenda.append((plan.announced_at, What.STARTED))
+    elif plan.starts is Starts.NOT_BEFORE:
+        agenda.append((plan.not_before, What.STARTED))
     return [(began + seconds / speed, what) for seconds, what in agenda]

@@ -1,9 +1,7 @@
-"""HTTP/1.1 for the simulator: reads requests, and sends answers in the requested manner.
+"""HTTP/1.1 for the simulator: reads requests, and sends answers in the manner of their faults.
 
-Decides about one answer only: a body of unknown length, or of 100 kB and more, is refused.
-
-The standard library's server is enough for a drill; sockets are tracked so that closing ends
-hanging ones too.
+``service`` decides what is answered. Only a request whose body has an unknown length, or 100 kB and
+more, is refused here. The standard library's server is enough for a drill.
 """
 
 import contextlib
@@ -30,7 +28,7 @@ HUGE: Final = 8 << 20
 _CHUNK: Final = 64 << 10  # bytes that are read at once
 _SHORTEST_ANNOUNCED: Final = 64  # bytes of a body of which half is sent
 _DRIP_SECONDS: Final = 0.2  # between two bytes
-_IDLE_SECONDS: Final = 300  # after which a connection is closed
+_IDLE_SECONDS: Final = 300  # without a request, after which a connection is closed
 _DOCUMENT: Final = b'{"DocumentIncarnation":1,"Events":[]}'
 """What is made huge if the answer has no body."""
 
@@ -38,7 +36,10 @@ Respond = Callable[[Request], Answer]
 
 
 class Server(socketserver.ThreadingTCPServer):
-    """A server that answers with ``respond``; :meth:`end` closes it with all connections."""
+    """A server that answers with ``respond``; :meth:`end` closes it with all connections.
+
+    It keeps the sockets of its connections, so that it can also end those that hang.
+    """
 
     daemon_threads = True
     request_queue_size = 128
@@ -67,7 +68,7 @@ class Server(socketserver.ThreadingTCPServer):
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Log nothing if a client disconnects: clients of a faulty service do that."""
+        """Print nothing if a client disconnects: clients of a faulty service do that."""
         if not isinstance(sys.exception(), OSError):
             super().handle_error(request, client_address)
 
@@ -117,10 +118,14 @@ class Handler(BaseHTTPRequestHandler):
     do_GET = do_POST = do_HEAD = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = _respond  # noqa: N815 - http.server's names
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - http.server's signature
-        """Log nothing: the simulator reports requests itself."""
+        """Print nothing: output has a line for each happening, and none for a request."""
 
     def _send(self, answer: Answer) -> None:
-        """Send an answer in the manner of its fault."""
+        """Send an answer in the manner of its fault.
+
+        Whether the connection is closed afterwards is decided before the head is written, which
+        announces it. A slow answer is the exception: it closes without an announcement.
+        """
         if not answer.is_from_imds:
             self.close_connection = True
         match answer.fault:
@@ -153,8 +158,11 @@ class Handler(BaseHTTPRequestHandler):
         return "\r\n".join([*lines, "", ""]).encode("latin-1")
 
     def _whole(self, answer: Answer) -> bytes:
-        body = b"" if self.command == "HEAD" else answer.body
-        return self._head(answer, len(answer.body)) + body
+        """Return the bytes of an answer; to HEAD, those are its head alone."""
+        head = self._head(answer, len(answer.body))
+        if self.command == "HEAD":
+            return head
+        return head + answer.body
 
     def _drip(self, data: bytes) -> None:
         """Send ``data`` byte by byte, then close the connection."""
@@ -167,20 +175,22 @@ class Handler(BaseHTTPRequestHandler):
     def _huge(self, answer: Answer) -> None:
         """Send a document that is valid except for its size."""
         body = answer.body or _DOCUMENT
-        self.wfile.write(
-            self._head(answer, HUGE) + body[:-1] + b" " * (HUGE - len(body)) + body[-1:]
-        )
+        # White space before the last brace does not change what the JSON means.
+        padding = b" " * (HUGE - len(body))
+        self.wfile.write(self._head(answer, HUGE) + body[:-1] + padding + body[-1:])
 
     def _hang(self) -> None:
         """Answer nothing until the client or the simulator ends the connection."""
         self.close_connection = True
         self.connection.settimeout(None)
-        while self.connection.recv(_CHUNK):
+        while self.connection.recv(_CHUNK):  # ends when the other side, or end(), closes
             pass
 
     def _reset(self) -> None:
         """Close with a linger time of zero, which sends RST instead of FIN."""
         self.close_connection = True
-        on_and_zero = struct.pack("ii", 1, 0) if os.name == "posix" else struct.pack("hh", 1, 0)
+        # The struct linger of C: on, and zero seconds. Its two numbers are shorter on Windows.
+        form = "ii" if os.name == "posix" else "hh"
+        on_and_zero = struct.pack(form, 1, 0)
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, on_and_zero)
         self.connection.close()

@@ -10,8 +10,8 @@ import pytest
 from azure_scheduled_events_exporter.commands.cli import main
 from azure_scheduled_events_exporter.errors import ExporterError, UsageError
 from azure_scheduled_events_exporter.simulator import Happening, What
+from azure_scheduled_events_exporter.simulator.catalog import SHIPPED
 from azure_scheduled_events_exporter.simulator.command import add_arguments, line, run
-from azure_scheduled_events_exporter.simulator.scenario import SHIPPED
 from support.programs import COMMAND, Program
 
 

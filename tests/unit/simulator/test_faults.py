@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from azure_scheduled_events_exporter.simulator.faults import REFUSED_BY_AGENT, Fault, FaultPlan
+from azure_scheduled_events_exporter.simulator.faults import REFUSED_BY_AGENT, Fault, FaultWindow
 from azure_scheduled_events_exporter.simulator.scenario import (
     PlannedEvent,
     Scenario,
@@ -19,7 +19,7 @@ def test_a_part_of_the_instance_data() -> None:
     has all.
     """
     client = Client()
-    client.service.inject(FaultPlan(Fault.PARTIAL_INSTANCE, 0, 1.5))
+    client.service.inject(FaultWindow(Fault.PARTIAL_INSTANCE, 0, 1.5))
     part, whole = (
         json.loads(client.ask("2021-02-01", path="/metadata/instance").body)["compute"]
         for _ in range(2)
@@ -61,7 +61,7 @@ def test_fault_replaces_the_answer_while_it_lasts(fault: Fault) -> None:
     """Each fault has its own answer from its beginning to its end; before and after all is well."""
     client = Client(EVENTS[0])
     healthy = client.ask()
-    client.service.inject(FaultPlan(fault, 2, 2))
+    client.service.inject(FaultWindow(fault, 2, 4))
     sent_badly = fault if fault in SENT_BADLY else None
     for _ in range(2):
         answer = client.ask()
@@ -74,8 +74,8 @@ def test_fault_replaces_the_answer_while_it_lasts(fault: Fault) -> None:
 def test_healing_ends_what_holds_and_keeps_what_is_to_come() -> None:
     """Healing ends every fault that holds now; a fault of later still comes."""
     client = Client()
-    client.service.inject(FaultPlan(Fault.GONE, 0))
-    client.service.inject(FaultPlan(Fault.SERVER_ERROR, 3, 1))
+    client.service.inject(FaultWindow(Fault.GONE, 0))
+    client.service.inject(FaultWindow(Fault.SERVER_ERROR, 3, 4))
     assert client.ask().status == 410
     client.service.heal(1)
     assert [client.ask().status for _ in range(3)] == [200, 500, 200]

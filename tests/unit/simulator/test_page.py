@@ -6,8 +6,8 @@ import pytest
 
 from azure_scheduled_events_exporter.errors import UsageError
 from azure_scheduled_events_exporter.simulator import Simulator, parse
+from azure_scheduled_events_exporter.simulator.catalog import SHIPPED
 from azure_scheduled_events_exporter.simulator.faults import Fault
-from azure_scheduled_events_exporter.simulator.scenario import SHIPPED
 from azure_scheduled_events_exporter.simulator.stage import Playlist, Stage
 from support.paths import ROOT
 

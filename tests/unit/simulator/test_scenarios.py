@@ -8,8 +8,15 @@ import pytest
 
 from azure_scheduled_events_exporter.errors import UsageError
 from azure_scheduled_events_exporter.simulator import scenario as scenario_module
-from azure_scheduled_events_exporter.simulator.faults import Fault, FaultPlan, active, parse_plan
-from azure_scheduled_events_exporter.simulator.scenario import SHIPPED, find, load, parse, shipped
+from azure_scheduled_events_exporter.simulator.catalog import SHIPPED, find, shipped
+from azure_scheduled_events_exporter.simulator.faults import (
+    Fault,
+    FaultPlan,
+    FaultWindow,
+    active,
+    parse_plan,
+)
+from azure_scheduled_events_exporter.simulator.scenario_file import load, parse
 from azure_scheduled_events_exporter.simulator.stage import Playlist, Stage
 
 USUAL = ["announced", "started", "completed"]
@@ -155,7 +162,7 @@ def test_fault_times_follow_the_speed() -> None:
     """
     plan = parse_plan("throttle@2m+30s")
     assert plan == FaultPlan(Fault.THROTTLE, 120, 30)
-    windows = (plan.placed(1000, 60), FaultPlan(Fault.RESET, 1002.2, 0.1))
+    windows = (plan.window(1000, 60), FaultWindow(Fault.RESET, 1002.2, 1002.3))
     moments = (1001.9, 1002, 1002.25, 1002.4, 1002.5)
     assert [active(windows, moment) for moment in moments] == [
         None,
@@ -164,7 +171,7 @@ def test_fault_times_follow_the_speed() -> None:
         "throttle",
         None,
     ]
-    assert active((parse_plan("503").placed(0, 1),), 1e9) is Fault.UNAVAILABLE
+    assert active((parse_plan("503").window(0, 1),), 1e9) is Fault.UNAVAILABLE
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,10 @@ from collections.abc import Mapping
 
 import pytest
 
+from azure_scheduled_events_exporter.simulator.catalog import find
 from azure_scheduled_events_exporter.simulator.document import ADVICE, VERSIONS
-from azure_scheduled_events_exporter.simulator.faults import Fault, FaultPlan
-from azure_scheduled_events_exporter.simulator.scenario import (
-    PlannedEvent,
-    find,
-)
+from azure_scheduled_events_exporter.simulator.faults import Fault, FaultWindow
+from azure_scheduled_events_exporter.simulator.scenario import PlannedEvent
 from azure_scheduled_events_exporter.simulator.service import Answer, Request, Service
 from azure_scheduled_events_exporter.simulator.stage import Playlist, Stage
 from support.servers.simulated_service import EVENTS, NEWEST, RIGHT, Client
@@ -57,7 +55,7 @@ def test_api_versions_that_are_refused() -> None:
         answer = older.ask("2020-07-02", path=path)
         offered = ["2020-07-01", "2019-08-01", "2019-04-01"]
         assert (answer.status, json.loads(answer.body)["newest-versions"]) == (400, offered)
-    older.service.inject(FaultPlan(Fault.VERSION_404, 0))
+    older.service.inject(FaultWindow(Fault.VERSION_404, 0))
     assert [older.ask(version).status for version in ("2020-07-01", "2024-07-09")] == [200, 404]
 
 

@@ -15,7 +15,7 @@ from azure_scheduled_events_exporter.alerts.pushed import pushed_alerts
 from azure_scheduled_events_exporter.commands.drill import command as drill
 from azure_scheduled_events_exporter.commands.drill.story import alert_of_story, story_of
 from azure_scheduled_events_exporter.errors import ExporterError, UsageError
-from azure_scheduled_events_exporter.simulator.scenario import SHIPPED
+from azure_scheduled_events_exporter.simulator.catalog import SHIPPED
 from deploy.stack.free_port import free_port
 from support.monitoring.paging import Alertmanager, Receiver, receivers
 from support.paths import ROOT
