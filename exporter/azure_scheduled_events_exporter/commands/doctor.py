@@ -90,7 +90,7 @@ def run(parsed: argparse.Namespace) -> int:
     )
     subject = subject_of(config, os.environ, servers)
     if not parsed.json:
-        print(f"doctor asks: {subject.servers}\n", flush=True)
+        print(f"doctor asks: {subject.shown_servers}\n", flush=True)
     return _report(chain.examine(subject), as_json=parsed.json)
 
 

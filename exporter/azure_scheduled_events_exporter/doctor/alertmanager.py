@@ -1,6 +1,6 @@
-"""Checks whether an Alertmanager mutes the exporter's alerts, and whether its routes know them.
+"""Checks whether an Alertmanager mutes this project's alerts, and whether its routes know them.
 
-Where its routes lead is not computed here: ``drill`` sends an alert and measures when it arrives.
+Whom its routes notify is not computed here: ``drill`` sends an alert and measures when it arrives.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ _OURS = f'alertname=~"{PREFIX}.+"'
 def examine(subject: Subject, api: Api) -> Findings:
     """Yield the findings about the Alertmanager at ``api``."""
     status = api.data("/api/v2/status")
-    config = yaml.safe_load(status["config"]["original"])
+    config = yaml.safe_load(status["config"]["original"])  # the text of its configuration file
     version = status["versionInfo"]["version"]
     yield ok("alertmanager-reachable", f"Alertmanager {version} answers at {api.shown}.")
     yield _placeholders(config.get("receivers") or ())
@@ -35,6 +35,7 @@ def examine(subject: Subject, api: Api) -> Findings:
 
 
 def _placeholders(receivers: Sequence[Mapping[str, Any]]) -> Finding:
+    """Look for receivers in which an address of the shipped configuration was not filled in."""
     left = []
     for receiver in receivers:
         text = yaml.safe_dump(receiver)
@@ -52,18 +53,20 @@ def _placeholders(receivers: Sequence[Mapping[str, Any]]) -> Finding:
 
 
 def _severities(route: Mapping[str, Any], subject: Subject) -> Finding:
-    """Look for severities of our pages that no route names, where routes ask for a severity.
+    """Look for severities that page and that no route names.
 
-    A ticket, and an alert that only shows, may go wherever all others go.
+    This matters only if some route asks for a severity. Alerts that do not page may take the same
+    route as all others.
     """
-    asked = [*severity_matchers(route)]
-    if asked and not subject.knows_severities:
+    asked_for = list(severity_matchers(route))
+    if asked_for and not subject.knows_severities:
         return _unknown_severities("severities", "whether routes name the severities of pages")
     missing = []
-    for word, name in _severities_of_pages(subject).items():
-        if not any(each.accepts({"severity": word}) for each in asked):
-            missing.append(f"{word} ({name})")
-    if not asked or not missing:
+    if asked_for:
+        for word, alert in _severities_of_pages(subject).items():
+            if not any(matcher.accepts({"severity": word}) for matcher in asked_for):
+                missing.append(f"{word} ({alert})")
+    if not missing:
         return ok("severities", "The routes know the severities of the alerts.")
     shown = ", ".join(missing)
     return warning(
@@ -84,40 +87,34 @@ def _unknown_severities(check: str, what: str) -> Finding:
 def _severities_of_pages(subject: Subject) -> Mapping[str, str]:
     """Return the severities that page, each with an alert that has it.
 
-    They are those of the setting, if the rules have been rendered with it, and those of the alerts
-    that page as shipped. What an alert of tickets has too, or a team has lowered, is a ticket's.
+    Some are named by the setting ``severities.paging``. The rules that Prometheus has loaded may
+    have been made with other settings; therefore, the severity of an alert that pages as shipped
+    counts too, unless it is one of tickets: a team may have lowered that alert.
     """
     settings = subject.alert_settings
-    shipped = {each.name: each.severity for each in alerts(Settings())}
-    found: dict[str, str] = {}
-    tickets = {WARNING, INFO}
-    for name, labels in subject.alert_labels.items():
+    shipped_levels = {alert.name: alert.severity for alert in alerts(Settings())}
+    perhaps: dict[str, str] = {}  # severities that may page, and the first alert with each
+    of_tickets = {WARNING, INFO}
+    for alert_name, labels in subject.alert_labels.items():
         word = labels.get("severity", "")
-        if pages(word, settings) or shipped.get(name) == CRITICAL:
-            found.setdefault(word, name)
-        elif shipped.get(name) == WARNING:
-            tickets.add(word)
+        level = shipped_levels.get(alert_name)
+        if word and (pages(word, settings) or level == CRITICAL):
+            perhaps.setdefault(word, alert_name)
+        if level == WARNING:
+            of_tickets.add(word)
     return {
-        word: name
-        for word, name in found.items()
-        if word and (pages(word, settings) or word not in tickets)
+        word: alert_name
+        for word, alert_name in perhaps.items()
+        if pages(word, settings) or word not in of_tickets
     }
 
 
 def _inhibitions(rules: Sequence[Mapping[str, Any]], subject: Subject) -> Finding:
-    """Look for inhibitions that mute alerts about unrelated events.
-
-    To Alertmanager, a label that both alerts lack is equal. Alerts about events have no
-    ``instance``.
-    """
+    """Look for inhibitions that mute alerts about unrelated events, and for the shipped ones."""
     events = _labels_of_events(subject)
     for rule in rules:
-        equal = rule.get("equal") or ()
-        if equal and not _is_shared_by_events(rule, equal, events):
-            continue
-        target = matchers_of_inhibition(rule, "target")
-        if any(all_accept(target, labels) for labels in events):
-            return _broad_inhibition(rule, equal)
+        if _mutes_unrelated_events(rule, events):
+            return _broad_inhibition(rule)
     if not any("event_id" in (rule.get("equal") or ()) for rule in rules):
         sentence = "Our inhibitions are missing: an event that pages makes tickets too."
         hint = "Copy inhibit_rules of the shipped alertmanager.yml."
@@ -128,35 +125,54 @@ def _inhibitions(rules: Sequence[Mapping[str, Any]], subject: Subject) -> Findin
 
 
 def _labels_of_events(subject: Subject) -> list[dict[str, str]]:
-    """Return the labels of each alert about events."""
-    kept = dict.fromkeys(subject.alert_settings.items("labels.keep"), "any")
+    """Return the labels of an example of each alert about events, as Alertmanager gets it."""
+    kept_from_targets = dict.fromkeys(subject.alert_settings.items("labels.keep"), "any")
     labels = subject.alert_labels
     found = []
     for alert in alerts(Settings()):
         if alert.events is None or alert.name not in labels:
             continue
-        # An alert for all types has one of each; Reboot stands for them.
-        event_type = alert.events.types[0] if alert.events.types else "Reboot"
-        event = {"event_id": "an id", "event_type": event_type}
-        found.append({**kept, **labels[alert.name], "alertname": alert.name, **event})
+        event_type = "Reboot"  # an example for an alert about events of every type
+        if alert.events.types:
+            event_type = alert.events.types[0]
+        example = {
+            **kept_from_targets,
+            **labels[alert.name],
+            "alertname": alert.name,
+            "event_id": "an id",
+            "event_type": event_type,
+        }
+        found.append(example)
     return found
 
 
-def _is_shared_by_events(
-    rule: Mapping[str, Any], equal: Sequence[str], events: Sequence[Mapping[str, str]]
-) -> bool:
-    """Return whether two alerts about events count as equal to a rule because they lack its labels.
+def _mutes_unrelated_events(rule: Mapping[str, Any], events: Sequence[Mapping[str, str]]) -> bool:
+    """Return whether an inhibition mutes an alert about an event because of something else.
 
-    Of an alert that is not ours, it is not known which labels it lacks.
+    While an alert fires that the inhibition's source accepts, Alertmanager mutes the alerts that
+    its target accepts and that have the same values of the labels in ``equal``. A label that both
+    alerts lack counts as the same value, and alerts about events have no ``instance``, for example.
+
+    Args:
+        rule: the inhibition.
+        events: the labels of each alert about events.
     """
+    target = matchers_of_inhibition(rule, "target")
+    if not any(all_accept(target, labels) for labels in events):
+        return False
+    equal = rule.get("equal") or ()
+    if not equal:
+        return True
+    # Which labels an alert lacks is known only of our own, so the source has to be one of them.
     source = matchers_of_inhibition(rule, "source")
-    return any(all_accept(source, labels) for labels in events if not labels.keys() & set(equal))
+    return any(all_accept(source, labels) for labels in events if labels.keys().isdisjoint(equal))
 
 
-def _broad_inhibition(rule: Mapping[str, Any], equal: Sequence[str]) -> Finding:
+def _broad_inhibition(rule: Mapping[str, Any]) -> Finding:
     source = ", ".join(map(str, matchers_of_inhibition(rule, "source"))) or "any labels"
+    equal = ", ".join(rule.get("equal") or ())
     sentence = (
-        f"While an alert with {source} fires, an inhibition with equal: [{', '.join(equal)}]"
+        f"While an alert with {source} fires, an inhibition with equal: [{equal}]"
         " mutes alerts about every event, because these lack such labels."
     )
     hint = f'Add alertname!~"{PREFIX}.+" to the target_matchers of that inhibition.'
@@ -164,7 +180,10 @@ def _broad_inhibition(rule: Mapping[str, Any], equal: Sequence[str]) -> Finding:
 
 
 def _silences(muted: Sequence[Mapping[str, Any]]) -> Finding:
-    """Report silences of our alerts that fire. What the shipped inhibitions mute is intended."""
+    """Report silences of our alerts that fire.
+
+    ``muted`` also has the alerts that an inhibition mutes, which the shipped ones do on purpose.
+    """
     silenced = [alert for alert in muted if alert["status"]["silencedBy"]]
     if not silenced:
         return ok("silences", "None of our alerts that fire now is silenced.")

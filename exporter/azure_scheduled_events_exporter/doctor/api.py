@@ -1,4 +1,7 @@
-"""A client for the API of a server that is checked. It never shows a password."""
+"""A client for the HTTP API of a server that ``doctor`` checks, such as Prometheus.
+
+Its errors never show a password.
+"""
 
 import json
 from typing import Any
@@ -17,7 +20,7 @@ from azure_scheduled_events_exporter.http_client.deadline import DeadlineAdapter
 from azure_scheduled_events_exporter.http_client.http_config import HttpConfig, session_for
 from azure_scheduled_events_exporter.http_client.web_page import WEB_PAGE, is_web_page
 
-_LARGEST = 64 << 20
+_LARGEST = 64 << 20  # bytes of an answer: 64 MiB
 _TIMEOUT = 10.0  # seconds for a whole answer
 
 
@@ -34,23 +37,23 @@ class WrongAnswerError(ExporterError):
 
 
 class Api:
-    """Sends requests to the API at ``url``, which may contain ``user:password@``.
+    """Sends requests to one server.
 
     Args:
-        flag: the flag that names it, for error messages.
-        url: its base address.
-        http: credentials and trust.
-        proxies: whether the environment's proxies, .netrc and CA bundles apply.
+        flag: the flag of ``doctor`` that names the server, for error messages.
+        url: the base address of its API, which may contain ``user:password@``.
+        http: credentials and trust; None for those of ``url`` and the system.
+        trust_env: whether the environment's proxies, .netrc and CA bundles apply.
 
     Attributes:
-        shown: its address without a password.
+        shown: the address without a password.
 
     Raises:
         UsageError: ``url`` is not an address.
     """
 
     def __init__(
-        self, flag: str, url: str, http: HttpConfig | None = None, *, proxies: bool = True
+        self, flag: str, url: str, http: HttpConfig | None = None, *, trust_env: bool = True
     ) -> None:
         try:
             checked(url, "an address", "http://HOST:PORT")
@@ -59,7 +62,7 @@ class Api:
         self._url = url.rstrip("/")
         self.shown = without_password(self._url)
         self._session = session_for(url, http, DeadlineAdapter())
-        self._session.trust_env = proxies
+        self._session.trust_env = trust_env
         self._session.headers["User-Agent"] = (
             f"azure-scheduled-events-exporter/{__version__} doctor"
         )
@@ -69,27 +72,29 @@ class Api:
 
         Raises:
             NoAnswerError: there is no whole answer.
-            WrongAnswerError: its status is not 200, or it is a web page.
+            WrongAnswerError: the status is not 200, or the body is a web page, such as the sign-in
+                page of a proxy.
         """
         answer = self._session.exchange("GET", self._url + path, _TIMEOUT, _LARGEST, params=params)
-        said = answer.body.decode("utf-8", "replace")
+        body = answer.body.decode("utf-8", "replace")
         if answer.status != requests.codes.ok:
-            raise WrongAnswerError(f"answered {answer.status}: {one_line(said)}", answer.status)
+            raise WrongAnswerError(f"answered {answer.status}: {one_line(body)}", answer.status)
         if is_web_page(answer.headers, answer.body):
             raise WrongAnswerError(
-                f"answered {answer.status} with {WEB_PAGE}: {one_line(said)}", answer.status
+                f"answered {answer.status} with {WEB_PAGE}: {one_line(body)}", answer.status
             )
-        return said
+        return body
 
     def data(self, path: str, **params: str) -> Any:
-        """Return the JSON at ``path``.
+        """Send a GET request for ``path``, and return the JSON of the answer.
 
-        Raises as :meth:`text` does, also if the answer is no JSON.
+        Raises:
+            NoAnswerError, WrongAnswerError: as :meth:`text`; also if the body is not JSON.
         """
-        said = self.text(path, **params)
+        body = self.text(path, **params)
         try:
-            return json.loads(said)
+            return json.loads(body)
         except (ValueError, RecursionError):
             raise WrongAnswerError(
-                f"answered no JSON: {one_line(said)}", requests.codes.ok
+                f"answered no JSON: {one_line(body)}", requests.codes.ok
             ) from None

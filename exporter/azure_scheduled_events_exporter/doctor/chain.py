@@ -5,6 +5,7 @@ reaches its end.
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from azure_scheduled_events_exporter.errors import ExporterError, one_line, without_password
 from azure_scheduled_events_exporter.http_client.web_page import WEB_PAGE
@@ -24,45 +25,65 @@ from .finding import Findings, skipped, wrong
 from .subject import Subject
 
 
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One part of the chain.
+
+    Attributes:
+        title: its heading in the report.
+        check: the check that a finding about an exception belongs to.
+        findings: what its checks find; nothing is checked until they are read.
+        address: the address of the server that is asked, if it has a flag of its own; else ``""``.
+    """
+
+    title: str
+    check: str
+    findings: Findings
+    address: str = ""
+
+
 def examine(subject: Subject) -> Iterator[tuple[str, Findings]]:
-    """Yield each part of the chain with its findings; consume those of a part before the next."""
+    """Yield the title of each part of the chain with its findings.
+
+    Read the findings of a part before you ask for the next part: checks store in ``subject`` what
+    later ones need, such as this VM's name.
+    """
+    for part in _parts(subject):
+        yield part.title, _to_the_end(part)
+
+
+def _parts(subject: Subject) -> list[_Part]:
     parts = [
-        ("This machine", "settings", "", settings.examine(subject)),
-        ("Metadata service", "imds-reachable", "", metadata_service.examine(subject)),
-        ("Journal", "journal-content", "", journal.examine(subject)),
-        ("Exporter", "exporter", subject.exporter.shown, exporter.examine(subject)),
-        ("Traces", "otlp", "", tracing.examine(subject)),
+        _Part("This machine", "settings", settings.examine(subject)),
+        _Part("Metadata service", "imds-reachable", metadata_service.examine(subject)),
+        _Part("Journal", "journal-content", journal.examine(subject)),
+        _Part("Exporter", "exporter", exporter.examine(subject), subject.exporter.shown),
+        _Part("Traces", "otlp", tracing.examine(subject)),
     ]
-    for title, apis, check in (
+    for title, apis, examine_server in (
         ("Prometheus", subject.prometheus, prometheus.examine),
         ("Alertmanager", subject.alertmanager, alertmanager.examine),
         ("Grafana", subject.grafana, grafana.examine),
     ):
-        name = f"{title.lower()}-reachable"
-        parts += [(title, name, api.shown, check(subject, api)) for api in apis]
+        check = f"{title.lower()}-reachable"
+        parts += [_Part(title, check, examine_server(subject, api), api.shown) for api in apis]
         if not apis:
-            missing = skipped(name, f"Not checked: no --{title.lower()} is given.")
-            parts.append((title, name, "", iter([missing])))
-    for title, check_name, address, findings in parts:
-        yield title, _to_the_end(title, check_name, address, findings)
+            missing = skipped(check, f"Not checked: no --{title.lower()} is given.")
+            parts.append(_Part(title, check, iter([missing])))
+    return parts
 
 
-def _to_the_end(title: str, check: str, address: str, findings: Findings) -> Findings:
-    """Yield the findings; if an exception ends them, also one about it."""
-    what = f"{title} at {address}" if address else title
-    flag = f"--{title.lower()}"
+def _to_the_end(part: _Part) -> Findings:
+    """Yield the findings of ``part``; if an exception ends them, also one about the exception."""
+    what = part.title
+    if part.address:
+        what = f"{part.title} at {part.address}"
     try:
-        yield from findings
+        yield from part.findings
     except ExporterError as error:
-        hint = f"Start it, or correct the address: {flag} URL."
-        if WEB_PAGE in str(error):
-            hint = (
-                f"Correct {flag}, or let this machine pass the proxy or sign-in page that answers"
-                " there."
-            )
-        if isinstance(error, WrongAnswerError) and error.status in {401, 403}:
-            hint = f"Name a user in the address, or credentials in {flag}.http-config.file."
-        yield wrong(check, f"{what} cannot be asked: {error}.", hint)
+        # Parts without a flag of their own report such errors themselves.
+        hint = _hint(error, f"--{part.title.lower()}")
+        yield wrong(part.check, f"{what} cannot be asked: {error}.", hint)
     except Exception as error:  # noqa: BLE001 - of an answer that nobody foresaw, anything may come
         reason = without_password(one_line(f"{type(error).__name__}: {error}"))
         sentence = (
@@ -73,4 +94,16 @@ def _to_the_end(title: str, check: str, address: str, findings: Findings) -> Fin
             "Correct the address if another program answers there; otherwise report it, with both"
             " versions."
         )
-        yield wrong(check, sentence, hint)
+        yield wrong(part.check, sentence, hint)
+
+
+def _hint(error: ExporterError, flag: str) -> str:
+    """Return what to do about a server, named by ``flag``, that gives no usable answer."""
+    if isinstance(error, WrongAnswerError) and error.status in {401, 403}:
+        return f"Name a user in the address, or credentials in {flag}.http-config.file."
+    if WEB_PAGE in str(error):
+        return (
+            f"Correct {flag}, or let this machine pass the proxy or sign-in page that answers"
+            " there."
+        )
+    return f"Start it, or correct the address: {flag} URL."

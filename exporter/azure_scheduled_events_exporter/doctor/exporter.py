@@ -22,12 +22,17 @@ from .api import Api, WrongAnswerError
 from .finding import EXPORTER_PAGE, Finding, Findings, Mark, note, ok, skipped, warning, wrong
 from .subject import Subject
 
-_ACCEPTED: Final = re.compile(r"^azure_scheduled_events_alertmanager_up\{.*\} (\S+)$", re.MULTILINE)
-"""The sample of each Alertmanager in the metrics: 1 if it accepted the last push, else 0."""
+_PUSH_ACCEPTED: Final = re.compile(
+    r"^azure_scheduled_events_alertmanager_up\{.*\} (\S+)$", re.MULTILINE
+)
+"""The value of each Alertmanager in the metrics: 1 if it accepted the last push, else 0."""
+
+_ALIVE: Final = "alive"
+"""What ``/-/healthy`` of an exporter answers. While its polls hang, it says so with a 503."""
 
 
 def examine(subject: Subject) -> Findings:
-    """Yield the findings about the exporter."""
+    """Yield the findings about the exporter: who serves its port, then what it says of itself."""
     api = subject.exporter
     config = subject.config
     served = _served(api, config)
@@ -39,9 +44,7 @@ def examine(subject: Subject) -> Findings:
         return
     try:
         state: Mapping[str, Any] = api.data("/api/v1/events")
-        accepted = [
-            float(value) for value in _ACCEPTED.findall(api.text(config.web_telemetry_path))
-        ]
+        metrics = api.text(config.web_telemetry_path)
     except WrongAnswerError as error:
         if error.status not in {401, 403}:
             raise
@@ -56,33 +59,33 @@ def examine(subject: Subject) -> Findings:
     yield _version(state)
     yield _polls(state)
     yield _journal(config, state)
-    yield _pushes(config, accepted)
+    yield _pushes(config, [float(value) for value in _PUSH_ACCEPTED.findall(metrics)])
 
 
 def _served(api: Api, config: Config) -> Finding:
+    """Report whether an exporter serves the port, and answers doctor."""
     try:
-        # This path needs no password. A server that requires client certificates answers with the
-        # reason.
-        said = api.text("/-/healthy").strip()
+        said = api.text("/-/healthy").strip()  # needs no password
     except NoAnswerError as error:
         return _no_answer(api, config, error)
     except WrongAnswerError as error:
         said = str(error)
-    if plain(HTTPStatus.FORBIDDEN).body.decode().strip() in said:
+    forbidden = plain(HTTPStatus.FORBIDDEN).body.decode().strip()
+    if forbidden in said:  # it checks the names in client certificates
         sentence = (
             f"The exporter at {api.shown} serves only clients whose certificate has a name that it"
             " allows."
         )
         hint = "Give doctor such a certificate: --exporter.http-config.file."
         return warning("served", sentence, hint, EXPORTER_PAGE)
-    # The two answers of an exporter's /-/healthy; the second one has the status 503.
-    if said == "alive" or said.endswith(HANGS):
+    if said == _ALIVE or said.endswith(HANGS):
         return ok("served", f"The exporter answers at {api.shown}.")
     hint = "Correct --exporter, without a path, or --web.listen-address, or end that program."
     return wrong("served", f"At {api.shown}, another program answers, not this exporter.", hint)
 
 
 def _no_answer(api: Api, config: Config, error: NoAnswerError) -> Finding:
+    """Return the finding about an exporter from which no HTTP answer came."""
     reason = str(error)
     if CERTIFICATE_REFUSED in reason:
         return _not_trusted(api, error)
@@ -107,7 +110,8 @@ def _no_answer(api: Api, config: Config, error: NoAnswerError) -> Finding:
 def _requires_certificate(config: Config) -> bool:
     """Return whether the exporter's web configuration requires client certificates.
 
-    Only the file itself is read: a TLS server says no more than that it ends the connection.
+    The connection does not tell: a TLS server ends it without a reason. Of the configuration, only
+    the file itself is read, not the keys that it names.
     """
     if config.web_config_file is None:
         return False
@@ -137,6 +141,7 @@ def _version(state: Mapping[str, Any]) -> Finding:
 
 
 def _polls(state: Mapping[str, Any]) -> Finding:
+    """Report whether the last poll succeeded; ``state`` is the answer of ``/api/v1/events``."""
     if state.get("up"):
         return ok(
             "exporter-polls", f"The exporter's last poll succeeded ({state.get('last_success')})."
@@ -170,24 +175,24 @@ def _journal(config: Config, state: Mapping[str, Any]) -> Finding:
 
 
 def _pushes(config: Config, accepted: list[float]) -> Finding:
-    """Report whether each Alertmanager has ``accepted`` the last push."""
+    """Report whether the last pushes were accepted.
+
+    ``accepted`` has a 1 or a 0 for each Alertmanager to which the running exporter pushes.
+    """
+    check = "exporter-deliveries"
     if 0 in accepted:
-        sentence = "cannot push alerts to Alertmanager"
-        hint = "Correct --alertmanager.url; the log has the reason."
-    elif config.alertmanager_url and not accepted:
-        sentence = "pushes no alerts, although --alertmanager.url is set"
-        hint = "Restart it to read that."
-    elif accepted:
-        return ok("exporter-deliveries", "Alertmanager accepted the last push.")
-    else:
-        return note(
-            "exporter-deliveries", "The exporter pushes no alerts: --alertmanager.url is not set."
-        )
-    return wrong("exporter-deliveries", f"The exporter {sentence}.", hint)
+        sentence = "The exporter cannot push alerts to Alertmanager."
+        return wrong(check, sentence, "Correct --alertmanager.url; the log has the reason.")
+    if accepted:
+        return ok(check, "Alertmanager accepted the last push.")
+    if config.alertmanager_url:
+        sentence = "The exporter pushes no alerts, although --alertmanager.url is set."
+        return wrong(check, sentence, "Restart it to read that.")
+    return note(check, "The exporter pushes no alerts: --alertmanager.url is not set.")
 
 
 def _certificate(config: Config) -> Findings:
-    """Report when the certificate expires."""
+    """Report when the exporter's TLS certificate expires; nothing if its file cannot be read."""
     if config.web_config_file is None:
         return
     try:
@@ -196,10 +201,13 @@ def _certificate(config: Config) -> Findings:
         return  # reported with the settings
     if tls is None or tls.ends is None:
         return
-    left = tls.ends - time.time()
-    sentence = f"The exporter's certificate is valid for another {max(0.0, left) / 86400:.0f} days."
-    if left >= EXPIRES_SOON_SECONDS:
+    seconds_left = tls.ends - time.time()
+    days_left = max(0.0, seconds_left) / 86400
+    sentence = f"The exporter's certificate is valid for another {days_left:.0f} days."
+    hint = "Renew it; the exporter reads it again by itself."
+    if seconds_left >= EXPIRES_SOON_SECONDS:
         yield ok("certificate", sentence)
+    elif seconds_left > 0:
+        yield warning("certificate", sentence, hint)
     else:
-        hint = "Renew it; the exporter reads it again by itself."
-        yield (wrong if left <= 0 else warning)("certificate", sentence, hint)
+        yield wrong("certificate", sentence, hint)

@@ -1,4 +1,4 @@
-"""The result of one check, and the page about it.
+"""The result of one check, and which page of the documentation is about it.
 
 Must not know how a check works or how a finding is printed.
 """
@@ -22,9 +22,9 @@ class Mark(StrEnum):
 
 
 EXPORTER_PAGE = "doctor.md#an-exporter-with-tls-or-users"
-"""What doctor needs for an exporter that does not let everyone read."""
+"""The page about what doctor needs for an exporter that does not let everyone read."""
 
-_CHECKS: Mapping[str, tuple[str, ...]] = {
+_CHECKS_BY_PAGE: Mapping[str, tuple[str, ...]] = {
     "systemd.md#settings": ("settings", "variables"),
     "discovery.md": ("imds-endpoint",),
     "runbooks/AzureScheduledEventImdsUnreachable.md": (
@@ -61,14 +61,15 @@ _CHECKS: Mapping[str, tuple[str, ...]] = {
     "push-alerts.md#settings": ("alert-labels",),
     "dashboards.md": ("dashboards", "data-source"),
 }
-PAGES = {check: page for page, checks in _CHECKS.items() for check in checks}
-"""Every check with the page that says more, as a path below ``docs/``.
+PAGES = {check: page for page, checks in _CHECKS_BY_PAGE.items() for check in checks}
+"""The page that says more about each check, as a path below ``docs/``.
 
 docs/doctor.md lists the checks.
 """
 AGENT_PAGE = "metadata-security-protocol.md#if-the-exporter-is-refused"
+"""The page about the Guest Proxy Agent, whichever check it makes fail."""
 THROTTLED_PAGE = "runbooks/AzureScheduledEventThrottled.md"
-"""Pages about causes that more than one check can find."""
+"""The page about too many requests to IMDS, whichever check they make fail."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,18 +92,24 @@ class Finding:
 
     @property
     def link(self) -> str:
-        """The address of the page about it; ``""`` if there is nothing to do."""
+        """The address of the page about the cause; ``""`` unless something is to be done."""
         if self.mark not in {Mark.WARNING, Mark.WRONG}:
             return ""
         return f"{DOCUMENTATION}{self.page or PAGES[self.check]}"
 
 
 def counted(number: int, noun: str) -> str:
-    """Return a number with its noun, which has an s unless there is one."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+    """Return ``number`` and ``noun``, which gets an ``s`` unless the number is 1."""
+    if number == 1:
+        return f"1 {noun}"
+    return f"{number} {noun}s"
 
 
 Findings = Iterator[Finding]
 
-# In the order of Mark's members.
-ok, note, skipped, warning, wrong = (partial(Finding, mark) for mark in Mark)
+# Each makes a finding with one mark: ok(check, sentence, hint, page).
+ok = partial(Finding, Mark.OK)
+note = partial(Finding, Mark.NOTE)
+skipped = partial(Finding, Mark.SKIPPED)
+warning = partial(Finding, Mark.WARNING)
+wrong = partial(Finding, Mark.WRONG)

@@ -26,12 +26,13 @@ def examine(_subject: Subject, api: Api) -> Findings:
 
 
 def _dashboards(api: Api) -> Finding:
+    """Compare the dashboards of this installation with those of the same uid in Grafana."""
     shipped = [
         json.loads(path.read_text("utf-8"))
         for path in sorted(assets.folder("dashboards").glob("*.json"))
     ]
     missing = []
-    other = []
+    different = []
     for board in shipped:
         try:
             found = api.data(f"/api/dashboards/uid/{board['uid']}")["dashboard"]
@@ -41,25 +42,31 @@ def _dashboards(api: Api) -> Finding:
             missing.append(board["uid"])
         else:
             if _queries(found) != _queries(board):
-                other.append(board["uid"])
+                different.append(board["uid"])
     hint = (
         "Import the dashboards of this version: azure-scheduled-events-exporter assets export DIR."
     )
     if missing:
         return wrong("dashboards", f"Grafana has no dashboard {', '.join(missing)}.", hint)
-    if other:
+    if different:
         return warning(
-            "dashboards", f"Dashboards are of another version, or edited: {', '.join(other)}.", hint
+            "dashboards",
+            f"Dashboards are of another version, or edited: {', '.join(different)}.",
+            hint,
         )
     return ok("dashboards", f"Grafana has our {len(shipped)} dashboards, of this version.")
 
 
 def _queries(board: dict[str, Any]) -> list[str]:
-    """Return the expressions of all panels; Grafana may write the rest in another form."""
+    """Return the queries of all panels, as ``"expr": "…"`` in JSON.
+
+    Only these are compared: Grafana may write the rest of a dashboard in another form.
+    """
     return sorted(re.findall(r'"expr": "(?:[^"\\]|\\.)*"', json.dumps(board)))
 
 
 def _data_source(api: Api) -> Finding:
+    """Ask Grafana whether its Prometheus data source works: the default one, else the first."""
     # The types of Azure's and AWS' managed Prometheus have other names.
     sources: list[dict[str, Any]] = [
         each for each in api.data("/api/datasources") if "prometheus" in each["type"]
@@ -69,16 +76,16 @@ def _data_source(api: Api) -> Finding:
     source = next((each for each in sources if each.get("isDefault")), sources[0])
     try:
         health = api.data(f"/api/datasources/uid/{source['uid']}/health")
-        status = health.get("status", "OK")
-        message = health.get("message", "ok")
-        problem = "" if status == "OK" else f"{status}: {message}"
     except WrongAnswerError as error:
-        problem = str(error)
-    if problem:
-        hint = f"Correct its address ({source.get('url')}) and credentials in Grafana."
-        return wrong(
-            "data-source",
-            f"Grafana's data source '{source['name']}' does not work: {problem}.",
-            hint,
-        )
+        return _not_working(source, str(error))
+    status = health.get("status", "OK")
+    message = health.get("message", "ok")
+    if status != "OK":
+        return _not_working(source, f"{status}: {message}")
     return ok("data-source", f"Grafana's data source '{source['name']}' works: {message}")
+
+
+def _not_working(source: dict[str, Any], problem: str) -> Finding:
+    sentence = f"Grafana's data source '{source['name']}' does not work: {problem}."
+    hint = f"Correct its address ({source.get('url')}) and credentials in Grafana."
+    return wrong("data-source", sentence, hint)

@@ -1,6 +1,6 @@
 """Checks whether Azure's Guest Proxy Agent refuses the exporter's requests.
 
-Reads the status file that the agent writes once a minute; asks nobody.
+Only reads the status file that the agent writes once a minute; sends no request.
 
 Source: https://github.com/Azure/GuestProxyAgent
 (proxy_agent_shared/src/proxy_agent_aggregate_status.rs)
@@ -24,7 +24,8 @@ from .finding import Findings, note, ok, skipped, warning
 STATUS_FILE = Path(LOG_FOLDER) / "status.json"
 _METADATA_ADDRESS = "169.254.169.254"
 _OUR_COMMANDS = ("azure-scheduled-events-exporter", "azure_scheduled_events_exporter")
-_MOST_NAMED = 3
+"""One of them is in the command line of each process of this program."""
+_MOST_NAMED = 3  # refusals, in a finding
 
 
 def examine(status_file: Path = STATUS_FILE) -> Findings:
@@ -60,7 +61,12 @@ def examine(status_file: Path = STATUS_FILE) -> Findings:
 
 
 def _refused(status: Mapping[str, Any]) -> Iterator[str]:
-    """Yield user, answer and number of the refused requests of this program to IMDS."""
+    """Yield a text for each entry about refused requests of this program to IMDS.
+
+    It has the user, the answer and the number of requests.
+
+    Raises an exception of any kind if ``status`` has another form than this version knows.
+    """
     for entry in status["failedAuthenticateSummary"]:
         command = str(entry["processCmdLine"])
         if entry["ip"] == _METADATA_ADDRESS and any(each in command for each in _OUR_COMMANDS):

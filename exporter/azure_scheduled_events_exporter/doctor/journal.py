@@ -18,13 +18,16 @@ from .finding import Finding, Findings, Mark, ok, skipped, warning, wrong
 from .subject import Subject
 
 _MOUNTS: Final = Path("/proc/self/mountinfo")
-_LOST: Final = {
-    **dict.fromkeys(("tmpfs", "ramfs", "devtmpfs"), "which a reboot erases"),
-    **dict.fromkeys(
-        ("overlay", "aufs"), "the container's own layer, which goes away with the container"
-    ),
+_LOST_BY_REBOOT: Final = "which a reboot erases"
+_LOST_WITH_CONTAINER: Final = "the container's own layer, which goes away with the container"
+_TEMPORARY: Final = {
+    "tmpfs": _LOST_BY_REBOOT,
+    "ramfs": _LOST_BY_REBOOT,
+    "devtmpfs": _LOST_BY_REBOOT,
+    "overlay": _LOST_WITH_CONTAINER,
+    "aufs": _LOST_WITH_CONTAINER,
 }
-"""File systems that keep nothing, and when they lose it."""
+"""The types of file systems that keep nothing for long, and when they lose it."""
 
 
 def examine(subject: Subject) -> Findings:
@@ -34,14 +37,16 @@ def examine(subject: Subject) -> Findings:
         yield warning("journal-disk", sentence, "Set --journal.path to a folder on a disk.")
         return
     path = file_path(Path(subject.config.journal_path))
-    found = _content(path)
-    yield found
+    content = _content(path)
+    yield content
     disk = _disk(path)
-    if found.mark is Mark.OK or disk.mark is Mark.WRONG:
+    # Beside a journal that cannot be read, a good disk is no news.
+    if content.mark is Mark.OK or disk.mark is Mark.WRONG:
         yield disk
 
 
 def _content(path: Path) -> Finding:
+    """Report whether the journal can be read, and how many events it has."""
     try:
         with closing(read_only(path)) as store:
             lives = list(store.history())
@@ -54,8 +59,9 @@ def _content(path: Path) -> Finding:
         hint = "Run doctor as root, with the exporter's settings."
         if path.exists():
             hint += " A restart of the exporter sets a damaged journal aside."
-        said = str(error)  # in lower case, since it follows the name of the program elsewhere
-        return wrong("journal-content", f"{said[:1].upper()}{said[1:]}.", hint)
+        message = str(error)  # begins in lower case: elsewhere, it follows the program's name
+        sentence = f"{message[:1].upper()}{message[1:]}."
+        return wrong("journal-content", sentence, hint)
     mine = sum(life.is_mine for life in lives)
     return ok("journal-content", f"Events in the journal: {len(lives)}, of this VM: {mine}.")
 
@@ -73,26 +79,29 @@ def _may_read(path: Path) -> bool:
 
 
 def _disk(path: Path) -> Finding:
-    """Return whether a file at ``path`` survives a reboot and a redeploy.
+    """Report whether a file at ``path`` survives a reboot and a redeploy.
 
-    The file need not exist.
+    The file need not exist: the nearest folder above it that does says which disk it would be on.
     """
     folder = next(each for each in path.parents if os.path.exists(each))  # noqa: PTH110 - Path.exists raises without rights
     kind = _file_system(folder)
-    lost = f"{kind}, {_LOST[kind]}" if kind in _LOST else ""
+    lost = ""
+    if kind in _TEMPORARY:
+        lost = f"{kind}, {_TEMPORARY[kind]}"
     # Azure puts this file at the root of a VM's temporary disk.
     if any(any(each.glob("DATALOSS_WARNING_README*")) for each in (folder, *folder.parents)):
         lost = "the VM's temporary disk, which a redeploy or a host failure erases"
-    if not lost and not kind:
+    if lost:
+        hint = (
+            "Set --journal.path to a folder on the OS disk or a data disk, in a container to a"
+            " volume."
+        )
+        return wrong("journal-disk", f"The journal {path} is on {lost}.", hint)
+    if not kind:
         return skipped(
             "journal-disk", "Not checked: this system does not say on which disk the journal is."
         )
-    if not lost:
-        return ok("journal-disk", "The journal is on a disk that survives a reboot.")
-    hint = (
-        "Set --journal.path to a folder on the OS disk or a data disk, in a container to a volume."
-    )
-    return wrong("journal-disk", f"The journal {path} is on {lost}.", hint)
+    return ok("journal-disk", "The journal is on a disk that survives a reboot.")
 
 
 def _file_system(folder: Path) -> str:
@@ -105,5 +114,8 @@ def _file_system(folder: Path) -> str:
         return ""
     device = folder.stat().st_dev
     number = f"{os.major(device)}:{os.minor(device)}"
-    lines = (line.split() for line in _MOUNTS.read_text("utf-8").splitlines())
-    return next((fields[fields.index("-") + 1] for fields in lines if fields[2] == number), "")
+    for line in _MOUNTS.read_text("utf-8").splitlines():
+        fields = line.split()
+        if fields[2] == number:
+            return fields[fields.index("-") + 1]
+    return ""

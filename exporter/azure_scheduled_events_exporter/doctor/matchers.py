@@ -8,8 +8,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-_MATCHER: Final = re.compile(r'\s*"?([^\s=!~,{}"]+)"?\s*(=~|!~|!=|=)\s*("(?:[^"\\]|\\.)*"|[^,}]*)')
-"""Name, operator and value, in quotes or not."""
+_MATCHER: Final = re.compile(
+    r"""
+    \s* "? ([^\s=!~,{}"]+) "?           # the label's name, in quotes or not
+    \s* (=~|!~|!=|=)                    # the operator
+    \s* ("(?:[^"\\]|\\.)*" | [^,}]*)    # the value, in quotes or up to the next comma or brace
+    """,
+    re.VERBOSE,
+)
+"""One matcher; a text may have several: ``{severity="page", team!="db"}``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,19 +28,24 @@ class Matcher:
     value: str
 
     def accepts(self, labels: Mapping[str, str]) -> bool:
-        """Return whether ``labels`` meet it. A missing label is an empty one."""
+        """Return whether ``labels`` meet the condition. A missing label counts as an empty one.
+
+        False also for a regular expression that only Go knows.
+        """
         value = labels.get(self.name, "")
-        if "~" not in self.operator:
-            equal = value == self.value
+        if self.operator in {"=", "!="}:
+            matches = value == self.value
         else:
             try:
-                equal = re.fullmatch(self.value, value, re.DOTALL) is not None
-            except re.error:  # Go's own syntax
+                matches = re.fullmatch(self.value, value, re.DOTALL) is not None
+            except re.error:
                 return False
-        return equal != self.operator.startswith("!")
+        if self.operator in {"!=", "!~"}:
+            return not matches
+        return matches
 
     def __str__(self) -> str:
-        """Return it as people write it."""
+        """Return the condition as people write it, without quotes."""
         return f"{self.name}{self.operator}{self.value}"
 
 
@@ -62,10 +74,18 @@ def all_accept(matchers: tuple[Matcher, ...], labels: Mapping[str, str]) -> bool
 
 
 def _matchers(section: Mapping[str, Any], new: str, equal: str, regex: str) -> Iterator[Matcher]:
-    """Yield the matchers under the three keys that a section may have, the last two deprecated."""
+    """Yield the matchers under the three keys that a section may have.
+
+    Args:
+        section: a route or an inhibition.
+        new: the key of a list of texts.
+        equal: the deprecated key of a mapping from labels to values.
+        regex: the deprecated key of a mapping from labels to regular expressions.
+    """
     for text in section.get(new) or ():
-        for name, operator, value in _MATCHER.findall(str(text)):
-            yield Matcher(name, operator, value.strip().strip('"').replace("\\\\", "\\"))
+        for name, operator, written in _MATCHER.findall(str(text)):
+            value = written.strip().strip('"').replace("\\\\", "\\")
+            yield Matcher(name, operator, value)
     for name, value in (section.get(equal) or {}).items():
         yield Matcher(str(name), "=", str(value))
     for name, value in (section.get(regex) or {}).items():

@@ -7,11 +7,12 @@ second, of which a running exporter uses at most four.
 import logging
 import threading
 import time
+from collections.abc import Mapping
 
 from azure_scheduled_events_exporter.config.settings import Config
 from azure_scheduled_events_exporter.core.document import Document, comparable_name
 from azure_scheduled_events_exporter.core.document_parser import parse_document
-from azure_scheduled_events_exporter.core.instance import parse_instance
+from azure_scheduled_events_exporter.core.instance import Instance, parse_instance
 from azure_scheduled_events_exporter.errors import ExporterError, ImdsError, Outcome
 from azure_scheduled_events_exporter.imds.api_versions import ApiVersions, event_versions
 from azure_scheduled_events_exporter.imds.client import ImdsClient
@@ -53,7 +54,7 @@ _AGAIN = "Run doctor again in two minutes. If it finds the same, the page says w
 
 
 def examine(subject: Subject) -> Findings:
-    """Yield the findings about the metadata service; sets this VM's identity in ``subject``."""
+    """Yield the findings about the metadata service; set this VM's identity in ``subject``."""
     try:
         config = with_endpoint(subject.config, logging.getLogger(LOGGER), SHORT_SEARCH)
     except ExporterError as error:
@@ -61,24 +62,25 @@ def examine(subject: Subject) -> Findings:
         return
     versions = event_versions(config.imds_api_version)
     client = _client(config, versions)
-    why = ""
+    why_no_instance = ""
     try:
         subject.instance = parse_instance(client.instance(config.imds_timeout))
         yield ok("imds-reachable", f"The metadata service answers at {config.imds_endpoint}.")
         yield _clock(client.server_time())
     except ExporterError as error:
-        why = _finding_of(error)
-        sentence = f"The metadata service does not answer as it should: {why}."
+        why_no_instance = _finding_of(error)
+        sentence = f"The metadata service does not answer as it should: {why_no_instance}."
         hint = _hint(error, config.imds_endpoint, INSTANCE_PATH)
         yield wrong("imds-reachable", sentence, hint, _page(error))
     yield from guest_proxy_agent.examine()
-    if not client.reached:
+    if not client.reached:  # no answer at all; after a refusal, the next path may still be allowed
         yield skipped(
             "scheduled-events", "Not checked: Scheduled Events, the clock and this VM's name."
         )
         return
     document = None
     try:
+        # No body (304) would be wrong for a first request, and is reported as an empty document.
         body = client.scheduled_events(FIRST_TIMEOUT_SECONDS) or b""
         document = parse_document(body)
         yield _events(document, versions.usable)
@@ -86,26 +88,34 @@ def examine(subject: Subject) -> Findings:
         sentence = f"Scheduled Events cannot be read: {_finding_of(error)}."
         hint = _hint(error, config.imds_endpoint, EVENTS_PATH)
         yield wrong("scheduled-events", sentence, hint, _page(error))
-    if document is None and not subject.vm_name:
+    if subject.vm_name:
+        yield _name(subject.vm_name, subject.instance, document)
+    elif document is None:
         yield skipped("vm-name", "Not checked: this VM's name. The metadata service has to answer.")
-        return
-    yield _name(subject, document, why)
+    else:
+        sentence = (
+            f"This VM's name is unknown, so every event has the scope 'unknown': {why_no_instance}."
+        )
+        hint = "Give the name as it appears in Resources: --instance.name."
+        yield wrong("vm-name", sentence, hint)
 
 
 def _client(config: Config, versions: ApiVersions) -> ImdsClient:
-    """Return a client that sends at most one request a second."""
+    """Return a client that sends at most one request in 1.1 s."""
     return ImdsClient(
         config.imds_endpoint,
         versions,
-        RateLimiter(1, 1.1),
+        RateLimiter(limit=1, window=1.1),
         threading.Event().wait,
         config.imds_timeout,
     )
 
 
 def _finding_of(error: ExporterError) -> str:
-    """Return what was found, without what to do."""
-    found = error.finding if isinstance(error, ImdsError) else str(error)
+    """Return what an error says was found, without what to do."""
+    found = str(error)
+    if isinstance(error, ImdsError):
+        found = error.finding
     return found.rstrip(".")
 
 
@@ -116,13 +126,15 @@ def _hint(error: ExporterError, endpoint: str, path: str) -> str:
             "If another server answers there, correct --imds.endpoint; else save the answer and"
             " report it."
         )
-    advice = f"{error.hint[:1].upper()}{error.hint[1:]}." if error.hint else ""
+    advice = ""
+    if error.hint:
+        advice = f"{error.hint[:1].upper()}{error.hint[1:]}."
     is_slow = error.outcome is Outcome.TIMEOUT and error.may_have_arrived
     if error.is_temporary or is_slow:
         return f"{advice} {_AGAIN}".strip()
     if path == EVENTS_PATH and error.hint.startswith(DENIES):
         return _whom_to_allow()
-    if advice and not advice.lower().startswith(UNKNOWN):
+    if error.hint and not error.hint.startswith(UNKNOWN):
         return advice
     if error.outcome is Outcome.INVALID_DOCUMENT:
         return "Save the answer and report it."
@@ -130,7 +142,10 @@ def _hint(error: ExporterError, endpoint: str, path: str) -> str:
 
 
 def _way_to_the_service(error: ImdsError, advice: str, endpoint: str) -> str:
-    """Return where to look for what stands between this VM and the service."""
+    """Return where to look for what stands between this VM and the service.
+
+    ``advice`` is what the error says about an answer, whose cause is unknown.
+    """
     where = (
         f"Let this VM reach {endpoint}: look for a firewall (iptables-save, nft list ruleset), a"
         " proxy, azure-proxy-agent, and IPAddressAllow= of the unit. IMDS answers only the primary"
@@ -147,11 +162,16 @@ def _page(error: ExporterError) -> str:
         return ""
     if error.outcome is Outcome.THROTTLED:
         return THROTTLED_PAGE
-    return AGENT_PAGE if error.hint.startswith(DENIES) else ""
+    if error.hint.startswith(DENIES):
+        return AGENT_PAGE
+    return ""
 
 
 def _whom_to_allow() -> str:
-    """Return what to do about a rule: it has to name the exporter's user, seldom that of doctor."""
+    """Return what to do if the Guest Proxy Agent denies Scheduled Events.
+
+    Its rule has to allow the exporter's user, who is seldom the one that runs doctor.
+    """
     return (
         f"{DENIES} to user {own_user()}, as whom doctor runs. Allow {EVENTS_PATH} for the user of"
         " the exporter, whom its log names if it is refused too, and for root if somebody uses"
@@ -159,22 +179,24 @@ def _whom_to_allow() -> str:
     )
 
 
-def _clock(azure: float | None) -> Finding:
-    if azure is None:
+def _clock(date: float | None) -> Finding:
+    """Compare this VM's clock with the Date header, in seconds since the epoch."""
+    if date is None:
         return skipped("clock", "Not checked: the metadata service sends no Date header.")
     # The Date header is cut to whole seconds: on average, Azure's clock is half a second later.
-    off = azure + 0.5 - time.time()
-    if abs(off) <= _CLOCK_NOTED:
+    seconds_behind = date + 0.5 - time.time()
+    if abs(seconds_behind) <= _CLOCK_NOTED:
         return ok("clock", "This VM's clock agrees with Azure's.")
-    side = "behind" if off > 0 else "ahead of"
-    sentence = f"This VM's clock is {format_duration(round(abs(off)))} {side} Azure's."
+    side = "behind" if seconds_behind > 0 else "ahead of"
+    sentence = f"This VM's clock is {format_duration(round(abs(seconds_behind)))} {side} Azure's."
     hint = "Start time synchronization: chronyd with the host's clock /dev/ptp_hyperv."
-    if abs(off) > _CLOCK_WRONG:
+    if abs(seconds_behind) > _CLOCK_WRONG:
         return wrong("clock", sentence, hint)
     return warning("clock", sentence, hint)
 
 
 def _events(document: Document, version: str) -> Finding:
+    """Report whether all events of a document could be read; ``version`` is the api-version."""
     if document.unreadable:
         hint = "Save the answer and report it: an exporter keeps its last known events meanwhile."
         return wrong(
@@ -185,29 +207,24 @@ def _events(document: Document, version: str) -> Finding:
     return ok("scheduled-events", sentence)
 
 
-def _name(subject: Subject, document: Document | None, why: str) -> Finding:
-    """Return whether the exporter looks for the name that Resources has for this VM.
+def _name(name: str, instance: Instance | None, document: Document | None) -> Finding:
+    """Report whether the Resources of events have this VM by the name that the exporter looks for.
 
-    Resources may have the host name instead of the VM's name. ``why``: the reason why the name is
-    unknown.
+    Resources may have the host name instead of the VM's name.
+
+    Args:
+        name: what the exporter looks for.
+        instance: this VM in the instance metadata; None if that could not be read.
+        document: the current events; None if they could not be read.
     """
-    instance = subject.instance
-    name = subject.vm_name
-    if not name:
-        sentence = f"This VM's name is unknown, so every event has the scope 'unknown': {why}."
-        return wrong(
-            "vm-name", sentence, "Give the name as it appears in Resources: --instance.name."
-        )
-    used = comparable_name(name)
-    events = document.events if document else ()
-    named = {comparable_name(each): each for event in events for each in event.resources}
-    host = comparable_name(instance.host_name) if instance else ""
-    if host in named and used not in named:
-        sentence = (
-            f"Resources name {named[host]}, this VM's host name, but the exporter looks for {name}."
-        )
-        return wrong("vm-name", sentence, f"Set --instance.name {named[host]}.")
-    if instance and used not in {comparable_name(instance.vm_name), *named}:
+    looked_for = comparable_name(name)
+    in_resources = _names_in_resources(document)
+    host_name = comparable_name(instance.host_name) if instance else ""
+    if host_name in in_resources and looked_for not in in_resources:
+        host = in_resources[host_name]
+        sentence = f"Resources name {host}, this VM's host name, but the exporter looks for {name}."
+        return wrong("vm-name", sentence, f"Set --instance.name {host}.")
+    if instance and looked_for not in {comparable_name(instance.vm_name), *in_resources}:
         sentence = (
             f"--instance.name is {name}, but Azure calls this VM {instance.vm_name}: its events"
             " count as others'."
@@ -215,5 +232,14 @@ def _name(subject: Subject, document: Document | None, why: str) -> Finding:
         return wrong(
             "vm-name", sentence, "Remove --instance.name, unless Resources name this VM so."
         )
-    group = f" of scale set {instance.scale_set}" if instance and instance.scale_set else ""
-    return ok("vm-name", f"This VM is {name}{group}.")
+    if instance and instance.scale_set:
+        return ok("vm-name", f"This VM is {name} of scale set {instance.scale_set}.")
+    return ok("vm-name", f"This VM is {name}.")
+
+
+def _names_in_resources(document: Document | None) -> Mapping[str, str]:
+    """Return the names in the Resources of all events, by their form for comparisons."""
+    if document is None:
+        return {}
+    names = [name for event in document.events for name in event.resources]
+    return {comparable_name(name): name for name in names}

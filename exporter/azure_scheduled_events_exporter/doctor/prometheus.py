@@ -1,8 +1,8 @@
 """Checks whether a Prometheus answers and scrapes this exporter.
 
-``rules`` looks at what it evaluates. A store that only implements Prometheus' API, such as
-VictoriaMetrics, Mimir or Thanos, is checked by the same samples. Only a Prometheus has targets,
-which say why a scrape fails.
+The module ``rules`` checks what it evaluates. A store that only implements Prometheus' API, such as
+VictoriaMetrics, Mimir or Thanos, is checked by the same queries. Only a Prometheus lists its
+targets, and so says why a scrape fails.
 """
 
 import json
@@ -24,67 +24,52 @@ from .api import Api, WrongAnswerError
 from .finding import Finding, Findings, ok, skipped, warning, wrong
 from .subject import Subject
 
-_OFTEN: Final = 5.0
-"""Seconds between scrapes, as shipped."""
-_EVICTION: Final = 30.0
-"""Seconds of notice of an eviction: with rarer scrapes, it is over before its page."""
-_SELDOM: Final = ALERT_SETTINGS["scrape.interval"].limits[1]
-"""Seconds: the rules do not work with rarer scrapes."""
-_SCRAPES: Final = 10
-"""How many are judged: older ones may be from before the interval was changed."""
+_SHIPPED_INTERVAL: Final = 5.0
+"""Seconds between scrapes in the shipped scrape configuration."""
+_NOTICE_OF_EVICTION: Final = 30.0
+"""Seconds: if scrapes are further apart, an eviction is over before its page."""
+_LONGEST_INTERVAL: Final = ALERT_SETTINGS["scrape.interval"].limits[1]
+"""Seconds: if scrapes are further apart, the rules do not work."""
+_JUDGED_SCRAPES: Final = 10
+"""The interval is that of so many scrapes: before older ones, it may have been another."""
 _LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 
-_SCRAPE_ERRORS: Final[tuple[tuple[str, str], ...]] = (
-    (
-        r'(?:HTTP status|":) 401\b',
-        "Give the scrape configuration a user: basic_auth.",
+_HINTS: Final[Mapping[str, str]] = {
+    r'(?:HTTP status|":) 401\b': "Give the scrape configuration a user: basic_auth.",
+    r'(?:HTTP status|":) 403\b': (
+        "Give the scrape configuration a client certificate with a name that client_allowed_sans of"
+        " --web.config.file has, or let Prometheus pass the proxy that answers instead."
     ),
-    (
-        r'(?:HTTP status|":) 403\b',
-        (
-            "Give the scrape configuration a client certificate with a name that"
-            " client_allowed_sans of --web.config.file has, or let Prometheus pass the proxy that"
-            " answers instead."
-        ),
+    r'(?:HTTP status|":) 404\b': "Make metrics_path agree with --web.telemetry-path.",
+    r"x509: |tls: |HTTP response to HTTPS|HTTP request to an HTTPS": (
+        "Make scheme and tls_config of the scrape configuration agree with --web.config.file."
     ),
-    (
-        r'(?:HTTP status|":) 404\b',
-        "Make metrics_path agree with --web.telemetry-path.",
+    r"label_value_length_limit|label_name_length_limit|label_limit": (
+        f"Raise {{found}} of the scrape configuration: labels have up to {LABEL_BYTES} bytes."
     ),
-    (
-        r"x509: |tls: |HTTP response to HTTPS|HTTP request to an HTTPS",
-        "Make scheme and tls_config of the scrape configuration agree with --web.config.file.",
+    r"sample.limit|body.size.limit": (
+        "Raise it in the scrape configuration: docs/fleet.md has the number of series."
     ),
-    (
-        r"label_value_length_limit|label_name_length_limit|label_limit",
-        f"Raise {{found}} of the scrape configuration: labels have up to {LABEL_BYTES} bytes.",
+    r"no such host|server misbehaving": (
+        "Prometheus cannot resolve the name: correct the target, or scrape the address."
     ),
-    (
-        r"sample.limit|body.size.limit",
-        "Raise it in the scrape configuration: docs/fleet.md has the number of series.",
+    r"connection refused": (
+        "Nothing listens there: start the exporter, or correct the target's address."
     ),
-    (
-        r"no such host|server misbehaving",
-        "Prometheus cannot resolve the name: correct the target, or scrape the address.",
+    r"dial tcp|no route to host|network is unreachable": (
+        "Open the port in the VM's firewall and the network security group."
     ),
-    (
-        r"connection refused",
-        "Nothing listens there: start the exporter, or correct the target's address.",
+    r"i/o timeout|deadline exceeded": (
+        "No answer came within scrape_timeout: the port may be closed in the VM's firewall or the"
+        " network security group, or the exporter is slow. Ask from the machine of Prometheus:"
+        " curl {url}."
     ),
-    (
-        r"dial tcp|no route to host|network is unreachable",
-        "Open the port in the VM's firewall and the network security group.",
-    ),
-    (
-        r"i/o timeout|deadline exceeded",
-        (
-            "No answer came within scrape_timeout: the port may be closed in the VM's firewall or"
-            " the network security group, or the exporter is slow. Ask from the machine of"
-            " Prometheus: curl {url}."
-        ),
-    ),
-)
-"""Patterns of the errors of Prometheus and vmagent, and what to do; the first that fits counts."""
+}
+"""What to do, by a regular expression for the error of Prometheus or vmagent.
+
+The first expression that is found counts. In the texts, ``{found}`` is what was found, and
+``{url}`` the address that was scraped.
+"""
 
 
 def examine(subject: Subject, api: Api) -> Findings:
@@ -97,13 +82,20 @@ def examine(subject: Subject, api: Api) -> Findings:
 
 
 def _target(subject: Subject, api: Api) -> Findings:
-    """Find this exporter by the VM's name in its metrics, else among the targets by its address."""
+    """Yield the findings about the scrapes of this exporter.
+
+    It is found by the VM's name in its series. Without such series, it was never scraped, or does
+    not know the VM's name; then it is found among the targets by its address.
+    """
     series = _series(subject, api)
     found = {_Target.of(labels) for labels in series}
     if not found:
-        target = _unseen(subject, api)
-        if target is None or target.get("health") != "up":
-            yield _failing(subject, target)
+        target = _target_at_address(subject, api)
+        if target is None:
+            yield _missing(subject)
+            return
+        if target.get("health") != "up":
+            yield _failing(target)
             return
         found = {_Target.of(target["labels"])}
     names = ", ".join(sorted(map(str, found)))
@@ -132,7 +124,7 @@ class _Target:
 
     @classmethod
     def of(cls, labels: Mapping[str, str]) -> Self:
-        """Return that of a series or a target."""
+        """Return the target with ``labels``, which are those of a series or of a target."""
         return cls(labels.get("job", ""), labels.get("instance", ""))
 
     def __str__(self) -> str:
@@ -140,54 +132,54 @@ class _Target:
 
 
 def _series(subject: Subject, api: Api) -> Sequence[Mapping[str, str]]:
-    """Return the labels of the series with this VM's name.
-
-    A label of the target with that name may have taken its place.
-    """
+    """Return the labels of the series with this VM's name; none if the name is unknown."""
+    if not subject.vm_name:
+        return []
     # In brackets, a character that means something in a regular expression stands for itself.
     name = "".join(
         each if each.isalnum() or each in "-_" else f"[{each}]" for each in subject.vm_name
     )
     metric = "azure_scheduled_events_instance_info"
+    # If the target has a label vm_name too, Prometheus renames that of the exporter.
     query = f'{metric}{{vm_name=~"(?i:{name})"}} or {metric}{{exported_vm_name=~"(?i:{name})"}}'
-    result = api.data("/api/v1/query", query=query)["data"]["result"] if name else []
+    result = api.data("/api/v1/query", query=query)["data"]["result"]
     return [each["metric"] for each in result]
 
 
-def _unseen(subject: Subject, api: Api) -> Mapping[str, Any] | None:
-    """Return the target with this exporter's address when no series names this VM, or None.
+def _target_at_address(subject: Subject, api: Api) -> Mapping[str, Any] | None:
+    """Return the target with an address of this exporter, as Prometheus' API describes it.
 
-    It was never scraped, or its exporter does not know the VM's name.
+    None if there is none, or if the store lists no targets.
     """
     try:
-        active = api.data("/api/v1/targets", state="active")["data"]["activeTargets"]
+        answer = api.data("/api/v1/targets", state="active")
     except WrongAnswerError as error:
         if error.status != HTTPStatus.NOT_FOUND:  # a store that does not scrape itself may lack it
             raise
         return None
-    hosts = {
-        subject.vm_name.lower(),
-        subject.instance.host_name.lower() if subject.instance else "",
-    }
+    hosts = {subject.vm_name.lower()}
+    if subject.instance:
+        hosts.add(subject.instance.host_name.lower())
     here = urlsplit(subject.exporter.shown).hostname or ""
+    # For a Prometheus on another machine, a loopback address is that machine, not this one.
     if here not in _LOOPBACK or urlsplit(api.shown).hostname in _LOOPBACK:
-        hosts.add(here)  # to a Prometheus elsewhere, a loopback address is its own machine
-    addresses = {f"{host}:{_port(subject)}" for host in hosts if host}
-    return next((each for each in active if _address(each["scrapeUrl"]) in addresses), None)
-
-
-def _address(url: str) -> str:
-    parts = urlsplit(url)
-    return f"{parts.hostname}:{parts.port}"
+        hosts.add(here)
+    hosts.discard("")  # a name that is unknown
+    active: Sequence[Mapping[str, Any]] = answer["data"]["activeTargets"]
+    for target in active:
+        scraped = urlsplit(target["scrapeUrl"])
+        if scraped.hostname in hosts and scraped.port == _port(subject):
+            return target
+    return None
 
 
 def _port(subject: Subject) -> int:
+    """Return the port of this exporter."""
     return urlsplit(subject.exporter.shown).port or subject.config.web_listen_address.port
 
 
-def _failing(subject: Subject, target: Mapping[str, Any] | None) -> Finding:
-    if target is None:
-        return _missing(subject)
+def _failing(target: Mapping[str, Any]) -> Finding:
+    """Return the finding about a target whose last scrape failed, or that has had none."""
     why = target.get("lastError", "")
     if not why:
         sentence = "Prometheus has not scraped this exporter yet."
@@ -210,7 +202,7 @@ def _hint(why: str, url: str) -> str:
     """Return what to do about the error ``why`` of a scrape of ``url``."""
     # An address in quotes may contain the words of an error, so a lone quote replaces it.
     reason = re.sub(r'"[^"]*"', '"', why)
-    for pattern, advice in _SCRAPE_ERRORS:
+    for pattern, advice in _HINTS.items():
         found = re.search(pattern, reason)
         if found:
             return advice.format(found=found[0], url=url)
@@ -218,23 +210,26 @@ def _hint(why: str, url: str) -> str:
 
 
 def _interval(api: Api, target: _Target) -> Finding:
+    """Report the usual time between two scrapes of ``target``."""
+    # A string in JSON is also one in PromQL.
     job = json.dumps(target.job)
-    selector = f"up{{job={job},instance={json.dumps(target.instance)}}}[15m]"
-    found = api.data("/api/v1/query", query=selector)["data"]["result"]
-    times = sorted(float(at) for series in found for at, _ in series["values"])
+    instance = json.dumps(target.instance)
+    query = f"up{{job={job},instance={instance}}}[15m]"
+    found = api.data("/api/v1/query", query=query)["data"]["result"]
+    times = sorted(float(at) for series in found for at, _value in series["values"])
     if len(times) < 2:  # noqa: PLR2004 - a pair
         return skipped(
             "scrape-interval",
             "Not checked: fewer than two scrapes in 15 minutes. Run doctor again later.",
         )
-    interval = median(later - earlier for earlier, later in pairwise(times[-_SCRAPES:]))
+    interval = median(later - earlier for earlier, later in pairwise(times[-_JUDGED_SCRAPES:]))
     sentence = f"It is scraped every {format_duration(round(interval, 1))}."
-    slack = 0.5  # samples are some milliseconds early or late
-    if interval < _OFTEN + slack:
+    slack = 0.5  # seconds: samples are some milliseconds early or late
+    if interval < _SHIPPED_INTERVAL + slack:
         return ok("scrape-interval", sentence)
     hint = "Set scrape_interval: 5s, unless the fleet is too large for that."
-    if interval > _SELDOM + slack:
+    if interval > _LONGEST_INTERVAL + slack:
         return wrong("scrape-interval", sentence, f"{hint} The rules need one within 2 minutes.")
-    if interval > _EVICTION - slack:
+    if interval > _NOTICE_OF_EVICTION - slack:
         hint += " An eviction has 30 s of notice or less: push the alerts of Spot VMs."
     return warning("scrape-interval", sentence, hint)

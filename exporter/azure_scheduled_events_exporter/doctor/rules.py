@@ -1,7 +1,7 @@
 """Checks whether a Prometheus evaluates the rules of this version, and where its alerts go."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -20,7 +20,9 @@ from .finding import Finding, Findings, counted, ok, warning, wrong
 from .subject import Subject
 
 _GROUPS = tuple(group.name for group in groups(Settings()))
-"""The first is that of the alerts about events; the names of the others begin with it."""
+"""The names of the rule groups that this version ships."""
+_PREFIX = _GROUPS[0]
+"""The name of the group of alerts about events, with which the names of all groups begin."""
 
 
 def examine(subject: Subject, api: Api) -> Findings:
@@ -32,30 +34,29 @@ def examine(subject: Subject, api: Api) -> Findings:
 
 
 def _rules(subject: Subject, api: Api) -> Findings:
-    """Yield the findings about the rules; sets the labels of their alerts in ``subject``."""
+    """Yield the findings about the rules; set the labels of their alerts in ``subject``."""
     loaded = api.data("/api/v1/rules")["data"]["groups"]
-    ours = [group for group in loaded if group["name"].startswith(_GROUPS[0])]
+    ours = [group for group in loaded if group["name"].startswith(_PREFIX)]
     missing = sorted(set(_GROUPS) - {group["name"] for group in ours})
-    if missing:
-        what = "No alert rules are loaded: no event pages."
-        if ours:
-            what = f"Rule groups are missing: {', '.join(missing)}."
-        hint = "Add prometheus-rules.yml to rule_files and reload Prometheus."
-        yield wrong("rules-loaded", what, hint)
+    hint = "Add prometheus-rules.yml to rule_files and reload Prometheus."
     if not ours:
+        yield wrong("rules-loaded", "No alert rules are loaded: no event pages.", hint)
         return
-    if not missing:
+    if missing:
+        yield wrong("rules-loaded", f"Rule groups are missing: {', '.join(missing)}.", hint)
+    else:
         yield ok("rules-loaded", f"All {len(ours)} rule groups are loaded.")
     rules = [rule for group in ours for rule in group["rules"]]
-    subject.loaded_labels = {**subject.loaded_labels, **_labels(rules)}
+    # Another Prometheus that was examined before may evaluate other rules.
+    subject.loaded_labels = {**subject.loaded_labels, **_labels_of_alerts(rules)}
     yield _version(rules)
     yield _health(rules)
 
 
 def _version(rules: Sequence[Mapping[str, Any]]) -> Finding:
-    """Compare the version that a rule names with that of the rules that are installed."""
+    """Compare the version of the loaded rules with that of the rules that this program ships."""
     installed = rules_version()
-    loaded = next(_versions(rules), "unknown")
+    loaded = _loaded_version(rules)
     if loaded == installed:
         return ok("rules-version", f"The rules are those of this version ({installed}).")
     sentence = f"The loaded rules have version {loaded}, installed is {installed}."
@@ -63,20 +64,23 @@ def _version(rules: Sequence[Mapping[str, Any]]) -> Finding:
     return warning("rules-version", sentence, f"Export them again: {command}.")
 
 
-def _versions(rules: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def _loaded_version(rules: Sequence[Mapping[str, Any]]) -> str:
+    """Return the version in the annotation that one of the rules has; ``unknown`` without one."""
     for rule in rules:
         annotations = rule.get("annotations") or {}
         if VERSION_ANNOTATION in annotations:
-            yield str(annotations[VERSION_ANNOTATION])
+            return str(annotations[VERSION_ANNOTATION])
+    return "unknown"
 
 
-def _labels(rules: Sequence[Mapping[str, Any]]) -> Mapping[str, Mapping[str, str]]:
-    """Return the labels that rules give to their alerts, by the names of these."""
+def _labels_of_alerts(rules: Sequence[Mapping[str, Any]]) -> Mapping[str, Mapping[str, str]]:
+    """Return the labels that rules give to their alerts, by the name of the alert."""
     alerting = [rule for rule in rules if rule.get("type") == "alerting"]
     return {rule["name"]: rule.get("labels") or {} for rule in alerting}
 
 
 def _health(rules: Sequence[Mapping[str, Any]]) -> Finding:
+    """Report the rules whose evaluation fails."""
     failing = [rule for rule in rules if rule.get("health") == "err"]
     if not failing:
         return ok("rules-health", "No rule fails.")
@@ -92,6 +96,7 @@ def _health(rules: Sequence[Mapping[str, Any]]) -> Finding:
 
 
 def _alertmanagers(api: Api) -> Finding:
+    """Report to which Alertmanagers the Prometheus sends its alerts."""
     try:
         active = api.data("/api/v1/alertmanagers")["data"]["activeAlertmanagers"]
     except WrongAnswerError:
@@ -121,14 +126,14 @@ def _alert_labels(config: Config, api: Api) -> Findings:
         running = yaml.safe_load(api.data("/api/v1/status/config")["data"]["yaml"]) or {}
     except WrongAnswerError:  # a store without alerts of its own
         return
-    relabeled = (running.get("alerting") or {}).get("alert_relabel_configs") or ()
-    if "alerting" not in running or any(rule.get("action") != "labeldrop" for rule in relabeled):
-        # VictoriaMetrics answers with what it scrapes; and what other relabel actions do depends on
-        # the alert.
+    if "alerting" not in running:  # VictoriaMetrics answers with what it scrapes
         return
-    dropped = "|".join(rule["regex"] for rule in relabeled)  # without rules "", which is no name
-    every = (running.get("global") or {}).get("external_labels") or {}
-    added = {name: value for name, value in every.items() if not re.fullmatch(dropped, name)}
+    relabeling = (running["alerting"] or {}).get("alert_relabel_configs") or ()
+    if any(rule.get("action") != "labeldrop" for rule in relabeling):
+        return  # what other actions do depends on the alert
+    dropped = "|".join(rule["regex"] for rule in relabeling)  # "" without rules: fits no name
+    external = (running.get("global") or {}).get("external_labels") or {}
+    added = {name: value for name, value in external.items() if not re.fullmatch(dropped, name)}
     if added.items() <= config.alertmanager_labels.items():
         yield ok(
             "alert-labels",

@@ -1,4 +1,4 @@
-"""Checks the settings, what they name, and the environment variables that interfere."""
+"""Checks the settings, the files and the account that they name, and misspelled variables."""
 
 from pathlib import Path
 
@@ -16,10 +16,12 @@ from .subject import Subject
 
 
 def check_named(config: Config) -> None:
-    """Load the account and the files that the settings name.
+    """Look up the account and load the files that the settings name, as the exporter would.
+
+    ``check-config`` calls this function too.
 
     Raises:
-        ExporterError: the exporter could not use one of them.
+        ExporterError: the exporter could not start with one of them.
     """
     if config.process_user:
         account(config.process_user)
@@ -41,10 +43,12 @@ def examine(subject: Subject) -> Findings:
         yield wrong("settings", f"The exporter cannot start: {error}.", hint)
     for doubt in warnings(subject.config):
         yield warning("settings", f"{doubt}.", "Change it, or leave it out.")
-    found = [
-        f"{name} (did you mean {meant}?)" if meant else name
-        for name, meant in unknown_variables(subject.environment)
-    ]
+    found = []
+    for name, meant in unknown_variables(subject.environment):
+        if meant:
+            found.append(f"{name} (did you mean {meant}?)")
+        else:
+            found.append(name)
     if found:
         hint = "Correct or remove them, then restart the exporter."
         yield wrong(

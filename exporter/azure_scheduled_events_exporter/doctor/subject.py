@@ -1,4 +1,4 @@
-"""What ``doctor`` examines: the exporter's settings, and the servers that it asks.
+"""What ``doctor`` examines: the exporter's settings, and clients of the servers around it.
 
 Checks nothing itself.
 """
@@ -28,9 +28,10 @@ class Subject:
         config: the effective settings.
         environment: the variables that the exporter runs with.
         exporter: the exporter that runs here.
-        instance: this VM in the instance metadata; None until it has been read.
+        prometheus, alertmanager, grafana: the servers of each kind; none if none is known.
+        instance: this VM in the instance metadata; None until ``metadata_service`` has read it.
         loaded_labels: the labels of each alert whose rule Prometheus evaluates, by its name; empty
-            until they have been read.
+            until ``rules`` has read them.
     """
 
     config: Config
@@ -44,21 +45,27 @@ class Subject:
 
     @property
     def alert_labels(self) -> Mapping[str, Mapping[str, str]]:
-        """The labels of each alert: as Prometheus evaluates its rule, else as the settings say."""
+        """The labels of each alert by its name, with its severity.
+
+        They are those of the rules that Prometheus evaluates; if these are unknown, those that the
+        settings make.
+        """
         if self.loaded_labels:
             return self.loaded_labels
-        every = alerts(self.alert_settings)
-        return {each.name: {**each.labels, "severity": each.severity} for each in every}
+        rendered = alerts(self.alert_settings)
+        return {alert.name: {**alert.labels, "severity": alert.severity} for alert in rendered}
 
     @property
     def knows_severities(self) -> bool:
         """Whether :attr:`alert_labels` has the severities of this team's alerts.
 
-        Otherwise they are those of the shipped rules, which the team may have changed. An exporter
-        that pushes uses the settings as they are.
+        That is so if Prometheus has told them, if a file of settings is named, or if the exporter
+        pushes, which it does with the settings that it has. Otherwise they are the shipped ones,
+        which the team may have changed in its rules.
         """
-        has_settings = self.config.alerts_values is not None or self.config.alertmanager_url
-        return bool(self.loaded_labels or has_settings)
+        has_settings = self.config.alerts_values is not None
+        pushes = bool(self.config.alertmanager_url)
+        return bool(self.loaded_labels) or has_settings or pushes
 
     @property
     def alert_settings(self) -> Settings:
@@ -73,26 +80,29 @@ class Subject:
     @property
     def vm_name(self) -> str:
         """This VM's name as the exporter uses it; ``""`` if unknown."""
-        return self.config.instance_name or (self.instance.vm_name if self.instance else "")
+        if self.config.instance_name:
+            return self.config.instance_name
+        if self.instance:
+            return self.instance.vm_name
+        return ""
 
     @property
-    def servers(self) -> str:
-        """The servers that are asked, without passwords."""
-        endpoint = self.config.imds_endpoint
-        collector = self.config.otlp_endpoint
-        asked = (
-            (
-                "the metadata service",
-                ["the address that DHCP names" if endpoint == DISCOVER else endpoint],
-            ),
-            ("the exporter", [self.exporter.shown]),
-            ("Prometheus", [api.shown for api in self.prometheus]),
-            ("Alertmanager", [api.shown for api in self.alertmanager]),
-            ("Grafana", [api.shown for api in self.grafana]),
-            ("the collector", [without_password(collector)] if collector else []),
-        )
+    def shown_servers(self) -> str:
+        """The servers that are asked, with their addresses, for people; without passwords."""
+        metadata_service = self.config.imds_endpoint
+        if metadata_service == DISCOVER:
+            metadata_service = "the address that DHCP names"
+        asked = {
+            "the metadata service": [metadata_service],
+            "the exporter": [self.exporter.shown],
+            "Prometheus": [api.shown for api in self.prometheus],
+            "Alertmanager": [api.shown for api in self.alertmanager],
+            "Grafana": [api.shown for api in self.grafana],
+        }
+        if self.config.otlp_endpoint:
+            asked["the collector"] = [without_password(self.config.otlp_endpoint)]
         return ", ".join(
-            f"{name} at {' and '.join(addresses)}" for name, addresses in asked if addresses
+            f"{name} at {' and '.join(addresses)}" for name, addresses in asked.items() if addresses
         )
 
 
@@ -115,8 +125,9 @@ class Servers:
     Attributes:
         exporter: the address of the exporter; None for that of the settings.
         prometheus, grafana: the addresses to check.
-        alertmanager: the same; without one, those that get pushes.
-        http_config_files: the HTTP client configurations, by the names of servers.
+        alertmanager: the same; if there are none, those that the exporter pushes to are checked.
+        http_config_files: the file with the HTTP client configuration of each kind of server, by
+            its name, such as ``grafana``; None for no file.
     """
 
     exporter: str | None
@@ -125,15 +136,17 @@ class Servers:
     grafana: Sequence[str]
     http_config_files: Mapping[str, str | None]
 
-    def api(self, name: str, url: str, *, proxies: bool = True) -> Api:
-        """Return the client of a server.
+    def api(self, name: str, url: str, *, trust_env: bool = True) -> Api:
+        """Return a client of the server at ``url``; ``name`` is its kind, such as ``grafana``.
 
         Raises:
-            UsageError: the address or its file is impossible.
+            UsageError: ``url`` is not an address, or the file for this kind is invalid.
         """
+        http = None
         file = self.http_config_files.get(name)
-        http = load(Path(file)) if file else None
-        return Api(f"--{name}", url, http, proxies=proxies)
+        if file:
+            http = load(Path(file))
+        return Api(f"--{name}", url, http, trust_env=trust_env)
 
 
 def subject_of(config: Config, environment: Mapping[str, str], servers: Servers) -> Subject:
@@ -145,7 +158,7 @@ def subject_of(config: Config, environment: Mapping[str, str], servers: Servers)
         servers: what the command line names.
 
     Raises:
-        UsageError: an address or a file is impossible.
+        UsageError: an address or a file that the command line names is invalid.
     """
     return Subject(
         config,
@@ -158,22 +171,25 @@ def subject_of(config: Config, environment: Mapping[str, str], servers: Servers)
 
 
 def _exporter(config: Config, servers: Servers) -> Api:
-    """Return the exporter that runs here. No proxy is asked for what is on this machine."""
+    """Return the client of the exporter. What is on this machine is asked without a proxy."""
     if servers.exporter or servers.http_config_files.get("exporter"):
-        return servers.api("exporter", servers.exporter or url_of(config), proxies=False)
-    # Its certificate may name another address. Nothing secret is sent.
+        return servers.api("exporter", servers.exporter or url_of(config), trust_env=False)
+    # The certificate is not verified: it may name another address than the local one, and nothing
+    # secret is sent.
     http = HttpConfig(insecure=True)
-    return Api("--exporter", url_of(config), http, proxies=False)
+    return Api("--exporter", url_of(config), http, trust_env=False)
 
 
 def _alertmanagers(config: Config, servers: Servers) -> Sequence[Api]:
     """Return the Alertmanagers that are named, else those that this exporter pushes to.
 
-    The exporter uses no proxy, neither do checks of what it asks.
+    The exporter pushes without a proxy, so the latter are asked without one too.
     """
     if servers.alertmanager:
         return [servers.api("alertmanager", url) for url in servers.alertmanager]
     try:
-        return [servers.api("alertmanager", url, proxies=False) for url in config.alertmanager_url]
+        return [
+            servers.api("alertmanager", url, trust_env=False) for url in config.alertmanager_url
+        ]
     except ExporterError:
-        return []  # a setting of the exporter, which is checked with the others
+        return []  # the setting is invalid, which is reported with the other settings

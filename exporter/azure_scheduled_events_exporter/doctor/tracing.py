@@ -1,4 +1,8 @@
-"""Checks of the OpenTelemetry collector: an empty export, sent with the exporter's own settings."""
+"""Checks whether the OpenTelemetry collector accepts an empty export.
+
+It is sent with the exporter's own settings. Unlike for other servers, no flag of ``doctor`` names
+the collector.
+"""
 
 from collections.abc import Mapping
 from typing import Final
@@ -18,7 +22,7 @@ from azure_scheduled_events_exporter.tracing.variables import (
 from .finding import Finding, Findings, note, ok, warning, wrong
 from .subject import Subject
 
-_TIMEOUT: Final = 10.0
+_TIMEOUT: Final = 10.0  # seconds
 _NOT_GRPC: Final = "Port 4317 speaks gRPC; this exporter speaks OTLP over HTTP, on port 4318."
 _NOT_ALLOWED: Final = (
     "Set the collector's token: OTEL_EXPORTER_OTLP_HEADERS='authorization=Bearer TOKEN'."
@@ -36,6 +40,7 @@ _PERHAPS_TLS: Final = (
     " begins without it. Otherwise read the log of the collector."
 )
 _CLOSED: Final = ("Connection reset", "Remote end closed connection")
+"""Words of the reason if the server closed the connection without an answer."""
 _HINTS: Final = {
     "HTTP/2": _NOT_GRPC,
     WANTS_TLS: "Write https:// in the address.",
@@ -49,7 +54,10 @@ _HINTS: Final = {
     "answered 404": "Give the base address, such as http://HOST:4318; /v1/traces is added to it.",
     "answered ": "The cause is unknown here. Read the log of the collector.",
 }
-"""What to do, by words of the reason. The first words that the reason has count."""
+"""What to do, by words of the reason why nothing can be sent.
+
+The first words that the reason has count, so general words come last.
+"""
 
 
 def examine(subject: Subject) -> Findings:
@@ -59,19 +67,13 @@ def examine(subject: Subject) -> Findings:
     if not is_wanted(endpoint, environment):
         yield _off(endpoint, turned_off_by(environment))
         return
-    found = [] if endpoint else obstacles(environment)
     try:
-        sender = None if found else otlp_sender(endpoint)
+        why = _reason_of_failure(endpoint, environment)
     except UsageError as error:
-        found = [str(error)]
-    if found or sender is None:
         hint = "Correct the OTEL_* variables, or name the collector with --otlp.endpoint."
-        yield warning("otlp", f"Tracing is off: {'; '.join(found)}.", hint)
+        yield warning("otlp", f"Tracing is off: {error}.", hint)
         return
-    names = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
-    named = [environment[name] for name in names if environment.get(name, "").strip()]
-    where = without_password(endpoint or named[0])  # one is set, or nobody would want spans
-    why = sender.probe(_TIMEOUT).reason
+    where = _address(endpoint, environment)
     if why:
         sentence = f"Spans cannot be sent to the collector at {where}: {why}."
         yield wrong("otlp", sentence, _hint(where, why, environment))
@@ -79,8 +81,34 @@ def examine(subject: Subject) -> Findings:
         yield ok("otlp", f"The collector at {where} accepts an empty export.")
 
 
+def _reason_of_failure(endpoint: str | None, environment: Mapping[str, str]) -> str:
+    """Send an empty export; return why it failed, ``""`` if the collector has accepted it.
+
+    Raises:
+        UsageError: with these settings, the exporter would not send anything.
+    """
+    if not endpoint:  # with the flag, the exporter sends in spite of odd variables
+        found = obstacles(environment)
+        if found:
+            raise UsageError("; ".join(found))
+    return otlp_sender(endpoint).probe(_TIMEOUT).reason
+
+
+def _address(endpoint: str | None, environment: Mapping[str, str]) -> str:
+    """Return the address of the collector, without a password.
+
+    It is that of the flag, else of a variable. One of them is set, otherwise tracing is off.
+    """
+    names = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+    named = [environment[name] for name in names if environment.get(name, "").strip()]
+    return without_password(endpoint or named[0])
+
+
 def _off(endpoint: str | None, variable: str) -> Finding:
-    """Return the finding if nobody wants spans, or ``variable`` turns them off."""
+    """Return the finding if tracing is off.
+
+    ``variable`` is the assignment that turns it off, ``""`` if no address of a collector is set.
+    """
     if endpoint and variable:
         sentence = (
             f"Tracing is off, although --otlp.endpoint is set: the environment has {variable}."
@@ -92,7 +120,7 @@ def _off(endpoint: str | None, variable: str) -> Finding:
 
 
 def _hint(where: str, why: str, environment: Mapping[str, str]) -> str:
-    """Return what to do about a collector at ``where`` to which nothing can be sent."""
+    """Return what to do if nothing can be sent to ``where`` for the reason ``why``."""
     if NO_FILE in why:
         variables = ", ".join(missing_files(environment))
         return f"Correct the path in {variables}, or put the file there."
@@ -100,4 +128,7 @@ def _hint(where: str, why: str, environment: Mapping[str, str]) -> str:
         return _NOT_GRPC
     if where.startswith("http://") and any(words in why for words in _CLOSED):
         return _PERHAPS_TLS
-    return next((hint for words, hint in _HINTS.items() if words in why), _NO_ANSWER)
+    for words, hint in _HINTS.items():
+        if words in why:
+            return hint
+    return _NO_ANSWER
