@@ -23,12 +23,13 @@ _OUTDATED_AFTER = 60
 _PEERS_WAIT = "15s"
 """How long peers must show an event before their labels count: three scrapes of its own VMs."""
 _LAST_SEEN = f"max_over_time({RECORDED_SEEN}[1h])"
+"""When each event and kind was last seen; the largest value is the newest time."""
 
 
 def event_recordings(settings: Settings) -> tuple[Recording, ...]:
     """Return the recordings that hold and end the alerts.
 
-    They come before the alerts in the same group.
+    They come before the alerts in the same group, so alerts read what was just recorded.
     """
     return (_seen(), _impact(settings.items("labels.keep")), _outdated(), _ended())
 
@@ -62,10 +63,11 @@ def _impact(kept: tuple[str, ...]) -> Recording:
 
 
 def _impacts(kept: tuple[str, ...]) -> str:
-    """Return the times of impacts, preferably as exporters say that see the event now.
+    """Return the PromQL of the times of impacts, or 0 for an event without a known time.
 
-    With kept labels, those of the event's own VMs count. Peers count only if no own VM shows the
-    event, as of a few scrapes ago, so that own VMs come first.
+    Without kept labels, what exporters say that have just seen the event comes first. With kept
+    labels, what the event's own VMs say comes first, because the alert gets their labels. Peers
+    count only for an event that no own VM has shown, and only after ``_PEERS_WAIT``.
     """
     if not kept:
         return promql(f"""
@@ -88,15 +90,15 @@ def _impacts(kept: tuple[str, ...]) -> str:
 
 
 def _outdated() -> Recording:
-    # That an event came without notice is what an exporter says that saw no announcement: another
-    # one may have seen it.
-    told = f'max_over_time({RECORDED_SEEN}{{kind!="{Kind.WITHOUT_NOTICE}"}}[1h])'
+    # An exporter that has not seen the announcement gives an event the kind without_notice. Another
+    # one may have seen it, so this kind outdates no other.
+    others = f'max_over_time({RECORDED_SEEN}{{kind!="{Kind.WITHOUT_NOTICE}"}}[1h])'
     return Recording(
         OUTDATED,
         expression=promql(f"""
             {_LAST_SEEN}
             < on (event_id) group_left ()
-            (max by (event_id) ({told}) - {_OUTDATED_AFTER})
+            (max by (event_id) ({others}) - {_OUTDATED_AFTER})
         """),
         meaning=(
             f"kinds that an event had before: an exporter has seen another kind {_OUTDATED_AFTER} s"

@@ -17,9 +17,9 @@ from .settings import Settings
 
 NO_EXPORTERS = f"{PREFIX}NoExporters"
 SEEING = f"unless on (job, instance) max_over_time({UP}[2m]) == 0"
-"""What exporters say that have had access to IMDS lately: polls may fail now and then."""
+"""Appended to a series: leaves out exporters of which no poll of IMDS has worked for 2 minutes."""
 _CLOCK = 30
-"""Seconds: far more than clocks differ that are synchronized."""
+"""Seconds: synchronized clocks differ by far less."""
 _BOARD = "exporter?job=job&instance=instance"
 _LABELS = {"component": "exporter"}
 
@@ -27,8 +27,8 @@ _LABELS = {"component": "exporter"}
 def exporter_alerts(settings: Settings) -> tuple[Alert, ...]:
     """Return the alerts of exporters.
 
-    They count over minutes, so that one that fails now and then is reported as well. Those that are
-    expected to be away during an event are left out.
+    Their expressions count failures over minutes, so they also report an exporter that fails now
+    and then. Exporters of VMs that are away because of an event are not reported as down.
     """
     return (
         _imds_unreachable(),
@@ -97,7 +97,8 @@ def _document_invalid() -> Alert:
 
 
 def _throttled() -> Alert:
-    # With native histograms with custom buckets there is no _count.
+    # A Prometheus that converts histograms to native ones has no _count. Then the polls are counted
+    # by their outcomes.
     polls = promql(f"""
         increase({METRIC}poll_duration_seconds_count[5m])
         or sum without (outcome) (increase({METRIC}polls_total[5m]))

@@ -13,11 +13,11 @@ from .series import (
 )
 
 _OVERDUE = 600
-"""Seconds: NotBefore may be late by minutes."""
+"""Seconds after NotBefore: an event may start some minutes late."""
 _TOO_LONG = 1800
-"""Seconds: an event usually stays Started for ten minutes."""
+"""Seconds in the state Started, which usually lasts for ten minutes."""
 _NOT_APPROVED = 60
-"""Seconds: an approval is sent within a poll."""
+"""Seconds after an approval was due: it is sent at the next poll."""
 
 
 def late_alerts() -> tuple[Alert, ...]:
@@ -31,7 +31,8 @@ def late_alerts() -> tuple[Alert, ...]:
 
 
 def _overdue() -> Alert:
-    # If exporters differ, the event was moved between their polls: the latest NotBefore counts.
+    # If exporters differ, the event was moved between their polls. The latest NotBefore counts, so
+    # that nothing is overdue too early.
     return Alert(
         name=f"{PREFIX}Overdue",
         expression=promql(f"""

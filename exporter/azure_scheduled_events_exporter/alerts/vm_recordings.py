@@ -33,9 +33,10 @@ BEFORE = 60
 AFTER = 120
 """Seconds after the beginning of an impact, after which a VM that answers counts as present."""
 _LONGEST = 6900
-"""Seconds after which an impact is over, whatever an exporter without IMDS goes on showing.
+"""Seconds after its beginning, after which an impact is over.
 
-With the 5 minutes for which Maintenance is held, two hours.
+An exporter without IMDS may go on showing it. Together with the 5 minutes for which Maintenance is
+held, this is two hours.
 """
 _SHOWN = "2m"
 """How long what a VM showed of its own event counts: two scrapes, if they are a minute apart."""
@@ -99,7 +100,7 @@ def _hit() -> Recording:
 
 
 def _targets(labels: Iterable[str]) -> Recording:
-    """Return the targets with all names of their VM, and with those labels of the targets."""
+    """Return the recording of targets, which has all names of their VM, and ``labels``."""
     by = ", ".join(dict.fromkeys(("vm_id", "computer_name", VM_KEY, "job", "instance", *labels)))
     return Recording(
         VM,
@@ -121,7 +122,11 @@ def _targets(labels: Iterable[str]) -> Recording:
 
 
 def _answers() -> Recording:
-    """An exporter that restarts without IMDS does not know its VM: its target did a moment ago."""
+    """Return the recording of VMs that answer.
+
+    An exporter that has restarted without IMDS does not know its VM. Its target tells which one it
+    is: the exporter exported it there before.
+    """
     return Recording(
         VM_ANSWERS,
         expression=promql(f"""
@@ -144,9 +149,10 @@ def _answers() -> Recording:
 
 
 def _back(remembered: str) -> Recording:
-    """A document may miss the event for a moment, just before its VM goes away.
+    """Return the recording of VMs that are back.
 
-    So what the VM showed counts for as long as this row remembers itself.
+    A document may miss the event for a moment, just before its VM goes away. So a VM is not back
+    while it has shown its own event within ``_SHOWN``.
     """
     hit = f"last_over_time({VM_HIT}[1h])"
     return Recording(
@@ -174,7 +180,11 @@ def _back(remembered: str) -> Recording:
 
 
 def _away(remembered: str) -> Recording:
-    """A VM that has just answered is present, so that failed scrapes do not make it come and go."""
+    """Return the recording of VMs that are away.
+
+    A VM that has answered within ``remembered`` is present, so single failed scrapes do not make it
+    come and go.
+    """
     return Recording(
         VM_AWAY,
         expression=promql(f"""
@@ -207,9 +217,11 @@ def _away(remembered: str) -> Recording:
 
 
 def _missing(remembered: str) -> Recording:
-    """Holds itself: a VM is missing until it answers, is deleted, or its target is gone.
+    """Return the recording of VMs that have not come back.
 
-    A target is gone for a moment when the configuration of its scrape job changes.
+    It reads itself: a VM is missing until it answers, is deleted, or its target is gone. It reads
+    itself over 5 minutes, because a target is gone for a moment when the configuration of its
+    scrape job changes.
     """
     return Recording(
         VM_MISSING,
@@ -250,8 +262,8 @@ def fleet_recordings() -> tuple[Recording, ...]:
     return (
         Recording(
             EXPORTERS,
-            f"{BLIND} * 0 or count by (job) ({UP} == 1)",
-            "0 for each exporter in blind; how many others each job has",
+            expression=f"{BLIND} * 0 or count by (job) ({UP} == 1)",
+            meaning="0 for each exporter in blind; how many others each job has",
             rows="exporter in blind, and one for each scrape job",
             value="0; of a job, how many of its exporters can read IMDS",
             note=(
@@ -261,12 +273,12 @@ def fleet_recordings() -> tuple[Recording, ...]:
         ),
         Recording(
             SCALE_SET_VMS,
-            promql(f"""
+            expression=promql(f"""
                 count by ({SET_KEY}) (
                   group by ({VM_KEY}) (last_over_time({INSTANCE}{{scale_set!=""}}[30m]))
                 )
             """),
-            "how many VMs a scale set had in the last 30m",
+            meaning="how many VMs a scale set had in the last 30m",
             rows="scale set",
             value="a number of VMs",
         ),
