@@ -1,8 +1,8 @@
 """Generates the configuration of Alertmanager, in three forms.
 
-These are a whole file, items to append to a file that a team has, and values for the chart
-kube-prometheus-stack. Alertmanager loads each as it is: nothing in it needs a setting of
-Alertmanager's ``global``.
+The forms are a whole file, items to append to a file that a team has, and values for the chart
+kube-prometheus-stack. Alertmanager loads each as it is, because nothing in it depends on
+Alertmanager's own section ``global``.
 """
 
 from collections.abc import Mapping
@@ -13,17 +13,17 @@ from azure_scheduled_events_exporter.alerts.settings import Settings
 from azure_scheduled_events_exporter.alerts.settings_table import PLACEHOLDERS
 from azure_scheduled_events_exporter.alerts.severities import INFO, paging, word_of
 
-from .routes import inhibitions, route, times
+from .routes import defaults, inhibitions, route
 from .yaml_text import to_yaml
 
 _SUBJECT = '{{ template "azure_scheduled_events.subject" . }}'
 _TEXT = '{{ template "azure_scheduled_events.text" . }}'
 _PREFIX = "azure-"
-"""Begins the names of our receivers beside those of a team."""
+"""The prefix of our receivers' names in a configuration that has receivers of a team."""
 PAGES_NOBODY = frozenset(
     f"{prefix}{name}" for prefix in ("", _PREFIX) for name in ("tickets", "show")
 )
-"""The names of the receivers of all that is no page."""
+"""The names of our receivers that get no pages, in every form of the configuration."""
 RESEND_DELAY = "10s"
 """What ``--rules.alert.resend-delay`` of Prometheus has to be; its default is a minute.
 
@@ -54,7 +54,7 @@ def alertmanager_config(settings: Settings) -> str:
     config = {
         "global": {"resolve_timeout": "5m"},
         "templates": _TEMPLATE_FILES,
-        "route": {**times(settings), "routes": [route(settings)]},
+        "route": {**defaults(settings), "routes": [route(settings)]},
         "inhibit_rules": inhibitions(settings),
         "receivers": _receivers(settings),
     }
@@ -124,6 +124,7 @@ def kube_prometheus_stack_values(settings: Settings) -> str:
 
 
 def _to_fill_in(content: object) -> tuple[str, ...]:
+    """Return the comment about placeholders, if ``content`` has any."""
     if not any(sign in str(content) for sign in PLACEHOLDERS):
         return ()
     return ("Fill in what begins with REPLACE or ends with example.com, here or in a values file.",)
@@ -146,12 +147,11 @@ class _Integration:
 
 
 def _receivers(settings: Settings, prefix: str = "") -> list[dict[str, Any]]:
-    """Return the receivers, each with what its settings fill in."""
-    text = settings.text
+    """Return the receivers, each with the integrations whose setting is not empty."""
 
     def receiver(name: str, *integrations: _Integration) -> dict[str, Any]:
-        filled = {each.key: [each.config] for each in integrations if text(each.setting)}
-        return {"name": f"{prefix}{name}", **filled}
+        chosen = {each.key: [each.config] for each in integrations if settings.text(each.setting)}
+        return {"name": f"{prefix}{name}", **chosen}
 
     chat = _chat(settings)
     pager = receiver(

@@ -1,6 +1,7 @@
 """The rules for Azure Monitor's managed Prometheus, and what it scrapes.
 
-Azure evaluates a group at most once a minute, and its texts cannot query.
+Azure evaluates a group at most once a minute, so a rule must not miss what came and went between
+two evaluations. Its texts cannot query, so an expression adds the names of VMs as labels.
 """
 
 import json
@@ -31,9 +32,10 @@ _TICKET = 2
 _SHOWN = 3
 _EVALUATION = "1m"
 _INTERVAL = "PT1M"
-# A scraped series of the recordings, with its matchers and offset, if it has them.
-_RAW = re.compile(rf"((?:{SEEN}|{EVENT_IMPACT})(?:{{[^}}]*}})?)((?: offset \w+)?)")
-_WINDOW = "2m"  # an eviction can begin and end between two evaluations
+_SCRAPED = re.compile(rf"((?:{SEEN}|{EVENT_IMPACT})(?:{{[^}}]*}})?)((?: offset \w+)?)")
+"""A scraped series in a recording. Its groups: the name with matchers, and the offset, if any."""
+_WINDOW = "2m"
+"""For how long a scraped series counts: an eviction can begin and end between two evaluations."""
 
 
 def azure_monitor_rules(settings: Settings) -> str:
@@ -104,7 +106,7 @@ def _group(group: Group, settings: Settings) -> dict[str, Any]:
 
 def _rule(rule: Alert | Recording, settings: Settings) -> dict[str, Any]:
     if isinstance(rule, Recording):
-        expression = _RAW.sub(
+        expression = _SCRAPED.sub(
             lambda found: f"last_over_time({found[1]}[{_WINDOW}]{found[2]})", rule.expression
         )
         return {"record": rule.record, "expression": expression}
@@ -132,11 +134,7 @@ def _rule(rule: Alert | Recording, settings: Settings) -> dict[str, Any]:
 
 
 def _expression(alert: Alert, settings: Settings) -> str:
-    """Return the expression with the names of VMs as labels, since texts cannot query.
-
-    The last vector, ``every``, has each event or target, so that no alert is lost if nobody knows
-    the names.
-    """
+    """Return the expression with the names of VMs as labels, since texts cannot query."""
     if "{vms}" in alert.summary:
         known = f'{INFO}{{resource_group!=""}}'
         every = f"last_over_time({RECORDED_SEEN}[1h])"
@@ -154,11 +152,13 @@ def _expression(alert: Alert, settings: Settings) -> str:
 
 
 def _named(expression: str, keys: str, names: str, *, now: str, before: str, every: str) -> str:
-    """Return the expression with the labels ``names``, from the first vector that has its keys.
+    """Return the expression with the labels ``names``, from the first vector that has its ``keys``.
 
-    The vectors are ``now``, then ``before`` within the last hour, then ``every``.
+    The vectors are ``now``, then ``before`` within the last hour, then ``every``. The last one has
+    no names. It has each event or target, so that no alert is lost if nobody knows the names.
 
-    The factor is always 1, so that the value stays: that of an info metric, or ``* 0 + 1``.
+    The expression is multiplied by 1, so that its value stays: an info metric is always 1, and
+    ``every`` is made so.
     """
     return (
         f"({expression})\n"

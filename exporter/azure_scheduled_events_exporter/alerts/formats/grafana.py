@@ -1,8 +1,9 @@
 """The alerts as Grafana-managed rules, for teams that have no Alertmanager.
 
-The PromQL stays as it is. Grafana's templates cannot query, so a second query of each rule has the
-names of VMs as labels. Grafana gives a text the labels of every query whose labels contain those of
-the alert (``$values``). They are no labels of the alert, which stays the same if a name changes.
+The PromQL stays as it is. Grafana's templates cannot query, so a rule whose texts name VMs has a
+second query, with the names as labels. Grafana gives a text the labels of every query whose labels
+contain those of the alert (``$values``). The names are no labels of the alert itself, so it stays
+the same alert if one changes.
 """
 
 import math
@@ -70,10 +71,10 @@ def _rule(alert: Alert, settings: Settings) -> dict[str, Any]:
 
 
 def _steps(alert: Alert, settings: Settings) -> list[dict[str, Any]]:
-    """Return the query A, its last values B, and a condition C for each series of them.
+    """Return the query A, its last values B, and the condition C, which is a threshold.
 
-    If texts need names of VMs, their query D and its last values follow. One condition for all
-    series would lose their labels.
+    A threshold judges each series by itself, and keeps its labels. If texts need the names of VMs,
+    their query D and its last values follow.
     """
     source = settings.text("grafana.datasource")
     condition = {
@@ -124,9 +125,10 @@ def _step(name: str, datasource: str, model: Mapping[str, Any], window: int = 0)
 
 
 def _named(alert: Alert) -> str:
-    """Return the expression with the names of VMs as labels; "" if its texts need none.
+    """Return the expression with the names of VMs as labels; "" if the texts need no names.
 
-    It is never empty: Grafana takes a rule of which any query has no data for one without an alert.
+    The last line gives the query a result in any case: if one query of a rule has no data, Grafana
+    treats the whole rule as if it had none.
     """
     if "{vms}" in alert.summary:
         keys = "event_id"

@@ -14,9 +14,9 @@ from .texts import FOR_RULES, Form
 from .yaml_text import to_yaml
 
 VERSION_ANNOTATION = "rules_version"
-"""The annotation of NoExporters that tells ``doctor`` which rules are loaded.
+"""The annotation of NoExporters that tells ``doctor`` which rules a Prometheus has loaded.
 
-Settings do not change it.
+Settings do not change its value, which is :func:`rules_version`.
 """
 
 
@@ -68,9 +68,9 @@ def prometheus_rule_resource(settings: Settings) -> str:
 
 
 def _rule_groups(settings: Settings) -> dict[str, Any]:
+    """Return the content of a rule file, with :data:`VERSION_ANNOTATION`."""
     content = [_group(group, settings) for group in groups(settings)]
-    of_exporters = content[-1]  # the last group
-    for rule in of_exporters["rules"]:
+    for rule in (rule for group in content for rule in group["rules"]):
         if rule.get("alert") == NO_EXPORTERS:
             rule["annotations"][VERSION_ANNOTATION] = rules_version()
     return {"groups": content}
@@ -87,10 +87,13 @@ def _group(group: Group, settings: Settings) -> dict[str, Any]:
 def _rule(rule: Alert | Recording, settings: Settings) -> dict[str, Any]:
     if isinstance(rule, Recording):
         return {"record": rule.record, "expr": rule.expression}
+    holds = {}
+    if rule.holds:
+        holds["for"] = rule.holds
     return {
         "alert": rule.name,
         "expr": rule.expression,
-        **({"for": rule.holds} if rule.holds else {}),
+        **holds,
         "labels": {"severity": rule.severity, **rule.labels},
         "annotations": annotations(rule, settings),
     }

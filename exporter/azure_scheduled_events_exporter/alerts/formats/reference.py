@@ -17,8 +17,10 @@ from azure_scheduled_events_exporter.alerts.settings_table import (
 from azure_scheduled_events_exporter.errors import ExporterError
 
 _RECEIVERS = ("pager.", "chat.", "tickets.")
-_BODY = "## Impact\n"
-_END = "## How it ends\n"
+_FIRST_BY_HAND = "## Impact\n"
+"""The heading of a runbook from which on its text is written by hand."""
+_LAST = "## How it ends\n"
+"""The heading of a runbook whose section is generated again."""
 _SEVERITIES = {
     "critical": "critical (pages)",
     "warning": "warning (makes a ticket)",
@@ -79,16 +81,17 @@ def runbooks(folder: Path) -> Iterator[tuple[Path, str]]:
     for alert in alerts(Settings()):
         path = folder / f"{alert.name}.md"
         text = path.read_text(encoding="utf-8") if path.exists() else ""
-        if _BODY not in text:
+        if _FIRST_BY_HAND not in text:
             raise ExporterError(f"{path}: write this runbook, with a section Impact")
-        body = text[text.index(_BODY) :].partition(_END)[0].rstrip()
+        _, heading, below = text.partition(_FIRST_BY_HAND)
+        by_hand, _, _ = below.partition(_LAST)
         parts = (
             f"# {alert.name}",
             f"**What happened:** {alert.meaning}",
             f"**What to do:** {_POINTER.sub('', alert.advice)}",
             f"**Severity:** {_SEVERITIES[alert.severity]}.",
-            body,
-            f"{_END}\n{alert.ends}",
+            f"{heading}{by_hand.rstrip()}",
+            f"{_LAST}\n{alert.ends}",
         )
         yield path, "\n\n".join(parts) + "\n"
 
@@ -109,6 +112,7 @@ def exporter_values_file(settings: Settings) -> str:
 
 
 def _values(settings: Settings, command: str, without: tuple[str, ...] = ()) -> str:
+    """Return a values file that ``command`` reads, without settings that begin with ``without``."""
     lines = [f"# Settings of the alerts: {command}"]
     for name, each in ALERT_SETTINGS.items():
         if not name.startswith(without):
@@ -117,22 +121,25 @@ def _values(settings: Settings, command: str, without: tuple[str, ...] = ()) -> 
 
 
 def _value(setting: AlertSetting, settings: Settings) -> str:
-    read = {
-        "text": settings.text,
-        "list": lambda name: [*settings.items(name)],
-        "map": settings.pairs,
-    }[setting.form]
-    return yaml.safe_dump(
-        read(setting.name), default_style="'", default_flow_style=True, width=10_000
-    ).strip()
+    """Return the value of a setting as YAML on one line."""
+    value: str | list[str] | dict[str, str] = settings.text(setting.name)
+    if setting.form == "list":
+        value = list(settings.items(setting.name))
+    if setting.form == "map":
+        value = settings.pairs(setting.name)
+    text = yaml.safe_dump(value, default_style="'", default_flow_style=True, width=10_000)
+    return text.strip()
 
 
 def _default(setting: AlertSetting) -> str:
+    """Return the default of a setting as the page shows it."""
     if any(sign in setting.default for sign in PLACEHOLDERS):
         return "to be filled in"
     return ", ".join(f"`{line}`" for line in setting.default.splitlines()) or "empty"
 
 
 def _table(title: str, head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
-    lines = ["| " + " | ".join(row) + " |" for row in (head, tuple("---" for _ in head), *rows)]
+    """Return a section with a table."""
+    below_head = ("---",) * len(head)
+    lines = [f"| {' | '.join(row)} |" for row in (head, below_head, *rows)]
     return "\n".join((f"## {title}\n", *lines, ""))

@@ -1,4 +1,7 @@
-"""The tree of routes, and which alerts inhibit which: an event is one page, without duplicates."""
+"""Alertmanager's tree of routes, and which alerts inhibit which.
+
+With both, an event is one page, without duplicates.
+"""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -13,6 +16,7 @@ from azure_scheduled_events_exporter.alerts.severities import (
     paging_matcher,
     word_of,
 )
+from azure_scheduled_events_exporter.alerts.vm_labels import vm_labels
 from azure_scheduled_events_exporter.alerts.vms import MAINTENANCE, NOT_BACK
 
 _OURS = f'alertname=~"{PREFIX}.+"'
@@ -22,10 +26,10 @@ _BESIDE = ("Overdue", "StartedTooLong", "NotApproved", "DegradedHost")
 """Alerts that say something new about an event, so that its page does not inhibit them."""
 
 
-def times(settings: Settings, prefix: str = "") -> dict[str, Any]:
-    """Return the receiver, grouping and times of alerts that no route below names.
+def defaults(settings: Settings, prefix: str = "") -> dict[str, Any]:
+    """Return the keys of a route whose alerts make tickets: receiver, grouping and times.
 
-    ``prefix`` begins the receiver's name.
+    Routes below it inherit them. ``prefix`` begins the receiver's name.
     """
     return {
         "receiver": f"{prefix}tickets",
@@ -38,6 +42,8 @@ def times(settings: Settings, prefix: str = "") -> dict[str, Any]:
 
 def route(settings: Settings, prefix: str = "") -> dict[str, Any]:
     """Return the route of our alerts with those below it; ``prefix`` begins the receivers' names.
+
+    An alert takes the first route below that matches it, so their order matters.
 
     A group is one page, so events are grouped by nothing but their id. Each VM that is not back is
     a page of its own: in a group with others it would wait for ``group_interval``, and an incident
@@ -67,11 +73,11 @@ def route(settings: Settings, prefix: str = "") -> dict[str, Any]:
     # scaled in.
     exporters = {"matchers": ['component="exporter"'], "group_interval": "5m"}
     shown = {"matchers": [f'severity="{word_of(INFO, settings)}"'], "receiver": f"{prefix}show"}
-    # A team's settings may let nothing page: a VM that is not back is then a ticket of its own.
+    # A team may give VmNotBack a severity that does not page. Each VM is then a ticket of its own.
     not_back_as_ticket = {**not_back, **at_once}
     return {
         "matchers": [_OURS],
-        **times(settings, prefix),
+        **defaults(settings, prefix),
         "routes": [paging, shown, not_back_as_ticket, urgent, event, exporters],
     }
 
@@ -115,7 +121,7 @@ def _inhibition(
     return {
         "source_matchers": [*source],
         "target_matchers": [*target],
-        "equal": [*dict.fromkeys(equal)],  # each once: settings may name a label again
+        "equal": list(dict.fromkeys(equal)),  # each once: settings may name a label again
     }
 
 
@@ -125,14 +131,13 @@ def _maintenance(settings: Settings) -> Iterator[dict[str, Any]]:
     There are none unless the setting ``maintenance.targets`` names alerts. An alert without the
     label would count as equal to any other without it, so both must have it.
     """
-    labels = dict.fromkeys(item.partition("=")[0] for item in settings.items("maintenance.equal"))
     for target in settings.items("maintenance.targets"):
-        for label in labels:
-            there = f'{label}!=""'
+        for label in vm_labels(settings):
+            there = f'{label.name}!=""'
             yield _inhibition(
                 [f'alertname="{MAINTENANCE}"', there],
                 [*_matchers(target), f'alertname!~"{PREFIX}.+"', there],
-                [label, *settings.items("maintenance.within")],
+                [label.name, *settings.items("maintenance.within")],
             )
 
 

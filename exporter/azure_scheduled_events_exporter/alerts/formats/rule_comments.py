@@ -1,7 +1,7 @@
 """The comments of the rule file, for somebody who reads it before it is loaded.
 
-They follow from the table. What only a reader of the expressions needs stands here. Changes no
-rule.
+Most of a comment comes from the table of alerts. The texts in this module are for readers of the
+expressions only. Changes no rule.
 """
 
 import re
@@ -19,9 +19,12 @@ from azure_scheduled_events_exporter.core.event_types import EventType
 from azure_scheduled_events_exporter.times import format_duration
 
 _WIDTH = 120
-_LEADER = re.compile(r"^( *)- (?:name|record|alert): (\S+)$", re.MULTILINE)
-"""The line of the file at which a group, a recording or an alert begins: indentation and name."""
-_RECORDING = re.compile(r"azure_scheduled_events(:\w+)")
+_FIRST_LINE = re.compile(r"^( *)- (?:name|record|alert): (\S+)$", re.MULTILINE)
+"""The first line of a group, a recording or an alert. Its groups: the indentation, the name."""
+_COMMON = "azure_scheduled_events"
+"""The prefix of the names of recordings, which comments leave out."""
+_RECORDING = re.compile(rf"{_COMMON}(:\w+)")
+"""A recording in an expression. Its group: the name without the prefix."""
 
 _WORDS: Mapping[str, str] = {
     "event": (
@@ -227,49 +230,59 @@ def _wrapped(begin: str, text: str, indent: str) -> list[str]:
 
 
 def with_comments(text: str, groups: Sequence[Group]) -> str:
-    """Return the file with a comment above each group, recording and alert."""
-    comments = {group.name: [_GROUPS[group.name]] for group in groups}
+    """Return the file ``text`` with a comment above each group, recording and alert."""
+    comments: dict[str, list[str]] = {}  # paragraphs, by the name of what they are about
     for group in groups:
-        comments |= {each.record: [*_of_recording(each, groups)] for each in group.recordings}
-        comments |= {each.name: [*_of_alert(each)] for each in group.alerts}
+        comments[group.name] = [_GROUPS[group.name]]
+        for recording in group.recordings:
+            comments[recording.record] = list(_of_recording(recording, groups))
+        for alert in group.alerts:
+            comments[alert.name] = list(_of_alert(alert))
 
     def commented(found: re.Match[str]) -> str:
-        mark = f"{found[1]}# "
-        lines = [
-            fill(line, _WIDTH, initial_indent=mark, subsequent_indent=mark, break_on_hyphens=False)
-            for line in comments[found[2]]
+        indentation, name = found.groups()
+        mark = f"{indentation}# "
+        paragraphs = [
+            fill(each, _WIDTH, initial_indent=mark, subsequent_indent=mark, break_on_hyphens=False)
+            for each in comments[name]
         ]
-        return "\n".join((*lines, found[0]))
+        return "\n".join((*paragraphs, found[0]))
 
-    return _LEADER.sub(commented, text)
+    return _FIRST_LINE.sub(commented, text)
 
 
 def _of_recording(recording: Recording, groups: Sequence[Group]) -> Iterator[str]:
+    """Yield the paragraphs above a recording."""
     yield f"{_sentence(recording.meaning)} One row per {recording.rows}; value: {recording.value}."
     if recording.note:
         yield recording.note
-    readers = [*_readers(recording.record, groups)]
+    readers = list(_readers(recording.record, groups))
     if readers:
         yield f"Read by {', '.join(readers)}."
 
 
 def _readers(record: str, groups: Sequence[Group]) -> Iterator[str]:
-    """Yield the rules that read a recording; the alerts about events are one item."""
-    are_events_told = False
+    """Yield the rules that read a recording, but for itself, in the order of the file.
+
+    The alerts about events are one item.
+    """
+    readers: dict[str, None] = {}  # a dictionary keeps each once, in the order of the file
+    short = record.removeprefix(_COMMON)
     for rule in (rule for group in groups for rule in group.rules):
-        if record.removeprefix("azure_scheduled_events") not in _RECORDING.findall(rule.expression):
+        if short not in _RECORDING.findall(rule.expression):
             continue
         if isinstance(rule, Recording):
-            if rule.record != record:
-                yield rule.record.removeprefix("azure_scheduled_events")
-        elif not rule.events:
-            yield rule.name.removeprefix(PREFIX)
-        elif not are_events_told:
-            are_events_told = True
-            yield "the alerts about events"
+            readers[rule.record.removeprefix(_COMMON)] = None
+        elif rule.events:
+            readers["the alerts about events"] = None
+        else:
+            readers[rule.name.removeprefix(PREFIX)] = None
+    readers.pop(short, None)
+    yield from readers
 
 
 def _of_alert(alert: Alert) -> Iterator[str]:
+    """Yield the paragraphs above an alert."""
     short = alert.name.removeprefix(PREFIX)
     if alert.events:
         yield f"{alert.meaning} {_events(alert.events)}"
@@ -281,6 +294,7 @@ def _of_alert(alert: Alert) -> Iterator[str]:
 
 
 def _events(events: Events) -> str:
+    """Return the sentences that say which events an alert is about, and for how long it is held."""
     types = ""
     if events.types:
         types = f" and type {' or '.join(events.types)}"

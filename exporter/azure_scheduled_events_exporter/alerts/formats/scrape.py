@@ -1,6 +1,6 @@
-"""How Prometheus finds and scrapes the exporters: examples for each discovery.
+"""How Prometheus finds and scrapes the exporters: three kinds of example files for each discovery.
 
-One is a whole configuration that promtool accepts, one a job to append to a configuration, one a
+They are a whole configuration of Prometheus, a job to append to a configuration in a cluster, and a
 ScrapeConfig of the Prometheus operator.
 """
 
@@ -28,6 +28,7 @@ _NAMES = (
     "The rules find every job whose name contains azure-scheduled-events (setting job). Each job",
     "needs a name of its own.",
 )
+"""The comments about the names of jobs."""
 _MOUNTED_TARGETS = "/etc/prometheus/configmaps/azure-scheduled-events-targets/targets.json"
 
 
@@ -58,7 +59,7 @@ TAGGED_VMS = (
 )
 """Comments about what Azure's discovery finds, without those about its identity."""
 _AZURE = Discovery(
-    {
+    job={
         "azure_sd_configs": [
             {
                 "subscription_id": _SUBSCRIPTION,
@@ -76,7 +77,7 @@ _AZURE = Discovery(
             {"source_labels": ["__meta_azure_machine_name"], "target_label": "vm"},
         ],
     },
-    {
+    resource={
         "azureSDConfigs": [
             {
                 "subscriptionID": _SUBSCRIPTION,
@@ -94,7 +95,7 @@ _AZURE = Discovery(
             {"sourceLabels": ["__meta_azure_machine_name"], "targetLabel": "vm"},
         ],
     },
-    (
+    notes=(
         *TAGGED_VMS,
         "The identity needs the role Reader on the subscription. To read one resource group alone,",
         "add resource_group (resourceGroup in a ScrapeConfig). Reader on the group is then enough.",
@@ -102,14 +103,14 @@ _AZURE = Discovery(
         "also need that of a system-assigned one:",
         f"{DOCUMENTATION}fleet.md#shards",
     ),
-    (
+    notes_in_cluster=(
         "On AKS, ManagedIdentity is an identity of the node pool. If there are several, name its",
         "client id. For workload identity, write SDK.",
     ),
 )
 _FILE = Discovery(
-    {"file_sd_configs": [{"files": ["targets/*.json"], "refresh_interval": "1m"}]},
-    {
+    job={"file_sd_configs": [{"files": ["targets/*.json"], "refresh_interval": "1m"}]},
+    resource={
         "fileSDConfigs": [
             {
                 "files": [_MOUNTED_TARGETS],
@@ -117,23 +118,23 @@ _FILE = Discovery(
             }
         ]
     },
-    (
+    notes=(
         "Reads the targets from files such as",
         '[{"targets": ["10.0.0.4:10169"], "labels": {"team": "search"}}].',
     ),
-    (
+    notes_in_cluster=(
         "The file is the key targets.json of a ConfigMap azure-scheduled-events-targets, which the",
         "Prometheus object mounts if its list configMaps names it.",
     ),
-    {"file_sd_configs": [{"files": [_MOUNTED_TARGETS], "refresh_interval": "1m"}]},
+    job_in_cluster={"file_sd_configs": [{"files": [_MOUNTED_TARGETS], "refresh_interval": "1m"}]},
 )
 _STATIC = Discovery(
-    {"static_configs": [{"targets": _TARGETS}]},
-    {"staticConfigs": [{"targets": _TARGETS}]},
-    ("Scrapes the addresses that it lists.",),
+    job={"static_configs": [{"targets": _TARGETS}]},
+    resource={"staticConfigs": [{"targets": _TARGETS}]},
+    notes=("Scrapes the addresses that it lists.",),
 )
 _KUBERNETES = Discovery(
-    {
+    job={
         "kubernetes_sd_configs": [{"role": "pod"}],
         "relabel_configs": [
             {
@@ -149,8 +150,8 @@ _KUBERNETES = Discovery(
             {"source_labels": ["__meta_kubernetes_pod_node_name"], "target_label": "node"},
         ],
     },
-    None,
-    (
+    resource=None,
+    notes=(
         "Finds the exporter's pods, one on every node. With the Prometheus operator, use the",
         "PodMonitor of the chart instead.",
     ),
@@ -198,7 +199,7 @@ def additional_scrape_config(name: str, settings: Settings) -> str:
 
 
 def scrape_config_resource(name: str, settings: Settings) -> str:
-    """Return the ScrapeConfig of the Prometheus operator."""
+    """Return the ScrapeConfig of the Prometheus operator, for one of ``OF_VMS``."""
     discovery = DISCOVERIES[name]
     interval = _interval(settings)
     of_discovery = discovery.resource or {}

@@ -30,7 +30,9 @@ def to_yaml(data: Any, *comments: str, note: bool = True) -> str:
     With ``note``, the head ends with the note that the text is generated. If ``data`` is None, the
     head is all.
     """
-    lines = [*comments, NOTE] if note else comments
+    lines = list(comments)
+    if note:
+        lines.append(NOTE)
     head = "".join(f"# {line}".rstrip() + "\n" for line in lines)
     if data is None:
         return head
