@@ -12,8 +12,7 @@ from azure_scheduled_events_exporter.alerts.formats.texts import vms_in_place
 from azure_scheduled_events_exporter.alerts.pushed import Facts, PushedAlert
 from azure_scheduled_events_exporter.core.document import RESOURCES_SHOWN
 from azure_scheduled_events_exporter.core.instance import Instance
-from azure_scheduled_events_exporter.core.kinds import Kind
-from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, State
+from azure_scheduled_events_exporter.core.lifecycle import Kind, Lifecycle, State
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.times import iso_time
 

@@ -4,7 +4,7 @@ Exporters do not agree about an event: some see it later, and some no longer. Th
 counts, whoever made it. Must not decide for how long an alert is held.
 """
 
-from azure_scheduled_events_exporter.core.kinds import Kind
+from azure_scheduled_events_exporter.core.lifecycle import Kind
 
 from .rule import TIME, Recording, promql
 from .series import (

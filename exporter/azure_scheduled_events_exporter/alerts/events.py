@@ -9,7 +9,7 @@ it has one alert at most. The rules and the alerts that exporters push are the s
 from collections.abc import Mapping
 
 from azure_scheduled_events_exporter.core.event_types import EventType
-from azure_scheduled_events_exporter.core.kinds import Kind
+from azure_scheduled_events_exporter.core.lifecycle import Kind
 from azure_scheduled_events_exporter.times import format_duration
 
 from .rule import PREFIX, Alert, Events, promql

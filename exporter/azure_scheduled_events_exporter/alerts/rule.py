@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from textwrap import dedent
 
-from azure_scheduled_events_exporter.core.kinds import Kind
+from azure_scheduled_events_exporter.core.lifecycle import Kind
 
 PREFIX = "AzureScheduledEvent"
 """Every alert's name begins with it."""

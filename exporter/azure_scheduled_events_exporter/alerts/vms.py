@@ -3,7 +3,7 @@
 Knows what ``vm_recordings`` records of a VM, but not how that follows from what exporters show.
 """
 
-from azure_scheduled_events_exporter.core.kinds import Kind
+from azure_scheduled_events_exporter.core.lifecycle import Kind
 
 from .rule import PREFIX, Alert, promql
 from .series import (

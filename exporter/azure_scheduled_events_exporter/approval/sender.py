@@ -204,7 +204,9 @@ def answered(
     accepted.
     """
     if error is None:
-        return mark_approved(known, due.life.event_id, due.approver, now, due.life, who=due.who)
+        return mark_approved(
+            known, due.life.event_id, due.approver, now, as_sent=due.life, who=due.who
+        )
     is_first_request = due.life.request is None  # none before it, which IMDS may have accepted
     if had_no_effect(error) and is_first_request:
         return mark_refused(known, due.life.event_id), ()

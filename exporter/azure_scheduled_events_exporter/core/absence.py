@@ -2,7 +2,7 @@
 
 IMDS shows no end: a finished event leaves the document. What that means depends on what else is
 known (:class:`Absence`), and the table :data:`ABSENT` is the specification. Pure. Must not decide
-whether an event that is missing has ended at all (``core.observation``).
+whether a missing event has ended at all: ``core.observation`` does, and calls :func:`end`.
 
 Source of the rules: https://learn.microsoft.com/azure/virtual-machines/linux/scheduled-events
 """
@@ -13,7 +13,7 @@ from enum import StrEnum
 from types import MappingProxyType
 
 from .document import Scope
-from .event_types import is_reboot
+from .event_types import takes_vm_down
 from .impact import Counted
 from .lifecycle import Approval, Approver, Change, Lifecycle, State, Transition
 from .measurement import paused
@@ -65,7 +65,7 @@ def end(
     Args:
         life: the event as it was last shown.
         now: the moment of the observation.
-        watched: whether the document before was one of this run, recent, and showed the event.
+        watched: whether the previous document was one of this run, recent, and showed the event.
         pause: the longest pause of this VM since that document; None if it was not measured.
         counted: what the kernel has counted; None if nobody read it.
 
@@ -75,12 +75,12 @@ def end(
     outcome = ABSENT[life.state, _absence(life, now, watched=watched)]
     changes: list[Change] = []
     booted_at = now.booted_at
+    # Completed, but never shown as Started: only the boot of the case REBOOTED proves it.
     if outcome is Transition.COMPLETED and life.started_at is None and booted_at is not None:
-        life = replace(life, started_at=booted_at, proven_by_boot=True)
-        life = paused(life, pause, begins=False)
-        life, changes = _with_approval(life, booted_at, now)
+        life = replace(life, proven_by_boot=True)
+        life, changes = _started_by(booted_at, life, pause, now)
     if life.impact is not None and counted is not None:
-        impact = life.impact.until(counted.now, is_last=True)
+        impact = life.impact.until(counted.now, even_if_recent=True)
         life = replace(life, impact=impact)
     life = replace(life, outcome=outcome, ended_at=now)
     changes.append(Change(outcome, life, now))
@@ -89,7 +89,7 @@ def end(
 
 def _absence(life: Lifecycle, now: Timestamp, *, watched: bool) -> Absence:
     """Return the first case that applies to an event that is missing from the document."""
-    if life.state is not State.STARTED and boot_proves(life, now, watched=watched):
+    if boot_proves(life, now, watched=watched):
         return Absence.REBOOTED
     if watched and life.not_before is not None and now.wall < life.not_before:
         return Absence.EARLY
@@ -99,11 +99,15 @@ def _absence(life: Lifecycle, now: Timestamp, *, watched: bool) -> Absence:
 def boot_proves(life: Lifecycle, now: Timestamp, *, watched: bool) -> bool:
     """Return whether the last boot of this VM proves that the event happened.
 
-    It does if the event can have begun by then. ``watched``: whether the documents until ``now``
-    have shown the event.
+    It does if the VM booted after the event was first seen, and the event can have begun by then:
+    at NotBefore, or by an approval from here.
+
+    ``watched``: whether the documents until ``now`` have shown the event.
     """
     booted_at = now.booted_at
-    if booted_at is None or life.scope is not Scope.SELF or not is_reboot(life.event.event_type):
+    if booted_at is None or life.scope is not Scope.SELF:
+        return False
+    if not takes_vm_down(life.event.event_type):
         return False
     if not booted_at.is_another_boot_after(life.first_seen):
         return False
@@ -114,28 +118,33 @@ def boot_proves(life: Lifecycle, now: Timestamp, *, watched: bool) -> bool:
 
 def _was_sent_before(life: Lifecycle, booted_at: Timestamp) -> bool:
     """Return whether an approval was sent from here before that boot, answered or not."""
-    sent = [life.request]
-    if life.approved_here:
+    sent = []
+    if life.request is not None:
+        sent.append(life.request)
+    if life.approval is not None and life.approved_here:
         sent.append(life.approval)
-    return any(each is not None and booted_at.is_another_boot_after(each.at) for each in sent)
+    return any(booted_at.is_another_boot_after(approval.at) for approval in sent)
 
 
-def _with_approval(
-    life: Lifecycle, booted_at: Timestamp, now: Timestamp
+def _started_by(
+    booted_at: Timestamp, life: Lifecycle, pause: Pause | None, now: Timestamp
 ) -> tuple[Lifecycle, list[Change]]:
-    """Return an event that only this VM's boot proves, with the approval that started it.
+    """Return an event whose start only the boot at ``booted_at`` proves, with start and approval.
 
-    Without one, it began at NotBefore, if that lies between the first sight and the boot: the VM
-    may have been away for long.
+    It started at the boot. Without an approval from here, it started at NotBefore, if that lies
+    between the first sight and the boot: the VM may have been away for long.
+
+    The change is the approval, if the boot is the first sign that IMDS accepted it.
     """
+    life = paused(replace(life, started_at=booted_at), pause, begins=False)
     if life.approval is not None:
         return life, []
     if life.request is not None and _was_sent_before(life, booted_at):
         life = replace(life, approval=life.request, request=None)
         return life, [Change(Transition.APPROVED, life, now)]
-    if life.not_before is not None:
-        began = booted_at
-        if life.first_seen.wall < life.not_before < booted_at.wall:
-            began = Timestamp(life.not_before)
-        life = replace(life, started_at=began, approval=Approval(Approver.DEADLINE, began))
-    return life, []
+    if life.not_before is None:
+        return life, []
+    began = booted_at
+    if life.first_seen.wall < life.not_before < booted_at.wall:
+        began = Timestamp(life.not_before)
+    return replace(life, started_at=began, approval=Approval(Approver.DEADLINE, began)), []

@@ -1,7 +1,8 @@
 """How many events are known at most, whatever IMDS sends.
 
-A document that is partly unreadable ends no event, so events that such documents add stay. So the
-bound is on what is known and what a document adds to it, together. Pure: it derives no transition.
+A document that is partly unreadable ends no event, so a series of such documents could add events
+without end. Therefore the known events and the new ones of a document are limited together. Pure:
+derives no transition.
 """
 
 import sys
@@ -14,15 +15,18 @@ from .lifecycle import REMEMBERED_ENDS, Lifecycle, Lifecycles
 MOST_PEERS = 1000
 """How many current events of other VMs are known. Azure shows one VM a few at a time."""
 MOST_OWN = 1000
-"""How many current events of this VM are known. Those of others take no place of them."""
+"""How many current events of this VM are known. Events of other VMs take none of these places."""
 SMALL_BYTES = 2048
-"""For each so many bytes of its texts, an event counts as one more: one of 100 VMs as 3 to 6."""
+"""For each so many bytes of its texts, an event counts as one more.
+
+An event of 100 VMs counts as 3 to 6.
+"""
 
 
 def weight(event: ScheduledEvent) -> int:
-    """Return as how many events ``event`` counts: more than one if its texts are long.
+    """Return as how many events ``event`` counts: 1, or more if its texts are long.
 
-    See :data:`SMALL_BYTES`.
+    :data:`SMALL_BYTES` says by how much.
     """
     texts = (
         event.event_id,
@@ -41,22 +45,28 @@ def weight(event: ScheduledEvent) -> int:
 class _Room:
     """How many more events can be known, each counted by its :func:`weight`.
 
-    If the name of this VM has changed, events of other VMs have become its own, or its own have
-    become those of others. Then there may be more of them than permitted, and their room is less
-    than 0.
+    Attributes:
+        own: room for events of this VM.
+        peers: room for events of other VMs.
+
+    Both can fall below 0: if the name of this VM changes, events of other VMs become its own, or
+    its own become those of others. Then there may be more of a sort than permitted.
     """
 
     own: int = MOST_OWN
     peers: int = MOST_PEERS
 
     def has(self, needed: int, *, is_mine: bool) -> bool:
-        """Return whether there is room for so many more events of this VM, or of others."""
-        of_these = self.own if is_mine else self.peers
-        # What the others have too much is taken from this room: the sum of both is a limit too.
-        return needed <= min(of_these, self.own + self.peers)
+        """Return whether events with the weight ``needed`` fit, of this VM or of others."""
+        of_this_sort = self.peers
+        if is_mine:
+            of_this_sort = self.own
+        # If there are too many of the other sort, its room is negative, and reduces the total.
+        total = self.own + self.peers
+        return needed <= of_this_sort and needed <= total
 
     def take(self, needed: int, *, is_mine: bool) -> None:
-        """Use room; events that have become smaller give some back."""
+        """Use room for the weight ``needed``; a negative one gives room back."""
         if is_mine:
             self.own -= needed
         else:
@@ -68,44 +78,55 @@ def within_bounds(
 ) -> Document:
     """Return ``document`` without the events for which there is no room.
 
-    Events that are known come first, then those that have ended, so no real event makes room for
-    new ones. If the document is partly unreadable, and so ends nothing, an event that is known and
-    has grown may be left out too: it stays as it was.
+    Current events get room first, then ended ones that are in the document again, then new ones: so
+    no new event pushes out a known one. Only while the document is partly unreadable, and so ends
+    nothing, can a current event be left out: one that has grown stays as it was.
 
     Args:
         known: the known events.
         document: as IMDS sent it.
-        staying: the known events that are not in the document, and do not end.
+        staying: the current events that are not in the document, and do not end.
         vm_name: this VM's name; None while unknown, when all new events count as other VMs'.
     """
-    room = _Room()
-    for life in staying:
-        room.take(weight(life.event), is_mine=life.is_mine)
-    for event in document.events:  # known ones take the room that they had until now
-        before = known.current.get(event.event_id)
-        if before is not None:
-            room.take(weight(before.event), is_mine=_is_mine(event, before, vm_name))
+    room = _room_beside(known, document, staying, vm_name)
     kept = set()
     for event in _known_first(known, document):
         before = known.current.get(event.event_id)
         is_mine = _is_mine(event, before, vm_name)
         needed = weight(event)
         if before is not None:
-            needed -= weight(before.event)
-        # A known event that is left out of a document without unreadable entries would end.
+            needed -= weight(before.event)  # it has that room already
+        # A current event that is left out of a document without unreadable entries would end.
         would_end = before is not None and not document.unreadable
         if needed <= 0 or would_end or room.has(needed, is_mine=is_mine):
             room.take(needed, is_mine=is_mine)
             kept.add(event.event_id)
     if len(kept) == len(document.events):
         return document
-    return replace(
-        document, events=tuple(event for event in document.events if event.event_id in kept)
-    )
+    events = tuple(event for event in document.events if event.event_id in kept)
+    return replace(document, events=events)
+
+
+def _room_beside(
+    known: Lifecycles, document: Document, staying: Iterable[Lifecycle], vm_name: str | None
+) -> _Room:
+    """Return the room beside the current events, each with the weight that it had until now."""
+    room = _Room()
+    for life in staying:
+        room.take(weight(life.event), is_mine=life.is_mine)
+    for event in document.events:
+        before = known.current.get(event.event_id)
+        if before is not None:
+            room.take(weight(before.event), is_mine=_is_mine(event, before, vm_name))
+    return room
 
 
 def _is_mine(event: ScheduledEvent, before: Lifecycle | None, vm_name: str | None) -> bool:
-    """Return whether ``event``, known as ``before``, is of the VM ``vm_name``."""
+    """Return whether ``event`` is an event of the VM ``vm_name``.
+
+    It is if its Resources name this VM, or named it earlier: ``before`` is the event as it was
+    known until now, None for a new one.
+    """
     if event.spelling(vm_name):
         return True
     if before is None or not before.is_mine:
@@ -119,34 +140,41 @@ def _known_first(known: Lifecycles, document: Document) -> list[ScheduledEvent]:
     def rank(event: ScheduledEvent) -> int:
         if event.event_id in known.current:
             return 0
-        return 1 if event.event_id in known.ended else 2
+        if event.event_id in known.ended:
+            return 1
+        return 2
 
     return sorted(document.events, key=rank)
 
 
 def without_oldest(ended: Mapping[str, Lifecycle], just_ended: int) -> dict[str, Lifecycle]:
-    """Return the newest of ``ended``: as many as fit, and at least all that have just ended.
+    """Return the newest of ``ended``, which has the oldest end first, in the same order.
 
-    Any of these may be in the next document again. ``just_ended``: as how many events they count.
+    As many are kept as :data:`REMEMBERED_ENDS` permits, and at least all that have just ended,
+    because each of these may be in the next document again. ``just_ended`` is the sum of their
+    weights.
     """
-    most = max(REMEMBERED_ENDS, just_ended)
-    newest = list(newest_ended(reversed([*ended.values()]), most))
-    return {life.event_id: life for life in reversed(newest)}
+    newest_first = reversed(list(ended.values()))
+    kept = list(newest_ended(newest_first, max(REMEMBERED_ENDS, just_ended)))
+    return {life.event_id: life for life in reversed(kept)}
 
 
-def newest_ended(lives: Iterable[Lifecycle], most: int = REMEMBERED_ENDS) -> Iterator[Lifecycle]:
-    """Yield the first of ``lives``, which come newest first, that count as at most ``most``."""
-    for life in lives:
-        most -= weight(life.event)
-        if most < 0:
+def newest_ended(
+    newest_first: Iterable[Lifecycle], most: int = REMEMBERED_ENDS
+) -> Iterator[Lifecycle]:
+    """Yield the first lives, until the sum of their weights would exceed ``most``."""
+    left = most
+    for life in newest_first:
+        left -= weight(life.event)
+        if left < 0:
             return
         yield life
 
 
-def as_many_as_known(lives: Iterable[Lifecycle]) -> Iterator[Lifecycle]:
-    """Yield those of ``lives``, current events of a journal, for which there is room."""
+def current_with_room(newest_first: Iterable[Lifecycle]) -> Iterator[Lifecycle]:
+    """Yield those current events of a journal for which there is room."""
     room = _Room()
-    for life in lives:
+    for life in newest_first:
         needed = weight(life.event)
         if room.has(needed, is_mine=life.is_mine):
             room.take(needed, is_mine=life.is_mine)

@@ -54,11 +54,11 @@ class ScheduledEvent:
     A new field of IMDS is added here, in :func:`event_values` and in ``core.document_parser``.
 
     Attributes:
-        event_id: upper case, since Azure compares without regard to case; never empty. Of one with
-            more than 256 characters, which no Azure has sent, a hash.
-        sent_id: as sent, for requests to Azure.
-        event_type: one of ``event_types.EventType``, or whatever Azure sent, up to 128 characters
-            of it, as of the next two; ``""`` when absent.
+        event_id: the EventId in upper case, since Azure compares without regard to case; never
+            empty. An id of more than 256 characters, which Azure has never sent, is replaced by a
+            hash.
+        sent_id: the EventId as sent, for requests to Azure.
+        event_type: one of ``event_types.EventType``, or whatever Azure sent; ``""`` when absent.
         status: one of :data:`STATUSES`, or whatever Azure sent; ``""`` when absent.
         source: one of :class:`EventSource`, or whatever Azure sent; ``""`` before api-version
             2019-08-01.
@@ -66,12 +66,14 @@ class ScheduledEvent:
             for approvals.
         unlisted: number of further VMs, whose names :meth:`bounded` has left out.
         not_before: seconds since the epoch (UTC); None when empty (Started), absent or unreadable.
-        description: a hint for people, never a key; often ``""``; up to 4096 characters of it.
+        description: a hint for people, often ``""``; nothing is decided by it.
         duration_seconds: announced impact, 0 for none; None when unknown (-1, absent or
             unreadable).
         resource_type: as sent; ``VirtualMachine`` so far.
         is_contradictory: whether one document has several entries with this EventId that differ in
             more than Resources.
+
+    ``core.document_parser`` limits the length of each text.
     """
 
     event_id: str
@@ -83,6 +85,7 @@ class ScheduledEvent:
     description: str = ""
     duration_seconds: float | None = None
     resource_type: str = ""
+    # Not compared: an EventId in another case is no change of the event.
     sent_id: str = field(default="", compare=False)
     is_contradictory: bool = False
     unlisted: int = 0
@@ -98,8 +101,11 @@ class ScheduledEvent:
         shown = [" ".join(name.split()) for name in self.resources[:RESOURCES_SHOWN]]
         while len(", ".join(shown)) > LONGEST_NAMES and len(shown) > 1:
             shown.pop()
+        listed = ", ".join(shown)
         more = self.resource_count - len(shown)
-        return ", ".join(shown) + (f" and {more} more" if more else "")
+        if not more:
+            return listed
+        return f"{listed} and {more} more"
 
     def bounded(self, vm_name: str | None) -> "ScheduledEvent":
         """Return the event with the first :data:`MOST_NAMES` names.
@@ -108,19 +114,18 @@ class ScheduledEvent:
         """
         if len(self.resources) <= MOST_NAMES:
             return self
-        names = self.resources[:MOST_NAMES]
+        names = list(self.resources[:MOST_NAMES])
         own = comparable_name(vm_name or "")
-        later = [name for name in self.resources[MOST_NAMES:] if comparable_name(name) == own]
-        return replace(
-            self,
-            resources=(*names[:-1], *(later or names[-1:])),
-            unlisted=self.resource_count - MOST_NAMES,
-        )
+        for name in self.resources[MOST_NAMES:]:
+            if comparable_name(name) == own:
+                names[-1] = name
+        return replace(self, resources=tuple(names), unlisted=self.resource_count - len(names))
 
     def spelling(self, vm_name: str | None) -> str:
-        """Return the name ``vm_name`` as Resources spell it, ``""`` if they do not name that VM.
+        """Return the name of the VM ``vm_name`` as Resources spell it.
 
-        It is without the underscore that :func:`comparable_name` explains.
+        It is ``""`` if they do not name that VM, and without the underscore that
+        :func:`comparable_name` explains.
         """
         own = comparable_name(vm_name or "")
         if not own:
@@ -129,23 +134,25 @@ class ScheduledEvent:
         return next(spellings, "")
 
     def scope(self, vm_name: str | None) -> Scope:
-        """Return whose event this is for the VM ``vm_name``: its own, or a peer's.
-
-        It is unknown while the name is None.
-        """
+        """Return whether Resources name the VM ``vm_name``; unknown while the name is None."""
         if not vm_name:
             return Scope.UNKNOWN
-        return Scope.SELF if self.spelling(vm_name) else Scope.PEER
+        if self.spelling(vm_name):
+            return Scope.SELF
+        return Scope.PEER
 
 
 FieldValue = str | float | tuple[str, ...] | None
+"""A value of :func:`event_values`."""
 
 
 def event_values(event: ScheduledEvent) -> dict[str, FieldValue]:
-    """Return the fields of ``event`` for JSON records, log lines and spans, by their names there.
+    """Return the fields of ``event`` for JSON records, log lines and spans.
 
-    An unknown duration is None, other unknown fields are ``""``. Spans name a field
-    ``azure.scheduled_event.<name>`` without the prefix ``event_``.
+    The keys are the names in records and log lines. Spans replace a prefix ``event_`` by
+    ``azure.scheduled_event.``, and put that in front of all other names.
+
+    An unknown duration is None, other unknown fields are ``""``.
     """
     return {
         "event_id": event.event_id,
@@ -166,7 +173,7 @@ class Document:
     Attributes:
         incarnation: DocumentIncarnation; None when absent (an empty body carries none). It changes
             with the events but may skip, fall or start over: compare with ``!=`` only.
-        events: each EventId once, in the order of the body.
+        events: in the order of the body; no two have the same EventId.
         unreadable: a line for each entry of Events that cannot be read, the first hundred of them.
             Such an entry may be an event that seems to be missing, so no event may end because it
             is absent from this document.

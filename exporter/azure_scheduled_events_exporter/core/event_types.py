@@ -1,12 +1,10 @@
 """The table of documented event types: what each does to a VM, and the defaults that follow.
 
 Facts about Azure that pages, alerts, dashboards and the simulator state are here, once, with their
-source.
+source. The rules of ``core.absence`` and the first series of counters follow from this table too.
 
-The status page, the alert rules, the simulator, the first series of counters and the rules of
-``core.absence`` read this table. CONTRIBUTING.md lists what has to be written by hand for a new
-type, such as the runbook. Azure may send a type before this table has it: every reader must accept
-any text.
+CONTRIBUTING.md lists what has to be written by hand for a new type, such as the runbook. Azure may
+send a type before this table has it: whatever handles an event must accept any text as its type.
 
 Source: https://learn.microsoft.com/azure/virtual-machines/linux/scheduled-events (Event properties,
 Event scheduling)
@@ -27,8 +25,9 @@ PREEMPT_NOTICE = (
     "Azure documents a notice of at least 30 seconds, best effort; people report less than 10"
     " seconds."
 )
-"""The first half is in the table of Event scheduling of the page above; the second is from
-https://github.com/Azure/karpenter-provider-azure/issues/1769.
+"""The first half is in the table of Event scheduling of the page above.
+
+The second half is from https://github.com/Azure/karpenter-provider-azure/issues/1769.
 """
 
 LONG_DISCONNECTION = (
@@ -41,22 +40,26 @@ API_VERSION = "2020-07-01"
 """The newest api-version of Scheduled Events that is not a preview."""
 
 ADVISORY_API_VERSION = "2024-07-09"
-"""A preview for Spot VMs: adds SpotRebalanceRecommendation with EventStatus Advisory."""
+"""A preview for Spot VMs: adds events with EventStatus Advisory.
+
+Their type, SpotRebalanceRecommendation, is not in the table: such an event does nothing to a VM.
+"""
 
 
 class EventFacts(NamedTuple):
-    """One row of the table; times in seconds.
+    """One row of the table.
 
     Attributes:
         meaning: what the event does, for people; ``{}`` is replaced by the VM or VMs.
         participle: the same in a few words, to follow "will be" or "is being".
-        loss: what is lost and what is kept.
-        reboots: whether the VM's memory is gone afterwards, so that a boot of the VM can prove the
-            event.
-        deletes: whether the VM is not expected back.
-        usual_notice: the notice that Azure usually gives, for the simulator and the drill.
-        usual_started: how long the event usually stays Started, for the simulator and the drill.
+        loss: what is lost and what is kept, for people.
+        usual_notice: the notice that Azure usually gives, in seconds; for the simulator and the
+            drill.
+        usual_started: how long the event usually stays Started, in seconds; likewise.
         severity: the default severity of its alert.
+        takes_vm_down: whether the VM goes down, so that its memory is lost, and a later boot of the
+            VM can prove the event.
+        deletes: whether the VM is not expected back.
         since: the first api-version that shows it.
         usual_source: the EventSource whose counters exist from the start.
     """
@@ -67,24 +70,27 @@ class EventFacts(NamedTuple):
     usual_notice: float
     usual_started: float
     severity: str
-    reboots: bool = False
+    takes_vm_down: bool = False
     deletes: bool = False
     since: str = "2017-03-01"
     usual_source: str = "Platform"
 
     @property
     def restarts(self) -> bool:
-        """Whether the VM goes down and comes back, as when its host fails without notice."""
-        return self.reboots and not self.deletes
+        """Whether the VM goes down and comes back."""
+        return self.takes_vm_down and not self.deletes
 
 
 class EventType(StrEnum):
-    """The documented types, each with its :class:`EventFacts` as ``facts``."""
+    """The documented types, each with its :class:`EventFacts` as ``facts``.
+
+    A member is written as a pair of its name and its facts, and is equal to its name.
+    """
 
     facts: EventFacts
 
     def __new__(cls, name: str, facts: EventFacts) -> Self:
-        """Return the member called ``name``."""
+        """Return the member called ``name``; Enum calls this with each pair below."""
         member = str.__new__(cls, name)
         member._value_ = name
         member.facts = facts
@@ -115,7 +121,7 @@ class EventType(StrEnum):
             ),
             participle="rebooted",
             loss="Memory is lost. Disks are kept.",
-            reboots=True,
+            takes_vm_down=True,
             usual_notice=900.0,
             usual_started=600.0,
             severity="critical",
@@ -127,7 +133,7 @@ class EventType(StrEnum):
             meaning="Moves {} to another host. Memory and ephemeral disks are lost.",
             participle="moved to another host",
             loss="Memory and ephemeral disks (temporary and local) are lost. Other disks are kept.",
-            reboots=True,
+            takes_vm_down=True,
             usual_notice=600.0,
             usual_started=600.0,
             severity="critical",
@@ -138,15 +144,14 @@ class EventType(StrEnum):
         EventFacts(
             meaning=(
                 "Evicts {}: Azure reclaims Spot capacity and deletes or deallocates the VM. Memory"
-                " and ephemeral disks are lost. "
-            )
-            + PREEMPT_NOTICE,
+                f" and ephemeral disks are lost. {PREEMPT_NOTICE}"
+            ),
             participle="evicted",
             loss=(
                 "The VM is deleted or deallocated. Memory and ephemeral disks (temporary and local)"
                 " are lost."
             ),
-            reboots=True,
+            takes_vm_down=True,
             deletes=True,
             usual_notice=URGENT_NOTICE_SECONDS,
             usual_started=300.0,
@@ -163,7 +168,7 @@ class EventType(StrEnum):
                 "The VM is deleted. Memory, ephemeral disks (temporary and local) and the disks set"
                 " to be deleted with the VM are lost."
             ),
-            reboots=True,
+            takes_vm_down=True,
             deletes=True,
             usual_notice=600.0,
             usual_started=300.0,
@@ -184,10 +189,10 @@ EVENT_FACTS: Mapping[str, EventFacts] = MappingProxyType(
 """The facts of each documented type by its name; of a type that Azure adds, there are none."""
 
 
-def is_reboot(event_type: str) -> bool:
+def takes_vm_down(event_type: str) -> bool:
     """Return whether ``event_type`` is a documented type that restarts or removes the VM."""
     facts = EVENT_FACTS.get(event_type)
-    return facts is not None and facts.reboots
+    return facts is not None and facts.takes_vm_down
 
 
 def hidden_by(api_version: str) -> tuple[EventType, ...]:

@@ -4,23 +4,23 @@ Pure: computes from readings of the kernel's counters. ``polling.kernel`` reads 
 ``core.observation`` decides when an event begins and ends.
 
 Theory of operation. Azure announces some seconds, and TCP connections may stall for minutes. A
-kernel sends a segment again when no acknowledgement comes, and counts it, so its counters over the
-time that an event is Started, beside those of the minute before it, say what peers noticed. The
-counters are those of the exporter's network namespace: on a VM those of the VM; in a pod without
-host network only those of the pod.
+kernel sends a segment again when no acknowledgement comes, and counts that. So what it counts while
+an event is Started, compared with the minute before, shows what the peers of the connections
+noticed. The counters are those of the exporter's network namespace: on a VM those of the VM; in a
+pod without host network only those of the pod.
 """
 
 from dataclasses import dataclass, replace
 
 from .timestamp import Timestamp
 
-MINUTE = 60.0
+MINUTE = 60.0  # seconds
 
 SHORTEST_SECONDS = 10.0
-"""Counters over a shorter time say nothing about a minute."""
+"""What was counted over a shorter time is not converted to a minute: it says too little."""
 
 RENEWED_AFTER_SECONDS = 10.0
-"""How old a measurement that goes on is when it is renewed.
+"""While an event is Started, its impact is renewed when it is this old.
 
 Each renewal is written to the journal.
 """
@@ -55,8 +55,10 @@ class Counted:
 
     Attributes:
         now: the readings of this moment.
-        last: those of the poll before, so before whatever this poll shows; None if there are none.
-        minute_ago: those from about a minute before ``last``; None if there are none.
+        last: the readings before, which are older than what the document shows as new; None if
+            there are none.
+        minute_ago: those from about a minute before ``last``, or the oldest of a shorter time; None
+            if there are none before ``last``.
     """
 
     now: Readings
@@ -70,9 +72,9 @@ class Impact:
 
     Attributes:
         begins: the readings just before it started.
-        ends: those at the last change of ``during`` or ``clock_step``.
-        before: what TCP counted in the minute before it; None if that is not known.
-        during: what TCP counted since; None if that is not known.
+        ends: the readings at the last change of ``during`` or ``clock_step``.
+        before: what TCP counted in the minute before the start; None if that is not known.
+        during: what TCP counted since the start; None if that is not known.
         clock_step: seconds by which the wall clock was set forward, negative if backward.
     """
 
@@ -82,19 +84,19 @@ class Impact:
     during: Tcp | None = None
     clock_step: float = 0.0
 
-    def until(self, now: Readings, *, is_last: bool = False) -> "Impact":
+    def until(self, now: Readings, *, even_if_recent: bool = False) -> "Impact":
         """Return the impact up to ``now``.
 
-        It is this object itself if nothing changes, or if :attr:`ends` is younger than
-        :data:`RENEWED_AFTER_SECONDS`. With ``is_last``, that age does not matter: the event has
-        ended.
+        It is this object itself if nothing has changed, if the VM has booted since the start, or if
+        :attr:`ends` is younger than :data:`RENEWED_AFTER_SECONDS`. ``even_if_recent``: whether that
+        age does not matter.
         """
         if now.at.boot_id != self.begins.at.boot_id:
             return self  # a boot begins all counters anew: what was measured before it stays
-        if not is_last and now.at.since(self.ends.at) < RENEWED_AFTER_SECONDS:
+        if not even_if_recent and now.at.since(self.ends.at) < RENEWED_AFTER_SECONDS:
             return self
         during = between(self.begins, now) or self.during
-        step = round(_lead(now.at) - _lead(self.begins.at), 2) + 0.0  # never -0.0
+        step = round(_lead(now.at) - _lead(self.begins.at), 2) + 0.0  # + 0.0 makes 0.0 of -0.0
         if (during, step) == (self.during, self.clock_step):
             return self
         return replace(self, ends=now, during=during, clock_step=step)
@@ -106,14 +108,15 @@ def beginning(counted: Counted) -> Impact:
     before = None
     if counted.minute_ago is not None:
         before = _in_a_minute(counted.minute_ago, begins)
-    impact = Impact(begins, begins, before)
-    return impact.until(counted.now, is_last=True)  # it is too young to be renewed otherwise
+    impact = Impact(begins=begins, ends=begins, before=before)
+    return impact.until(counted.now, even_if_recent=True)
 
 
 def between(earlier: Readings, later: Readings) -> Tcp | None:
     """Return what TCP counted between two readings of one boot; None if that is not known.
 
-    In another network namespace than before, such as that of a new pod, counters are smaller.
+    It is not known if a counter has fallen: the later readings are of another network namespace,
+    such as that of a new pod.
     """
     if earlier.retransmitted is None or later.retransmitted is None:
         return None
@@ -127,7 +130,10 @@ def between(earlier: Readings, later: Readings) -> Tcp | None:
 
 
 def _in_a_minute(earlier: Readings, later: Readings) -> Tcp | None:
-    """Return what TCP counted between two readings, as if they were a minute apart."""
+    """Return what TCP counted between two readings, converted to a minute.
+
+    None if that is not known, or if they are less than :data:`SHORTEST_SECONDS` apart.
+    """
     seconds = later.at.since(earlier.at)
     counted = between(earlier, later)
     if counted is None or seconds < SHORTEST_SECONDS:

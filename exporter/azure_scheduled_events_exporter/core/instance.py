@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from azure_scheduled_events_exporter.errors import ExporterError
 
-from .document_parser import clean_text
+from .safe_text import clean_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,8 +19,16 @@ class Instance:
 
     Attributes:
         vm_name: ``compute.name``: the name that Resources use, which may differ from the host name.
-        vm_id: the VM's unique id; resource_id: its Azure Resource Manager id.
+        vm_id: the VM's unique id, a GUID.
         scale_set: name of the scale set that it belongs to.
+        location: the Azure region, such as ``westeurope``.
+        zone: the availability zone, such as ``1``.
+        fault_domain: the platform fault domain, a number.
+        resource_group: the name of its resource group.
+        subscription_id: the subscription, a GUID.
+        vm_size: such as ``Standard_D2s_v5``.
+        priority: ``Spot`` for a Spot VM.
+        resource_id: its Azure Resource Manager id, a path.
         host_name: ``osProfile.computerName``.
     """
 
@@ -39,14 +47,14 @@ class Instance:
 
     @property
     def is_complete(self) -> bool:
-        """Whether it has what IMDS knows of every VM.
+        """Whether it has each value that IMDS knows of every VM.
 
-        While one of its own providers fails, IMDS sends less.
+        IMDS leaves out values while an Azure service behind it fails.
         """
         return all((self.vm_id, self.location, self.resource_group, self.subscription_id))
 
 
-_FIELDS = {
+_KEYS = {
     "vm_name": "name",
     "vm_id": "vmId",
     "scale_set": "vmScaleSetName",
@@ -59,6 +67,7 @@ _FIELDS = {
     "priority": "priority",
     "resource_id": "resourceId",
 }
+"""The key below ``compute`` for each field of :class:`Instance`, without ``host_name``."""
 
 
 def parse_instance(body: bytes) -> Instance:
@@ -74,12 +83,15 @@ def parse_instance(body: bytes) -> Instance:
         raise ExporterError(
             "IMDS answered /metadata/instance with something that is no JSON"
         ) from None
-    compute = content.get("compute") if isinstance(content, dict) else None
+    compute = None
+    if isinstance(content, dict):
+        compute = content.get("compute")
     if not isinstance(compute, dict):
         raise ExporterError("IMDS' answer to /metadata/instance has no 'compute'")
-    profile = compute.get("osProfile")
-    values = {field: clean_text(compute.get(key)) for field, key in _FIELDS.items()}
+    values = {field: clean_text(compute.get(key)) for field, key in _KEYS.items()}
     if not values["vm_name"]:
         raise ExporterError("IMDS' answer to /metadata/instance has no 'compute.name'")
-    host_name = clean_text(profile.get("computerName")) if isinstance(profile, dict) else ""
-    return Instance(**values, host_name=host_name)
+    profile = compute.get("osProfile")
+    if isinstance(profile, dict):
+        values["host_name"] = clean_text(profile.get("computerName"))
+    return Instance(**values)

@@ -12,11 +12,10 @@ from .event_types import EVENT_FACTS, EventType
 from .lifecycle import Kind, Lifecycle, Lifecycles, State
 from .pause import NOISE_SECONDS
 
-# Kind is among them: who asks for a kind finds its type here, too.
-__all__ = ["SHORT_FREEZE_SECONDS", "Kind", "kind_of", "with_kind", "with_kinds"]
-
 FAR_AHEAD_SECONDS = 86_400.0
-"""Routine maintenance is announced at most 15 minutes ahead, a predicted host failure days ahead.
+"""A NotBefore that is further away than this says that the host is predicted to fail.
+
+Routine maintenance is announced at most 15 minutes ahead, a predicted host failure days ahead.
 
 https://learn.microsoft.com/azure/virtual-machines/linux/scheduled-events (Event scheduling)
 """
@@ -31,7 +30,7 @@ connections for minutes. https://github.com/Azure-Samples/scheduled-events-pytho
 LONG_STARTED_SECONDS = 1800.0
 """An event that is Started for longer is not harmless, whatever was announced.
 
-10 minutes are usual.
+Usually an event is Started for 10 minutes.
 """
 
 
@@ -41,25 +40,23 @@ def kind_of(life: Lifecycle, now: float, harmless_below: float = SHORT_FREEZE_SE
     The first kind that applies is returned. It may change while the event goes on.
     ``harmless_below``: a Freeze announced as shorter than so many seconds is harmless.
     """
-    is_requested = life.event.source == EventSource.USER
-    is_announced_harmless = _is_announced_harmless(life, harmless_below)
     if life.state is State.ADVISORY:
         return Kind.ADVISORY
-    if not is_requested and _is_far_ahead(life, now):  # a user's request predicts no failure
+    if _is_far_ahead(life, now):
         return Kind.FAR_AHEAD
-    if is_announced_harmless and not _has_impact(life, now, harmless_below):
-        return Kind.HARMLESS
-    if is_announced_harmless and life.event.event_type in EVENT_FACTS:
-        # The announcement was wrong: people are told, even if a user has asked for the event. Of a
-        # type that is in no table, they are told below that it is unknown, or requested.
-        return Kind.ANNOUNCED
-    if is_requested:
+    if _is_announced_harmless(life, harmless_below):
+        if not _has_impact(life, now, harmless_below):
+            return Kind.HARMLESS
+        if life.event.event_type in EVENT_FACTS:
+            # The announcement was wrong: people are told, even if a user requested the event.
+            return Kind.ANNOUNCED
+    return _by_origin(life)
+
+
+def _by_origin(life: Lifecycle) -> Kind:
+    """Return the kind of an event with an impact that is not far ahead."""
+    if life.event.source == EventSource.USER:
         return Kind.REQUESTED
-    return _by_notice(life)
-
-
-def _by_notice(life: Lifecycle) -> Kind:
-    """Return the kind of an event of Azure's that has an impact and is not far ahead."""
     if life.event.event_type not in EVENT_FACTS:
         return Kind.UNKNOWN_TYPE
     if _is_without_notice(life):
@@ -68,7 +65,7 @@ def _by_notice(life: Lifecycle) -> Kind:
 
 
 def with_kind(life: Lifecycle, now: float, harmless_below: float) -> Lifecycle:
-    """Return ``life`` with its kind at ``now``, and with whether this VM was paused for longer.
+    """Return ``life`` with its kind at ``now``, and with :attr:`Lifecycle.paused_longer`.
 
     If neither has changed, it is ``life`` itself.
     """
@@ -97,13 +94,14 @@ def with_kinds(known: Lifecycles, now: float, harmless_below: float) -> Lifecycl
 def _is_far_ahead(life: Lifecycle, now: float) -> bool:
     """Return whether NotBefore is more than a day away, as for a host that is predicted to fail.
 
-    An eviction is never far ahead: Azure announces none that early, and if NotBefore is wrong,
-    people must be told now.
+    A user's request predicts no failure. An eviction is never far ahead: Azure announces none that
+    early, and if NotBefore is wrong, people must be told now.
     """
     if life.state is State.STARTED or life.not_before is None:
         return False
-    is_eviction = life.event.event_type == EventType.PREEMPT
-    return not is_eviction and life.not_before - now > FAR_AHEAD_SECONDS
+    if life.event.source == EventSource.USER or life.event.event_type == EventType.PREEMPT:
+        return False
+    return life.not_before - now > FAR_AHEAD_SECONDS
 
 
 def _is_without_notice(life: Lifecycle) -> bool:
@@ -111,7 +109,7 @@ def _is_without_notice(life: Lifecycle) -> bool:
     facts = EVENT_FACTS.get(life.event.event_type)
     if facts is None or not facts.restarts:
         return False
-    return not life.announced and not life.approved_here
+    return not (life.announced or life.approved_here)
 
 
 def _is_announced_harmless(life: Lifecycle, harmless_below: float) -> bool:

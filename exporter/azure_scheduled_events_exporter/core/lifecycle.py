@@ -1,8 +1,8 @@
 """The record of an event from its first appearance to its end.
 
 Data only: states, transitions, and the immutable record of one event's life. ``core.observation``
-decides what a document changes, ``core.approvals`` what an approval changes. This module uses no
-clock, network, disk or log.
+decides what a document changes, ``core.absence`` how an event ends, and ``core.approvals`` what an
+approval changes. Pure.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,7 +14,10 @@ from .impact import Impact, Tcp
 from .timestamp import Timestamp
 
 REMEMBERED_ENDS = 500
-"""How many ended events are kept in memory, so that an event that returns keeps its history."""
+"""How many ended events are kept in memory, so that an event that returns keeps its history.
+
+``core.bounds`` counts an event with long texts as several.
+"""
 
 REMEMBERED_MOVES = 50
 """How many reschedules and returns of one event are remembered for its trace."""
@@ -26,9 +29,9 @@ Without approval, Azure never starts early.
 """
 
 POSTPONED_SECONDS = 60.0
-"""How much later than at its approval NotBefore must be for a new approval.
+"""If NotBefore moves by at least this much after an approval, the event needs a new one.
 
-It may move a little in each document.
+Smaller moves are usual: NotBefore may differ a little in each document.
 """
 
 
@@ -37,9 +40,10 @@ class State(StrEnum):
 
     SCHEDULED = "Scheduled"
     STARTED = "Started"
-    # since api-version 2024-07-09: nothing is scheduled; neither pending nor started
+    # Advice, since api-version 2024-07-09: nothing is scheduled; neither pending nor started.
     ADVISORY = "Advisory"
-    OTHER = "other"  # a status that the documentation does not name; counts as pending
+    # A status that the documentation does not name; counts as pending.
+    OTHER = "other"
 
 
 class Kind(StrEnum):
@@ -62,34 +66,39 @@ class Kind(StrEnum):
 
 
 class Transition(StrEnum):
-    """What happens to an event: each at most once and in this order, with two exceptions.
+    """What happens to an event.
 
-    ``rescheduled`` may come again and again, also after ``approved``. ``returned`` may follow any
-    end, and another end follows it.
+    ``detected``, ``approved`` and ``started`` happen at most once and in this order, then one of
+    the four ends. ``rescheduled`` may happen several times before the start. ``returned`` may
+    follow an end, and another end follows it.
     """
 
     DETECTED = "detected"
     RESCHEDULED = "rescheduled"
     APPROVED = "approved"
     STARTED = "started"
+    # The ends; core.absence decides which.
     COMPLETED = "completed"
     CANCELLED = "cancelled"
     LOST = "lost"
-    WITHDRAWN = "withdrawn"  # only of advice
+    WITHDRAWN = "withdrawn"
+    # In a document again after an end.
     RETURNED = "returned"
 
 
 class Approver(StrEnum):
-    """Who approved the event.
+    """Who approved the event."""
 
-    ``deadline`` means that it began at NotBefore or later, and that no approval is known. That
-    nobody has approved it is certain only if :attr:`Lifecycle.was_waiting_when_due`.
-    """
-
+    # The policy of the exporter on this VM.
     EXPORTER = "exporter"
+    # A person, with the command ``approve`` on this VM.
     OPERATOR = "operator"
+    # The command ``hook`` on this VM.
     HOOK = "hook"
+    # Somebody else: another VM, another program on this one, or Azure.
     EXTERNAL = "external"
+    # It began at NotBefore or later, and no approval is known. That nobody approved it is certain
+    # only if Lifecycle.was_waiting_when_due.
     DEADLINE = "deadline"
 
 
@@ -99,9 +108,9 @@ class Move:
 
     Attributes:
         transition: rescheduled or returned.
-        at: when it was seen.
-        not_before: NotBefore after it, seconds since the epoch; None if it is not known.
-        previous_not_before: the one before it, likewise.
+        at: when this exporter saw it.
+        not_before: NotBefore afterwards, seconds since the epoch; None if it is not known.
+        previous_not_before: NotBefore until then, likewise.
     """
 
     transition: Transition
@@ -118,9 +127,9 @@ class Approval:
         by: who approves it.
         who: the name of the policy's rule, of the operator or of the hook's script; ``""`` if it is
             not known.
-        at: when this exporter learned of it; of a request, when it was first sent.
-        not_before: the NotBefore that held when the last accepted approval was sent from here; None
-            if none was.
+        at: when this exporter learned of the approval; of a request, when it was first sent.
+        not_before: the event's NotBefore when the last accepted approval was sent from here; None
+            if none was sent from here, or NotBefore was not known.
     """
 
     by: Approver
@@ -150,11 +159,12 @@ class Lifecycle:
         started_at: when it was first seen Started. If only a boot of this VM proves the start: the
             boot, or NotBefore if that was earlier and no approval had been sent from here.
         pending_until: when a document had last shown it before its start, seconds since the epoch;
-            None if the documents before the start were those of an earlier run. shown_until: when
-            one had last shown it before its end, likewise.
+            None if no document of this run had.
         proven_by_boot: whether only a boot of this VM shows that it started.
-        outcome: how it ended: completed, cancelled, lost or withdrawn; ended_at: when that was
-            seen.
+        outcome: how it ended: completed, cancelled, lost or withdrawn; None while it is current.
+        ended_at: when its end was seen.
+        shown_until: when a document had last shown it before its end, seconds since the epoch; None
+            if no document of this run had.
         has_returned: whether it has been in a document again after an end. Histograms leave out
             what follows.
         moves: its last :data:`REMEMBERED_MOVES` reschedules and returns, oldest first.
@@ -164,12 +174,13 @@ class Lifecycle:
             have never named the VM ``vm_name``.
         most_resources: the largest number of VMs that a document has shown in Resources.
         observed_pause: seconds of this VM's longest pause while the event was Started, so far; None
-            if nobody measured from its start on, as for events of other VMs. pauses: how many
-            pauses of 0.1 s or more there were.
+            if nobody measured from its start on, as for events of other VMs.
+        pauses: how many pauses of 0.1 s or more there were.
         pause_ended: when the end of the longest pause was noticed, as :class:`.pause.Pause` says.
             If the pause was a restart of the VM, it is a moment of another boot than
             ``started_at``.
-        impact: what else was measured while it was Started, so far; None likewise.
+        impact: what the kernel counted while it was Started, so far; None if nobody read that at
+            its start, as for events of other VMs.
         kind: its kind at the last poll; of an ended event, that at its end.
         paused_longer: whether this VM was paused for longer than announced, and than what the
             settings call harmless.
@@ -232,9 +243,9 @@ class Lifecycle:
         return self.state in {State.SCHEDULED, State.OTHER}
 
     def is_due_at(self, wall: float) -> bool:
-        """Return whether Azure can have started it by then without an approval.
+        """Return whether Azure can have started it by ``wall`` without an approval.
 
-        ``wall``: seconds since the epoch. Without a known NotBefore, it can.
+        ``wall``: seconds since the epoch. It can at any time if NotBefore is not known.
         """
         return self.not_before is None or wall >= self.not_before - APPROVAL_MARGIN_SECONDS
 
@@ -245,7 +256,7 @@ class Lifecycle:
 
     @property
     def impact_at(self) -> float | None:
-        """When the impact begins or began, wall-clock seconds.
+        """When the impact begins or began, seconds since the epoch.
 
         None if that is unknown, and for advice.
         """
@@ -253,11 +264,14 @@ class Lifecycle:
             return self.started_at.wall
         if self.approved_at is not None and not self.is_postponed:
             return self.approved_at.wall  # Azure may start it at once
-        return self.not_before if self.is_pending else None
+        if self.is_pending:
+            return self.not_before
+        return None
 
     @property
     def announced(self) -> bool:
         """Whether a document showed the event before it started."""
+        # An event that was first seen Started has one moment for both.
         return self.started_at != self.first_seen
 
     @property
@@ -267,15 +281,14 @@ class Lifecycle:
 
     @property
     def is_postponed(self) -> bool:
-        """Whether NotBefore has moved away since the approval from here was sent.
+        """Whether NotBefore has moved later since the approval from here was sent.
 
-        It has if it is later by at least :data:`POSTPONED_SECONDS`. The approval does not count for
-        the new time then.
+        It has if it is later by at least :data:`POSTPONED_SECONDS`. Then the approval does not
+        count for the new time.
         """
-        sent_for = self.approval.not_before if self.approval else None
-        if self.not_before is None or sent_for is None:
+        if self.approval is None or self.approval.not_before is None or self.not_before is None:
             return False
-        return self.not_before >= sent_for + POSTPONED_SECONDS
+        return self.not_before >= self.approval.not_before + POSTPONED_SECONDS
 
     @property
     def is_open_to_approval(self) -> bool:
@@ -287,28 +300,39 @@ class Lifecycle:
     ) -> "Lifecycle":
         """Return the life with one more entry in :attr:`moves`.
 
-        ``previous`` is NotBefore before it.
+        ``previous`` is NotBefore until then; afterwards it is :attr:`not_before`.
         """
         move = Move(transition, at, self.not_before, previous)
         return replace(self, moves=(*self.moves, move)[-REMEMBERED_MOVES:])
 
 
 def impact_values(life: Lifecycle) -> dict[str, float | None]:
-    """Return what was measured of ``life``, for JSON records and spans, by its names there.
+    """Return what was measured of ``life``, by its names in JSON records and spans.
 
     None for what was not measured.
     """
-    tcp = life.tcp
-    before = life.impact.before if life.impact else None
-    return {
-        "observed_pause_seconds": life.observed_pause,
-        "observed_pauses": life.pauses if life.observed_pause is not None else None,
-        "tcp_retransmitted_segments": tcp.retransmitted if tcp else None,
-        "tcp_retransmitted_segments_minute_before": before.retransmitted if before else None,
-        "tcp_timeouts": tcp.timeouts if tcp else None,
-        "tcp_timeouts_minute_before": before.timeouts if before else None,
-        "clock_step_seconds": life.impact.clock_step if life.impact else None,
+    values: dict[str, float | None] = {
+        "observed_pause_seconds": None,
+        "observed_pauses": None,
+        "tcp_retransmitted_segments": None,
+        "tcp_retransmitted_segments_minute_before": None,
+        "tcp_timeouts": None,
+        "tcp_timeouts_minute_before": None,
+        "clock_step_seconds": None,
     }
+    if life.observed_pause is not None:
+        values["observed_pause_seconds"] = life.observed_pause
+        values["observed_pauses"] = life.pauses
+    if life.impact is None:
+        return values
+    values["clock_step_seconds"] = life.impact.clock_step
+    if life.impact.during is not None:
+        values["tcp_retransmitted_segments"] = life.impact.during.retransmitted
+        values["tcp_timeouts"] = life.impact.during.timeouts
+    if life.impact.before is not None:
+        values["tcp_retransmitted_segments_minute_before"] = life.impact.before.retransmitted
+        values["tcp_timeouts_minute_before"] = life.impact.before.timeouts
+    return values
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,8 +351,8 @@ class Lifecycles:
     Attributes:
         current: the current events.
         ended: the last ones that ended, oldest end first.
-        seen: when a document of this run last showed each current event, seconds since the epoch;
-            without those that only the journal knows.
+        seen: when a document of this run last showed each current event, seconds since the epoch.
+            A current event that only the journal of an earlier run knows is not in it.
     """
 
     current: Mapping[str, Lifecycle] = field(default_factory=dict)
@@ -340,22 +364,25 @@ class Lifecycles:
         """The current events that documents of this run have shown."""
         return {event_id: life for event_id, life in self.current.items() if event_id in self.seen}
 
-    def ended_since(self, wall: float, at_most: int, all_since: float) -> tuple[Lifecycle, ...]:
-        """Return the last events that ended, oldest end first.
+    def ended_since(self, since: float, at_most: int, all_since: float) -> tuple[Lifecycle, ...]:
+        """Return the events that ended last, oldest end first.
 
         Args:
-            wall: seconds since the epoch; none that ended before is returned.
+            since: seconds since the epoch; no event that ended earlier is returned.
             at_most: how many are returned, 1 or more, unless more ended after ``all_since``.
-            all_since: seconds since the epoch; all that ended after it are returned.
+            all_since: seconds since the epoch, later than ``since``; all events that ended after
+                it are returned.
         """
-        found = [
-            life
-            for life in self.ended.values()
-            if life.ended_at is not None and life.ended_at.wall > wall
-        ]
-        recent = [life for life in found if life.ended_at and life.ended_at.wall > all_since]
-        return tuple(found[-max(at_most, len(recent)) :])
+        found = [life for life in self.ended.values() if _ended_after(life, since)]
+        recent = [life for life in found if _ended_after(life, all_since)]
+        newest = max(at_most, len(recent))
+        return tuple(found[-newest:])
 
     def updated(self, lives: Iterable[Lifecycle]) -> "Lifecycles":
-        """Return a copy in which these current lifecycles replace those with the same EventId."""
-        return replace(self, current={**self.current, **{life.event_id: life for life in lives}})
+        """Return a copy in which ``lives`` replace the current lives with the same EventIds."""
+        changed = {life.event_id: life for life in lives}
+        return replace(self, current={**self.current, **changed})
+
+
+def _ended_after(life: Lifecycle, wall: float) -> bool:
+    return life.ended_at is not None and life.ended_at.wall > wall

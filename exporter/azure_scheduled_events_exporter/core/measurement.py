@@ -1,6 +1,6 @@
-"""Adds what was measured on this VM to the events that are Started: pauses, and the impact.
+"""Adds what was measured on this VM to its events: pauses, and what the kernel counted.
 
-Pure. Must not decide when an event begins or ends (``core.observation``).
+Pure. Must not decide when an event begins or ends (``core.observation``, ``core.absence``).
 """
 
 from dataclasses import replace
@@ -30,7 +30,10 @@ def record_pause(known: Lifecycles, pause: Pause | None) -> Lifecycles:
 
 
 def record_impact(known: Lifecycles, counted: Counted | None) -> Lifecycles:
-    """Return ``known`` with what the kernel has counted since; ``known`` if nothing changes."""
+    """Return ``known`` with the impact of each Started event up to the readings ``counted``.
+
+    If nothing changes, it is ``known`` itself.
+    """
     if counted is None:
         return known
     renewed = []
@@ -51,9 +54,9 @@ def paused(life: Lifecycle, pause: Pause | None, *, begins: bool) -> Lifecycle:
     anybody measured. A boot is added all the same: it takes longer than whatever was missed.
 
     Args:
-        life: an event that is Started; only one of this VM is measured.
-        pause: the longest pause since the last document.
-        begins: whether the event began since then, and somebody watched.
+        life: an event that has started; only one of this VM is measured.
+        pause: the longest pause since the last document; None if it was not measured.
+        begins: whether the event began since the last document, and somebody watched.
     """
     if pause is None or life.scope is not Scope.SELF:
         return life

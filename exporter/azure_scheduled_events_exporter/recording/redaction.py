@@ -14,7 +14,8 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from azure_scheduled_events_exporter.core.document import comparable_name
-from azure_scheduled_events_exporter.core.document_parser import clean_text, parse_not_before
+from azure_scheduled_events_exporter.core.not_before import parse_not_before
+from azure_scheduled_events_exporter.core.safe_text import clean_text
 from azure_scheduled_events_exporter.times import iso_time
 
 from .file import RecordedDocument

@@ -11,7 +11,8 @@ from email.utils import formatdate
 from math import floor
 from typing import Final
 
-from azure_scheduled_events_exporter.core.document_parser import parse_document, parse_not_before
+from azure_scheduled_events_exporter.core.document_parser import parse_document
+from azure_scheduled_events_exporter.core.not_before import parse_not_before
 from azure_scheduled_events_exporter.errors import InvalidDocumentError
 from azure_scheduled_events_exporter.recording.file import RecordedDocument
 

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 
 from azure_scheduled_events_exporter import DOCUMENTATION
 from azure_scheduled_events_exporter.core.document import ScheduledEvent, Scope, comparable_name
-from azure_scheduled_events_exporter.core.kinds import Kind
-from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycle, State
+from azure_scheduled_events_exporter.core.lifecycle import Approver, Kind, Lifecycle, State
 from azure_scheduled_events_exporter.core.spans import trace_id
 from azure_scheduled_events_exporter.snapshot.approvals import Decision
 from azure_scheduled_events_exporter.snapshot.snapshot import Snapshot

@@ -8,8 +8,13 @@ from typing import Final
 
 from azure_scheduled_events_exporter.core.document import EventSource, Scope
 from azure_scheduled_events_exporter.core.event_types import EVENT_FACTS, NO_INTERRUPTION
-from azure_scheduled_events_exporter.core.kinds import Kind
-from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycle, State, Transition
+from azure_scheduled_events_exporter.core.lifecycle import (
+    Approver,
+    Kind,
+    Lifecycle,
+    State,
+    Transition,
+)
 from azure_scheduled_events_exporter.core.statistics import PAUSE_BOUNDS
 from azure_scheduled_events_exporter.snapshot.hooks import HookRun, RunOutcome
 from azure_scheduled_events_exporter.times import iso_time

@@ -15,7 +15,7 @@ import pytest
 from azure_scheduled_events_exporter.alerts import resolve
 from azure_scheduled_events_exporter.alerts.series import BLIND, EXPORTERS
 from azure_scheduled_events_exporter.alerts.vm_recordings import fleet_recordings, vm_recordings
-from azure_scheduled_events_exporter.core.kinds import Kind
+from azure_scheduled_events_exporter.core.lifecycle import Kind
 from dashboards import titles
 from support.monitoring.board_fleet import HOUR, MINUTE, NOW, Event
 from support.monitoring.board_fleet import PAST as STORY_PAST

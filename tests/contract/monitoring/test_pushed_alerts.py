@@ -11,8 +11,7 @@ from azure_scheduled_events_exporter.alerts import render, resolve
 from azure_scheduled_events_exporter.alerts.pushed import pushed_alerts
 from azure_scheduled_events_exporter.core.document import ScheduledEvent, Scope
 from azure_scheduled_events_exporter.core.event_types import EventType
-from azure_scheduled_events_exporter.core.kinds import Kind
-from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, State
+from azure_scheduled_events_exporter.core.lifecycle import Kind, Lifecycle, State
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from support.stories.story import play
 

@@ -5,7 +5,7 @@ Data only: ``board_samples`` makes series of it.
 
 from dataclasses import dataclass
 
-from azure_scheduled_events_exporter.core.kinds import Kind
+from azure_scheduled_events_exporter.core.lifecycle import Kind
 
 MINUTE = 60
 HOUR = 3600

@@ -7,7 +7,7 @@ fails.
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from azure_scheduled_events_exporter.core.kinds import Kind
+from azure_scheduled_events_exporter.core.lifecycle import Kind
 from azure_scheduled_events_exporter.metrics.spec import PREFIX
 from azure_scheduled_events_exporter.metrics.table import SPECS
 from support.monitoring.board_fleet import BLIND_FOR, DAY, FLEET, HOUR, Event, Vm

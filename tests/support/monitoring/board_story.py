@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from azure_scheduled_events_exporter.core.kinds import Kind
+from azure_scheduled_events_exporter.core.lifecycle import Kind
 from support.monitoring.board_fleet import BLIND_FOR, FLEET, HOUR, MINUTE, MOVE, NOW, PAST, Event
 from support.monitoring.board_samples import STEP, Samples
 from support.monitoring.latency import SERIES

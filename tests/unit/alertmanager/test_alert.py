@@ -10,8 +10,7 @@ from azure_scheduled_events_exporter.alerts import Settings, resolve
 from azure_scheduled_events_exporter.alerts.pushed import pushed_alerts
 from azure_scheduled_events_exporter.core.document import ScheduledEvent, Scope
 from azure_scheduled_events_exporter.core.instance import Instance
-from azure_scheduled_events_exporter.core.kinds import Kind
-from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, State, Transition
+from azure_scheduled_events_exporter.core.lifecycle import Kind, Lifecycle, State, Transition
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.service.alert_push import wanted
 from azure_scheduled_events_exporter.snapshot.snapshot import Polls, Snapshot

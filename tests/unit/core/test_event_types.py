@@ -6,7 +6,7 @@ from azure_scheduled_events_exporter.core.event_types import (
     EVENT_FACTS,
     EventType,
     hidden_by,
-    is_reboot,
+    takes_vm_down,
 )
 
 
@@ -38,7 +38,7 @@ def test_notice_of_an_eviction() -> None:
 
 def test_a_type_that_azure_adds() -> None:
     """A type that the table does not have is no reboot and has no facts."""
-    assert not is_reboot("OfTomorrow")
+    assert not takes_vm_down("OfTomorrow")
     assert EVENT_FACTS.get("OfTomorrow") is None
-    assert all(map(is_reboot, ("Reboot", "Redeploy", "Preempt", "Terminate")))
-    assert not is_reboot("Freeze")
+    assert all(map(takes_vm_down, ("Reboot", "Redeploy", "Preempt", "Terminate")))
+    assert not takes_vm_down("Freeze")

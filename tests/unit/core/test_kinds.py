@@ -7,8 +7,8 @@ import pytest
 
 from azure_scheduled_events_exporter.core.approvals import mark_approved
 from azure_scheduled_events_exporter.core.document import Document, ScheduledEvent
-from azure_scheduled_events_exporter.core.kinds import Kind, kind_of
-from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycles
+from azure_scheduled_events_exporter.core.kinds import kind_of
+from azure_scheduled_events_exporter.core.lifecycle import Approver, Kind, Lifecycles
 from azure_scheduled_events_exporter.core.observation import ObservationContext, observe
 from azure_scheduled_events_exporter.core.pause import Pause
 from azure_scheduled_events_exporter.core.timestamp import Timestamp

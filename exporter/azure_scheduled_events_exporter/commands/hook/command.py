@@ -19,7 +19,7 @@ from azure_scheduled_events_exporter.commands.interruption import Interrupted, i
 from azure_scheduled_events_exporter.commands.settings import config_of, shared_journal
 from azure_scheduled_events_exporter.config.flags import argument, written_flags
 from azure_scheduled_events_exporter.core.event_types import EventType
-from azure_scheduled_events_exporter.core.kinds import Kind
+from azure_scheduled_events_exporter.core.lifecycle import Kind
 from azure_scheduled_events_exporter.errors import ExporterError, JournalInUseError, UsageError
 from azure_scheduled_events_exporter.journal.disk.folder_owner import as_folder_owner
 from azure_scheduled_events_exporter.journal.disk.lock import writer_lock

@@ -10,8 +10,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from azure_scheduled_events_exporter.core.kinds import Kind
-from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, State
+from azure_scheduled_events_exporter.core.lifecycle import Kind, Lifecycle, State
 from azure_scheduled_events_exporter.core.records import Record, current_record
 from azure_scheduled_events_exporter.snapshot.hooks import HookRun, Phase, RunOutcome
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
-from azure_scheduled_events_exporter.core.bounds import as_many_as_known, newest_ended
+from azure_scheduled_events_exporter.core.bounds import current_with_room, newest_ended
 from azure_scheduled_events_exporter.core.lifecycle import (
     REMEMBERED_ENDS,
     Lifecycle,
@@ -268,7 +268,7 @@ class Store:
             self._lives("WHERE ended IS NOT NULL ORDER BY ended DESC LIMIT ?", (REMEMBERED_ENDS,))
         )
         # A flood may have left more: the ends of some were dropped while the disk did not work.
-        newest = as_many_as_known(self._lives("WHERE ended IS NULL ORDER BY first_seen DESC"))
+        newest = current_with_room(self._lives("WHERE ended IS NULL ORDER BY first_seen DESC"))
         return Remembered(
             lifecycles=Lifecycles(_oldest_first(newest), _oldest_first(newest_ends)),
             statistics=_sound(Statistics, statistics),

@@ -6,8 +6,7 @@ relays it.
 
 from azure_scheduled_events_exporter.core.document import EventSource, comparable_name
 from azure_scheduled_events_exporter.core.event_types import EVENT_FACTS, URGENT_NOTICE_SECONDS
-from azure_scheduled_events_exporter.core.kinds import Kind
-from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycle, Transition
+from azure_scheduled_events_exporter.core.lifecycle import Approver, Kind, Lifecycle, Transition
 from azure_scheduled_events_exporter.core.spans import trace_id
 from azure_scheduled_events_exporter.web.wording import KINDS, length, meaning, standing, title
 

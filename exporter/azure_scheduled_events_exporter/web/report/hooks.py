@@ -6,8 +6,7 @@ See ``docs/hook.md`` for when a hook prepares, repeats and recovers.
 from collections.abc import Iterable, Mapping
 
 from azure_scheduled_events_exporter.core.document import Scope
-from azure_scheduled_events_exporter.core.kinds import Kind
-from azure_scheduled_events_exporter.core.lifecycle import Lifecycle
+from azure_scheduled_events_exporter.core.lifecycle import Kind, Lifecycle
 from azure_scheduled_events_exporter.snapshot.hooks import HookRun, Phase, RunOutcome
 from azure_scheduled_events_exporter.web.wording import hook_status, length, paused
 

@@ -5,7 +5,8 @@ left out.
 import pytest
 
 from azure_scheduled_events_exporter.core.document import ScheduledEvent
-from azure_scheduled_events_exporter.core.document_parser import parse_document, parse_not_before
+from azure_scheduled_events_exporter.core.document_parser import parse_document
+from azure_scheduled_events_exporter.core.not_before import parse_not_before
 from support.events.imds_bodies import SOME_ID, body, entry, only, utc
 
 

@@ -9,7 +9,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from azure_scheduled_events_exporter.core.document import Document, Scope
-from azure_scheduled_events_exporter.core.document_parser import parse_document, parse_not_before
+from azure_scheduled_events_exporter.core.document_parser import parse_document
+from azure_scheduled_events_exporter.core.not_before import parse_not_before
 from azure_scheduled_events_exporter.errors import InvalidDocumentError
 from support.events.imds_bodies import CAPTURED, SOME_ID
 from support.paths import PAYLOADS
