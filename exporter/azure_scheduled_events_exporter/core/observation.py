@@ -5,9 +5,9 @@ is an argument), network, disk, metric or log, and decides nothing about approva
 
 Theory of operation. IMDS shows states, never changes. So a change is the difference between what
 was known and what the document says: :data:`PRESENT` for an event that is in the document, and the
-table of ``core.absence`` for one that is not. Every transition happens once in an event's life and
-in the order of :class:`Transition`; only NotBefore may move again and again. If an event is in the
-document again after its end, the end was wrong. The event becomes current again.
+table of ``core.absence`` for one that is not. :class:`Transition` has the order of an event's
+transitions. If an event is in the document again after its end, the end was wrong, and the event
+becomes current again.
 
 Source of the rules: https://learn.microsoft.com/azure/virtual-machines/linux/scheduled-events
 """
@@ -35,7 +35,7 @@ from .pause import Pause
 from .timestamp import Timestamp
 
 WATCHED_WITHIN_SECONDS = 60.0
-"""If two documents are further apart, an event can have started and ended unseen in between."""
+"""If two documents are further apart, nobody watched: a start can have been missed in between."""
 
 PRESENT: Mapping[tuple[State | None, State], tuple[Transition, ...]] = MappingProxyType(
     {
@@ -53,11 +53,13 @@ PRESENT: Mapping[tuple[State | None, State], tuple[Transition, ...]] = MappingPr
         (State.ADVISORY, State.STARTED): (Transition.STARTED,),
     }
 )
-"""By the state before, None for a new event, and the state that the document shows.
+"""What can have happened, by the state before (None for a new event) and the state that is shown.
 
-A pair that is missing is no transition. An event that becomes advice has none, and advice that
-becomes Scheduled has none either. Started stays Started: also in an outdated document, and at a
-second impact of the same event.
+:func:`_apply` decides of each transition whether it has happened.
+
+Without a row, nothing has happened: an event becomes advice, advice becomes Scheduled, or an event
+that is Started is shown in any state. It stays Started, whether the document is outdated or the
+event has a second impact.
 """
 
 
@@ -70,8 +72,8 @@ class ObservationContext:
         vm_name: this VM's name as Resources spell it; None while unknown.
         watched: whether the previous document is so recent that no start can have been missed;
             False for the first document of a run.
-        keeps_unshown: whether events of earlier runs that no document has shown do not end now,
-            because they may be another VM's.
+        keeps_unshown: whether events of earlier runs that no document of this run has shown stay
+            current, because they may be another VM's.
         pause: the longest pause of this VM since the last document; None if it was not measured.
         counted: what the kernel has counted; None if nobody read it.
         harmless_below: a Freeze announced as shorter than so many seconds is harmless.
@@ -104,7 +106,7 @@ def observe(
         current[event.event_id] = life
         changes.extend(new_changes)
     ended = {event_id: life for event_id, life in known.ended.items() if event_id not in current}
-    just_ended = 0  # as how many events those that end now count
+    just_ended = 0  # the sum of the weights of the events that end now
     for event_id, before in known.current.items():
         if event_id in current:
             continue
@@ -117,8 +119,8 @@ def observe(
         just_ended += weight(before.event)
     if just_ended:
         ended = without_oldest(ended, just_ended)
-    seen = dict(known.seen) | {event.event_id: context.now.wall for event in document.events}
-    seen = {event_id: moment for event_id, moment in seen.items() if event_id in current}
+    seen = {event_id: moment for event_id, moment in known.seen.items() if event_id in current}
+    seen |= {event.event_id: context.now.wall for event in document.events}
     known = with_kinds(Lifecycles(current, ended, seen), context.now.wall, context.harmless_below)
     return known, tuple(_with_kind(change, context) for change in changes)
 
@@ -144,7 +146,7 @@ def _left_document(
 
     ``last_seen``: when a document of this run had last shown it; None if none had.
     """
-    life = _as_shown(before, before.event, context)
+    life = _as_shown(before, before.event, context)  # this VM's name may be known only now
     return end(
         replace(life, shown_until=last_seen),
         context.now,
@@ -171,9 +173,11 @@ def bounded(known: Lifecycles, document: Document, context: ObservationContext) 
 def _stays(
     event_id: str, known: Lifecycles, document: Document, context: ObservationContext
 ) -> bool:
-    """Return whether an event that is not in the document stays current."""
+    """Return whether a current event stays current although it is not in the document."""
+    if document.unreadable:
+        return True  # the entry that cannot be read may be this event
     was_shown = event_id in known.seen
-    return bool(document.unreadable) or (context.keeps_unshown and not was_shown)
+    return context.keeps_unshown and not was_shown
 
 
 def _with_kind(change: Change, context: ObservationContext) -> Change:
@@ -192,7 +196,10 @@ def _state(event: ScheduledEvent) -> State:
 def _returned(
     ended: Lifecycle, event: ScheduledEvent, context: ObservationContext
 ) -> tuple[Lifecycle, Change]:
-    """Make an ended event current again. Remove the values that only the wrong end set."""
+    """Return an ended event as a current one, and that as a change.
+
+    What only the wrong end set is removed.
+    """
     life = replace(ended, outcome=None, ended_at=None, shown_until=None, has_returned=True)
     if ended.proven_by_boot:
         life = replace(
@@ -212,7 +219,7 @@ def _returned(
 def _as_shown(life: Lifecycle, event: ScheduledEvent, context: ObservationContext) -> Lifecycle:
     """Return ``life`` with ``event`` as its newest form, and with what that says of this VM.
 
-    The state and NotBefore stay as they are. The name of the VM may have become known since.
+    The state and NotBefore stay as they are.
     """
     vm_name = context.vm_name or life.vm_name
     event = event.bounded(vm_name)
@@ -220,7 +227,7 @@ def _as_shown(life: Lifecycle, event: ScheduledEvent, context: ObservationContex
     if not own_name or comparable_name(own_name) != comparable_name(vm_name or ""):
         own_name = event.spelling(vm_name)
     scope = event.scope(vm_name)
-    if own_name:
+    if own_name:  # Resources have named this VM, and may have shrunk since
         scope = Scope.SELF
     return replace(
         life,
@@ -240,10 +247,12 @@ def _apply_present(
 ) -> tuple[Lifecycle, list[Change]]:
     """Apply :data:`PRESENT` to an event that is in the document.
 
-    ``last_seen``: when a document of this run had last shown it; None if none had.
+    ``before`` is the current event, None for a new one. ``last_seen``: when a document of this run
+    had last shown it; None if none had.
     """
+    # Nearly every poll ends here: while the body stays the same, so do the objects made from it.
     if before is not None and event is before.event and context.vm_name in {None, before.vm_name}:
-        return before, []  # the reader returns the same object while the document does not change
+        return before, []
     shown = _state(event)
     state_before: State | None = None
     if before is None:
@@ -255,10 +264,10 @@ def _apply_present(
     life = _as_shown(life, event, context)
     if state_before is not State.STARTED:  # Started stays Started
         life = replace(life, state=shown)
-    if event.not_before is not None and life.state is not State.STARTED:
-        life = replace(life, not_before=event.not_before)
-    if shown is State.STARTED and state_before is not State.STARTED:
-        life = _begins(before, replace(life, pending_until=last_seen), context)
+        if shown is State.STARTED:
+            life = _begins(before, replace(life, pending_until=last_seen), context)
+        elif event.not_before is not None:
+            life = replace(life, not_before=event.not_before)
     changes = []
     for transition in PRESENT.get((state_before, shown), ()):
         happened = _apply(transition, before, life, context)
@@ -269,7 +278,10 @@ def _apply_present(
 
 
 def _begins(before: Lifecycle | None, life: Lifecycle, context: ObservationContext) -> Lifecycle:
-    """Return ``life``, which is shown as Started for the first time, with what was measured."""
+    """Return ``life``, which is shown as Started for the first time, with what was measured.
+
+    ``before`` is the event as it was until now, None for a new one.
+    """
     is_measured = context.watched
     if before is not None and boot_proves(before, context.now, watched=context.watched):
         # The boot was a part of it: the pause since the last document is not the whole of it.
@@ -287,27 +299,35 @@ def _apply(
     now = context.now
     match transition:
         case Transition.RESCHEDULED:
-            if before is None or before.not_before in {None, life.not_before}:
+            if before is None or before.not_before is None:
+                return None  # there was no NotBefore that could move
+            if before.not_before == life.not_before:
                 return None
             return life.with_move(transition, now, before.not_before)
         case Transition.APPROVED:
             return _approved(life, context)
         case Transition.STARTED:
-            # Nobody has approved it, as far as is known, so it began because NotBefore had come.
+            # It was known before, and nobody has approved it as far as is known: so it began
+            # because NotBefore had come.
             if before is not None and life.approval is None and life.not_before is not None:
                 life = replace(life, approval=Approval(Approver.DEADLINE, now))
             return replace(life, started_at=now)
-        case _:
+        case _:  # DETECTED
             return life
 
 
 def _approved(life: Lifecycle, context: ObservationContext) -> Lifecycle | None:
-    """Return ``life``, which has started, with the approval that started it; None if none did."""
+    """Return ``life``, which has started, with the approval that is only known by that.
+
+    None if its approval is known already, or if it needed none.
+    """
     now = context.now
+    if life.approval is not None:
+        return None
     is_early = not life.is_due_at(now.wall)
-    # If nobody watched whether it started early, the approval that was sent has started it.
+    # Nobody watched whether it started early: then an approval that was sent has started it.
     is_sent = life.request is not None and not context.watched
-    if life.approval is not None or not (is_early or is_sent):
+    if not is_early and not is_sent:
         return None
     approval = Approval(Approver.EXTERNAL, now)
     if life.request is not None:
@@ -316,11 +336,14 @@ def _approved(life: Lifecycle, context: ObservationContext) -> Lifecycle | None:
 
 
 def _notice(event: ScheduledEvent, now: Timestamp) -> float | None:
-    """Return the seconds of notice of an event that is first seen ``now``; None if not known."""
+    """Return the seconds of notice of an event that is first seen ``now``.
+
+    :attr:`Lifecycle.notice_seconds` says when it is None.
+    """
     state = _state(event)
-    if state is State.STARTED and event.source == EventSource.USER:
-        return None  # Azure has approved it by itself: it never was Scheduled
     if state is State.STARTED:
+        if event.source == EventSource.USER:
+            return None  # Azure has approved it by itself: it never was Scheduled
         return 0.0
     if state is State.ADVISORY or event.not_before is None:
         return None

@@ -1,6 +1,6 @@
 """Computes from two moments how long this VM was paused in between.
 
-Pure: ``polling.pauses`` decides when to read the clocks, and ``core.observation`` which events a
+Pure: ``polling.pauses`` decides when to read the clocks, and ``core.measurement`` which events a
 pause belongs to.
 
 Theory of operation. A paused program cannot time the pause. But if a program plans to read the
@@ -12,7 +12,8 @@ on what was paused:
 - the VM was frozen from outside: all its clocks may have stopped. Seconds later, time
   synchronization corrects the wall clock. That step forward is as long as the pause.
 
-So the clock that advanced most gives the length. Across a reboot, only the wall clock advances.
+So the clock that advanced most gives the length. Across a reboot it is the wall clock, because the
+clock since boot starts again at 0.
 """
 
 from dataclasses import dataclass
@@ -23,10 +24,7 @@ NOISE_SECONDS = 0.1
 """A shorter gap is noise of a busy machine, not a pause."""
 
 WALL_TRUSTED_SECONDS = 900.0
-"""A longer step of only the wall clock is not a pause: the clock was set.
-
-No Freeze takes 15 minutes.
-"""
+"""If the wall clock alone advances by more than this, it was set: no Freeze takes 15 minutes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +33,8 @@ class Pause:
 
     Attributes:
         seconds: how long it was, to the millisecond; 0 if there was none.
-        is_boot: whether the VM has booted in that period. Then the whole time until this process
-            ran again is the pause: it is longer than whatever else may have paused the VM.
+        is_boot: whether the VM has booted in that period. Then the pause is the whole time until
+            this process ran again.
         ended: when it was noticed: up to a poll after its end, or, if only time synchronization
             showed it, after the correction of the clock. None if there was no pause.
     """
@@ -49,10 +47,8 @@ class Pause:
 def gap(before: Timestamp, now: Timestamp, planned: float) -> float:
     """Return by how many seconds ``now`` is later than ``planned`` seconds after ``before``.
 
-    It is 0 if it is not later.
-
-    The wall clock is ignored if it was set back, or set forward by more than
-    :data:`WALL_TRUSTED_SECONDS`.
+    The result is never negative. Of both clocks, the one that advanced more counts. The wall clock
+    is ignored if it was set back, or set forward by more than :data:`WALL_TRUSTED_SECONDS`.
     """
     late = max(0.0, now.monotonic - before.monotonic - planned)
     by_wall = now.wall - before.wall - planned
@@ -71,7 +67,9 @@ def between_runs(last: Timestamp, first: Timestamp) -> Pause | None:
     if last.boot_id == first.boot_id:
         planned = first.monotonic - last.monotonic
         seconds = round(gap(last, first, planned), 3)
-        return Pause(seconds, ended=first if seconds > 0 else None)
+        if seconds == 0:
+            return Pause(0.0)
+        return Pause(seconds, ended=first)
     away = first.wall - last.wall
     if away <= 0:
         return None

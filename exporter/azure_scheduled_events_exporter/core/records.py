@@ -1,8 +1,10 @@
 """Converts events, lifecycles and transitions to JSON records for scripts.
 
-Times in ISO 8601 (UTC), lengths in seconds, None for what is unknown or still to come; a text that
-IMDS has not sent is ``""``.
+Times are in ISO 8601 (UTC), lengths in seconds. What is unknown or still to come is None. A text
+that IMDS has not sent is ``""``.
 """
+
+from enum import StrEnum
 
 from azure_scheduled_events_exporter.times import iso_time
 
@@ -18,42 +20,38 @@ def current_record(life: Lifecycle, now: float) -> Record:
     """Return the record of a current event at ``now``, wall-clock seconds."""
     event = life.event
     status = event.status
-    if life.state is State.STARTED:  # an outdated document may show it as Scheduled again
-        status = str(life.state)
+    if life.state is State.STARTED:
+        status = str(life.state)  # although an outdated document may show it as Scheduled again
     seconds_left = None
     if life.is_pending and event.not_before is not None:
         seconds_left = round(event.not_before - now, 3)
     return {
         **_of_event(life),
         "event_status": status,
-        "not_before": _time(event.not_before),  # as shown now: IMDS empties it at the start
+        "not_before": _time(event.not_before),  # as shown now: after the start, IMDS shows none
         "seconds_until_not_before": seconds_left,
         "first_seen": iso_time(life.first_seen.wall),
         "approved": life.approved_here,
-        "approved_by": str(life.approved_by) if life.approved_by else None,
+        "approved_by": _word(life.approved_by),
         **impact_values(life),
     }
 
 
 def life_record(life: Lifecycle) -> Record:
-    """Return the record of an event from first seen to its end, if it has ended.
-
-    None for values that are unknown or still to come. The kind of an ended event is that at its
-    end.
-    """
+    """Return the record of an event from its first sight until now, or until its end."""
     return {
         **_of_event(life),
         "state": str(life.state),
         "first_seen": iso_time(life.first_seen.wall),
         "not_before": _time(life.not_before),  # the last one that was shown
         "notice_seconds": life.notice_seconds,
-        "approved_by": str(life.approved_by) if life.approved_by else None,
+        "approved_by": _word(life.approved_by),
         "approved_after_seconds": seconds_between(life.first_seen, life.approved_at),
         "started": _moment(life.started_at),
         "ended": _moment(life.ended_at),
         "started_seconds": seconds_between(life.started_at, life.ended_at),
         **impact_values(life),
-        "outcome": str(life.outcome) if life.outcome else None,
+        "outcome": _word(life.outcome),
     }
 
 
@@ -68,14 +66,14 @@ def change_record(change: Change) -> Record:
 
 def seconds_between(earlier: Timestamp | None, later: Timestamp | None) -> float | None:
     """Return the seconds from ``earlier`` to ``later``; None if either is not known."""
-    return None if earlier is None or later is None else round(later.since(earlier), 3)
+    if earlier is None or later is None:
+        return None
+    return round(later.since(earlier), 3)
 
 
 def _of_event(life: Lifecycle) -> Record:
-    """Return what the records of current and of past events share."""
-    values: Record = {}
-    for name, value in event_values(life.event).items():
-        values[name] = list(value) if isinstance(value, tuple) else value
+    """Return the values that both records of an event have."""
+    values: Record = {**event_values(life.event), "resources": list(life.event.resources)}
     return {
         **values,
         "kind": str(life.kind),
@@ -85,9 +83,22 @@ def _of_event(life: Lifecycle) -> Record:
     }
 
 
+def _word(value: StrEnum | None) -> str | None:
+    """Return the text of ``value``; None if it is not known."""
+    if value is None:
+        return None
+    return str(value)
+
+
 def _time(seconds: float | None) -> str | None:
-    return None if seconds is None else iso_time(seconds)
+    """Return a time in seconds since the epoch as text; None if it is not known."""
+    if seconds is None:
+        return None
+    return iso_time(seconds)
 
 
-def _moment(instant: Timestamp | None) -> str | None:
-    return None if instant is None else iso_time(instant.wall)
+def _moment(moment: Timestamp | None) -> str | None:
+    """Return the wall-clock time of ``moment`` as text; None if it is not known."""
+    if moment is None:
+        return None
+    return iso_time(moment.wall)

@@ -1,8 +1,9 @@
 """The trace of an event: returns the spans that a transition completes, as plain data.
 
-Pure: no OpenTelemetry, no clock, no delivery (``tracing.delivery``). Every id is derived from the
-EventId, a VM's name and the span's name (for a hook, also from the id of its run). So all VMs that
-see an event build one trace without communication, and a span that is sent twice has the same id.
+Pure: no OpenTelemetry, no clock, no delivery (``tracing.delivery``). Each trace id is derived from
+the EventId, and each span id from the EventId, a VM's name and the span's name (for a hook, also
+from the id of its run). So all VMs that see an event build one trace without communication, and a
+span that is sent twice has the same id.
 """
 
 import hashlib
@@ -22,13 +23,17 @@ ROOT = "scheduled_event"
 The others are detected, scheduled, approval, started and hook.
 """
 
-_MEASURED = frozenset({"started", ROOT})
-"""The spans during which the event may have had an impact on this VM."""
+_WITH_IMPACT = frozenset({"started", ROOT})
+"""The spans that have what was measured as attributes: the event has its impact during them."""
 
 _PREFIX = "azure.scheduled_event."
-# Azure's spelling; uuid.UUID reads others too.
+"""The beginning of each attribute's name."""
+
+# Azure's spelling in lower case; uuid.UUID reads others too.
 _GUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
 AttributeValue = str | float | tuple[str, ...]
+"""What OpenTelemetry permits as the value of an attribute."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +50,13 @@ class SpanFacts:
     """One finished span.
 
     Attributes:
-        trace_id: 32 hexadecimal digits; span_id: 16; parent_id: 16, or ``""`` for the root of the
-            trace.
-        start: seconds since the epoch; end: likewise, never before ``start``.
-        attributes: by OpenTelemetry's rules: text, numbers, or a list of texts.
+        trace_id: 32 hexadecimal digits.
+        span_id: 16 hexadecimal digits.
+        parent_id: the ``span_id`` of the span above it; ``""`` for the root of the trace.
+        name: such as ``scheduled_event`` or ``started``.
+        start: seconds since the epoch.
+        end: likewise, never before ``start``.
+        attributes: their names begin with ``azure.scheduled_event.``.
         events: what happened within it, oldest first.
     """
 
@@ -63,7 +71,7 @@ class SpanFacts:
 
 
 def trace_id(event_id: str) -> str:
-    """Return the trace of an event: the 128 bits of its GUID, or of a hash when it is none."""
+    """Return the trace id of an event: the digits of its GUID, or of a hash when it is no GUID."""
     lower = event_id.lower()
     if _GUID.fullmatch(lower):
         digits = lower.replace("-", "")
@@ -98,7 +106,7 @@ def finished(change: Change) -> tuple[SpanFacts, ...]:
         case Transition.STARTED:
             return _until_started(life)
         case Transition.COMPLETED | Transition.CANCELLED | Transition.LOST | Transition.WITHDRAWN:
-            if life.proven_by_boot:
+            if life.proven_by_boot:  # no transition has completed the spans until the start
                 return (*_until_started(life), *_open(life, at))
             return _open(life, at)
         case _:
@@ -106,7 +114,7 @@ def finished(change: Change) -> tuple[SpanFacts, ...]:
 
 
 def unfinished(lives: Iterable[Lifecycle], now: Timestamp) -> tuple[SpanFacts, ...]:
-    """Return the open spans of ``lives``, ended at ``now``.
+    """Return the spans of ``lives`` that are not complete, ended at ``now``.
 
     They are for an exporter that is stopped during an event.
     """
@@ -120,18 +128,20 @@ def hook_run(
     end: Timestamp,
     attributes: Mapping[str, AttributeValue],
 ) -> SpanFacts:
-    """Return the span of one run of ``hook``'s command for an event; ``run`` is its id."""
+    """Return the span of one run of ``hook``'s command for an event.
+
+    ``run`` is the id of the run: an event may have several, and each has a span. ``attributes``
+    are added to those of the event, with ``hook.`` in front of their names.
+    """
     span = _span(life, "hook", start, end)
+    of_run = {f"{_PREFIX}hook.{name}": value for name, value in attributes.items()}
+    # No other span is below this one, so no VM has to compute its id: any spelling of the VM's name
+    # will do.
+    vm_name = life.own_name or life.vm_name or ""
     return replace(
         span,
-        # An event may have several runs, so the name alone would give them one id. The VM's name
-        # only makes the id differ from those of other VMs: no span refers to this one, so any
-        # spelling of the name will do.
-        span_id=span_id(life.event_id, life.own_name or life.vm_name or "", f"hook/{run}"),
-        attributes={
-            **span.attributes,
-            **{f"{_PREFIX}hook.{name}": value for name, value in attributes.items()},
-        },
+        span_id=span_id(life.event_id, vm_name, f"hook/{run}"),
+        attributes={**span.attributes, **of_run},
     )
 
 
@@ -140,7 +150,7 @@ def _until_started(life: Lifecycle) -> tuple[SpanFacts, ...]:
     if life.started_at is None or not life.announced:
         return ()
     scheduled = _span(life, "scheduled", life.first_seen, life.started_at)
-    if life.approved_by is Approver.DEADLINE:
+    if life.approved_by is Approver.DEADLINE:  # which no transition ``approved`` shows
         return (scheduled, _span(life, "approval", life.first_seen, life.started_at))
     return (scheduled,)
 
@@ -162,32 +172,49 @@ def _open(life: Lifecycle, until: Timestamp) -> tuple[SpanFacts, ...]:
 
 def _span(life: Lifecycle, name: str, start: Timestamp, end: Timestamp) -> SpanFacts:
     """Return this VM's span ``name`` of an event."""
-    event = life.event
-    # Other VMs compute this span's id from the spelling in Resources, as it was when this VM was
-    # first known to be among them. A VM that Resources do not name has its own name.
-    own = life.own_name or event.spelling(life.vm_name) or (life.vm_name or "").lstrip("_")
-    # The root span of the VM that Resources name first is the root of the trace.
-    leader = own
-    if event.resources:
-        leader = event.resources[0].lstrip("_")
-    parent = ""
-    if name != ROOT:
-        parent = span_id(event.event_id, own, ROOT)
-    elif own != leader:
-        parent = span_id(event.event_id, leader, ROOT)
+    event_id = life.event_id
+    own = _own_name(life)
+    parent_id = ""
     events: tuple[SpanEvent, ...] = ()
-    if name == ROOT:
+    if name != ROOT:
+        parent_id = span_id(event_id, own, ROOT)
+    else:
+        leader = _leader(life)
+        if own != leader:
+            parent_id = span_id(event_id, leader, ROOT)
         events = tuple(_span_event(move) for move in life.moves)
     return SpanFacts(
-        trace_id=trace_id(event.event_id),
-        span_id=span_id(event.event_id, own, name),
-        parent_id=parent,
+        trace_id=trace_id(event_id),
+        span_id=span_id(event_id, own, name),
+        parent_id=parent_id,
         name=name,
         start=start.wall,
         end=max(start.wall, end.wall),
-        attributes=_attributes(life, with_impact=name in _MEASURED),
+        attributes=_attributes(life, with_impact=name in _WITH_IMPACT),
         events=events,
     )
+
+
+def _own_name(life: Lifecycle) -> str:
+    """Return this VM's name in the ids of its spans.
+
+    It is the spelling in Resources, from which other VMs compute the same ids, as it was when they
+    first named this VM. A VM that they do not name has the name that it knows itself by.
+    """
+    in_resources = life.own_name or life.event.spelling(life.vm_name)
+    if in_resources:
+        return in_resources
+    return (life.vm_name or "").lstrip("_")
+
+
+def _leader(life: Lifecycle) -> str:
+    """Return the name of the VM whose root span is the root of the trace.
+
+    It is the VM that Resources name first; this VM if they name none.
+    """
+    if not life.event.resources:
+        return _own_name(life)
+    return life.event.resources[0].lstrip("_")
 
 
 def _span_event(move: Move) -> SpanEvent:
@@ -202,18 +229,20 @@ def _span_event(move: Move) -> SpanEvent:
 
 
 def _attributes(life: Lifecycle, *, with_impact: bool) -> dict[str, AttributeValue]:
-    """Return the attributes of a span; ``with_impact``: also what was measured."""
-    event = life.event
+    """Return the attributes of a span, without those that have no value.
+
+    ``with_impact``: whether what was measured is among them.
+    """
     values: dict[str, AttributeValue | None] = {}
-    for name, value in event_values(event).items():
+    for name, value in event_values(life.event).items():
         values[name.removeprefix("event_")] = value
     if life.not_before is not None:
         values["not_before"] = iso_time(life.not_before)
     if with_impact:
         values |= impact_values(life)
-    values |= {
-        "outcome": life.outcome and str(life.outcome),
-        "approved_by": life.approved_by and str(life.approved_by),
-        "notice_seconds": life.notice_seconds,
-    }
-    return {_PREFIX + key: value for key, value in values.items() if value not in {None, ""}}
+    if life.outcome is not None:
+        values["outcome"] = str(life.outcome)
+    if life.approved_by is not None:
+        values["approved_by"] = str(life.approved_by)
+    values["notice_seconds"] = life.notice_seconds
+    return {_PREFIX + name: value for name, value in values.items() if value not in {None, ""}}

@@ -1,7 +1,8 @@
 """The counters and histograms of all transitions.
 
-A pure fold over ``core.lifecycle.Change``. The journal stores the result beside the transitions, so
-counters go on after a restart. Must not depend on a metric library or on polls.
+Pure: each ``core.lifecycle.Change`` adds to the statistics before. The journal stores the result
+beside the transitions, so counters go on after a restart. Must not depend on a metric library or on
+polls.
 """
 
 from bisect import bisect_left
@@ -14,17 +15,17 @@ from .event_types import EventType
 from .lifecycle import Approver, Change, Lifecycle, Transition
 
 TransitionKey = tuple[str, str, str, str]
-"""event_type, event_source, scope, transition"""
+"""The labels of a counter of transitions: event_type, event_source, scope, transition."""
 
-# Upper bounds of buckets, in seconds. Each is a limit that matters to users: no notice, the
-# documented notices (30 s, 5, 10, 15 min), days for a predicted failure. A bound costs each VM up
-# to 20 series. With these, an exporter that has been through all shipped scenarios has less than
-# 400, which docs/fleet.md counts.
+# Upper bounds of buckets, in seconds. Each is a limit that matters to users. A bound costs each VM
+# up to 20 series. With these bounds, an exporter that has been through all shipped scenarios has
+# less than 400 series, which docs/fleet.md counts.
+
+# No notice, the documented notices (30 s, 5, 10, 15 min), days for a predicted failure.
 NOTICE_BOUNDS = (0.0, 30.0, 300.0, 600.0, 900.0, 86400.0)
 LATENCY_BOUNDS = (1.0, 30.0, 300.0, 900.0, 3600.0)
 STATE_BOUNDS = (10.0, 60.0, 300.0, 1200.0)
-# Noise ends at 0.1 s; a live migration takes up to 5 s, a Freeze up to 30 s; what lasts minutes was
-# a boot.
+# Noise takes up to 0.1 s, a live migration up to 5 s, a Freeze up to 30 s, and a boot minutes.
 PAUSE_BOUNDS = (0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 120.0)
 
 
@@ -32,7 +33,10 @@ PAUSE_BOUNDS = (0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 120.0)
 class Histogram:
     """The number of values in each bucket.
 
-    ``counts`` has one more entry than ``bounds``, for larger values.
+    Attributes:
+        bounds: the upper bounds of the buckets, ascending.
+        counts: the number of values in each bucket alone, and at last that of all larger values.
+        total: the sum of all values.
     """
 
     bounds: tuple[float, ...]
@@ -46,7 +50,7 @@ class Histogram:
 
     @classmethod
     def empty(cls, bounds: tuple[float, ...]) -> "Histogram":
-        """Return a histogram over ``bounds`` (ascending) without values."""
+        """Return a histogram over ``bounds`` without values."""
         return cls(bounds, (0,) * (len(bounds) + 1))
 
     def observe(self, *values: float) -> "Histogram":
@@ -58,20 +62,19 @@ class Histogram:
 
 
 _FORESEEN = tuple(transition for transition in Transition if transition is not Transition.WITHDRAWN)
-"""Transitions whose series exist as 0 before the first one.
+"""The transitions whose series exist as 0 before they first happen.
 
-Withdrawn is not among them: only advice is withdrawn, and nothing alerts on it.
+Without that, ``increase()`` would miss the step from nothing to 1. ``withdrawn`` is left out: only
+advice is withdrawn, and nothing alerts on it.
 """
 
 
 def _initial_transitions() -> dict[TransitionKey, int]:
-    """Return the series that exist from the start as 0.
+    """Return the series that exist from the start, all 0.
 
-    ``increase()`` misses a counter's step from nothing to 1.
-
-    Each type with each transition, but only of the type's usual source: every series costs each VM
-    of a fleet. Those of another source exist once an event of it was seen
-    (:meth:`Statistics.plus`).
+    They are those of each type with each foreseen transition, but only of the type's usual source:
+    a series is a cost for each VM of a fleet. Those of another source exist once an event of that
+    source was seen (:func:`_count_transition`).
     """
     return {
         (str(event_type), event_type.facts.usual_source, str(Scope.SELF), str(transition)): 0
@@ -85,8 +88,8 @@ class _Measured:
     """A value for a histogram of :class:`Statistics`.
 
     Attributes:
-        histogram: the name of its field.
-        key: which of the histograms there.
+        histogram: the name of the field there, such as ``time_in_state``.
+        key: which of the histograms in that field.
         seconds: the value.
     """
 
@@ -98,9 +101,9 @@ class _Measured:
 def _measured(change: Change) -> Iterator[_Measured]:
     """Yield what ``change`` adds to the histograms of :class:`Statistics`.
 
-    They count events of this VM, and approvals from this VM, so that a sum over a fleet counts each
-    event once for each VM that it affects. What follows a wrong end is left out, so each state of
-    an event is measured once.
+    They count events of this VM, and the approvals that were sent from this VM, so that a sum over
+    a fleet counts each event once for each VM that it affects. After an event has returned, nothing
+    is added, so that each of its states is measured once.
     """
     life = change.lifecycle
     if life.has_returned:
@@ -112,13 +115,10 @@ def _measured(change: Change) -> Iterator[_Measured]:
 
 
 def _until_approved(change: Change) -> Iterator[_Measured]:
-    """Yield the time from the first sight to the approval, with the transition that shows it.
-
-    That the deadline has approved is only known with the start.
-    """
+    """Yield the time from the first sight to the approval, if ``change`` shows the approval."""
     life = change.lifecycle
     shown_by = Transition.APPROVED
-    if life.approved_by is Approver.DEADLINE:
+    if life.approved_by is Approver.DEADLINE:  # which is only known with the start
         shown_by = _start_of(life)
     if life.approval is not None and change.transition is shown_by:
         key = (life.event.event_type, str(life.approval.by))
@@ -126,9 +126,9 @@ def _until_approved(change: Change) -> Iterator[_Measured]:
 
 
 def _of_this_vm(change: Change) -> Iterator[_Measured]:
-    """Yield notice, time in states and pause.
+    """Yield the notice, the time in a state that has ended, and the pause.
 
-    A lost event leaves no state, because its end was not observed.
+    A lost event adds no time in a state, because its end was not observed.
     """
     life = change.lifecycle
     event_type = life.event.event_type
@@ -148,9 +148,9 @@ def _of_this_vm(change: Change) -> Iterator[_Measured]:
 
 
 def _start_of(life: Lifecycle) -> Transition:
-    """Return the transition that says when the event began.
+    """Return the transition with which it is known when the event began.
 
-    If only a boot proves that it began, that is known at its end.
+    If only a boot proves that it began, that is its end.
     """
     if life.proven_by_boot:
         return Transition.COMPLETED
@@ -162,9 +162,9 @@ _COUNTERS = ("pause_counts", "retransmitted", "timeouts")
 
 
 def _counted(change: Change) -> Iterator[tuple[str, int]]:
-    """Yield what ``change`` adds to the counters of :class:`Statistics`: field and number.
+    """Yield what ``change`` adds to the :data:`_COUNTERS`: the name of a field, and a number.
 
-    They count what was measured during events of this VM, each once, at its end.
+    They count what was measured during events of this VM, each event once, at its end.
     """
     life = change.lifecycle
     if change.transition is not Transition.COMPLETED or life.has_returned or not life.is_mine:
@@ -185,44 +185,48 @@ _BOUNDS: Mapping[str, tuple[float, ...]] = {
 """The fields of :class:`Statistics` that are histograms, and the bounds of each."""
 
 
-_MOST_VALUES = 30
+_MOST_LABELS = 30
 """How many event types, and how many sources, have series of their own.
 
 Counters stay when an event is gone, and whoever answers as IMDS can invent types.
 """
 OTHER = "other"
-"""The value of a label for what has no series of its own."""
+"""The label of all types and sources that have no series of their own."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Values:
-    """The event types and sources that have series; :meth:`bounded` adds to them."""
+@dataclass(slots=True)
+class _Labels:
+    """The event types and sources that have series of their own; :meth:`bounded` adds to them."""
 
     types: set[str]
     sources: set[str]
 
     @classmethod
-    def of(cls, transitions: Mapping[TransitionKey, int]) -> "_Values":
+    def of(cls, transitions: Mapping[TransitionKey, int]) -> "_Labels":
+        """Return those that are in ``transitions``."""
         types = {event_type for event_type, _, _, _ in transitions}
         sources = {source for _, source, _, _ in transitions}
         return cls(types, sources)
 
     def bounded(self, change: Change) -> Change:
-        """Return ``change`` as it is counted: its type and source have, or get, series."""
+        """Return ``change`` with the type and the source that it is counted as."""
         event = change.lifecycle.event
-        event_type = own_or_other(event.event_type, self.types)
-        source = own_or_other(event.source, self.sources)
+        event_type = label_for(event.event_type, self.types)
+        source = label_for(event.source, self.sources)
         if (event_type, source) == (event.event_type, event.source):
             return change
         counted = replace(event, event_type=event_type, source=source)
         return replace(change, lifecycle=replace(change.lifecycle, event=counted))
 
 
-def own_or_other(value: str, values: set[str]) -> str:
-    """Return ``value`` if it has series, or gets them by being added to ``values``; else OTHER."""
-    if value not in values and len(values) >= _MOST_VALUES:
+def label_for(value: str, labels: set[str]) -> str:
+    """Return ``value`` if it has series of its own, or if there is room for them, else OTHER.
+
+    ``labels`` are the values that have series; ``value`` is added to them if there is room.
+    """
+    if value not in labels and len(labels) >= _MOST_LABELS:
         return OTHER
-    values.add(value)
+    labels.add(value)
     return value
 
 
@@ -235,10 +239,11 @@ class Statistics:
         notice: seconds of notice, by event type.
         approval_latency: seconds from first seen to approved, by event type and approver.
         time_in_state: seconds spent Scheduled and Started, by event type and state.
-        pauses: seconds of this VM's longest pause while an event of it was Started, by event type.
-        pause_counts: how many pauses there were, by event type.
-        retransmitted: TCP segments that were sent again while an event was Started, by event type.
-        timeouts: TCP retransmission timeouts likewise.
+        pauses: seconds of this VM's longest pause while one of its events was Started, by event
+            type.
+        pause_counts: how many pauses there were then, by event type.
+        retransmitted: TCP segments that were sent again then, by event type.
+        timeouts: TCP retransmission timeouts then, by event type.
     """
 
     transitions: Mapping[TransitionKey, int] = field(default_factory=_initial_transitions)
@@ -255,8 +260,8 @@ class Statistics:
         transitions = dict(self.transitions)
         counters: dict[str, Any] = {name: dict(getattr(self, name)) for name in _COUNTERS}
         histograms: dict[str, Any] = {name: dict(getattr(self, name)) for name in _BOUNDS}
-        values = _Values.of(transitions)
-        for change in map(values.bounded, changes):
+        labels = _Labels.of(transitions)
+        for change in map(labels.bounded, changes):
             _count_transition(transitions, change)
             for each in _measured(change):
                 same = histograms[each.histogram]
@@ -269,11 +274,11 @@ class Statistics:
 
 
 def _count_transition(transitions: dict[TransitionKey, int], change: Change) -> None:
-    """Count ``change`` in ``transitions``."""
+    """Count ``change`` in ``transitions``; add the series of what may follow, as 0."""
     life = change.lifecycle
-    series = (life.event.event_type, life.event.source, str(life.scope))
-    key = (*series, str(change.transition))
+    of_event = (life.event.event_type, life.event.source, str(life.scope))
+    key = (*of_event, str(change.transition))
     transitions[key] = transitions.get(key, 0) + 1
-    if life.is_mine:  # series of possible next transitions exist as 0 before they happen
+    if life.is_mine:
         for transition in _FORESEEN:
-            transitions.setdefault((*series, str(transition)), 0)
+            transitions.setdefault((*of_event, str(transition)), 0)

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Final
 
 from azure_scheduled_events_exporter.core.event_types import EventType
-from azure_scheduled_events_exporter.core.statistics import Histogram, own_or_other
+from azure_scheduled_events_exporter.core.statistics import Histogram, label_for
 
 DURATION_BOUNDS: Final = (1.0, 10.0, 60.0, 300.0, 900.0)
 """Upper bounds of the buckets for the duration of a run, in seconds."""
@@ -101,7 +101,7 @@ def counted(runs: Iterable[HookRun]) -> HookStatistics:
     for run in runs:
         if run.outcome is None:
             continue
-        event_type = own_or_other(run.event_type, types)
+        event_type = label_for(run.event_type, types)
         counts[event_type, run.phase, str(run.outcome)] += 1
         of_phase = (event_type, run.phase)
         of_type = (event_type,)
