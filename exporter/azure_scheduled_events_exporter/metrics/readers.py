@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from azure_scheduled_events_exporter.core.document import RESOURCES_SHOWN, Scope
 from azure_scheduled_events_exporter.core.event_types import EventType
 from azure_scheduled_events_exporter.core.instance import Instance
-from azure_scheduled_events_exporter.core.kinds import Kind
-from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, State, impact_values
+from azure_scheduled_events_exporter.core.lifecycle import Kind, Lifecycle, State, impact_values
 from azure_scheduled_events_exporter.snapshot.snapshot import Snapshot
 
 from .spec import Labels, Sample
