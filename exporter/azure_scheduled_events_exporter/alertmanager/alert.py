@@ -17,7 +17,10 @@ from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.times import iso_time
 
 Catalog = Sequence[PushedAlert]
-"""All alerts that exporters push."""
+"""All alerts that exporters push, of which an event has one at most."""
+
+Identity = frozenset[tuple[str, str]]
+"""The labels of an alert, each with its value."""
 
 _OTHERS_LATER_SECONDS = 120.0
 """How much later than this VM the other VMs of an event may see its end."""
@@ -29,9 +32,9 @@ class EventAlert:
 
     Attributes:
         labels: all of them, ``alertname`` among them.
-        annotations: the texts.
+        annotations: the texts and links.
         first_seen: when its event was first seen.
-        hold_seconds: for how long Alertmanager keeps it without another post.
+        hold_seconds: for how long Alertmanager shows it as firing without another post.
         resolve_after_seconds: how long after the end of its event it is resolved.
     """
 
@@ -42,7 +45,7 @@ class EventAlert:
     resolve_after_seconds: float = float(RESOLVE_AFTER)
 
     @property
-    def identity(self) -> frozenset[tuple[str, str]]:
+    def identity(self) -> Identity:
         """All labels: Alertmanager treats alerts with equal labels as one."""
         return frozenset(self.labels.items())
 
@@ -59,13 +62,14 @@ def alert_of(
     catalog: Catalog,
     extra: Mapping[str, str],
 ) -> EventAlert | None:
-    """Return the alert of the event ``life``, None if it raises none.
+    """Return the alert of the event ``life``; None if it raises none.
 
     Args:
         life: the event.
         kind: its kind; a drill gives another one than that of ``life``.
-        instance: this VM, if it is known. Only texts depend on it, since labels must not change.
-        catalog: all alerts that exporters push; the first one for the kind and type is raised.
+        instance: this VM; None while it is unknown. Only texts depend on it: with other labels, it
+            would be another alert.
+        catalog: all alerts that exporters push.
         extra: labels to add; they replace none of the alert's own.
     """
     event_type = life.event.event_type
@@ -92,13 +96,16 @@ def _resolve_after(life: Lifecycle) -> float:
     The other VMs of an event may see its end later. A resolve while they or the rules still post
     the alert would be followed by a second page.
     """
-    has_other_vms = life.event.resource_count > 1
-    return RESOLVE_AFTER + (_OTHERS_LATER_SECONDS if has_other_vms else 0.0)
+    if life.event.resource_count > 1:
+        return RESOLVE_AFTER + _OTHERS_LATER_SECONDS
+    return float(RESOLVE_AFTER)
 
 
 def facts_of(life: Lifecycle, instance: Instance | None) -> Facts:
     """Return what the texts say of the event ``life``."""
-    resource_group = instance.resource_group.lower() if instance else ""
+    resource_group = ""
+    if instance is not None:
+        resource_group = instance.resource_group.lower()
     vms = life.event.vms or f"{NO_VMS} {life.event_id}"
     return Facts(
         event_id=life.event_id,
@@ -114,5 +121,8 @@ def _when(life: Lifecycle) -> str:
     """Return when the impact of an event begins or began, in words."""
     if life.impact_at is None:
         return UNKNOWN_TIME
-    word = "since" if life.state is State.STARTED else "at"
-    return f"{word} {iso_time(life.impact_at).replace('T', ' ').replace('Z', ' UTC')}"
+    word = "at"
+    if life.state is State.STARTED:
+        word = "since"
+    time = iso_time(life.impact_at).replace("T", " ").replace("Z", " UTC")
+    return f"{word} {time}"

@@ -34,7 +34,8 @@ Posted = Mapping[str, object]
 class AlertmanagerError(ExporterError):
     """A request was not accepted.
 
-    ``outcome``: whether Alertmanager refused it, or did not answer properly.
+    ``outcome`` is REJECTED if Alertmanager refused it, and ERROR if Alertmanager did not answer
+    properly, or may accept the same request later.
     """
 
     def __init__(self, message: str, outcome: PushOutcome = PushOutcome.ERROR) -> None:
@@ -47,7 +48,7 @@ def posted(
 ) -> Posted:
     """Return an alert to post.
 
-    Times are seconds since the epoch; one that ends in the past is resolved.
+    Times are seconds since the epoch. An alert that ends in the past is resolved.
     """
     # Alertmanager refuses an alert that ends before it starts.
     times = {"startsAt": _time(min(starts_at, ends_at)), "endsAt": _time(ends_at)}
@@ -66,9 +67,9 @@ class AlertmanagerClient:
         timeout: seconds for a whole exchange.
 
     Attributes:
-        shown: its address without a password.
-        config_error: why the file cannot be used now, so that its last valid content is; ``""`` if
-            it can.
+        shown: its address without user and password, for messages.
+        config_error: why the file cannot be used now; ``""`` if it can. Until then, its last valid
+            content stays in effect.
     """
 
     def __init__(self, url: str, file: str | None, timeout: float = TIMEOUT_SECONDS) -> None:
@@ -81,7 +82,7 @@ class AlertmanagerClient:
         self._timeout = timeout
         self._config: http_config.HttpConfig | None = None
         self._adapter = DeadlineAdapter()
-        self._session = self._new_session(None)
+        self._session = self._new_session(None)  # until the file has been read
 
     def post(self, alerts: Sequence[Posted]) -> None:
         """Post ``alerts``.

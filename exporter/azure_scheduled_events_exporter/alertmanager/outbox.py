@@ -1,17 +1,17 @@
 """Decides what is due to one Alertmanager: firing alerts repeatedly, and resolves of ended ones.
 
 Alertmanager keeps alerts in memory, so a firing alert is posted repeatedly, each time with an
-``endsAt`` ahead. It takes an earlier ``endsAt`` only from a post that says the alert is over
-already. So nothing is posted when an event ends; the resolve is posted later, when it is due. Reads
-no clock: times are arguments, in monotonic seconds.
+``endsAt`` ahead. Alertmanager accepts an earlier ``endsAt`` only if it is in the past. So nothing
+is posted when an event ends: the resolve is posted later, when the alert has to end. Reads no
+clock: times are arguments, in monotonic seconds.
 """
 
 import math
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 
-from .alert import EventAlert
+from .alert import EventAlert, Identity
 
 RESEND_SECONDS = 30.0
 """The longest time between two posts of an alert.
@@ -26,9 +26,10 @@ An Alertmanager may be restarted just after it has accepted one.
 """
 
 MOST_ENDED = 1000
-"""How many alerts of ended events are kept, the newest: whoever poses as IMDS can invent events.
+"""How many alerts of ended events are kept, the newest ones.
 
-Without a resolve, Alertmanager ends the others by itself.
+A program that poses as IMDS can invent any number of events. The alerts that are not kept get no
+resolve: Alertmanager ends them at their ``endsAt``.
 """
 
 _CLOCKS_SECONDS = 10.0
@@ -54,11 +55,11 @@ class Wanted:
 
 @dataclass(slots=True)
 class Entry:
-    """One alert of an Alertmanager, firing or ended.
+    """One alert for one Alertmanager, firing or ended.
 
     Attributes:
         alert: what is posted.
-        due_at: when to post it next.
+        due_at: when to post it next; infinity if never.
         ended_at: when its event ended; None while it fires.
         resolves: how often its resolve has been accepted.
         is_accepted: whether Alertmanager has accepted its present state, firing or ended.
@@ -71,14 +72,14 @@ class Entry:
     is_accepted: bool = False
 
     def ends_in(self, now: float) -> float:
-        """Return the seconds from ``now`` to its ``endsAt``; less than 0 if it is resolved."""
+        """Return the seconds from ``now`` to its ``endsAt``; less than 0 for a resolve."""
         if self.ended_at is None:
             return self.alert.hold_seconds
         return self.resolves_at - _CLOCKS_SECONDS - now
 
     @property
     def resolves_at(self) -> float:
-        """When the alert of an event that has ended is to be resolved."""
+        """When it is to be resolved; infinity while it fires."""
         if self.ended_at is None:
             return math.inf
         return self.ended_at + self.alert.resolve_after_seconds
@@ -95,7 +96,7 @@ class Entry:
 
 
 def _ended(alert: EventAlert, ended_at: float) -> Entry:
-    """Return the entry of an alert whose event ended at ``ended_at``."""
+    """Return the entry of an alert whose event ended at ``ended_at``; its resolve is due later."""
     return Entry(alert, due_at=ended_at + alert.resolve_after_seconds, ended_at=ended_at)
 
 
@@ -103,12 +104,13 @@ class Outbox:
     """The alerts of one Alertmanager."""
 
     def __init__(self) -> None:
-        self._entries: dict[frozenset[tuple[str, str]], Entry] = {}
+        self._entries: dict[Identity, Entry] = {}
 
     def update(self, wanted: Wanted, now: float) -> None:
-        """Set which alerts fire.
+        """Set which alerts fire, and which have ended.
 
-        One that no longer does has ended ``now``; one that fires again is new.
+        An alert that fired and is not wanted any more has ended ``now``. One that fires again after
+        its end is new.
         """
         firing = {alert.identity: alert for alert in wanted.firing}
         for identity, alert in firing.items():
@@ -117,6 +119,16 @@ class Outbox:
                 self._entries[identity] = Entry(alert, now)
             else:
                 entry.alert = alert
+        self._end_all_but(firing, now)
+        # An event that ended in this run has an entry already; one of an earlier run gets it here.
+        for alert, seconds_ago in wanted.ended:
+            if seconds_ago < alert.hold_seconds:
+                entry = _ended(alert, now - seconds_ago)
+                self._entries.setdefault(alert.identity, entry)
+        self._forget_oldest_ends()
+
+    def _end_all_but(self, firing: Container[Identity], now: float) -> None:
+        """End the entries that are not among ``firing``, and forget those that ended long ago."""
         for identity, entry in list(self._entries.items()):
             if identity in firing:
                 continue
@@ -124,12 +136,6 @@ class Outbox:
                 self._entries[identity] = _ended(entry.alert, now)
             elif now - entry.ended_at > entry.alert.hold_seconds:
                 del self._entries[identity]  # Alertmanager has ended it by itself
-        # Events that ended in an earlier run; those of this run have entries.
-        for alert, seconds_ago in wanted.ended:
-            if seconds_ago < alert.hold_seconds:
-                entry = _ended(alert, now - seconds_ago)
-                self._entries.setdefault(alert.identity, entry)
-        self._forget_oldest_ends()
 
     def _forget_oldest_ends(self) -> None:
         """Keep the newest :data:`MOST_ENDED` of the alerts whose events have ended."""
@@ -138,20 +144,22 @@ class Outbox:
             for identity, entry in self._entries.items()
             if entry.ended_at is not None
         }
-        for identity in sorted(ends, key=ends.__getitem__)[:-MOST_ENDED]:
+        oldest_first = sorted(ends, key=ends.__getitem__)
+        for identity in oldest_first[:-MOST_ENDED]:
             del self._entries[identity]
 
     def due(self, now: float, most: int) -> list[Entry]:
         """Return up to ``most`` entries to post ``now``, firing ones first."""
         due = [entry for entry in self._entries.values() if entry.due_at <= now]
-        return sorted(due, key=lambda entry: entry.ended_at is not None)[:most]
+        firing_first = sorted(due, key=lambda entry: entry.ended_at is not None)
+        return firing_first[:most]
 
     def next_due(self) -> float:
-        """Return when the next entry is due."""
+        """Return when the next entry is due; infinity if none is."""
         return min((entry.due_at for entry in self._entries.values()), default=math.inf)
 
     @staticmethod
-    def accepted(entries: Iterable[Entry], now: float) -> list[Entry]:
+    def accepted(entries: Sequence[Entry], now: float) -> list[Entry]:
         """Record that Alertmanager accepted ``entries``.
 
         Return those whose present state it had not accepted before.

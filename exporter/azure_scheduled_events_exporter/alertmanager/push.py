@@ -5,6 +5,7 @@ which alerts fire (``alert``) or when one is due (``outbox``).
 """
 
 import logging
+import operator
 import random
 import threading
 from collections.abc import Callable, Sequence
@@ -31,15 +32,15 @@ _LAST_RETRY_SECONDS = 15.0
 
 
 class Worker:
-    """Delivers to one Alertmanager; :meth:`run` is a thread.
+    """Delivers to one Alertmanager; :meth:`run` is the body of a thread.
 
     Args:
-        client: its client.
-        look: returns what the events of this VM require now; None while nobody can say, as IMDS
-            does not answer.
+        client: the client of this Alertmanager.
+        look: returns what the events of this VM require now; None while that is unknown, because
+            IMDS does not answer.
         clock: returns the time of this machine.
-        imds_time: returns the time by IMDS' clock, seconds since the epoch: that of the VM may be
-            wrong.
+        imds_time: returns the time by the clock of IMDS, in seconds since the epoch: the clock of
+            the VM may be wrong.
         log: where failures, alerts and resolves are logged.
 
     Attributes:
@@ -63,7 +64,8 @@ class Worker:
         self._woken = threading.Event()
         self._stopping = False
         self._outbox = Outbox()
-        self._probe_at = 0.0  # when to post even if nothing is due, also to retry after a failure
+        # When to post even if nothing is due: as a probe, or as the retry after a failure.
+        self._probe_at = 0.0
         self._failures = 0
         self._troubles = Changes()
         self.up = False
@@ -107,13 +109,17 @@ class Worker:
             due = self._outbox.due(now, BATCH)
         if due or now >= self._probe_at:
             self._post(due)
-        if wanted is None:  # nothing is due until somebody can say; wake() comes with a good poll
+        if wanted is None:
+            # Nothing is due as long as this is unknown. The poll that ends that calls wake().
             return RESEND_SECONDS / 2
         next_at = min(self._outbox.next_due(), self._probe_at)
         return max(0.0, next_at - self._clock().monotonic)
 
     def _post(self, due: Sequence[Entry]) -> None:
-        """Post ``due``, which may be empty, once; count and log the result."""
+        """Post ``due`` once, count and log the result, and set when to post again.
+
+        ``due`` may be empty: Alertmanager answers such a post, too.
+        """
         alerts = [self._posted(each) for each in due]
         outcome = PushOutcome.ACCEPTED
         reason = ""
@@ -124,18 +130,18 @@ class Worker:
             reason = str(error)
         if self._stopping:
             return
-        self.up = not reason
+        self.up = outcome is PushOutcome.ACCEPTED
         self.counts = {**self.counts, outcome: self.counts[outcome] + len(due)}
         self._report(outcome, reason)
         now = self._clock().monotonic
-        if reason:
+        if not self.up:
             self._probe_at = now + self._backoff()
             self._outbox.refused(due, self._probe_at)
-        else:
-            self._failures = 0
-            self._probe_at = now + _PROBE_SECONDS * random.uniform(0.8, 1.0)  # noqa: S311 - no secret
-            for entry in self._outbox.accepted(due, now):
-                self._report_alert(entry)
+            return
+        self._failures = 0
+        self._probe_at = now + _PROBE_SECONDS * random.uniform(0.8, 1.0)  # noqa: S311 - no secret
+        for entry in self._outbox.accepted(due, now):
+            self._report_alert(entry)
 
     def _posted(self, entry: Entry) -> Posted:
         """Return ``entry`` as it is posted now, with times by IMDS' clock."""
@@ -157,9 +163,10 @@ class Worker:
         return pause * random.uniform(0.5, 1.0)  # noqa: S311 - no secret
 
     def _report(self, outcome: PushOutcome, reason: str) -> None:
-        """Log a failure when it begins, changes and ends.
+        """Log a failure of a push when it begins, changes and ends.
 
-        That the client's configuration is invalid is logged when it begins and changes.
+        ``reason`` is ``""`` if the push was accepted. An invalid HTTP configuration is logged when
+        it begins and changes, but not when it ends.
         """
         error = self._client.config_error
         if self._troubles.is_new("configuration", error) and error:
@@ -192,7 +199,7 @@ class AlertPush:
 
     def __init__(self, workers: Sequence[Worker]) -> None:
         self.workers = workers
-        self._state: tuple[object, ...] = ()
+        self._state: tuple[object, ...] | None = None
 
     @property
     def pushes(self) -> Pushes:
@@ -204,16 +211,16 @@ class AlertPush:
         return Pushes(all(worker.up for worker in self.workers), alerts)
 
     def update(self, *state: object) -> None:
-        """Wake the workers if something has changed on which alerts depend.
+        """Wake the workers if a part of ``state`` is another object than at the last call.
 
-        That is so if a part of ``state`` is another object than at the last call.
+        ``state`` is all on which alerts depend, in the same order in each call.
         """
-        if len(state) != len(self._state) or any(
-            new is not old for new, old in zip(state, self._state, strict=True)
-        ):
-            self._state = state
-            for worker in self.workers:
-                worker.wake()
+        before = self._state
+        if before is not None and all(map(operator.is_, state, before)):
+            return
+        self._state = state
+        for worker in self.workers:
+            worker.wake()
 
     def stop(self) -> None:
         """End the threads. What is not posted is posted after the next start, from the journal."""

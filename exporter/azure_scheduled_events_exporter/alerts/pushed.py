@@ -15,11 +15,12 @@ class Facts:
     """What the texts of an event's alert say of it.
 
     Attributes:
-        event_id: its EventId; event_type: its type.
+        event_id: its EventId.
+        event_type: its EventType, as Azure sent it.
         vms: its VMs in words, with their resource group.
-        when: when its impact begins or began, with the word that fits.
-        names: the names of its VMs, up to the number that a label has.
-        resource_group: "" if it is unknown.
+        when: when its impact begins or began, such as ``at 2026-01-01 00:01:30 UTC``.
+        names: the names of its VMs, at most ``RESOURCES_SHOWN``.
+        resource_group: that of its VMs; ``""`` if it is unknown.
     """
 
     event_id: str
@@ -35,10 +36,10 @@ class PushedAlert:
     """One alert that exporters push, as the settings make it.
 
     Attributes:
-        alert: its row in the table.
-        events: the events that raise it.
-        dashboards: the address before the name of a dashboard.
-        runbook_url: its runbook.
+        alert: its row in the table of alerts.
+        events: the events that raise it; those of ``alert``, but never None.
+        dashboards: the address of a dashboard without its last part, such as ``fleet``.
+        runbook_url: the address of its runbook.
     """
 
     alert: Alert
