@@ -27,17 +27,18 @@ _FOR = {
         "runbooks/",
     )
 }
-"""What each monitoring system needs; its paths begin with these."""
+"""What each monitoring system needs: the paths of these files begin so."""
+
+_EVERYTHING = ("",)
+"""Every path begins so."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the actions of ``assets`` to ``parser``."""
     actions = parser.add_subparsers(
-        title="actions", metavar="ACTION", required=True, prog=parser.prog
+        title="actions", dest="action", metavar="ACTION", required=True, prog=parser.prog
     )
-    actions.add_parser("list", help="List all files.", description="List all files.").set_defaults(
-        target=None
-    )
+    actions.add_parser("list", help="List all files.", description="List all files.")
     text = "Copy all files into a folder."
     add = actions.add_parser("export", help=text, description=text).add_argument
     add("target", metavar="DIR", help="The folder. It is created if it does not exist.")
@@ -64,7 +65,7 @@ def run(parsed: argparse.Namespace) -> int:
             lost.
         ExporterError: a file cannot be written.
     """
-    if parsed.target is None:
+    if parsed.action == "list":
         _list()
     elif parsed.target:
         _export(Path(parsed.target), parsed)
@@ -74,6 +75,7 @@ def run(parsed: argparse.Namespace) -> int:
 
 
 def _list() -> None:
+    """Print every kind of assets, with its files."""
     for kind, about in assets.KINDS.items():
         print(f"{kind}: {about.description}")
         for its_kind, name, _path in assets.files():
@@ -90,7 +92,9 @@ def _export(target: Path, parsed: argparse.Namespace) -> None:
     chosen = parse_assignments("--set", parsed.assignments)
     values = Path(parsed.values) if parsed.values else None
     settings = load(values, chosen) if values else resolve(chosen)
-    rendered = _rendered(settings) if chosen or values else {}
+    rendered: dict[str, str] = {}
+    if chosen or values:  # otherwise the files are exported as they are shipped
+        rendered = _rendered(settings)
     if values is None and (lost := _lost(target, chosen)):
         raise UsageError(
             f"{target} was exported with settings that this export would reset: {', '.join(lost)}. "
@@ -98,10 +102,8 @@ def _export(target: Path, parsed: argparse.Namespace) -> None:
             " them, remove that file"
         )
     private = _WITH_KEYS if rendered and not parsed.world_readable else frozenset()
-    every_path = ("",)  # each begins with it
-    written = assets.export(
-        target, rendered, private, _FOR[parsed.system] if parsed.system else every_path
-    )
+    wanted = _FOR[parsed.system] if parsed.system else _EVERYTHING
+    written = assets.export(target, rendered, private, wanted)
     kinds = dict.fromkeys(path.relative_to(target).parts[0] for path in written)
     print(f"Wrote {len(written)} files to {target}: {', '.join(kinds)}", file=sys.stderr)
     words = ",".join(paging(settings))
@@ -116,7 +118,8 @@ def _export(target: Path, parsed: argparse.Namespace) -> None:
 def _lost(target: Path, chosen: dict[str, str]) -> list[str]:
     """Return the settings of an earlier export into ``target`` that this one would reset.
 
-    Those that ``chosen`` names are changed on purpose.
+    Those that ``chosen`` names are changed on purpose, and one that had its default has nothing to
+    lose.
     """
     there = target / _VALUES
     if not os.path.isfile(there):  # noqa: PTH113 - Path.is_file raises for a folder that this user cannot read

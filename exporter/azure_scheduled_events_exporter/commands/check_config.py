@@ -11,7 +11,7 @@ from pathlib import Path
 
 from azure_scheduled_events_exporter.config.flags import oversights, written_flags
 from azure_scheduled_events_exporter.config.resolution import resolve, texts_and_places
-from azure_scheduled_events_exporter.config.settings import warnings
+from azure_scheduled_events_exporter.config.settings import Config, Setting, warnings
 from azure_scheduled_events_exporter.doctor.settings import check_named
 from azure_scheduled_events_exporter.errors import UsageError, without_password
 from azure_scheduled_events_exporter.http_server.web_config import load
@@ -30,7 +30,7 @@ def run(parsed: argparse.Namespace) -> int:
     """Print every setting with its value and place; return the exit status.
 
     Raises:
-        UsageError: a setting is invalid.
+        ExporterError: a setting is invalid, or the exporter could not use a file that one names.
     """
     places = take_environment(parsed)
     flags = written_flags(parsed)
@@ -38,9 +38,7 @@ def run(parsed: argparse.Namespace) -> int:
     config = resolve(flags, environment, places)
     check_named(config)
     for setting, text, place in texts_and_places(flags, environment, places):
-        value = text or (config.journal_path if setting.flag == "journal.path" else "(none)")
-        shown = without_password(value) if setting.metavar.startswith("URL") else value
-        print(f"{setting.flag}: {shown}   [{place or 'default'}]")
+        print(f"{setting.flag}: {_shown(setting, text, config)}   [{place or 'default'}]")
     if config.web_config_file is not None:
         print(f"web configuration: {load(Path(config.web_config_file)).summary}")
     for warning in (
@@ -52,18 +50,27 @@ def run(parsed: argparse.Namespace) -> int:
     return 0
 
 
+def _shown(setting: Setting, text: str, config: Config) -> str:
+    """Return what a person reads as the value of a setting, whose text is ``text``."""
+    if text and setting.metavar.startswith("URL"):
+        return without_password(text)
+    if not text and setting.flag == "journal.path":
+        return config.journal_path  # its default depends on user and platform
+    return text or "(none)"
+
+
 def _of_tracing(endpoint: str | None, environment: Mapping[str, str]) -> Iterator[str]:
     """Yield warnings about OpenTelemetry's variables, if there is a collector; sends nothing."""
     if not is_wanted(endpoint, environment):
         return
     yield from obstacles(environment)
     yield from doubts(environment)
-    is_off = not is_on(endpoint, environment)
-    if not is_off:
+    can_trace = is_on(endpoint, environment)
+    if can_trace:
         try:
             otlp_sender(endpoint)  # refuses what OpenTelemetry refuses
         except UsageError as error:
             yield str(error)
-            is_off = True
-    if is_off:
+            can_trace = False
+    if not can_trace:
         yield "tracing is off: OpenTelemetry's variables cannot be used"

@@ -62,9 +62,11 @@ class Command:
 
     Attributes:
         summary: its line in the help of the program.
-        settings: the groups of settings that its help lists; without any, it takes no settings.
+        settings: the groups of settings that its help lists, all by default. A command without any
+            takes no settings.
         operands: what follows its name in the usage.
-        module: of the package; ``""``: the one in ``commands`` with its name.
+        module: its module, without the name of the package. It is ``""`` for the module in
+            ``commands`` that has the command's name.
     """
 
     summary: str
@@ -138,64 +140,91 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except BrokenPipeError:
             return _NO_READER
         except OSError as error:
-            # A file that is missing without a name is the current directory.
-            if isinstance(error, FileNotFoundError) and error.filename is None:
-                text = (
-                    "the current directory has been deleted, and relative paths need one: change to"
-                    " another"
-                )
-            elif unwritable := standard_streams.failure_of_output():
-                text = f"standard output cannot be written: {unwritable.strerror or unwritable}"
-            else:
+            cause = _cause_outside(error)
+            if not cause:
                 raise
-            return _failed(text)
+            return _failed(cause)
         return status
 
 
+def _cause_outside(error: OSError) -> str:
+    """Return why any command fails with ``error``, whatever it does; ``""`` if that is not known.
+
+    It writes an empty line to standard output, to see whether that can be written.
+    """
+    # A file that is missing without a name is the current directory.
+    if isinstance(error, FileNotFoundError) and error.filename is None:
+        return (
+            "the current directory has been deleted, and relative paths need one: change to another"
+        )
+    unwritable = standard_streams.failure_of_output()
+    if unwritable is not None:
+        return f"standard output cannot be written: {unwritable.strerror or unwritable}"
+    return ""
+
+
 def _failed(text: str, status: int = 1) -> int:
+    """Print why the command fails; return its exit status."""
     with contextlib.suppress(OSError):  # if nobody reads it, the exit status tells
         print(f"{PROGRAM}: {text}", file=sys.stderr)
     return status
 
 
 def _run(words: Sequence[str]) -> int:
+    """Run the command that the first of ``words`` names; return the exit status."""
     name = words[0] if words else ""
-    if name in {"-h", "--help", "--version"}:
-        sys.stdout.write(f"{_VERSION}\n" if name == "--version" else _HELP)
+    if name in {"-h", "--help"}:
+        sys.stdout.write(_HELP)
         return 0
-    if name.lstrip("-").partition("=")[0] in FLAGS:
-        shown = without_password(name)
-        raise UsageError(
-            f"{shown}: name a command first, for example: {PROGRAM} run {shown} (see --help)"
-        )
+    if name == "--version":
+        sys.stdout.write(f"{_VERSION}\n")
+        return 0
     if name not in COMMANDS:
-        meant = closest(name, COMMANDS)
-        hint = f"did you mean '{meant}'?" if meant else f"choose from {', '.join(COMMANDS)}"
-        raise UsageError(
-            f"unknown command '{name}': {hint} (see --help)" if name else f"name a command: {hint}"
-        )
+        raise _no_command(name)
     parser = parser_of(name)
     try:
         parsed, unknown = parser.parse_known_args(words[1:])
     except SystemExit:  # after --help and --version
         return 0
     if unknown:
-        known = [
-            *re.findall(r"--[a-z][\w.-]*", parser.format_help()),
-            *(f"--{flag}" for flag in FLAGS),
-        ]
-        likely = [
-            closest(word.partition("=")[0], known) for word in unknown if word.startswith("-")
-        ]
-        hint = next((f": did you mean '{flag}'?" for flag in likely if flag), "")
-        parser.error(f"unrecognized arguments: {' '.join(map(without_password, unknown))}{hint}")
+        shown = " ".join(map(without_password, unknown))
+        parser.error(f"unrecognized arguments: {shown}{_hint(unknown, parser)}")
     return int(parsed.command(parsed))
+
+
+def _no_command(word: str) -> UsageError:
+    """Return (not raise) the error that the program's first word, or ``""``, is no command."""
+    if word.lstrip("-").partition("=")[0] in FLAGS:
+        shown = without_password(word)
+        return UsageError(
+            f"{shown}: name a command first, for example: {PROGRAM} run {shown} (see --help)"
+        )
+    if not word:
+        return UsageError(f"name a command: choose from {', '.join(COMMANDS)}")
+    meant = closest(word, COMMANDS)
+    hint = f"did you mean '{meant}'?" if meant else f"choose from {', '.join(COMMANDS)}"
+    return UsageError(f"unknown command '{word}': {hint} (see --help)")
+
+
+def _hint(unknown: Sequence[str], parser: argparse.ArgumentParser) -> str:
+    """Return the flag that the first misspelled one of ``unknown`` is likely to be, as a question.
+
+    It is ``""`` if none is similar to a flag.
+    """
+    in_help = re.findall(r"--[a-z][\w.-]*", parser.format_help())
+    known = [*in_help, *(f"--{flag}" for flag in FLAGS)]
+    for word in unknown:
+        meant = closest(word.partition("=")[0], known) if word.startswith("-") else None
+        if meant:
+            return f": did you mean '{meant}'?"
+    return ""
 
 
 def parser_of(name: str) -> argparse.ArgumentParser:
     """Return the parser of a command.
 
-    What it parses has the command's name, and ``command``, which runs it.
+    Its result has two more values than the flags: ``name``, that of the command, and ``command``,
+    the function that runs it with the result.
     """
     command = COMMANDS[name]
     place = command.module or f"commands.{name.replace('-', '_')}"

@@ -23,25 +23,35 @@ The journal is in memory unless --journal.path is given. The demo takes --journa
 --alertmanager.url, --otlp.endpoint and --approval.policy only as flags, not from environment
 variables or the configuration file.
 """
-# At speed 60 a Spot VM's notice of 30 s lasts half a second, which polls a second apart would miss.
-# What the simulator does is printed for people; of the exporter's log only warnings and errors are
-# shown.
 _DEFAULTS = {
     "web.listen-address": "127.0.0.1:10169",
+    # At speed 60 a Spot VM's notice of 30 s lasts half a second, which polls a second apart miss.
     "poll.interval": "250ms",
+    # What the simulator does is printed for people, so the log has only warnings and errors.
     "log.level": "warning",
 }
-# Other values are only accepted as flags: the environment may be that of a real exporter (``docker
-# exec … demo``), whose journal, Alertmanager and collector must not receive simulated events.
+"""Defaults that differ from those of the settings."""
+
 _ONLY_FLAGS = {
     "journal.path": MEMORY,
     "alertmanager.url": "",
     "otlp.endpoint": "",
     "approval.policy": "off",
 }
+"""Defaults that only flags replace, and no variable or file.
+
+The environment may be that of a real exporter (``docker exec … demo``), whose journal, Alertmanager
+and collector must not receive simulated events.
+"""
+
 SETTINGS = _DEFAULTS | _ONLY_FLAGS
+"""The defaults that the help shows."""
+
 HIDDEN = ("imds.endpoint",)
+"""Settings that the help does not show."""
+
 _COLLECTOR = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+"""Variables that name a collector."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -53,8 +63,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(parsed: argparse.Namespace) -> int:
     """Play all scenarios in a loop until SIGINT or SIGTERM; return the exit status.
 
-    Variables that name a collector are removed from the environment, which OpenTelemetry's library
-    reads.
+    Variables that name a collector are removed from the environment of this process, because
+    OpenTelemetry's library reads them.
 
     Raises:
         UsageError: a flag is impossible.
@@ -67,18 +77,20 @@ def run(parsed: argparse.Namespace) -> int:
         raise UsageError(
             "--imds.endpoint: 'demo' has its own simulator: use 'run' for another endpoint"
         )
-    # What a flag, a variable or a file sets has a place, and no default of the demo replaces it.
+    # A setting that a flag, a variable or a file sets has a place. It keeps its value: what is
+    # handed to `resolve` as flags replaces variables and the file.
     given = {setting.flag for setting, _, place in texts_and_places(flags, environment) if place}
     defaults = {flag: text for flag, text in _DEFAULTS.items() if flag not in given}
     for name in _COLLECTOR:
         environment.pop(name, None)
     config = resolve({**defaults, **_ONLY_FLAGS, **flags}, environment)
-    # Before the simulator has threads.
+    # Before the simulator has threads: on Linux, each thread has capabilities of its own.
     give_up(config.process_user, config.web_listen_address.port, None)
     with Simulator("all", speed=parsed.speed, loop=True) as simulator:
         config = replace(config, imds_endpoint=simulator.url)
 
         def started(scheme: str, port: int) -> None:
+            """Tell what to look at, and then what happens, once the exporter's server listens."""
             base = f"{scheme}://{replace(config.web_listen_address, port=port).local}"
             say(_introduction(base, config.web_telemetry_path, simulator, parsed.speed))
             simulator.report(lambda happening: say(line(happening)))

@@ -1,12 +1,15 @@
-"""The command ``doctor``: prints what the checks of the package ``doctor`` find, one line each."""
+"""The command ``doctor``: prints what the checks of the package ``doctor`` find, as text or JSON.
+
+Must not check anything.
+"""
 
 import argparse
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
-from functools import partial
 from typing import Final
 
 from azure_scheduled_events_exporter import __version__
@@ -96,27 +99,33 @@ def run(parsed: argparse.Namespace) -> int:
 
 def _report(parts: Iterable[tuple[str, Findings]], *, as_json: bool) -> int:
     """Print every finding as soon as its check ends, or all as JSON; return the exit status."""
-    say: Callable[[str], None] = (lambda _: None) if as_json else partial(print, flush=True)
+
+    def say(text: str) -> None:
+        if not as_json:
+            print(text, flush=True)
+
     found = []
     for title, findings in parts:
         say(f"{title}\n{'-' * len(title)}")
-        for finding in findings:
+        for finding in findings:  # its check runs when the finding is asked for
             found.append({"part": title, **asdict(finding), "page": finding.link})
-            say(_line(finding))
+            say(_lines(finding))
         say("")
-    counts = {mark: sum(each["mark"] is mark for each in found) for mark in Mark}
-    status = int(counts[Mark.WRONG] > 0)
-    if as_json:
-        report = {"version": __version__, "ok": not status, "counts": counts, "findings": found}
-        print(json.dumps(report, indent=2))
+    marks = Counter(each["mark"] for each in found)
+    counts = {mark: marks[mark] for mark in Mark}
+    is_ok = counts[Mark.WRONG] == 0
     skipped = counts[Mark.SKIPPED]
     checks = counted(len(found) - skipped, "check")
     warnings = counted(counts[Mark.WARNING], "warning")
     say(f"{checks}: {counts[Mark.WRONG]} wrong, {warnings}; {skipped} skipped.")
-    return status
+    if as_json:
+        report = {"version": __version__, "ok": is_ok, "counts": counts, "findings": found}
+        print(json.dumps(report, indent=2))
+    return 0 if is_ok else 1
 
 
-def _line(finding: Finding) -> str:
+def _lines(finding: Finding) -> str:
+    """Return a finding for people: its sign and sentence, the hint, and the page about it."""
     sign = _SIGNS[finding.mark]
     try:
         sign.encode(sys.stdout.encoding or "ascii")

@@ -1,7 +1,7 @@
 """The command ``events``: asks IMDS once and prints the current events.
 
-Needs no running exporter. If there is one whose journal this user can read, what it knows of the
-events is used.
+Needs no running exporter. If there is one whose journal this user can read, what that exporter
+knows of the events is used. With ``--follow``, ``follow`` does the work.
 """
 
 import argparse
@@ -34,6 +34,7 @@ from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
 from azure_scheduled_events_exporter.journal.access import read_only
 from azure_scheduled_events_exporter.polling.clock import ImdsClock, system_clock
 from azure_scheduled_events_exporter.polling.document_reader import DocumentReader
+from azure_scheduled_events_exporter.recording.file import RecordedDocument
 from azure_scheduled_events_exporter.service.endpoint import (
     NOT_ON_AZURE,
     SHORT_SEARCH,
@@ -79,6 +80,7 @@ def run(parsed: argparse.Namespace) -> int:
 
 
 def _once(config: Config, *, as_json: bool) -> int:
+    """Print what one document shows; return the exit status."""
     log = logs.set_up("error", "logfmt")
     policy = load_policy(config.approval_policy)
     client = ImdsClient(
@@ -88,7 +90,8 @@ def _once(config: Config, *, as_json: bool) -> int:
         threading.Event().wait,
         config.imds_timeout,
     )
-    # First the events, so that an IMDS that cannot be reached is reported once.
+    # The events are requested before this VM's name, which `_snapshot` does: so an IMDS that cannot
+    # be reached is reported only once.
     document = _document(client, config.imds_timeout, log)
     clock = ImdsClock(system_clock())
     clock.correct(client.server_time())
@@ -113,9 +116,12 @@ def _snapshot(
     moment: Timestamp,
     log: logging.Logger,
 ) -> Snapshot:
-    """Return what an exporter would show of ``document``."""
-    identity = None if config.instance_name else _identity(client, config.imds_timeout)
-    vm_name = config.instance_name or (identity.vm_name if identity else None)
+    """Return what an exporter would show of ``document``, which came at ``moment``."""
+    identity = None
+    vm_name = config.instance_name
+    if not vm_name:
+        identity = _identity(client, config.imds_timeout)
+        vm_name = None if identity is None else identity.vm_name
     known, _ = observe(
         _seen_before(config, document),
         document,
@@ -146,6 +152,7 @@ def _print_table(snapshot: Snapshot, now: float) -> None:
 
 
 def _identity(client: ImdsClient, timeout: float) -> Instance | None:
+    """Ask IMDS which VM this is; if it does not answer, print what that means and return None."""
     try:
         return parse_instance(client.instance(timeout))
     except ExporterError as error:
@@ -174,8 +181,15 @@ def _seen_before(config: Config, document: Document) -> Lifecycles:
 
 
 def _document(client: ImdsClient, timeout: float, log: logging.Logger) -> Document:
-    """Request the document; print what to do while no answer comes or if none came."""
-    reader = DocumentReader(client, timeout, system_clock(), lambda _: None, log)
+    """Request the document once.
+
+    While no answer comes for some seconds, a line says what may be wrong. So does the error.
+    """
+
+    def keep_nothing(_: RecordedDocument) -> None:
+        """Do nothing with a document: this command writes no journal."""
+
+    reader = DocumentReader(client, timeout, system_clock(), keep_nothing, log)
     limit = f"{reader.next_timeout:g} s"
     waiting = (
         f"waiting up to {limit} for {client.endpoint}, whose first answer may take two minutes;"
@@ -187,7 +201,10 @@ def _document(client: ImdsClient, timeout: float, log: logging.Logger) -> Docume
     except ImdsError as error:
         if error.outcome is Outcome.THROTTLED:
             raise ExporterError(f"{error}; try again") from None
-        raise error if client.reached else ExporterError(f"{error}; {NOT_ON_AZURE}") from None
-    # None would be an empty body that is not believed yet, which only events can cause.
+        if client.reached:
+            raise
+        raise ExporterError(f"{error}; {NOT_ON_AZURE}") from None
+    # `read` returns None for an empty body that it does not believe, and it believes one if there
+    # are no events.
     assert document is not None  # noqa: S101
     return document

@@ -6,7 +6,6 @@ keep an exporter from starting.
 """
 
 import json
-import math
 import re
 import sqlite3
 import sys
@@ -28,17 +27,26 @@ from azure_scheduled_events_exporter.journal.tables.store import PAGE, Store
 from azure_scheduled_events_exporter.service.exporter import poll_alone
 
 _LOOK_SECONDS = 0.1
-_CHECK_SECONDS = 1.0  # how often to look whether an exporter runs
+"""Time between two looks for new transitions in the journal."""
+
+_CHECK_SECONDS = 1.0
+"""Time between two looks whether an exporter writes the journal."""
+
 _OLDER_SECONDS = 5.0
 """For how long a journal that lacks what was printed is not believed.
 
 A running exporter replaces it within a poll.
 """
-# A cursor, such as 1f3a:17@1667203200.123456: the journal's id, if known, a number as SQLite has
-# them, and the time of that transition.
-_POSITION = re.compile(
+
+_CURSOR = re.compile(
     r"(?:(?P<epoch>[0-9a-f]*):)?(?P<seq>[0-9]{1,18})(?:@(?P<at>[0-9]{1,12}(?:\.[0-9]{1,9})?))?"
 )
+"""A cursor, such as 1f3a:17@1667203200.123456, or the ``seq`` of a line alone.
+
+It has the journal's id, the transition's number, which has as many digits as in SQLite, and the
+transition's time. The id and the time may be missing.
+"""
+
 _UNREADABLE = (ExporterError, sqlite3.Error, OSError)
 
 
@@ -65,12 +73,15 @@ class _Place:
 
 
 def run(config: Config, *, since: str | None, mine: bool) -> int:
-    """Print until the process is to end; return the exit status.
-
-    ``mine``: leave out the events of other VMs.
+    """Print until the process is to end, or until nobody reads the output; return the exit status.
 
     Lines have ``seq`` and ``cursor``, to continue after them with ``--since``. If the command polls
     itself, both are null, because no journal has these lines.
+
+    Args:
+        config: the settings.
+        since: the text of ``--since``; None to begin with what happens from now on.
+        mine: leave out the events of other VMs.
 
     Raises:
         UsageError: ``since`` is not a position.
@@ -80,7 +91,9 @@ def run(config: Config, *, since: str | None, mine: bool) -> int:
     try:
         for lines in _looks(config, since):
             for line in lines:
-                if not mine or line["mine"] or line["scope"] == Scope.UNKNOWN:
+                # An event that may be one of this VM is not left out.
+                may_be_mine = line["mine"] or line["scope"] == Scope.UNKNOWN
+                if may_be_mine or not mine:
                     print(json.dumps(line), flush=True)
             if not standard_streams.has_reader():
                 break
@@ -90,24 +103,31 @@ def run(config: Config, *, since: str | None, mine: bool) -> int:
 
 
 def _looks(config: Config, since: str | None) -> Iterator[list[Record]]:
-    """Yield the transitions after ``since``, or from now on, repeatedly.
+    """Return an iterator that looks for new lines again and again, and yields those of each look.
+
+    They are the lines after ``since``, or else those from now on. Whether the iterator reads the
+    journal or polls IMDS is decided here, once.
 
     Raises:
         UsageError: ``since`` is not a position.
     """
-    given = _POSITION.fullmatch("0" if since is None else since)  # without one, it is not used
+    place = None if since is None else _given_place(since)
+    path = Path(config.journal_path)
+    if config.journal_path == MEMORY or (place is None and not has_writer(path)):
+        return _polled(config)
+    return _journalled(path, place)
+
+
+def _given_place(since: str) -> _Place:
+    """Return the place that ``--since`` names. Raises UsageError: it is none."""
+    given = _CURSOR.fullmatch(since)
     if given is None:
         raise UsageError(
-            f"--since: {one_line(str(since))!r} is not a position: use the 'cursor' or the 'seq' of"
-            " the last line that you handled"
+            f"--since: {one_line(since)!r} is not a position: use the 'cursor' or the 'seq' of the"
+            " last line that you handled"
         )
-    path = Path(config.journal_path)
-    if config.journal_path == MEMORY or (since is None and not has_writer(path)):
-        return _polled(config)
-    if since is None:
-        return _journalled(path, None)
     at = None if given["at"] is None else float(given["at"])
-    return _journalled(path, _Place(int(given["seq"]), given["epoch"] or "", at))
+    return _Place(int(given["seq"]), given["epoch"] or "", at)
 
 
 def _journalled(path: Path, place: _Place | None) -> Iterator[list[Record]]:
@@ -116,35 +136,42 @@ def _journalled(path: Path, place: _Place | None) -> Iterator[list[Record]]:
     Without a place, the transitions from now on. Opens the file for each look: somebody may remove
     or replace it.
     """
-    was_written = True
+    had_writer_before = True
     check_at = 0.0
-    older_until = math.inf
+    older_since: float | None = None  # since when the journal lacks what was printed
     while True:
-        if time.monotonic() >= check_at:
-            check_at = time.monotonic() + _CHECK_SECONDS
-            written = has_writer(path)
-            if was_written and not written:
+        now = time.monotonic()
+        if now >= check_at:
+            check_at = now + _CHECK_SECONDS
+            has_writer_now = has_writer(path)
+            if had_writer_before and not has_writer_now:
                 _say("no exporter writes the journal: waiting for one")
-            was_written = written
+            had_writer_before = has_writer_now
         lines: list[Record] = []
-        # The exporter replaces what is damaged.
+        # What cannot be read now is tried again: the exporter replaces a damaged journal.
         with suppress(*_UNREADABLE), closing(read_only(path)) as store:
             if place is None:
                 place = _newest_in(store)
                 _say(f"following the journal from {place.cursor} on")
-            if _is_older(store, place):
-                older_until = min(older_until, time.monotonic() + _OLDER_SECONDS)
-            else:
-                older_until = math.inf
-            if older_until == math.inf or time.monotonic() >= older_until:
-                begin = _place_in(store, place)
-                for number, record in store.transitions(begin.seq, PAGE):
-                    begin = _Place(number, begin.epoch, store.time_of(number))
-                    lines.append({"seq": number, "cursor": begin.cursor, **record})
-                place = begin
+            if not _is_older(store, place):
+                older_since = None
+            elif older_since is None:
+                older_since = now
+            if older_since is None or now >= older_since + _OLDER_SECONDS:
+                lines, place = _lines_after(place, store)
         yield lines
         if len(lines) < PAGE:
             time.sleep(_LOOK_SECONDS)
+
+
+def _lines_after(place: _Place, store: Store) -> tuple[list[Record], _Place]:
+    """Return the lines after ``place``, a page at most, and the place after them."""
+    place = _place_in(store, place)
+    lines: list[Record] = []
+    for number, record in store.transitions(place.seq, PAGE):
+        place = _Place(number, place.epoch, store.time_of(number))
+        lines.append({"seq": number, "cursor": place.cursor, **record})
+    return lines, place
 
 
 def _newest_in(store: Store) -> _Place:
@@ -160,25 +187,28 @@ def _is_older(store: Store, place: _Place) -> bool:
 
 
 def _place_in(store: Store, place: _Place) -> _Place:
-    """Return after which transition ``store`` has what is new.
+    """Return the place in ``store`` after which it has what was not printed yet.
 
-    Repeating a line is better than a gap.
+    ``place`` is the one after what was printed. It may be one in another journal, or in a newer
+    copy of this one: if it is not certain what is new, a repeated line is better than a gap.
     """
     found = store.position()
     if found.last_number == 0:
-        # A new journal, whose epoch may still change: an exporter that goes on with an old one
-        # writes it.
+        # A new journal, whose epoch may still change: an exporter whose file was removed writes all
+        # that it knows into a new one, and with it the old epoch.
         return place
     if found.epoch != place.epoch:
         # Another journal has numbers of its own, so all of it is new. A number without an epoch,
         # the ``seq`` of a line, is taken for one of this journal if this has so many.
         is_from_start = bool(place.epoch) or place.seq > found.last_number
         return _Place(0 if is_from_start else place.seq, found.epoch)
-    if place.at is None or store.time_of(place.seq) in {place.at, None}:
-        return _Place(min(place.seq, found.last_number), found.epoch, place.at)
-    # An older copy of the journal was put back, and an exporter went on with it: the number is that
-    # of another transition by now.
-    return _Place(store.last_before(place.at), found.epoch, place.at)
+    time_there = store.time_of(place.seq)
+    if place.at is not None and time_there not in {place.at, None}:
+        # An older copy of the journal was put back, and an exporter went on with it: the number is
+        # that of another transition by now.
+        return _Place(store.last_before(place.at), found.epoch, place.at)
+    # An older copy may also have fewer transitions than were printed.
+    return _Place(min(place.seq, found.last_number), found.epoch, place.at)
 
 
 def _say(text: str) -> None:

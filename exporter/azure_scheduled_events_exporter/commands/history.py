@@ -70,31 +70,38 @@ def run(parsed: argparse.Namespace) -> int:
         raise UsageError("history: --redact needs --record FILE")
     if parsed.record is not None:
         _record(_documents(path), Path(parsed.record), redacted=parsed.redact)
-    elif parsed.documents:
-        _print_document(_documents(path), parsed.documents)
-    elif parsed.documents is not None:  # the flag without a number
-        rows = list(starmap(document_row, enumerate(_documents(path), 1)))
-        sys.stdout.write(
-            table([DOCUMENT_COLUMNS, *rows]) if rows else "No document has been kept yet.\n"
-        )
-    else:
+    elif parsed.documents is None:
         _print_events(path, as_json=parsed.json)
+    elif parsed.documents == "":  # the flag without a number
+        _list_documents(_documents(path))
+    else:
+        _print_document(_documents(path), parsed.documents)
     return 0
 
 
 def _print_events(path: Path, *, as_json: bool) -> None:
+    """Print the events of the journal at ``path``, each with what hooks ran for it."""
     with as_folder_owner(path), closing(read_only(path)) as store:
         runs = store.hook_runs.all()
-        lives = [
+        lives_and_runs = [
             (life, [run for run in runs if run.event_id == life.event_id])
             for life in store.history()
         ]
     if as_json:
-        print(json.dumps([past_record(*each) for each in lives], indent=2))
-    elif lives:
-        sys.stdout.write(table([PAST_COLUMNS, *starmap(past_row, lives)]))
+        print(json.dumps([past_record(*each) for each in lives_and_runs], indent=2))
+    elif lives_and_runs:
+        sys.stdout.write(table([PAST_COLUMNS, *starmap(past_row, lives_and_runs)]))
     else:
         print("No event has been seen yet.")
+
+
+def _list_documents(documents: Sequence[RecordedDocument]) -> None:
+    """Print one line for each document, with its number."""
+    if documents:
+        rows = starmap(document_row, enumerate(documents, 1))
+        sys.stdout.write(table([DOCUMENT_COLUMNS, *rows]))
+    else:
+        print("No document has been kept yet.")
 
 
 def _documents(path: Path) -> list[RecordedDocument]:
@@ -114,13 +121,12 @@ def _documents(path: Path) -> list[RecordedDocument]:
 
 
 def _print_document(documents: Sequence[RecordedDocument], number: str) -> None:
-    """Print the body of one document: ``number`` is its number in the list of documents.
+    """Print the body of the document that has this ``number`` in the list of documents.
 
     It is unchanged unless standard output is a terminal.
     """
-    body = next(
-        (document.body for known, document in enumerate(documents, 1) if str(known) == number), None
-    )
+    bodies = {str(number): document.body for number, document in enumerate(documents, 1)}
+    body = bodies.get(number)
     if body is None:
         # Of a word that is longer than any number, the beginning is enough.
         raise ExporterError(
@@ -141,8 +147,10 @@ def _record(documents: Sequence[RecordedDocument], target: Path, *, redacted: bo
             "the journal has kept no document yet: let the exporter run and poll once"
         )
     text = to_text(redact(documents) if redacted else documents)
+    flags = os.O_WRONLY
     is_pipe = target.exists() and not target.is_file()  # such as /dev/stdout
-    flags = os.O_WRONLY | (0 if is_pipe else os.O_CREAT | os.O_EXCL)
+    if not is_pipe:
+        flags |= os.O_CREAT | os.O_EXCL  # a file that exists is not replaced
     try:
         with os.fdopen(os.open(target, flags, 0o600), "w", encoding="utf-8") as file:
             file.write(text)

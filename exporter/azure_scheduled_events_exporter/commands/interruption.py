@@ -1,4 +1,7 @@
-"""Signals that end a command, as an exception, so that the command can clean up."""
+"""Signals that end a command, as an exception, so that the command can clean up.
+
+They are SIGINT, SIGTERM and SIGHUP, which Windows does not have.
+"""
 
 import signal
 from collections.abc import Iterator
@@ -6,14 +9,17 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import NoReturn
 
-_NUMBERS = [
+_SIGNALS = [
     getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
 ]
-"""The signals that end a command; Windows has no SIGHUP."""
 
 
 class Interrupted(BaseException):
-    """A signal stops this command. Not an Exception, so that no error handler catches it."""
+    """A signal stops this command. Not an Exception, so that no error handler catches it.
+
+    Attributes:
+        exit_status: what the command returns: 128 and the number of the signal.
+    """
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -22,26 +28,28 @@ class Interrupted(BaseException):
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Raise :class:`Interrupted` in the block at the first of these signals.
+    """Raise :class:`Interrupted` in the block at the first signal that ends a command.
 
-    Later ones do not disturb the cleanup: they are ignored from then on, also after the block.
+    From then on, such signals are ignored, also after the block, so that they do not disturb the
+    cleanup. Without a signal, the former handlers are set again at the end of the block.
     """
-    before = {number: signal.signal(number, _interrupt) for number in _NUMBERS}
+    before = {number: signal.signal(number, _interrupt) for number in _SIGNALS}
     try:
         yield
     finally:
         for number, former in before.items():
+            was_no_signal = signal.getsignal(number) == _interrupt
             # A handler that Python has not set is None, and cannot be set again.
-            if signal.getsignal(number) == _interrupt and former is not None:
+            if was_no_signal and former is not None:
                 signal.signal(number, former)
 
 
 def ignore_signals() -> None:
-    """Ignore these signals until the process ends.
+    """Ignore the signals that end a command until the process ends.
 
-    A late one must not change the exit status of what is done.
+    A late one must not change the exit status of a command whose work is done.
     """
-    for number in _NUMBERS:
+    for number in _SIGNALS:
         signal.signal(number, signal.SIG_IGN)
 
 

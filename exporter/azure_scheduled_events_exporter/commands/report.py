@@ -34,6 +34,7 @@ DESCRIPTION = (
 )
 _TRACE_ID = "{trace_id}"
 _NOT_IN_A_LINK = re.compile(r"[\s<>\x00-\x1f\x7f-\x9f]")
+"""Characters that end a link in Markdown or are not printable."""
 _FORMS = {"markdown": markdown, "html": page}
 
 
@@ -67,7 +68,7 @@ def run(parsed: argparse.Namespace) -> int:
         ExporterError: there is no journal, it cannot be read, or it has no such event.
     """
     config = config_of(parsed)
-    if bool(parsed.event_id) == parsed.last:
+    if bool(parsed.event_id) == parsed.last:  # both, or none
         raise UsageError("report: give one EventId, or --last")
     if parsed.trace_link and not _is_link(parsed.trace_link):
         raise UsageError(
@@ -90,12 +91,14 @@ def _is_link(text: str) -> bool:
 
 
 def chosen(store: Store, event_id: str | None) -> Lifecycle:
-    """Return the event with this id; without one, the newest of this VM, or else of all.
+    """Return the event with this id; without an id, the newest one of this VM.
+
+    If there is none of this VM, it is the newest of all.
 
     Raises:
         ExporterError: there is no such event.
     """
-    lives = list(store.history())
+    lives = list(store.history())  # the oldest first
     if event_id:
         found = [life for life in lives if life.event_id == event_id.upper()]
         if not found:
@@ -104,14 +107,17 @@ def chosen(store: Store, event_id: str | None) -> Lifecycle:
                 f"the journal has no event {event_id[:100]}: 'history' lists its events"
             )
         return found[0]
-    own = [life for life in lives if life.is_mine]
     if not lives:
         raise ExporterError("the journal has no event yet: no exporter has seen one")
+    own = [life for life in lives if life.is_mine]
     return (own or lives)[-1]
 
 
 def sources_of(store: Store, life: Lifecycle, trace_link: str = "") -> Sources:
-    """Return all that the journal has about an event."""
+    """Return all that the journal has about an event.
+
+    ``trace_link`` is the text of ``--trace-link``.
+    """
     runs = list(store.hook_runs.all())
     return Sources(
         life=life,
@@ -129,6 +135,7 @@ def sources_of(store: Store, life: Lifecycle, trace_link: str = "") -> Sources:
 
 
 def _transitions(store: Store, event_id: str) -> Iterator[Record]:
+    """Yield the transitions of an event, the oldest first; the journal is read page by page."""
     after = 0
     while rows := store.transitions(after, PAGE):
         after = rows[-1][0]

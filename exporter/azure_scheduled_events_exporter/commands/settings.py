@@ -24,34 +24,51 @@ To ``run``, systemd passes it, and ``demo`` is not the exporter of the unit.
 
 
 def take_environment(parsed: argparse.Namespace) -> Mapping[str, str]:
-    """Add to the environment what only the environment file has.
+    """Add the variables of the environment file to the environment of this process.
 
-    Returns, by the names of these variables, the place that sets them, for error messages.
+    A variable that the environment has already stays as it is. Returns where each added variable is
+    set, by its name, for error messages.
+
+    Raises:
+        UsageError: the file that a flag or a variable names cannot be read, or a file is invalid.
     """
-    flag = written_flags(parsed).get(ENV_FILE_FLAG) or os.environ.get(
-        environment_name(ENV_FILE_FLAG)
-    )
-    if not flag and parsed.name in _WITHOUT_UNIT_FILE:
+    path = _environment_file(parsed)
+    if path is None:
         return {}
-    path = Path(flag) if flag else environment_file.UNIT_FILE
-    if not flag:
-        try:
-            path.open("rb").close()  # only to see whether it can be read
-        except FileNotFoundError:
-            return {}
-        except OSError:
-            why = "cannot be read by this user, so its settings are not used"
-            print(f"azure-scheduled-events-exporter: {path} {why}", file=sys.stderr)
-            return {}
-    found = {
-        name: each for name, each in environment_file.load(path).items() if name not in os.environ
-    }
-    os.environ.update({name: value for name, (value, _) in found.items()})
-    return {name: f"{path}:{line}: {name}" for name, (_, line) in found.items()}
+    places = {}
+    for name, (value, line) in environment_file.load(path).items():
+        if name not in os.environ:
+            os.environ[name] = value
+            places[name] = f"{path}:{line}: {name}"
+    return places
+
+
+def _environment_file(parsed: argparse.Namespace) -> Path | None:
+    """Return the environment file that is named, or else that of the unit; None without any."""
+    named = written_flags(parsed).get(ENV_FILE_FLAG)
+    named = named or os.environ.get(environment_name(ENV_FILE_FLAG))
+    if named:
+        return Path(named)
+    if parsed.name in _WITHOUT_UNIT_FILE:
+        return None
+    path = environment_file.UNIT_FILE
+    try:
+        path.open("rb").close()  # only to see whether it can be read
+    except FileNotFoundError:
+        return None
+    except OSError:
+        why = "cannot be read by this user, so its settings are not used"
+        print(f"azure-scheduled-events-exporter: {path} {why}", file=sys.stderr)
+        return None
+    return path
 
 
 def config_of(parsed: argparse.Namespace) -> Config:
-    """Return the settings of a command."""
+    """Return the settings of a command.
+
+    Raises:
+        UsageError: as :func:`take_environment` and ``config.resolution.resolve`` do.
+    """
     places = take_environment(parsed)
     return resolve(written_flags(parsed), os.environ, places)
 

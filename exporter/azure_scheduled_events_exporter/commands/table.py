@@ -11,14 +11,15 @@ _GAP = 2
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:
-    """Return ``rows`` as lines of aligned columns, the first one being the head.
+    """Return ``rows`` as lines of aligned columns; the first row has the heads of the columns.
 
-    No cell can end its row or control the terminal. On a terminal that is too narrow, each row
-    after the head is a block of lines.
+    Line breaks and control characters in a cell are escaped, so that it cannot end its row or
+    control the terminal. On a terminal that is too narrow, each row after the first one is a block
+    of lines, one for each cell.
     """
     cells = [[printable(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    width = sum(widths) + _GAP * len(widths)
+    width = sum(widths) + _GAP * (len(widths) - 1)
     if sys.stdout.isatty() and width > shutil.get_terminal_size().columns:
         return "\n".join(_block(cells[0], row) for row in cells[1:])
     return "".join(_line(row, widths) for row in cells)

@@ -7,14 +7,20 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
+_Found = TypeVar("_Found")
+
 _LOOK_SECONDS = 0.1
+"""Time between two looks at what is waited for."""
+
 _NOTICE_SECONDS = 5.0
 """Most waits take milliseconds. After this time, a person wants to know what the command does."""
-_Found = TypeVar("_Found")
 
 
 def until(look: Callable[[], _Found], end: float) -> _Found:
-    """Return the first true value of ``look``, or its last value at monotonic time ``end``."""
+    """Call ``look`` again and again; return its first true value.
+
+    If there is none by the monotonic time ``end``, its last value is returned.
+    """
     while not (found := look()) and time.monotonic() < end:
         time.sleep(_LOOK_SECONDS)
     return found
