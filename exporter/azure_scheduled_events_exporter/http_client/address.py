@@ -13,7 +13,7 @@ from azure_scheduled_events_exporter.errors import without_password
 _PLAIN_HOST = re.compile(r"[0-9A-Za-z_-][0-9A-Za-z._-]*(:\d+)?", re.ASCII)
 """A host name or IPv4 address, with or without a port."""
 
-_NEVER = " ?#\\"  # what no base address has: a path is appended to it
+_NEVER = frozenset(" ?#\\")  # what no base address has: a path is appended to it
 
 
 def checked(text: str, what: str, write: str, *, secure: bool = True) -> SplitResult:
@@ -23,33 +23,41 @@ def checked(text: str, what: str, write: str, *, secure: bool = True) -> SplitRe
         text: what was written.
         what: of which kind it is, completes "is not …" in the error.
         write: what to write instead, completes "write …".
-        secure: whether https, and a user with a password, are possible.
+        secure: whether https, and a user with a password, are permitted.
 
     Raises:
         ValueError: it is not an address that requests, which every client here uses, can ask. Its
             message has no password.
     """
-    schemes = {"http", "https"} if secure else {"http"}
     try:
         parts = urlsplit(text)
-        host = parts.netloc.rpartition("@")[2]
-        usable = (
-            parts.scheme in schemes
-            and bool(parts.hostname)
-            and parts.port != 0
-            and not host.endswith(":")
-        )
-        usable = (
-            usable
-            and ".." not in host
-            and text.isprintable()
-            and not any(c in text for c in _NEVER)
-        )
-        usable = usable and (secure or "@" not in parts.netloc)
-        if usable and not _PLAIN_HOST.fullmatch(host):  # such as an IPv6 address, or not ASCII
-            requests.Request("GET", text).prepare()  # raises a ValueError if it cannot be asked
+        is_usable = _is_usable(text, parts, secure=secure)
     except ValueError:
-        usable = False
-    if not usable:
+        is_usable = False
+    if not is_usable:
         raise ValueError(f"{without_password(text)!r} is not {what}: write {write}")
     return parts
+
+
+def _is_usable(text: str, parts: SplitResult, *, secure: bool) -> bool:
+    """Return whether the address ``text``, with these ``parts``, can be asked.
+
+    Raises ValueError: it cannot.
+    """
+    if not text.isprintable() or not _NEVER.isdisjoint(text):
+        return False
+    schemes = {"http"}
+    if secure:
+        schemes.add("https")
+    if parts.scheme not in schemes:
+        return False
+    if "@" in parts.netloc and not secure:
+        return False
+    host_and_port = parts.netloc.rpartition("@")[2]
+    if not parts.hostname or ".." in host_and_port:
+        return False
+    if parts.port == 0 or host_and_port.endswith(":"):
+        return False
+    if not _PLAIN_HOST.fullmatch(host_and_port):  # such as an IPv6 address, or not ASCII
+        requests.Request("GET", text).prepare()  # raises a ValueError if it cannot be asked
+    return True

@@ -25,6 +25,9 @@ request would then wait until its deadline. The Guest Proxy Agent in front of IM
 class DeadlineAdapter(requests.adapters.HTTPAdapter):
     """A transport adapter with one connection, for one exchange at a time.
 
+    Call :meth:`begin` before each request. The connection calls ``opens``, ``watch`` and
+    ``received``.
+
     https://requests.readthedocs.io/en/latest/user/advanced/#transport-adapters
 
     Args:
@@ -117,9 +120,10 @@ class DeadlineAdapter(requests.adapters.HTTPAdapter):
 
 
 class _Received(io.RawIOBase):
-    """The file that http.client reads an answer from; each read ends by the deadline.
+    """What http.client gets for the socket of an answer; each read ends by the deadline.
 
-    It keeps the socket open until it is closed itself.
+    http.client calls only ``makefile`` of it, and reads the answer from the result. The socket
+    stays open until this file is closed.
     """
 
     def __init__(self, opened: socket.socket, adapter: DeadlineAdapter) -> None:
@@ -128,7 +132,7 @@ class _Received(io.RawIOBase):
         self._adapter = adapter
 
     def makefile(self, _: str) -> io.BufferedReader:
-        """Return the file that http.client reads."""
+        """Return a buffered file over this one."""
         return io.BufferedReader(self)
 
     def readable(self) -> bool:
@@ -159,7 +163,7 @@ def _with_deadline(connection_class: Any, adapter: DeadlineAdapter) -> Any:
             super().connect()
             adapter.watch(self)
 
-        # http.client has a class here, which it calls with the socket.
+        # http.client has a class here, and makes an answer by calling it with the socket.
         def response_class(
             self, opened: Any, *args: Any, **kwargs: Any
         ) -> http.client.HTTPResponse:

@@ -9,7 +9,7 @@ Source: https://prometheus.io/docs/prometheus/latest/configuration/configuration
 import re
 import ssl
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from unicodedata import category
 
@@ -20,7 +20,7 @@ from azure_scheduled_events_exporter.yaml_file import Section
 
 from .deadline import DeadlineAdapter
 from .pem_files import certificates, load_pair
-from .sessions import Authorization, Session, basic, user_of
+from .sessions import Authorization, Session, basic, basic_in
 
 _BYTE_ORDER_MARK = "\ufeff"
 """Some editors of Windows write it; a server would take it for a part of the password."""
@@ -32,11 +32,11 @@ class HttpConfig:
     """How a client authenticates, and which certificates it trusts.
 
     Attributes:
-        user: user and password for basic authentication.
+        user: name and password for basic authentication.
         authorization: the whole header ``Authorization``.
         ca_file: the trusted certificate authorities; ``""`` for the system's.
         insecure: whether any certificate of the server is accepted.
-        certificate: files of the client's certificate and key.
+        certificate: the paths of the client's certificate and of its key.
         server_name: the name in the server's certificate; ``""`` for that of the address.
     """
 
@@ -55,7 +55,7 @@ def session_for(url: str, http: HttpConfig | None, adapter: DeadlineAdapter) -> 
     """
     session = Session(adapter)
     http = http or HttpConfig()
-    session.auth = user_of(url)
+    session.auth = basic_in(url)
     if http.user is not None:
         session.auth = basic(http.user)
     elif http.authorization:
@@ -64,13 +64,14 @@ def session_for(url: str, http: HttpConfig | None, adapter: DeadlineAdapter) -> 
     if http.insecure:
         session.verify = False
     session.cert = http.certificate
-    # The adapter may have had a session with another configuration, so a name is removed, too.
+    # The adapter may have had a session with another configuration, so its name is removed first.
     pools = adapter.poolmanager.connection_pool_kw
     for name in ("server_hostname", "assert_hostname"):
         pools.pop(name, None)
         if http.server_name:
             pools[name] = http.server_name
-    if http.insecure:  # somebody has asked for that; and a warning of Python is no line of the log
+    if http.insecure:
+        # Somebody has asked for that, and a warning of Python is no line of the log.
         warnings.filterwarnings("ignore", message="Unverified HTTPS request")
     return session
 
@@ -100,13 +101,14 @@ def load(path: Path) -> HttpConfig:
     header = ""
     if authorization:
         header = _header(authorization, path.parent)
+    http = HttpConfig(user=user, authorization=header)
     if tls is None:
-        return HttpConfig(user, header)
-    return _with_tls(tls, path.parent, user, header)
+        return http
+    return _with_tls(http, tls, path.parent)
 
 
 def _user(basic_auth: Section, folder: Path) -> tuple[str, str]:
-    """Return user and password."""
+    """Return name and password."""
     user = _secret(basic_auth, "username", folder)
     password = _secret(basic_auth, "password", folder)
     if _BCRYPT.fullmatch(password):
@@ -126,23 +128,25 @@ def _header(authorization: Section, folder: Path) -> str:
     return header
 
 
-def _with_tls(tls: Section, folder: Path, user: tuple[str, str] | None, header: str) -> HttpConfig:
-    """Return the configuration with what ``tls_config`` has; try the files that it names."""
-    ca_file, certificate, key = (
-        _file(tls.text(name, ""), folder) for name in ("ca_file", "cert_file", "key_file")
-    )
+def _with_tls(http: HttpConfig, tls: Section, folder: Path) -> HttpConfig:
+    """Return ``http`` with the settings of ``tls_config``; try the files that they name."""
+    ca_file = _file(tls.text("ca_file", ""), folder)
+    certificate = _file(tls.text("cert_file", ""), folder)
+    key = _file(tls.text("key_file", ""), folder)
     insecure = tls.flag("insecure_skip_verify", default=False)
     server_name = tls.text("server_name", "")
     tls.finish()
     if ca_file:
-        certificates(tls, "ca_file", folder)
+        certificates(tls, "ca_file", folder)  # raises if it cannot be used
     if bool(certificate) != bool(key):
         raise tls.error("cert_file and key_file belong together: write both")
     pair = None
     if certificate:
         load_pair(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), tls, folder)
         pair = (certificate, key)
-    return HttpConfig(user, header, ca_file, insecure, pair, server_name)
+    return replace(
+        http, ca_file=ca_file, insecure=insecure, certificate=pair, server_name=server_name
+    )
 
 
 def _secret(section: Section, key: str, folder: Path) -> str:
@@ -178,5 +182,7 @@ def _one_line(section: Section, key: str, text: str, where: str = "") -> str:
 
 
 def _file(name: str, folder: Path) -> str:
-    """Return the path of the file ``name``, relative to ``folder``; ``""`` for none."""
-    return str(folder / name) if name else ""
+    """Return the path of the file ``name``, relative to ``folder``; ``""`` for no name."""
+    if not name:
+        return ""
+    return str(folder / name)

@@ -33,8 +33,9 @@ class Answer:
 class Session(requests.Session):
     """A session that follows no redirect, and keeps its own certificate authorities.
 
-    The variables ``REQUESTS_CA_BUNDLE`` and ``CURL_CA_BUNDLE``, which would replace them otherwise,
-    have effect only while ``verify`` is True. ``adapter`` makes the connections.
+    In a plain session of requests, the variables ``REQUESTS_CA_BUNDLE`` and ``CURL_CA_BUNDLE``
+    would replace those that ``verify`` names. Here they have effect only while ``verify`` is True.
+    ``adapter`` makes the connections.
     """
 
     def __init__(self, adapter: DeadlineAdapter) -> None:
@@ -55,8 +56,11 @@ class Session(requests.Session):
             NoAnswerError: none came, or not all of it.
         """
         # Half the time to connect: if the first address of a name does not answer, time is left to
-        # try the second one. The limit of a read only has to be longer than the deadline.
-        limits = (timeout / 2, 2 * timeout)
+        # try the second one. The adapter limits reads by the deadline, so the limit for them only
+        # has to be longer.
+        connect_seconds = timeout / 2
+        read_seconds = 2 * timeout
+        limits = (connect_seconds, read_seconds)
         content |= {"timeout": limits, "stream": True, "allow_redirects": False}
         self._adapter.begin(timeout)
         try:
@@ -101,9 +105,9 @@ class Authorization(requests.auth.AuthBase):
 
 
 def basic(user: tuple[str, str] | None) -> Authorization | None:
-    """Return Basic authentication of ``user`` and password in UTF-8 (RFC 7617); None without user.
+    """Return Basic authentication of ``user``, a name and a password; None for no user.
 
-    requests would send Latin-1.
+    They are sent in UTF-8 (RFC 7617); requests would send Latin-1.
     """
     if user is None:
         return None
@@ -111,11 +115,8 @@ def basic(user: tuple[str, str] | None) -> Authorization | None:
     return Authorization(f"Basic {base64.b64encode(credentials).decode()}")
 
 
-def user_of(url: str) -> Authorization | None:
-    """Return Basic authentication of user and password in the address ``url``.
-
-    It is None if there are none.
-    """
+def basic_in(url: str) -> Authorization | None:
+    """Return Basic authentication of the user in the address ``url``; None if it has none."""
     parts = urlsplit(url)
     if not parts.username:
         return None

@@ -61,7 +61,8 @@ class Journal:
     """Stores transitions, events and undelivered spans. Thread-safe.
 
     Args:
-        path: of the file, or of a folder to put it in; None keeps the newest in memory.
+        path: of the file, or of a folder to put it in; None for a journal in memory, which keeps
+            the newest entries.
         retention: seconds after which ended events are removed.
         log: where failures are logged.
         renames: False to refuse a file that would have to be renamed, and to leave it as it is.
@@ -155,8 +156,9 @@ class Journal:
             return False
         with self._shared as shared:
             self._vm_id = vm_id
-            # Before, it is not known whose the journal is: adopt() will look.
-            return shared.is_adopted and self._take_ownership()
+            if not shared.is_adopted:
+                return False  # adopt() will see whose the journal is
+            return self._take_ownership()
 
     def _take_ownership(self) -> bool:
         """Make the journal this VM's, if this VM's id is known; return whether it was another's.
