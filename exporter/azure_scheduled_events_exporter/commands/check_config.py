@@ -15,7 +15,7 @@ from azure_scheduled_events_exporter.config.settings import Config, Setting, war
 from azure_scheduled_events_exporter.doctor.settings import check_named
 from azure_scheduled_events_exporter.errors import UsageError, without_password
 from azure_scheduled_events_exporter.http_server.web_config import load
-from azure_scheduled_events_exporter.tracing.delivery import otlp_sender
+from azure_scheduled_events_exporter.tracing.loading import otlp_sender
 from azure_scheduled_events_exporter.tracing.variables import (
     doubts,
     is_on,

@@ -10,8 +10,8 @@ from typing import Final
 from azure_scheduled_events_exporter.errors import UsageError, without_password
 from azure_scheduled_events_exporter.http_client.failures import CERTIFICATE_REFUSED
 from azure_scheduled_events_exporter.http_client.web_page import WEB_PAGE
-from azure_scheduled_events_exporter.tracing.delivery import otlp_sender
 from azure_scheduled_events_exporter.tracing.export import NO_FILE, WANTS_TLS
+from azure_scheduled_events_exporter.tracing.loading import otlp_sender
 from azure_scheduled_events_exporter.tracing.variables import (
     is_wanted,
     missing_files,

@@ -36,7 +36,8 @@ from azure_scheduled_events_exporter.polling.pauses import Pauses
 from azure_scheduled_events_exporter.polling.poller import Poller
 from azure_scheduled_events_exporter.polling.state import ExporterState
 from azure_scheduled_events_exporter.snapshot.snapshot import Snapshot
-from azure_scheduled_events_exporter.tracing.delivery import SpanDelivery, otlp_sender
+from azure_scheduled_events_exporter.tracing.delivery import SpanDelivery
+from azure_scheduled_events_exporter.tracing.loading import otlp_sender
 from azure_scheduled_events_exporter.tracing.variables import (
     doubts,
     is_on,

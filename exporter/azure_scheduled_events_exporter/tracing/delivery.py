@@ -1,31 +1,23 @@
 """Delivery of spans: from the journal to an OpenTelemetry collector, until it has accepted them.
 
 Decides when to send, how much, and when to retry; runs in its own thread, so that no collector can
-delay a poll. Must not import OpenTelemetry: ``tracing.otlp`` does, and is imported by
-:func:`otlp_sender` only if tracing is on.
+delay a poll. Must not import OpenTelemetry (``tracing.otlp`` does).
 """
 
 import logging
-import os
 import random
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from azure_scheduled_events_exporter.core.instance import Instance
 from azure_scheduled_events_exporter.core.spans import SpanFacts
-from azure_scheduled_events_exporter.errors import UsageError
 from azure_scheduled_events_exporter.journal.journal import OWNER_WAIT_SECONDS, Journal
 from azure_scheduled_events_exporter.log_limits import Changes
 from azure_scheduled_events_exporter.logs import facts
 
 from .export import Export, ExportResult, Sender
-from .variables import length_obstacle
-
-if TYPE_CHECKING:
-    from .otlp import OtlpSender
 
 BATCH = 128
 """Spans in one request: some 100 KiB, which every collector accepts."""
@@ -36,35 +28,9 @@ _FIRST_RETRY_SECONDS = 1.0
 _LAST_RETRY_SECONDS = 60.0
 
 
-def otlp_sender(endpoint: str | None) -> "OtlpSender":
-    """Return the sender for ``endpoint`` or the ``OTEL_*`` variables.
-
-    Loads OpenTelemetry, which takes half a second.
-
-    Raises:
-        UsageError: OpenTelemetry refuses its variables.
-    """
-    obstacle = length_obstacle(os.environ)
-    if obstacle:
-        raise UsageError(obstacle)
-    # It would log a traceback about its variable while it is imported; tracing.variables warns.
-    logging.getLogger("opentelemetry.context").setLevel(logging.CRITICAL)
-    try:
-        # only with tracing; it reads some variables while it is imported
-        from .otlp import OtlpSender  # noqa: PLC0415
-
-        return OtlpSender(endpoint)
-    except ImportError:  # a broken installation, whatever the variables are
-        raise
-    except Exception as error:  # noqa: BLE001 - the SDK checks its variables in many ways
-        raise UsageError(
-            f"OpenTelemetry cannot use its settings (OTEL_* variables): {error}"
-        ) from None
-
-
 @dataclass(frozen=True, slots=True)
 class _Last:
-    """What is sent at the end: unfinished spans, and by when (monotonic time)."""
+    """What is sent at the end: unfinished spans, until ``deadline`` (monotonic clock)."""
 
     spans: Sequence[SpanFacts]
     deadline: float
@@ -120,22 +86,30 @@ class SpanDelivery:
         while not self._stopping.is_set():
             self._woken.clear()
             if self._stopping.is_set():
-                break  # stop() was called before clear(), so the event would be lost
+                break  # stop() was called before clear(), which has undone its wake-up
             batch = self._next_batch()
             if not batch:
-                self._woken.wait(_OWNER_LOOK_SECONDS if self._awaits_owner else _LOOK_AGAIN_SECONDS)
+                self._wait_for_spans()
                 continue
-            result = self._deliver(batch, None)
+            result = self._deliver(batch, timeout=None)
             if result.outcome is not Export.LATER:
                 pause = _FIRST_RETRY_SECONDS
                 continue
-            self._stopping.wait(result.retry_after)  # as the collector asks: new spans wait, too
-            # Half of it is random, so that the VMs of a fleet do not retry together. New spans end
-            # it: they are urgent.
+            # As long as the collector asks for, new spans wait too.
+            self._stopping.wait(result.retry_after)
+            # Half of the pause is random, so that the VMs of a fleet do not retry together. New
+            # spans end it: they are urgent.
             self._woken.wait(pause * random.uniform(0.5, 1.0))  # noqa: S311 - no secret
             pause = min(pause * 2, _LAST_RETRY_SECONDS)
         self._send_open_spans()
         self._ended.set()
+
+    def _wait_for_spans(self) -> None:
+        """Wait for new spans, or until it is time to look again."""
+        seconds = _LOOK_AGAIN_SECONDS
+        if self._awaits_owner:
+            seconds = _OWNER_LOOK_SECONDS
+        self._woken.wait(seconds)
 
     def stop(self, open_spans: Sequence[SpanFacts], seconds: float) -> None:
         """Send ``open_spans`` and queued spans for at most ``seconds``, then end.
@@ -168,22 +142,25 @@ class SpanDelivery:
         return self._journal.awaits_vm_id and time.monotonic() - self._began < OWNER_WAIT_SECONDS
 
     def _next_batch(self) -> Mapping[str, SpanFacts]:
-        return {} if self._awaits_owner else self._journal.queued_spans(self._size)
+        """Return the spans to be sent now by their texts, the newest first."""
+        if self._awaits_owner:
+            return {}
+        return self._journal.queued_spans(self._size)
 
     def _deliver(self, batch: Mapping[str, SpanFacts], timeout: float | None) -> ExportResult:
-        """Send ``batch``, and remove what the collector has accepted or refused.
+        """Send ``batch`` within ``timeout`` seconds; None: within the time that is configured.
 
-        A batch that is refused is sent again in halves until the refused span is alone, so that it
-        does not block others.
+        Remove what the collector has accepted or refused. If a batch is refused, the next one is
+        half as large, and so on until the refused span is alone: so it does not block others.
         """
         result = self._sender.send(list(batch.values()), self._identity(), timeout)
-        if result.outcome is Export.DIVISIBLE and len(batch) > 1:
-            self._size = len(batch) // 2
-            return result
         if result.outcome is Export.DIVISIBLE:
+            if len(batch) > 1:
+                self._size = len(batch) // 2
+                return result
             result = replace(result, outcome=Export.REFUSED)
         self._report(len(batch), result)
-        # First, so that a span that is not queued any more is counted.
+        # Before the spans are removed: a span that is not queued any more has been counted.
         self._count(len(batch), result)
         if result.is_final:
             self._journal.end_spans(batch)
@@ -200,21 +177,23 @@ class SpanDelivery:
 
     def _report(self, spans: int, result: ExportResult) -> None:
         """Log a failure when it begins, changes and ends."""
-        if not self._troubles.is_new("collector", result.reason):
+        reason = result.reason
+        if not self._troubles.is_new("collector", reason):
             return
         failed = result.failed(spans)
-        why = {"error": result.reason}
-        if not result.reason:
+        if not reason:
             self._log.info(
                 "collector accepts spans again", extra=facts(queued=self._journal.spans_queued())
             )
         elif result.outcome is Export.REFUSED:
             self._log.warning(
-                "collector refused spans: they are lost", extra=facts(**why, refused=failed)
+                "collector refused spans: they are lost", extra=facts(error=reason, refused=failed)
             )
         elif failed:
-            self._log.warning("collector rejected spans", extra=facts(**why, rejected=failed))
+            self._log.warning(
+                "collector rejected spans", extra=facts(error=reason, rejected=failed)
+            )
         elif result.is_final:  # OTLP lets a collector send a warning with full success
-            self._log.warning("collector accepted spans with a warning", extra=facts(**why))
+            self._log.warning("collector accepted spans with a warning", extra=facts(error=reason))
         else:
-            self._log.warning("spans cannot be delivered yet", extra=facts(**why))
+            self._log.warning("spans cannot be delivered yet", extra=facts(error=reason))

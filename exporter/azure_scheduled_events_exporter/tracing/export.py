@@ -1,6 +1,6 @@
 """One export: what is sent to a collector, and what became of it.
 
-Knows neither how it is sent (``tracing.otlp``) nor when (``tracing.delivery``).
+Must not know how it is sent (``tracing.otlp``), or when (``tracing.delivery``).
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,6 @@ REFUSALS = {
 
 Any other, such as 401 or 404, is about settings that somebody will correct.
 """
-
 
 NO_FILE = "there is no file"
 """Part of the reason if nothing was sent because a file of a certificate or key is missing."""
@@ -66,14 +65,15 @@ class ExportResult:
         return self.outcome in {Export.ACCEPTED, Export.REFUSED}
 
     def failed(self, spans: int) -> int:
-        """Return how many of a batch of ``spans`` the collector did not accept.
+        """Return how many of a batch of ``spans`` the collector has refused or rejected.
 
         It is never more than were sent, whatever number the collector claims.
         """
         sent = spans - self.unsampled
         if self.outcome is Export.REFUSED:
             return sent
-        return min(sent, max(0, self.rejected))
+        rejected = max(0, self.rejected)
+        return min(sent, rejected)
 
 
 class Sender(Protocol):

@@ -1,29 +1,19 @@
-"""The HTTP client of a collector: OpenTelemetry's SDK and its OTLP/HTTP exporter.
+"""Makes OpenTelemetry's spans, and sends them with its SDK's OTLP/HTTP exporter.
 
-Interprets the collector's answers. Must not decide about retries and removal
-(``tracing.delivery``). Imported only when tracing is on: OpenTelemetry and protobuf take 5 to 6 MiB
+``tracing.answers`` interprets the answers. Must not decide about retries and removal
+(``tracing.delivery``). Imported only if tracing is on: OpenTelemetry and protobuf take 5 to 6 MiB
 of memory (docs/performance.md).
 """
 
-import json
 import logging
 import os
-import time
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
-from email.utils import parsedate_to_datetime
-from http import HTTPStatus
-from io import BytesIO
 from typing import Any
-from urllib.parse import urlsplit
 
-import requests
-from google.protobuf.message import DecodeError
 from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.id_generator import IdGenerator
@@ -32,36 +22,15 @@ from opentelemetry.sdk.trace.sampling import Decision
 from azure_scheduled_events_exporter import __version__
 from azure_scheduled_events_exporter.core.instance import Instance
 from azure_scheduled_events_exporter.core.spans import SpanFacts
-from azure_scheduled_events_exporter.errors import one_line
-from azure_scheduled_events_exporter.http_client.deadline import DeadlineAdapter
-from azure_scheduled_events_exporter.http_client.failures import (
-    NO_ANSWER_IN_TIME,
-    REQUEST_FAILURES,
-    causes_of,
-    failure_reason,
-)
 from azure_scheduled_events_exporter.http_client.sessions import Session
-from azure_scheduled_events_exporter.http_client.web_page import WEB_PAGE, is_web_page
 
-from .export import LONGEST_RETRY_AFTER, NO_FILE, REFUSALS, WANTS_TLS, Export, ExportResult
+from .answers import CollectorAdapter
+from .export import Export, ExportResult
 from .variables import timeout_obstacle
 
 _SERVICE = "azure-scheduled-events-exporter"
-_LARGEST_ANSWER = 64 * 1024  # bytes of an answer that are read
+_TRACES_PATH = "/v1/traces"
 _USUAL_TIMEOUT = 10.0  # seconds, as in OpenTelemetry's specification
-_HTTP_2 = "\x00\x00"
-"""How an answer in HTTP/2 begins: two of the three bytes with the length of its first frame.
-
-Python's error about a line that is not HTTP/1.1 quotes that line, so its text begins with them.
-"""
-
-_WANT_TLS = (b"HTTP request to an HTTPS server", b"HTTP request was sent to HTTPS port")
-"""What Go's servers, such as OpenTelemetry's collector, and nginx answer to HTTP without TLS.
-
-Their status is 400, which would otherwise refuse the spans for good.
-"""
-_MISSING = "invalid path: "
-"""What requests writes before the path of a certificate or key that does not exist."""
 
 LONGEST_EXPORT_SECONDS = 60.0
 """Time limit of one export, whatever is configured: no other span is sent in that time."""
@@ -81,20 +50,20 @@ class OtlpSender:
         # Its messages about every failed request would fill the log at each retry; delivery logs a
         # failure once.
         logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
-        url = (
-            None
-            if endpoint is None
-            else endpoint.rstrip("/").removesuffix("/v1/traces") + "/v1/traces"
-        )
+        # The exporter takes what is None from the variables.
+        url = None
+        if endpoint is not None:
+            url = endpoint.rstrip("/").removesuffix(_TRACES_PATH) + _TRACES_PATH
+        timeout = None
+        if timeout_obstacle(os.environ):
+            timeout = _USUAL_TIMEOUT
         self._adapter = CollectorAdapter(longest)
-        # None: the exporter takes it from the variables.
-        timeout = _USUAL_TIMEOUT if timeout_obstacle(os.environ) else None
         session = Session(self._adapter)
         self._exporter = OTLPSpanExporter(endpoint=url, timeout=timeout, session=session)
         self._ids = _Ids()
         self._identity: Instance | None = None
-        # A provider and a span are made here, so that an invalid OTEL_* variable is reported at the
-        # start and not during an event.
+        # A provider and a span are made now, so that an invalid OTEL_* variable raises an error at
+        # the start and not during an event.
         self._provider = self._provider_for(None)
         self._make(_TRIED)
 
@@ -119,14 +88,15 @@ class OtlpSender:
         return self._export([], timeout)
 
     def _export(self, spans: Sequence[ReadableSpan], timeout: float | None) -> ExportResult:
-        """Let OpenTelemetry's exporter send the spans; return what its adapter has seen."""
-        self._adapter.timeout = timeout
-        self._adapter.result = None
-        self._exporter.export(spans)
-        return self._adapter.result or ExportResult(
-            Export.DIVISIBLE,
-            reason="nothing was sent: OpenTelemetry's exporter cannot encode the spans",
-        )
+        """Let OpenTelemetry's exporter send the spans; return how its adapter judged the answer."""
+        self._adapter.prepare(timeout)
+        self._exporter.export(spans)  # calls the adapter
+        if self._adapter.result is None:  # the exporter has not called the adapter
+            return ExportResult(
+                Export.DIVISIBLE,
+                reason="nothing was sent: OpenTelemetry's exporter cannot encode the spans",
+            )
+        return self._adapter.result
 
     def _provider_for(self, identity: Instance | None) -> TracerProvider:
         """Return what makes spans of the VM ``identity``, with the ids that this class chooses."""
@@ -141,23 +111,10 @@ class OtlpSender:
         """
         self._ids.trace = int(facts.trace_id, 16)
         self._ids.span = int(facts.span_id, 16)
-        # Usual samplers decide by the trace id alone, so that all spans of a trace, on all VMs, are
-        # kept or dropped together. The sampler is asked here as for a root, only to know the flag
-        # that the parent below must have: start_span asks it again, and a sampler that follows the
-        # parent then finds the same decision in the parent's flag.
-        sampled = (
-            self._provider.sampler.should_sample(None, self._ids.trace, facts.name).decision
-            != Decision.DROP
-        )
         context = Context()
         if facts.parent_id:
-            flags = trace.TraceFlags(
-                trace.TraceFlags.SAMPLED if sampled else trace.TraceFlags.DEFAULT
-            )
-            parent = trace.SpanContext(
-                self._ids.trace, int(facts.parent_id, 16), is_remote=True, trace_flags=flags
-            )
-            context = trace.set_span_in_context(trace.NonRecordingSpan(parent), context)
+            parent = trace.NonRecordingSpan(self._parent_of(facts))
+            context = trace.set_span_in_context(parent, context)
         tracer = self._provider.get_tracer(_SERVICE, __version__)
         attributes: dict[str, Any] = dict(facts.attributes)
         span = tracer.start_span(
@@ -166,11 +123,30 @@ class OtlpSender:
         for event in facts.events:
             span.add_event(event.name, dict(event.attributes), _nanoseconds(event.at))
         span.end(_nanoseconds(facts.end))
-        return span if isinstance(span, ReadableSpan) else None  # a dropped span has no content
+        if not isinstance(span, ReadableSpan):
+            return None  # the sampler drops it, so the SDK has made a span without content
+        return span
+
+    def _parent_of(self, facts: SpanFacts) -> trace.SpanContext:
+        """Return the ids of the parent of ``facts``, with the flag whether its trace is sampled.
+
+        The parent may be a span of another VM, or sent before this process began. So whether it is
+        sampled is what the sampler says of a root of this trace: usual samplers decide by the trace
+        id alone. A sampler that follows the parent then finds this decision in the flag. So all
+        spans of a trace, on all VMs, are kept or dropped together.
+        """
+        trace_id = int(facts.trace_id, 16)
+        as_root = self._provider.sampler.should_sample(None, trace_id, facts.name)
+        flags = trace.TraceFlags(trace.TraceFlags.SAMPLED)
+        if as_root.decision == Decision.DROP:
+            flags = trace.TraceFlags(trace.TraceFlags.DEFAULT)
+        return trace.SpanContext(
+            trace_id, int(facts.parent_id, 16), is_remote=True, trace_flags=flags
+        )
 
 
 class _Ids(IdGenerator):
-    """Give spans the ids of their facts instead of random ones."""
+    """Gives the next span the ids ``trace`` and ``span``, instead of random ones."""
 
     trace = 0
     span = 0
@@ -182,135 +158,10 @@ class _Ids(IdGenerator):
         return self.span
 
 
-class CollectorAdapter(DeadlineAdapter):
-    """The transport adapter of the exporter's session: sends one request and interprets the answer.
-
-    OpenTelemetry's exporter treats redirects and partial successes as success, and retries for
-    seconds, whereas the journal can retry for days. So the adapter returns 200 if the collector has
-    accepted the spans. In all other cases, also without any answer, it returns 400, which the
-    exporter neither retries nor follows. :attr:`result` has the interpretation.
-    """
-
-    def __init__(self, longest: float) -> None:
-        super().__init__()
-        self._longest = longest
-        # Seconds for the whole exchange; None for those that the exporter passes.
-        self.timeout: float | None = None
-        self.result: ExportResult | None = None
-
-    def send(
-        self, request: requests.PreparedRequest, *args: Any, **kwargs: Any
-    ) -> requests.Response:
-        """Send ``request`` and return an answer for the exporter.
-
-        Errors of the network and the collector do not raise.
-        """
-        seconds = min(self.timeout or kwargs.get("timeout") or self._longest, self._longest)
-        # Half of it to connect to one address, so that a name's second address has its turn.
-        timeout = (seconds / 2, seconds)
-        self.begin(seconds)
-        try:
-            with super().send(
-                request, *args, **{**kwargs, "stream": True, "timeout": timeout}
-            ) as response:
-                result = _judge(response)
-        except REQUEST_FAILURES as error:
-            result = ExportResult(Export.LATER, reason=_no_answer(error))
-        self.result = result
-        reply = requests.Response()
-        accepted = result.outcome is Export.ACCEPTED and not result.rejected
-        reply.status_code = HTTPStatus.OK if accepted else HTTPStatus.BAD_REQUEST
-        reply.request = request
-        reply.url = request.url or ""
-        reply.raw = BytesIO()
-        return reply
-
-
-def _no_answer(error: Exception) -> str:
-    """Return why there is no answer, for people."""
-    texts = [str(cause) for cause in causes_of(error)]
-    if any(text.startswith(_HTTP_2) for text in texts):
-        return (
-            "the server speaks HTTP/2 only, as gRPC does: use the collector's port for OTLP over"
-            " HTTP, usually 4318"
-        )
-    for text in texts:
-        if _MISSING in text:
-            return f"{NO_FILE} {one_line(text.partition(_MISSING)[2])}"
-    why = failure_reason(error)
-    return why if why == NO_ANSWER_IN_TIME else f"no answer: {why}"
-
-
-def _judge(response: requests.Response) -> ExportResult:
-    """Return what an answer of the collector, or of what stands in its place, means."""
-    status = response.status_code
-    address = _without_secrets(response)
-    reason = f"{address} answered {status}"
-    if status == HTTPStatus.OK:
-        body = response.raw.read(_LARGEST_ANSWER, decode_content=True)
-        if is_web_page(response.headers, body):
-            # No collector has seen the spans, so they are kept until one does.
-            return ExportResult(
-                Export.LATER, reason=f"{reason} with {WEB_PAGE}, so it is no collector"
-            )
-        rejected, why = _rejection(body)
-        why = why or ("rejected without a reason" if rejected else "")
-        return ExportResult(Export.ACCEPTED, rejected, reason=f"{address}: {why}" if why else "")
-    if status == HTTPStatus.BAD_REQUEST and _wants_tls(response):
-        return ExportResult(Export.LATER, reason=f"{reason}: {WANTS_TLS}")
-    if status in REFUSALS:
-        return ExportResult(Export.DIVISIBLE, reason=reason)
-    return ExportResult(
-        Export.LATER,
-        reason=reason,
-        retry_after=_retry_after(response.headers.get("Retry-After", "")),
-    )
-
-
-def _wants_tls(response: requests.Response) -> bool:
-    """Return whether an answer says that its request should have come over TLS."""
-    body = response.raw.read(_LARGEST_ANSWER, decode_content=True)
-    return any(words in body for words in _WANT_TLS)
-
-
-def _rejection(body: bytes) -> tuple[int, str]:
-    """Return how many spans an answer rejects, and why.
-
-    Some collectors answer in JSON. Any other text rejects nothing.
-    """
-    try:
-        partial = ExportTraceServiceResponse.FromString(body).partial_success
-    except DecodeError:
-        with suppress(ValueError, RecursionError, TypeError, AttributeError, KeyError):
-            said = json.loads(body)["partialSuccess"]
-            return int(said.get("rejectedSpans") or 0), one_line(
-                str(said.get("errorMessage") or "")
-            )
-        return 0, ""
-    return partial.rejected_spans, partial.error_message
-
-
-def _without_secrets(response: requests.Response) -> str:
-    """Return the collector's address for the log, without a password."""
-    parts = urlsplit(response.url)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
-
-
-def _retry_after(text: str) -> float:
-    """Return the seconds of Retry-After, a number or a date (RFC 9110, 10.2.3); 0 for neither."""
-    try:
-        if text.strip().isdigit():
-            seconds = float(text)
-        else:
-            seconds = parsedate_to_datetime(text).timestamp() - time.time()
-    except (ValueError, TypeError, OverflowError):
-        return 0.0
-    return min(max(0.0, seconds), LONGEST_RETRY_AFTER)
-
-
 def _nanoseconds(seconds: float) -> int:
-    """Return seconds since the epoch in OpenTelemetry's unit."""
-    whole = int(seconds)  # apart from the rest, since a float cannot hold the product of both
+    """Return seconds since the epoch in nanoseconds, OpenTelemetry's unit."""
+    # The whole seconds apart from the rest: a float is too short for nanoseconds since the epoch.
+    whole = int(seconds)
     return whole * 1_000_000_000 + round((seconds - whole) * 1_000_000_000)
 
 

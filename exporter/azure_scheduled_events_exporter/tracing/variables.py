@@ -67,7 +67,8 @@ def obstacles(environment: Mapping[str, str]) -> list[str]:
     With ``--otlp.endpoint``, spans are sent all the same.
     """
     checks = (_protocol, _endpoint, timeout_obstacle, _headers)
-    return [found for check in checks if (found := check(environment))]
+    found = [check(environment) for check in checks]
+    return [obstacle for obstacle in found if obstacle]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +116,7 @@ def timeout_obstacle(environment: Mapping[str, str]) -> str:
     """Return why the time limit in these variables cannot be used; ``""`` if it can."""
     found = _variable("TIMEOUT", environment)
     try:
-        seconds = float(found.text or 1)  # unset: any valid number does
+        seconds = float(found.text or "1")  # if it is unset: any valid number
     except ValueError:
         seconds = math.nan
     if not 0 < seconds < math.inf:
@@ -153,7 +154,8 @@ def _headers(environment: Mapping[str, str]) -> str:
             f"environment variable {found.name}: has a character outside printable ASCII: write"
             " headers in ASCII"
         )
-    for number, entry in enumerate(filter(None, map(str.strip, found.text.split(","))), 1):
+    entries = [entry.strip() for entry in found.text.split(",")]
+    for number, entry in enumerate(filter(None, entries), start=1):
         if not _HEADER.fullmatch(entry):
             return (
                 f"environment variable {found.name}: entry {number} is not NAME=VALUE, so it would"
