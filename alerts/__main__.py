@@ -1,6 +1,7 @@
-"""``python -m alerts`` writes every generated file.
+"""``python -m alerts`` writes what is generated from the table of alerts.
 
-``--check`` only reports whether one differs.
+That is the folder ``alerts/generated``, and the heads of the runbooks. ``--check`` only reports
+whether a file differs.
 """
 
 import argparse
@@ -29,13 +30,11 @@ def main() -> int:
         "--chart", action="store_true", help="write the files of the Helm chart instead"
     )
     arguments = parser.parse_args()
-    rendered = render()
+    rendered = render(Settings())
     if arguments.chart:
         rendered = chart_files(Settings())
-    files = {}
-    for name, text in rendered.items():
-        files[arguments.output / name] = text
-    if arguments.output == _FOLDER:
+    files = {arguments.output / name: text for name, text in rendered.items()}
+    if arguments.output == _FOLDER:  # runbooks are no part of what is written elsewhere
         files |= dict(runbooks(_RUNBOOKS))
     if arguments.check:
         return _check(arguments.output, files)
@@ -46,7 +45,10 @@ def main() -> int:
 
 
 def _check(folder: Path, files: Mapping[Path, str]) -> int:
-    """Report each file that differs or has no source; return 1 if there is one."""
+    """Report each of ``files`` that differs, and each file in ``folder`` that is not among them.
+
+    Return the exit status: 1 if there is one.
+    """
     wrong = []
     for path, text in files.items():
         if not path.exists() or path.read_text(encoding="utf-8") != text:

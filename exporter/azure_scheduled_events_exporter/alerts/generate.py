@@ -65,11 +65,6 @@ def chart_files(settings: Settings) -> dict[str, str]:
     }
 
 
-def render(settings: Settings | None = None, *, grafana: bool = True) -> dict[str, str]:
-    """Return the text of every generated file by its path.
-
-    Without ``grafana``, all but Grafana's rules.
-    """
-    chosen = settings or Settings()
-    wanted = (name for name in GENERATED if grafana or not name.startswith("grafana/"))
-    return {name: GENERATED[name](chosen) for name in wanted}
+def render(settings: Settings) -> dict[str, str]:
+    """Return the text of every generated file by its path."""
+    return {path: text_of(settings) for path, text_of in GENERATED.items()}

@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 import yaml
 
-from azure_scheduled_events_exporter.alerts import load, render
+from azure_scheduled_events_exporter.alerts import GENERATED, load
 from azure_scheduled_events_exporter.alerts.pushed import pushed_alerts
 from azure_scheduled_events_exporter.approval.policy import BUILT_IN
 from azure_scheduled_events_exporter.commands.cli import main
@@ -207,7 +207,7 @@ def test_settings_of_the_rules_are_values(tmp_path: Path) -> None:
     every = [each for each in yaml.safe_load_all(done.stdout) if each]
     (made,) = (each for each in every if each["kind"] == "PrometheusRule")
     settings = load(tmp_path / "alerts.yaml")
-    expected = yaml.safe_load(render(settings, grafana=False)["prometheus/prometheus-rules.yml"])
+    expected = yaml.safe_load(GENERATED["prometheus/prometheus-rules.yml"](settings))
     assert made["spec"] == expected
     text = next(
         each["data"]["alerts-values.yaml"]

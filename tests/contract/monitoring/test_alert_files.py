@@ -245,9 +245,9 @@ def test_placeholders_can_be_left_out() -> None:
         ),
         "",
     )
-    config = yaml.safe_load(render(resolve(empty), grafana=False)["alertmanager/alertmanager.yml"])
+    config = yaml.safe_load(render(resolve(empty))["alertmanager/alertmanager.yml"])
     assert config["receivers"] == [{"name": "pager"}, {"name": "tickets"}, {"name": "show"}]
-    full = yaml.safe_load(render(Settings(), grafana=False)["alertmanager/alertmanager.yml"])
+    full = yaml.safe_load(render(Settings())["alertmanager/alertmanager.yml"])
     assert {key for receiver in full["receivers"] for key in receiver} == {
         "name",
         "pagerduty_configs",

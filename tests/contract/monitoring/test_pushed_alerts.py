@@ -7,7 +7,7 @@ from pathlib import Path
 import yaml
 
 from azure_scheduled_events_exporter.alertmanager.alert import alert_of
-from azure_scheduled_events_exporter.alerts import render, resolve
+from azure_scheduled_events_exporter.alerts import GENERATED, resolve
 from azure_scheduled_events_exporter.alerts.pushed import pushed_alerts
 from azure_scheduled_events_exporter.core.document import ScheduledEvent, Scope
 from azure_scheduled_events_exporter.core.event_types import EventType
@@ -60,7 +60,7 @@ def test_labels_are_those_of_the_rules(tmp_path: Path) -> None:
         ]
         fired = {"expr": 'ALERTS{event_id!=""}', "eval_time": "15s", "exp_samples": samples}
         test = {"interval": "15s", "input_series": series, "promql_expr_test": [fired]}
-        rules = yaml.safe_load(render(settings, grafana=False)["prometheus/prometheus-rules.yml"])
+        rules = yaml.safe_load(GENERATED["prometheus/prometheus-rules.yml"](settings))
         assert play(tmp_path, rules, [test]) == ""
 
 

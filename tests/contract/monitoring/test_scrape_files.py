@@ -104,5 +104,5 @@ def test_operator_takes_a_resource_group() -> None:
 def test_labels_of_objects(name: str) -> None:
     """The operator's selectors find the objects by labels of the team's own."""
     settings = resolve({"labels.metadata": "release=monitoring"})
-    text = render(settings, grafana=False)[f"kubernetes/{name}.yaml"]
+    text = render(settings)[f"kubernetes/{name}.yaml"]
     assert yaml.safe_load(text)["metadata"]["labels"]["release"] == "monitoring"

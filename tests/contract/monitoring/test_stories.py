@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from azure_scheduled_events_exporter.alerts import Settings, render, resolve
+from azure_scheduled_events_exporter.alerts import GENERATED, Settings, resolve
 from azure_scheduled_events_exporter.alerts.groups import alerts
 from azure_scheduled_events_exporter.alerts.rule import PREFIX
 from azure_scheduled_events_exporter.alerts.vms import NOT_BACK
@@ -32,9 +32,7 @@ def run(
 
     Recordings get the labels ``added``.
     """
-    content = yaml.safe_load(
-        render(resolve(values), grafana=False)["prometheus/prometheus-rules.yml"]
-    )
+    content = yaml.safe_load(GENERATED["prometheus/prometheus-rules.yml"](resolve(values)))
     # ExporterDown reads whether NOT_BACK fires.
     checked = {PREFIX + name for story in stories for name in story.alerts} | {NOT_BACK}
     # Alerts that no check needs, and queries of texts, take most of the time: they are left out.

@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 
 from azure_scheduled_events_exporter import assets
-from azure_scheduled_events_exporter.alerts import render, resolve
+from azure_scheduled_events_exporter.alerts import GENERATED, resolve
 from azure_scheduled_events_exporter.times import iso_time
 from support.doctor.doctor_chain import Chain, Reply, as_json, grafana
 from support.doctor.doctor_faults import Fault, Flags, Plant, beyond
@@ -42,7 +42,7 @@ def beside_rules(edit: Callable[[dict[str, Any]], None], words: str = "") -> Pla
 
     def plant(chain: Chain) -> Flags:
         settings = resolve({**chain.settings.values, "severities": words})
-        rules = render(settings, grafana=False)["prometheus/prometheus-rules.yml"]
+        rules = GENERATED["prometheus/prometheus-rules.yml"](settings)
         return {
             "prometheus": chain.run_prometheus(rules=rules),
             "alertmanager": chain.run_alertmanager(edit),

@@ -15,7 +15,7 @@ from typing import Any, Self
 
 import yaml
 
-from azure_scheduled_events_exporter.alerts import Settings, render, resolve
+from azure_scheduled_events_exporter.alerts import GENERATED, Settings, resolve
 from azure_scheduled_events_exporter.alerts.formats.scrape import scrape_example
 from support.programs import PATIENCE, ConfiguredPrometheus, Program, Server, eventually, fetch
 from support.servers.http_peer import HttpServer, Request, Response
@@ -215,11 +215,11 @@ def wait_for_targets(url: str, count: int) -> None:
 
 def write(folder: Path, prefix: str, settings: Settings) -> None:
     """Write the generated files below ``prefix`` into ``folder``."""
-    for name, text in render(settings, grafana=False).items():
+    for name, text_of in GENERATED.items():
         if name.startswith(prefix):
             path = folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
+            path.write_text(text_of(settings))
 
 
 def receivers(url: str) -> dict[str, str]:

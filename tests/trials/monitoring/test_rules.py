@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from azure_scheduled_events_exporter.alerts import Settings, render
+from azure_scheduled_events_exporter.alerts import GENERATED, Settings
 from azure_scheduled_events_exporter.alerts.rule import PREFIX
 from support.stories.events import EVENTS, PAUSES
 from support.stories.exporters import EXPORTERS, FLAKY
@@ -147,7 +147,7 @@ def test_stories_can_fail(change: str, tmp_path: Path) -> None:
 
 
 def _rules() -> Any:
-    content = yaml.safe_load(render(Settings(), grafana=False)["prometheus/prometheus-rules.yml"])
+    content = yaml.safe_load(GENERATED["prometheus/prometheus-rules.yml"](Settings()))
     for rule in (rule for group in content["groups"] for rule in group["rules"]):
         rule.pop("annotations", None)
     return content

@@ -312,7 +312,7 @@ def test_readable() -> None:
 
 def test_comments() -> None:
     """Each group, recording and alert of the rule file has a comment above it."""
-    lines = render(grafana=False)["prometheus/prometheus-rules.yml"].splitlines()
+    lines = GENERATED["prometheus/prometheus-rules.yml"](Settings()).splitlines()
     leaders = [
         number for number, line in enumerate(lines) if re.match(" *- (name|record|alert): ", line)
     ]
