@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from .formats.alertmanager import (
-    TEMPLATES,
     alertmanager_config,
     fragment,
     kube_prometheus_stack_values,
@@ -13,6 +12,7 @@ from .formats.azure_monitor import ama_metrics_config, azure_monitor_rules
 from .formats.azure_remote_write import prometheus_remote_write
 from .formats.grafana import grafana_rules
 from .formats.prometheus import prometheus_rule_resource, prometheus_rules
+from .formats.receivers import TEMPLATES
 from .formats.reference import exporter_values_file, reference, values_file
 from .formats.scrape import (
     DISCOVERIES,

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Final
 
 from azure_scheduled_events_exporter.alertmanager.alert import EventAlert
-from azure_scheduled_events_exporter.alerts.formats.alertmanager import PAGES_NOBODY
+from azure_scheduled_events_exporter.alerts.formats.receivers import PAGES_NOBODY
 from azure_scheduled_events_exporter.alerts.settings import Settings
 from azure_scheduled_events_exporter.alerts.severities import notifies, pages
 from azure_scheduled_events_exporter.commands.interruption import Interrupted
