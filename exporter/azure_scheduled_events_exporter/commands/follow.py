@@ -24,7 +24,7 @@ from azure_scheduled_events_exporter.journal.access import read_only
 from azure_scheduled_events_exporter.journal.disk.location import MEMORY
 from azure_scheduled_events_exporter.journal.disk.lock import has_writer
 from azure_scheduled_events_exporter.journal.tables.store import PAGE, Store
-from azure_scheduled_events_exporter.service.exporter import poll_alone
+from azure_scheduled_events_exporter.service.alone import poll_alone
 
 _LOOK_SECONDS = 0.1
 """Time between two looks for new transitions in the journal."""

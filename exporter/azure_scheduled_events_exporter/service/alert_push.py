@@ -1,6 +1,6 @@
-"""Sets up what pushes alerts, from the configuration.
+"""Sets up what pushes alerts, from the configuration; says which alerts a snapshot requires.
 
-Imported only if there is an Alertmanager to push to.
+A running exporter imports this module only if there is an Alertmanager to push to.
 """
 
 import logging
@@ -40,46 +40,62 @@ def alert_push(
     def look() -> Wanted | None:
         return wanted(latest(), catalog, labels, clock())
 
-    def time() -> float:
+    def imds_time() -> float:
         return clock().wall
 
     clients = [
         AlertmanagerClient(url, config.alertmanager_http_config_file)
         for url in config.alertmanager_url
     ]
-    return AlertPush([Worker(client, look, clock, time, log) for client in clients])
+    return AlertPush([Worker(client, look, clock, imds_time, log) for client in clients])
 
 
 def wanted(
     snapshot: Snapshot, catalog: Catalog, labels: Mapping[str, str], now: Timestamp
 ) -> Wanted | None:
-    """Return the alerts of this VM's events in ``snapshot``, and how long ago the ended ones ended.
-
-    None if the last poll has not read a document: nothing is to be pushed then.
+    """Return the alerts of this VM's events: those that fire, and those whose events have ended.
 
     Events that only the journal knows are left out until a document has shown whether they go on.
+
+    Args:
+        snapshot: what the exporter knows.
+        catalog: the alerts.
+        labels: what is added to the labels of each alert.
+        now: the time by the clock of IMDS; an ended event has the seconds since its end.
+
+    Returns:
+        None if the last poll has not read a document: nothing is to be pushed then.
     """
-    if not (snapshot.polls.up or snapshot.polls.partial):
+    has_read_document = snapshot.polls.up or snapshot.polls.partial
+    if not has_read_document:
         return None
 
-    def raised(life: Lifecycle) -> EventAlert | None:
-        """Return the alert of an event; None if events of its kind raise none."""
+    def alert_for(life: Lifecycle) -> EventAlert | None:
+        """Return the alert of an event; None if events of its kind have none."""
         return alert_of(life, life.kind, snapshot.identity, catalog, labels)
 
-    mine = [life for life in snapshot.shown.values() if life.is_mine]
-    firing = [raised(life) for life in mine]
-    ended = []
-    for life in snapshot.ended:
-        if not life.is_mine or life.ended_at is None:
-            continue
-        alert = raised(life)
+    firing = []
+    for life in filter(_is_mine, snapshot.shown.values()):
+        alert = alert_for(life)
         if alert is not None:
+            firing.append(alert)
+    ended = []
+    for life in filter(_is_mine, snapshot.ended):
+        alert = alert_for(life)
+        if alert is not None and life.ended_at is not None:
             ended.append((alert, now.since(life.ended_at)))
-    return Wanted([alert for alert in firing if alert], ended)
+    return Wanted(firing, ended)
+
+
+def _is_mine(life: Lifecycle) -> bool:
+    """Return whether an event is one of this VM."""
+    return life.is_mine
 
 
 def check(config: Config) -> Catalog:
-    """Check the files for pushed alerts that ``config`` names; return these alerts.
+    """Check the files about pushed alerts that ``config`` names; return the alerts.
+
+    These are the alerts that could be pushed, with the settings of ``--alerts.values``.
 
     Raises:
         ExporterError: a file cannot be read or is invalid.
@@ -87,6 +103,8 @@ def check(config: Config) -> Catalog:
     if config.alertmanager_http_config_file is not None:
         with named_by("--alertmanager.http-config.file"):
             http_config.load(Path(config.alertmanager_http_config_file))
-    with named_by("--alerts.values"):
-        values = config.alerts_values
-        return pushed_alerts(Settings() if values is None else load(Path(values)))
+    settings = Settings()
+    if config.alerts_values is not None:
+        with named_by("--alerts.values"):
+            settings = load(Path(config.alerts_values))
+    return pushed_alerts(settings)

@@ -50,28 +50,31 @@ def run(
 ) -> int:
     """Serve and poll until SIGTERM or SIGINT; return the exit status.
 
-    The caller must end the process then. If it does not within 2 s of the signal, ``ending`` does.
+    The caller must end the process then. If it has not ended 1.9 s after the signal, ``ending``
+    kills it.
 
     Args:
         config: the settings.
         log: the exporter's logger.
         started: is called with scheme and port when the server listens.
         rate_limiter: the limit on requests; pass one only if the endpoint is not IMDS.
-        ending: what handles the signals, if it does so already.
+        ending: what handles the signals, if it does so already; None to handle them here.
 
     Raises:
         ExporterError: the endpoint cannot be discovered, root cannot be given up, listening fails,
             or the journal must not be used.
     """
-    if ending is None:  # nobody handles the signals yet: run in a block that does
+    if ending is None:  # nobody handles the signals yet: call this again in a block that does
         ending = Ending()
         with ending.on_signals():
             return run(config, log, started, rate_limiter, ending)
     ending.hung_up = partial(log.info, _HUNG_UP)
     for warning in warnings(config):
         log.warning(warning)
-    config = with_endpoint(config, log)  # DHCP may need root
-    journal = None if config.journal_path == MEMORY else Path(config.journal_path)
+    config = with_endpoint(config, log)  # before root is given up: DHCP may need it
+    journal = None
+    if config.journal_path != MEMORY:
+        journal = Path(config.journal_path)
     root = give_up(config.process_user, config.web_listen_address.port, journal)
     _raise_limit_of_descriptors()
     daemon = _Daemon(config, log, ending, started or _tell_nobody, rate_limiter, root)
@@ -81,8 +84,8 @@ def run(
 def _raise_limit_of_descriptors() -> None:
     """Raise the soft limit of open files to the hard one.
 
-    The server takes 512 connections, which is more than macOS permits at first, and journal and
-    log need some too.
+    The server takes 512 connections, which is more open files than macOS permits at first, and the
+    journal and the log need some too.
     """
     if sys.platform != "win32":
         with suppress(OSError, ValueError):  # macOS does not take "unlimited"
@@ -91,16 +94,15 @@ def _raise_limit_of_descriptors() -> None:
 
 
 def _tell_nobody(_scheme: str, _port: int) -> None:
-    """Do nothing at the start: nobody waits for it."""
+    """Do nothing when the server listens."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Daemon:
-    """A process that has given up root, from its start to its end.
+    """The rest of :func:`run`, after root was given up.
 
-    Attributes:
-        started: is called with scheme and port when the server listens.
-        root: what has become of root, for the log; ``""`` if the process was not root.
+    The attributes are the arguments of :func:`run`, and ``root``: what has become of root, for the
+    log; ``""`` if the process was not root.
     """
 
     config: Config
@@ -116,7 +118,10 @@ class _Daemon:
         access = _access(self.config, self.log)
         exporter = self._exporter()
         server = await self._listening(exporter, access)
-        self.started("https" if access and access.config.tls else "http", server.port)
+        scheme = "http"
+        if access and access.config.tls:
+            scheme = "https"
+        self.started(scheme, server.port)
         exporter.start()
         manager = ServiceManager(os.environ)
         poller = exporter.poller
@@ -128,9 +133,9 @@ class _Daemon:
         await self.ending.wait()
         notifications.cancel()
         manager.notify("STOPPING=1", "STATUS=ending")
-        # A disk that hangs, or a log that nobody reads, can block each of these steps: `ending`
-        # then kills the process, which the journal survives.
-        await server.stop()  # first, so that no client takes time from the others
+        # A disk that hangs, or a log that nobody reads, can block each of these steps. `ending`
+        # then kills the process; the journal survives that.
+        await server.stop()  # first, so that no client takes time from the next steps
         exporter.stop()
         _check_journal(exporter)
         self.log.info("exporter stopped")
@@ -146,14 +151,16 @@ class _Daemon:
         return exporter
 
     async def _listening(self, exporter: Exporter, access: "WebAccess | None") -> Server:
-        """Return the server of the exporter's pages, and log that it listens."""
+        """Return the server of the exporter's pages, which listens; log that it does."""
         config = self.config
         pages = routes(
             exporter.poller.latest, config.web_telemetry_path, lambda: exporter.clock().wall
         )
         server = Server(config.web_listen_address, App(pages, access, self.log), self.log)
         await server.start()
-        root = {"root": self.root} if self.root else {}
+        root = {}
+        if self.root:
+            root["root"] = self.root
         self.log.info(
             "listening",
             extra=facts(

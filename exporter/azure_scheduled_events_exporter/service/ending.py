@@ -22,13 +22,13 @@ Handler = Callable[[int, FrameType | None], None]
 
 
 class Ending:
-    """Handles the signals.
+    """Handles the signals: SIGTERM and SIGINT end the process, SIGHUP calls ``hung_up``.
 
-    SIGHUP calls ``hung_up``, or ends the process if it comes because its terminal is gone.
+    SIGHUP ends the process too if it comes because the terminal of the process is gone.
 
-    Its handlers run also while the event loop waits for something, unlike those of asyncio. Without
-    them, a signal would be lost during the start of a container: the kernel has no default action
-    for its first process.
+    The handlers are installed with Python's ``signal``, so they work from the start on, before an
+    event loop runs, and also while a callback blocks the loop. Without a handler, the first process
+    of a container would not end by a signal at all: the kernel has no default action for it.
 
     Attributes:
         status: the exit status of the process.
@@ -38,19 +38,20 @@ class Ending:
     def __init__(self) -> None:
         self.status = 0
         self.hung_up: Callable[[], None] = lambda: None
-        self._has_terminal = os.isatty(0)
+        self._has_terminal = os.isatty(0)  # at the start
         self._loop: asyncio.AbstractEventLoop | None = None
         self._begun: asyncio.Event | None = None
-        self._limit: threading.Timer | None = None
+        self._exit_timer: threading.Timer | None = None  # runs once the end has begun
 
     @contextlib.contextmanager
     def on_signals(self) -> Iterator[None]:
         """During the block, a signal ends the process.
 
-        It raises SystemExit; after :meth:`attach`, it ends :meth:`wait` instead.
+        Before :meth:`attach`, a signal raises SystemExit in the main thread; after it, a signal
+        ends :meth:`wait`.
         """
         handlers: dict[str, Handler] = dict.fromkeys(_ENDING, self._signalled)
-        # Not SIG_IGN, which programs that are run inherit.
+        # Not SIG_IGN: programs that this process starts would inherit it.
         handlers |= dict.fromkeys(_WITHOUT_EFFECT, lambda *_: None)
         handlers["SIGHUP"] = self._hung_up
         before = {}
@@ -84,11 +85,11 @@ class Ending:
 
         Any thread may call.
         """
-        if self._limit is None:
+        if self._exit_timer is None:
             # Never cancelled, because a thread can delay the exit of the interpreter.
-            self._limit = threading.Timer(LONGEST_SECONDS, lambda: os._exit(self.status))
-            self._limit.daemon = True
-            self._limit.start()
+            self._exit_timer = threading.Timer(LONGEST_SECONDS, lambda: os._exit(self.status))
+            self._exit_timer.daemon = True
+            self._exit_timer.start()
         if self._loop is not None and self._begun is not None:
             with contextlib.suppress(RuntimeError):  # the loop is closed: the end is nearly over
                 self._loop.call_soon_threadsafe(self._begun.set)
@@ -100,7 +101,7 @@ class Ending:
         self.begin()
 
     def _hung_up(self, number: int, frame: FrameType | None) -> None:
-        """Answer SIGHUP."""
+        """End the process if its terminal is gone, else let the event loop call ``hung_up``."""
         if self._has_terminal and not os.isatty(0):  # the terminal is gone
             self._signalled(number, frame)
         elif self._loop is not None:

@@ -19,20 +19,23 @@ NOT_ON_AZURE = (
 """The hint if the metadata service cannot be reached."""
 
 SHORT_SEARCH = Exchange(pauses=(0.0, 0.5), answer_seconds=2.0)
-"""For commands whose result a person waits for. A DHCP server answers in milliseconds."""
+"""How to ask DHCP in commands whose result a person waits for: a server answers in milliseconds."""
 
 
 def with_endpoint(config: Config, log: logging.Logger, exchange: Exchange | None = None) -> Config:
-    """Return ``config`` with the address of the metadata service, discovered by DHCP if configured.
+    """Return ``config`` with the address of the metadata service.
 
-    ``exchange`` is how DHCP is asked. With the default, a search without an answer takes three and
-    a half minutes.
+    If the settings say so, the address is discovered by DHCP.
+
+    ``exchange`` says how often and how long DHCP is asked. With the default, a search without an
+    answer takes three and a half minutes.
 
     Raises:
-        ExporterError: it cannot be discovered.
+        ExporterError: the address cannot be discovered.
     """
     if config.imds_endpoint != DISCOVER:
         return config
-    endpoint = discover(threading.Event().wait, log, exchange=exchange)
+    sleep = threading.Event().wait  # of an event that is never set
+    endpoint = discover(sleep, log, exchange=exchange)
     log.info("metadata service discovered", extra=facts(endpoint=endpoint))
     return replace(config, imds_endpoint=endpoint)

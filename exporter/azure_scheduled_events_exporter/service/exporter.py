@@ -1,19 +1,26 @@
 """One exporter: what polls, delivers and approves, and the threads that do it.
 
-One thread polls, one asks who this VM is, one reads the policy file again, one delivers spans, one
-sees when a poll hangs, and one for each Alertmanager pushes alerts. Parts of the exporter start
-threads too: one writes the journal, one sends each approval, one measures pauses. They read the
-snapshot that the poller publishes, which never changes. The journal and the rate limiter of IMDS,
-which they share, have locks of their own. Must not serve HTTP or handle signals
-(``service.daemon``).
+:meth:`Exporter.start` starts these threads:
+
+- ``poll`` polls,
+- ``identify`` asks who this VM is,
+- ``policy`` reads the policy file again when it changes,
+- ``watch`` sees when a poll hangs,
+- ``trace`` delivers spans, if tracing is on,
+- ``push`` pushes alerts, one thread for each Alertmanager.
+
+Parts of the exporter have threads too: one writes the journal, one sends each approval, and one
+measures pauses. Other threads than ``poll`` learn of events only by the snapshot that the poller
+publishes, which never changes. The journal and the rate limiter of IMDS are shared, and have locks
+of their own.
+
+Must not serve HTTP or handle signals (``service.daemon``).
 """
 
 import logging
-import os
 import threading
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,8 +29,6 @@ from azure_scheduled_events_exporter.approval.policy import BUILT_IN, Policy
 from azure_scheduled_events_exporter.approval.scheduler import ApprovalScheduler
 from azure_scheduled_events_exporter.approval.sender import ApprovalSender
 from azure_scheduled_events_exporter.config.settings import Config
-from azure_scheduled_events_exporter.core.instance import Instance
-from azure_scheduled_events_exporter.errors import ExporterError, UsageError
 from azure_scheduled_events_exporter.imds.api_versions import event_versions
 from azure_scheduled_events_exporter.imds.client import ImdsClient
 from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
@@ -36,40 +41,24 @@ from azure_scheduled_events_exporter.polling.pauses import Pauses
 from azure_scheduled_events_exporter.polling.poller import Poller
 from azure_scheduled_events_exporter.polling.state import ExporterState
 from azure_scheduled_events_exporter.snapshot.snapshot import Snapshot
-from azure_scheduled_events_exporter.tracing.delivery import SpanDelivery
-from azure_scheduled_events_exporter.tracing.loading import otlp_sender
-from azure_scheduled_events_exporter.tracing.variables import (
-    doubts,
-    is_on,
-    is_wanted,
-    obstacles,
-)
 
-from .endpoint import with_endpoint
 from .identification import Identification
+from .traces import deliver_spans, span_delivery
 
 if TYPE_CHECKING:
     from azure_scheduled_events_exporter.alertmanager.push import AlertPush
+    from azure_scheduled_events_exporter.tracing.delivery import SpanDelivery
 
 _IDENTITY_HEAD_START = 1.0
 """How long the first poll waits for this VM's identity, in seconds.
 
-Transitions are counted with the right scope only if the name is known. If a setting gives the name,
-a pushed alert still names the resource group.
+Transitions are counted with the right scope only if the name is known. Even if a setting gives the
+name, the wait lets the first alert that is pushed name the resource group.
 """
 
-_NAMED_SPANS_SECONDS = 5.0
-"""How long the first spans wait for this VM's name, in seconds.
-
-A span that was sent without it is never corrected. Just after a reboot, IMDS may fail for some
-seconds. With ``--instance.name``, spans only wait until IMDS was asked once.
-"""
-
-_TRACE_AGAIN_SECONDS = 60.0  # after an internal error of span delivery
-_LOOK_SECONDS = 0.1  # how often `alone` yields
 _WATCH_SECONDS = 1.0  # how often to look whether a poll hangs
 _FINAL_DELIVERY_SECONDS = 1.0  # limit for a collector that hangs
-_STOP_SECONDS = 1.2  # limit for all threads together, with the final delivery
+_STOP_SECONDS = 1.2  # limit for the ends of all threads together, with the final delivery
 
 
 class Exporter:
@@ -78,14 +67,14 @@ class Exporter:
     Args:
         config: the settings.
         log: the exporter's logger.
-        clock: the clock of a simulation, which the time that IMDS sends does not correct; None for
-            this machine's.
+        clock: None for this machine's clock, whose time of day is corrected to that of IMDS; or
+            the clock of a simulation, which is taken as it is.
         rate_limiter: the limit on requests; None for that of IMDS.
         policy: what ``config.approval_policy`` names, already read. With the default, the exporter
             approves nothing by itself.
         reports: False to send neither spans nor alerts, whatever the settings are.
-        expects_events: whether events may be current that the journal does not know: then an empty
-            body is not believed at once.
+        expects_events: returns whether events may be current that the journal does not know: then
+            an empty body is not believed at once.
         renames_journal: False to refuse a journal that would have to be renamed.
 
     Raises:
@@ -96,7 +85,8 @@ class Exporter:
         clock: the time by the clock of IMDS.
         identification: asks who this VM is.
         poller: has the newest snapshot.
-        failed: is called when a thread has ended by an internal error.
+        failed: is called when a thread has ended by an internal error; does nothing until it is
+            set.
     """
 
     def __init__(
@@ -113,36 +103,43 @@ class Exporter:
     ) -> None:
         self._log = log
         self._reports = reports
-        self._instance_name = config.instance_name
         self._ending = threading.Event()
         self._threads: list[threading.Thread] = []
         self.failed: Callable[[], None] = lambda: None
         machine_clock = clock or system_clock()
         self.clock = ImdsClock(machine_clock)
-        self._clients = self._imds_clients(config, rate_limiter or RateLimiter())
-        polling, approving, asking = self._clients
+        monotonic = since_boot()
+        correct_clock: Callable[[float | None], None] = self.clock.correct
+        if clock is not None:  # that of a simulation
+            monotonic = _monotonic_of(clock)
+            correct_clock = _ignore
+        for_polls, for_approvals, for_identity = self._imds_clients(
+            config, rate_limiter or RateLimiter()
+        )
+        self._clients = (for_polls, for_approvals, for_identity)
         self.journal = Journal(
             _journal_path(config), config.journal_retention, log, renames=renames_journal
         )
         self.identification = Identification(
-            asking, config.imds_timeout, config.instance_name, self._wait, log
+            for_identity, config.imds_timeout, config.instance_name, self._wait, log
         )
-        self._delivery = self._span_delivery(config) if reports else None
-        pushes = reports and config.alertmanager_url
-        self._alerts = self._alert_push(config, self.clock) if pushes else None
+        self._delivery: SpanDelivery | None = None
+        self._alerts: AlertPush | None = None
+        if reports:
+            self._delivery = span_delivery(config, self.journal, self.identification, log)
+            if config.alertmanager_url:
+                self._alerts = self._alert_push(config)
         scheduler = ApprovalScheduler(policy, log)
         self._approval_policy = scheduler.policy
-        approvals = self._approvals(scheduler, approving, config.imds_timeout, machine_clock)
-        monotonic = (lambda: clock().monotonic) if clock else since_boot()
         pauses = Pauses(machine_clock, monotonic, self.journal)
         self.poller = Poller(
-            self._state(config, pauses, Kernel(machine_clock)),
-            polling,
-            approvals,
-            self._alerts,
-            lambda: self.identification.identity,
-            _ignore if clock else self.clock.correct,
-            expects_events,
+            state=self._state(config, pauses, Kernel(machine_clock)),
+            client=for_polls,
+            approvals=self._approvals(scheduler, for_approvals, config.imds_timeout, machine_clock),
+            alerts=self._alerts,
+            identity=lambda: self.identification.identity,
+            correct_clock=correct_clock,
+            expects_events=expects_events,
         )
         self.poller.begin()
 
@@ -151,7 +148,13 @@ class Exporter:
     ) -> ApprovalSender:
         """Return what sends the approvals that ``scheduler`` finds due."""
         return ApprovalSender(
-            scheduler, client, self.journal, timeout, self.clock, clock, self._log
+            scheduler,
+            client,
+            self.journal,
+            timeout,
+            now=self.clock,
+            machine_clock=clock,
+            log=self._log,
         )
 
     def _state(self, config: Config, pauses: Pauses, kernel: Kernel) -> ExporterState:
@@ -169,49 +172,24 @@ class Exporter:
         )
 
     def _imds_clients(self, config: Config, limiter: RateLimiter) -> list[ImdsClient]:
-        """Return one client for each kind of thread that sends requests."""
+        """Return three clients, for polls, for approvals and to ask who this VM is.
+
+        Each belongs to one thread. All find the api-version together.
+        """
         versions = event_versions(
             config.imds_api_version,
             lambda found: self._log.info("api-version selected", extra=facts(api_version=found)),
         )
         return [
             ImdsClient(config.imds_endpoint, versions, limiter, self._wait, config.imds_timeout)
-            for _ in range(3)  # for polls, approvals and who this VM is
+            for _ in range(3)
         ]
 
-    def _span_delivery(self, config: Config) -> SpanDelivery | None:
-        """Return what delivers spans; None if tracing is off.
-
-        The variables of OpenTelemetry may be meant for other programs, so they stop nothing here.
-        """
-        endpoint = config.otlp_endpoint
-        message = "unusable OpenTelemetry variable"
-        if not is_wanted(endpoint, os.environ):
-            return None
-        for doubt in (*obstacles(os.environ), *doubts(os.environ)):
-            self._log.warning(message, extra=facts(error=doubt))
-        if is_on(endpoint, os.environ):
-            try:
-                sender = otlp_sender(endpoint)
-                return SpanDelivery(self.journal, sender, self._traced_instance, self._log)
-            except UsageError as error:
-                self._log.warning(message, extra=facts(error=str(error)))
-        self._log.warning("tracing is off: OpenTelemetry's variables cannot be used")
-        return None
-
-    def _traced_instance(self) -> Instance | None:
-        """Return this VM as its spans show it: ``--instance.name`` overrides the name in IMDS."""
-        found = self.identification.identity
-        name = self._instance_name
-        if name is None:
-            return found
-        return Instance(name) if found is None else replace(found, vm_name=name)
-
-    def _alert_push(self, config: Config, clock: Clock) -> "AlertPush":
-        """Return what pushes alerts; ``clock`` is that of IMDS."""
+    def _alert_push(self, config: Config) -> "AlertPush":
+        """Return what pushes alerts."""
         from .alert_push import alert_push  # noqa: PLC0415 - only with an Alertmanager
 
-        return alert_push(config, self.latest, clock, self._log)
+        return alert_push(config, self.latest, self.clock, self._log)
 
     def start(self) -> None:
         """Start all threads."""
@@ -222,7 +200,10 @@ class Exporter:
             ("policy", partial(self._approval_policy.run, self._wait)),
         ]
         if self._delivery:
-            work.append(("trace", partial(self._trace, self._delivery)))
+            trace = partial(
+                deliver_spans, self._delivery, self.identification, self._wait, self._log
+            )
+            work.append(("trace", trace))
         if self._alerts:
             work += [("push", worker.run) for worker in self._alerts.workers]
         self._threads = [
@@ -235,7 +216,7 @@ class Exporter:
     def stop(self) -> None:
         """End all threads in less than 2 s, including those that wait; close the journal."""
         self._ending.set()
-        # Ends the waits of `_poll` and `_trace`.
+        # The threads "poll" and "trace" may still wait for these two.
         self.identification.complete.set()
         self.identification.asked.set()
         for client in self._clients:
@@ -248,7 +229,7 @@ class Exporter:
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
         state = self.poller.state
-        state.take_journal()  # it may have been read since the last poll
+        state.take_journal()  # if it was read only after the last poll, what it has counts too
         state.pauses.attend(state.known, is_last=True)
         self.journal.close()
 
@@ -257,7 +238,7 @@ class Exporter:
         return self.poller.latest()
 
     def _wait(self, seconds: float) -> bool:
-        """Wait so many seconds, or until the process is to end; return whether it is."""
+        """Wait so many seconds, or until :meth:`stop`; return whether that was called."""
         return self._ending.wait(max(0.0, seconds))
 
     def _guarded(self, work: Callable[[], None]) -> None:
@@ -280,8 +261,8 @@ class Exporter:
     def _watch(self) -> None:
         """See and log when a poll begins to hang, and when polls go on.
 
-        A thread of its own does this, because the one that polls is what hangs, and a log that
-        hangs must not stop the one that serves HTTP.
+        This needs a thread of its own: the one that polls is what hangs, and the one that serves
+        HTTP must not wait for a log that hangs.
         """
         was_hanging = False
         while not self._wait(_WATCH_SECONDS):
@@ -293,62 +274,18 @@ class Exporter:
                 self._log.info("the poll loop goes on")
             was_hanging = polls.hanging
 
-    def _trace(self, delivery: SpanDelivery) -> None:
-        """Deliver spans.
-
-        They wait in the journal, so a failure here is no reason to stop polling.
-        """
-        has_name = self._instance_name is not None
-        named = self.identification.asked if has_name else self.identification.complete
-        named.wait(_NAMED_SPANS_SECONDS)  # spans from before a restart belong to this VM too
-        while True:
-            try:
-                delivery.run()
-            except Exception:  # noqa: BLE001 - whatever it is
-                self._log.exception(
-                    "span delivery failed; retrying", extra=facts(seconds=_TRACE_AGAIN_SECONDS)
-                )
-            else:  # it was stopped
-                return
-            if self._wait(_TRACE_AGAIN_SECONDS):
-                return
-
-
-def poll_alone(
-    config: Config, log: logging.Logger, *, expects_events: Callable[[], bool] = lambda: False
-) -> Iterator[Exporter]:
-    """Poll IMDS with a journal in memory, and yield the exporter that does, every 0.1 s.
-
-    For commands that watch for a while. It sends no spans and alerts, and stops with the iteration.
-    ``expects_events``: as in :class:`Exporter`.
-
-    Raises:
-        ExporterError: polling has ended by an internal error, or the endpoint cannot be discovered.
-    """
-    exporter = Exporter(
-        with_endpoint(replace(config, journal_path=MEMORY), log),
-        log,
-        reports=False,
-        expects_events=expects_events,
-    )
-    failed = threading.Event()
-    exporter.failed = failed.set
-    exporter.start()
-    try:
-        while not failed.wait(_LOOK_SECONDS):
-            yield exporter
-        raise ExporterError(
-            "polling has ended by an internal error, which is logged above: start this command"
-            " again"
-        )
-    finally:
-        exporter.stop()
-
 
 def _journal_path(config: Config) -> Path | None:
     """Return where the journal is to be; None for one in memory."""
-    return None if config.journal_path == MEMORY else Path(config.journal_path).absolute()
+    if config.journal_path == MEMORY:
+        return None
+    return Path(config.journal_path).absolute()
 
 
-def _ignore(_: float | None) -> None:
+def _monotonic_of(clock: Clock) -> Callable[[], float]:
+    """Return what reads the monotonic time of ``clock``."""
+    return lambda: clock().monotonic
+
+
+def _ignore(_imds_time: float | None) -> None:
     """Do not correct a clock."""

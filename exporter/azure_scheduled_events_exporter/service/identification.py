@@ -1,4 +1,4 @@
-"""Asks IMDS who this VM is.
+"""Asks IMDS who this VM is: its name, and the labels such as location and resource group.
 
 It asks often until the name is known, less often until no label is missing, and then rarely.
 
@@ -38,12 +38,12 @@ set.
 """
 
 _RETRY_SECONDS = 60.0
-"""How soon to ask again if that fails."""
+"""How soon to ask again if such a request fails, in seconds."""
 
 
 @dataclass(eq=False)
 class Identification:
-    """Asks for the instance metadata.
+    """Asks for the instance metadata; :meth:`run` is a thread.
 
     Attributes:
         client: sends requests to IMDS; nobody else uses it.
@@ -76,21 +76,35 @@ class Identification:
                 failure = self.ask()
             except Stopped:
                 return
+            is_first_attempt = not self.asked.is_set()
             self.asked.set()
-            if failure and before is None and not fruitless:
+            if failure and is_first_attempt:
                 self._warn(failure)
-            fruitless = 0 if self.identity is not before else fruitless + 1
-            longest = _LABELS_SECONDS if self.given or self.identity else _NAME_SECONDS
-            pause = min(longest, max(1.0, fruitless))  # a second longer each time
-            if self.complete.is_set():
-                pause = _RETRY_SECONDS if failure else _AGAIN_SECONDS
-            if self.wait(pause):
+            fruitless += 1
+            if self.identity is not before:
+                fruitless = 0
+            if self.wait(self._pause(failure, fruitless)):
                 return
 
-    def ask(self) -> str:
-        """Request the instance metadata; return why that failed, or ``""``.
+    def _pause(self, failure: str, fruitless: int) -> float:
+        """Return how many seconds to wait before the next attempt.
 
-        Raises Stopped: the process is to end.
+        Args:
+            failure: why the last one failed; ``""`` if it did not.
+            fruitless: how many attempts in a row have failed or taught nothing new.
+        """
+        if self.complete.is_set():
+            return _RETRY_SECONDS if failure else _AGAIN_SECONDS
+        longest = _NAME_SECONDS
+        if self.given or self.identity:  # the name is known
+            longest = _LABELS_SECONDS
+        return min(longest, max(1.0, fruitless))  # a second longer each time
+
+    def ask(self) -> str:
+        """Request the instance metadata and take it over; return why that failed, or ``""``.
+
+        Raises:
+            Stopped: the process is to end.
         """
         try:
             identity = parse_instance(self.client.instance(self.timeout))
@@ -98,10 +112,9 @@ class Identification:
             return str(error)
         before = self.identity
         if before is not None and not identity.is_complete:
-            # A part of the answer, while IMDS fails at the rest: what is missing has not changed.
-            identity = replace(
-                before, **{name: value for name, value in asdict(identity).items() if value}
-            )
+            # IMDS answers with a part while it fails at the rest, so the rest has not changed.
+            answered = {name: value for name, value in asdict(identity).items() if value}
+            identity = replace(before, **answered)
         if identity != before:
             self.identity = identity
             if identity.is_complete:
@@ -114,7 +127,9 @@ class Identification:
         message = "VM name unknown; event scope is 'unknown' until it is found"
         if self.given:
             message = "VM identity unknown; labels such as location are missing until it is found"
-        hint = {} if self.client.reached else {"hint": NOT_ON_AZURE}
+        hint = {}
+        if not self.client.reached:
+            hint["hint"] = NOT_ON_AZURE
         self.log.warning(message, extra=facts(error=failure, **hint))
 
     def _report(self, before: Instance | None, now: Instance) -> None:

@@ -2,10 +2,11 @@
 
 With ``--process.user``, the process becomes that user and cannot return.
 
-Without it, the process stays uid 0, because program, journal and certificates may belong to any
-user. Of its capabilities it keeps only access to files: no raw sockets, no other users' processes,
-no mounts. If the journal's folder belongs to another user, it can also open files as that user.
-Write access to root's files is a way back to root, so only a named user is a security boundary.
+Without the flag, the process stays uid 0, because program, journal and certificates may belong to
+any user. Of its capabilities it keeps only access to files: no raw sockets, no other users'
+processes, no mounts. If the journal's folder belongs to another user, the process can also open
+files as that user. Write access to root's files is a way back to root, so only a named user is a
+security boundary.
 
 For a port below 1024, the capability to listen there is kept. A process that is not root changes
 nothing.
@@ -26,7 +27,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
-import azure_scheduled_events_exporter as exporter
+import azure_scheduled_events_exporter as package
 from azure_scheduled_events_exporter.errors import ExporterError, UsageError
 from azure_scheduled_events_exporter.journal.disk.folder_owner import may_be_of_another_user
 from azure_scheduled_events_exporter.journal.disk.location import file_path
@@ -55,11 +56,11 @@ def account(name: str) -> tuple[int, int]:
         UsageError: there is none, or this is Windows.
     """
     if sys.platform != "win32":
-        with suppress(KeyError, OverflowError):
+        with suppress(KeyError, OverflowError):  # no such account, or a number that is too large
             entry = pwd.getpwuid(int(name)) if name.isdecimal() else pwd.getpwnam(name)
             return entry.pw_uid, entry.pw_gid
-        if name.isdecimal() and int(name) < 1 << 31:
-            return int(name), int(name)  # a container has numbers without accounts
+        if name.isdecimal() and int(name) < 1 << 31:  # in containers, users are often only numbers
+            return int(name), int(name)
         raise UsageError(
             f"--process.user: there is no user '{name}': name an account, or leave it out"
         )
@@ -78,7 +79,9 @@ def give_up(user: str | None, port: int, journal: Path | None) -> str:
         UsageError: there is no such user, or this process may not become it.
         ExporterError: the system refused, or ``user`` could not read the program.
     """
-    uid, gid = account(user) if user else (0, 0)
+    uid, gid = 0, 0
+    if user:
+        uid, gid = account(user)
     if sys.platform == "win32":
         return ""
     if os.geteuid() != 0:
@@ -87,8 +90,10 @@ def give_up(user: str | None, port: int, journal: Path | None) -> str:
                 f"--process.user: only root can become '{user}': start it as root, or as that user"
             )
         return ""
-    kept = _CAP_NET_BIND_SERVICE if 0 < port < _FIRST_OPEN_PORT else 0
-    if not uid:
+    kept = 0  # capabilities
+    if 0 < port < _FIRST_OPEN_PORT:
+        kept = _CAP_NET_BIND_SERVICE
+    if uid == 0:
         return _stay_root(kept, journal)
     try:
         if journal is not None:
@@ -98,13 +103,21 @@ def give_up(user: str | None, port: int, journal: Path | None) -> str:
         raise ExporterError(
             f"root could not be given up: {error.strerror or error} (--process.user)"
         ) from None
-    for program in (os.__file__, str(exporter.__file__)):  # parts of both are loaded later
+    _check_program(user)
+    return f"given up for {user}"
+
+
+def _check_program(user: str | None) -> None:
+    """Raise ExporterError if ``user``, who runs this process now, cannot read the program.
+
+    Parts of Python and of this package are loaded only later.
+    """
+    for program in (os.__file__, str(package.__file__)):
         if not os.access(program, os.R_OK):
             folder = Path(program).parent
             raise ExporterError(
                 f"'{user}' cannot read the program in {folder}: install it where every user can"
             )
-    return f"given up for {user}"
 
 
 def _stay_root(kept: int, journal: Path | None) -> str:
@@ -136,8 +149,9 @@ def _become(uid: int, gid: int, kept: int) -> None:
 def _hand_over_in_time(journal: Path, uid: int, gid: int) -> None:
     """Make the user the owner of the journal; do not wait for a disk that hangs.
 
-    A child process does it. If the disk hangs, the child goes on when it answers, and the journal
-    can be written from then on. It is no thread, because ``setuid`` waits for all threads.
+    A child process does it. If the disk hangs, the child goes on when the disk answers, and the
+    journal can be written from then on. A thread could not do it, because ``setuid`` waits for all
+    threads.
 
     Raises:
         OSError: the system refused.
@@ -163,14 +177,15 @@ def _hand_over_in_time(journal: Path, uid: int, gid: int) -> None:
     # The child goes on. `own_end` stays open, so that the child notices when this process ends.
 
 
-def _hand_over_and_exit(journal: Path, uid: int, gid: int, parent: int) -> NoReturn:
+def _hand_over_and_exit(journal: Path, uid: int, gid: int, pipe: int) -> NoReturn:
     """Hand the journal over in the child process; exit with the number of the error, or 0.
 
-    The child also ends with its parent, which holds the other end of the pipe ``parent``.
+    The child also ends when its parent does. The parent holds the other end of ``pipe``, into which
+    nobody writes.
     """
 
     def end_with_parent() -> None:
-        os.read(parent, 1)
+        os.read(pipe, 1)  # returns when the other end is closed
         os._exit(0)
 
     number = 0
@@ -185,22 +200,24 @@ def _hand_over_and_exit(journal: Path, uid: int, gid: int, parent: int) -> NoRet
 
 
 def _hand_over(journal: Path, uid: int, gid: int) -> None:
-    """Make the user the owner of the journal.
+    """Make the user the owner of the journal: of its folder and its files.
 
-    The folder changes its owner only if it has the exporter's name, a file only if it is root's.
+    The folder is made if it does not exist. One that exists changes its owner only if it has the
+    default name; a file, only if it is root's and has no other name (hard link).
     """
     if sys.platform == "win32":
         return
     file = file_path(journal)
     folder = file.parent
     if not folder.exists() or folder.name == _FOLDER:
-        for missing in [each for each in reversed((folder, *folder.parents)) if not each.exists()]:
+        outermost_first = reversed((folder, *folder.parents))
+        for missing in [each for each in outermost_first if not each.exists()]:
             missing.mkdir()
-            # Whatever the umask: the user must reach the folder.
+            # Set whatever the umask is: the user must reach the folder.
             missing.chmod(0o700 if missing == folder else 0o755)
         os.chown(folder, uid, gid, follow_symlinks=False)
-    for each in folder.glob(f"{glob.escape(file.name)}*"):
-        with suppress(OSError):  # a symbolic link is not followed
+    for each in folder.glob(f"{glob.escape(file.name)}*"):  # SQLite has files beside the journal
+        with suppress(OSError):  # such as that of a symbolic link, which is not followed
             descriptor = os.open(each, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
             try:
                 found = os.fstat(descriptor)
@@ -211,13 +228,14 @@ def _hand_over(journal: Path, uid: int, gid: int) -> None:
 
 
 def _reduce_capabilities(kept: int) -> None:
-    """Drop all capabilities except the bits in ``kept``, of the first 32.
+    """Drop all capabilities except those whose bits are set in ``kept``.
 
-    Child processes cannot regain them.
+    Only the first 32 capabilities can be kept. Child processes cannot regain the others.
     """
     _libc("prctl", _PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     header = ctypes.create_string_buffer(struct.pack("=Ii", _CAPABILITY_VERSION_3, 0), 8)
-    # Three sets (effective, permitted, inheritable) of the first 32 capabilities, then of the rest.
+    # Six numbers: the sets effective, permitted and inheritable of the first 32 capabilities, then
+    # those of the rest.
     sets = ctypes.create_string_buffer(24)
     _libc("capget", header, sets)
     _, permitted, *_ = struct.unpack("=6I", sets.raw)

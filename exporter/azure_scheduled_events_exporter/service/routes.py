@@ -1,4 +1,7 @@
-"""Defines the paths of the exporter's HTTP server. A handler reads only the snapshot."""
+"""Defines the paths of the exporter's HTTP server, and what answers each.
+
+A handler reads only the snapshot, so a request never waits for a poll.
+"""
 
 import time
 from collections.abc import Callable, Mapping
@@ -27,9 +30,9 @@ def _rendered(
     render: Callable[[Snapshot, float], Response],
     wall: Callable[[], float],
 ) -> Handler:
-    """Return a handler that renders at most once a second.
+    """Return a handler that renders the snapshot at most once a second, and else repeats itself.
 
-    This holds for any number of clients and any number of changes of the snapshot.
+    However many clients ask, and however often the snapshot changes, it takes little time.
     """
     kept: Response | None = None
     rendered_at = 0.0
@@ -62,7 +65,8 @@ def routes(
         polls = read().polls
         if not polls.hanging:  # a failing metadata service is no reason to restart
             return Response(200, b"alive\n", _TEXT)
-        # Open to everybody: while polls hang, the text is `Poller.latest`'s own, and never IMDS'.
+        # This path is open to everybody. While polls hang, the failure is a text of our own, which
+        # `Poller.latest` makes: it quotes nothing that IMDS sent.
         return Response(503, f"{polls.failure}\n".encode(), _TEXT)
 
     def ready(_: Request) -> Response:

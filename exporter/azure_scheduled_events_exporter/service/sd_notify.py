@@ -15,9 +15,9 @@ from collections.abc import Callable, Mapping
 
 from azure_scheduled_events_exporter.errors import one_line
 
-_LONGEST_STATUS = 300
+_LONGEST_STATUS = 300  # characters
 _TICK_SECONDS = 2.0
-"""How long ``systemctl status`` may lag behind."""
+"""Time between two messages: the status that ``systemctl status`` shows may be so old."""
 
 
 class ServiceManager:
@@ -46,7 +46,8 @@ class ServiceManager:
         microseconds = environment.get("WATCHDOG_USEC", "")
         is_number = microseconds.isascii() and microseconds.isdigit()
         if self._address and is_for_this_process and is_number:
-            self.watchdog_seconds = int(microseconds) / 1e6 or None  # 0: no watchdog
+            seconds = int(microseconds) / 1e6
+            self.watchdog_seconds = seconds or None  # 0 means that there is no watchdog
 
     def notify(self, *lines: str) -> bool:
         """Send ``lines`` as one message without blocking; return whether it was sent."""
@@ -75,12 +76,11 @@ class ServiceManager:
                 less than 0 while it is in time.
             status_line: returns the status that ``systemctl status`` shows.
         """
-        patience = self.watchdog_seconds
         tick = _TICK_SECONDS
-        if patience:
-            tick = min(tick, patience / 4)
-        ready = ["READY=1"]  # until it was sent
-        sent = ""  # the last status that was
+        if self.watchdog_seconds is not None:
+            tick = min(tick, self.watchdog_seconds / 4)
+        ready = ["READY=1"]  # emptied once it was sent
+        sent = ""  # the last status that was sent
         while self._address:
             try:
                 status = status_line()
@@ -90,7 +90,8 @@ class ServiceManager:
             lines = list(ready)
             if status != sent:
                 lines.append(status)
-            if patience and overdue_seconds() < patience / 2:
+            watchdog = self.watchdog_seconds
+            if watchdog is not None and overdue_seconds() < watchdog / 2:
                 lines.append("WATCHDOG=1")
             if lines and self.notify(*lines):
                 ready = []

@@ -25,7 +25,7 @@ from azure_scheduled_events_exporter.journal.disk.folder_owner import as_folder_
 from azure_scheduled_events_exporter.journal.disk.lock import writer_lock
 from azure_scheduled_events_exporter.journal.disk.opening import check_may_be_opened
 from azure_scheduled_events_exporter.own_program import own_command
-from azure_scheduled_events_exporter.service.exporter import poll_alone
+from azure_scheduled_events_exporter.service.alone import poll_alone
 from azure_scheduled_events_exporter.times import parse_duration
 
 from .loop import Hook
