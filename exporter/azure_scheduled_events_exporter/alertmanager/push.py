@@ -128,7 +128,9 @@ class Worker:
         except AlertmanagerError as error:
             outcome = error.outcome
             reason = str(error)
-        if self._stopping:
+        if (
+            self._stopping
+        ):  # stop() has cancelled the request, which says nothing about Alertmanager
             return
         self.up = outcome is PushOutcome.ACCEPTED
         self.counts = {**self.counts, outcome: self.counts[outcome] + len(due)}

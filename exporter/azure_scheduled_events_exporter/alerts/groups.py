@@ -24,9 +24,9 @@ _LONGEST = 60.0
 Prometheus drops a recorded value after five minutes without a new one.
 """
 _REMEMBERED = 3
-"""How many evaluations back a recording that reads its own last value looks for it.
+"""For how many evaluations a recording that reads its own last value finds it.
 
-So one evaluation may be missed.
+With more than one, an evaluation may be missed.
 """
 
 
@@ -125,7 +125,10 @@ def unrouted(settings: Settings) -> tuple[str, ...]:
 
 
 def _words_of(level: str, words: Mapping[str, str]) -> set[str]:
-    """Return which of ``words``, by names of alerts, have the alerts of ``level`` by default."""
+    """Return the words of the alerts whose default level is ``level``.
+
+    ``words`` has the word of each alert by its name, without those that are disabled.
+    """
     by_default = (each.name for each in alerts(Settings()) if each.severity == level)
     return {words[name] for name in by_default if name in words}
 

@@ -97,7 +97,7 @@ def _setting(name: str) -> tuple[AlertSetting, str]:
     If ``name`` is that of one entry of a map, such as ``severities.Reboot``, return the setting of
     the map, and the key of the entry.
     """
-    if name in ALERT_SETTINGS:
+    if name in ALERT_SETTINGS:  # first: severities.paging is no entry of the map severities
         return ALERT_SETTINGS[name], ""
     for setting in ALERT_SETTINGS.values():
         if setting.form == "map" and name.startswith(f"{setting.name}."):
