@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from azure_scheduled_events_exporter.http_server.server import Limits
+from azure_scheduled_events_exporter.http_server.connection import Limits
 from azure_scheduled_events_exporter.simulator import Simulator
 from support.programs import COMMAND, Exporter, eventually
 from support.servers.serving import HUGE, PAGE, Running, read_all, read_answer, request, serving

@@ -25,7 +25,9 @@ _PAUSE = 1.0  # seconds between two checks of the files
 
 
 class WebAccess:
-    """Applies the file at ``path``; ``open_paths`` need no password.
+    """Applies the file at ``path``. Nobody needs a password for ``open_paths``.
+
+    The files are looked at every ``pause`` seconds, while :meth:`watch` runs.
 
     Attributes:
         config: the settings in effect.
@@ -48,8 +50,9 @@ class WebAccess:
         self._log = log
         self._users = Users()
         self.config = WebConfig()
-        config, self._applied = self._load()  # the contents that are in effect
-        self._found = self._applied  # what the last look has found
+        config, contents = self._load()
+        self._applied = contents  # the contents of the files when they were applied
+        self._found = contents  # the contents of the files at the last look
         self._apply(config, "web configuration loaded")
 
     async def refuse(self, request: Request) -> Response | None:
@@ -60,7 +63,7 @@ class WebAccess:
 
     async def watch(self, changed: Callable[[], None]) -> None:
         """Apply changes of the files until cancelled, and call ``changed`` after each."""
-        failure = ""
+        failure = ""  # why the files as they are now cannot be applied
         while True:
             await asyncio.sleep(self._pause)
             before = self._found
@@ -74,9 +77,9 @@ class WebAccess:
             try:
                 config, self._applied = await asyncio.to_thread(self._load)
             except Exception as error:  # noqa: BLE001 - whatever it is, access stays as it was
-                shown = failure
+                logged = failure
                 failure = str(error) or repr(error)
-                if failure != shown:
+                if failure != logged:
                     message = "invalid web configuration, the last valid one stays in effect"
                     self._log.error(message, extra=facts(error=failure))
             else:
@@ -86,10 +89,10 @@ class WebAccess:
                 changed()
 
     def _load(self) -> tuple[WebConfig, list[bytes | None]]:
-        """Return the configuration, and the contents of its files as they were just before.
+        """Return the configuration, and the contents of its files from just before it was loaded.
 
-        It is loaded twice, because only the file says which files it names. What changes between
-        the look at them and the second load is seen as a difference at the next look.
+        It is loaded twice, because only the file says which files it names. If one changes between
+        the look at their contents and the second load, the next look finds another content.
         """
         contents = self._contents(load(self._path))
         return load(self._path), contents
@@ -102,24 +105,31 @@ class WebAccess:
         self._log.info(
             message, extra=facts(file=self._path, tls=bool(tls), users=len(config.users))
         )
-        if tls is None or tls.ends is None or (before and before.ends == tls.ends):
+        if tls is None or tls.ends is None:
             return
-        now = time.time()
-        if tls.ends - now < EXPIRES_SOON_SECONDS:
-            state = "has expired: clients refuse it" if tls.ends <= now else "expires soon"
-            self._log.warning(
-                "the TLS certificate %s",
-                state,
-                extra=facts(file=tls.files[0], expires=iso_time(tls.ends)),
-            )
+        is_known = before is not None and before.ends == tls.ends
+        seconds_left = tls.ends - time.time()
+        if is_known or seconds_left >= EXPIRES_SOON_SECONDS:
+            return
+        state = "expires soon"
+        if seconds_left <= 0:
+            state = "has expired: clients refuse it"
+        self._log.warning(
+            "the TLS certificate %s",
+            state,
+            extra=facts(file=tls.files[0], expires=iso_time(tls.ends)),
+        )
 
     def _contents(self, config: WebConfig) -> list[bytes | None]:
         """Return the content of the file and of those that ``config`` names.
 
         It is None for one that cannot be read.
         """
+        files = [self._path]
+        if config.tls is not None:
+            files += config.tls.files
         contents: list[bytes | None] = []
-        for file in (self._path, *(config.tls.files if config.tls else ())):
+        for file in files:
             try:
                 contents.append(read(file))
             except UsageError:

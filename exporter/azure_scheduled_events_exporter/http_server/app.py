@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from .messages import Request, Response, plain
 
-# Without a web configuration, nothing loads ``web_config``, whose YAML and bcrypt take 2 MiB.
+# Only for types: without a web configuration, nothing loads YAML and bcrypt, which take 2 MiB.
 if TYPE_CHECKING:
     from .web_config import WebConfig
 
@@ -44,7 +44,7 @@ class App:
     """Serves ``routes``: a handler for each path.
 
     ``access`` decides who may read; None: everybody. It is asked before the path is looked up, so
-    whoever may not read does not learn which paths there are.
+    whoever may not read does not learn which paths there are. ``log`` gets the errors of handlers.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class App:
         self._log = log
 
     async def __call__(self, scope: Mapping[str, Any], _: object, send: _Send) -> None:
-        """Answer one request; ``scope["state"]`` has its connection."""
+        """Answer one request; ``scope["state"]`` has its ``connection.Connection``."""
         with suppress(asyncio.CancelledError):  # the server stops; uvicorn would log an error
             await self._answer(scope, send)
 
@@ -76,7 +76,7 @@ class App:
             body = memoryview(b"")
         while len(body) > _PIECE:
             await send({"type": "http.response.body", "body": body[:_PIECE], "more_body": True})
-            await asyncio.sleep(0)  # others get their turn, and a lost connection can be noticed
+            await asyncio.sleep(0)  # others get their turn, and a lost connection is noticed
             body = body[_PIECE:]
         await send({"type": "http.response.body", "body": body, "more_body": False})
 
@@ -140,13 +140,15 @@ def _accepts_gzip(accept_encoding: str) -> bool:
         name, _, value = parameters.partition("=")
         weight = value.strip()
         is_zero = weight != "" and weight.strip("0.") == ""  # 0, 0.0 and so on
-        return name.strip() != "q" or not is_zero
+        is_refused = name.strip() == "q" and is_zero
+        return not is_refused
     return False
 
 
 @lru_cache(maxsize=2)  # scrapers that come at once get one body, in two formats at most
 def _packed(body: bytes) -> bytes:
-    return gzip.compress(body, 1, mtime=0)  # fast; without the time, which a client does not need
+    """Return ``body`` in gzip's format, with its fastest level and without a time."""
+    return gzip.compress(body, compresslevel=1, mtime=0)
 
 
 def _has_body(request: Request) -> bool:
@@ -155,7 +157,8 @@ def _has_body(request: Request) -> bool:
     Nobody reads it, so no other request can follow on the connection.
     """
     length = request.headers.get("content-length", "0")
-    return length.strip("0") != "" or "transfer-encoding" in request.headers
+    is_zero = length.strip("0") == ""  # 0, or several zeros
+    return not is_zero or "transfer-encoding" in request.headers
 
 
 def _request(scope: Mapping[str, Any]) -> Request:

@@ -1,9 +1,9 @@
-"""Parses the listen address as Prometheus and Go write it."""
+"""Parses the address on which the server listens, as Prometheus and Go write it."""
 
 import re
 from dataclasses import dataclass
 
-_LABEL = "[0-9A-Za-z_-]{1,63}"  # of a DNS name
+_LABEL = "[0-9A-Za-z_-]{1,63}"  # what is between two dots of a DNS name
 _HOST = rf"(?:{_LABEL}(?:\.{_LABEL})*\.?)?"  # a name or an IPv4 address; empty: all interfaces
 # In brackets: with a colon somewhere, and perhaps a zone such as %eth0.
 _IPV6 = r"(?=[^\]]*:)[0-9A-Za-z_.~@:%-]+"
@@ -19,7 +19,9 @@ class ListenAddress:
 
     def __str__(self) -> str:
         """Return the text that :func:`parse_listen_address` reads."""
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        if ":" in self.host:  # IPv6
+            return f"[{self.host}]:{self.port}"
+        return f"{self.host}:{self.port}"
 
     @property
     def local(self) -> "ListenAddress":

@@ -39,7 +39,13 @@ class Request:
 class Response:
     """What a handler returns.
 
-    The application adds Date, Content-Length and nosniff, and compresses the body.
+    The application (``app``) adds Date, Content-Length and nosniff, and compresses the body.
+
+    Attributes:
+        status: the HTTP status.
+        body: uncompressed.
+        content_type: the header Content-Type.
+        headers: further headers, as pairs of name and value.
     """
 
     status: int
@@ -49,6 +55,6 @@ class Response:
 
 
 def plain(status: int, *headers: tuple[str, str]) -> Response:
-    """Return a response of one line that explains ``status``."""
+    """Return a response of one line that explains ``status``, one of the above."""
     body = f"{_EXPLANATIONS[status]}\n".encode()
     return Response(status, body, "text/plain; charset=utf-8", headers)

@@ -21,18 +21,20 @@ _CLIENT_AUTH = {  # the toolkit's modes; those that verify nothing are refused
     "RequireAndVerifyClientCert": ssl.CERT_REQUIRED,
 }
 _VERSIONS = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLSv1_3}
-_CIPHERS = (  # by Go's names, as the toolkit takes them, and by OpenSSL's
+# The end of a suite's name as Go, and so the toolkit, writes it, and as OpenSSL does.
+_CIPHERS = (
     ("AES_128_GCM_SHA256", "AES128-GCM-SHA256"),
     ("AES_256_GCM_SHA384", "AES256-GCM-SHA384"),
     ("CHACHA20_POLY1305_SHA256", "CHACHA20-POLY1305"),
 )
-# By Go's name, OpenSSL's name of each suite that this server can offer.
+# For Go's name of each suite of TLS 1.2 that this server can offer, OpenSSL's name, such as
+# ECDHE-RSA-AES128-GCM-SHA256 for TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256.
 _SUITES = {
-    f"TLS_ECDHE_{key}_WITH_{go}": f"ECDHE-{key}-{name}"
+    f"TLS_ECDHE_{key}_WITH_{go}": f"ECDHE-{key}-{openssl}"
     for key in ("ECDSA", "RSA")
-    for go, name in _CIPHERS
+    for go, openssl in _CIPHERS
 }
-# Suites of TLS 1.3 are accepted and have no name here: as in Go, they cannot be chosen.
+# Suites of TLS 1.3 are accepted without effect: as in Go, they cannot be chosen.
 _SUITES |= {f"TLS_{go}": "" for go, _ in _CIPHERS}
 _NO_CHECK_TIME = 0x200000  # X509_V_FLAG_NO_CHECK_TIME, for which Python has no name
 
@@ -42,10 +44,10 @@ class Tls:
     """What a connection needs to speak TLS.
 
     Attributes:
-        context: for each connection.
-        files: from which it was made; the certificate is first.
+        context: Python's, for all connections.
+        files: from which it was made; the server's certificate is first.
         client_names: certificate names that are accepted; if empty, every verified certificate is.
-        ends: when the certificate expires, seconds since the epoch; None if unknown.
+        ends: when the server's certificate expires, Unix seconds; None if unknown.
     """
 
     context: ssl.SSLContext
@@ -53,13 +55,18 @@ class Tls:
     client_names: frozenset[str]
     ends: float | None
 
-    def knows(self, channel: ssl.SSLObject) -> bool:
-        """Return whether the client's certificate is accepted: by its names, if any are given."""
+    def accepts(self, channel: ssl.SSLObject) -> bool:
+        """Return whether the client may use the connection ``channel``, whose handshake is over.
+
+        It may if its certificate has one of :attr:`client_names`, or if there are none.
+        """
+        if not self.client_names:
+            return True
         certificate: dict[str, Any] = {}
         with suppress(ValueError, ssl.SSLError):  # names that are no text
             certificate = channel.getpeercert() or {}
         names = {str(value).strip() for _, value in certificate.get("subjectAltName", ())}
-        return not self.client_names or not names.isdisjoint(self.client_names)
+        return not names.isdisjoint(self.client_names)
 
 
 def tls_of(section: Section, folder: Path) -> Tls:
@@ -70,7 +77,8 @@ def tls_of(section: Section, folder: Path) -> Tls:
     Raises:
         UsageError: a setting is impossible or unsafe, or a certificate cannot be used.
     """
-    asked = _CLIENT_AUTH[section.choice("client_auth_type", tuple(_CLIENT_AUTH), "NoClientCert")]
+    client_auth = section.choice("client_auth_type", tuple(_CLIENT_AUTH), "NoClientCert")
+    asked = _CLIENT_AUTH[client_auth]
     names = section.texts("client_allowed_sans", ())
     lowest = _VERSIONS[section.choice("min_version", tuple(_VERSIONS), "TLS12")]
     highest = _VERSIONS[section.choice("max_version", tuple(_VERSIONS), "TLS13")]
@@ -90,13 +98,19 @@ def tls_of(section: Section, folder: Path) -> Tls:
         _set_ciphers(context, section, ciphers)
     context.options |= ssl.OP_NO_RENEGOTIATION  # costs the server more than the client
     context.set_alpn_protocols(["http/1.1"])
-    ends = _expiry(context, load_pair(context, section, folder))
+    chain = load_pair(context, section, folder)
+    ends = _expiry(context, chain)
     if "client_ca_file" in keys:
         context.load_verify_locations(cadata=certificates(section, "client_ca_file", folder))
         context.verify_mode = asked
         # as in Go: each one in the file is trusted, root or not
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-    return Tls(context, tuple(folder / section.text(key) for key in keys), frozenset(names), ends)
+    return Tls(
+        context=context,
+        files=tuple(folder / section.text(key) for key in keys),
+        client_names=frozenset(names),
+        ends=ends,
+    )
 
 
 def _check(
@@ -108,7 +122,9 @@ def _check(
     """
     if keys[:2] != ["cert_file", "key_file"]:
         raise section.error("needs a certificate and its key: write cert_file and key_file")
-    if ("client_ca_file" in keys) is (asked is ssl.CERT_NONE):  # one without the other
+    has_authority = "client_ca_file" in keys
+    verifies_clients = asked is not ssl.CERT_NONE
+    if has_authority != verifies_clients:
         raise section.error(
             "verifying clients needs both: client_ca_file, and client_auth_type", "client_auth_type"
         )

@@ -15,9 +15,9 @@ import bcrypt
 
 from .messages import Request, Response, plain
 
-# bytes of a password that bcrypt looks at; longer ones are cut, as exporter-toolkit and htpasswd do
+# Bytes of a password that bcrypt looks at. exporter-toolkit and htpasswd cut longer ones, too.
 _LONGEST = 72
-# without a realm some browsers do not ask
+# Without a realm, some browsers do not ask for a password.
 _REALM = 'Basic realm="azure-scheduled-events-exporter", charset="UTF-8"'
 _WRONG = plain(401, ("WWW-Authenticate", _REALM))
 _WAITING = 16  # checks that may run or wait
@@ -42,17 +42,18 @@ class Users:
 
     def __init__(self) -> None:
         self._key = secrets.token_bytes(_KEY_BYTES)
-        # For each user, the digest of user, hash and password that was right. It has the hash, so a
-        # password is forgotten when the file has another hash.
+        # By user, the digest of user, hash and password that was right. The hash is in it, so a
+        # password is not right any more when the file has another hash.
         self._right: dict[bytes, bytes] = {}
-        self._checks: dict[bytes, _Check] = {}  # by digest, so that equal requests share one
+        # The checks that run or wait, by the same digest, so that equal requests share one.
+        self._checks: dict[bytes, _Check] = {}
         self._turn = asyncio.Semaphore(1)
 
     async def refuse(self, request: Request, hashes: Mapping[bytes, bytes]) -> Response | None:
         """Return the response to a request without a right password, or None to allow it.
 
         It is 401, or 429 if too many checks are waiting. ``hashes`` has the bcrypt hash of each
-        user name, of at least one.
+        user name; it has at least one.
         """
         given = _credentials(request.headers.get("authorization", ""))
         if given is None:
@@ -60,9 +61,9 @@ class Users:
         user, password = given
         hashed = hashes.get(user)
         if hashed is None:
-            # An unknown user costs as much as the known one with the highest bcrypt cost, which is
-            # the two digits of $2b$10$….
-            hashed = max(hashes.values(), key=lambda known: known[4:6])
+            # An unknown user takes as long as the known one with the highest cost, so that the time
+            # does not show which users there are.
+            hashed = max(hashes.values(), key=_cost)
         digest = _digest(self._key, user, hashed, password)
         if user in hashes and secrets.compare_digest(self._right.get(user, b""), digest):
             return None
@@ -104,19 +105,28 @@ def try_out() -> None:
         raise ValueError("bcrypt does not know a password that is right")
 
 
+def _cost(hashed: bytes) -> bytes:
+    """Return the cost of a bcrypt hash: its two digits after ``$2b$``."""
+    return hashed[4:6]
+
+
 def _digest(key: bytes, *parts: bytes) -> bytes:
-    """Return a digest of ``parts`` that only this process can compute; repr() keeps them apart."""
-    return hmac.digest(key, repr(parts).encode(), _DIGEST)
+    """Return a digest of ``parts`` that only who has ``key`` can compute."""
+    separated = repr(parts).encode()  # so that "ab", "c" is not "a", "bc"
+    return hmac.digest(key, separated, _DIGEST)
 
 
 def _credentials(authorization: str) -> tuple[bytes, bytes] | None:
     """Return user and password of the header; None if it has none in the form of RFC 7617."""
     scheme, _, text = authorization.strip().partition(" ")
+    if scheme.lower() != "basic":
+        return None
     try:
-        user, colon, password = base64.b64decode(text.strip(), validate=True).partition(b":")
+        decoded = base64.b64decode(text.strip(), validate=True)
     except ValueError:
         return None
-    if scheme.lower() != "basic" or not colon:
+    user, colon, password = decoded.partition(b":")
+    if not colon:
         return None
     if b"\0" in user or b"\0" in password:
         return None

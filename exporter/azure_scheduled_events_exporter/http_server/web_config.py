@@ -26,15 +26,21 @@ _HEADERS = (
     "X-XSS-Protection",
 )
 _TOP = ("tls_server_config", "http_server_config", "basic_auth_users")
-# The costs begin at bcrypt's least; at 14 a check takes a second, and each step doubles it. Then
-# 22 characters of salt and 31 of hash. Of the salt's 132 bits, 128 are used: its last character has
-# four possible values.
+# After the version comes the cost, from bcrypt's least; at 14 a check takes a second, and each step
+# doubles it. Then come 22 characters of salt and 31 of hash. Of the salt's 132 bits, 128 are used,
+# so its last character has four possible values.
 _HASH = re.compile(r"\$2[aby]\$(0[4-9]|1[0-4])\$[./A-Za-z0-9]{21}[.Oeu][./A-Za-z0-9]{31}")
 
 
 @dataclass(frozen=True, slots=True)
 class WebConfig:
-    """The settings of a file; ``users`` has the bcrypt hash of each user name, both as bytes."""
+    """The settings of a file.
+
+    Attributes:
+        tls: None for plain HTTP.
+        users: the bcrypt hash of each user name, both as bytes; empty if everybody may read.
+        headers: what each response gets, as pairs of name and value.
+    """
 
     tls: Tls | None = None
     users: dict[bytes, bytes] = field(default_factory=dict, repr=False)
@@ -43,8 +49,10 @@ class WebConfig:
     @property
     def summary(self) -> str:
         """What this configuration turns on, in words for the log; it contains no secret."""
-        names = ", ".join(name.decode() for name in self.users)
-        users = f"users: {names} (a password was checked as a test)" if names else "no users"
+        users = "no users"
+        if self.users:
+            names = ", ".join(name.decode() for name in self.users)
+            users = f"users: {names} (a password was checked as a test)"
         return f"{_tls_summary(self.tls)}; {users}"
 
 
@@ -61,7 +69,7 @@ def load(path: Path) -> WebConfig:
     tls, http, users = (top.section(name) for name in _TOP)  # None for one that is absent
     top.finish()
     if tls is None and http is None and users is None:
-        # a file that was emptied by accident must not disable authentication
+        # A file that was emptied by accident must not disable authentication.
         raise top.error(f"has no settings: write {', '.join(_TOP)}, or do without the file")
     return WebConfig(
         tls=None if tls is None else tls_of(tls, path.parent),
@@ -99,7 +107,7 @@ def _users(section: Section) -> dict[bytes, bytes]:
 
 def _user(users: Section, name: str) -> tuple[bytes, bytes]:
     """Return a user name and its bcrypt hash."""
-    # RFC 7617: these end the name, or cannot be sent
+    # By RFC 7617, a colon ends the name, and control characters cannot be sent.
     if not name or ":" in name or not name.isprintable():
         raise users.error(
             f"{name!r} is not a user name: it must not be empty, nor have ':' or control characters"

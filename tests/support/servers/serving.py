@@ -13,9 +13,10 @@ from contextlib import contextmanager, suppress
 
 from azure_scheduled_events_exporter.http_server.access import WebAccess
 from azure_scheduled_events_exporter.http_server.app import App, Handler
+from azure_scheduled_events_exporter.http_server.connection import Limits
 from azure_scheduled_events_exporter.http_server.listen_address import ListenAddress
 from azure_scheduled_events_exporter.http_server.messages import Request, Response
-from azure_scheduled_events_exporter.http_server.server import Limits, Server
+from azure_scheduled_events_exporter.http_server.server import Server
 
 LOOPBACK = ListenAddress("127.0.0.1", 0)
 PAGE = b"azure_scheduled_events_up 1\n"

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from azure_scheduled_events_exporter.http_server.access import WebAccess
-from azure_scheduled_events_exporter.http_server.server import Limits
+from azure_scheduled_events_exporter.http_server.connection import Limits
 from support.servers.certificates import Authority, Pair
 from support.servers.serving import LIMITS, Running, serving
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from azure_scheduled_events_exporter.http_server.server import Limits
+from azure_scheduled_events_exporter.http_server.connection import Limits
 from support.programs import eventually
 from support.servers.certificates import Authority
 from support.servers.serving import PAGE, read_all, request
